@@ -1,0 +1,2 @@
+//! crosspoint
+fn main() {}
