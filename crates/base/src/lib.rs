@@ -1,1 +1,17 @@
-//! base
+//! The ground that every other crate stands on: identifiers that must not be mixed, the vocabulary of
+//! drop reasons, counters with one writer, versions of the forwarding state, and read-copy-update with
+//! the concurrent containers on it.
+//!
+//! Invariants: nothing here knows a protocol or does I/O; the `unsafe` of read-copy-update has its one
+//! home here. A counter has exactly one writing thread, any thread may read it.
+#![allow(unsafe_code)]
+
+pub mod counter;
+pub mod drop_reason;
+pub mod hash;
+pub mod ids;
+pub mod rcu;
+
+pub use counter::Counter;
+pub use drop_reason::DropReason;
+pub use ids::{OfPort, PortNo, Version, WorkerIdx};

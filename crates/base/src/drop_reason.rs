@@ -1,0 +1,98 @@
+//! Why a packet did not go out: the one list from which counters, texts and documentation derive.
+//!
+//! Every packet that comes in goes out or is counted under exactly one of these.
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// The one reason under which a packet that was received is not sent.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum DropReason { $($(#[$doc])* $name,)* }
+
+        impl DropReason {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$name,)*];
+
+            /// The name that `dpctl`, `coverage` and metrics show, in lower case with underscores.
+            pub fn name(self) -> &'static str {
+                match self { $(DropReason::$name => $text,)* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// A rule says so: its action list is empty, or `drop`.
+    ActionDrop = "action_drop",
+    /// No rule matched and the table's miss configuration drops.
+    TableMiss = "table_miss",
+    /// The bridge has no port to send to but the one that the packet came from.
+    NoOutput = "no_output",
+    /// The output port is gone, or was never there.
+    OutputPortGone = "output_port_gone",
+    /// The output port's queue was full.
+    TxQueueFull = "tx_queue_full",
+    /// The packet is longer than the output port's MTU, and segmentation could not help.
+    TxMtuExceeded = "tx_mtu_exceeded",
+    /// The output port is down (administratively, or its `no_fwd` is set).
+    TxPortDown = "tx_port_down",
+    /// The driver refused the packet.
+    TxError = "tx_error",
+    /// The packet came in at a port whose configuration forbids receiving.
+    RxPortConfig = "rx_port_config",
+    /// A frame shorter than an Ethernet header, or cut off by the driver.
+    RxTruncated = "rx_truncated",
+    /// The input port belongs to no bridge.
+    RxNoBridge = "rx_no_bridge",
+    /// The packet pool was exhausted when the packet had to be copied.
+    PoolExhausted = "pool_exhausted",
+    /// Recirculated more often than the limit allows.
+    RecircDepth = "recirc_depth",
+    /// Resubmitted deeper or more often than the limits allow.
+    ResubmitLimit = "resubmit_limit",
+    /// A recirculation id that nobody knows (any more).
+    RecircUnknown = "recirc_unknown",
+    /// The time to live reached zero.
+    TtlExpired = "ttl_expired",
+    /// An action does not fit the packet (set a TCP port on what is no TCP).
+    ActionNotApplicable = "action_not_applicable",
+    /// No headroom left to push a header.
+    NoHeadroom = "no_headroom",
+    /// Input port and its VLAN configuration forbid the packet (wrong tag, double tag, not a member).
+    VlanViolation = "vlan_violation",
+    /// The destination address is reserved for link-local protocols (01:80:c2:00:00:0x).
+    ReservedMulticast = "reserved_multicast",
+    /// Over the rate that a meter allows.
+    MeterDrop = "meter",
+    /// Over the ingress policing rate of the port.
+    PolicerDrop = "policer",
+    /// The translation failed (a stack underflow, an action that the switch cannot do).
+    TranslationError = "translation_error",
+    /// The budget for translations of this input port was used up in this loop and its backlog is full.
+    TranslationBacklog = "translation_backlog",
+    /// A packet-in found its ring to the control thread full.
+    PacketInRingFull = "packet_in_ring_full",
+    /// The port was removed while the packet waited in it.
+    PortRemoved = "port_removed",
+    /// The worker ended while it held the packet.
+    WorkerStopped = "worker_stopped",
+}
+
+impl DropReason {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_numbers_are_positions() {
+        let names: std::collections::HashSet<_> = DropReason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), DropReason::COUNT);
+        for (i, r) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(*r as usize, i);
+        }
+    }
+}
