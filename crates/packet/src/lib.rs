@@ -1,1 +1,25 @@
-//! packet
+//! Packets in memory: the pool they live in, the handle that owns one, the batch they travel in, and the
+//! traits between the worker and a port's driver.
+//!
+//! A packet's bytes lie in one chunk (or, for jumbo frames, a chain of chunks) of a [`Pool`], which is one
+//! mapping for the whole life of the process, so that AF_XDP can use it as its UMEM. The handle,
+//! [`Packet`], is a small value that moves by copy through batches and never by reference count: who
+//! holds it owns the bytes, and gives them back through a [`PoolCache`]. Losing a handle leaks a chunk (the
+//! pool's accounts show it) and is otherwise harmless.
+//!
+//! One viewpoint: `rx` always means into the switch.
+#![allow(unsafe_code)]
+
+pub mod buffer;
+pub mod pool;
+pub mod port;
+
+pub use buffer::{Packet, PacketFlags};
+pub use pool::{Pool, PoolCache, PoolConfig, PoolStats};
+pub use port::{LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+
+/// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.
+pub const BURST: usize = 32;
+
+/// Up to [`BURST`] packets that are moved together.
+pub type Batch = arrayvec::ArrayVec<Packet, BURST>;

@@ -1,0 +1,154 @@
+//! What lies between a worker and a port's driver.
+//!
+//! A driver is three objects: the [`Port`], which the control thread configures and asks; its receive
+//! queues, each polled by one worker; and its transmit queues. Queues are handed out once and then
+//! belong to the worker; nothing in them is shared with the `Port` but counters and flags.
+//!
+//! Traps: `rx_burst` is called in a tight loop and must cost next to nothing when there is nothing. A queue
+//! that can be waited on says so by `wait_fd`, and `arm` then asks the driver to make that descriptor readable for
+//! what has *already* arrived as well as for what comes, else a wake-up is lost.
+
+use crate::{Batch, PoolCache};
+use std::os::fd::RawFd;
+
+/// What a poll of a receive queue found out beside packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RxOutcome {
+    /// The queue works.
+    Ok,
+    /// The device behind it is gone for good: stop polling it, tell the control thread.
+    Gone,
+}
+
+/// One receive queue, owned by the worker that polls it.
+pub trait RxQueue: Send {
+    /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port` and
+    /// what it knows of checksums.
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome;
+
+    /// A descriptor that is readable when packets wait, for a worker that wants to sleep; `None` where
+    /// there is none and the queue must be polled.
+    fn wait_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Before sleeping: asks for a wake-up. Returns false where packets wait already, and the worker
+    /// must poll again in place of sleeping.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    /// After sleeping, or instead of it: no wake-ups are needed any more.
+    fn disarm(&mut self) {}
+
+    /// The worker gives the queue up (it is removed or moves): the driver takes back buffers it holds in rings of its own.
+    fn close(&mut self, _cache: &mut PoolCache) {}
+}
+
+/// One transmit queue. Belongs to one worker, or is shared behind a lock where a port has fewer than there
+/// are workers.
+pub trait TxQueue: Send {
+    /// Takes packets from the front of `batch` and leaves those that did not fit, in order. The driver frees what it
+    /// took when it is done with it, and counts what it sent. A packet that can never be sent (longer than the MTU)
+    /// is taken, freed and counted under `PortStats`.
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch);
+
+    /// Once per worker loop in which something was sent: rings the doorbell, takes back what was transmitted.
+    fn flush(&mut self, _cache: &mut PoolCache) {}
+
+    /// Whether buffers are still in flight that only another `flush` takes back.
+    fn has_pending(&self) -> bool {
+        false
+    }
+
+    /// The worker gives the queue up: waits briefly for what is in flight and takes back every buffer.
+    fn close(&mut self, _cache: &mut PoolCache) {}
+}
+
+/// A port's state as the network sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkState {
+    /// Frames pass.
+    Up,
+    /// They do not.
+    Down,
+}
+
+/// Counters of a port, summed over its queues, since it was made. All but the `dropped` and `errors` count
+/// frames that really passed; bytes are frame bytes without the checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[allow(missing_docs)] // The names are those of RFC 2863 and of Open vSwitch's Interface statistics.
+pub struct PortStats {
+    pub rx_packets: u64,
+    pub rx_bytes: u64,
+    pub rx_dropped: u64,
+    pub rx_errors: u64,
+    pub rx_over_errors: u64,
+    pub rx_crc_errors: u64,
+    pub rx_frame_errors: u64,
+    pub rx_missed_errors: u64,
+    pub tx_packets: u64,
+    pub tx_bytes: u64,
+    pub tx_dropped: u64,
+    pub tx_errors: u64,
+    pub tx_mtu_drops: u64,
+    pub collisions: u64,
+}
+
+/// What the control side can learn of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortStatus {
+    /// Whether frames can pass.
+    pub link: LinkState,
+    /// Whether the administrator wants it up.
+    pub admin_up: bool,
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// Largest network-layer packet in bytes (1500 for a plain Ethernet).
+    pub mtu: u32,
+    /// Link speed in bits per second, 0 where unknown or without meaning.
+    pub speed_bps: u64,
+    /// The kernel's interface index, 0 where there is none.
+    pub ifindex: u32,
+    /// Driver-specific keys and values for the `status` column (the mode that AF_XDP chose, why a port does not work).
+    pub details: Vec<(String, String)>,
+    /// Why the port does not work, where it does not.
+    pub error: Option<String>,
+}
+
+/// A port, from the control thread's side. Dropping it removes what it made in the kernel.
+pub trait Port: Send {
+    /// The port type of Open vSwitch's naming (`afxdp`, `tap`, `dummy`, ...).
+    fn kind(&self) -> &'static str;
+
+    /// The receive queues, once; later calls return nothing.
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>>;
+
+    /// `count` transmit queues, or as many as the device has (at least one), once.
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>>;
+
+    /// Counters, exact once traffic stops.
+    fn stats(&self) -> PortStats;
+
+    /// State as it is now. May ask the kernel.
+    fn status(&self) -> PortStatus;
+
+    /// Sets the port up or down administratively.
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String>;
+
+    /// Sets the MTU in bytes. Error text where the device cannot.
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String>;
+
+    /// A command of the tests' ports (`netdev-dummy/receive`); others refuse it.
+    fn as_dummy(&self) -> Option<&dyn DummyControl> {
+        None
+    }
+}
+
+/// Handle by which tests inject and observe frames at a `dummy` port.
+pub trait DummyControl: Send + Sync {
+    /// Queues a frame as if it had been received. False where the queue (of 10,000 frames) is full.
+    fn inject(&self, frame: &[u8]) -> bool;
+    /// Takes the frames sent since the last call (the last 10,000 are kept).
+    fn take_sent(&self) -> Vec<Vec<u8>>;
+}
