@@ -1,0 +1,20 @@
+//! The bodies of all fuzz targets, one function per parser, in one table.
+//!
+//! cargo-fuzz runs them from `fuzz/` with libFuzzer and AddressSanitizer; the ordinary tests replay the
+//! committed corpus `fuzz/corpus/TARGET/` through the same functions, so that a found input stays fixed.
+//! A body takes any bytes, and panics if and only if there is a bug: besides "does not panic" it
+//! asserts what it can (what was parsed is written back the same, two parsers agree). It is deterministic.
+//!
+//! Adding a target is described in `fuzz/README.md`; the test of this crate checks that the table, the
+//! binaries of `fuzz/Cargo.toml` and the corpora agree.
+
+/// One fuzz target.
+pub struct Target {
+    /// Its name: that of the function, of the binary in `fuzz/` and of the directory of its corpus.
+    pub name: &'static str,
+    /// Its body.
+    pub run: fn(&[u8]),
+}
+
+/// Every fuzz target of the project, by name.
+pub const TARGETS: &[Target] = &[];

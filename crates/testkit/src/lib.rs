@@ -1,0 +1,74 @@
+//! What tests of several crates share: how many cases to run, where the tree and the binary are, the
+//! replay of a fuzz corpus, and an allocator that counts.
+//!
+//! A dev-dependency only: nothing that ships may use it, which the tidy test checks. It knows no other
+//! crate of the project, so that every one of them may use it.
+#![allow(unsafe_code)] // Only for `alloc`: the trait of allocators is unsafe to implement.
+
+pub mod alloc;
+mod corpus;
+
+pub use corpus::{Replay, replay};
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The number of cases that property test `test` runs: `ordinary` in `make test`, and times
+/// `CROSSPOINT_SOAK_FACTOR` in `make soak`, where the number is also put on record in the file that
+/// `CROSSPOINT_SOAK_LOG` names. At most `u32::MAX`, which is what proptest counts with.
+///
+/// ```
+/// let config_cases = testkit::cases("flow::classifier_agrees_with_linear_search", 2_000);
+/// assert!(config_cases >= 2_000);
+/// ```
+///
+/// With proptest: `#![proptest_config(ProptestConfig::with_cases(testkit::cases("crate::test", 2_000)))]`.
+pub fn cases(test: &str, ordinary: u32) -> u32 {
+    let factor = match std::env::var("CROSSPOINT_SOAK_FACTOR") {
+        Ok(text) => text.parse().expect("CROSSPOINT_SOAK_FACTOR is a whole number"),
+        Err(_) => 1,
+    };
+    let cases = scaled(ordinary, factor);
+    if let Some(log) = std::env::var_os("CROSSPOINT_SOAK_LOG") {
+        let mut file =
+            OpenOptions::new().append(true).create(true).open(log).expect("the log of soak cases opens");
+        writeln!(file, "{test}\t{cases}").expect("the log of soak cases takes a line");
+    }
+    cases
+}
+
+fn scaled(ordinary: u32, factor: u32) -> u32 {
+    ordinary.saturating_mul(factor.max(1))
+}
+
+/// The root of the source tree.
+pub fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The binary that an end-to-end test runs: the release binary under `make test`, which names it in
+/// `CROSSPOINT_BIN`, else `built`, the one that cargo made for the test:
+/// `testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"))`.
+pub fn crosspoint(built: &str) -> PathBuf {
+    std::env::var_os("CROSSPOINT_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn soak_multiplies_and_never_wraps() {
+        assert_eq!(scaled(200, 1), 200);
+        assert_eq!(scaled(200, 1_000), 200_000);
+        assert_eq!(scaled(200, 0), 200);
+        assert_eq!(scaled(u32::MAX, 2), u32::MAX);
+    }
+
+    #[test]
+    fn root_is_where_the_workspace_is() {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[workspace]"));
+    }
+}

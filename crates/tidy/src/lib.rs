@@ -1,0 +1,1 @@
+//! The tree checked against what the documents say of it.
