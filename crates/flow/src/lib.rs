@@ -1,1 +1,18 @@
-//! flow
+//! What a packet is to the switch: the flow key, the mask, the one table of fields, extraction of a key
+//! from bytes, the classifier that finds the rule for a key, and the actions that rules carry.
+//!
+//! No I/O, no clock, no `unsafe` (SIMD leaf functions excepted, where they come to pay).
+
+pub mod action;
+pub mod depth;
+pub mod field;
+pub mod key;
+pub mod matching;
+pub mod mf;
+
+pub use action::Action;
+pub use depth::Depth;
+pub use field::FieldId;
+pub use key::{BLOCKS, Block, Key, Mask};
+pub use matching::Match;
+pub use mf::Mf;
