@@ -1,1 +1,39 @@
-//! wire
+//! Protocol headers as they are on the wire: one file per protocol, nothing but bytes in and bytes out.
+//!
+//! Why it is separate: here no `unsafe` and no I/O exist, so whatever bytes a network or a guest sends,
+//! the worst outcome is an error value.
+//!
+//! Each protocol file has the same order: byte ranges (`mod field`), checked view, getters, setters, the
+//! parsed representation (`...Repr`) with `parse` and `emit`, tests on literal bytes.
+//!
+//! # Panic contract
+//!
+//! A view's `new` checks every length that its getters rely on, so getters and setters on a view never
+//! panic, whatever the bytes are. A setter may make a header inconsistent (say, a longer header length than
+//! there are bytes): parts of variable length are cut to what is there. `emit` into a buffer that is too
+//! short is an error. Only a buffer whose `as_ref()` changes length between calls could panic.
+//!
+//! Invariants: no getter reads outside the buffer; every iterator over options, labels or extension headers
+//! makes progress with each step or ends; `parse` of what `emit` wrote gives the same representation.
+//! Threads: all types are plain values.
+
+#[macro_use]
+mod bytes;
+mod error;
+mod options;
+
+pub mod arp;
+pub mod checksum;
+pub mod ethernet;
+pub mod ip;
+pub mod ipv4;
+pub mod mpls;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
+
+pub use error::{Result, WireError};
+pub use ethernet::{EthAddr, EtherType};
+pub use ip::IpProtocol;
+pub use options::{OptionBytes, Options, TlvOption};
+pub use vlan::VlanId;

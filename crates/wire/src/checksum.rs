@@ -1,0 +1,240 @@
+//! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo-headers.
+//!
+//! Bytes are summed in the machine's own order, eight at a time, and swapped once at the end: the one's
+//! complement sum does not depend on byte order but for that swap (RFC 1071 section 2 B). Carries collect in
+//! the upper half of a 64-bit sum, so that the loop has no dependence on them and vectorises.
+//!
+//! A needless full recomputation costs speed; an update of a checksum that was wrong keeps it wrong, which is
+//! what a switch must do: it must not repair (and so hide) corruption on the way.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::ip::IpProtocol;
+
+/// A one's complement sum under way. Every piece added but the last must have an even number of bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sum(u64);
+
+impl Sum {
+    /// The empty sum.
+    pub const fn new() -> Self {
+        Self(0)
+    }
+
+    /// Adds bytes; an odd last byte counts as the upper half of a word.
+    #[must_use]
+    pub fn bytes(self, data: &[u8]) -> Self {
+        // Each step adds less than 2^33, so 2^31 steps (16 GiB) fit; the start is folded to 17 bits.
+        let mut sum = fold32(self.0);
+        let (words, rest) = data.as_chunks::<8>();
+        for word in words {
+            let word = u64::from_ne_bytes(*word);
+            sum += (word & 0xffff_ffff) + (word >> 32);
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = u64::from_ne_bytes(last);
+        Self(sum + (last & 0xffff_ffff) + (last >> 32))
+    }
+
+    /// Adds a 16-bit field, given as a number.
+    #[must_use]
+    pub fn u16(self, value: u16) -> Self {
+        Self(fold32(self.0) + u64::from(value.to_be()))
+    }
+
+    /// Adds a 32-bit field, given as a number.
+    #[must_use]
+    pub fn u32(self, value: u32) -> Self {
+        Self(fold32(self.0) + u64::from(value.to_be()))
+    }
+
+    /// The folded sum, not complemented: what a network stack leaves in the checksum field for hardware to
+    /// complete when the sum is that of the pseudo-header.
+    pub fn fold(self) -> u16 {
+        let mut sum = fold32(self.0);
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        u16::from_be(sum as u16)
+    }
+
+    /// The checksum to store: the complement of the folded sum.
+    pub fn finish(self) -> u16 {
+        !self.fold()
+    }
+
+    /// The checksum to store in UDP, where 0 says "none" and 0xffff stands for 0 (RFC 768).
+    pub fn finish_udp(self) -> u16 {
+        nonzero(self.finish())
+    }
+
+    /// Whether the bytes summed, their checksum among them, are right.
+    pub fn is_valid(self) -> bool {
+        self.fold() == 0xffff
+    }
+}
+
+/// Folds to less than 2^33: enough room above to add on.
+const fn fold32(sum: u64) -> u64 {
+    (sum & 0xffff_ffff) + (sum >> 32)
+}
+
+/// 0xffff for 0, the other zero of one's complement: UDP's rule.
+pub const fn nonzero(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
+/// The checksum over `data`, whose checksum field must be zero.
+pub fn checksum(data: &[u8]) -> u16 {
+    Sum::new().bytes(data).finish()
+}
+
+/// Whether `data`, with its checksum in place, sums up.
+pub fn is_valid(data: &[u8]) -> bool {
+    Sum::new().bytes(data).is_valid()
+}
+
+/// The checksum after a 16-bit field changed: RFC 1624 equation 3, HC' = ~(~HC + ~m + m').
+#[must_use]
+pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
+    fold_update(checksum, !old as u64 + new as u64)
+}
+
+/// The checksum after a 32-bit field changed.
+#[must_use]
+pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
+    fold_update(checksum, !old as u64 + new as u64)
+}
+
+/// The checksum after a 128-bit field changed (an IPv6 address as a number).
+#[must_use]
+pub const fn update128(checksum: u16, old: u128, new: u128) -> u16 {
+    fold_update(checksum, halves(!old) + halves(new))
+}
+
+/// Sum of the four 32-bit words: below 2^34.
+const fn halves(value: u128) -> u64 {
+    (value as u32 as u64)
+        + ((value >> 32) as u32 as u64)
+        + ((value >> 64) as u32 as u64)
+        + ((value >> 96) as u32 as u64)
+}
+
+/// `change` is below 2^36, so with the 16-bit term four folds end at 16 bits.
+const fn fold_update(checksum: u16, change: u64) -> u16 {
+    let mut sum = !checksum as u64 + change;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// Sum of the pseudo-header of IPv4 (RFC 9293 section 3.1). `len` counts transport header and payload.
+pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: IpProtocol, len: u16) -> Sum {
+    Sum::new()
+        .bytes(&src.octets())
+        .bytes(&dst.octets())
+        .u16(u16::from(protocol.0))
+        .u16(len)
+}
+
+/// Sum of the pseudo-header of IPv6 (RFC 8200 section 8.1). `protocol` is the one after all extension headers,
+/// `len` counts transport header and payload.
+pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, len: u32) -> Sum {
+    Sum::new()
+        .bytes(&src.octets())
+        .bytes(&dst.octets())
+        .u32(len)
+        .u32(u32::from(protocol.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Word by word, as RFC 1071 says it.
+    fn naive(data: &[u8]) -> u16 {
+        let mut sum = 0u32;
+        for pair in data.chunks(2) {
+            let low = pair.get(1).copied().unwrap_or(0);
+            sum += u32::from(u16::from_be_bytes([pair[0], low]));
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071_sums_up() {
+        let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(Sum::new().bytes(&data).fold(), 0xddf2);
+        assert_eq!(checksum(&data), 0x220d);
+    }
+
+    #[test]
+    fn the_example_of_rfc_1624_keeps_the_right_zero() {
+        // Section 4: HC = 0xdd2f, m = 0x5555, m' = 0x3285 gives 0x0000, where equation 4 gave 0xffff.
+        assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn udp_never_stores_zero() {
+        assert_eq!(Sum::new().bytes(&[0xff, 0xff]).finish(), 0);
+        assert_eq!(Sum::new().bytes(&[0xff, 0xff]).finish_udp(), 0xffff);
+    }
+
+    #[test]
+    fn all_ones_do_not_overflow() {
+        let data = vec![0xff; 65_536];
+        assert_eq!(checksum(&data), naive(&data));
+    }
+
+    proptest! {
+        #[test]
+        fn sums_as_the_naive_one_does(data in prop::collection::vec(any::<u8>(), 0..2000), cut in 0usize..1000) {
+            prop_assert_eq!(checksum(&data), naive(&data));
+            let cut = (cut * 2).min(data.len() & !1);
+            let pieces = Sum::new().bytes(&data[..cut]).bytes(&data[cut..]);
+            prop_assert_eq!(pieces.finish(), naive(&data));
+        }
+
+        #[test]
+        fn numbers_add_as_their_bytes_do(a in any::<u16>(), b in any::<u32>()) {
+            let bytes: Vec<u8> = a.to_be_bytes().into_iter().chain(b.to_be_bytes()).collect();
+            prop_assert_eq!(Sum::new().u16(a).u32(b).finish(), naive(&bytes));
+        }
+
+        #[test]
+        fn updates_agree_with_recomputation(
+            mut data in prop::collection::vec(any::<u8>(), 40..100), new in any::<[u8; 16]>(), at in 0usize..12,
+        ) {
+            // Not all zero: then the sum is 0xffff in its other form, which no real header has.
+            data[38] = 0x45;
+            let before = checksum(&data);
+            let at = at * 2;
+            for width in [2, 4, 16] {
+                let mut old = [0; 16];
+                old[16 - width..].copy_from_slice(&data[at..at + width]);
+                let mut fresh = [0; 16];
+                fresh[16 - width..].copy_from_slice(&new[..width]);
+                let (old, fresh) = (u128::from_be_bytes(old), u128::from_be_bytes(fresh));
+                let mut changed = data.clone();
+                changed[at..at + width].copy_from_slice(&new[..width]);
+                let updated = match width {
+                    2 => update16(before, old as u16, fresh as u16),
+                    4 => update32(before, old as u32, fresh as u32),
+                    _ => update128(before, old, fresh),
+                };
+                prop_assert_eq!(updated, checksum(&changed));
+            }
+        }
+
+        #[test]
+        fn an_update_keeps_a_wrong_checksum_wrong(sum in any::<u16>(), old in any::<u32>(), new in any::<u32>()) {
+            // Back and forth gives the same sum, up to the two zeros of one's complement.
+            let there = update32(sum, old, new);
+            prop_assert_eq!(nonzero(update32(there, new, old)), nonzero(sum));
+        }
+    }
+}
