@@ -181,6 +181,12 @@ impl Pool {
     }
 }
 
+/// Touches every page of a mapping at once, in the words of the platform.
+#[cfg(target_os = "linux")]
+const MAP_TOUCHED: libc::c_int = libc::MAP_POPULATE;
+#[cfg(not(target_os = "linux"))]
+const MAP_TOUCHED: libc::c_int = libc::MAP_PREFAULT_READ;
+
 fn map_memfd(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, OwnedFd)> {
     let flags = libc::MFD_CLOEXEC | if huge { libc::MFD_HUGETLB } else { 0 };
     // SAFETY: the name is a literal with a terminating zero.
@@ -195,13 +201,14 @@ fn map_memfd(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, OwnedFd)> {
         return Err(io::Error::last_os_error());
     }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // MAP_POPULATE: huge pages that are not there must fail here and not as SIGBUS on first touch.
-    let mode = libc::MAP_SHARED | if huge { libc::MAP_POPULATE } else { 0 };
+    // Touched at once: huge pages that are not there must fail here and not as SIGBUS on first touch.
+    let mode = libc::MAP_SHARED | if huge { MAP_TOUCHED } else { 0 };
     // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap ours.
     let memory = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, mode, fd.as_raw_fd(), 0) };
     if memory == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    #[cfg(target_os = "linux")]
     if !huge {
         // A hint only: where the kernel has no transparent huge pages for shared memory, plain ones serve.
         // SAFETY: the range was mapped above.
