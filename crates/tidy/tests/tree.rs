@@ -1,0 +1,62 @@
+//! The project itself, checked.
+
+use tidy::architecture::{self, Crate, Invariant};
+use tidy::tree::{self, File};
+use tidy::{Problems, leftovers, links, ranks, tests_named, uses};
+
+fn files() -> Vec<File> {
+    tree::read(testkit::root()).expect("the tree can be read")
+}
+
+fn document() -> (Vec<Crate>, Vec<Invariant>) {
+    let text =
+        std::fs::read_to_string(testkit::root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    (architecture::crates(&text).expect("its table of crates can be read"), architecture::invariants(&text))
+}
+
+#[track_caller]
+fn none(problems: Problems) {
+    assert!(problems.is_empty(), "\n  {}\n", problems.join("\n  "));
+}
+
+#[test]
+fn crates_import_lower_ranks_only_and_are_the_ones_documented() {
+    let packages = ranks::packages(testkit::root()).unwrap();
+    none(ranks::check(&document().0, &packages));
+}
+
+#[test]
+fn crates_use_unsafe_io_and_clocks_only_as_documented() {
+    none(uses::check(&document().0, &files()));
+}
+
+#[test]
+fn every_invariant_names_tests_that_exist() {
+    none(tests_named::check(&document().1, &files()));
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    none(links::check(&files(), |path| testkit::root().join(path).exists()));
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    none(leftovers::unfinished(&files()));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    none(leftovers::too_long(&files()));
+}
+
+#[test]
+fn no_path_of_one_machine_is_in_the_tree() {
+    let root = testkit::root().canonicalize().unwrap();
+    none(leftovers::machine_paths(&files(), &root));
+}
+
+#[test]
+fn the_files_that_a_project_owes_are_there() {
+    none(leftovers::owed(&files(), env!("CARGO_PKG_VERSION")));
+}
