@@ -1,1 +1,12 @@
-//! datapath
+//! The fast path: workers that poll receive queues, caches that remember what the pipeline decided, and
+//! the execution of its actions on packets.
+//!
+//! It names no driver (ports come in as [`packet::RxQueue`] and [`packet::TxQueue`]) and no OpenFlow: what a packet's
+//! fate is, [`Pipeline`] says, which the crate `switch` implements and the tests' linear pipeline too. The
+//! worker's loop neither allocates nor locks once it is warm.
+
+pub mod action;
+pub mod pipeline;
+
+pub use action::DpAction;
+pub use pipeline::{PacketInSpec, Pipeline, Rewrite, Translation, Visit};

@@ -1,0 +1,69 @@
+//! What the datapath does to a packet: the flat list that a translation yields, with no table, no
+//! register and no decision left in it.
+
+use base::{DropReason, PortNo};
+use flow::FieldId;
+use std::sync::Arc;
+
+use crate::pipeline::PacketInSpec;
+
+/// One step. A list that ends without an output drops the packet; the translator says why with a last
+/// [`DpAction::Drop`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum DpAction {
+    /// Send to a port. All but the last output of a list copy the packet.
+    Output(PortNo),
+    /// Send at most `max_bytes` of the packet to a port.
+    OutputTrunc {
+        /// Where to.
+        port: PortNo,
+        /// Longest frame, in bytes, at least 14.
+        max_bytes: u32,
+    },
+    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`. On a packet that lacks
+    /// the header nothing happens and `action_not_applicable` is counted.
+    Set {
+        /// A field of the packet's headers; VLAN fields change the outer tag.
+        field: FieldId,
+        /// New bits.
+        value: u128,
+        /// Which bits.
+        mask: u128,
+    },
+    /// Push a VLAN tag in front of those that are there.
+    PushVlan {
+        /// 0x8100 or 0x88a8.
+        tpid: u16,
+        /// Tag control information; bit 0x1000 (present) is not sent.
+        tci: u16,
+    },
+    /// Remove the outer VLAN tag, if any.
+    PopVlan,
+    /// Push an MPLS label stack entry behind Ethernet and VLAN tags.
+    PushMpls {
+        /// New Ethernet type, 0x8847 or 0x8848.
+        eth_type: u16,
+        /// Label (20 bits), traffic class (3), bottom of stack (1), time to live (8).
+        lse: u32,
+    },
+    /// Remove the first label stack entry; the Ethernet type becomes this one.
+    PopMpls {
+        /// Type of what lies behind.
+        eth_type: u16,
+    },
+    /// Start again with extraction and lookup under this recirculation id; ends the list.
+    Recirc(u32),
+    /// Execute `actions` on a copy, for `probability` of 2^32 packets.
+    Sample {
+        /// Out of 2^32; `u32::MAX` is always.
+        probability: u32,
+        /// On the copy.
+        actions: Vec<DpAction>,
+    },
+    /// Execute on a copy; changes do not carry over.
+    Clone(Vec<DpAction>),
+    /// Send (a copy of) the packet to the control thread.
+    PacketIn(Arc<PacketInSpec>),
+    /// Drop the packet, for this reason. Ends the list.
+    Drop(DropReason),
+}

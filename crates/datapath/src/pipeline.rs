@@ -1,0 +1,151 @@
+//! The contract between the fast path and whoever decides: one question, "what happens to a packet with
+//! this key, at this version of the state?", and one check, "has anything changed since that this flow saw?".
+//!
+//! A translation is a pure function of (version, key). Beside actions it yields the mask of the bits that
+//! decided, so that the worker may cache it for every packet that agrees on those bits; the slots whose
+//! counters each such packet adds to; the tables that it visited, so that a later change can be judged on
+//! the flow; and effects as data.
+//!
+//! Versions: the control thread makes a change invisible, logs it, publishes it by counting the version up. A worker reads the version
+//! once per burst, before it reads the depth of extraction; whatever it looks up in that burst, it looks up at that version.
+
+use crate::action::DpAction;
+use base::{PortNo, Version, rcu};
+use flow::action::PacketInReason;
+use flow::{Depth, Key, Mask};
+
+/// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline numbers its tables by
+/// (OpenFlow tables of each bridge, MAC tables, port sets).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Visit {
+    /// The pipeline's number of the table.
+    pub table: u32,
+    /// First of the rewritten words in [`Translation::rewrites`].
+    pub rewrites_start: u16,
+    /// Number of rewritten words: what earlier actions had changed when the table was looked into.
+    pub rewrites_len: u16,
+}
+
+/// One word of the key in which earlier actions had set the bits `mask` to `value` before a lookup. Such bits count as
+/// held by the flow's mask, with this value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rewrite {
+    /// Bits that had been set.
+    pub mask: u64,
+    /// To what (zero outside `mask`).
+    pub value: u64,
+    /// Block of the key.
+    pub block: u8,
+    /// Word of the block.
+    pub word: u8,
+}
+
+/// A flow as the change log judges it.
+#[derive(Clone, Copy)]
+pub struct FlowView<'a> {
+    /// The key of any packet of the flow. Only bits under `mask` mean anything.
+    pub key: &'a Key,
+    /// The flow's mask.
+    pub mask: &'a Mask,
+    /// Tables it visited.
+    pub visits: &'a [Visit],
+    /// What had been rewritten before.
+    pub rewrites: &'a [Rewrite],
+}
+
+/// What a translation found out. Reused from packet to packet: its vectors keep their room, so a warm miss does not
+/// allocate.
+#[derive(Clone, Debug)]
+pub struct Translation<E> {
+    /// What to do.
+    pub actions: Vec<DpAction>,
+    /// Which bits of the key decided that. Always holds the input port (both numbers), recirculation id, Ethernet
+    /// type, and the fragment bits of IP.
+    pub mask: Mask,
+    /// Counter slots (rules, tables, patch ports, MAC entries) to which every packet of the flow counts.
+    pub credits: Vec<u32>,
+    /// Tables looked into, in order.
+    pub visits: Vec<Visit>,
+    /// Rewritten words, which `visits` refer to.
+    pub rewrites: Vec<Rewrite>,
+    /// Effects of the translation itself (learn this MAC). If one of them is refused, the flow is not cached.
+    pub effects: Vec<E>,
+    /// The result depends on more than the key (or must be asked for each packet): do not cache it.
+    pub uncacheable: bool,
+}
+
+impl<E> Default for Translation<E> {
+    fn default() -> Self {
+        Translation {
+            actions: Vec::new(),
+            mask: Mask::wild(),
+            credits: Vec::new(),
+            visits: Vec::new(),
+            rewrites: Vec::new(),
+            effects: Vec::new(),
+            uncacheable: false,
+        }
+    }
+}
+
+impl<E> Translation<E> {
+    /// Empties it, keeping the vectors' room.
+    pub fn clear(&mut self) {
+        self.actions.clear();
+        self.mask.0.clear();
+        self.credits.clear();
+        self.visits.clear();
+        self.rewrites.clear();
+        self.effects.clear();
+        self.uncacheable = false;
+    }
+}
+
+/// What the control thread needs to make a packet-in of a packet that an action sent to it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PacketInSpec {
+    /// The bridge, by the pipeline's number.
+    pub bridge: u32,
+    /// Table of the rule.
+    pub table_id: u8,
+    /// Cookie of the rule, all ones for none.
+    pub cookie: u64,
+    /// Why.
+    pub reason: PacketInReason,
+    /// Bytes to send at most.
+    pub max_len: u16,
+    /// Which controllers (Nicira's controller id), 0 by default.
+    pub controller_id: u16,
+    /// Bytes to pass along.
+    pub userdata: Vec<u8>,
+    /// The pipeline's fields as they were (input port, registers, metadata, tunnel), bits that were not looked at included: they come from the first packet.
+    pub metadata: Key,
+}
+
+/// Decides the fate of packets. Shared by all workers; see the module's text for the order of events.
+pub trait Pipeline: Send + Sync + 'static {
+    /// Effects of a translation, sent to the control thread through a bounded ring.
+    type Effect: Send + Clone + std::fmt::Debug;
+
+    /// The newest version. Acquire: what that version contains is visible after this call.
+    fn version(&self) -> Version;
+
+    /// How deep extraction must read for packets from this input port, at any version up to the one read before.
+    fn depth(&self, port: PortNo) -> Depth;
+
+    /// The 16-bit OpenFlow number of a port in its bridge, for the key; 0xffff for a port that is in none.
+    fn of_port(&self, port: PortNo) -> u16;
+
+    /// Translates. `out` is empty at the call. `reader` guards what the lookup walks over. `key` was extracted at least as deep
+    /// as [`Self::depth`] says; the worker asks again with a deeper one where the mask turns out to hold deeper fields.
+    fn translate(
+        &self,
+        version: Version,
+        key: &Key,
+        reader: &rcu::Reader,
+        out: &mut Translation<Self::Effect>,
+    );
+
+    /// Whether a change in `(since, now]` may touch the flow, so that it must be translated again. True is always right, false must be.
+    fn touched(&self, flow: FlowView<'_>, since: Version, now: Version, reader: &rcu::Reader) -> bool;
+}
