@@ -6,11 +6,13 @@
 //! home here. A counter has exactly one writing thread, any thread may read it.
 #![allow(unsafe_code)]
 
+pub mod clock;
 pub mod counter;
 pub mod drop_reason;
 pub mod hash;
 pub mod ids;
 pub mod rcu;
+pub mod region;
 
 pub use counter::Counter;
 pub use drop_reason::DropReason;

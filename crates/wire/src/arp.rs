@@ -102,24 +102,12 @@ pub struct ArpRepr {
 impl ArpRepr {
     /// Asks who has `tpa`.
     pub fn request(sha: EthAddr, spa: Ipv4Addr, tpa: Ipv4Addr) -> Self {
-        Self {
-            operation: operation::REQUEST,
-            sha,
-            spa,
-            tha: EthAddr::ZERO,
-            tpa,
-        }
+        Self { operation: operation::REQUEST, sha, spa, tha: EthAddr::ZERO, tpa }
     }
 
     /// The answer of the station `sha` to this request.
     pub fn reply_from(&self, sha: EthAddr) -> Self {
-        Self {
-            operation: operation::REPLY,
-            sha,
-            spa: self.tpa,
-            tha: self.sha,
-            tpa: self.spa,
-        }
+        Self { operation: operation::REPLY, sha, spa: self.tpa, tha: self.sha, tpa: self.spa }
     }
 
     /// Reads the packet.
@@ -160,27 +148,20 @@ mod tests {
     use crate::WireError;
     use crate::bytes::each_prefix;
 
-    const REQUEST: [u8; 28] = [
-        0, 1, 8, 0, 6, 4, 0, 1, 0x52, 0x54, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2,
-    ];
+    const REQUEST: [u8; 28] =
+        [0, 1, 8, 0, 6, 4, 0, 1, 0x52, 0x54, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2];
 
     #[test]
     fn a_literal_request_reads_writes_back_and_is_answered() {
         let repr = ArpRepr::parse(&ArpPacket::new(&REQUEST[..]).unwrap());
         let (spa, tpa) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-        assert_eq!(
-            repr,
-            ArpRepr::request(EthAddr([0x52, 0x54, 0, 0, 0, 1]), spa, tpa)
-        );
+        assert_eq!(repr, ArpRepr::request(EthAddr([0x52, 0x54, 0, 0, 0, 1]), spa, tpa));
         let mut out = [0; 28];
         repr.emit(&mut out).unwrap();
         assert_eq!(out, REQUEST);
         let reply = repr.reply_from(EthAddr::BROADCAST);
         assert_eq!(reply.operation, operation::REPLY);
-        assert_eq!(
-            (reply.spa, reply.tpa, reply.tha),
-            (repr.tpa, repr.spa, repr.sha)
-        );
+        assert_eq!((reply.spa, reply.tpa, reply.tha), (repr.tpa, repr.spa, repr.sha));
     }
 
     #[test]
@@ -189,10 +170,7 @@ mod tests {
         for at in [1, 2, 4, 5] {
             let mut bytes = REQUEST;
             bytes[at] ^= 0x10;
-            assert!(matches!(
-                ArpPacket::new(bytes),
-                Err(WireError::Invalid { layer: "arp", .. })
-            ));
+            assert!(matches!(ArpPacket::new(bytes), Err(WireError::Invalid { layer: "arp", .. })));
         }
     }
 }

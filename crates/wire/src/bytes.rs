@@ -10,32 +10,20 @@ use crate::{Result, WireError};
 /// `Err(Truncated)` unless `bytes` holds `need` bytes.
 pub(crate) fn need(layer: &'static str, bytes: &[u8], need: usize) -> Result<()> {
     if bytes.len() < need {
-        return Err(WireError::Truncated {
-            layer,
-            need,
-            have: bytes.len(),
-        });
+        return Err(WireError::Truncated { layer, need, have: bytes.len() });
     }
     Ok(())
 }
 
 /// The first `len` bytes to write to, or `Err(Truncated)`.
-pub(crate) fn room<'a>(
-    layer: &'static str,
-    buffer: &'a mut [u8],
-    len: usize,
-) -> Result<&'a mut [u8]> {
+pub(crate) fn room<'a>(layer: &'static str, buffer: &'a mut [u8], len: usize) -> Result<&'a mut [u8]> {
     need(layer, buffer, len)?;
     Ok(&mut buffer[..len])
 }
 
 /// `Err(Invalid)`, for brevity.
 pub(crate) fn invalid<T>(layer: &'static str, field: &'static str, value: u64) -> Result<T> {
-    Err(WireError::Invalid {
-        layer,
-        field,
-        value,
-    })
+    Err(WireError::Invalid { layer, field, value })
 }
 
 /// A length as the 16-bit field that carries it, or `Err(Invalid)`.

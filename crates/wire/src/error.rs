@@ -36,11 +36,9 @@ impl fmt::Display for WireError {
             Self::Truncated { layer, need, have } => {
                 write!(f, "{layer}: needs {need} bytes, there are {have}")
             }
-            Self::Invalid {
-                layer,
-                field,
-                value,
-            } => write!(f, "{layer}: {field} cannot be {value} ({value:#x})"),
+            Self::Invalid { layer, field, value } => {
+                write!(f, "{layer}: {field} cannot be {value} ({value:#x})")
+            }
             Self::TooManyExtHeaders => write!(f, "ipv6: too many extension headers"),
         }
     }

@@ -242,11 +242,7 @@ pub struct EthernetRepr {
 impl EthernetRepr {
     /// Reads the header.
     pub fn parse<B: AsRef<[u8]>>(frame: &EthernetFrame<B>) -> Self {
-        Self {
-            dst: frame.dst(),
-            src: frame.src(),
-            ethertype: frame.ethertype(),
-        }
+        Self { dst: frame.dst(), src: frame.src(), ethertype: frame.ethertype() }
     }
 
     /// Bytes that [`Self::emit`] writes: 14.
@@ -275,9 +271,7 @@ mod tests {
     use super::*;
     use crate::bytes::each_prefix;
 
-    const FRAME: [u8; 16] = [
-        0x33, 0x33, 0, 0, 0, 1, 0x52, 0x54, 0, 0x12, 0x34, 0x56, 0x86, 0xdd, 0x60, 0,
-    ];
+    const FRAME: [u8; 16] = [0x33, 0x33, 0, 0, 0, 1, 0x52, 0x54, 0, 0x12, 0x34, 0x56, 0x86, 0xdd, 0x60, 0];
 
     #[test]
     fn a_literal_frame_reads_and_writes_back() {
@@ -291,11 +285,7 @@ mod tests {
         assert_eq!(out, FRAME[..14]);
         each_prefix(&FRAME[..14], |short| {
             assert!(EthernetFrame::new(short).is_err());
-            assert!(
-                EthernetRepr::parse(&frame)
-                    .emit(&mut short.to_vec())
-                    .is_err()
-            );
+            assert!(EthernetRepr::parse(&frame).emit(&mut short.to_vec()).is_err());
         });
     }
 
@@ -306,10 +296,7 @@ mod tests {
         frame.set_src(EthAddr::BROADCAST);
         frame.set_ethertype(EtherType::ARP);
         assert_eq!(frame.dst(), EthAddr([1, 2, 3, 4, 5, 6]));
-        assert_eq!(
-            frame.into_inner(),
-            [1, 2, 3, 4, 5, 6, 255, 255, 255, 255, 255, 255, 0x08, 0x06]
-        );
+        assert_eq!(frame.into_inner(), [1, 2, 3, 4, 5, 6, 255, 255, 255, 255, 255, 255, 0x08, 0x06]);
     }
 
     #[test]
@@ -354,12 +341,7 @@ mod tests {
     fn addresses_know_their_kind() {
         let kind = |text: &str| {
             let addr: EthAddr = text.parse().unwrap();
-            (
-                addr.is_broadcast(),
-                addr.is_multicast(),
-                addr.is_local(),
-                addr.is_reserved(),
-            )
+            (addr.is_broadcast(), addr.is_multicast(), addr.is_local(), addr.is_reserved())
         };
         assert_eq!(kind("ff:ff:ff:ff:ff:ff"), (true, true, true, false));
         assert_eq!(kind("01:80:c2:00:00:0e"), (false, true, false, true));

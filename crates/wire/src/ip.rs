@@ -28,10 +28,7 @@ impl IpProtocol {
 
     /// An extension header of IPv6 that [`crate::ipv6_ext`] walks over.
     pub fn is_ipv6_ext(self) -> bool {
-        matches!(
-            self,
-            Self::HOP_BY_HOP | Self::ROUTING | Self::FRAGMENT | Self::AUTH | Self::DEST_OPTS
-        )
+        matches!(self, Self::HOP_BY_HOP | Self::ROUTING | Self::FRAGMENT | Self::AUTH | Self::DEST_OPTS)
     }
 }
 

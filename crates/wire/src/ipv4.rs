@@ -134,11 +134,7 @@ impl<B: AsRef<[u8]>> Ipv4Packet<B> {
 
     /// What follows the header, up to the total length.
     pub fn payload(&self) -> &[u8] {
-        clamped(
-            self.0.as_ref(),
-            self.header_len(),
-            usize::from(self.total_len()),
-        )
+        clamped(self.0.as_ref(), self.header_len(), usize::from(self.total_len()))
     }
 
     /// Whether the header's checksum is right.
@@ -299,8 +295,8 @@ mod tests {
 
     /// 10.0.0.1 to 10.0.0.2, UDP, with a router-alert option and two bytes of payload and two of padding.
     const PACKET: [u8; 28] = [
-        0x46, 0xb9, 0x00, 0x1a, 0x12, 0x34, 0x40, 0x00, 0x40, 0x11, 0x7e, 0xdf, 10, 0, 0, 1, 10, 0,
-        0, 2, 0x94, 4, 0, 0, 0xab, 0xcd, 0, 0,
+        0x46, 0xb9, 0x00, 0x1a, 0x12, 0x34, 0x40, 0x00, 0x40, 0x11, 0x7e, 0xdf, 10, 0, 0, 1, 10, 0, 0, 2,
+        0x94, 4, 0, 0, 0xab, 0xcd, 0, 0,
     ];
 
     #[test]
@@ -322,15 +318,10 @@ mod tests {
     #[test]
     fn truncation_at_every_length_is_an_error() {
         each_prefix(&PACKET[..26], |short| {
-            assert!(matches!(
-                Ipv4Packet::new(short),
-                Err(WireError::Truncated { .. })
-            ));
+            assert!(matches!(Ipv4Packet::new(short), Err(WireError::Truncated { .. })));
         });
         let repr = Ipv4Repr::parse(&Ipv4Packet::new(PACKET).unwrap()).unwrap();
-        each_prefix(&PACKET[..24], |short| {
-            assert!(repr.emit(&mut short.to_vec()).is_err())
-        });
+        each_prefix(&PACKET[..24], |short| assert!(repr.emit(&mut short.to_vec()).is_err()));
     }
 
     #[test]

@@ -98,12 +98,7 @@ pub struct MplsRepr {
 impl MplsRepr {
     /// Reads the entry.
     pub fn parse<B: AsRef<[u8]>>(header: &MplsHeader<B>) -> Self {
-        Self {
-            label: header.label(),
-            tc: header.tc(),
-            bos: header.bos(),
-            ttl: header.ttl(),
-        }
+        Self { label: header.label(), tc: header.tc(), bos: header.bos(), ttl: header.ttl() }
     }
 
     /// Bytes that [`Self::emit`] writes: 4.
@@ -133,10 +128,7 @@ pub struct LabelStack<'a> {
 impl<'a> LabelStack<'a> {
     /// `bytes` start with the outermost entry.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            rest: bytes,
-            ended: false,
-        }
+        Self { rest: bytes, ended: false }
     }
 
     /// What follows the entries taken so far: after the bottom, the payload.
@@ -180,18 +172,8 @@ mod tests {
         assert_eq!(
             all,
             [
-                MplsRepr {
-                    label: 16,
-                    tc: 0,
-                    bos: false,
-                    ttl: 64
-                },
-                MplsRepr {
-                    label: LABEL_MAX,
-                    tc: 5,
-                    bos: true,
-                    ttl: 255
-                },
+                MplsRepr { label: 16, tc: 0, bos: false, ttl: 64 },
+                MplsRepr { label: LABEL_MAX, tc: 5, bos: true, ttl: 255 },
             ]
         );
         assert!(stack.reached_bottom());

@@ -16,10 +16,7 @@ pub struct OptionBytes {
 
 impl OptionBytes {
     /// No options.
-    pub const EMPTY: Self = Self {
-        len: 0,
-        bytes: [0; OPTION_BYTES_MAX],
-    };
+    pub const EMPTY: Self = Self { len: 0, bytes: [0; OPTION_BYTES_MAX] };
 
     /// Copies the options and pads them. `None` past 40 bytes.
     pub fn new(options: &[u8]) -> Option<Self> {
@@ -92,11 +89,7 @@ impl<'a> Options<'a> {
                     continue;
                 }
                 [_] => {
-                    return Err(WireError::Truncated {
-                        layer: self.layer,
-                        need: 2,
-                        have: 1,
-                    });
+                    return Err(WireError::Truncated { layer: self.layer, need: 2, have: 1 });
                 }
                 [kind, len, ..] => (kind, usize::from(len)),
             };
@@ -106,10 +99,7 @@ impl<'a> Options<'a> {
             crate::bytes::need(self.layer, self.rest, len)?;
             let (option, rest) = self.rest.split_at(len);
             self.rest = rest;
-            return Ok(Some(TlvOption {
-                kind,
-                data: &option[2..],
-            }));
+            return Ok(Some(TlvOption { kind, data: &option[2..] }));
         }
     }
 }

@@ -162,11 +162,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> TcpSegment<B> {
     /// Sets the flags, keeps the data offset.
     pub fn set_flags(&mut self, flags: TcpFlags) {
         let old = be16(self.0.as_ref(), field::OFFSET_FLAGS);
-        put16(
-            self.0.as_mut(),
-            field::OFFSET_FLAGS,
-            old & 0xf000 | flags.bits(),
-        );
+        put16(self.0.as_mut(), field::OFFSET_FLAGS, old & 0xf000 | flags.bits());
     }
 
     /// Computes and stores the checksum.
@@ -266,8 +262,8 @@ mod tests {
 
     /// A SYN from 40000 to 80 with MSS 1460, followed by one byte.
     const SEGMENT: [u8; 25] = [
-        0x9c, 0x40, 0x00, 0x50, 0x01, 0x02, 0x03, 0x04, 0, 0, 0, 0, 0x60, 0x02, 0xfa, 0xf0, 0, 0,
-        0, 0, 2, 4, 0x05, 0xb4, 0x47,
+        0x9c, 0x40, 0x00, 0x50, 0x01, 0x02, 0x03, 0x04, 0, 0, 0, 0, 0x60, 0x02, 0xfa, 0xf0, 0, 0, 0, 0, 2, 4,
+        0x05, 0xb4, 0x47,
     ];
 
     #[test]
@@ -287,25 +283,15 @@ mod tests {
 
     #[test]
     fn truncations_and_short_offsets_are_errors() {
-        each_prefix(&SEGMENT[..24], |short| {
-            assert!(TcpSegment::new(short).is_err())
-        });
+        each_prefix(&SEGMENT[..24], |short| assert!(TcpSegment::new(short).is_err()));
         let mut bytes = SEGMENT;
         bytes[12] = 0x40;
-        assert!(matches!(
-            TcpSegment::new(bytes),
-            Err(WireError::Invalid { .. })
-        ));
+        assert!(matches!(TcpSegment::new(bytes), Err(WireError::Invalid { .. })));
     }
 
     #[test]
     fn flags_are_set_beside_the_offset_and_the_checksum_fits() {
-        let pseudo = pseudo_v4(
-            Ipv4Addr::LOCALHOST,
-            Ipv4Addr::BROADCAST,
-            IpProtocol::TCP,
-            25,
-        );
+        let pseudo = pseudo_v4(Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST, IpProtocol::TCP, 25);
         let mut segment = TcpSegment::new(SEGMENT).unwrap();
         segment.set_flags(TcpFlags::FIN | TcpFlags::ACK | TcpFlags::NS);
         assert_eq!(segment.flags().bits(), 0x111);

@@ -97,11 +97,7 @@ impl UdpRepr {
             return invalid("udp", "length", len as u64);
         }
         need("udp", packet.as_bytes(), len)?;
-        Ok(Self {
-            src_port: packet.src_port(),
-            dst_port: packet.dst_port(),
-            payload_len: len - HEADER_LEN,
-        })
+        Ok(Self { src_port: packet.src_port(), dst_port: packet.dst_port(), payload_len: len - HEADER_LEN })
     }
 
     /// Bytes that [`Self::emit`] writes: 8.
@@ -129,9 +125,7 @@ mod tests {
     use crate::ip::IpProtocol;
     use std::net::Ipv4Addr;
 
-    const DATAGRAM: [u8; 12] = [
-        0xbf, 0x00, 0x00, 0x35, 0x00, 0x0c, 0xff, 0xff, 0xaa, 0x00, 0x00, 0xff,
-    ];
+    const DATAGRAM: [u8; 12] = [0xbf, 0x00, 0x00, 0x35, 0x00, 0x0c, 0xff, 0xff, 0xaa, 0x00, 0x00, 0xff];
 
     #[test]
     fn a_literal_datagram_reads_and_writes_back() {
@@ -150,12 +144,7 @@ mod tests {
 
     #[test]
     fn checksum_is_filled_and_verified() {
-        let pseudo = pseudo_v4(
-            Ipv4Addr::new(10, 0, 0, 1),
-            Ipv4Addr::new(10, 0, 0, 2),
-            IpProtocol::UDP,
-            12,
-        );
+        let pseudo = pseudo_v4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), IpProtocol::UDP, 12);
         let mut packet = UdpPacket::new(DATAGRAM).unwrap();
         packet.fill_checksum(pseudo);
         assert!(packet.checksum() != 0 && packet.is_checksum_valid(pseudo));

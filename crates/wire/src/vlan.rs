@@ -74,12 +74,7 @@ impl VlanTag {
 
     /// From control information.
     pub const fn from_tci(tpid: EtherType, tci: u16) -> Self {
-        Self {
-            tpid,
-            pcp: (tci >> 13) as u8,
-            dei: tci & 0x1000 != 0,
-            vid: VlanId::from_tci(tci),
-        }
+        Self { tpid, pcp: (tci >> 13) as u8, dei: tci & 0x1000 != 0, vid: VlanId::from_tci(tci) }
     }
 
     /// The control information.
@@ -150,10 +145,7 @@ pub struct VlanRepr {
 impl VlanRepr {
     /// Reads the header.
     pub fn parse<B: AsRef<[u8]>>(header: &VlanHeader<B>) -> Self {
-        Self {
-            tci: header.tci(),
-            ethertype: header.ethertype(),
-        }
+        Self { tci: header.tci(), ethertype: header.ethertype() }
     }
 
     /// Bytes that [`Self::emit`] writes: 4.
@@ -180,10 +172,7 @@ mod tests {
     #[test]
     fn a_literal_tag_reads_and_writes_back() {
         let header = VlanHeader::new(&TAG[..]).unwrap();
-        assert_eq!(
-            (header.pcp(), header.dei(), header.vid().get()),
-            (5, true, 100)
-        );
+        assert_eq!((header.pcp(), header.dei(), header.vid().get()), (5, true, 100));
         assert_eq!(header.ethertype(), EtherType::IPV4);
         assert_eq!(header.payload(), [0x45]);
         let mut out = [0; 4];

@@ -1,0 +1,30 @@
+//! The processor's time stamp counter, and its rate.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Ticks of the time stamp counter (TSC cycles on x86-64; the generic timer elsewhere, or nanoseconds).
+#[inline(always)]
+pub fn tsc() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: RDTSC exists on every x86-64 processor and touches no memory.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+}
+
+/// Ticks of [`tsc`] per second, measured once against the monotonic clock over 20 ms.
+pub fn tsc_hz() -> u64 {
+    static HZ: OnceLock<u64> = OnceLock::new();
+    *HZ.get_or_init(|| {
+        let (t0, c0) = (Instant::now(), tsc());
+        std::thread::sleep(Duration::from_millis(20));
+        let (t1, c1) = (Instant::now(), tsc());
+        ((c1 - c0) as u128 * 1_000_000_000 / (t1 - t0).as_nanos().max(1)) as u64
+    })
+}

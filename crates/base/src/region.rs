@@ -1,0 +1,120 @@
+//! Large arrays that start as zeros and cost memory only where they are touched.
+//!
+//! A worker's caches have a ceiling of millions of entries and usually hold a few; they must grow without
+//! an allocation on the packet path. So the whole array is mapped at once, without reservation, with a hint
+//! for huge pages, and grows by being touched.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// `len` elements of zero bytes, mapped when first touched. `T` must be valid as all zeros, which
+/// [`zerocopy::FromZeros`] vouches for; elements are never dropped.
+pub struct Region<T: zerocopy::FromZeros> {
+    start: NonNull<T>,
+    len: usize,
+    bytes: usize,
+    _owns: PhantomData<T>,
+}
+
+// SAFETY: a Region owns its memory like a Box<[T]>.
+unsafe impl<T: zerocopy::FromZeros + Send> Send for Region<T> {}
+// SAFETY: as above: shared access gives only &T.
+unsafe impl<T: zerocopy::FromZeros + Sync> Sync for Region<T> {}
+
+impl<T: zerocopy::FromZeros> Region<T> {
+    /// Maps room for `len` elements. Errors are the operating system's (address space exhausted).
+    pub fn new(len: usize) -> std::io::Result<Region<T>> {
+        assert!(!std::mem::needs_drop::<T>(), "elements of a region are never dropped");
+        const HUGE: usize = 2 << 20;
+        let wanted = len.checked_mul(size_of::<T>()).ok_or(std::io::ErrorKind::OutOfMemory)?.max(1);
+        // One huge page more, so that the start can be aligned to one: only aligned ranges get huge pages.
+        let bytes = wanted.next_multiple_of(4096) + if wanted >= HUGE { HUGE } else { 0 };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let mode = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap ours.
+        let raw = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, mode, -1, 0) };
+        if raw == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let skip = if wanted >= HUGE { raw.cast::<u8>().align_offset(HUGE) } else { 0 };
+        // SAFETY: `skip < HUGE`, and the mapping is HUGE longer than wanted where skip is not 0.
+        let start = unsafe { raw.cast::<u8>().add(skip) };
+        if wanted >= HUGE {
+            // A hint only; plain pages serve where the kernel declines.
+            // SAFETY: the range lies within the mapping made above.
+            unsafe { libc::madvise(start.cast(), wanted, libc::MADV_HUGEPAGE) };
+        }
+        let start = NonNull::new(start.cast::<T>()).expect("mmap never returns null for a null hint");
+        // The unused alignment slack stays mapped and untouched: it costs address space only. Its front
+        // must be known for unmapping.
+        Ok(Region { start, len, bytes: bytes - skip, _owns: PhantomData })
+    }
+}
+
+impl<T: zerocopy::FromZeros> Drop for Region<T> {
+    fn drop(&mut self) {
+        // SAFETY: from the aligned start to the mapping's end, made in `new`, and no borrow outlives self.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+impl<T: zerocopy::FromZeros> Deref for Region<T> {
+    type Target = [T];
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` elements are mapped from an aligned start, zero bytes are a valid T, and we own them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: zerocopy::FromZeros> DerefMut for Region<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; `&mut self` makes us the only user.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+/// Asks the processor to fetch the line of `target`. A hint; never faults.
+#[inline(always)]
+pub fn prefetch<T: ?Sized>(target: &T) {
+    prefetch_ptr(std::ptr::from_ref(target).cast());
+}
+
+/// As [`prefetch`], for an element of a slice that may be out of range: then nothing happens.
+#[inline(always)]
+pub fn prefetch_at<T>(slice: &[T], idx: usize) {
+    prefetch_ptr(slice.as_ptr().wrapping_add(idx).cast());
+}
+
+#[inline(always)]
+fn prefetch_ptr(at: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address, mapped or not, is a hint and never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_zero_keeps_what_is_written_and_is_aligned() {
+        let mut r: Region<u64> = Region::new(1 << 20).unwrap();
+        assert!(r.as_ptr() as usize % (2 << 20) == 0);
+        assert_eq!(r[(1 << 20) - 1], 0);
+        r[(1 << 20) - 1] = 7;
+        assert_eq!((r[0], r[(1 << 20) - 1]), (0, 7));
+    }
+
+    #[test]
+    fn small_and_empty_regions_work() {
+        assert_eq!(Region::<u8>::new(0).unwrap().len(), 0);
+        assert_eq!(Region::<u16>::new(3).unwrap()[2], 0);
+    }
+}
