@@ -16,7 +16,7 @@ const fn tables() -> [[u32; 256]; 8] {
         let mut crc = byte as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = crc >> 1 ^ (crc & 1) * POLYNOMIAL;
+            crc = (crc >> 1) ^ ((crc & 1) * POLYNOMIAL);
             bit += 1;
         }
         tables[0][byte] = crc;
@@ -27,7 +27,7 @@ const fn tables() -> [[u32; 256]; 8] {
         byte = 0;
         while byte < 256 {
             let crc = tables[k - 1][byte];
-            tables[k][byte] = crc >> 8 ^ tables[0][(crc & 0xff) as usize];
+            tables[k][byte] = (crc >> 8) ^ tables[0][(crc & 0xff) as usize];
             byte += 1;
         }
         k += 1;
@@ -62,7 +62,7 @@ impl Crc32c {
                 ^ TABLES[0][usize::from(h)];
         }
         for byte in rest {
-            crc = crc >> 8 ^ TABLES[0][usize::from(crc as u8 ^ byte)];
+            crc = (crc >> 8) ^ TABLES[0][usize::from(crc as u8 ^ byte)];
         }
         Self(crc)
     }
@@ -94,7 +94,7 @@ mod tests {
         for byte in data {
             crc ^= u32::from(*byte);
             for _ in 0..8 {
-                crc = if crc & 1 != 0 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
+                crc = if crc & 1 != 0 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
             }
         }
         !crc

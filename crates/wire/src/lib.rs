@@ -24,14 +24,24 @@ mod options;
 
 pub mod arp;
 pub mod checksum;
+pub mod compose;
+pub mod crc32c;
 pub mod ethernet;
+pub mod icmp;
+pub mod icmpv6;
+pub mod igmp;
 pub mod ip;
 pub mod ipv4;
+pub mod ipv6;
+pub mod ipv6_ext;
 pub mod mpls;
+pub mod nd;
+pub mod sctp;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
+pub use compose::Compose;
 pub use error::{Result, WireError};
 pub use ethernet::{EthAddr, EtherType};
 pub use ip::IpProtocol;
