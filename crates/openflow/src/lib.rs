@@ -1,1 +1,19 @@
-//! openflow
+//! OpenFlow: the messages of every version in one semantic form, their encodings, and the state machine of a
+//! connection. No I/O, no clock, no `unsafe`; bad input gives an [`OfError`], never a panic.
+//!
+//! - [`message`]: what the messages say, in a form of no version. Code outside this crate works with these.
+//! - [`Codec`]: bytes to [`Message`] and back, for one version and what a connection agreed on.
+//! - [`Connection`]: framing, hello, liveness, on either side.
+//! - [`reply`]: replies of any length (a dump of a million flows), split into messages as they fill.
+//! - [`error`]: the errors of the standard in one table.
+//!
+//! Sources: OpenFlow 1.0.0 to 1.5.1 (Open Networking Foundation); the Nicira extensions as ovs-fields(7) and
+//! ovs-actions(7) describe them. Versions 1.0 and 1.3 are spoken so far; the tables have rows for all.
+
+pub mod error;
+pub mod message;
+pub mod version;
+
+pub use error::{ErrorKind, OfError};
+pub use message::Message;
+pub use version::{Version, VersionSet};

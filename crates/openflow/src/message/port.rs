@@ -1,0 +1,209 @@
+//! Ports and queues.
+
+use base::OfPort;
+
+bitflags::bitflags! {
+    /// What the administrator wants of a port (OFPPC_*).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+    pub struct PortConfig: u32 {
+        /// Administratively down.
+        const PORT_DOWN = 1 << 0;
+        /// No spanning tree (1.0).
+        const NO_STP = 1 << 1;
+        /// Drop what comes in.
+        const NO_RECV = 1 << 2;
+        /// Drop spanning tree frames that come in (1.0).
+        const NO_RECV_STP = 1 << 3;
+        /// Leave out when flooding (1.0).
+        const NO_FLOOD = 1 << 4;
+        /// Drop what goes out.
+        const NO_FWD = 1 << 5;
+        /// No packet-in for what comes in.
+        const NO_PACKET_IN = 1 << 6;
+    }
+}
+
+bitflags::bitflags! {
+    /// State of a port (OFPPS_*): low bits as in OpenFlow 1.1 and later, the rest 1.0's spanning tree state.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+    pub struct PortState: u32 {
+        /// No link.
+        const LINK_DOWN = 1 << 0;
+        /// Blocked by a protocol such as RSTP (1.1 and later).
+        const BLOCKED = 1 << 1;
+        /// Live for fast failover groups (1.1 and later).
+        const LIVE = 1 << 2;
+        /// Spanning tree: learning (1.0); together with `STP_FORWARD`: blocked. Neither: listening.
+        const STP_LEARN = 1 << 8;
+        /// Spanning tree: forwarding (1.0).
+        const STP_FORWARD = 2 << 8;
+    }
+}
+
+bitflags::bitflags! {
+    /// Speeds and media (OFPPF_*), with the numbers of OpenFlow 1.1 and later; 1.0 has others on the wire and lacks
+    /// 40 Gb/s and above.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+    pub struct PortFeatures: u32 {
+        /// 10 Mb/s half duplex.
+        const MB10_HALF = 1 << 0;
+        /// 10 Mb/s full duplex.
+        const MB10_FULL = 1 << 1;
+        /// 100 Mb/s half duplex.
+        const MB100_HALF = 1 << 2;
+        /// 100 Mb/s full duplex.
+        const MB100_FULL = 1 << 3;
+        /// 1 Gb/s half duplex.
+        const GB1_HALF = 1 << 4;
+        /// 1 Gb/s full duplex.
+        const GB1_FULL = 1 << 5;
+        /// 10 Gb/s full duplex.
+        const GB10_FULL = 1 << 6;
+        /// 40 Gb/s full duplex.
+        const GB40_FULL = 1 << 7;
+        /// 100 Gb/s full duplex.
+        const GB100_FULL = 1 << 8;
+        /// 1 Tb/s full duplex.
+        const TB1_FULL = 1 << 9;
+        /// Another rate.
+        const OTHER = 1 << 10;
+        /// Copper medium.
+        const COPPER = 1 << 11;
+        /// Fibre medium.
+        const FIBER = 1 << 12;
+        /// Auto-negotiation.
+        const AUTONEG = 1 << 13;
+        /// Pause.
+        const PAUSE = 1 << 14;
+        /// Asymmetric pause.
+        const PAUSE_ASYM = 1 << 15;
+    }
+}
+
+impl PortFeatures {
+    /// The greatest speed among them, in kb/s; 0 where there is none.
+    pub fn max_speed_kbps(self) -> u32 {
+        const SPEEDS: [(PortFeatures, u32); 10] = [
+            (PortFeatures::TB1_FULL, 1_000_000_000),
+            (PortFeatures::GB100_FULL, 100_000_000),
+            (PortFeatures::GB40_FULL, 40_000_000),
+            (PortFeatures::GB10_FULL, 10_000_000),
+            (PortFeatures::GB1_FULL, 1_000_000),
+            (PortFeatures::GB1_HALF, 1_000_000),
+            (PortFeatures::MB100_FULL, 100_000),
+            (PortFeatures::MB100_HALF, 100_000),
+            (PortFeatures::MB10_FULL, 10_000),
+            (PortFeatures::MB10_HALF, 10_000),
+        ];
+        SPEEDS.into_iter().find(|(f, _)| self.contains(*f)).map_or(0, |(_, speed)| speed)
+    }
+}
+
+/// A port as features replies, port descriptions and port-status describe it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortDesc {
+    /// Its number.
+    pub port: OfPort,
+    /// Ethernet address.
+    pub hw_addr: [u8; 6],
+    /// Name: at most 15 bytes go on the wire before 1.4.
+    pub name: String,
+    /// Configuration.
+    pub config: PortConfig,
+    /// State.
+    pub state: PortState,
+    /// Current.
+    pub current: PortFeatures,
+    /// Advertised by the port.
+    pub advertised: PortFeatures,
+    /// Supported by the port.
+    pub supported: PortFeatures,
+    /// Advertised by the peer.
+    pub peer: PortFeatures,
+    /// Current speed, kb/s. On the wire from 1.1 on; decoding 1.0 takes it from `current`.
+    pub current_speed_kbps: u32,
+    /// Maximum speed, kb/s; decoding 1.0 takes it from `supported`.
+    pub max_speed_kbps: u32,
+}
+
+/// What happened to a port (OFPPR_*), with the numbers of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum PortReason {
+    Add = 0,
+    Delete = 1,
+    Modify = 2,
+}
+
+/// OFPT_PORT_STATUS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortStatus {
+    /// What happened.
+    pub reason: PortReason,
+    /// To which port.
+    pub desc: PortDesc,
+}
+
+/// OFPT_PORT_MOD.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortMod {
+    /// The port.
+    pub port: OfPort,
+    /// Must be the port's, as a check.
+    pub hw_addr: [u8; 6],
+    /// New values of the bits of `mask`.
+    pub config: PortConfig,
+    /// Which bits to change.
+    pub mask: PortConfig,
+    /// What to advertise; empty: no change.
+    pub advertise: PortFeatures,
+}
+
+/// Counters of a port. `u64::MAX` where one is not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct PortStats {
+    pub port: OfPort,
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
+    pub rx_dropped: u64,
+    pub tx_dropped: u64,
+    pub rx_errors: u64,
+    pub tx_errors: u64,
+    pub rx_frame_err: u64,
+    pub rx_over_err: u64,
+    pub rx_crc_err: u64,
+    pub collisions: u64,
+    /// Seconds that the port has existed; `u32::MAX` where unknown. On the wire from 1.3 on.
+    pub duration_s: u32,
+    /// And nanoseconds.
+    pub duration_ns: u32,
+}
+
+/// Counters of a queue. `u64::MAX` where one is not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct QueueStats {
+    pub port: OfPort,
+    pub queue_id: u32,
+    pub tx_bytes: u64,
+    pub tx_packets: u64,
+    pub tx_errors: u64,
+    /// Seconds that the queue has existed; `u32::MAX` where unknown. On the wire from 1.3 on.
+    pub duration_s: u32,
+    /// And nanoseconds.
+    pub duration_ns: u32,
+}
+
+/// Configuration of a queue. Rates in tenths of a percent of the port's speed; `None`: not set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct QueueConfig {
+    pub port: OfPort,
+    pub queue_id: u32,
+    pub min_rate: Option<u16>,
+    pub max_rate: Option<u16>,
+}

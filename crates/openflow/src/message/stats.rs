@@ -1,0 +1,291 @@
+//! Statistics (1.0 to 1.2), called multipart from 1.3 on.
+
+use super::{
+    AggregateStats, FlowForm, FlowMonitorRequest, FlowStats, FlowStatsRequest, FlowUpdate, PortDesc,
+    PortStats, QueueStats,
+};
+use base::OfPort;
+
+/// A request.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StatsRequest {
+    /// OFPST_DESC.
+    Desc,
+    /// OFPST_FLOW, NXST_FLOW.
+    Flow(Box<FlowStatsRequest>),
+    /// OFPST_AGGREGATE, NXST_AGGREGATE.
+    Aggregate(Box<FlowStatsRequest>),
+    /// OFPST_TABLE.
+    Table,
+    /// OFPST_PORT; `None`: all.
+    Port(Option<OfPort>),
+    /// OFPST_QUEUE.
+    Queue {
+        /// `None`: all.
+        port: Option<OfPort>,
+        /// `None`: all.
+        queue_id: Option<u32>,
+    },
+    /// OFPST_GROUP (1.1 and later); `None`: all.
+    Group(Option<u32>),
+    /// OFPST_GROUP_DESC.
+    GroupDesc(Option<u32>),
+    /// OFPST_GROUP_FEATURES.
+    GroupFeatures,
+    /// OFPST_METER (1.3 and later); `None`: all.
+    Meter(Option<u32>),
+    /// OFPST_METER_CONFIG.
+    MeterConfig(Option<u32>),
+    /// OFPST_METER_FEATURES.
+    MeterFeatures,
+    /// OFPST_TABLE_FEATURES; empty: ask only. `more` says that further parts follow.
+    TableFeatures {
+        /// New features.
+        features: Vec<TableFeatures>,
+        /// Whether further parts follow (OFPMPF_REQ_MORE).
+        more: bool,
+    },
+    /// OFPST_PORT_DESC (1.3, and earlier by extension); `None`: all.
+    PortDesc(Option<OfPort>),
+    /// NXST_FLOW_MONITOR.
+    FlowMonitor(Vec<FlowMonitorRequest>),
+    /// NXST_IPFIX_BRIDGE.
+    IpfixBridge,
+    /// NXST_IPFIX_FLOW.
+    IpfixFlow,
+}
+
+impl StatsRequest {
+    /// As `ovs-ofctl` prints it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            StatsRequest::Desc => "OFPST_DESC",
+            StatsRequest::Flow(r) => match r.form {
+                FlowForm::Standard => "OFPST_FLOW",
+                FlowForm::Nxm => "NXST_FLOW",
+            },
+            StatsRequest::Aggregate(r) => match r.form {
+                FlowForm::Standard => "OFPST_AGGREGATE",
+                FlowForm::Nxm => "NXST_AGGREGATE",
+            },
+            StatsRequest::Table => "OFPST_TABLE",
+            StatsRequest::Port(_) => "OFPST_PORT",
+            StatsRequest::Queue { .. } => "OFPST_QUEUE",
+            StatsRequest::Group(_) => "OFPST_GROUP",
+            StatsRequest::GroupDesc(_) => "OFPST_GROUP_DESC",
+            StatsRequest::GroupFeatures => "OFPST_GROUP_FEATURES",
+            StatsRequest::Meter(_) => "OFPST_METER",
+            StatsRequest::MeterConfig(_) => "OFPST_METER_CONFIG",
+            StatsRequest::MeterFeatures => "OFPST_METER_FEATURES",
+            StatsRequest::TableFeatures { .. } => "OFPST_TABLE_FEATURES",
+            StatsRequest::PortDesc(_) => "OFPST_PORT_DESC",
+            StatsRequest::FlowMonitor(_) => "NXST_FLOW_MONITOR",
+            StatsRequest::IpfixBridge => "NXST_IPFIX_BRIDGE",
+            StatsRequest::IpfixFlow => "NXST_IPFIX_FLOW",
+        }
+    }
+}
+
+/// A reply, or a part of one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StatsReply {
+    /// Whether further parts follow (OFPSF_REPLY_MORE).
+    pub more: bool,
+    /// The content.
+    pub body: StatsBody,
+}
+
+/// The content of a reply.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StatsBody {
+    /// OFPST_DESC.
+    Desc(SwitchDesc),
+    /// OFPST_FLOW, NXST_FLOW.
+    Flow {
+        /// In which encoding.
+        form: FlowForm,
+        /// The flows.
+        flows: Vec<FlowStats>,
+    },
+    /// OFPST_AGGREGATE, NXST_AGGREGATE.
+    Aggregate {
+        /// In which encoding.
+        form: FlowForm,
+        /// The sums.
+        stats: AggregateStats,
+    },
+    /// OFPST_TABLE.
+    Table(Vec<TableStats>),
+    /// OFPST_PORT.
+    Port(Vec<PortStats>),
+    /// OFPST_QUEUE.
+    Queue(Vec<QueueStats>),
+    /// OFPST_GROUP: no group can exist yet, so none can be listed; a reply with entries does not decode.
+    Group,
+    /// OFPST_GROUP_DESC, as above.
+    GroupDesc,
+    /// OFPST_GROUP_FEATURES.
+    GroupFeatures(GroupFeatures),
+    /// OFPST_METER, as for groups.
+    Meter,
+    /// OFPST_METER_CONFIG, as above.
+    MeterConfig,
+    /// OFPST_METER_FEATURES.
+    MeterFeatures(MeterFeatures),
+    /// OFPST_TABLE_FEATURES.
+    TableFeatures(Vec<TableFeatures>),
+    /// OFPST_PORT_DESC.
+    PortDesc(Vec<PortDesc>),
+    /// NXST_FLOW_MONITOR.
+    FlowMonitor(Vec<FlowUpdate>),
+}
+
+impl StatsBody {
+    /// As `ovs-ofctl` prints it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            StatsBody::Desc(_) => "OFPST_DESC",
+            StatsBody::Flow { form: FlowForm::Standard, .. } => "OFPST_FLOW",
+            StatsBody::Flow { form: FlowForm::Nxm, .. } => "NXST_FLOW",
+            StatsBody::Aggregate { form: FlowForm::Standard, .. } => "OFPST_AGGREGATE",
+            StatsBody::Aggregate { form: FlowForm::Nxm, .. } => "NXST_AGGREGATE",
+            StatsBody::Table(_) => "OFPST_TABLE",
+            StatsBody::Port(_) => "OFPST_PORT",
+            StatsBody::Queue(_) => "OFPST_QUEUE",
+            StatsBody::Group => "OFPST_GROUP",
+            StatsBody::GroupDesc => "OFPST_GROUP_DESC",
+            StatsBody::GroupFeatures(_) => "OFPST_GROUP_FEATURES",
+            StatsBody::Meter => "OFPST_METER",
+            StatsBody::MeterConfig => "OFPST_METER_CONFIG",
+            StatsBody::MeterFeatures(_) => "OFPST_METER_FEATURES",
+            StatsBody::TableFeatures(_) => "OFPST_TABLE_FEATURES",
+            StatsBody::PortDesc(_) => "OFPST_PORT_DESC",
+            StatsBody::FlowMonitor(_) => "NXST_FLOW_MONITOR",
+        }
+    }
+}
+
+/// OFPST_DESC: who made the switch. Cut to 255 bytes each (32 for the serial number) on the wire.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SwitchDesc {
+    /// Manufacturer.
+    pub manufacturer: String,
+    /// Hardware.
+    pub hardware: String,
+    /// Software.
+    pub software: String,
+    /// Serial number.
+    pub serial_number: String,
+    /// The bridge.
+    pub datapath: String,
+}
+
+/// One table of a table statistics reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableStats {
+    /// Its number.
+    pub table_id: u8,
+    /// Its name (on the wire in 1.0 to 1.2).
+    pub name: String,
+    /// OFPFW_* bits of the fields that can be wildcarded (1.0).
+    pub wildcards: u32,
+    /// Most flows it can hold (1.0 to 1.2).
+    pub max_entries: u32,
+    /// Flows.
+    pub active_count: u32,
+    /// Packets looked up.
+    pub lookup_count: u64,
+    /// Packets that hit a flow.
+    pub matched_count: u64,
+}
+
+/// What a table does with a packet that matches nothing (OFPTC_TABLE_MISS_*, 1.1 and 1.2; 1.3 knows the flow of
+/// priority 0 instead), with the numbers of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[repr(u32)]
+#[allow(missing_docs)]
+pub enum TableMiss {
+    #[default]
+    Controller = 0,
+    Continue = 1,
+    Drop = 2,
+}
+
+/// OFPT_TABLE_MOD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableMod {
+    /// Table, or [`super::TABLE_ALL`].
+    pub table_id: u8,
+    /// The bits as on the wire: miss behaviour (1.1, 1.2); deprecated (1.3); eviction 1 << 2 and vacancy 1 << 3 (1.4).
+    pub config: u32,
+}
+
+/// What a table can do (1.3). Instructions and actions as bitmaps of their numbers in 1.3 (experimenters in bit 31).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableFeatures {
+    /// Table.
+    pub table_id: u8,
+    /// Name, at most 31 bytes on the wire.
+    pub name: String,
+    /// Bits of metadata that it can match.
+    pub metadata_match: u64,
+    /// Bits of metadata that it can write.
+    pub metadata_write: u64,
+    /// OFPTC_*.
+    pub config: u32,
+    /// Most flows it can hold.
+    pub max_entries: u32,
+    /// For flows other than the table-miss flow.
+    pub nonmiss: TableInstructionFeatures,
+    /// For the table-miss flow. `None`: the same.
+    pub miss: Option<TableInstructionFeatures>,
+    /// NXM/OXM headers that can be matched (has-mask bit where they can be masked).
+    pub matchable: Vec<u64>,
+    /// Of those, the ones that may be left out.
+    pub wildcards: Vec<u64>,
+}
+
+/// What flows of a table can do.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TableInstructionFeatures {
+    /// Bitmap of OFPIT_*.
+    pub instructions: u32,
+    /// Tables that they can go to.
+    pub next_tables: Vec<u8>,
+    /// Bitmap of OFPAT_* for write-actions.
+    pub write_actions: u32,
+    /// Bitmap of OFPAT_* for apply-actions.
+    pub apply_actions: u32,
+    /// OXM headers that set-field can write in write-actions.
+    pub write_set_fields: Vec<u64>,
+    /// And in apply-actions.
+    pub apply_set_fields: Vec<u64>,
+}
+
+/// OFPST_GROUP_FEATURES; arrays by group type (all, select, indirect, fast failover).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GroupFeatures {
+    /// Bitmap of types.
+    pub types: u32,
+    /// Bitmap of OFPGFC_*.
+    pub capabilities: u32,
+    /// Most groups.
+    pub max_groups: [u32; 4],
+    /// Bitmaps of OFPAT_*.
+    pub actions: [u32; 4],
+}
+
+/// OFPST_METER_FEATURES.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MeterFeatures {
+    /// Most meters; 0: there are none.
+    pub max_meters: u32,
+    /// Bitmap of OFPMBT_*.
+    pub band_types: u32,
+    /// Bitmap of OFPMF_*.
+    pub capabilities: u32,
+    /// Most bands of a meter.
+    pub max_bands: u8,
+    /// Greatest colour value.
+    pub max_color: u8,
+}
