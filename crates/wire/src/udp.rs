@@ -13,7 +13,7 @@ pub mod field {
     /// Destination port.
     pub const DST_PORT: Range<usize> = 2..4;
     /// Length of header and payload.
-    pub const LEN: Range<usize> = 4..6;
+    pub const LENGTH: Range<usize> = 4..6;
     /// Checksum, 0 for none.
     pub const CHECKSUM: Range<usize> = 6..8;
     /// What follows the header.
@@ -39,25 +39,20 @@ fields!(UdpPacket {
     /// Destination port.
     dst_port, set_dst_port: u16 at field::DST_PORT;
     /// Length of header and payload in bytes.
-    len, set_len: u16 at field::LEN;
+    length, set_length: u16 at field::LENGTH;
     /// Checksum, 0 for none.
     checksum, set_checksum: u16 at field::CHECKSUM;
 });
 
 impl<B: AsRef<[u8]>> UdpPacket<B> {
-    /// A length that leaves no payload.
-    pub fn is_empty(&self) -> bool {
-        self.payload().is_empty()
-    }
-
     /// What follows the header, up to the length field or as much as there is.
     pub fn payload(&self) -> &[u8] {
-        clamped(self.0.as_ref(), HEADER_LEN, usize::from(self.len()))
+        clamped(self.0.as_ref(), HEADER_LEN, usize::from(self.length()))
     }
 
     /// Whether the checksum is right, `pseudo` being the sum of the pseudo-header. A checksum of 0 is right.
     pub fn is_checksum_valid(&self, pseudo: Sum) -> bool {
-        let datagram = clamped(self.0.as_ref(), 0, usize::from(self.len()));
+        let datagram = clamped(self.0.as_ref(), 0, usize::from(self.length()));
         self.checksum() == 0 || pseudo.bytes(datagram).is_valid()
     }
 }
@@ -65,14 +60,14 @@ impl<B: AsRef<[u8]>> UdpPacket<B> {
 impl<B: AsRef<[u8]> + AsMut<[u8]>> UdpPacket<B> {
     /// As [`Self::payload`], to write to.
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        let end = usize::from(self.len());
+        let end = usize::from(self.length());
         clamped_mut(self.0.as_mut(), HEADER_LEN, end)
     }
 
     /// Computes and stores the checksum, never 0.
     pub fn fill_checksum(&mut self, pseudo: Sum) {
         self.set_checksum(0);
-        let datagram = clamped(self.0.as_ref(), 0, usize::from(self.len()));
+        let datagram = clamped(self.0.as_ref(), 0, usize::from(self.length()));
         let sum = pseudo.bytes(datagram).finish_udp();
         self.set_checksum(sum);
     }
@@ -92,7 +87,7 @@ pub struct UdpRepr {
 impl UdpRepr {
     /// Reads the header of a whole datagram: its length field must be within the bytes.
     pub fn parse<B: AsRef<[u8]>>(packet: &UdpPacket<B>) -> Result<Self> {
-        let len = usize::from(packet.len());
+        let len = usize::from(packet.length());
         if len < HEADER_LEN {
             return invalid("udp", "length", len as u64);
         }
@@ -111,7 +106,7 @@ impl UdpRepr {
         let mut packet = UdpPacket(room("udp", buffer, HEADER_LEN)?);
         packet.set_src_port(self.src_port);
         packet.set_dst_port(self.dst_port);
-        packet.set_len(len);
+        packet.set_length(len);
         packet.set_checksum(0);
         Ok(())
     }
@@ -157,8 +152,8 @@ mod tests {
     #[test]
     fn a_length_below_the_header_leaves_no_payload() {
         let mut packet = UdpPacket::new(DATAGRAM).unwrap();
-        packet.set_len(7);
-        assert!(packet.is_empty() && packet.payload_mut().is_empty());
+        packet.set_length(7);
+        assert!(packet.payload().is_empty() && packet.payload_mut().is_empty());
         assert!(UdpRepr::parse(&packet).is_err());
     }
 }
