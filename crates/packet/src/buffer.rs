@@ -7,7 +7,7 @@
 //! headers (up to 256 bytes, or the whole frame); [`Packet::data`] is the first segment alone, [`Packet::len`]
 //! the whole frame.
 
-use crate::pool::{HEADROOM_BYTES, Pool, PoolCache};
+use crate::pool::{HEADROOM_BYTES, LINE_BYTES, Line, Pool, PoolCache};
 use base::PortNo;
 use std::ptr::NonNull;
 
@@ -110,6 +110,30 @@ impl Packet {
             l3_off: 0,
             l4_off: 0,
         }
+    }
+
+    /// Makes a fresh packet of `LINE_BYTES` bytes the first `len` bytes of `line`. The whole line is copied, since
+    /// a copy of constant size is four instructions.
+    #[inline(always)]
+    pub(crate) fn fill_line(&mut self, line: &Line, len: usize, in_port: PortNo) {
+        debug_assert!(len <= LINE_BYTES);
+        let bytes: &mut [u8; LINE_BYTES] = self.data_mut().try_into().expect("one line long");
+        *bytes = line.0;
+        self.seg_len = len as u16;
+        self.len = len as u32;
+        self.in_port = in_port;
+    }
+
+    /// As `fill_line` for a packet of several lines.
+    #[inline(always)]
+    pub(crate) fn fill_lines(&mut self, lines: &[Line], len: usize, in_port: PortNo) {
+        debug_assert!(len <= lines.len() * LINE_BYTES);
+        for (to, line) in self.data_mut().chunks_exact_mut(LINE_BYTES).zip(lines) {
+            to.copy_from_slice(&line.0);
+        }
+        self.seg_len = len as u16;
+        self.len = len as u32;
+        self.in_port = in_port;
     }
 
     /// The frame's bytes in the first segment, from the Ethernet header on.

@@ -15,8 +15,8 @@ pub mod pool;
 pub mod port;
 
 pub use buffer::{Packet, PacketFlags};
-pub use pool::{Pool, PoolCache, PoolConfig, PoolStats};
-pub use port::{LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};
+pub use port::{DummyControl, LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.
 pub const BURST: usize = 32;

@@ -11,8 +11,9 @@
 //! never dangles; a chunk index is either in exactly one free stack or owned by exactly one [`Packet`]
 //! (or by a driver's ring on behalf of one).
 
+use crate::Batch;
 use crate::buffer::Packet;
-use base::Counter;
+use base::{Counter, PortNo};
 use crossbeam_queue::ArrayQueue;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -28,6 +29,14 @@ const BLOCK: usize = 32;
 
 /// A worker's cache gives blocks back above this many free chunks.
 const CACHE_MAX: usize = 512;
+
+/// Bytes of a [`Line`].
+pub const LINE_BYTES: usize = 64;
+
+/// One cache line of a frame that waits in memory to be copied into packets, padded with anything at its end.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Line(pub [u8; LINE_BYTES]);
 
 /// What a pool shall be.
 #[derive(Clone, Copy, Debug)]
@@ -250,6 +259,18 @@ impl PoolCache {
 
     #[cold]
     fn refill(&mut self) -> Option<u32> {
+        if !self.grow() {
+            return None;
+        }
+        let idx = self.free.pop();
+        self.account.free.set(self.free.len() as u64);
+        idx
+    }
+
+    /// Takes a block of free chunks from the pool. False (counted) where it has none left.
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let before = self.free.len();
         if let Some(block) = self.pool.free.pop() {
             self.free.extend_from_slice(&block);
         } else if let Ok(mut stray) = self.pool.stray.try_lock() {
@@ -257,12 +278,12 @@ impl PoolCache {
             let keep = stray.len() - take;
             self.free.extend(stray.drain(keep..));
         }
-        let idx = self.free.pop();
-        if idx.is_none() {
-            self.pool.exhausted.fetch_add(1, Ordering::Relaxed);
-        }
         self.account.free.set(self.free.len() as u64);
-        idx
+        if self.free.len() == before {
+            self.pool.exhausted.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        true
     }
 
     /// Gives a chunk back that [`Self::take_chunk`] or [`Packet::into_chunk`] yielded.
@@ -298,9 +319,79 @@ impl PoolCache {
     /// Gives back all packets of a batch and leaves it empty.
     #[inline]
     pub fn free_all<const N: usize>(&mut self, batch: &mut arrayvec::ArrayVec<Packet, N>) {
-        for packet in batch.drain(..) {
-            self.free(packet);
+        if batch.iter().any(Packet::is_chained) {
+            for packet in batch.drain(..) {
+                self.free(packet);
+            }
+            return;
         }
+        debug_assert!(batch.iter().all(|p| std::ptr::eq(p.pool(), self.pool)));
+        self.free.extend(batch.iter().map(Packet::chunk_idx));
+        batch.clear();
+        if self.free.len() > CACHE_MAX {
+            self.spill();
+        }
+        self.account.free.set(self.free.len() as u64);
+    }
+
+    /// A packet that holds a copy of `bytes`, in as many chunks as it takes. `None` (counted) when the pool is
+    /// exhausted. Panics beyond 16 MB, which is no frame.
+    pub fn alloc_frame(&mut self, bytes: &[u8]) -> Option<Packet> {
+        assert!(bytes.len() < 16 << 20, "no frame is that long");
+        let room = self.pool.config.chunk_bytes - HEADROOM_BYTES;
+        let (first, rest) = bytes.split_at(bytes.len().min(room));
+        let mut packet = self.alloc()?;
+        packet.fill(first).expect("not chained, and as long as there is room");
+        for piece in rest.chunks(room) {
+            let Some(mut tail) = self.alloc() else {
+                self.free(packet);
+                return None;
+            };
+            tail.fill(piece).expect("not chained, and as long as there is room");
+            packet.append(tail);
+        }
+        Some(packet)
+    }
+
+    /// Copies frames of equal length into fresh chunks and appends them to `batch`: for sources that replay from
+    /// memory. Frame `i` is the first `len` bytes of `lines[i * lines_each..][..lines_each]`. Stops where the
+    /// batch is full, the lines end, or the pool is exhausted (counted), and returns how many frames it made.
+    ///
+    /// Panics where `len` is more than `lines_each` lines hold, or a frame does not fit one chunk.
+    #[inline]
+    pub fn alloc_copies(
+        &mut self,
+        batch: &mut Batch,
+        in_port: PortNo,
+        lines: &[Line],
+        lines_each: usize,
+        len: usize,
+    ) -> usize {
+        assert!(len <= lines_each * LINE_BYTES && lines_each > 0, "a frame's lines hold it");
+        assert!(HEADROOM_BYTES + lines_each * LINE_BYTES <= self.pool.config.chunk_bytes, "fits a chunk");
+        let frames = if lines_each == 1 { lines.len() } else { lines.len() / lines_each };
+        let wanted = frames.min(batch.remaining_capacity());
+        while self.free.len() < wanted && self.grow() {}
+        let count = wanted.min(self.free.len());
+        let at = self.free.len() - count;
+        let chunks = self.free[at..].iter().rev();
+        if lines_each == 1 {
+            for (line, &idx) in lines.iter().zip(chunks) {
+                let mut packet = Packet::from_parts(self.pool, idx, HEADROOM_BYTES, LINE_BYTES);
+                packet.fill_line(line, len, in_port);
+                // SAFETY: `count` is at most the batch's remaining capacity.
+                unsafe { batch.push_unchecked(packet) };
+            }
+        } else {
+            for (frame, &idx) in lines.chunks_exact(lines_each).zip(chunks) {
+                let mut packet = Packet::from_parts(self.pool, idx, HEADROOM_BYTES, frame.len() * LINE_BYTES);
+                packet.fill_lines(frame, len, in_port);
+                batch.push(packet);
+            }
+        }
+        self.free.truncate(at);
+        self.account.free.set(at as u64);
+        count
     }
 }
 
@@ -359,6 +450,57 @@ mod tests {
         assert_eq!(pool.stats().free, 64);
         let mut second = pool.cache();
         assert_eq!(std::iter::from_fn(|| second.alloc()).count(), 64);
+    }
+
+    #[test]
+    fn copies_of_lines_are_whole_frames_and_stop_at_the_pools_end() {
+        let pool = small();
+        let mut cache = pool.cache();
+        let lines: Vec<Line> = (0..80u8).map(|i| Line([i; LINE_BYTES])).collect();
+        let mut seen = Vec::new();
+        let mut batch = Batch::new();
+        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines[..3], 1, 60), 3);
+        assert_eq!((batch[2].data(), batch[2].len(), batch[2].in_port), (&[2u8; 60][..], 60, PortNo(7)));
+        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines[..5], 2, 100), 2);
+        assert_eq!((&batch[4].data()[..64], &batch[4].data()[64..]), (&[2u8; 64][..], &[3u8; 36][..]));
+        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), 27, "the batch is full");
+        seen.extend(batch.drain(..));
+        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), 32);
+        seen.extend(batch.drain(..));
+        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), 0, "the pool is exhausted");
+        assert_eq!((pool.stats().free, pool.stats().exhausted), (0, 1));
+        for p in seen {
+            cache.free(p);
+        }
+        assert_eq!(pool.stats().free, 64);
+    }
+
+    #[test]
+    fn a_batch_with_chains_gives_every_chunk_back() {
+        let pool = small();
+        let mut cache = pool.cache();
+        let mut batch = Batch::new();
+        for _ in 0..8 {
+            let mut packet = cache.alloc().unwrap();
+            packet.append(cache.alloc().unwrap());
+            batch.push(packet);
+            batch.push(cache.alloc().unwrap());
+        }
+        assert_eq!(pool.stats().free, 40);
+        cache.free_all(&mut batch);
+        assert_eq!((pool.stats().free, batch.len()), (64, 0));
+    }
+
+    #[test]
+    fn a_long_frame_becomes_a_chain_and_an_exhausted_pool_loses_nothing() {
+        let pool = small();
+        let mut cache = pool.cache();
+        let bytes: Vec<u8> = (0..60_000u32).map(|i| i as u8).collect();
+        let packet = cache.alloc_frame(&bytes).unwrap();
+        assert_eq!(packet.segments().flatten().copied().collect::<Vec<_>>(), bytes);
+        assert!(cache.alloc_frame(&bytes).is_none());
+        cache.free(packet);
+        assert_eq!(pool.stats().free, 64);
     }
 
     #[test]

@@ -1,1 +1,68 @@
-//! ports
+//! The drivers: everything through which packets come in and go out.
+//!
+//! A driver implements [`packet::Port`] for the control thread, and hands out receive and transmit queues that
+//! belong to workers from then on. [`open`] makes a port from a [`PortSpec`], which is what the database or
+//! the command line says about it; the datapath sees the traits alone and names no driver.
+//!
+//! Invariants: a driver frees every packet it took, and takes back every chunk it lent to a device, by the time
+//! its queues are closed; what the world does to a device (deletes it, takes the link down, changes its MTU) is a
+//! state in [`packet::PortStatus`] and never a panic; statistics are counted by the queue that moved the packet,
+//! one writer per counter.
+//!
+//! `unsafe` is system calls, rings shared with the kernel, and nothing else.
+#![allow(unsafe_code)]
+
+pub mod dummy;
+pub mod null;
+pub mod pcap;
+mod replay;
+mod spec;
+mod stats;
+mod virtual_link;
+mod wait;
+
+pub use spec::{PortError, PortSpec};
+pub use stats::QueueStats;
+
+use packet::{Pool, Port};
+
+/// The port types that [`open`] knows, sorted.
+pub const KINDS: &[&str] = &["dummy", "null", "pcap"];
+
+/// Makes the port that `spec` describes, its packets in `pool`.
+///
+/// Errors: a type that is not in [`KINDS`], an option that the type does not have or whose value it does not
+/// accept, and whatever the operating system refuses. Nothing is left behind in the kernel on an error.
+pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
+    let _ = pool; // The ports so far take buffers from the cache of the worker that polls them.
+    Ok(match spec.kind.as_str() {
+        "dummy" => Box::new(dummy::DummyPort::open(spec)?),
+        "null" => Box::new(null::NullPort::open(spec)?),
+        "pcap" => Box::new(pcap::PcapPort::open(spec)?),
+        _ => return Err(PortError::UnknownKind { kind: spec.kind.clone() }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::PortNo;
+
+    #[test]
+    fn an_unknown_type_says_which_there_are() {
+        let pool = Pool::new(packet::PoolConfig { chunks: 32, ..Default::default() }).unwrap();
+        let Err(error) = open(&PortSpec::new("p1", "nul", PortNo(1)), pool) else { panic!("made a port") };
+        let text = error.to_string();
+        assert!(text.contains("nul") && text.contains("null, pcap"), "{text}");
+    }
+
+    #[test]
+    fn an_option_that_the_type_does_not_have_is_named_with_those_it_has() {
+        let pool = Pool::new(packet::PoolConfig { chunks: 32, ..Default::default() }).unwrap();
+        let Err(error) = open(&PortSpec::new("p1", "null", PortNo(1)).with("sizze", "60"), pool) else {
+            panic!("made a port")
+        };
+        let text = error.to_string();
+        assert!(text.contains("sizze") && text.contains("size, "), "{text}");
+    }
+}

@@ -1,0 +1,242 @@
+//! `dummy`: a port for tests. Frames are injected and observed by command; there is no device.
+//!
+//! Injected frames wait in a bounded queue until the worker polls, the queue's event wakes it where it sleeps.
+//! Sent frames are kept, the last [`KEPT_MAX`] of them. All frames enter at the first receive queue.
+//!
+//! Threads: injector, observer and workers meet at two locks. That is fine for a port of the tests and no
+//! example for another.
+
+use crate::virtual_link::{VirtualLink, refuse_unsendable};
+use crate::{PortError, PortSpec, QueueStats};
+use base::PortNo;
+use packet::{Batch, DummyControl, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+
+/// Frames kept in either direction.
+pub const KEPT_MAX: usize = 10_000;
+
+/// A port of type `dummy`.
+pub struct DummyPort {
+    shared: Arc<Shared>,
+    rx_queues: Vec<Box<dyn RxQueue>>,
+}
+
+struct Shared {
+    link: Arc<VirtualLink>,
+    injected: Mutex<VecDeque<Vec<u8>>>,
+    sent: Mutex<VecDeque<Vec<u8>>>,
+}
+
+impl DummyPort {
+    /// Makes the port. Its MTU is 1500 unless the specification says otherwise. It has no options.
+    pub fn open(spec: &PortSpec) -> Result<DummyPort, PortError> {
+        spec.check_options(&[])?;
+        let queues = spec.rx_queues()?;
+        let link = VirtualLink::new(spec, queues, 1500)?;
+        let shared = Arc::new(Shared { link, injected: Mutex::default(), sent: Mutex::default() });
+        let rx_queues = (0..queues)
+            .map(|idx| {
+                Box::new(DummyRx { shared: shared.clone(), idx, port_no: spec.port_no }) as Box<dyn RxQueue>
+            })
+            .collect();
+        Ok(DummyPort { shared, rx_queues })
+    }
+
+    /// A handle to inject and observe frames that may outlive the port.
+    pub fn control(&self) -> Arc<dyn DummyControl> {
+        self.shared.clone()
+    }
+}
+
+impl DummyControl for Shared {
+    fn inject(&self, frame: &[u8]) -> bool {
+        let mut injected = self.injected.lock().expect("no panic while held");
+        if injected.len() >= KEPT_MAX {
+            return false;
+        }
+        injected.push_back(frame.to_vec());
+        drop(injected);
+        self.link.rx[0].event.signal();
+        true
+    }
+
+    fn take_sent(&self) -> Vec<Vec<u8>> {
+        self.sent.lock().expect("no panic while held").drain(..).collect()
+    }
+}
+
+impl Port for DummyPort {
+    fn kind(&self) -> &'static str {
+        "dummy"
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        std::mem::take(&mut self.rx_queues)
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        let queue = || DummyTx { shared: self.shared.clone(), stats: self.shared.link.add_tx_queue() };
+        (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.shared.link.stats()
+    }
+
+    fn status(&self) -> PortStatus {
+        self.shared.link.status(Vec::new())
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        self.shared.link.set_up(up);
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        self.shared.link.set_mtu(mtu)
+    }
+
+    fn as_dummy(&self) -> Option<&dyn DummyControl> {
+        Some(&*self.shared)
+    }
+}
+
+struct DummyRx {
+    shared: Arc<Shared>,
+    idx: usize,
+    port_no: PortNo,
+}
+
+impl RxQueue for DummyRx {
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        if self.idx != 0 || !self.shared.link.is_up() {
+            return RxOutcome::Ok;
+        }
+        let stats = &self.shared.link.rx[0].stats;
+        let mut injected = self.shared.injected.lock().expect("no panic while held");
+        while !batch.is_full()
+            && let Some(frame) = injected.pop_front()
+        {
+            let Some(mut packet) = cache.alloc_frame(&frame) else {
+                // It stays queued: a test that waits for it shall see it once there are buffers again.
+                injected.push_front(frame);
+                break;
+            };
+            packet.in_port = self.port_no;
+            stats.passed(1, packet.len() as u64);
+            batch.push(packet);
+        }
+        RxOutcome::Ok
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.shared.link.rx[self.idx].event.fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.shared.link.rx[self.idx].event.clear();
+        let empty = self.shared.injected.lock().expect("no panic while held").is_empty();
+        self.idx != 0 || empty || !self.shared.link.is_up()
+    }
+}
+
+struct DummyTx {
+    shared: Arc<Shared>,
+    stats: Arc<QueueStats>,
+}
+
+impl TxQueue for DummyTx {
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        refuse_unsendable(&self.shared.link, &self.stats, cache, batch);
+        let mut sent = self.shared.sent.lock().expect("no panic while held");
+        for packet in batch.iter() {
+            self.stats.passed(1, packet.len() as u64);
+            if sent.len() >= KEPT_MAX {
+                sent.pop_front();
+            }
+            sent.push_back(packet.segments().flatten().copied().collect());
+        }
+        drop(sent);
+        cache.free_all(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Pool, PoolConfig};
+
+    fn open(spec: &PortSpec) -> (DummyPort, PoolCache) {
+        let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        (DummyPort::open(spec).unwrap(), pool.cache())
+    }
+
+    fn is_readable(fd: RawFd) -> bool {
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one initialised pollfd that outlives the call.
+        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn what_is_injected_is_received_and_what_is_sent_is_seen() {
+        let (mut port, mut cache) = open(&PortSpec::new("d", "dummy", PortNo(9)));
+        let mut rx = port.take_rx_queues().remove(0);
+        let mut tx = port.take_tx_queues(1).remove(0);
+        assert!(port.take_rx_queues().is_empty());
+        let mut batch = Batch::new();
+        assert!(port.as_dummy().unwrap().inject(&[5; 60]));
+        rx.rx_burst(&mut cache, &mut batch);
+        assert_eq!((batch.len(), batch[0].in_port), (1, PortNo(9)));
+        tx.tx_burst(&mut cache, &mut batch);
+        assert_eq!(port.as_dummy().unwrap().take_sent(), [[5; 60]]);
+        let stats = port.stats();
+        assert_eq!((stats.rx_packets, stats.rx_bytes, stats.tx_packets, stats.tx_bytes), (1, 60, 1, 60));
+        assert_eq!(cache.pool().stats().free, 64);
+    }
+
+    #[test]
+    fn a_frame_that_arrives_before_or_after_arming_wakes_the_sleeper() {
+        let (mut port, mut cache) = open(&PortSpec::new("d", "dummy", PortNo(9)));
+        let mut rx = port.take_rx_queues().remove(0);
+        assert!(rx.arm());
+        assert!(!is_readable(rx.wait_fd().unwrap()));
+        port.control().inject(&[0; 60]);
+        assert!(is_readable(rx.wait_fd().unwrap()));
+        assert!(!rx.arm(), "a frame waits");
+        let mut batch = Batch::new();
+        rx.rx_burst(&mut cache, &mut batch);
+        assert!(rx.arm());
+        assert!(!is_readable(rx.wait_fd().unwrap()));
+        cache.free_all(&mut batch);
+    }
+
+    #[test]
+    fn too_long_frames_and_frames_for_a_port_that_is_down_are_dropped_and_counted() {
+        let (mut port, mut cache) = open(&PortSpec::new("d", "dummy", PortNo(9)));
+        let mut tx = port.take_tx_queues(1).remove(0);
+        let mut batch = Batch::new();
+        let mut tagged = [0; 1518];
+        tagged[12] = 0x81;
+        for frame in [&[0; 1514][..], &[0; 1515], &tagged] {
+            batch.push(cache.alloc_frame(frame).unwrap());
+        }
+        tx.tx_burst(&mut cache, &mut batch);
+        let stats = port.stats();
+        assert_eq!((stats.tx_packets, stats.tx_dropped, stats.tx_mtu_drops), (2, 1, 1));
+        port.set_admin_up(false).unwrap();
+        batch.push(cache.alloc_frame(&[0; 60]).unwrap());
+        tx.tx_burst(&mut cache, &mut batch);
+        assert_eq!(port.stats().tx_dropped, 2);
+        assert_eq!(cache.pool().stats().free, 64);
+    }
+
+    #[test]
+    fn the_queue_of_injected_frames_is_bounded() {
+        let (port, _) = open(&PortSpec::new("d", "dummy", PortNo(9)));
+        let control = port.control();
+        assert!((0..KEPT_MAX).all(|_| control.inject(&[0; 14])));
+        assert!(!control.inject(&[0; 14]));
+    }
+}

@@ -1,0 +1,335 @@
+//! `null`: a source of frames made from a template, a sink that counts, or both.
+//!
+//! Without options it is a sink and receives nothing. `size` or `template` makes it a source too, at full speed or at
+//! `rate` packets per second; `flows` varies the addresses.
+
+use crate::replay::{Moved, Replay};
+use crate::virtual_link::{VirtualLink, refuse_unsendable};
+use crate::wait::Timer;
+use crate::{PortError, PortSpec, QueueStats};
+use packet::{Batch, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of the built-in frame's headers: Ethernet, IPv4, UDP.
+const HEADERS_LEN: usize = 42;
+/// Distinct address pairs that the built-in frame can have.
+const FLOWS_MAX: usize = 1 << 22;
+/// A rate-limited source that was not polled catches up at most this long.
+const CATCH_UP: Duration = Duration::from_millis(1);
+
+/// A port of type `null`.
+pub struct NullPort {
+    link: Arc<VirtualLink>,
+    rx_queues: Vec<Box<dyn RxQueue>>,
+}
+
+impl NullPort {
+    /// Makes the port. Options:
+    ///
+    /// * `size`: the source's frame length in bytes, 60 (with `template`: its own length) to 65535; shorter
+    ///   templates are padded with zeros.
+    /// * `template`: the frame as hexadecimal digits.
+    /// * `flows`: number of address pairs of the built-in frame (not with `template`), in turn; 1.
+    /// * `rate`: packets per second over all queues; as fast as it is polled.
+    pub fn open(spec: &PortSpec) -> Result<NullPort, PortError> {
+        spec.check_options(&["size", "template", "flows", "rate"])?;
+        let queues = spec.rx_queues()?;
+        let frames = source_frames(spec)?;
+        let rate: Option<u64> = spec.parsed("rate", "packets per second")?;
+        if rate == Some(0) || (rate.is_some() && frames.is_empty()) {
+            return Err(spec.bad("rate", "expected 1 or more, beside size or template".into()));
+        }
+        let link = VirtualLink::new(spec, queues, 65535)?;
+        let mut rx_queues: Vec<Box<dyn RxQueue>> = Vec::new();
+        for idx in 0..queues {
+            let own = frames.iter().skip(idx).step_by(queues).map(Vec::as_slice);
+            // More queues than flows: the further queues repeat the first frame, all queues give packets.
+            let spare = frames.first().filter(|_| own.len() == 0).map(Vec::as_slice);
+            let replay = Replay::new(own.chain(spare), true, spec.port_no);
+            let pace = rate.map(|r| Pace::new(r as f64 / queues as f64)).transpose()?;
+            rx_queues.push(Box::new(SourceRx { link: link.clone(), idx, replay, pace }));
+        }
+        Ok(NullPort { link, rx_queues })
+    }
+}
+
+fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
+    let size: Option<usize> = spec.parsed("size", "a length in bytes")?;
+    let flows: usize = spec.parsed("flows", "a number of flows")?.unwrap_or(1);
+    if !(1..=FLOWS_MAX).contains(&flows) {
+        return Err(spec.bad("flows", format!("expected 1 to {FLOWS_MAX}")));
+    }
+    if let Some(text) = spec.option("template") {
+        let hex = parse_hex(text).filter(|f| (14..=65535).contains(&f.len()));
+        let mut frame = hex
+            .ok_or_else(|| spec.bad("template", "expected 14 to 65535 bytes as hexadecimal digits".into()))?;
+        if spec.option("flows").is_some() {
+            return Err(spec.bad("flows", "varies the built-in frame only, not a template".into()));
+        }
+        let len = size.unwrap_or(frame.len());
+        if !(frame.len()..=65535).contains(&len) {
+            return Err(spec.bad("size", format!("expected {} (the template) to 65535", frame.len())));
+        }
+        frame.resize(len, 0);
+        return Ok(vec![frame]);
+    }
+    let Some(size) = size else {
+        return match spec.option("flows") {
+            Some(_) => Err(spec.bad("flows", "needs size: without it the port is a sink alone".into())),
+            None => Ok(Vec::new()),
+        };
+    };
+    if !(60..=65535).contains(&size) {
+        return Err(spec.bad("size", "expected 60 to 65535".into()));
+    }
+    Ok((0..flows as u32).map(|flow| udp_frame(size, flow)).collect())
+}
+
+fn parse_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect())
+}
+
+/// A frame of `size` bytes, UDP over IPv4 from 10.0.0.0 + `flow` to 10.128.0.0 + `flow`, ports 1000 to 2000, without a UDP
+/// checksum. `size` is at least [`HEADERS_LEN`].
+pub fn udp_frame(size: usize, flow: u32) -> Vec<u8> {
+    let mut f = vec![0u8; size];
+    f[..6].copy_from_slice(&[0x02, 0, 0, 0, 0, 2]);
+    f[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 1]);
+    f[12..14].copy_from_slice(&0x0800u16.to_be_bytes());
+    f[14] = 0x45;
+    f[16..18].copy_from_slice(&((size - 14) as u16).to_be_bytes());
+    f[22] = 64; // time to live
+    f[23] = 17; // UDP
+    f[26..30].copy_from_slice(&(0x0a00_0000 + flow).to_be_bytes());
+    f[30..34].copy_from_slice(&(0x0a80_0000 + flow).to_be_bytes());
+    let sum: u32 = f[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    f[24..26].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    f[34..36].copy_from_slice(&1000u16.to_be_bytes());
+    f[36..38].copy_from_slice(&2000u16.to_be_bytes());
+    f[38..40].copy_from_slice(&((size - HEADERS_LEN + 8) as u16).to_be_bytes());
+    f
+}
+
+impl Port for NullPort {
+    fn kind(&self) -> &'static str {
+        "null"
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        std::mem::take(&mut self.rx_queues)
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        let queue = || SinkTx { link: self.link.clone(), stats: self.link.add_tx_queue() };
+        (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.link.stats()
+    }
+
+    fn status(&self) -> PortStatus {
+        self.link.status(Vec::new())
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        self.link.set_up(up);
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        self.link.set_mtu(mtu)
+    }
+}
+
+/// A receive queue that replays frames from memory.
+struct SourceRx {
+    link: Arc<VirtualLink>,
+    idx: usize,
+    replay: Replay,
+    pace: Option<Pace>,
+}
+
+impl RxQueue for SourceRx {
+    #[inline]
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        if !self.link.is_up() {
+            return RxOutcome::Ok;
+        }
+        let max = match &mut self.pace {
+            None => usize::MAX,
+            Some(pace) => pace.due(Instant::now()),
+        };
+        let Moved { packets, bytes } = self.replay.rx(cache, batch, max);
+        if let Some(pace) = &mut self.pace {
+            pace.took(packets);
+        }
+        self.link.rx[self.idx].stats.passed(packets, bytes);
+        RxOutcome::Ok
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(match &self.pace {
+            Some(pace) => pace.timer.fd(),
+            None => self.link.rx[self.idx].event.fd(),
+        })
+    }
+
+    fn arm(&mut self) -> bool {
+        self.link.rx[self.idx].event.clear();
+        if self.replay.is_done() {
+            return true;
+        }
+        match &mut self.pace {
+            // A paced queue looks again at the latest when its next packet is due, up or not.
+            Some(pace) => pace.arm(Instant::now()),
+            None => !self.link.is_up(),
+        }
+    }
+}
+
+/// How many packets are due by now.
+struct Pace {
+    timer: Timer,
+    ns_per_packet: f64,
+    next_ns: f64,
+    start: Option<Instant>,
+}
+
+impl Pace {
+    fn new(packets_per_s: f64) -> Result<Pace, PortError> {
+        Ok(Pace { timer: Timer::new()?, ns_per_packet: 1e9 / packets_per_s, next_ns: 0.0, start: None })
+    }
+
+    fn due(&mut self, now: Instant) -> usize {
+        let now_ns = now.duration_since(*self.start.get_or_insert(now)).as_nanos() as f64;
+        self.next_ns = self.next_ns.max(now_ns - CATCH_UP.as_nanos() as f64);
+        if now_ns < self.next_ns { 0 } else { ((now_ns - self.next_ns) / self.ns_per_packet) as usize + 1 }
+    }
+
+    fn took(&mut self, packets: u64) {
+        self.next_ns += packets as f64 * self.ns_per_packet;
+    }
+
+    fn arm(&mut self, now: Instant) -> bool {
+        if self.due(now) > 0 {
+            return false;
+        }
+        let now_ns = now.duration_since(self.start.unwrap_or(now)).as_nanos() as f64;
+        self.timer.set_after((self.next_ns - now_ns) as u64);
+        true
+    }
+}
+
+/// A transmit queue that counts and frees.
+struct SinkTx {
+    link: Arc<VirtualLink>,
+    stats: Arc<QueueStats>,
+}
+
+impl TxQueue for SinkTx {
+    #[inline]
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        refuse_unsendable(&self.link, &self.stats, cache, batch);
+        let bytes = batch.iter().map(|p| p.len() as u64).sum();
+        self.stats.passed(batch.len() as u64, bytes);
+        cache.free_all(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::PortNo;
+    use packet::{Pool, PoolConfig};
+
+    fn open(spec: &PortSpec) -> (NullPort, PoolCache) {
+        let pool = Pool::new(PoolConfig { chunks: 128, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        (NullPort::open(spec).unwrap(), pool.cache())
+    }
+
+    fn spec() -> PortSpec {
+        PortSpec::new("n", "null", PortNo(3))
+    }
+
+    #[test]
+    fn without_options_it_is_a_sink_that_counts_and_lets_a_worker_sleep() {
+        let (mut port, mut cache) = open(&spec());
+        let (mut rx, mut tx) = (port.take_rx_queues().remove(0), port.take_tx_queues(1).remove(0));
+        let mut batch = Batch::new();
+        rx.rx_burst(&mut cache, &mut batch);
+        assert!(batch.is_empty() && rx.arm());
+        for _ in 0..5 {
+            batch.push(cache.alloc_frame(&[0; 100]).unwrap());
+        }
+        tx.tx_burst(&mut cache, &mut batch);
+        assert_eq!((port.stats().tx_packets, port.stats().tx_bytes), (5, 500));
+        assert_eq!(cache.pool().stats().free, 128);
+    }
+
+    #[test]
+    fn flows_come_in_turn_over_all_queues_with_right_ip_checksums() {
+        let (mut port, mut cache) = open(&spec().with("size", "60").with("flows", "4").with("n_rxq", "2"));
+        let mut sources = Vec::new();
+        for mut rx in port.take_rx_queues() {
+            assert!(!rx.arm(), "a source never sleeps");
+            let mut batch = Batch::new();
+            rx.rx_burst(&mut cache, &mut batch);
+            sources.push([batch[0].data()[29], batch[1].data()[29], batch[2].data()[29]]);
+            for p in &batch {
+                let sum: u32 =
+                    p.data()[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+                assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+            }
+            cache.free_all(&mut batch);
+        }
+        assert_eq!(sources, [[0, 2, 0], [1, 3, 1]]);
+        assert_eq!((port.stats().rx_packets, port.stats().rx_bytes), (64, 64 * 60));
+    }
+
+    #[test]
+    fn a_template_is_sent_as_it_is_and_padded() {
+        let (mut port, mut cache) =
+            open(&spec().with("template", "0102030405060708090a0b0c0d0e0F").with("size", "20"));
+        let mut rx = port.take_rx_queues().remove(0);
+        let mut batch = Batch::new();
+        rx.rx_burst(&mut cache, &mut batch);
+        assert_eq!(batch[31].data(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0]);
+        cache.free_all(&mut batch);
+    }
+
+    #[test]
+    fn a_rate_is_kept() {
+        let mut pace = Pace::new(1000.0).unwrap();
+        let start = Instant::now();
+        assert_eq!(pace.due(start), 1);
+        pace.took(1);
+        assert_eq!(pace.due(start + Duration::from_micros(999)), 0);
+        assert!(pace.arm(start + Duration::from_micros(999)));
+        assert_eq!(pace.due(start + Duration::from_micros(1000)), 1);
+        assert!(!pace.arm(start + Duration::from_micros(1000)));
+        assert_eq!(pace.due(start + Duration::from_secs(9)), 2, "it catches up for a millisecond alone");
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        for (option, value) in [
+            ("size", "59"),
+            ("size", "65536"),
+            ("template", "0g"),
+            ("template", "010"),
+            ("template", "01"),
+            ("flows", "2"),
+            ("rate", "100"),
+            ("n_rxq", "0"),
+        ] {
+            assert!(NullPort::open(&spec().with(option, value)).is_err(), "{option}={value}");
+        }
+        assert!(NullPort::open(&spec().with("size", "60").with("rate", "0")).is_err());
+        assert!(NullPort::open(&spec().with("size", "60").with("flows", "0")).is_err());
+    }
+}

@@ -1,0 +1,483 @@
+//! `pcap`: receives the frames of a capture file, sends into one.
+//!
+//! `rx_file` is read into memory when the port is made, and replayed as fast as it is polled (again and again, or
+//! once with `loop=false`), or with its own timing (`timed=true`). With several receive queues a frame's addresses
+//! and ports choose its queue, as a network card's receive-side scaling would, so that each flow keeps its order.
+//! `tx_file` gets what is sent; without it the port is a sink.
+//!
+//! Threads: a queue replays its own part. Transmit queues share the file behind a lock.
+
+pub mod file;
+
+use crate::replay::{Moved, Replay};
+use crate::virtual_link::{VirtualLink, refuse_unsendable};
+use crate::wait::Timer;
+use crate::{PortError, PortSpec, QueueStats};
+use base::PortNo;
+use file::{Record, Writer};
+use packet::{Batch, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Captured frames reach the file at the latest after this long.
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A port of type `pcap`.
+pub struct PcapPort {
+    link: Arc<VirtualLink>,
+    rx_queues: Vec<Box<dyn RxQueue>>,
+    capture: Option<Arc<Mutex<Capture>>>,
+    details: Vec<(String, String)>,
+}
+
+/// The file that sent frames go to. After an error it is `None`, and what is sent counts as an error.
+struct Capture {
+    writer: Option<Writer<BufWriter<File>>>,
+    path: String,
+    written_at: Instant,
+}
+
+impl PcapPort {
+    /// Makes the port. Options:
+    ///
+    /// * `rx_file`: the capture to replay; without it nothing is received.
+    /// * `loop`: start again at the end (`true`).
+    /// * `timed`: keep the capture's intervals between frames (`false`: as fast as it is polled).
+    /// * `tx_file`: the capture to write, replacing what is there.
+    pub fn open(spec: &PortSpec) -> Result<PcapPort, PortError> {
+        spec.check_options(&["rx_file", "loop", "timed", "tx_file"])?;
+        let queues = spec.rx_queues()?;
+        let (repeats, timed) = (spec.flag("loop", true)?, spec.flag("timed", false)?);
+        let mut details = Vec::new();
+        let bytes = match spec.option("rx_file") {
+            Some(path) => std::fs::read(path).map_err(|e| PortError::os(format!("read {path}"), &e))?,
+            None => Vec::new(),
+        };
+        let records = match spec.option("rx_file") {
+            Some(path) => file::parse(&bytes).map_err(|why| PortError::File { path: path.into(), why })?,
+            None => Vec::new(),
+        };
+        if let Some(path) = spec.option("rx_file") {
+            details.push(("rx_file".into(), path.into()));
+            details.push(("rx_frames".into(), records.len().to_string()));
+        }
+        let link = VirtualLink::new(spec, queues, 65535)?;
+        let mut rx_queues: Vec<Box<dyn RxQueue>> = Vec::new();
+        for idx in 0..queues {
+            let own: Vec<Record> =
+                records.iter().filter(|r| queue_of(r.frame, queues) == idx).copied().collect();
+            let replay = Replay::new(own.iter().map(|r| r.frame), repeats && !timed, spec.port_no);
+            let schedule = timed.then(|| Schedule::new(&own, &records, repeats, spec.port_no)).transpose()?;
+            rx_queues.push(match schedule {
+                Some(schedule) => Box::new(TimedRx { link: link.clone(), idx, schedule }),
+                None => Box::new(FastRx { link: link.clone(), idx, replay }),
+            });
+        }
+        let capture = spec.option("tx_file").map(Capture::create).transpose()?;
+        if let Some(path) = spec.option("tx_file") {
+            details.push(("tx_file".into(), path.into()));
+        }
+        Ok(PcapPort { link, rx_queues, capture: capture.map(|c| Arc::new(Mutex::new(c))), details })
+    }
+}
+
+/// The queue of a frame: a sum over its addresses and ports, or MAC addresses where it is no IPv4.
+fn queue_of(frame: &[u8], queues: usize) -> usize {
+    let fields: &[u8] = match frame {
+        // IPv4 without options: protocol, addresses, and ports where it is no fragment.
+        [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, 0x45, _, _, _, _, _, flags, offset, ..]
+            if frame.len() >= 38 =>
+        {
+            if flags & 0x3f == 0 && *offset == 0 {
+                &frame[26..38]
+            } else {
+                &frame[26..34]
+            }
+        }
+        _ => &frame[..frame.len().min(12)],
+    };
+    let sum = fields.iter().fold(0u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    ((sum >> 32) % queues as u64) as usize
+}
+
+impl Capture {
+    fn create(path: &str) -> Result<Capture, PortError> {
+        let write = || Writer::new(BufWriter::with_capacity(1 << 18, File::create(path)?));
+        let writer = write().map_err(|e| PortError::os(format!("write {path}"), &e))?;
+        Ok(Capture { writer: Some(writer), path: path.into(), written_at: Instant::now() })
+    }
+
+    /// Runs one operation on the file; on an error gives the file up and says why in the port's status.
+    fn attempt(
+        &mut self,
+        link: &VirtualLink,
+        operation: impl FnOnce(&mut Writer<BufWriter<File>>) -> std::io::Result<()>,
+    ) -> bool {
+        let Some(writer) = &mut self.writer else { return false };
+        let Err(e) = operation(writer) else { return true };
+        self.writer = None;
+        *link.error.lock().expect("no panic while held") = Some(format!("write {}: {e}", self.path));
+        false
+    }
+}
+
+impl Port for PcapPort {
+    fn kind(&self) -> &'static str {
+        "pcap"
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        std::mem::take(&mut self.rx_queues)
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        let queue = || PcapTx {
+            link: self.link.clone(),
+            stats: self.link.add_tx_queue(),
+            capture: self.capture.clone(),
+            pending: false,
+        };
+        (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.link.stats()
+    }
+
+    fn status(&self) -> PortStatus {
+        self.link.status(self.details.clone())
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        self.link.set_up(up);
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        self.link.set_mtu(mtu)
+    }
+}
+
+/// Replays as fast as it is polled.
+struct FastRx {
+    link: Arc<VirtualLink>,
+    idx: usize,
+    replay: Replay,
+}
+
+impl RxQueue for FastRx {
+    #[inline]
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        if self.link.is_up() {
+            let Moved { packets, bytes } = self.replay.rx(cache, batch, usize::MAX);
+            self.link.rx[self.idx].stats.passed(packets, bytes);
+        }
+        RxOutcome::Ok
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.link.rx[self.idx].event.fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.link.rx[self.idx].event.clear();
+        self.replay.is_done() || !self.link.is_up()
+    }
+}
+
+/// Replays each frame when its time has come.
+struct TimedRx {
+    link: Arc<VirtualLink>,
+    idx: usize,
+    schedule: Schedule,
+}
+
+/// Frames with the time of each, relative to the first frame of the whole file.
+struct Schedule {
+    frames: Vec<(u64, Box<[u8]>)>,
+    /// Length of one round; `None` to end after the first.
+    period_ns: Option<u64>,
+    next: usize,
+    round_ns: u64,
+    start: Option<Instant>,
+    timer: Timer,
+    in_port: PortNo,
+}
+
+impl Schedule {
+    fn new(own: &[Record], all: &[Record], repeats: bool, in_port: PortNo) -> Result<Schedule, PortError> {
+        let first_ns = all.iter().map(|r| r.time_ns).min().unwrap_or(0);
+        let span_ns = all.iter().map(|r| r.time_ns).max().unwrap_or(0) - first_ns;
+        // After the last frame the mean interval passes before the first comes again.
+        let gap_ns = if all.len() > 1 { span_ns / (all.len() as u64 - 1) } else { 1_000_000_000 };
+        let mut frames: Vec<(u64, Box<[u8]>)> =
+            own.iter().map(|r| (r.time_ns - first_ns, r.frame.into())).collect();
+        frames.sort_by_key(|(at_ns, _)| *at_ns); // Stable. A merged capture may not be in order.
+        Ok(Schedule {
+            frames,
+            period_ns: repeats.then_some((span_ns + gap_ns).max(1)),
+            next: 0,
+            round_ns: 0,
+            start: None,
+            timer: Timer::new()?,
+            in_port,
+        })
+    }
+
+    /// Nanoseconds until the next frame is due, 0 where it is, `None` where none comes.
+    fn due_in(&mut self, now: Instant) -> Option<u64> {
+        let now_ns = now.duration_since(*self.start.get_or_insert(now)).as_nanos() as u64;
+        if self.next == self.frames.len() {
+            self.round_ns += self.period_ns.filter(|_| !self.frames.is_empty())?;
+            self.next = 0;
+        }
+        let (at_ns, _) = self.frames.get(self.next)?;
+        Some((self.round_ns + at_ns).saturating_sub(now_ns))
+    }
+}
+
+impl RxQueue for TimedRx {
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        if !self.link.is_up() {
+            return RxOutcome::Ok;
+        }
+        let now = Instant::now();
+        while !batch.is_full() && self.schedule.due_in(now) == Some(0) {
+            let Some(mut packet) = cache.alloc_frame(&self.schedule.frames[self.schedule.next].1) else {
+                break;
+            };
+            packet.in_port = self.schedule.in_port;
+            self.link.rx[self.idx].stats.passed(1, packet.len() as u64);
+            batch.push(packet);
+            self.schedule.next += 1;
+        }
+        RxOutcome::Ok
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.schedule.timer.fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        match self.schedule.due_in(Instant::now()) {
+            None => self.schedule.timer.clear(),
+            // While the port is down it looks again every 10 ms.
+            Some(_) if !self.link.is_up() => self.schedule.timer.set_after(10_000_000),
+            Some(0) => return false,
+            Some(ns) => self.schedule.timer.set_after(ns),
+        }
+        true
+    }
+}
+
+struct PcapTx {
+    link: Arc<VirtualLink>,
+    stats: Arc<QueueStats>,
+    capture: Option<Arc<Mutex<Capture>>>,
+    /// Frames may be in the buffer that are not yet in the file.
+    pending: bool,
+}
+
+impl TxQueue for PcapTx {
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        refuse_unsendable(&self.link, &self.stats, cache, batch);
+        if let Some(capture) = &self.capture {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let mut capture = capture.lock().expect("no panic while held");
+            for packet in batch.iter() {
+                let pieces: arrayvec::ArrayVec<&[u8], 64> = packet.segments().take(64).collect();
+                if capture.attempt(&self.link, |w| w.write(now.as_nanos() as u64, pieces.iter().copied())) {
+                    self.stats.passed(1, packet.len() as u64);
+                } else {
+                    self.stats.errors.add(1);
+                }
+            }
+            self.pending |= !batch.is_empty();
+        } else {
+            let bytes = batch.iter().map(|p| p.len() as u64).sum();
+            self.stats.passed(batch.len() as u64, bytes);
+        }
+        cache.free_all(batch);
+    }
+
+    fn flush(&mut self, _cache: &mut PoolCache) {
+        let Some(capture) = self.capture.as_ref().filter(|_| self.pending) else { return };
+        let mut capture = capture.lock().expect("no panic while held");
+        let now = Instant::now();
+        if now.duration_since(capture.written_at) >= WRITE_INTERVAL {
+            capture.written_at = now;
+            capture.attempt(&self.link, Writer::flush);
+            self.pending = false;
+        }
+    }
+
+    fn has_pending(&self) -> bool {
+        self.pending
+    }
+
+    fn close(&mut self, _cache: &mut PoolCache) {
+        if let Some(capture) = &self.capture {
+            capture.lock().expect("no panic while held").attempt(&self.link, Writer::flush);
+            self.pending = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::null::udp_frame;
+    use packet::{Pool, PoolConfig};
+
+    fn cache() -> PoolCache {
+        Pool::new(PoolConfig { chunks: 128, chunk_bytes: 2048, huge_pages: false }).unwrap().cache()
+    }
+
+    fn spec() -> PortSpec {
+        PortSpec::new("p", "pcap", PortNo(3))
+    }
+
+    /// A capture of UDP frames of 60 bytes, one per flow, `gap_ns` apart.
+    fn capture_file(dir: &tempfile::TempDir, flows: u32, gap_ns: u64) -> String {
+        let path = dir.path().join("in.pcap");
+        let mut writer = Writer::new(File::create(&path).unwrap()).unwrap();
+        for flow in 0..flows {
+            let frame = udp_frame(60, flow);
+            writer.write(1_000_000_000 + u64::from(flow) * gap_ns, std::iter::once(&frame[..])).unwrap();
+        }
+        path.to_str().unwrap().into()
+    }
+
+    fn poll(rx: &mut dyn RxQueue, cache: &mut PoolCache) -> Vec<Vec<u8>> {
+        let mut batch = Batch::new();
+        assert_eq!(rx.rx_burst(cache, &mut batch), RxOutcome::Ok);
+        let frames = batch.iter().map(|p| p.data().to_vec()).collect();
+        cache.free_all(&mut batch);
+        frames
+    }
+
+    #[test]
+    fn a_file_is_received_again_and_again_and_what_is_sent_is_in_the_other_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (input, output) = (capture_file(&dir, 5, 0), dir.path().join("out.pcap"));
+        let spec = spec().with("rx_file", &input).with("tx_file", output.to_str().unwrap());
+        let mut port = PcapPort::open(&spec).unwrap();
+        let (mut rx, mut tx) = (port.take_rx_queues().remove(0), port.take_tx_queues(1).remove(0));
+        let mut cache = cache();
+        assert!(!rx.arm());
+        let mut batch = Batch::new();
+        rx.rx_burst(&mut cache, &mut batch);
+        tx.tx_burst(&mut cache, &mut batch);
+        assert!(tx.has_pending());
+        tx.close(&mut cache);
+        let written = std::fs::read(&output).unwrap();
+        let records = file::parse(&written).unwrap();
+        assert_eq!(records.len(), 32);
+        for (i, record) in records.iter().enumerate() {
+            assert_eq!(record.frame, udp_frame(60, i as u32 % 5));
+        }
+        let stats = port.stats();
+        assert_eq!(
+            (stats.rx_packets, stats.rx_bytes, stats.tx_packets, stats.tx_bytes),
+            (32, 1920, 32, 1920)
+        );
+        assert_eq!(cache.pool().stats().free, 128);
+    }
+
+    #[test]
+    fn without_loop_it_ends_and_then_the_worker_may_sleep() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = spec().with("rx_file", &capture_file(&dir, 40, 0)).with("loop", "false");
+        let mut port = PcapPort::open(&spec).unwrap();
+        let mut rx = port.take_rx_queues().remove(0);
+        let mut cache = cache();
+        assert_eq!(poll(&mut *rx, &mut cache).len(), 32);
+        assert!(!rx.arm());
+        assert_eq!(poll(&mut *rx, &mut cache).len(), 8);
+        assert_eq!(poll(&mut *rx, &mut cache).len(), 0);
+        assert!(rx.arm());
+    }
+
+    #[test]
+    fn queues_share_the_flows_and_each_flow_stays_at_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec =
+            spec().with("rx_file", &capture_file(&dir, 60, 0)).with("n_rxq", "3").with("loop", "false");
+        let mut port = PcapPort::open(&spec).unwrap();
+        let mut cache = cache();
+        let mut all = Vec::new();
+        for mut rx in port.take_rx_queues() {
+            let mut own = poll(&mut *rx, &mut cache);
+            own.extend(poll(&mut *rx, &mut cache));
+            assert!(own.len() > 8, "unevenly split: {}", own.len());
+            all.extend(own);
+        }
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 60);
+    }
+
+    #[test]
+    fn timed_frames_come_in_their_time_and_again_in_the_next_round() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes = std::fs::read(capture_file(&dir, 3, 1000)).unwrap();
+        let records = file::parse(&bytes).unwrap();
+        let mut schedule = Schedule::new(&records, &records, true, PortNo(1)).unwrap();
+        let start = Instant::now();
+        let mut seen = Vec::new();
+        for ns in 0..6001 {
+            while schedule.due_in(start + Duration::from_nanos(ns)) == Some(0) {
+                seen.push(ns);
+                schedule.next += 1;
+            }
+        }
+        assert_eq!(seen, [0, 1000, 2000, 3000, 4000, 5000, 6000]);
+        let mut once = Schedule::new(&records, &records, false, PortNo(1)).unwrap();
+        once.next = 3;
+        assert_eq!(once.due_in(start), None);
+    }
+
+    #[test]
+    fn a_timed_queue_wakes_its_worker() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = spec().with("rx_file", &capture_file(&dir, 2, 20_000_000)).with("timed", "true");
+        let mut port = PcapPort::open(&spec).unwrap();
+        let mut rx = port.take_rx_queues().remove(0);
+        let mut cache = cache();
+        assert!(!rx.arm());
+        assert_eq!(poll(&mut *rx, &mut cache).len(), 1);
+        assert!(rx.arm());
+        let mut poll_fd = libc::pollfd { fd: rx.wait_fd().unwrap(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one initialised pollfd that outlives the call.
+        assert_eq!(unsafe { libc::poll(&mut poll_fd, 1, 5000) }, 1);
+        assert_eq!(poll(&mut *rx, &mut cache).len(), 1);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_a_state_and_an_error_count() {
+        let mut port = PcapPort::open(&spec().with("tx_file", "/dev/full")).unwrap();
+        let mut tx = port.take_tx_queues(1).remove(0);
+        let mut cache = cache();
+        for _ in 0..6 {
+            let mut batch = Batch::new();
+            while !batch.is_full() {
+                batch.push(cache.alloc_frame(&[0; 1700]).unwrap());
+            }
+            tx.tx_burst(&mut cache, &mut batch);
+        }
+        assert!(port.status().error.unwrap().contains("/dev/full"));
+        assert!(port.stats().tx_errors > 0);
+        assert_eq!(cache.pool().stats().free, 128);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_or_no_capture_is_named() {
+        let open = |path: &str| PcapPort::open(&spec().with("rx_file", path)).err().unwrap().to_string();
+        assert!(open("/nonexistent.pcap").contains("/nonexistent.pcap"));
+        assert!(open("/etc/passwd").contains("not a capture file"));
+        assert!(PcapPort::open(&spec().with("loop", "yes")).is_err());
+    }
+}

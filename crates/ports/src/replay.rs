@@ -1,0 +1,226 @@
+//! Frames that wait in memory to be received, for the sources `pcap` and `null`.
+//!
+//! What: frames laid out one after the other in whole cache lines, with a table of runs of equal length, and a
+//! cursor that copies the next ones into fresh packets.
+//!
+//! Why so: this is the source of the headline benchmark, so a frame must cost a handful of cycles. Whole
+//! lines are copied with a constant size; the run-length table keeps the length out of the loop, so that a
+//! million frames of 60 bytes need no index beside them. A short list that repeats is laid out several times,
+//! lest the end of the list come around within every burst.
+//!
+//! Threads: a [`Replay`] belongs to one receive queue.
+
+use base::PortNo;
+use packet::{Batch, LINE_BYTES, Line, PoolCache};
+
+/// A list that repeats is laid out until it has at least this many frames.
+const FRAMES_MIN: usize = 4096;
+
+/// Consecutive frames of one length.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first_line: usize,
+    frames: usize,
+    lines_each: usize,
+    len: usize,
+}
+
+/// Frames in order, and the position of the next.
+pub(crate) struct Replay {
+    lines: Vec<Line>,
+    runs: Vec<Run>,
+    run: usize,
+    frame: usize,
+    repeats: bool,
+    in_port: PortNo,
+}
+
+/// What [`Replay::rx`] moved.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Moved {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Replay {
+    /// Lays out `frames`. With `repeats` the list starts again at its end, else it is replayed once.
+    pub(crate) fn new<'a>(
+        frames: impl Iterator<Item = &'a [u8]> + Clone,
+        repeats: bool,
+        in_port: PortNo,
+    ) -> Replay {
+        let count = frames.clone().count();
+        let times = if repeats && count > 0 { FRAMES_MIN.div_ceil(count) } else { 1 };
+        let lines_needed: usize = frames.clone().map(lines_of).sum();
+        let mut replay = Replay {
+            lines: huge_page_vec(lines_needed * times),
+            runs: Vec::new(),
+            run: 0,
+            frame: 0,
+            repeats,
+            in_port,
+        };
+        for _ in 0..times {
+            for frame in frames.clone() {
+                replay.push(frame);
+            }
+        }
+        replay
+    }
+
+    fn push(&mut self, frame: &[u8]) {
+        let first_line = self.lines.len();
+        let lines_each = lines_of(frame);
+        for i in 0..lines_each {
+            let piece = &frame[(i * LINE_BYTES).min(frame.len())..((i + 1) * LINE_BYTES).min(frame.len())];
+            let mut line = Line([0; LINE_BYTES]);
+            line.0[..piece.len()].copy_from_slice(piece);
+            self.lines.push(line);
+        }
+        match self.runs.last_mut() {
+            Some(run) if run.len == frame.len() => run.frames += 1,
+            _ => self.runs.push(Run { first_line, frames: 1, lines_each, len: frame.len() }),
+        }
+    }
+
+    /// Whether nothing comes any more.
+    pub(crate) fn is_done(&self) -> bool {
+        self.run >= self.runs.len()
+    }
+
+    /// Appends up to `max` copies of the next frames to `batch`, fewer where it is full, the list ends, or the pool
+    /// is exhausted.
+    #[inline]
+    pub(crate) fn rx(&mut self, cache: &mut PoolCache, batch: &mut Batch, max: usize) -> Moved {
+        let mut moved = Moved::default();
+        let mut wanted = max.min(batch.remaining_capacity());
+        while wanted > 0
+            && let Some(&run) = self.runs.get(self.run)
+        {
+            let frames = (run.frames - self.frame).min(wanted);
+            let from = run.first_line + self.frame * run.lines_each;
+            let lines = &self.lines[from..from + frames * run.lines_each];
+            let got = if fits_a_chunk(cache, run.lines_each) {
+                cache.alloc_copies(batch, self.in_port, lines, run.lines_each, run.len)
+            } else {
+                alloc_chains(cache, batch, self.in_port, lines, &run)
+            };
+            moved.packets += got as u64;
+            moved.bytes += (got * run.len) as u64;
+            wanted -= got;
+            self.frame += got;
+            if self.frame == run.frames {
+                self.next_run();
+            }
+            if got < frames {
+                break;
+            }
+        }
+        moved
+    }
+
+    fn next_run(&mut self) {
+        self.frame = 0;
+        self.run += 1;
+        if self.repeats && self.run == self.runs.len() {
+            self.run = 0;
+        }
+    }
+}
+
+fn lines_of(frame: &[u8]) -> usize {
+    frame.len().div_ceil(LINE_BYTES).max(1)
+}
+
+fn fits_a_chunk(cache: &PoolCache, lines_each: usize) -> bool {
+    packet::pool::HEADROOM_BYTES + lines_each * LINE_BYTES <= cache.pool().config().chunk_bytes
+}
+
+#[cold]
+fn alloc_chains(
+    cache: &mut PoolCache,
+    batch: &mut Batch,
+    in_port: PortNo,
+    lines: &[Line],
+    run: &Run,
+) -> usize {
+    let mut got = 0;
+    for frame in lines.chunks_exact(run.lines_each) {
+        let bytes: Vec<u8> = frame.iter().flat_map(|l| l.0).take(run.len).collect();
+        let Some(mut packet) = cache.alloc_frame(&bytes) else { break };
+        packet.in_port = in_port;
+        batch.push(packet);
+        got += 1;
+    }
+    got
+}
+
+/// An empty vector with room for `lines`, in huge pages where the kernel has them: a million frames would
+/// else cost a TLB miss each.
+fn huge_page_vec(lines: usize) -> Vec<Line> {
+    const HUGE_PAGE: usize = 2 << 20;
+    let vec: Vec<Line> = Vec::with_capacity(lines);
+    let start = (vec.as_ptr() as usize).next_multiple_of(HUGE_PAGE);
+    let end = (vec.as_ptr() as usize + vec.capacity() * LINE_BYTES) / HUGE_PAGE * HUGE_PAGE;
+    if start < end {
+        // A hint: where it is refused the pages are small.
+        // SAFETY: the range lies within the vector's allocation; the advice changes no content.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
+    vec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Pool, PoolConfig};
+
+    fn take(replay: &mut Replay, cache: &mut PoolCache, max: usize) -> Vec<Vec<u8>> {
+        let mut batch = Batch::new();
+        let moved = replay.rx(cache, &mut batch, max);
+        let frames: Vec<Vec<u8>> = batch.iter().map(|p| p.segments().flatten().copied().collect()).collect();
+        assert_eq!(moved.packets as usize, frames.len());
+        assert_eq!(moved.bytes as usize, frames.iter().map(Vec::len).sum::<usize>());
+        cache.free_all(&mut batch);
+        frames
+    }
+
+    #[test]
+    fn frames_of_all_lengths_come_in_order_once_or_again_and_again() {
+        let pool = Pool::new(PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let frames: Vec<Vec<u8>> = [60, 60, 64, 65, 1514, 0, 1792, 1793, 9018, 60]
+            .map(|n| (0..n).map(|i| (i + n) as u8).collect())
+            .into();
+        for repeats in [false, true] {
+            let mut replay = Replay::new(frames.iter().map(Vec::as_slice), repeats, PortNo(1));
+            let mut seen = Vec::new();
+            for max in [1, 3, 32, 32] {
+                seen.extend(take(&mut replay, &mut cache, max));
+            }
+            assert_eq!(seen.len(), if repeats { 68 } else { 10 });
+            assert!(seen.iter().eq(frames.iter().cycle().take(seen.len())));
+            assert_eq!(replay.is_done(), !repeats);
+        }
+        assert_eq!(pool.stats().free, 256);
+    }
+
+    #[test]
+    fn an_exhausted_pool_delays_a_frame_and_loses_none() {
+        let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let frames: Vec<[u8; 60]> = (0..40u8).map(|i| [i; 60]).collect();
+        let mut replay = Replay::new(frames.iter().map(|f| &f[..]), false, PortNo(1));
+        let held: Vec<_> = (0..20).map(|_| cache.alloc().unwrap()).collect();
+        let mut seen = take(&mut replay, &mut cache, 32);
+        assert_eq!(seen.len(), 12);
+        held.into_iter().for_each(|p| cache.free(p));
+        seen.extend(take(&mut replay, &mut cache, 32));
+        assert_eq!(seen, frames);
+    }
+
+    #[test]
+    fn an_empty_list_is_done_at_once() {
+        assert!(Replay::new(std::iter::empty(), true, PortNo(1)).is_done());
+    }
+}

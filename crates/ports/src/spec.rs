@@ -1,0 +1,185 @@
+//! What is asked of a port, and why it could not be had.
+
+use base::PortNo;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A port as the database's `Interface` row or a `--port` flag describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortSpec {
+    /// The port's name. For ports on a kernel interface, that interface's name unless an option says otherwise.
+    pub name: String,
+    /// The type, as in the `type` column: one of [`crate::KINDS`].
+    pub kind: String,
+    /// The `options` column.
+    pub options: BTreeMap<String, String>,
+    /// The datapath's number, which received packets carry.
+    pub port_no: PortNo,
+    /// Receive queues asked for, at least 1. The option `n_rxq`, where it is given, overrides it.
+    pub n_rxq: usize,
+    /// MTU in bytes (`mtu_request`), `None` to leave it as it is.
+    pub mtu: Option<u32>,
+    /// Ethernet address (the `mac` column), `None` to leave it as it is.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl PortSpec {
+    /// A port with one receive queue, and no options.
+    pub fn new(name: &str, kind: &str, port_no: PortNo) -> PortSpec {
+        PortSpec {
+            name: name.into(),
+            kind: kind.into(),
+            options: BTreeMap::new(),
+            port_no,
+            n_rxq: 1,
+            mtu: None,
+            mac: None,
+        }
+    }
+
+    /// The same with one more option.
+    pub fn with(mut self, option: &str, value: &str) -> PortSpec {
+        self.options.insert(option.into(), value.into());
+        self
+    }
+
+    /// Refuses options that are not in `known` (`n_rxq` always is).
+    pub fn check_options(&self, known: &[&str]) -> Result<(), PortError> {
+        for (option, value) in &self.options {
+            if option != "n_rxq" && !known.contains(&option.as_str()) {
+                let why = format!("ports of type {} take {}n_rxq", self.kind, join_each(known));
+                return Err(PortError::BadOption { option: option.clone(), value: value.clone(), why });
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of an option.
+    pub fn option(&self, option: &str) -> Option<&str> {
+        self.options.get(option).map(String::as_str)
+    }
+
+    /// The value of an option, parsed. `expected` says in the error what it should have been.
+    pub fn parsed<T: FromStr>(&self, option: &str, expected: &str) -> Result<Option<T>, PortError> {
+        self.option(option)
+            .map(|v| v.parse().map_err(|_| self.bad(option, format!("expected {expected}"))))
+            .transpose()
+    }
+
+    /// The value of a boolean option: `true` or `false`.
+    pub fn flag(&self, option: &str, default: bool) -> Result<bool, PortError> {
+        Ok(self.parsed(option, "true or false")?.unwrap_or(default))
+    }
+
+    /// The number of receive queues, 1 to 64.
+    pub fn rx_queues(&self) -> Result<usize, PortError> {
+        let count = self.parsed("n_rxq", "a number of receive queues")?.unwrap_or(self.n_rxq);
+        if !(1..=64).contains(&count) {
+            return Err(self.bad("n_rxq", "expected 1 to 64".into()));
+        }
+        Ok(count)
+    }
+
+    /// The error for an option's value.
+    pub(crate) fn bad(&self, option: &str, why: String) -> PortError {
+        let value = self.option(option).unwrap_or_default().to_string();
+        PortError::BadOption { option: option.into(), value, why }
+    }
+}
+
+fn join_each(names: &[&str]) -> String {
+    names.iter().map(|n| format!("{n}, ")).collect()
+}
+
+/// Why a port could not be made or changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortError {
+    /// No driver has this type.
+    UnknownKind {
+        /// The type that was asked for.
+        kind: String,
+    },
+    /// The type does not have the option, or does not accept the value.
+    BadOption {
+        /// The option's key.
+        option: String,
+        /// Its value.
+        value: String,
+        /// What was expected.
+        why: String,
+    },
+    /// The kernel has no interface of that name.
+    NoSuchInterface {
+        /// The name.
+        name: String,
+    },
+    /// The operating system refused.
+    Os {
+        /// What was tried, as a noun phrase with its object: "open /dev/net/tun".
+        call: String,
+        /// The error number.
+        errno: i32,
+    },
+    /// A file is not what it should be.
+    File {
+        /// Its path.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The device or the kernel cannot do what was asked.
+    Unsupported(String),
+}
+
+impl PortError {
+    /// The error of the system call that just failed in this thread.
+    pub fn last_os(call: impl Into<String>) -> PortError {
+        PortError::os(call, &std::io::Error::last_os_error())
+    }
+
+    /// From an error of the standard library.
+    pub fn os(call: impl Into<String>, error: &std::io::Error) -> PortError {
+        PortError::Os { call: call.into(), errno: error.raw_os_error().unwrap_or(0) }
+    }
+
+    /// The error number, where the operating system gave one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            PortError::Os { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortError::UnknownKind { kind } => {
+                write!(f, "unknown port type \"{kind}\": there are {}", crate::KINDS.join(", "))
+            }
+            PortError::BadOption { option, value, why } => write!(f, "option {option}={value}: {why}"),
+            PortError::NoSuchInterface { name } => write!(f, "no interface is named {name}"),
+            PortError::Os { call, errno } => {
+                write!(f, "{call}: {}", std::io::Error::from_raw_os_error(*errno))
+            }
+            PortError::File { path, why } => write!(f, "{path}: {why}"),
+            PortError::Unsupported(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for PortError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_an_error_that_says_what_was_expected() {
+        let spec = PortSpec::new("p", "null", PortNo(1)).with("size", "big").with("n_rxq", "65");
+        let error = spec.parsed::<usize>("size", "a length in bytes").unwrap_err();
+        assert_eq!(error.to_string(), "option size=big: expected a length in bytes");
+        assert!(spec.rx_queues().is_err());
+    }
+}

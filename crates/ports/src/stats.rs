@@ -1,0 +1,57 @@
+//! Counters of one queue: written by the worker that owns the queue, read by anybody.
+
+use base::Counter;
+use packet::PortStats;
+
+/// What one queue has moved, in one direction.
+#[derive(Default, Debug)]
+#[repr(align(64))]
+pub struct QueueStats {
+    /// Frames that passed.
+    pub packets: Counter,
+    /// Their bytes.
+    pub bytes: Counter,
+    /// Frames that this queue dropped (no buffer, device full for good).
+    pub dropped: Counter,
+    /// Frames that the device refused or delivered broken.
+    pub errors: Counter,
+    /// Frames dropped because they were longer than the MTU; they count as `dropped` too.
+    pub mtu_drops: Counter,
+}
+
+impl QueueStats {
+    /// Counts `packets` frames of `bytes` together.
+    #[inline(always)]
+    pub fn passed(&self, packets: u64, bytes: u64) {
+        self.packets.add(packets);
+        self.bytes.add(bytes);
+    }
+
+    /// Counts one frame as too long to send.
+    pub fn too_long(&self) {
+        self.dropped.add(1);
+        self.mtu_drops.add(1);
+    }
+}
+
+/// Sums a port's queues.
+pub(crate) fn sum<'a>(
+    rx: impl IntoIterator<Item = &'a QueueStats>,
+    tx: impl IntoIterator<Item = &'a QueueStats>,
+) -> PortStats {
+    let mut total = PortStats::default();
+    for q in rx {
+        total.rx_packets += q.packets.get();
+        total.rx_bytes += q.bytes.get();
+        total.rx_dropped += q.dropped.get();
+        total.rx_errors += q.errors.get();
+    }
+    for q in tx {
+        total.tx_packets += q.packets.get();
+        total.tx_bytes += q.bytes.get();
+        total.tx_dropped += q.dropped.get();
+        total.tx_errors += q.errors.get();
+        total.tx_mtu_drops += q.mtu_drops.get();
+    }
+    total
+}

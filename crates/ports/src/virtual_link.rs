@@ -1,0 +1,156 @@
+//! The state that ports without a device share: administrative state, MTU, counters, and the events that wake
+//! their queues.
+//!
+//! Threads: the control thread sets, workers read; each queue has one event, so that waking one worker does not
+//! swallow another's.
+
+use crate::wait::Event;
+use crate::{PortError, PortSpec, QueueStats, stats};
+use packet::{Batch, LinkState, Packet, PoolCache, PortStats, PortStatus};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Bytes of an Ethernet header.
+const ETHERNET_HEADER: usize = 14;
+
+/// What a port without a device is, shared with its queues.
+pub(crate) struct VirtualLink {
+    pub mac: [u8; 6],
+    up: AtomicBool,
+    mtu: AtomicU32,
+    pub error: Mutex<Option<String>>,
+    pub rx: Vec<RxSide>,
+    tx: Mutex<Vec<Arc<QueueStats>>>,
+}
+
+/// One receive queue's shared half.
+pub(crate) struct RxSide {
+    pub stats: QueueStats,
+    pub event: Event,
+}
+
+impl VirtualLink {
+    /// With `rx_queues` queues, up, at the MTU of the specification or `mtu_default`.
+    pub(crate) fn new(
+        spec: &PortSpec,
+        rx_queues: usize,
+        mtu_default: u32,
+    ) -> Result<Arc<VirtualLink>, PortError> {
+        let rx = (0..rx_queues)
+            .map(|_| Ok(RxSide { stats: QueueStats::default(), event: Event::new()? }))
+            .collect::<Result<_, PortError>>()?;
+        Ok(Arc::new(VirtualLink {
+            mac: spec.mac.unwrap_or_else(|| local_mac(&spec.name)),
+            up: AtomicBool::new(true),
+            mtu: AtomicU32::new(spec.mtu.unwrap_or(mtu_default)),
+            error: Mutex::default(),
+            rx,
+            tx: Mutex::default(),
+        }))
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Release);
+        self.wake_all();
+    }
+
+    pub(crate) fn wake_all(&self) {
+        for side in &self.rx {
+            side.event.signal();
+        }
+    }
+
+    pub(crate) fn set_mtu(&self, mtu: u32) -> Result<(), String> {
+        if !(68..=65535).contains(&mtu) {
+            return Err(format!("MTU {mtu} is outside 68 to 65535"));
+        }
+        self.mtu.store(mtu, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_tx_queue(&self) -> Arc<QueueStats> {
+        let stats = Arc::new(QueueStats::default());
+        self.tx.lock().expect("no panic while held").push(stats.clone());
+        stats
+    }
+
+    pub(crate) fn stats(&self) -> PortStats {
+        let tx = self.tx.lock().expect("no panic while held");
+        stats::sum(self.rx.iter().map(|side| &side.stats), tx.iter().map(|q| &**q))
+    }
+
+    pub(crate) fn status(&self, details: Vec<(String, String)>) -> PortStatus {
+        let up = self.is_up();
+        PortStatus {
+            link: if up { LinkState::Up } else { LinkState::Down },
+            admin_up: up,
+            mac: self.mac,
+            mtu: self.mtu(),
+            speed_bps: 0,
+            ifindex: 0,
+            details,
+            error: self.error.lock().expect("no panic while held").clone(),
+        }
+    }
+}
+
+/// Frees and counts what can not be sent: everything while the port is down, and frames longer than its MTU.
+/// What remains in `batch` may go out.
+#[inline]
+pub(crate) fn refuse_unsendable(
+    link: &VirtualLink,
+    stats: &QueueStats,
+    cache: &mut PoolCache,
+    batch: &mut Batch,
+) {
+    let mtu = link.mtu() as usize;
+    if link.is_up() && batch.iter().all(|p| p.len() <= mtu + ETHERNET_HEADER) {
+        return;
+    }
+    refuse_each(link, stats, cache, batch);
+}
+
+#[cold]
+fn refuse_each(link: &VirtualLink, stats: &QueueStats, cache: &mut PoolCache, batch: &mut Batch) {
+    let mtu = link.mtu() as usize;
+    for packet in std::mem::take(batch) {
+        if !link.is_up() {
+            stats.dropped.add(1);
+            cache.free(packet);
+        } else if is_longer_than(&packet, mtu) {
+            stats.too_long();
+            cache.free(packet);
+        } else {
+            batch.push(packet);
+        }
+    }
+}
+
+/// Whether the frame, or each segment of it where segmentation is pending, exceeds the MTU. A VLAN tag (one)
+/// does not count, as with the kernel's devices.
+pub(crate) fn is_longer_than(packet: &Packet, mtu: usize) -> bool {
+    let max = mtu + ETHERNET_HEADER;
+    if packet.len() <= max || packet.gso_size > 0 {
+        return false;
+    }
+    let tagged = matches!(packet.data().get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
+    packet.len() > max + if tagged { 4 } else { 0 }
+}
+
+/// A locally administered address that depends on the port's name alone.
+pub(crate) fn local_mac(name: &str) -> [u8; 6] {
+    // FNV-1a: the address must be the same in each run, it need not be hard to guess.
+    let hash =
+        name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let b = hash.to_be_bytes();
+    [0x02, b[3], b[4], b[5], b[6], b[7]]
+}
