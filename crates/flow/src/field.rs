@@ -100,9 +100,9 @@ fields! {
     NdOptionsType = "nd_options_type", B_IPV6, 7, 16, 8, Everything;
 
     /// ARP sender hardware address, or neighbour discovery source link-layer address.
-    ArpSha = "arp_sha", B_RARE, 0, 0, 48, Network;
+    ArpSha = "arp_sha", B_RARE, 0, 0, 48, Everything;
     /// ARP target hardware address, or neighbour discovery target link-layer address.
-    ArpTha = "arp_tha", B_RARE, 1, 0, 48, Network;
+    ArpTha = "arp_tha", B_RARE, 1, 0, 48, Everything;
     /// MPLS label stack entry nearest to the Ethernet header.
     Mpls0 = "mpls_lse0", B_RARE, 2, 32, 32, Network;
     /// Second label stack entry.

@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod depth;
+pub mod extract;
 pub mod field;
 pub mod key;
 pub mod matching;
@@ -12,6 +13,7 @@ pub mod mf;
 
 pub use action::Action;
 pub use depth::Depth;
+pub use extract::{Ingress, Offsets, extract, extract_keeping_metadata};
 pub use field::FieldId;
 pub use key::{BLOCKS, Block, Key, Mask};
 pub use matching::Match;

@@ -1,0 +1,285 @@
+//! From a frame's bytes to its flow key.
+//!
+//! Idea: a block of the key is composed in registers and stored once; a block that the protocol does not need
+//! is neither written nor cleared, since `present` says that it counts as zero. An untagged IPv4 packet of TCP or
+//! UDP, no fragment and without options, takes a straight path of one length check; all others the general one.
+//!
+//! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields zero
+//! and the packet is switched all the same; padding behind the IP payload is not looked at; only a frame without
+//! a whole Ethernet header is refused. The IP version is not checked against the Ethernet type, UDP's length and
+//! all checksums not at all. ND and IGMP fields are read behind the IP version that they belong to.
+//!
+//! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a depth
+//! equals extraction of everything with the deeper fields zeroed (tests/extract.rs). Pure: any thread.
+
+mod bytes;
+mod l2;
+mod l3;
+mod l4;
+
+use crate::depth::Depth;
+use crate::key::{B_COMMON, B_CT, B_IPV6, B_RARE, Key};
+use base::{OfPort, PortNo};
+use bytes::{be16, be32, be64};
+use l2::L2;
+
+/// Fragment bit: a fragment, the first or a later one.
+const FRAG_ANY: u64 = 1;
+/// Fragment bit: not the first fragment, so without a transport header.
+const FRAG_LATER: u64 = 2;
+/// IPv6's fragment header, and the protocol of its later fragments.
+const PROTO_FRAGMENT: u64 = 44;
+
+const ETH_TYPE_IPV4: u64 = 0x0800;
+const ETH_TYPE_ARP: u64 = 0x0806;
+const ETH_TYPE_RARP: u64 = 0x8035;
+const ETH_TYPE_IPV6: u64 = 0x86dd;
+const ETH_TYPE_MPLS: u64 = 0x8847;
+const ETH_TYPE_MPLS_MULTICAST: u64 = 0x8848;
+const ETH_TYPE_NSH: u64 = 0x894f;
+
+/// How to extract: what is the same for all packets that come in at one port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ingress {
+    word0: u64,
+    depth: Depth,
+    vlan_limit: u8,
+}
+
+impl Ingress {
+    /// Packets from a port, by both its numbers; `dp_port` fits 16 bits.
+    pub fn new(in_port: OfPort, dp_port: PortNo, depth: Depth) -> Ingress {
+        debug_assert!(dp_port.0 <= 0xffff, "datapath ports are numbered in 16 bits");
+        let word0 = u64::from(in_port.0) | u64::from(dp_port.0 & 0xffff) << 16;
+        Ingress { word0, depth, vlan_limit: 2 }
+    }
+
+    /// At most `tags` VLAN tags are looked behind (0 to 2; 2 unless said): the type of a frame with more is the
+    /// protocol id of the next. Open vSwitch's `other_config:vlan-limit`.
+    pub fn with_vlan_limit(self, tags: u8) -> Ingress {
+        Ingress { vlan_limit: tags, ..self }
+    }
+
+    /// How deep extraction goes.
+    #[inline(always)]
+    pub fn depth(&self) -> Depth {
+        self.depth
+    }
+}
+
+/// Where the headers start, in bytes from the start of the frame. Both 0 for "unknown".
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Offsets {
+    /// First header behind the VLAN tags (and LLC and SNAP): MPLS or the network layer. Known at every depth. Also 0
+    /// where it does start there: in a packet whose packet type is not Ethernet.
+    pub l3: u8,
+    /// Transport header. Known from [`Depth::Transport`] on; 0 for a later fragment, for a malformed network header,
+    /// where it starts beyond byte 255, and where the header of TCP, UDP, SCTP, ICMP or IGMP is not there in full
+    /// (so that nothing is ever rewritten in padding).
+    pub l4: u8,
+}
+
+/// Fills `key` from the frame. `head` is the frame, or of a chained one the first segment; `frame_len` is the length
+/// of the whole. Headers beyond `head` count as absent.
+///
+/// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty.
+///
+/// The key may hold anything before; after, it holds the packet and nothing else.
+#[inline]
+#[must_use = "a truncated frame is to be dropped"]
+pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Offsets> {
+    if let Some(h) = head.first_chunk::<54>()
+        && let Some((words, offsets)) = plain_ipv4(h, frame_len, ingress)
+    {
+        key.set_present(0);
+        key.put(B_COMMON, words);
+        return Some(offsets);
+    }
+    extract_general(head, frame_len, ingress, key)
+}
+
+/// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata (ports,
+/// recirculation id, packet type, connection tracking, mark, registers, pipeline values, tunnel) stay as `key` has
+/// them and only the packet's own fields are written anew. The packet type is obeyed: where it is not Ethernet, the
+/// frame starts with the header that it names, and is never too short.
+#[must_use = "a truncated frame is to be dropped"]
+pub fn extract_keeping_metadata(
+    head: &[u8],
+    frame_len: usize,
+    ingress: &Ingress,
+    key: &mut Key,
+) -> Option<Offsets> {
+    let kept_present = key.present() & !((1 << B_CT) - 1);
+    let [word0, word6, word7] = [0, 6, 7].map(|w| key.word(B_COMMON, w));
+    let ingress = Ingress { word0, ..*ingress };
+    let packet_type = word6 as u32;
+    let offsets = if packet_type == 0 {
+        extract_general(head, frame_len, &ingress, key)
+    } else {
+        // The namespace of Ethernet types is 1; in another there is no type that we know.
+        let eth_type = if packet_type >> 16 == 1 { u64::from(packet_type & 0xffff) } else { 0 };
+        let l2 = L2 { eth_type, l3: 0, dst: 0, src_tci: 0, tpids: 0 };
+        Some(layers(head, frame_len, l2, &ingress, key))
+    };
+    let common = key.block_mut(B_COMMON);
+    (common.0[0], common.0[6], common.0[7]) = (word0, word6, word7);
+    key.set_present(key.present() | kept_present);
+    offsets
+}
+
+/// Untagged Ethernet, IPv4 without options, not a fragment, a whole header of TCP or UDP. `None` for anything else.
+#[inline(always)]
+fn plain_ipv4(h: &[u8; 54], frame_len: usize, ingress: &Ingress) -> Option<([u64; 8], Offsets)> {
+    const L3: usize = 14;
+    // Ethernet type, version and header length, type of service, total length, identification.
+    let w12 = be64::<12, 54>(h);
+    // Fragment bits, time to live, protocol, checksum, half an address.
+    let w20 = be64::<20, 54>(h);
+    let total_len = (w12 >> 16 & 0xffff) as usize;
+    let room = frame_len.saturating_sub(L3);
+    // A room so large that the rest cannot be padding is left to the general path.
+    if w12 >> 40 != ETH_TYPE_IPV4 << 8 | 0x45 || w20 >> 48 & 0x3fff != 0 || total_len > room || room > 0xffff
+    {
+        return None;
+    }
+    let depth = ingress.depth;
+    let mut words = [ingress.word0, ETH_TYPE_IPV4, 0, 0, 0, 0, 0, 0];
+    let mut offsets = Offsets { l3: L3 as u8, l4: 0 };
+    let proto = w20 >> 32 & 0xff;
+    if depth >= Depth::Transport {
+        let header_len = match proto {
+            l4::UDP => 8,
+            l4::TCP if h[46] >> 4 >= 5 => usize::from(h[46] >> 4) * 4,
+            _ => return None,
+        };
+        if total_len < 20 + header_len {
+            return None;
+        }
+        let flags = if proto == l4::TCP { be16::<46, 54>(h) & 0xfff } else { 0 };
+        words[4] = be32::<34, 54>(h) << 32 | flags << 16;
+        offsets.l4 = 34;
+    } else if total_len < 20 {
+        return None;
+    }
+    if depth >= Depth::Ethernet {
+        words[1] |= be64::<0, 54>(h) & !0xffff;
+        words[2] = be64::<6, 54>(h) & !0xffff;
+    }
+    if depth >= Depth::Network {
+        words[3] = be64::<26, 54>(h);
+        words[4] |= proto << 8;
+        words[5] = w12 >> 32 & 0xff | (w20 >> 40 & 0xff) << 8;
+    }
+    Some((words, offsets))
+}
+
+#[inline(never)]
+fn extract_general(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Offsets> {
+    let Some(l2) = l2::ethernet(head, ingress.vlan_limit) else {
+        key.clear();
+        return None;
+    };
+    Some(layers(head, frame_len, l2, ingress, key))
+}
+
+/// Everything behind the link layer, and the stores.
+#[inline(always)]
+fn layers(head: &[u8], frame_len: usize, l2: L2, ingress: &Ingress, key: &mut Key) -> Offsets {
+    let depth = ingress.depth;
+    key.set_present(0);
+    let mut offsets = Offsets { l3: l2.l3 as u8, l4: 0 };
+    let mut words = [ingress.word0, l2.eth_type, 0, 0, 0, 0, 0, 0];
+    if depth >= Depth::Ethernet {
+        words[1] |= l2.dst;
+        words[2] = l2.src_tci;
+        words[5] = l2.tpids;
+    }
+    match l2.eth_type {
+        ETH_TYPE_IPV4 => {
+            if let Some((addresses, ip)) = l3::ipv4(head, l2.l3, frame_len) {
+                if depth >= Depth::Network {
+                    words[3] = addresses;
+                }
+                let payload = ip_common(head, &ip, depth, &mut words, &mut offsets);
+                if depth >= Depth::Everything
+                    && ip.proto == l4::IGMP
+                    && let Some(group) = l4::igmp_group(payload)
+                {
+                    key.put(B_RARE, [0, 0, 0, group, 0, 0, 0, 0]);
+                }
+            }
+        }
+        ETH_TYPE_IPV6 => {
+            if let Some(v6) = l3::ipv6(head, l2.l3, frame_len) {
+                let [s0, s1, d0, d1] = v6.addresses;
+                let mut block = [s0, s1, d0, d1, 0, 0, 0, 0];
+                if let Some(ip) = v6.ip {
+                    let payload = ip_common(head, &ip, depth, &mut words, &mut offsets);
+                    block[6] = v6.label;
+                    if depth >= Depth::Everything {
+                        block[7] = ip.exthdr;
+                        if ip.proto == l4::ICMPV6
+                            && let Some(nd) = l4::neighbour(payload)
+                        {
+                            [block[4], block[5]] = nd.target;
+                            block[6] |= nd.reserved << 32;
+                            block[7] |= nd.options_type << 16;
+                            key.put(B_RARE, [nd.sll, nd.tll, 0, 0, 0, 0, 0, 0]);
+                        }
+                    }
+                }
+                if depth >= Depth::Network {
+                    key.put(B_IPV6, block);
+                }
+            }
+        }
+        _ if depth < Depth::Network => {}
+        ETH_TYPE_ARP | ETH_TYPE_RARP => {
+            if let Some(arp) = l3::arp(head, l2.l3) {
+                words[3] = arp.addresses;
+                words[4] = arp.opcode << 8;
+                if depth >= Depth::Everything {
+                    key.put(B_RARE, [arp.sha, arp.tha, 0, 0, 0, 0, 0, 0]);
+                }
+            }
+        }
+        ETH_TYPE_MPLS | ETH_TYPE_MPLS_MULTICAST => {
+            let [first, second, third] = l3::mpls(head, l2.l3);
+            key.put(B_RARE, [0, 0, first << 32 | second, third << 32, 0, 0, 0, 0]);
+        }
+        ETH_TYPE_NSH => {
+            if let Some([base, c12, c34]) = l3::nsh(head, l2.l3, frame_len) {
+                key.put(B_RARE, [0, 0, 0, 0, base, c12, c34, 0]);
+            }
+        }
+        _ => {}
+    }
+    key.put(B_COMMON, words);
+    offsets
+}
+
+/// What IPv4 and IPv6 share: fragment bits, protocol, type of service, time to live, transport. Returns what is there
+/// of the payload, for what lies deeper; nothing below [`Depth::Transport`] and for later fragments.
+#[inline(always)]
+fn ip_common<'a>(
+    head: &'a [u8],
+    ip: &l3::Ip,
+    depth: Depth,
+    words: &mut [u64; 8],
+    offsets: &mut Offsets,
+) -> &'a [u8] {
+    words[4] = ip.frag;
+    if depth >= Depth::Network {
+        words[4] |= ip.proto << 8;
+        words[5] |= ip.tos_ttl;
+    }
+    if depth < Depth::Transport || ip.frag & FRAG_LATER != 0 {
+        return &[];
+    }
+    let Some(payload) = head.get(ip.l4..ip.end.min(head.len())) else { return &[] };
+    if let Some(bits) = l4::transport(payload, ip.end - ip.l4, ip.proto) {
+        words[4] |= bits;
+        offsets.l4 = u8::try_from(ip.l4).unwrap_or(0);
+    }
+    payload
+}

@@ -1,0 +1,234 @@
+//! Extraction, held against a plain second extraction, against etherparse, and against what the stock `ovs-ofctl`
+//! makes of the same packets.
+
+mod counterpart;
+mod packets;
+mod reference;
+
+use base::{OfPort, PortNo};
+use flow::key::{B_CT, BLOCKS};
+use flow::{Depth, FieldId, Ingress, Key, Offsets, extract, extract_keeping_metadata};
+use packets::Random;
+
+pub const IN_PORT: OfPort = OfPort(0x1234);
+pub const DP_PORT: PortNo = PortNo(0x5678);
+
+pub fn ingress(depth: Depth) -> Ingress {
+    Ingress::new(IN_PORT, DP_PORT, depth)
+}
+
+/// What a packet fresh from its port has beside its bytes.
+fn fresh_metadata() -> Key {
+    let mut key = Key::default();
+    key.set(FieldId::InPort, IN_PORT.0.into());
+    key.set(FieldId::DpPort, DP_PORT.0.into());
+    key
+}
+
+/// A key with rubbish in every block.
+fn stale_key(rng: &mut Random) -> Key {
+    let mut key = Key::default();
+    for b in 0..BLOCKS {
+        key.put(b, std::array::from_fn(|_| rng.next()));
+    }
+    if rng.one_in(2) {
+        key.set_present(rng.next() as u16 & ((1 << BLOCKS) - 1));
+    }
+    key
+}
+
+fn hex(frame: &[u8]) -> String {
+    frame.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Extraction of a packet fresh from its port into `key`, checked against the reference.
+fn check(frame: &[u8], depth: Depth, key: &mut Key) -> Option<Offsets> {
+    let vlan_limit = 2;
+    let offsets = extract(frame, frame.len(), &ingress(depth), key);
+    match reference::extract(frame, depth, vlan_limit, &fresh_metadata()) {
+        Some(expected) => {
+            assert!(offsets.is_some(), "{depth:?} {}: refused", hex(frame));
+            assert_same(key, &expected, frame, depth);
+        }
+        None => {
+            assert_eq!(offsets, None, "{depth:?} {}: accepted", hex(frame));
+            assert_eq!(*key, Key::default());
+        }
+    }
+    offsets
+}
+
+fn assert_same(key: &Key, expected: &Key, frame: &[u8], depth: Depth) {
+    for &f in FieldId::ALL {
+        assert_eq!(key.get(f), expected.get(f), "{f:?} at {depth:?} of {}", hex(frame));
+    }
+    assert_eq!(key, expected, "bits outside all fields at {depth:?} of {}", hex(frame));
+}
+
+#[test]
+fn agrees_with_the_reference_while_depth_changes_and_keys_are_reused() {
+    let mut keys: Vec<Key> = vec![Key::default(); 32];
+    for seed in 0..testkit::cases("flow::extract_agrees_with_reference", 6_000) {
+        let mut rng = Random(u64::from(seed));
+        let mut depth = rng.pick(&Depth::ALL);
+        for key in &mut keys {
+            if rng.one_in(4) {
+                depth = rng.pick(&Depth::ALL);
+            }
+            if rng.one_in(16) {
+                *key = stale_key(&mut rng);
+            }
+            check(&packets::any(&mut rng), depth, key);
+        }
+    }
+}
+
+#[test]
+fn every_depth_equals_everything_with_deeper_fields_zeroed() {
+    let (mut deep, mut key) = (Key::default(), Key::default());
+    for seed in 0..testkit::cases("flow::extract_depths_agree", 30_000) {
+        let mut rng = Random(u64::from(seed) | 1 << 40);
+        let frame = packets::any(&mut rng);
+        let everything = extract(&frame, frame.len(), &ingress(Depth::Everything), &mut deep);
+        for depth in Depth::ALL {
+            let offsets = extract(&frame, frame.len(), &ingress(depth), &mut key);
+            let expected =
+                everything.map(|o| if depth < Depth::Transport { Offsets { l4: 0, ..o } } else { o });
+            assert_eq!(offsets, expected, "{depth:?} {}", hex(&frame));
+            for &f in FieldId::ALL {
+                let expected = if f.depth() <= depth { deep.get(f) } else { 0 };
+                assert_eq!(key.get(f), expected, "{f:?} at {depth:?} of {}", hex(&frame));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_prefix_of_every_kind_of_packet_agrees_with_the_reference() {
+    let mut key = Key::default();
+    for seed in 0..testkit::cases("flow::extract_prefixes", 600) {
+        let mut rng = Random(u64::from(seed) | 2 << 40);
+        let frame = packets::well_formed(&mut rng);
+        for len in 0..=frame.len() {
+            check(&frame[..len], rng.pick(&Depth::ALL), &mut key);
+            // A header may end in the middle of the first segment only if the frame does: but it must not be read.
+            let _ = extract(&frame[..len], frame.len(), &ingress(Depth::Everything), &mut key);
+            let _ = extract(&frame[..len], usize::MAX, &ingress(Depth::Everything), &mut key);
+            let _ = extract(&frame[..len], 0, &ingress(Depth::Everything), &mut key);
+        }
+    }
+}
+
+#[test]
+fn vlan_limit_bounds_the_tags_that_are_looked_behind() {
+    let mut key = Key::default();
+    for seed in 0..testkit::cases("flow::extract_vlan_limit", 6_000) {
+        let mut rng = Random(u64::from(seed) | 3 << 40);
+        let frame = packets::any(&mut rng);
+        let limit = rng.below(3);
+        let ingress = ingress(Depth::Everything).with_vlan_limit(limit as u8);
+        if extract(&frame, frame.len(), &ingress, &mut key).is_some() {
+            let expected = reference::extract(&frame, Depth::Everything, limit, &fresh_metadata()).unwrap();
+            assert_same(&key, &expected, &frame, Depth::Everything);
+        }
+    }
+}
+
+#[test]
+fn metadata_survive_extraction_where_they_shall() {
+    for seed in 0..testkit::cases("flow::extract_keeps_metadata", 6_000) {
+        let mut rng = Random(u64::from(seed) | 4 << 40);
+        let frame = packets::any(&mut rng);
+        let depth = rng.pick(&Depth::ALL);
+        let mut key = stale_key(&mut rng);
+        key.set(FieldId::PacketType, 0);
+        let before = key.clone();
+        let mut metadata = before.clone();
+        metadata.set_present(before.present() & !((1 << B_CT) - 1));
+        for &f in FieldId::ALL {
+            if f.depth() == Depth::Metadata && f.place().block == 0 {
+                metadata.set(f, before.get(f));
+            }
+        }
+        metadata.set(FieldId::EthType, 0);
+        metadata.set(FieldId::NwFrag, 0);
+        let offsets = extract_keeping_metadata(&frame, frame.len(), &ingress(depth), &mut key);
+        // Bits of words 0, 6 and 7 that belong to no field stay too: nobody sets them.
+        for word in [0, 6, 7] {
+            metadata.set_word(0, word, before.word(0, word));
+        }
+        match reference::extract(&frame, depth, 2, &metadata) {
+            Some(expected) => {
+                assert!(offsets.is_some());
+                assert_same(&key, &expected, &frame, depth);
+            }
+            None => {
+                assert_eq!(offsets, None);
+                assert_same(&key, &metadata, &frame, depth);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_packet_of_another_packet_type_starts_with_the_header_that_it_names() {
+    let (mut key, mut expected) = (Key::default(), Key::default());
+    for seed in 0..testkit::cases("flow::extract_packet_type", 6_000) {
+        let mut rng = Random(u64::from(seed) | 5 << 40);
+        let frame = packets::any(&mut rng);
+        // The same bytes behind an Ethernet header, extracted in the usual way.
+        let Some(eth_type) = frame.get(12..14).filter(|t| t[0] >= 6) else { continue };
+        let eth_type = u32::from(u16::from_be_bytes([eth_type[0], eth_type[1]]));
+        let plain = ingress(Depth::Everything).with_vlan_limit(0);
+        let whole = extract(&frame, frame.len(), &plain, &mut expected).unwrap();
+        for f in [FieldId::EthDst, FieldId::EthSrc] {
+            expected.set(f, 0);
+        }
+        key.clear();
+        key.set(FieldId::PacketType, u128::from(1 << 16 | eth_type));
+        key.set(FieldId::InPort, IN_PORT.0.into());
+        key.set(FieldId::DpPort, DP_PORT.0.into());
+        expected.set(FieldId::PacketType, u128::from(1 << 16 | eth_type));
+        let offsets = extract_keeping_metadata(&frame[14..], frame.len() - 14, &plain, &mut key).unwrap();
+        assert_same(&key, &expected, &frame, Depth::Everything);
+        let l4 = if whole.l4 == 0 { 0 } else { whole.l4 - 14 };
+        assert_eq!(offsets, Offsets { l3: 0, l4 });
+    }
+}
+
+#[test]
+fn the_headers_of_a_chained_frame_are_found_in_its_first_segment() {
+    let (mut key, mut expected) = (Key::default(), Key::default());
+    for seed in 0..testkit::cases("flow::extract_chained", 6_000) {
+        let mut rng = Random(u64::from(seed) | 6 << 40);
+        let mut frame = packets::well_formed(&mut rng);
+        let headers = frame.len();
+        frame.resize(headers + 3000, 7);
+        // With the length fields saying otherwise the tail is padding, as long as it stays below 64 KiB.
+        let whole = extract(&frame, frame.len(), &ingress(Depth::Everything), &mut expected);
+        let first = extract(&frame[..headers], frame.len(), &ingress(Depth::Everything), &mut key);
+        assert_eq!(whole, first);
+        assert_same(&key, &expected, &frame[..headers], Depth::Everything);
+    }
+}
+
+#[test]
+fn offsets_point_at_the_headers() {
+    let mut key = Key::default();
+    let mut at = |frame: &str| {
+        let bytes: Vec<u8> =
+            (0..frame.len() / 2).map(|i| u8::from_str_radix(&frame[2 * i..2 * i + 2], 16).unwrap()).collect();
+        extract(&bytes, bytes.len(), &ingress(Depth::Everything), &mut key).map(|o| (o.l3, o.l4))
+    };
+    let macs = "010203040506a1a2a3a4a5a6";
+    let udp = "450000200000000040110000_0a0000010a000002_000100020008_0000_00000000".replace('_', "");
+    assert_eq!(at(&format!("{macs}0800{udp}")), Some((14, 34)));
+    assert_eq!(at(&format!("{macs}81000001{}{udp}", "0800")), Some((18, 38)));
+    assert_eq!(at(&format!("{macs}88a800028100000108004600{}", &udp[4..])), Some((22, 46)));
+    let later = udp.replacen("00000000", "00000001", 1);
+    assert_eq!(at(&format!("{macs}0800{later}")), Some((14, 0)));
+    let cut = udp.replacen("45000020", "4500001b", 1);
+    assert_eq!(at(&format!("{macs}0800{cut}")), Some((14, 0)), "7 bytes of UDP");
+    assert_eq!(at(&format!("{macs}88cc")), Some((14, 0)));
+    assert_eq!(at(macs), None);
+}
