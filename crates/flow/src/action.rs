@@ -29,6 +29,19 @@ pub enum PacketInReason {
     InvalidTtl = 2,
 }
 
+/// Which way a sampled packet goes through the sampling port, the number on the wire (NX_ACTION_SAMPLE_*).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[repr(u8)]
+pub enum SampleDirection {
+    /// Not said.
+    #[default]
+    Default = 0,
+    /// Into the switch.
+    Ingress = 1,
+    /// Out of the switch.
+    Egress = 2,
+}
+
 /// One action or instruction. Lists keep the order given; the codec puts instructions in theirs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // Field names are those of ovs-actions(7).
@@ -52,6 +65,11 @@ pub enum Action {
     Enqueue { port: OfPort, queue: u32 },
     /// `set_field:VALUE[/MASK]->FIELD` and OpenFlow 1.0's `mod_*` (which print as such where 1.0 can).
     SetField { field: Mf, value: u128, mask: u128 },
+    /// `mod_tp_src`: source port of whatever transport protocol the packet has (OpenFlow 1.0 and 1.1; later versions
+    /// have it as a set-field of the protocol that the match says).
+    SetTpSrc(u16),
+    /// `mod_tp_dst`, likewise.
+    SetTpDst(u16),
     /// `load:VALUE->FIELD[..]`.
     Load { target: SubField, value: u64 },
     /// `move:SOURCE->TARGET`.
@@ -103,7 +121,23 @@ pub enum Action {
     /// `clone(...)`.
     Clone(Vec<Action>),
     /// `sample(probability=..,..)`, probability out of 65,535.
-    Sample { probability: u16, collector_set_id: u32, obs_domain_id: u32, obs_point_id: u32 },
+    Sample {
+        probability: u16,
+        collector_set_id: u32,
+        obs_domain_id: u32,
+        obs_point_id: u32,
+        /// NONE where it is not given.
+        sampling_port: OfPort,
+        direction: SampleDirection,
+    },
+    /// `fin_timeout(idle_timeout=..,hard_timeout=..)`: the rule's timeouts once TCP FIN or RST was seen.
+    FinTimeout { idle_timeout_s: u16, hard_timeout_s: u16 },
+    /// `ct_clear`.
+    CtClear,
+    /// `delete_field:FIELD` (tunnel options).
+    DeleteField(Mf),
+    /// `check_pkt_larger(BYTES)->TARGET`.
+    CheckPktLarger { length: u16, target: SubField },
     /// `note:..`: bytes that mean nothing.
     Note(Vec<u8>),
     /// `exit`.

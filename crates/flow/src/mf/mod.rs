@@ -1,0 +1,654 @@
+//! The fields as rules and actions name them ("match fields"): each a slice of a key field, or of several.
+//!
+//! The key keeps one place per thing; OpenFlow names several views of it: `tp_src` of the key is `tcp_src`,
+//! `udp_src`, `sctp_src`, `icmp_type` and `icmpv6_type`, each with its own prerequisites and wire codes.
+
+use crate::field::FieldId;
+use crate::key::{B_REGS, Key, Mask};
+use crate::matching::Match;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+mod table;
+
+/// A field as OpenFlow and ovs-fields(7) name it. Each has its documentation in its row ([`Mf::row`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)]
+pub enum Mf {
+    DpHash,
+    RecircId,
+    PacketType,
+    ConjId,
+    TunId,
+    TunSrc,
+    TunDst,
+    TunIpv6Src,
+    TunIpv6Dst,
+    TunFlags,
+    TunTtl,
+    TunTos,
+    TunGbpId,
+    TunGbpFlags,
+    TunErspanIdx,
+    TunErspanVer,
+    TunErspanDir,
+    TunErspanHwid,
+    TunGtpuFlags,
+    TunGtpuMsgtype,
+    Metadata,
+    InPort,
+    InPortOxm,
+    ActsetOutput,
+    SkbPriority,
+    PktMark,
+    CtState,
+    CtZone,
+    CtMark,
+    CtLabel,
+    CtNwProto,
+    CtNwSrc,
+    CtNwDst,
+    CtIpv6Src,
+    CtIpv6Dst,
+    CtTpSrc,
+    CtTpDst,
+    EthSrc,
+    EthDst,
+    EthType,
+    VlanTci,
+    DlVlan,
+    VlanVid,
+    DlVlanPcp,
+    VlanPcp,
+    MplsLabel,
+    MplsTc,
+    MplsBos,
+    MplsTtl,
+    NwSrc,
+    NwDst,
+    Ipv6Src,
+    Ipv6Dst,
+    Ipv6Label,
+    Ipv6ExtHdr,
+    NwProto,
+    NwTos,
+    IpDscp,
+    NwEcn,
+    NwTtl,
+    IpFrag,
+    ArpOp,
+    ArpSpa,
+    ArpTpa,
+    ArpSha,
+    ArpTha,
+    TcpSrc,
+    TcpDst,
+    TcpFlags,
+    UdpSrc,
+    UdpDst,
+    SctpSrc,
+    SctpDst,
+    IcmpType,
+    IcmpCode,
+    Icmpv6Type,
+    Icmpv6Code,
+    NdTarget,
+    NdSll,
+    NdTll,
+    NdReserved,
+    NdOptionsType,
+    NshFlags,
+    NshTtl,
+    NshMdtype,
+    NshNp,
+    NshSpi,
+    NshSi,
+    NshC1,
+    NshC2,
+    NshC3,
+    NshC4,
+    /// `reg0` to `reg15`.
+    Reg(u8),
+    /// `xreg0` to `xreg7`: reg(2N) is the high half.
+    XReg(u8),
+    /// `xxreg0` to `xxreg3`: reg(4N) is the highest quarter.
+    XxReg(u8),
+    /// `tun_metadata0` to `tun_metadata63`: placed by the bridge's table of tunnel options.
+    TunMetadata(u8),
+}
+
+/// Which masks a match may put on a field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Maskable {
+    /// None: the field matches exactly or not at all.
+    No,
+    /// Any. (OpenFlow 1.0 itself allows prefixes of IPv4 addresses only; the extension any.)
+    Arbitrary,
+}
+
+/// What else a match must hold for a field to mean something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prereq {
+    /// Nothing.
+    None,
+    /// The packet is an Ethernet one.
+    Ethernet,
+    /// It has a VLAN tag.
+    Vlan,
+    /// ARP or RARP.
+    Arp,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// IPv4 or IPv6.
+    Ip,
+    /// MPLS.
+    Mpls,
+    /// Network service header.
+    Nsh,
+    /// IPv4 or IPv6, and a valid connection tracking state.
+    Ct,
+    /// TCP over IPv4 or IPv6.
+    Tcp,
+    /// UDP over IPv4 or IPv6.
+    Udp,
+    /// SCTP over IPv4 or IPv6.
+    Sctp,
+    /// ICMP over IPv4.
+    Icmpv4,
+    /// ICMPv6 over IPv6.
+    Icmpv6,
+    /// Neighbour solicitation or advertisement.
+    Nd,
+    /// Neighbour solicitation.
+    NdSolicit,
+    /// Neighbour advertisement.
+    NdAdvert,
+}
+
+/// How a field's value is written in text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// `10`.
+    Decimal,
+    /// `0xa`.
+    Hexadecimal,
+    /// `00:00:00:00:00:0a`.
+    Ethernet,
+    /// `10.0.0.0`.
+    Ipv4,
+    /// `fd00::a`.
+    Ipv6,
+    /// A number or the name of a port.
+    Port,
+    /// `no`, `yes`, `first`, `later`, `not_later`.
+    Frag,
+    /// `+oam-...`.
+    TunFlags,
+    /// `+syn-ack`.
+    TcpFlags,
+    /// `+trk-est`.
+    CtState,
+    /// `(1,0x800)`.
+    PacketType,
+}
+
+/// A field's number on the wire in one of its namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wire {
+    /// Name, such as `NXM_OF_ETH_SRC`; of numbered families without the number.
+    pub name: &'static str,
+    /// OXM class.
+    pub class: u16,
+    /// With class 0xffff: whose.
+    pub experimenter: u32,
+    /// Number in the class, 7 bits; of numbered families the first.
+    pub number: u8,
+    /// Since which OpenFlow 1.N it is used; 0 for NXM.
+    pub since: u8,
+}
+
+/// All that is known of a field.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Row {
+    /// Principal name; of numbered families without the number.
+    pub name: &'static str,
+    /// Other names. (`tp_src` and `tp_dst`, which mean the field of whatever transport protocol is matched, are the
+    /// parser's.)
+    pub aliases: &'static [&'static str],
+    /// Field of the key in which it lies.
+    pub field: FieldId,
+    /// Lowest bit in that.
+    pub offset: u8,
+    /// Bits in that.
+    pub bits: u8,
+    /// Bits as actions count them: `FIELD[0..N-1]` is the whole.
+    pub subfield_bits: u16,
+    /// Bytes on the wire.
+    pub bytes: u8,
+    /// Its numbers on the wire, NXM first.
+    pub wires: [Option<Wire>; 3],
+    /// Which masks it takes.
+    pub maskable: Maskable,
+    /// What it requires.
+    pub prereq: Prereq,
+    /// Whether actions may write it.
+    pub writable: bool,
+    /// Whether `ofp_match` of OpenFlow 1.0 has it.
+    pub of10: bool,
+    /// How it is written.
+    pub format: Format,
+    /// One sentence.
+    pub doc: &'static str,
+}
+
+/// A header of NXM or OXM: class, number, has-mask bit, length, and the experimenter of class 0xffff.
+///
+/// The upper 32 bits are the header as on the wire, the lower 32 the experimenter, or 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct NxmHeader(pub u64);
+
+impl NxmHeader {
+    /// From the parts. `payload` counts value and mask, without the experimenter.
+    pub const fn new(wire: Wire, has_mask: bool, payload: usize) -> NxmHeader {
+        let length = payload + if wire.class == 0xffff { 4 } else { 0 };
+        let head =
+            (wire.class as u64) << 16 | (wire.number as u64) << 9 | (has_mask as u64) << 8 | length as u64;
+        NxmHeader(head << 32 | wire.experimenter as u64)
+    }
+
+    /// OXM class.
+    pub const fn class(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// Number in the class.
+    pub const fn number(self) -> u8 {
+        (self.0 >> 41) as u8 & 0x7f
+    }
+
+    /// Whether a mask follows the value.
+    pub const fn has_mask(self) -> bool {
+        self.0 >> 40 & 1 != 0
+    }
+
+    /// The length on the wire: what follows the first four bytes.
+    pub const fn wire_length(self) -> usize {
+        (self.0 >> 32) as usize & 0xff
+    }
+
+    /// Whether an experimenter follows the first four bytes.
+    pub const fn is_experimenter(self) -> bool {
+        self.class() == 0xffff
+    }
+
+    /// Bytes of the header itself: 4 or 8.
+    pub const fn header_length(self) -> usize {
+        if self.is_experimenter() { 8 } else { 4 }
+    }
+
+    /// Bytes of value and mask; `None` where the length leaves no room for the experimenter.
+    pub const fn payload_length(self) -> Option<usize> {
+        (4 + self.wire_length()).checked_sub(self.header_length())
+    }
+
+    /// Whose, with class 0xffff.
+    pub const fn experimenter(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl Mf {
+    /// All that need no number.
+    pub fn simple() -> impl Iterator<Item = Mf> {
+        Self::SIMPLE.iter().copied()
+    }
+
+    /// All there are.
+    pub fn all() -> impl Iterator<Item = Mf> {
+        let numbered = (0..16).map(Mf::Reg).chain((0..8).map(Mf::XReg)).chain((0..4).map(Mf::XxReg));
+        Mf::simple().chain(numbered).chain((0..64).map(Mf::TunMetadata))
+    }
+
+    /// What is known of it. Numbered families share a row: see [`Self::family`].
+    pub fn row(self) -> &'static Row {
+        match self {
+            Mf::Reg(_) => &table::REG,
+            Mf::XReg(_) => &table::XREG,
+            Mf::XxReg(_) => &table::XXREG,
+            Mf::TunMetadata(_) => &table::TUN_METADATA,
+            simple => &Self::ROWS[simple.simple_idx().expect("all others are simple")],
+        }
+    }
+
+    /// Its number in its numbered family.
+    pub fn family(self) -> Option<u8> {
+        match self {
+            Mf::Reg(n) | Mf::XReg(n) | Mf::XxReg(n) | Mf::TunMetadata(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// Width in bits. 992 (124 bytes) at the most for tunnel options, whose width their table gives. A few fields
+    /// count differently in actions: see [`Row::subfield_bits`].
+    pub fn bits(self) -> u16 {
+        if let Mf::TunMetadata(_) = self { 992 } else { self.row().bits.into() }
+    }
+
+    /// Its principal name.
+    pub fn name(self) -> String {
+        self.numbered(self.row().name)
+    }
+
+    fn numbered(self, name: &str) -> String {
+        self.family().map_or_else(|| name.to_string(), |n| format!("{name}{n}"))
+    }
+
+    /// By its name, an alias, or a name of the wire (`NXM_OF_ETH_SRC`), the latter in any case.
+    pub fn from_name(name: &str) -> Option<Mf> {
+        static NAMES: LazyLock<HashMap<String, Mf>> = LazyLock::new(|| {
+            let mut names = HashMap::new();
+            for mf in Mf::all() {
+                names.insert(mf.name(), mf);
+                names.extend(mf.row().aliases.iter().map(|alias| (alias.to_string(), mf)));
+                names.extend(mf.wires().map(|wire| (mf.numbered(wire.name), mf)));
+            }
+            names
+        });
+        NAMES.get(name).or_else(|| NAMES.get(&name.to_ascii_uppercase())).copied()
+    }
+
+    /// Its numbers on the wire.
+    pub fn wires(self) -> impl Iterator<Item = Wire> {
+        let n = self.family().unwrap_or(0);
+        self.row().wires.into_iter().flatten().map(move |wire| Wire { number: wire.number + n, ..wire })
+    }
+
+    /// Its number in messages of OpenFlow 1.`minor` (0 for NXM): of those in use there the newest, else the first.
+    /// `None` where it has none at all.
+    pub fn wire(self, minor: u8) -> Option<Wire> {
+        self.wires().filter(|wire| wire.since <= minor).last().or_else(|| self.wires().next())
+    }
+
+    /// Name on the wire as actions are printed with: `NXM_OF_ETH_SRC`, the NXM one where there is one.
+    pub fn wire_name(self) -> Option<String> {
+        self.wires().next().map(|wire| self.numbered(wire.name))
+    }
+
+    /// The field of a header; its length and has-mask bit do not matter.
+    pub fn from_nxm(header: NxmHeader) -> Option<Mf> {
+        static CLASSES: LazyLock<[[Option<Mf>; 128]; 4]> = LazyLock::new(|| {
+            let mut classes = [[None; 128]; 4];
+            for mf in Mf::all() {
+                for wire in mf.wires() {
+                    if let Some(class) = class_idx(wire.class) {
+                        classes[class][usize::from(wire.number)] = Some(mf);
+                    }
+                }
+            }
+            classes
+        });
+        if let Some(class) = class_idx(header.class()) {
+            return CLASSES[class][usize::from(header.number())];
+        }
+        Mf::all().find(|mf| {
+            mf.wires().any(|wire| {
+                (wire.class, wire.number, wire.experimenter)
+                    == (header.class(), header.number(), header.experimenter())
+            })
+        })
+    }
+
+    /// The words of the key that it lies in: up to two of (block, word, shift, bits), the most significant first.
+    /// Empty for tunnel options.
+    pub fn slices(self) -> impl Iterator<Item = Slice> {
+        let reg_word = |n: usize| Slice { block: B_REGS, word: n, shift: 0, bits: 64 };
+        let (first, second) = match self {
+            Mf::Reg(n) => {
+                let shift = if n % 2 == 0 { 32 } else { 0 };
+                (Some(Slice { block: B_REGS, word: usize::from(n / 2), shift, bits: 32 }), None)
+            }
+            Mf::XReg(n) => (Some(reg_word(n.into())), None),
+            Mf::XxReg(n) => (Some(reg_word(usize::from(n) * 2)), Some(reg_word(usize::from(n) * 2 + 1))),
+            Mf::TunMetadata(_) => (None, None),
+            simple => {
+                let Row { field, offset, bits, .. } = *simple.row();
+                let p = field.place();
+                let (block, word) = (usize::from(p.block), usize::from(p.word));
+                if p.bits == 128 {
+                    let half = |word| Slice { block, word, shift: 0, bits: 64 };
+                    (Some(half(word)), Some(half(word + 1)))
+                } else {
+                    (Some(Slice { block, word, shift: p.shift + offset, bits }), None)
+                }
+            }
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// All its bits that can be matched or set, as a number; for fields of at most 128 bits. Of `nw_tos` those are the
+    /// upper six.
+    pub fn ones(self) -> u128 {
+        if self == Mf::NwTos {
+            return 0xfc;
+        }
+        let bits = self.bits().min(128);
+        if bits == 128 { u128::MAX } else { (1 << bits) - 1 }
+    }
+
+    /// Whether a value can occur in it.
+    pub fn is_valid(self, value: u128) -> bool {
+        value & !self.ones() == 0
+    }
+}
+
+fn class_idx(class: u16) -> Option<usize> {
+    match class {
+        0 | 1 => Some(class.into()),
+        0x8000 | 0x8001 => Some(usize::from(class - 0x8000) + 2),
+        _ => None,
+    }
+}
+
+/// Some bits of one word of the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slice {
+    /// Block of the key.
+    pub block: usize,
+    /// Word of the block.
+    pub word: usize,
+    /// Lowest bit.
+    pub shift: u8,
+    /// Number of bits, 1 to 64.
+    pub bits: u8,
+}
+
+impl Slice {
+    fn ones(self) -> u64 {
+        (u64::MAX >> (64 - self.bits)) << self.shift
+    }
+}
+
+impl Key {
+    /// The field's value. 0 for tunnel options.
+    pub fn get_mf(&self, mf: Mf) -> u128 {
+        mf.slices().fold(0, |acc, s| {
+            let part = (self.word(s.block, s.word) & s.ones()) >> s.shift;
+            (if s.bits == 64 { acc << 64 } else { 0 }) | u128::from(part)
+        })
+    }
+
+    /// Sets the bits of `mask` of the field to those of `value`. Nothing happens for tunnel options.
+    pub fn set_mf(&mut self, mf: Mf, value: u128, mask: u128) {
+        let n = mf.slices().count();
+        let mask = mask & mf.ones();
+        for (i, s) in mf.slices().enumerate() {
+            let down = if n == 2 && i == 0 { 64 } else { 0 };
+            let part = |v: u128| (((v >> down) as u64) << s.shift) & s.ones();
+            let old = self.word(s.block, s.word);
+            self.set_word(s.block, s.word, old & !part(mask) | part(value) & part(mask));
+        }
+    }
+}
+
+impl Mask {
+    /// Makes the bits of `bits` of the field matter too.
+    pub fn add_mf(&mut self, mf: Mf, bits: u128) {
+        let old = self.0.get_mf(mf);
+        self.0.set_mf(mf, old | bits, u128::MAX);
+    }
+}
+
+impl Match {
+    /// Replaces what is matched of the field.
+    pub fn set_mf(&mut self, mf: Mf, value: u128, mask: u128) {
+        self.key.set_mf(mf, value & mask, u128::MAX);
+        self.mask.0.set_mf(mf, mask, u128::MAX);
+    }
+
+    /// Value and mask of the field.
+    pub fn get_mf(&self, mf: Mf) -> (u128, u128) {
+        (self.key.get_mf(mf), self.mask.0.get_mf(mf))
+    }
+
+    /// The Ethernet type that all packets matched have, be it of a frame or of a packet without Ethernet header; 0
+    /// where that is open.
+    pub fn eth_type(&self) -> u16 {
+        let packet_type = self.key.get64(FieldId::PacketType) as u32;
+        match packet_type >> 16 {
+            0 => self.key.get64(FieldId::EthType) as u16,
+            1 => packet_type as u16,
+            _ => 0,
+        }
+    }
+
+    /// Whether the match holds what the field requires.
+    pub fn has_prereq(&self, mf: Mf) -> bool {
+        let eth_type = self.eth_type();
+        let is_ip = eth_type == 0x800 || eth_type == 0x86dd;
+        // First fragments and whole packets have transport headers, later ones have not.
+        let proto = |number| is_ip && self.key.get64(FieldId::NwProto) == number && !self.is_later_fragment();
+        let icmpv6 = eth_type == 0x86dd && proto(58);
+        let nd =
+            |kind| icmpv6 && self.key.get64(FieldId::TpDst) == 0 && self.key.get64(FieldId::TpSrc) == kind;
+        match mf.row().prereq {
+            Prereq::None => true,
+            Prereq::Ethernet => self.key.get64(FieldId::PacketType) == 0,
+            Prereq::Vlan => self.key.get64(FieldId::VlanTci) & 0x1000 != 0,
+            Prereq::Arp => eth_type == 0x806 || eth_type == 0x8035,
+            Prereq::Ipv4 => eth_type == 0x800,
+            Prereq::Ipv6 => eth_type == 0x86dd,
+            Prereq::Ip => is_ip,
+            Prereq::Mpls => eth_type == 0x8847 || eth_type == 0x8848,
+            Prereq::Nsh => eth_type == 0x894f,
+            Prereq::Ct => self.has_ct_prereq(mf, eth_type),
+            Prereq::Tcp => proto(6),
+            Prereq::Udp => proto(17),
+            Prereq::Sctp => proto(132),
+            Prereq::Icmpv4 => eth_type == 0x800 && proto(1),
+            Prereq::Icmpv6 => icmpv6,
+            Prereq::Nd => nd(135) || nd(136),
+            Prereq::NdSolicit => nd(135),
+            Prereq::NdAdvert => nd(136),
+        }
+    }
+
+    fn is_later_fragment(&self) -> bool {
+        self.key.get64(FieldId::NwFrag) & 2 != 0
+    }
+
+    /// A connection is known where the state is new, established or related, or tracked and not invalid.
+    fn has_ct_prereq(&self, mf: Mf, eth_type: u16) -> bool {
+        const NEW_EST_REL: u64 = 0b111;
+        const INVALID: u64 = 1 << 4;
+        const TRACKED: u64 = 1 << 5;
+        let (state, mask) = (self.key.get64(FieldId::CtState), self.mask.get(FieldId::CtState) as u64);
+        let valid =
+            state & NEW_EST_REL != 0 || state & TRACKED != 0 && mask & INVALID != 0 && state & INVALID == 0;
+        valid
+            && match mf {
+                Mf::CtNwSrc | Mf::CtNwDst => eth_type == 0x800,
+                Mf::CtIpv6Src | Mf::CtIpv6Dst => eth_type == 0x86dd,
+                _ => eth_type == 0x800 || eth_type == 0x86dd,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_alias_as_documented() {
+        let mut key = Key::default();
+        key.set_mf(Mf::XxReg(1), 0x0000_0004_0000_0005_0000_0006_0000_0007, u128::MAX);
+        for n in 4..8u8 {
+            assert_eq!(key.get_mf(Mf::Reg(n)), u128::from(n));
+        }
+        assert_eq!(key.get_mf(Mf::XReg(2)), 0x0000_0004_0000_0005);
+        assert_eq!(key.get(FieldId::Reg5), 5);
+    }
+
+    #[test]
+    fn set_then_get_gives_the_value_for_every_field() {
+        for mf in Mf::all().filter(|mf| mf.bits() <= 128) {
+            let mut key = Key::default();
+            key.set_mf(mf, mf.ones(), mf.ones());
+            assert_eq!(key.get_mf(mf), mf.ones(), "{mf:?}");
+            let lowest = mf.ones() & mf.ones().wrapping_neg();
+            key.set_mf(mf, 0, lowest);
+            assert_eq!(key.get_mf(mf), mf.ones() - lowest, "{mf:?}");
+        }
+    }
+
+    #[test]
+    fn every_name_and_every_number_leads_to_its_field_alone() {
+        for mf in Mf::all() {
+            assert_eq!(Mf::from_name(&mf.name()), Some(mf));
+            for alias in mf.row().aliases {
+                assert_eq!(Mf::from_name(alias), Some(mf), "{alias}");
+            }
+            for wire in mf.wires() {
+                assert_eq!(Mf::from_nxm(NxmHeader::new(wire, false, 1)), Some(mf), "{mf:?}");
+                assert_eq!(Mf::from_nxm(NxmHeader::new(wire, true, 2)), Some(mf), "{mf:?}");
+            }
+            if let Some(name) = mf.wire_name() {
+                assert_eq!(Mf::from_name(&name.to_lowercase()), Some(mf));
+            }
+            assert!(!mf.row().doc.is_empty());
+            assert!(mf.row().bytes as usize * 8 >= usize::from(mf.row().bits), "{mf:?}");
+        }
+        assert_eq!(Mf::from_name("nxm_nx_reg16"), None);
+        assert_eq!(Mf::from_nxm(NxmHeader(0x7fff_0004_0000_0000)), None);
+    }
+
+    #[test]
+    fn newer_versions_use_newer_numbers() {
+        let class = |mf: Mf, minor| mf.wire(minor).map(|w| (w.class, w.number));
+        assert_eq!(class(Mf::EthSrc, 0), Some((0, 2)));
+        assert_eq!(class(Mf::EthSrc, 3), Some((0x8000, 4)));
+        assert_eq!(class(Mf::TcpFlags, 0), Some((1, 34)));
+        assert_eq!(class(Mf::TcpFlags, 3), Some((0xffff, 42)));
+        assert_eq!(class(Mf::TcpFlags, 5), Some((0x8000, 42)));
+        assert_eq!(class(Mf::Reg(3), 3), Some((1, 3)));
+        assert_eq!(class(Mf::DlVlan, 3), None);
+    }
+
+    #[test]
+    fn prerequisites_follow_the_match() {
+        let ip = Match::any().with(FieldId::EthType, 0x800);
+        let udp = ip.clone().with(FieldId::NwProto, 17);
+        assert!(ip.has_prereq(Mf::NwSrc) && !ip.has_prereq(Mf::Ipv6Src) && !ip.has_prereq(Mf::UdpSrc));
+        assert!(udp.has_prereq(Mf::UdpSrc) && !udp.has_prereq(Mf::TcpSrc));
+        let nd =
+            Match::any().with(FieldId::EthType, 0x86dd).with(FieldId::NwProto, 58).with(FieldId::TpSrc, 135);
+        assert!(nd.has_prereq(Mf::NdSll) && !nd.has_prereq(Mf::NdTll) && nd.has_prereq(Mf::NdTarget));
+        let ct = ip.with_masked(FieldId::CtState, 1 << 5, 1 << 5);
+        assert!(!ct.has_prereq(Mf::CtNwSrc));
+        let known = ct.clone().with_masked(FieldId::CtState, 1 << 5, 1 << 5 | 1 << 4);
+        assert!(known.has_prereq(Mf::CtNwSrc) && !known.has_prereq(Mf::CtIpv6Src));
+        let bare = Match::any().with(FieldId::PacketType, 0x0001_0800);
+        assert!(bare.has_prereq(Mf::NwSrc) && !bare.has_prereq(Mf::EthSrc));
+    }
+}
