@@ -8,6 +8,12 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+/// Costs nothing until it is touched: Linux must be asked, others do so anyway.
+#[cfg(target_os = "linux")]
+const MAP_LAZY: libc::c_int = libc::MAP_NORESERVE;
+#[cfg(not(target_os = "linux"))]
+const MAP_LAZY: libc::c_int = 0;
+
 /// `len` elements of zero bytes, mapped when first touched. `T` must be valid as all zeros, which
 /// [`zerocopy::FromZeros`] vouches for; elements are never dropped.
 pub struct Region<T: zerocopy::FromZeros> {
@@ -31,7 +37,7 @@ impl<T: zerocopy::FromZeros> Region<T> {
         // One huge page more, so that the start can be aligned to one: only aligned ranges get huge pages.
         let bytes = wanted.next_multiple_of(4096) + if wanted >= HUGE { HUGE } else { 0 };
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let mode = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let mode = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_LAZY;
         // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap ours.
         let raw = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, mode, -1, 0) };
         if raw == libc::MAP_FAILED {
@@ -40,6 +46,7 @@ impl<T: zerocopy::FromZeros> Region<T> {
         let skip = if wanted >= HUGE { raw.cast::<u8>().align_offset(HUGE) } else { 0 };
         // SAFETY: `skip < HUGE`, and the mapping is HUGE longer than wanted where skip is not 0.
         let start = unsafe { raw.cast::<u8>().add(skip) };
+        #[cfg(target_os = "linux")]
         if wanted >= HUGE {
             // A hint only; plain pages serve where the kernel declines.
             // SAFETY: the range lies within the mapping made above.
@@ -106,7 +113,7 @@ mod tests {
     #[test]
     fn a_region_is_zero_keeps_what_is_written_and_is_aligned() {
         let mut r: Region<u64> = Region::new(1 << 20).unwrap();
-        assert!(r.as_ptr() as usize % (2 << 20) == 0);
+        assert!((r.as_ptr() as usize).is_multiple_of(2 << 20));
         assert_eq!(r[(1 << 20) - 1], 0);
         r[(1 << 20) - 1] = 7;
         assert_eq!((r[0], r[(1 << 20) - 1]), (0, 7));
