@@ -18,11 +18,6 @@ use std::path::{Path, PathBuf};
 /// `CROSSPOINT_SOAK_FACTOR` in `make soak`, where the number is also put on record in the file that
 /// `CROSSPOINT_SOAK_LOG` names. At most `u32::MAX`, which is what proptest counts with.
 ///
-/// ```
-/// let config_cases = testkit::cases("flow::classifier_agrees_with_linear_search", 2_000);
-/// assert!(config_cases >= 2_000);
-/// ```
-///
 /// With proptest: `#![proptest_config(ProptestConfig::with_cases(testkit::cases("crate::test", 2_000)))]`.
 pub fn cases(test: &str, ordinary: u32) -> u32 {
     let factor = match std::env::var("CROSSPOINT_SOAK_FACTOR") {

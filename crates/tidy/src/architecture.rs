@@ -1,8 +1,8 @@
 //! Reads ARCHITECTURE.md: the tables of crates with their ranks and policies, and the numbered invariants.
 //!
 //! A table of crates has the columns rank, crate, holds, unsafe, I/O, clock. The policy on `unsafe` is
-//! `yes`, `no`, or `simd` (in files whose path has `simd` in it, and nowhere else); the other two are
-//! `yes` or `no`. Crates in a table under a heading that ends in "tests only" do not ship. An invariant
+//! `yes`, `no`, or `simd` (in files whose path has `simd` in it, and nowhere else); that on I/O `yes`, `no`, or
+//! `memory` (mapping it, and nothing else); that on clocks `yes` or `no`. Crates in a table under a heading that ends in "tests only" do not ship. An invariant
 //! is an item of the numbered list under "Invariants"; after the word "Test:" it names its tests in code spans.
 
 /// A crate as the document has it.
@@ -14,8 +14,8 @@ pub struct Crate {
     pub rank: u32,
     /// Where it may have `unsafe`.
     pub unsafe_in: UnsafeIn,
-    /// Whether it talks to the system.
-    pub io: bool,
+    /// What it may ask of the system.
+    pub io: Io,
     /// Whether it reads a clock.
     pub clock: bool,
     /// Whether the released binary may contain it.
@@ -31,6 +31,17 @@ pub enum UnsafeIn {
     SimdFiles,
     /// In every file.
     Anywhere,
+}
+
+/// What a crate may ask of the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Io {
+    /// Nothing.
+    No,
+    /// Memory to map, nothing else.
+    Memory,
+    /// Anything.
+    Yes,
 }
 
 /// A numbered invariant.
@@ -65,11 +76,6 @@ pub fn crates(text: &str) -> Result<Vec<Crate>, String> {
 
 fn row(cells: &[&str], ships: bool) -> Option<Crate> {
     let [rank, name, _holds, unsafe_in, io, clock] = cells else { return None };
-    let yes_or_no = |cell: &str| match cell {
-        "yes" => Some(true),
-        "no" => Some(false),
-        _ => None,
-    };
     Some(Crate {
         name: name.trim_matches('`').to_owned(),
         rank: rank.parse().ok()?,
@@ -79,8 +85,17 @@ fn row(cells: &[&str], ships: bool) -> Option<Crate> {
             "simd" => UnsafeIn::SimdFiles,
             _ => return None,
         },
-        io: yes_or_no(io)?,
-        clock: yes_or_no(clock)?,
+        io: match *io {
+            "yes" => Io::Yes,
+            "no" => Io::No,
+            "memory" => Io::Memory,
+            _ => return None,
+        },
+        clock: match *clock {
+            "yes" => true,
+            "no" => false,
+            _ => return None,
+        },
         ships,
     })
 }
@@ -127,7 +142,7 @@ mod tests {
 ## Crates
 | rank | crate | holds | unsafe | I/O | clock |
 |---|---|---|---|---|---|
-| 0 | `base` | things | yes | no | yes |
+| 0 | `base` | things | yes | memory | yes |
 | 2 | `flow` | keys | simd | no | no |
 
 ### Crates for tests only
@@ -158,7 +173,8 @@ Words 1. not an item.
         assert_eq!(names, [("base", 0, true), ("flow", 2, true), ("testkit", 0, false)]);
         assert_eq!(crates[0].unsafe_in, UnsafeIn::Anywhere);
         assert_eq!(crates[1].unsafe_in, UnsafeIn::SimdFiles);
-        assert!(!crates[1].io && !crates[1].clock && crates[0].clock);
+        assert_eq!((crates[0].io, crates[1].io, crates[2].io), (Io::Memory, Io::No, Io::Yes));
+        assert!(!crates[1].clock && crates[0].clock);
     }
 
     #[test]

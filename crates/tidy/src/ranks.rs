@@ -88,7 +88,14 @@ mod tests {
     use crate::architecture::UnsafeIn;
 
     fn documented(name: &str, rank: u32, ships: bool) -> Crate {
-        Crate { name: name.to_owned(), rank, unsafe_in: UnsafeIn::Nowhere, io: false, clock: false, ships }
+        Crate {
+            name: name.to_owned(),
+            rank,
+            unsafe_in: UnsafeIn::Nowhere,
+            io: crate::architecture::Io::No,
+            clock: false,
+            ships,
+        }
     }
 
     fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {

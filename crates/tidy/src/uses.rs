@@ -4,7 +4,7 @@
 //! compiler enforces the first as well, by `unsafe_code = "deny"`, so the check is on who lifts that.
 
 use crate::Problems;
-use crate::architecture::{Crate, UnsafeIn};
+use crate::architecture::{Crate, Io, UnsafeIn};
 use crate::source::{has_word, split, without_tests};
 use crate::tree::File;
 
@@ -19,17 +19,17 @@ const IO: &[&str] = &[
     "UnixDatagram",
     "std::fs",
     "std::process",
-    "std::os",
     "std::env",
     "std::io::stdin",
     "std::io::stdout",
     "std::io::stderr",
-    "libc",
-    "rustix",
     "tokio",
     "println",
     "eprintln",
 ];
+
+/// What memory is mapped with, and much else: allowed where only that is.
+const SYSTEM: &[&str] = &["std::os", "libc", "rustix"];
 
 /// What stands for a clock.
 const CLOCK: &[&str] = &["Instant::now", "SystemTime::now", "_rdtsc", "quanta", "clock_gettime"];
@@ -55,10 +55,13 @@ pub fn check(documented: &[Crate], files: &[File]) -> Problems {
             continue;
         }
         let shipped = without_tests(&source.code);
-        if !policy.io {
-            for path in IO {
-                report(&mut problems, file, shipped, path, "I/O");
-            }
+        let forbidden = match policy.io {
+            Io::No => [IO, SYSTEM].concat(),
+            Io::Memory => IO.to_vec(),
+            Io::Yes => Vec::new(),
+        };
+        for path in forbidden {
+            report(&mut problems, file, shipped, path, "I/O");
         }
         if !policy.clock {
             for path in CLOCK {
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     fn policy(unsafe_in: UnsafeIn) -> [Crate; 1] {
-        [Crate { name: "flow".to_owned(), rank: 2, unsafe_in, io: false, clock: false, ships: true }]
+        [Crate { name: "flow".to_owned(), rank: 2, unsafe_in, io: Io::No, clock: false, ships: true }]
     }
 
     fn problems(unsafe_in: UnsafeIn, path: &str, text: &str) -> Problems {
@@ -113,6 +116,15 @@ mod tests {
         let code = "unsafe fn f() {}\n";
         assert!(problems(UnsafeIn::SimdFiles, "crates/flow/src/simd.rs", code).is_empty());
         assert_eq!(problems(UnsafeIn::SimdFiles, "crates/flow/src/key.rs", code).len(), 1);
+    }
+
+    #[test]
+    fn mapping_memory_is_not_yet_talking_to_the_world() {
+        let mut policy = policy(UnsafeIn::Nowhere);
+        policy[0].io = Io::Memory;
+        let problems = |text: &str| check(&policy, &[File::new("crates/flow/src/a.rs", text)]).len();
+        assert_eq!(problems("use libc::mmap;\n"), 0);
+        assert_eq!(problems("use std::fs::File;\n"), 1);
     }
 
     #[test]
