@@ -11,6 +11,8 @@ use proptest::prelude::*;
 use wire::arp::{ArpPacket, ArpRepr};
 use wire::checksum::Sum;
 use wire::ethernet::EthernetFrame;
+use wire::geneve::GeneveHeader;
+use wire::gre::{GreHeader, GreRepr};
 use wire::icmp::{IcmpMessage, IcmpRepr};
 use wire::icmpv6::{Icmpv6Message, Icmpv6Repr};
 use wire::igmp::{IgmpMessage, IgmpRepr};
@@ -19,10 +21,12 @@ use wire::ipv6::{Ipv6Packet, Ipv6Repr};
 use wire::ipv6_ext::{ExtRepr, FragmentRepr, walk};
 use wire::mpls::LabelStack;
 use wire::nd::{NdMessage, NdRepr};
+use wire::nsh::{ContextTlvs, NshHeader};
 use wire::sctp::SctpPacket;
 use wire::tcp::{TcpFlags, TcpRepr, TcpSegment};
 use wire::udp::UdpPacket;
 use wire::vlan::{VlanHeader, VlanTag};
+use wire::vxlan::{VxlanHeader, VxlanRepr};
 use wire::{Compose, EthAddr, EtherType, IpProtocol, OptionBytes};
 
 /// What a frame says, in terms that both parsers can fill in.
@@ -440,6 +444,11 @@ fn touch_all(bytes: &[u8]) {
     let _ = Icmpv6Message::new(bytes).map(|v| (v.payload().len(), Icmpv6Repr::parse(&v)));
     let _ = NdMessage::new(bytes).map(|v| (NdRepr::parse(&v), v.options().count()));
     let _ = IgmpMessage::new(bytes).map(|v| v.records().filter_map(Result::ok).count());
+    let _ = VxlanHeader::new(bytes).map(|v| (VxlanRepr::parse(&v), v.payload().len()));
+    let _ = GeneveHeader::new(bytes).map(|v| (v.options().count(), v.payload().len()));
+    let _ = GreHeader::new(bytes).map(|v| (GreRepr::parse(&v), v.is_checksum_valid()));
+    let _ = NshHeader::new(bytes)
+        .map(|v| (v.context(), ContextTlvs::new(v.context_bytes()).count(), v.payload().len()));
     for next in [0, 43, 44, 51, 60, 6] {
         let _ = walk(IpProtocol(next), bytes);
     }
