@@ -11,6 +11,7 @@ pub mod counter;
 pub mod drop_reason;
 pub mod hash;
 pub mod ids;
+pub mod multimap;
 pub mod rcu;
 pub mod region;
 

@@ -2,27 +2,101 @@
 //! what it unlinked only after every reader has passed a point where it holds no reference.
 //!
 //! Idea: each worker owns a slot in the [`Domain`]. Once per loop, holding no reference to protected
-//! data, it copies the domain's epoch into its slot ([`Reader::quiescent`]: one load, one store). The
-//! writer unlinks an object, counts the epoch up and keeps the object with that epoch; when every slot
-//! has reached it, no reader can still see the object. A worker that sleeps goes offline first, so that
-//! it never delays the writer.
+//! data, it copies the domain's epoch into its slot ([`Reader::quiescent`]: one load and a compare while
+//! the epoch stands still). The writer unlinks objects, counts the epoch up and keeps them with that
+//! epoch; when every slot has reached it, no reader can still see them. A worker that sleeps is offline
+//! meanwhile ([`Reader::while_offline`]), so that it never delays the writer.
 //!
-//! Threads: one writer (the control thread) at a time, enforced by `Mutex` around the deferred list;
-//! any number of readers, each from one thread.
+//! Whatever a container hands out borrows the `Reader`, and `quiescent` takes it mutably: the compiler
+//! refuses a reference that is kept across a quiescent point.
+//!
+//! Why it is sound. Let X be unlinked, then stamped with epoch e (the epoch is counted up to e after the
+//! unlinking).
+//! - A reader that announces e has loaded e from the epoch with Acquire. The writer's increment released the
+//!   unlinking before it, so all that the reader loads later sees X unlinked. No fence is needed between the
+//!   announcement and later reads: they are ordered behind the *load* of the epoch, and what they need (that X
+//!   is unlinked) was true before the reader's announcement could be.
+//! - The announcement is a Release store and the writer loads it with Acquire: what the reader read of X before
+//!   happened before X is freed.
+//! - An unchanged epoch needs no announcement: the slot says it already, and nothing stamped later waits for less.
+//! - Coming online differs: until its slot is seen the writer does not wait for this reader at all. So the store of
+//!   the slot must be visible before the first read (fence, SeqCst), and the writer must look at the slots after its
+//!   unlinking is visible (fence, SeqCst): of these two fences one comes first, and either the writer sees the reader
+//!   online, or the reader sees X unlinked.
+//!
+//! Threads: any thread may defer and reclaim (a mutex orders them; in practice the control thread); any number of
+//! readers, each used by one thread at a time.
 //!
 //! Source: the scheme of liburcu's QSBR flavour.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 /// A reader's slot says this while it holds no reference and needs none.
 const OFFLINE: u64 = u64::MAX;
 
+/// Garbage that shares an epoch: a batch is closed when it has this many pieces, or at the next reclaim.
+const BATCH_MAX: usize = 4096;
+
 /// The set of readers, the epoch, and what waits to be freed.
 pub struct Domain {
     epoch: AtomicU64,
     readers: Mutex<Vec<Arc<Slot>>>,
-    deferred: Mutex<Vec<(u64, Box<dyn Send>)>>,
+    deferred: Mutex<Deferred>,
+}
+
+#[derive(Default)]
+struct Deferred {
+    /// Unlinked, not yet stamped.
+    open: Vec<Garbage>,
+    /// Stamped, oldest first.
+    closed: VecDeque<(u64, Vec<Garbage>)>,
+    /// Pieces in `closed`.
+    closed_len: usize,
+}
+
+impl Deferred {
+    fn close(&mut self, epoch: &AtomicU64) {
+        if !self.open.is_empty() {
+            self.closed_len += self.open.len();
+            let stamp = epoch.fetch_add(1, Ordering::SeqCst) + 1;
+            self.closed.push_back((stamp, std::mem::take(&mut self.open)));
+        }
+    }
+}
+
+/// One owned object and how to free it: a `Box<dyn Send>` without the box's own allocation for thin pointers.
+#[allow(dead_code)] // Held for the sake of being dropped.
+pub(crate) enum Garbage {
+    Boxed(Box<dyn Send>),
+    Raw(RawGarbage),
+}
+
+pub(crate) struct RawGarbage {
+    object: NonNull<()>,
+    free: unsafe fn(NonNull<()>),
+}
+
+// SAFETY: `Garbage::raw` demands an object that may be freed from any thread.
+unsafe impl Send for RawGarbage {}
+
+impl Drop for RawGarbage {
+    fn drop(&mut self) {
+        // SAFETY: `Garbage::raw`'s caller vouched for the pair, and this runs once.
+        unsafe { (self.free)(self.object) }
+    }
+}
+
+impl Garbage {
+    /// `free(object)` will be called once, from any thread.
+    ///
+    /// # Safety
+    /// `object` is owned by the caller, unlinked, of a `Send` type, and `free` is the function that frees it.
+    pub(crate) unsafe fn raw(object: NonNull<()>, free: unsafe fn(NonNull<()>)) -> Garbage {
+        Garbage::Raw(RawGarbage { object, free })
+    }
 }
 
 #[repr(align(128))]
@@ -46,23 +120,36 @@ impl Domain {
     pub fn register(self: &Arc<Self>) -> Reader {
         let slot = Arc::new(Slot { seen: AtomicU64::new(OFFLINE) });
         self.readers.lock().expect("no reader panics here").push(slot.clone());
-        let reader = Reader { domain: self.clone(), slot };
+        let mut reader = Reader { domain: self.clone(), slot, seen: OFFLINE };
         reader.online();
         reader
     }
 
-    /// Writer: frees `garbage`, which must already be unlinked, once no reader can see it.
+    /// Writer: frees `garbage`, which must already be unlinked, once no reader can see it. Takes effect with a later
+    /// [`Self::reclaim`].
     pub fn defer(&self, garbage: Box<dyn Send>) {
-        let epoch = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
-        self.deferred.lock().expect("no dropper panics").push((epoch, garbage));
+        self.defer_garbage(Garbage::Boxed(garbage));
     }
 
-    /// Writer: frees all that has become free, and says how much still waits.
+    pub(crate) fn defer_garbage(&self, garbage: Garbage) {
+        let mut deferred = self.deferred.lock().expect("no holder panics");
+        deferred.open.push(garbage);
+        if deferred.open.len() >= BATCH_MAX {
+            deferred.close(&self.epoch);
+        }
+    }
+
+    /// Writer: frees all that has become free, and says how many objects still wait. Call it regularly: what was
+    /// deferred since the last call begins to wait for the readers now.
     pub fn reclaim(&self) -> usize {
+        self.deferred.lock().expect("no holder panics").close(&self.epoch);
         let safe = self.oldest_seen();
-        let mut deferred = self.deferred.lock().expect("no dropper panics");
-        let freed: Vec<_> = deferred.extract_if(.., |(epoch, _)| *epoch <= safe).collect();
-        let left = deferred.len();
+        let mut deferred = self.deferred.lock().expect("no holder panics");
+        let free = deferred.closed.partition_point(|(stamp, _)| *stamp <= safe);
+        let freed: Vec<_> = deferred.closed.drain(..free).collect();
+        deferred.closed_len -= freed.iter().map(|(_, batch)| batch.len()).sum::<usize>();
+        let left = deferred.closed_len + deferred.open.len();
+        // Objects may defer others when they are dropped, so not under the lock.
         drop(deferred);
         drop(freed);
         left
@@ -81,45 +168,125 @@ impl Domain {
 
     fn oldest_seen(&self) -> u64 {
         let readers = self.readers.lock().expect("no reader panics here");
+        // Pairs with the fence of `Reader::online`, see the module's text.
+        fence(Ordering::SeqCst);
         // Acquire: what a reader did before its quiescent point happened before we free.
         readers.iter().map(|s| s.seen.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
     }
 }
 
-/// One reading thread's membership. Not `Clone`: a slot has one writer.
+/// One reading thread's membership, and the proof that it is online: what containers hand out borrows it.
+/// Not `Clone`: a slot has one writer.
 pub struct Reader {
     domain: Arc<Domain>,
     slot: Arc<Slot>,
+    /// What the slot says.
+    seen: u64,
 }
 
 impl Reader {
-    /// Says: I hold no reference to protected data now. Call once per loop.
+    /// Says: I hold no reference to protected data now (that it borrows mutably proves it). Call once per loop.
     #[inline]
-    pub fn quiescent(&self) {
-        let epoch = self.domain.epoch.load(Ordering::SeqCst);
-        // Release: my reads of protected data stay before this store.
-        self.slot.seen.store(epoch, Ordering::Release);
-        // Reads after this point must not be satisfied from before the store (x86 may delay the store
-        // past later loads): the writer would count us as having seen what we have not.
-        std::sync::atomic::fence(Ordering::SeqCst);
+    pub fn quiescent(&mut self) {
+        let epoch = self.domain.epoch.load(Ordering::Acquire);
+        if epoch != self.seen {
+            self.seen = epoch;
+            // Release: my reads of protected data stay before this store.
+            self.slot.seen.store(epoch, Ordering::Release);
+        }
     }
 
-    /// Before sleeping: holds no reference until [`Self::online`].
-    pub fn offline(&self) {
+    /// Runs `sleep` (waiting on file descriptors, say) while the writer waits for nothing from this reader.
+    pub fn while_offline<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
+        struct Back<'a>(&'a mut Reader);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.online();
+            }
+        }
         self.slot.seen.store(OFFLINE, Ordering::Release);
+        let _back = Back(self);
+        sleep()
     }
 
-    /// After sleeping.
-    pub fn online(&self) {
-        self.quiescent();
+    /// Whether this reader protects what belongs to `domain`.
+    #[inline(always)]
+    pub fn is_of(&self, domain: &Arc<Domain>) -> bool {
+        Arc::ptr_eq(&self.domain, domain)
+    }
+
+    /// The domain it belongs to.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    fn online(&mut self) {
+        self.seen = self.domain.epoch.load(Ordering::Acquire);
+        self.slot.seen.store(self.seen, Ordering::Relaxed);
+        // My reads come after this store is visible, see the module's text.
+        fence(Ordering::SeqCst);
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.offline();
+        self.slot.seen.store(OFFLINE, Ordering::Release);
         let mut readers = self.domain.readers.lock().expect("no reader panics here");
         readers.retain(|s| !Arc::ptr_eq(s, &self.slot));
+    }
+}
+
+/// A value that is replaced as a whole: readers borrow the newest without waiting, replaced ones are freed after a
+/// grace period.
+pub struct RcuCell<T: Send + Sync + 'static> {
+    domain: Arc<Domain>,
+    /// From `Box::into_raw`; replaced and deferred only under `publisher`.
+    value: AtomicPtr<T>,
+    publisher: Mutex<()>,
+}
+
+impl<T: Send + Sync + 'static> RcuCell<T> {
+    /// A cell whose readers are those of `domain`.
+    pub fn new(domain: Arc<Domain>, value: T) -> RcuCell<T> {
+        let value = AtomicPtr::new(Box::into_raw(Box::new(value)));
+        RcuCell { domain, value, publisher: Mutex::new(()) }
+    }
+
+    /// The newest value, for as long as the reader is not quiescent.
+    ///
+    /// Panics if `reader` is of another domain: that is a programming error.
+    #[inline]
+    pub fn read<'g>(&'g self, reader: &'g Reader) -> &'g T {
+        assert!(reader.is_of(&self.domain), "the reader belongs to another domain");
+        // SAFETY: the pointer came from a box; it is freed only after it was replaced and then every reader of this
+        // domain was quiescent or offline, which `reader`, borrowed for 'g, cannot be; or by `Drop` of the cell,
+        // which is borrowed for 'g too.
+        unsafe { &*self.value.load(Ordering::Acquire) }
+    }
+
+    /// Replaces the value.
+    pub fn publish(&self, value: T) {
+        self.update(|_| value);
+    }
+
+    /// Replaces the value by what `next` makes of it. Publishers wait for each other, so `next` must not publish
+    /// to the same cell.
+    pub fn update(&self, next: impl FnOnce(&T) -> T) {
+        let _publisher = self.publisher.lock().expect("a publisher that panics leaves nothing half done");
+        let old = self.value.load(Ordering::Relaxed);
+        // SAFETY: only a publisher replaces the value, and we hold the publishers' lock.
+        let new = next(unsafe { &*old });
+        self.value.store(Box::into_raw(Box::new(new)), Ordering::Release);
+        // SAFETY: the pointer came from `Box::into_raw` and is now unlinked; nobody else will free it.
+        let old = unsafe { Box::from_raw(old) };
+        self.domain.defer(old);
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `Box::into_raw`, and `&mut self` says that nobody borrows through the cell.
+        drop(unsafe { Box::from_raw(*self.value.get_mut()) });
     }
 }
 
@@ -138,15 +305,26 @@ mod tests {
     #[test]
     fn garbage_lives_until_every_reader_was_quiescent() {
         let domain = Domain::new();
-        let (a, b) = (domain.register(), domain.register());
+        let (mut a, mut b) = (domain.register(), domain.register());
         let dropped = Arc::new(AtomicBool::new(false));
         domain.defer(Box::new(Flag(dropped.clone())));
+        assert_eq!(domain.reclaim(), 1);
         a.quiescent();
         assert_eq!(domain.reclaim(), 1);
         assert!(!dropped.load(Ordering::SeqCst));
-        b.offline();
-        assert_eq!(domain.reclaim(), 0);
+        b.while_offline(|| assert_eq!(domain.reclaim(), 0));
         assert!(dropped.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn a_reader_that_slept_protects_again() {
+        let domain = Domain::new();
+        let mut a = domain.register();
+        a.while_offline(|| ());
+        domain.defer(Box::new(1));
+        assert_eq!(domain.reclaim(), 1);
+        a.quiescent();
+        assert_eq!(domain.reclaim(), 0);
     }
 
     #[test]
@@ -157,5 +335,21 @@ mod tests {
         assert!(!domain.passed(ticket));
         drop(reader);
         assert!(domain.passed(ticket));
+    }
+
+    #[test]
+    fn a_replaced_value_stays_for_who_borrowed_it() {
+        let domain = Domain::new();
+        let dropped = Arc::new(AtomicBool::new(false));
+        let cell = RcuCell::new(domain.clone(), Some(Flag(dropped.clone())));
+        let mut reader = domain.register();
+        let borrowed = cell.read(&reader);
+        cell.publish(None);
+        domain.reclaim();
+        assert!(!borrowed.as_ref().unwrap().0.load(Ordering::SeqCst));
+        assert!(cell.read(&reader).is_none());
+        reader.quiescent();
+        domain.reclaim();
+        assert!(dropped.load(Ordering::SeqCst));
     }
 }

@@ -4,6 +4,7 @@
 //! No I/O, no clock, no `unsafe` (SIMD leaf functions excepted, where they come to pay).
 
 pub mod action;
+pub mod classifier;
 pub mod depth;
 pub mod extract;
 pub mod field;
@@ -12,6 +13,7 @@ pub mod matching;
 pub mod mf;
 
 pub use action::Action;
+pub use classifier::{Classifier, RuleRef};
 pub use depth::Depth;
 pub use extract::{Ingress, Offsets, extract, extract_keeping_metadata};
 pub use field::FieldId;

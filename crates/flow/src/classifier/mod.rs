@@ -1,0 +1,377 @@
+//! The classifier: finds the rule of highest priority that a key matches, among up to millions, and says which bits
+//! of the key decided that.
+//!
+//! Idea: tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999). The rules of one mask form a subtable, a
+//! hash table of the masked words; a lookup tries subtables in the order of their highest priority, and stops when
+//! what it found beats all that is left.
+//!
+//! The mask. A megaflow made from a lookup must not be too wide: flipping any bit that `lookup` did not add to `wc`
+//! does not change its result at that version. A needless 1-bit costs speed, a missing one misforwards.
+//!
+//! Versions. Each rule carries the version at which it appears and the one at which it vanishes. A lookup at one
+//! version sees exactly the rules of that version, whatever the writer does meanwhile. What narrows a search besides
+//! the rules themselves may know rules that are not yet or no longer visible: that makes megaflows narrower than need be
+//! for a moment, never wrong. So the life of a rule is: [`Classifier::insert`] with the version to come; the owner
+//! publishes that version; [`Classifier::remove`] with a version to come, published likewise; and
+//! [`Classifier::retire`] once no reader looks up at an older version, which unlinks it; the memory is freed by the
+//! [`Domain`] after a grace period.
+//!
+//! Equal priorities: where several rules of the highest priority match a key, OpenFlow leaves the choice open. Here it
+//! is one of them, the same for all keys that agree on the bits added to `wc`, as long as the rules are the same.
+//!
+//! Conjunctive matches (`conj_id`): not there yet. Their place is in [`Classifier::lookup`], where a candidate rule is
+//! taken: a rule whose data is "clause k of n of conjunction id" would be collected instead of compared, the search go on, and
+//! the key be looked up again with `conj_id` set when all clauses of an id have matched at a priority above the best
+//! plain rule's.
+//!
+//! Threads: changes may come from any thread, one at a time (a mutex); lookups wait for nobody, neither allocate nor
+//! lock, and borrow from a [`Reader`] of the classifier's domain. The control thread needs a `Reader` too, and must be
+//! quiescent now and then for memory to be freed.
+
+mod rule;
+mod subtable;
+
+pub use rule::RuleRef;
+
+use crate::key::{Key, Mask};
+use crate::matching::Match;
+use base::Version;
+use base::hash::HashKey;
+use base::multimap::Multimap;
+use base::rcu::{Domain, RcuCell, Reader};
+use rule::Rule;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use subtable::{StageBits, Subtable};
+
+/// One table's rules, each with data of type `R`. See the module's text.
+pub struct Classifier<R: Send + Sync + 'static> {
+    domain: Arc<Domain>,
+    secret: HashKey,
+    stages: Box<StageBits>,
+    /// The subtables, highest priority first. Never misses one that holds a rule.
+    ranking: RcuCell<Vec<Ranked<R>>>,
+    /// The same by the hash of their masks.
+    by_mask: Multimap<Arc<Subtable<R>>>,
+    writer: Mutex<Writer<R>>,
+}
+
+struct Ranked<R: Send + Sync + 'static> {
+    /// No rule of the subtable has a higher priority.
+    priority_max: AtomicI32,
+    subtable: Arc<Subtable<R>>,
+}
+
+struct Writer<R: Send + Sync + 'static> {
+    /// Rules that vanish at some version, in the order of removal.
+    vanishing: VecDeque<Vanishing<R>>,
+    /// Rules that are not removed.
+    live: usize,
+    /// Rules that are linked.
+    linked: usize,
+}
+
+struct Vanishing<R: Send + Sync + 'static> {
+    version: Version,
+    subtable: Arc<Subtable<R>>,
+    hash: u32,
+    /// Where the rule lies, to be compared only. A linked rule keeps its place to itself.
+    address: usize,
+}
+
+impl<R: Send + Sync + 'static> Classifier<R> {
+    /// An empty classifier whose readers are those of `domain`. `secret` keys its hashes.
+    pub fn new(domain: Arc<Domain>, secret: HashKey) -> Classifier<R> {
+        Classifier {
+            secret,
+            stages: subtable::stage_bits(),
+            ranking: RcuCell::new(domain.clone(), Vec::new()),
+            by_mask: Multimap::new(domain.clone()),
+            writer: Mutex::new(Writer { vanishing: VecDeque::new(), live: 0, linked: 0 }),
+            domain,
+        }
+    }
+
+    /// The rule of highest priority that `version` sees and that `key` matches. Adds to `wc` the bits that decided it.
+    ///
+    /// The caller has read `version` from where it is published (Acquire) since `reader` was last quiescent.
+    #[inline]
+    pub fn lookup<'g>(
+        &'g self,
+        version: Version,
+        key: &Key,
+        wc: &mut Mask,
+        reader: &'g Reader,
+    ) -> Option<RuleRef<'g, R>> {
+        let mut best: Option<RuleRef<'g, R>> = None;
+        for ranked in self.ranking.read(reader) {
+            if let Some(best) = &best
+                && best.priority() >= ranked.priority_max.load(Ordering::Relaxed)
+            {
+                break;
+            }
+            let subtable = &*ranked.subtable;
+            for entry in subtable.candidates(key, wc, &self.secret, reader) {
+                let better = best.is_none_or(|best| best.priority() < entry.value.priority);
+                if better && entry.value.is_visible(version) {
+                    best = Some(RuleRef { entry, subtable });
+                }
+            }
+        }
+        best
+    }
+
+    /// The rule with exactly this match and priority that `version` sees: what strict commands act on. O(1).
+    pub fn find_exact<'g>(
+        &'g self,
+        matching: &Match,
+        priority: i32,
+        version: Version,
+        reader: &'g Reader,
+    ) -> Option<RuleRef<'g, R>> {
+        let subtable = self.subtable(&matching.mask, reader)?;
+        let words = subtable.words(&matching.key);
+        let hash = subtable.hash(&words, &self.secret);
+        subtable
+            .rules
+            .find(hash, reader)
+            .find(|e| e.value.priority == priority && e.value.is_visible(version) && *e.words == *words)
+            .map(|entry| RuleRef { entry, subtable })
+    }
+
+    /// All rules, those that no version sees any more included, in no order.
+    pub fn iter_all<'g>(&'g self, reader: &'g Reader) -> impl Iterator<Item = RuleRef<'g, R>> {
+        self.ranking.read(reader).iter().flat_map(move |ranked| {
+            let subtable = &*ranked.subtable;
+            subtable.rules.iter(reader).map(move |entry| RuleRef { entry, subtable })
+        })
+    }
+
+    /// The rules that `version` sees, in no order.
+    pub fn iter<'g>(&'g self, version: Version, reader: &'g Reader) -> impl Iterator<Item = RuleRef<'g, R>> {
+        self.iter_all(reader).filter(move |rule| rule.is_visible(version))
+    }
+
+    /// The rules that `version` sees and whose keys all match `within`: what non-strict commands and statistics
+    /// select. It walks over the subtables whose mask has all the bits of `within`'s.
+    pub fn iter_within<'g>(
+        &'g self,
+        within: &'g Match,
+        version: Version,
+        reader: &'g Reader,
+    ) -> impl Iterator<Item = RuleRef<'g, R>> {
+        let fitting = self.ranking.read(reader).iter().filter(|r| r.subtable.mask.covers(&within.mask));
+        fitting
+            .flat_map(move |ranked| {
+                let subtable = &*ranked.subtable;
+                subtable.rules.iter(reader).map(move |entry| RuleRef { entry, subtable })
+            })
+            .filter(move |rule| rule.is_visible(version) && rule.agrees(within))
+    }
+
+    /// A rule that `version` sees, of the same priority, that some key matches together with `matching`: what
+    /// OpenFlow's CHECK_OVERLAP refuses.
+    pub fn find_overlap<'g>(
+        &'g self,
+        matching: &Match,
+        priority: i32,
+        version: Version,
+        reader: &'g Reader,
+    ) -> Option<RuleRef<'g, R>> {
+        let ranked = self.ranking.read(reader).iter();
+        // Sorted by priority: those after the first that stays below hold no rule of this priority.
+        ranked
+            .take_while(|r| r.priority_max.load(Ordering::Relaxed) >= priority)
+            .flat_map(|ranked| {
+                let subtable = &*ranked.subtable;
+                subtable.rules.iter(reader).map(move |entry| RuleRef { entry, subtable })
+            })
+            .find(|r| r.priority() == priority && r.is_visible(version) && r.overlaps(matching))
+    }
+
+    /// The masks of its rules, with the number of linked rules of each, highest priority first.
+    pub fn masks<'g>(&'g self, reader: &'g Reader) -> impl Iterator<Item = (&'g Mask, usize)> {
+        self.ranking.read(reader).iter().map(|r| (&r.subtable.mask, r.subtable.rules.len()))
+    }
+
+    /// Adds a rule that lookups see from version `appears` on, which must not be published yet. The caller has looked
+    /// ([`Self::find_exact`]) that no rule of the same match and priority will be visible beside it, or lookups find either.
+    pub fn insert<'g>(
+        &'g self,
+        matching: &Match,
+        priority: i32,
+        appears: Version,
+        data: R,
+        reader: &'g Reader,
+    ) -> RuleRef<'g, R> {
+        let mut writer = self.writer.lock().expect("no holder panics");
+        let subtable = match self.subtable(&matching.mask, reader) {
+            Some(found) => found,
+            None => self.add_subtable(matching.mask.clone().canonical(), reader),
+        };
+        let words = subtable.words(&matching.key);
+        let hash = subtable.hash(&words, &self.secret);
+        let vanishes = AtomicU64::new(Version::NEVER.0);
+        let entry = subtable.rules.insert(hash, &words, Rule { appears, vanishes, priority, data }, reader);
+        if subtable.add_priority(priority) {
+            self.raise(subtable, priority, reader);
+        }
+        writer.live += 1;
+        writer.linked += 1;
+        RuleRef { entry, subtable }
+    }
+
+    /// Hides the rule from version `vanishes` on, which must not be published yet. With the version at which it appears,
+    /// which no lookup has seen then, this undoes the insertion. `false` if it was removed before.
+    pub fn remove(&self, rule: RuleRef<'_, R>, vanishes: Version) -> bool {
+        let mut writer = self.writer.lock().expect("no holder panics");
+        if rule.vanishes() != Version::NEVER {
+            return false;
+        }
+        rule.entry.value.vanishes.store(vanishes.0, Ordering::Relaxed);
+        writer.live -= 1;
+        writer.vanishing.push_back(Vanishing {
+            version: vanishes,
+            subtable: rule.subtable.shared(),
+            hash: rule.entry.hash,
+            address: std::ptr::from_ref(rule.entry.value).addr(),
+        });
+        true
+    }
+
+    /// Takes back a removal whose version is not published yet. `false` if it is not removed.
+    pub fn restore(&self, rule: RuleRef<'_, R>) -> bool {
+        let mut writer = self.writer.lock().expect("no holder panics");
+        if rule.vanishes() == Version::NEVER {
+            return false;
+        }
+        let address = std::ptr::from_ref(rule.entry.value).addr();
+        // Removals are taken back soon after they were made: search from the end.
+        if let Some(at) = writer.vanishing.iter().rposition(|v| v.address == address) {
+            writer.vanishing.remove(at);
+        }
+        rule.entry.value.vanishes.store(Version::NEVER.0, Ordering::Relaxed);
+        writer.live += 1;
+        true
+    }
+
+    /// Unlinks up to `max` rules that vanished at `oldest` or before, where no reader will look up at an older version
+    /// any more. Returns how many removed rules are still linked. Memory is freed by the domain's `reclaim`.
+    pub fn retire(&self, oldest: Version, max: usize, reader: &Reader) -> usize {
+        let mut writer = self.writer.lock().expect("no holder panics");
+        for _ in 0..max {
+            if writer.vanishing.front().is_none_or(|v| v.version > oldest) {
+                break;
+            }
+            let vanishing = writer.vanishing.pop_front().expect("there is a front");
+            self.unlink(&vanishing, reader);
+            writer.linked -= 1;
+        }
+        writer.vanishing.len()
+    }
+
+    /// Number of rules that are not removed.
+    pub fn len(&self) -> usize {
+        self.writer.lock().expect("no holder panics").live
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes on the heap, but for what the rules' data point to and what waits to be freed.
+    pub fn memory_bytes(&self, reader: &Reader) -> usize {
+        let writer = self.writer.lock().expect("no holder panics");
+        let subtables: usize = self.ranking.read(reader).iter().map(|r| r.subtable.memory_bytes()).sum();
+        subtables
+            + self.by_mask.memory_bytes()
+            + writer.vanishing.capacity() * size_of::<Vanishing<R>>()
+            + size_of::<StageBits>()
+    }
+
+    fn hash_mask(&self, mask: &Mask) -> u32 {
+        let mut hash = 0;
+        for b in mask.0.present_blocks() {
+            for (w, &bits) in mask.0.block(b).0.iter().enumerate() {
+                if bits != 0 {
+                    hash = self.secret.word(self.secret.word(hash, bits), (b * 8 + w) as u64);
+                }
+            }
+        }
+        hash as u32
+    }
+
+    fn subtable<'g>(&'g self, mask: &Mask, reader: &'g Reader) -> Option<&'g Subtable<R>> {
+        let mut found = self.by_mask.find(self.hash_mask(mask), reader);
+        found.find(|e| e.value.mask == *mask).map(|e| &**e.value)
+    }
+
+    fn add_subtable<'g>(&'g self, mask: Mask, reader: &'g Reader) -> &'g Subtable<R> {
+        let hash = self.hash_mask(&mask);
+        let subtable = Subtable::new(mask, hash, &self.stages, self.domain.clone());
+        self.by_mask.insert(hash, &[], subtable, reader).value
+    }
+
+    /// Publishes that the subtable has a rule of this priority, higher than all that it had.
+    fn raise(&self, subtable: &Subtable<R>, priority: i32, reader: &Reader) {
+        let ranking = self.ranking.read(reader);
+        let is_it = |r: &Ranked<R>| std::ptr::eq(&*r.subtable, subtable);
+        let at = ranking.iter().position(is_it);
+        let before = |at: usize| at == 0 || ranking[at - 1].priority_max.load(Ordering::Relaxed) >= priority;
+        if let Some(at) = at
+            && before(at)
+        {
+            ranking[at].priority_max.store(priority, Ordering::Relaxed);
+            return;
+        }
+        self.ranking.update(|old| {
+            let mut new: Vec<_> = old.iter().filter(|r| !is_it(r)).map(Ranked::clone).collect();
+            let at = new.partition_point(|r| r.priority_max.load(Ordering::Relaxed) >= priority);
+            new.insert(at, Ranked { priority_max: AtomicI32::new(priority), subtable: subtable.shared() });
+            new
+        });
+    }
+
+    /// Publishes that the subtable's highest priority is lower than it was, or that it has no rule.
+    fn lower(&self, subtable: &Subtable<R>, priority_max: Option<i32>) {
+        self.ranking.update(|old| {
+            let others = old.iter().filter(|r| !std::ptr::eq(&*r.subtable, subtable));
+            let mut new: Vec<_> = others.map(Ranked::clone).collect();
+            if let Some(priority) = priority_max {
+                let at = new.partition_point(|r| r.priority_max.load(Ordering::Relaxed) >= priority);
+                new.insert(
+                    at,
+                    Ranked { priority_max: AtomicI32::new(priority), subtable: subtable.shared() },
+                );
+            }
+            new
+        });
+    }
+
+    fn unlink(&self, vanishing: &Vanishing<R>, reader: &Reader) {
+        let subtable = &*vanishing.subtable;
+        let mut found = subtable.rules.find(vanishing.hash, reader);
+        let rule = found
+            .find(|e| std::ptr::from_ref(e.value).addr() == vanishing.address)
+            .expect("only `retire` unlinks, and each removed rule is in the queue once");
+        subtable.rules.remove(vanishing.hash, rule.value);
+        if let Some(priority_max) = subtable.remove_priority(rule.value.priority) {
+            self.lower(subtable, priority_max);
+            if priority_max.is_none() {
+                let mut same = self.by_mask.find(subtable.mask_hash, reader);
+                if let Some(entry) = same.find(|e| std::ptr::eq(&**e.value, subtable)) {
+                    self.by_mask.remove(subtable.mask_hash, entry.value);
+                }
+            }
+        }
+    }
+}
+
+impl<R: Send + Sync + 'static> Clone for Ranked<R> {
+    fn clone(&self) -> Self {
+        let priority_max = AtomicI32::new(self.priority_max.load(Ordering::Relaxed));
+        Ranked { priority_max, subtable: self.subtable.clone() }
+    }
+}
