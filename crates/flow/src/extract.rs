@@ -213,7 +213,7 @@ fn layers(head: &[u8], frame_len: usize, l2: L2, ingress: &Ingress, key: &mut Ke
             if let Some(v6) = l3::ipv6(head, l2.l3, frame_len) {
                 let [s0, s1, d0, d1] = v6.addresses;
                 let mut block = [s0, s1, d0, d1, 0, 0, 0, 0];
-                if let Some(ip) = v6.ip {
+                if let Some(ip) = l3::extensions(head, v6.plain) {
                     let payload = ip_common(head, &ip, depth, &mut words, &mut offsets);
                     block[6] = v6.label;
                     if depth >= Depth::Everything {

@@ -52,11 +52,11 @@ pub(super) struct Ipv6 {
     pub addresses: [u64; 4],
     /// Flow label.
     pub label: u64,
-    /// The rest; `None` where the extension headers are malformed: then only the addresses are known.
-    pub ip: Option<Ip>,
+    /// What it has in common with IPv4, as if no extension headers followed.
+    pub plain: Ip,
 }
 
-/// Reads the header at `l3` and walks the extension headers.
+/// Reads the header at `l3`.
 #[inline(always)]
 pub(super) fn ipv6(head: &[u8], l3: usize, frame_len: usize) -> Option<Ipv6> {
     let h = head.get(l3..)?.first_chunk::<40>()?;
@@ -67,21 +67,28 @@ pub(super) fn ipv6(head: &[u8], l3: usize, frame_len: usize) -> Option<Ipv6> {
     if payload_len > room || room - payload_len > 0xffff {
         return None;
     }
-    let proto = first >> 8 & 0xff;
     let plain = Ip {
         frag: 0,
-        proto,
+        proto: first >> 8 & 0xff,
         tos_ttl: first >> 52 & 0xff | (first & 0xff) << 8,
         l4: l3 + 40,
         end: l3 + 40 + payload_len,
         exthdr: 0,
     };
-    let known = is_extension(proto) || proto == NO_NEXT || proto == ESP;
-    Some(Ipv6 {
-        addresses: [be64::<8, 40>(h), be64::<16, 40>(h), be64::<24, 40>(h), be64::<32, 40>(h)],
-        label: first >> 32 & 0xf_ffff,
-        ip: if known { walk_extensions(head, plain) } else { Some(plain) },
-    })
+    let addresses = [be64::<8, 40>(h), be64::<16, 40>(h), be64::<24, 40>(h), be64::<32, 40>(h)];
+    Some(Ipv6 { addresses, label: first >> 32 & 0xf_ffff, plain })
+}
+
+/// Follows the extension headers behind `ip`. `None` where one is cut off by the end of the payload (or of the first
+/// segment): then only the addresses are known.
+#[inline(always)]
+pub(super) fn extensions(head: &[u8], ip: Ip) -> Option<Ip> {
+    if !(is_extension(ip.proto) || ip.proto == NO_NEXT || ip.proto == ESP) {
+        return Some(ip);
+    }
+    // By numbers, not by the structure, which would then live in memory on the common path too.
+    let behind = walk_extensions(head, ip.l4, ip.end, ip.proto)?;
+    Some(Ip { tos_ttl: ip.tos_ttl, ..behind })
 }
 
 const HOP_BY_HOP: u64 = 0;
@@ -98,9 +105,9 @@ fn is_extension(proto: u64) -> bool {
     proto < 64 && SET >> proto & 1 != 0
 }
 
-/// `None` where a header is cut off by the end of the payload (or of the first segment).
 #[inline(never)]
-fn walk_extensions(head: &[u8], mut ip: Ip) -> Option<Ip> {
+fn walk_extensions(head: &[u8], l4: usize, end: usize, proto: u64) -> Option<Ip> {
+    let mut ip = Ip { frag: 0, proto, tos_ttl: 0, l4, end, exthdr: 0 };
     let mut seen = ExtensionBits::default();
     loop {
         seen.note(ip.proto);

@@ -10,10 +10,10 @@ use flow::key::{B_CT, BLOCKS};
 use flow::{Depth, FieldId, Ingress, Key, Offsets, extract, extract_keeping_metadata};
 use packets::Random;
 
-pub const IN_PORT: OfPort = OfPort(0x1234);
-pub const DP_PORT: PortNo = PortNo(0x5678);
+const IN_PORT: OfPort = OfPort(0x1234);
+const DP_PORT: PortNo = PortNo(0x5678);
 
-pub fn ingress(depth: Depth) -> Ingress {
+fn ingress(depth: Depth) -> Ingress {
     Ingress::new(IN_PORT, DP_PORT, depth)
 }
 
