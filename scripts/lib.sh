@@ -2,6 +2,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT_DIR=$PWD
+# shellcheck disable=SC2034 # Used by those who source this.
 TARGET_DIR=${CARGO_TARGET_DIR:-$ROOT_DIR/target}
 
 say() { printf '%s\n' "== $*"; }

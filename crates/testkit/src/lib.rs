@@ -13,6 +13,7 @@ pub use corpus::{Replay, replay};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The number of cases that property test `test` runs: `ordinary` in `make test`, and times
 /// `CROSSPOINT_SOAK_FACTOR` in `make soak`, where the number is also put on record in the file that
@@ -47,6 +48,15 @@ pub fn root() -> &'static Path {
 /// `testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"))`.
 pub fn crosspoint(built: &str) -> PathBuf {
     std::env::var_os("CROSSPOINT_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from)
+}
+
+/// The Python that has the counterparts of `scripts/requirements.txt`, installed on first use. Panics
+/// with what pip said where it cannot be.
+pub fn python() -> PathBuf {
+    let output = Command::new(root().join("scripts/venv")).output().expect("scripts/venv runs");
+    assert!(output.status.success(), "scripts/venv: {}", String::from_utf8_lossy(&output.stderr));
+    let venv = String::from_utf8(output.stdout).expect("a path in UTF-8");
+    Path::new(venv.trim()).join("bin/python3")
 }
 
 #[cfg(test)]
