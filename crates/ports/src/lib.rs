@@ -12,8 +12,10 @@
 //! `unsafe` is system calls, rings shared with the kernel, and nothing else.
 #![allow(unsafe_code)]
 
+pub mod af_xdp;
 pub mod dummy;
 pub mod null;
+pub mod offload;
 pub mod pcap;
 mod replay;
 mod spec;
@@ -27,15 +29,15 @@ pub use stats::QueueStats;
 use packet::{Pool, Port};
 
 /// The port types that [`open`] knows, sorted.
-pub const KINDS: &[&str] = &["dummy", "null", "pcap"];
+pub const KINDS: &[&str] = &["afxdp", "dummy", "null", "pcap"];
 
 /// Makes the port that `spec` describes, its packets in `pool`.
 ///
 /// Errors: a type that is not in [`KINDS`], an option that the type does not have or whose value it does not
 /// accept, and whatever the operating system refuses. Nothing is left behind in the kernel on an error.
 pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
-    let _ = pool; // The ports so far take buffers from the cache of the worker that polls them.
     Ok(match spec.kind.as_str() {
+        "afxdp" => Box::new(af_xdp::AfXdpPort::open(spec, pool)?),
         "dummy" => Box::new(dummy::DummyPort::open(spec)?),
         "null" => Box::new(null::NullPort::open(spec)?),
         "pcap" => Box::new(pcap::PcapPort::open(spec)?),

@@ -1,0 +1,282 @@
+//! The network device behind an AF_XDP port, asked and changed by ioctl: state, MTU, address, channels, offloads.
+//!
+//! The control socket is made in the network namespace of the thread that opens the port, and keeps
+//! seeing that namespace from whichever thread asks. The device is known by its index, so that a rename does no
+//! harm; its name is looked up anew for each request.
+//!
+//! Source: netdevice(7), linux/ethtool.h.
+
+use super::sys;
+use crate::PortError;
+use packet::LinkState;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+const ETHTOOL_GSET: u32 = 0x1;
+const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
+const ETH_FLAG_LRO: u32 = 1 << 15;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+
+/// A device and the socket to ask about it.
+pub(super) struct Device {
+    control: OwnedFd,
+    pub(super) ifindex: u32,
+}
+
+/// What a device is right now.
+pub(super) struct DeviceState {
+    pub(super) admin_up: bool,
+    pub(super) link: LinkState,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: u32,
+}
+
+/// `struct ethtool_channels`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(C)]
+pub(super) struct Channels {
+    cmd: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+impl Channels {
+    /// Receive queues in use.
+    pub(super) fn rx_queues(&self) -> u32 {
+        (self.rx + self.combined).max(1)
+    }
+
+    /// The same with `count` receive queues, `None` where the device has no means to that.
+    pub(super) fn with_rx_queues(&self, count: u32) -> Option<Channels> {
+        if (1..=self.max_combined).contains(&count) && self.rx == 0 {
+            return Some(Channels { combined: count, ..*self });
+        }
+        if (1..=self.max_rx).contains(&count) && self.combined == 0 {
+            return Some(Channels { rx: count, ..*self });
+        }
+        None
+    }
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    cmd: u32,
+    data: u32,
+}
+
+/// Offloads that were on and that we turned off; [`Device::restore_offloads`] turns them on again.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct OffloadsOff {
+    gro: bool,
+    flags: u32,
+}
+
+impl Device {
+    /// Finds a device by name in the network namespace of the calling thread.
+    pub(super) fn find(name: &str) -> Result<Device, PortError> {
+        let control =
+            sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0, "make a socket for interface requests")?;
+        let missing = || PortError::NoSuchInterface { name: name.into() };
+        let mut request = empty_request();
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+            return Err(missing());
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        let mut device = Device { control, ifindex: 0 };
+        device.ioctl(libc::SIOCGIFINDEX, &mut request).map_err(|_| missing())?;
+        // SAFETY: SIOCGIFINDEX fills this member.
+        device.ifindex = unsafe { request.ifr_ifru.ifru_ifindex } as u32;
+        Ok(device)
+    }
+
+    fn ioctl(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> Result<(), i32> {
+        // SAFETY: `request` is initialised and outlives the call; pointers in it are the caller's care.
+        match unsafe { libc::ioctl(self.control.as_raw_fd(), what as _, &raw mut *request) } {
+            0 => Ok(()),
+            _ => Err(sys::last_errno()),
+        }
+    }
+
+    /// A request that names the device as it is called now. ENODEV when it is gone.
+    fn request(&self) -> Result<libc::ifreq, i32> {
+        let mut request = empty_request();
+        request.ifr_ifru.ifru_ifindex = self.ifindex as i32;
+        self.ioctl(libc::SIOCGIFNAME, &mut request)?;
+        Ok(request)
+    }
+
+    /// Its state. The error is an errno; ENODEV when it is gone.
+    pub(super) fn state(&self) -> Result<DeviceState, i32> {
+        let mut request = self.request()?;
+        self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS fills this member.
+        let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+        self.ioctl(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: SIOCGIFMTU fills this member.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu } as u32;
+        self.ioctl(libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: SIOCGIFHWADDR fills this member.
+        let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+        let up = flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0;
+        Ok(DeviceState {
+            admin_up: flags & libc::IFF_UP != 0,
+            link: if up { LinkState::Up } else { LinkState::Down },
+            mac: std::array::from_fn(|i| address.sa_data[i] as u8),
+            mtu,
+        })
+    }
+
+    /// Sets it up or down.
+    pub(super) fn set_admin_up(&self, up: bool) -> Result<(), i32> {
+        let mut request = self.request()?;
+        self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS fills this member.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        let bit = libc::IFF_UP as libc::c_short;
+        request.ifr_ifru.ifru_flags = if up { flags | bit } else { flags & !bit };
+        self.ioctl(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    /// Sets the MTU in bytes.
+    pub(super) fn set_mtu(&self, mtu: u32) -> Result<(), i32> {
+        let mut request = self.request()?;
+        request.ifr_ifru.ifru_mtu = mtu as i32;
+        self.ioctl(libc::SIOCSIFMTU, &mut request)
+    }
+
+    /// Sets the Ethernet address.
+    pub(super) fn set_mac(&self, mac: [u8; 6]) -> Result<(), i32> {
+        let mut request = self.request()?;
+        self.ioctl(libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: SIOCGIFHWADDR fills this member.
+        let mut address = unsafe { request.ifr_ifru.ifru_hwaddr };
+        for (to, from) in address.sa_data.iter_mut().zip(mac) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_hwaddr = address;
+        self.ioctl(libc::SIOCSIFHWADDR, &mut request)
+    }
+
+    /// One ethtool request. `T` starts with the command and is what the command reads and fills.
+    fn ethtool<T>(&self, argument: &mut T) -> Result<(), i32> {
+        let mut request = self.request()?;
+        request.ifr_ifru.ifru_data = (&raw mut *argument).cast();
+        self.ioctl(libc::SIOCETHTOOL, &mut request)
+    }
+
+    /// Receive and transmit channels; one of each where the device cannot tell.
+    pub(super) fn channels(&self) -> Channels {
+        let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Default::default() };
+        match self.ethtool(&mut channels) {
+            Ok(()) => channels,
+            Err(_) => Channels { combined: 1, max_combined: 1, ..Default::default() },
+        }
+    }
+
+    /// Sets the channels as [`Channels::with_rx_queues`] has made them.
+    pub(super) fn set_channels(&self, channels: Channels) -> Result<(), i32> {
+        self.ethtool(&mut Channels { cmd: ETHTOOL_SCHANNELS, ..channels })
+    }
+
+    fn value(&self, cmd: u32) -> u32 {
+        let mut value = EthtoolValue { cmd, data: 0 };
+        match self.ethtool(&mut value) {
+            Ok(()) => value.data,
+            Err(_) => 0,
+        }
+    }
+
+    fn set_value(&self, cmd: u32, data: u32) -> Result<(), i32> {
+        self.ethtool(&mut EthtoolValue { cmd, data })
+    }
+
+    /// Turns off what hides or merges packets before the program sees them: VLAN tags stripped into the
+    /// descriptor, LRO, and (`gro`) GRO, which matters where the program runs behind it. What the device
+    /// refuses to change stays as it is.
+    pub(super) fn turn_off_offloads(&self, gro: bool) -> OffloadsOff {
+        let mut off = OffloadsOff::default();
+        if gro && self.value(ETHTOOL_GGRO) != 0 {
+            off.gro = self.set_value(ETHTOOL_SGRO, 0).is_ok();
+        }
+        let flags = self.value(ETHTOOL_GFLAGS);
+        let merging = flags & (ETH_FLAG_LRO | ETH_FLAG_RXVLAN);
+        if merging != 0 && self.set_value(ETHTOOL_SFLAGS, flags & !merging).is_ok() {
+            off.flags = merging;
+        }
+        off
+    }
+
+    /// Turns on again what [`Self::turn_off_offloads`] turned off. Best effort: the device may be gone.
+    pub(super) fn restore_offloads(&self, off: OffloadsOff) {
+        if off.gro {
+            let _ = self.set_value(ETHTOOL_SGRO, 1);
+        }
+        if off.flags != 0 {
+            let _ = self.set_value(ETHTOOL_SFLAGS, self.value(ETHTOOL_GFLAGS) | off.flags);
+        }
+    }
+
+    /// Link speed in bits per second, 0 where unknown.
+    pub(super) fn speed_bps(&self) -> u64 {
+        const SPEED: usize = 6; // in units of 16 bits, in struct ethtool_cmd
+        const SPEED_HIGH: usize = 14;
+        let mut command = [0u16; 22];
+        command[..2].copy_from_slice(&split(ETHTOOL_GSET));
+        if self.ethtool(&mut command).is_err() {
+            return 0;
+        }
+        let megabits = u64::from(command[SPEED_HIGH]) << 16 | u64::from(command[SPEED]);
+        if megabits == u64::from(u32::MAX) { 0 } else { megabits * 1_000_000 }
+    }
+
+    /// Driver name, its version, and the firmware's, as `ethtool -i` shows them.
+    pub(super) fn driver(&self) -> Option<[String; 3]> {
+        let mut info = [0u8; 196];
+        info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+        self.ethtool(&mut info).ok()?;
+        let text = |at: usize| {
+            let bytes = info[at..at + 32].split(|b| *b == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        Some([text(4), text(36), text(68)])
+    }
+}
+
+fn split(value: u32) -> [u16; 2] {
+    let b = value.to_ne_bytes();
+    [u16::from_ne_bytes([b[0], b[1]]), u16::from_ne_bytes([b[2], b[3]])]
+}
+
+fn empty_request() -> libc::ifreq {
+    // SAFETY: `ifreq` is plain bytes, integers and a pointer, for which zero is valid.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_channels_that_a_device_has_is_the_one_that_changes() {
+        let veth = Channels { max_rx: 8, max_tx: 8, rx: 1, tx: 1, ..Default::default() };
+        assert_eq!(veth.with_rx_queues(4).map(|c| (c.rx, c.combined)), Some((4, 0)));
+        assert_eq!(veth.with_rx_queues(9), None);
+        let nic = Channels { max_combined: 16, combined: 16, ..Default::default() };
+        assert_eq!(nic.rx_queues(), 16);
+        assert_eq!(nic.with_rx_queues(2).map(|c| (c.rx, c.combined)), Some((0, 2)));
+    }
+}

@@ -1,0 +1,368 @@
+//! AF_XDP: packets straight from a kernel interface's receive path into the pool, and back.
+//!
+//! An XDP program of six instructions ([`program`]) hands each packet of a device's receive queue to a socket
+//! ([`socket`]) whose memory is the packet pool; [`queue`] has the loops. It works on any interface: natively
+//! in the driver where there is support (with zero-copy where there is that too), else in the network stack.
+//!
+//! Invariants: nothing that we make in the kernel outlives the process, killed or not (the program hangs on a
+//! link, the sockets on descriptors), but for offloads of the device that we turned off, which only a clean end
+//! turns on again; every chunk lent to the kernel comes back when the queue that lent it is closed.
+//!
+//! Threads: [`AfXdpPort`] belongs to the control thread, each queue to one worker; they share counters, the longest
+//! frame, and the map that steers packets.
+//!
+//! Source: Documentation/networking/af_xdp.rst, linux/if_xdp.h; options and status keys as in
+//! ovs-vswitchd.conf.db(5).
+
+mod device;
+mod lent;
+mod program;
+mod queue;
+mod ring;
+mod rtnetlink;
+mod socket;
+mod sys;
+
+use crate::{PortError, PortSpec, QueueStats};
+use device::{Channels, Device, OffloadsOff};
+use packet::{LinkState, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
+use program::{AttachMode, Link, Program};
+use queue::{PortShared, XskRxQueue, XskTxQueue};
+use socket::{BindKind, Socket, SocketSpec};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const ETHERNET_HEADER: u32 = 14;
+
+/// Most receive queues that a port opens.
+const QUEUES_MAX: u32 = 64;
+
+/// Ring sizes unless told.
+const RING_SLOTS: u32 = 2048;
+
+/// What `options:xdp-mode` asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum XdpMode {
+    BestEffort,
+    NativeZeroCopy,
+    Native,
+    Generic,
+}
+
+impl XdpMode {
+    fn parse(spec: &PortSpec) -> Result<XdpMode, PortError> {
+        Ok(match spec.option("xdp-mode") {
+            None | Some("best-effort") => XdpMode::BestEffort,
+            Some("native-with-zerocopy") => XdpMode::NativeZeroCopy,
+            Some("native") => XdpMode::Native,
+            Some("generic") => XdpMode::Generic,
+            Some(value) => {
+                return Err(PortError::BadOption {
+                    option: "xdp-mode".into(),
+                    value: value.into(),
+                    why: "expected best-effort, native-with-zerocopy, native or generic".into(),
+                });
+            }
+        })
+    }
+
+    /// Where to attach the program and whether to bind with zero-copy, in the order of trying.
+    fn attempts(self) -> &'static [(AttachMode, bool)] {
+        use AttachMode::{Generic, Native};
+        match self {
+            XdpMode::BestEffort => &[(Native, true), (Native, false), (Generic, false)],
+            XdpMode::NativeZeroCopy => &[(Native, true)],
+            XdpMode::Native => &[(Native, false)],
+            XdpMode::Generic => &[(Generic, false)],
+        }
+    }
+}
+
+/// A port on a kernel interface by AF_XDP.
+pub struct AfXdpPort {
+    // Fields drop in this order: the program goes before the sockets that nobody took.
+    _link: Link,
+    _program: Program,
+    rx: Vec<XskRxQueue>,
+    tx: Vec<XskTxQueue>,
+    sockets: Vec<Arc<Socket>>,
+    shared: Arc<PortShared>,
+    rx_stats: Vec<Arc<QueueStats>>,
+    tx_stats: Vec<Arc<QueueStats>>,
+    device: Prepared,
+    attach_mode: AttachMode,
+    kind: BindKind,
+}
+
+/// A program attached and sockets bound, in one of the modes.
+struct Bound {
+    link: Link,
+    attach_mode: AttachMode,
+    kind: BindKind,
+    sockets: Vec<(Arc<Socket>, socket::RxRings, socket::TxRings)>,
+}
+
+impl AfXdpPort {
+    /// Opens the port that `spec` describes. Its interface is the option `ifname`, or else the port's name.
+    ///
+    /// Errors: no such interface, a bad option, another program attached, or what the kernel refuses; nothing
+    /// is left behind then.
+    pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfXdpPort, PortError> {
+        spec.check_options(&["ifname", "xdp-mode", "use-need-wakeup", "n_rxq_desc", "n_txq_desc"])?;
+        let mode = XdpMode::parse(spec)?;
+        let need_wakeup = spec.flag("use-need-wakeup", true)?;
+        let rx_slots = ring_slots(spec, "n_rxq_desc")?;
+        let tx_slots = ring_slots(spec, "n_txq_desc")?;
+        let found = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
+        let mut device =
+            Prepared { device: found, offloads_off: OffloadsOff::default(), channels_before: None };
+        let queues = device.choose_queues(spec)?;
+        apply_requests(spec, &device)?;
+        let mtu = device.state().map_err(|errno| os("ask for the interface's state", errno))?.mtu;
+        device.offloads_off = device.turn_off_offloads(true);
+        let (program, map) = Program::load(queues)?;
+        let slots = SocketSpec { pool, ifindex: device.ifindex, queue_id: 0, rx_slots, tx_slots };
+        let bound = bind_best(&program, mode, need_wakeup, &slots, queues)?;
+        let frame_max = AtomicU32::new(mtu + ETHERNET_HEADER);
+        let mut port = AfXdpPort {
+            _link: bound.link,
+            _program: program,
+            rx: Vec::new(),
+            tx: Vec::new(),
+            sockets: Vec::new(),
+            shared: Arc::new(PortShared { frame_max, map }),
+            rx_stats: Vec::new(),
+            tx_stats: Vec::new(),
+            device,
+            attach_mode: bound.attach_mode,
+            kind: bound.kind,
+        };
+        let mut cache = pool.cache();
+        for (queue_id, (socket, rx_rings, tx_rings)) in bound.sockets.into_iter().enumerate() {
+            let (rx_stats, tx_stats) = (Arc::new(QueueStats::default()), Arc::new(QueueStats::default()));
+            port.rx_stats.push(rx_stats.clone());
+            port.tx_stats.push(tx_stats.clone());
+            port.sockets.push(socket.clone());
+            let shared = port.shared.clone();
+            port.tx.push(XskTxQueue::new(socket.clone(), shared.clone(), tx_rings, tx_stats));
+            let queue = XskRxQueue::new(socket, shared, rx_rings, queue_id as u32, spec.port_no, rx_stats);
+            port.rx.push(queue);
+        }
+        for queue in &mut port.rx {
+            queue.start(&mut cache)?;
+        }
+        Ok(port)
+    }
+
+    fn mode_name(&self) -> &'static str {
+        match (self.attach_mode, self.kind.zero_copy) {
+            (AttachMode::Native, true) => "native-with-zerocopy",
+            (AttachMode::Native, false) => "native",
+            (AttachMode::Generic, _) => "generic",
+        }
+    }
+
+    fn details(&self) -> Vec<(String, String)> {
+        let mut details = vec![
+            ("xdp-mode".to_string(), self.mode_name().to_string()),
+            ("use-need-wakeup".into(), self.kind.need_wakeup.to_string()),
+            ("xdp-multi-buffer".into(), self.kind.multi_buffer.to_string()),
+            ("n_rxq".into(), self.sockets.len().to_string()),
+        ];
+        if let Some([name, version, firmware]) = self.device.driver() {
+            details.push(("driver_name".into(), name));
+            details.push(("driver_version".into(), version));
+            details.push(("firmware_version".into(), firmware));
+        }
+        details
+    }
+}
+
+/// A device and what we changed at it, which dropping this puts back.
+struct Prepared {
+    device: Device,
+    offloads_off: OffloadsOff,
+    channels_before: Option<Channels>,
+}
+
+impl std::ops::Deref for Prepared {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.device.restore_offloads(self.offloads_off);
+        if let Some(channels) = self.channels_before {
+            // Best effort: the device may be gone, or its queues in other use by now.
+            let _ = self.device.set_channels(channels);
+        }
+    }
+}
+
+impl Prepared {
+    /// How many queues the port opens: all that the device has, or `n_rxq`, to which the device's channels are set: a
+    /// device with more queues than we open would lose packets to the kernel's stack.
+    fn choose_queues(&mut self, spec: &PortSpec) -> Result<u32, PortError> {
+        let channels = self.channels();
+        let has = channels.rx_queues();
+        let wanted = match spec.option("n_rxq") {
+            Some(_) => spec.rx_queues()? as u32,
+            None => return Ok(has.min(QUEUES_MAX)),
+        };
+        if wanted == has {
+            return Ok(has);
+        }
+        let refuse = || {
+            let why = format!("the interface has {has} receive queues and cannot be given {wanted}");
+            PortError::BadOption { option: "n_rxq".into(), value: wanted.to_string(), why }
+        };
+        let changed = channels.with_rx_queues(wanted).ok_or_else(refuse)?;
+        self.set_channels(changed).map_err(|_| refuse())?;
+        self.channels_before = Some(channels);
+        Ok(wanted)
+    }
+}
+
+fn os(call: &str, errno: i32) -> PortError {
+    PortError::Os { call: call.into(), errno }
+}
+
+fn ring_slots(spec: &PortSpec, option: &str) -> Result<u32, PortError> {
+    let expected = "a power of two from 64 to 4096";
+    let slots = spec.parsed(option, expected)?.unwrap_or(RING_SLOTS);
+    if slots.is_power_of_two() && (64..=4096).contains(&slots) {
+        return Ok(slots);
+    }
+    let value = spec.option(option).unwrap_or_default().into();
+    Err(PortError::BadOption { option: option.into(), value, why: format!("expected {expected}") })
+}
+
+fn apply_requests(spec: &PortSpec, device: &Device) -> Result<(), PortError> {
+    if let Some(mac) = spec.mac {
+        device.set_mac(mac).map_err(|errno| os("set the Ethernet address", errno))?;
+    }
+    if let Some(mtu) = spec.mtu {
+        device.set_mtu(mtu).map_err(|errno| os("set the MTU", errno))?;
+    }
+    Ok(())
+}
+
+/// Attaches the program and binds a socket to each queue, in the best mode that works. The error is that of the
+/// last way tried.
+fn bind_best(
+    program: &Program,
+    mode: XdpMode,
+    need_wakeup: bool,
+    slots: &SocketSpec,
+    queues: u32,
+) -> Result<Bound, PortError> {
+    let mut last = None;
+    let mut attached: Option<(AttachMode, Link)> = None;
+    for (attach_mode, zero_copy) in mode.attempts() {
+        let link = match attached.take() {
+            Some((mode, link)) if mode == *attach_mode => link,
+            other => {
+                drop(other);
+                match program.attach(slots.ifindex, *attach_mode) {
+                    Ok(link) => link,
+                    Err(error @ PortError::Unsupported(_)) => return Err(error),
+                    Err(error) => {
+                        last = Some(error);
+                        continue;
+                    }
+                }
+            }
+        };
+        for multi_buffer in [true, false] {
+            if multi_buffer && !program.multi_buffer {
+                continue;
+            }
+            let kind = BindKind { zero_copy: *zero_copy, need_wakeup, multi_buffer };
+            let open = |queue_id| socket::open(&SocketSpec { queue_id, ..*slots }, kind);
+            match (0..queues).map(open).collect::<Result<Vec<_>, _>>() {
+                Ok(sockets) => return Ok(Bound { link, attach_mode: *attach_mode, kind, sockets }),
+                Err(error) => last = Some(error),
+            }
+        }
+        attached = Some((*attach_mode, link));
+    }
+    Err(last.unwrap_or_else(|| PortError::Unsupported("no XDP mode to try".into())))
+}
+
+impl Port for AfXdpPort {
+    fn kind(&self) -> &'static str {
+        "afxdp"
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        self.rx.drain(..).map(|queue| Box::new(queue) as Box<dyn RxQueue>).collect()
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        let count = count.clamp(1, self.tx.len().max(1)).min(self.tx.len());
+        self.tx.drain(..count).map(|queue| Box::new(queue) as Box<dyn TxQueue>).collect()
+    }
+
+    fn stats(&self) -> PortStats {
+        let rx = self.rx_stats.iter().map(|q| &**q);
+        let tx = self.tx_stats.iter().map(|q| &**q);
+        let mut stats = crate::stats::sum(rx, tx);
+        for socket in &self.sockets {
+            let kernel = socket.statistics();
+            stats.rx_dropped += kernel.rx_dropped + kernel.rx_ring_full;
+            stats.rx_missed_errors += kernel.rx_ring_full;
+            stats.rx_errors += kernel.rx_invalid_descs;
+            stats.tx_errors += kernel.tx_invalid_descs;
+        }
+        stats
+    }
+
+    fn status(&self) -> PortStatus {
+        let details = self.details();
+        match self.device.state() {
+            Ok(state) => {
+                self.shared.frame_max.store(state.mtu + ETHERNET_HEADER, Ordering::Relaxed);
+                PortStatus {
+                    link: state.link,
+                    admin_up: state.admin_up,
+                    mac: state.mac,
+                    mtu: state.mtu,
+                    speed_bps: self.device.speed_bps(),
+                    ifindex: self.device.ifindex,
+                    details,
+                    error: None,
+                }
+            }
+            Err(errno) => {
+                if errno == libc::ENODEV || errno == libc::ENXIO {
+                    self.sockets.iter().for_each(|socket| socket.set_gone());
+                }
+                PortStatus {
+                    link: LinkState::Down,
+                    admin_up: false,
+                    mac: [0; 6],
+                    mtu: 0,
+                    speed_bps: 0,
+                    ifindex: self.device.ifindex,
+                    details,
+                    error: Some("the interface is gone".into()),
+                }
+            }
+        }
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        let set = self.device.set_admin_up(up);
+        set.map_err(|errno| os("set the interface up or down", errno).to_string())
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        self.device.set_mtu(mtu).map_err(|errno| os("set the MTU", errno).to_string())?;
+        self.shared.frame_max.store(mtu + ETHERNET_HEADER, Ordering::Relaxed);
+        Ok(())
+    }
+}

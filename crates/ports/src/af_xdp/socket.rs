@@ -1,0 +1,325 @@
+//! One AF_XDP socket: made, bound, and taken down with every chunk accounted for.
+//!
+//! The packet pool is the UMEM. The first socket of a kind (zero-copy or not, with need_wakeup or not) registers
+//! it, and the later ones, on other queues and other devices, share that registration, so that an address
+//! received at one is good for sending at another. Each has fill and completion rings of its own.
+//!
+//! A socket has two sides, receive and transmit, which may belong to different threads. A side that is closed
+//! parks its rings here; when both are, the rings are unmapped, the descriptor is closed, and only then, when the
+//! kernel can touch nothing any more, do the chunks that it still held go back to the pool.
+//!
+//! Threads: opening and closing lock; the hot paths of [`super::queue`] do not come here.
+
+use super::lent::Lent;
+use super::ring::{Consumer, Producer, RingLayout};
+use super::sys;
+use crate::PortError;
+use packet::{Pool, PoolCache};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// Bytes of `struct xsk_tx_metadata`, which lie in front of a frame that asks for a checksum.
+pub(super) const TX_METADATA_BYTES: usize = 24;
+
+/// XDP_MAX_TX_SKB_BUDGET: how many frames one system call sends in copy mode (32 unless told).
+const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+
+/// How long the kernel may take to let go of a queue that another socket held a moment ago.
+const RELEASE_GRACE: Duration = Duration::from_millis(1500);
+
+/// How long a closing side waits for frames that the device still sends.
+pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(50);
+
+/// How a socket exchanges frames with its device. Sockets of one kind share a UMEM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BindKind {
+    pub(super) zero_copy: bool,
+    pub(super) need_wakeup: bool,
+    pub(super) multi_buffer: bool,
+}
+
+/// What a socket shall be.
+#[derive(Clone, Copy)]
+pub(super) struct SocketSpec {
+    pub(super) pool: &'static Pool,
+    pub(super) ifindex: u32,
+    pub(super) queue_id: u32,
+    pub(super) rx_slots: u32,
+    pub(super) tx_slots: u32,
+}
+
+/// The rings of the receiving side and what is in them.
+pub(super) struct RxRings {
+    pub(super) rx: Consumer<libc::xdp_desc>,
+    pub(super) fill: Producer<u64>,
+    pub(super) lent: Lent,
+}
+
+/// The rings of the transmitting side and what is in them.
+pub(super) struct TxRings {
+    pub(super) tx: Producer<libc::xdp_desc>,
+    pub(super) completion: Consumer<u64>,
+    pub(super) lent: Lent,
+}
+
+/// A bound socket.
+pub(super) struct Socket {
+    fd: RawFd,
+    pub(super) pool: &'static Pool,
+    pub(super) kind: BindKind,
+    /// Whether a frame may carry a request for its checksum in front of it.
+    pub(super) tx_metadata: bool,
+    gone: AtomicBool,
+    /// What the kernel counted, as last asked: the socket cannot be asked any more once it is closed.
+    state: Mutex<State>,
+}
+
+struct State {
+    owner: Option<OwnedFd>,
+    rx: Option<RxRings>,
+    tx: Option<TxRings>,
+    statistics: libc::xdp_statistics,
+}
+
+/// The sockets that later ones may share a UMEM with.
+static UMEMS: Mutex<Vec<Weak<Socket>>> = Mutex::new(Vec::new());
+
+/// Makes and binds a socket of the given kind. Waits a moment where the queue is just being released.
+pub(super) fn open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, TxRings), PortError> {
+    let deadline = Instant::now() + RELEASE_GRACE;
+    loop {
+        match try_open(spec, kind) {
+            Err(error) if error.errno() == Some(libc::EBUSY) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn try_open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, TxRings), PortError> {
+    // Held to the end: of two sockets that open at once, one registers and the other shares.
+    let mut umems = UMEMS.lock().expect("no panic while held");
+    umems.retain(|known| known.strong_count() > 0);
+    let alike = umems.iter().filter_map(Weak::upgrade).filter(|s| s.is_umem_for(spec.pool, kind));
+    for anchor in alike.collect::<Vec<_>>() {
+        let fresh = Unbound::new(spec)?;
+        let state = anchor.state.lock().expect("no panic while held");
+        let Some(anchor_fd) = state.owner.as_ref() else { continue };
+        match sys::bind(fresh.fd.as_raw_fd(), &address(spec, libc::XDP_SHARED_UMEM, Some(anchor_fd))) {
+            Ok(()) => {
+                drop(state);
+                return Ok(fresh.into_socket(spec, kind, anchor.tx_metadata, &mut umems));
+            }
+            // The anchor's own device is gone, or is on its way: another may serve, or a registration of our own.
+            Err(libc::EBADF | libc::EINVAL | libc::ENXIO) => continue,
+            Err(errno) => return Err(bind_error(spec, errno)),
+        }
+    }
+    let fresh = Unbound::new(spec)?;
+    let tx_metadata = register_umem(&fresh.fd, spec.pool)?;
+    let mut flags = if kind.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+    if kind.need_wakeup {
+        flags |= libc::XDP_USE_NEED_WAKEUP;
+    }
+    if kind.multi_buffer {
+        flags |= libc::XDP_USE_SG;
+    }
+    sys::bind(fresh.fd.as_raw_fd(), &address(spec, flags, None)).map_err(|errno| bind_error(spec, errno))?;
+    Ok(fresh.into_socket(spec, kind, tx_metadata, &mut umems))
+}
+
+fn bind_error(spec: &SocketSpec, errno: i32) -> PortError {
+    PortError::Os { call: format!("bind an AF_XDP socket to receive queue {}", spec.queue_id), errno }
+}
+
+fn address(spec: &SocketSpec, flags: u16, shared: Option<&OwnedFd>) -> libc::sockaddr_xdp {
+    libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: spec.ifindex,
+        sxdp_queue_id: spec.queue_id,
+        sxdp_shared_umem_fd: shared.map_or(0, |fd| fd.as_raw_fd() as u32),
+    }
+}
+
+/// Registers the pool's memory. Returns whether frames may carry metadata.
+fn register_umem(fd: &OwnedFd, pool: &'static Pool) -> Result<bool, PortError> {
+    let registration = |flags, tx_metadata_len| libc::xdp_umem_reg {
+        addr: pool.base().as_ptr() as u64,
+        len: pool.len_bytes() as u64,
+        chunk_size: pool.config().chunk_bytes as u32,
+        // The kernel's own 256 bytes in front of the frame are the pool's headroom.
+        headroom: 0,
+        flags,
+        tx_metadata_len,
+    };
+    let call = "register the packet pool as AF_XDP memory (UMEM)";
+    let set = |value| sys::set_option(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &value, call);
+    match set(registration(libc::XDP_UMEM_TX_METADATA_LEN, TX_METADATA_BYTES as u32)) {
+        Ok(()) => Ok(true),
+        // Kernels before 6.8 know neither the flag nor the field.
+        Err(error) if error.errno() == Some(libc::EINVAL) => set(registration(0, 0)).map(|()| false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A socket with its rings made and mapped, before it is bound.
+struct Unbound {
+    fd: OwnedFd,
+    rx: RxRings,
+    tx: TxRings,
+}
+
+impl Unbound {
+    fn new(spec: &SocketSpec) -> Result<Unbound, PortError> {
+        let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0, "make an AF_XDP socket")?;
+        let raw = fd.as_raw_fd();
+        let rings = [
+            (libc::XDP_RX_RING, spec.rx_slots),
+            (libc::XDP_TX_RING, spec.tx_slots),
+            (libc::XDP_UMEM_FILL_RING, spec.rx_slots),
+            (libc::XDP_UMEM_COMPLETION_RING, spec.tx_slots),
+        ];
+        for (ring, slots) in rings {
+            sys::set_option(raw, libc::SOL_XDP, ring, &slots, "size a ring of an AF_XDP socket")?;
+        }
+        // What one system call may send, and the memory that it may take for that: at most a ring full. Older
+        // kernels lack the first and refuse it, and send 32 frames per call.
+        let budget = spec.tx_slots.min(1024);
+        let _ = sys::set_option(raw, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, "");
+        let send_bytes = spec.tx_slots as i32 * 2048;
+        let _ = sys::set_option(raw, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &send_bytes, "");
+        let call = "ask for the ring offsets of an AF_XDP socket";
+        // SAFETY: the structure is integers alone.
+        let offsets =
+            unsafe { sys::get_option::<libc::xdp_mmap_offsets>(raw, libc::XDP_MMAP_OFFSETS, call) }?;
+        let layout = |offsets, page_offset, slots| RingLayout { offsets, page_offset, slots };
+        let chunks = spec.pool.config().chunks;
+        let rx = RxRings {
+            rx: Consumer::map(&fd, &layout(offsets.rx, libc::XDP_PGOFF_RX_RING as u64, spec.rx_slots))?,
+            fill: Producer::map(&fd, &layout(offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING, spec.rx_slots))?,
+            lent: Lent::new(chunks),
+        };
+        let completion = layout(offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING, spec.tx_slots);
+        let tx = TxRings {
+            tx: Producer::map(&fd, &layout(offsets.tx, libc::XDP_PGOFF_TX_RING as u64, spec.tx_slots))?,
+            completion: Consumer::map(&fd, &completion)?,
+            lent: Lent::new(chunks),
+        };
+        Ok(Unbound { fd, rx, tx })
+    }
+
+    fn into_socket(
+        self,
+        spec: &SocketSpec,
+        kind: BindKind,
+        tx_metadata: bool,
+        umems: &mut Vec<Weak<Socket>>,
+    ) -> (Arc<Socket>, RxRings, TxRings) {
+        let socket = Arc::new(Socket {
+            fd: self.fd.as_raw_fd(),
+            pool: spec.pool,
+            kind,
+            tx_metadata,
+            gone: AtomicBool::new(false),
+            state: Mutex::new(State {
+                owner: Some(self.fd),
+                rx: None,
+                tx: None,
+                statistics: no_statistics(),
+            }),
+        });
+        umems.push(Arc::downgrade(&socket));
+        (socket, self.rx, self.tx)
+    }
+}
+
+fn no_statistics() -> libc::xdp_statistics {
+    libc::xdp_statistics {
+        rx_dropped: 0,
+        rx_invalid_descs: 0,
+        tx_invalid_descs: 0,
+        rx_ring_full: 0,
+        rx_fill_ring_empty_descs: 0,
+        tx_ring_empty_descs: 0,
+    }
+}
+
+impl Socket {
+    fn is_umem_for(&self, pool: &'static Pool, kind: BindKind) -> bool {
+        std::ptr::eq(self.pool, pool) && self.kind == kind && !self.is_gone()
+    }
+
+    /// The descriptor, good as long as one of the two sides is open.
+    #[inline(always)]
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    /// Whether the device is known to be gone.
+    #[inline(always)]
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the device is gone.
+    pub(super) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// What the kernel counted for this socket.
+    pub(super) fn statistics(&self) -> libc::xdp_statistics {
+        self.state.lock().expect("no panic while held").ask_statistics()
+    }
+
+    /// Parks the receiving side's rings, and ends the socket where both sides are parked. `cache` gets the chunks.
+    pub(super) fn park_rx(&self, rings: RxRings, cache: &mut PoolCache) {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.rx = Some(rings);
+        state.end_if_parked(cache);
+    }
+
+    /// Parks the transmitting side's rings, likewise.
+    pub(super) fn park_tx(&self, rings: TxRings, cache: &mut PoolCache) {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.tx = Some(rings);
+        state.end_if_parked(cache);
+    }
+}
+
+impl State {
+    fn ask_statistics(&mut self) -> libc::xdp_statistics {
+        if let Some(fd) = &self.owner {
+            let call = "ask for the statistics of an AF_XDP socket";
+            // SAFETY: the structure is integers alone.
+            if let Ok(now) = unsafe { sys::get_option(fd.as_raw_fd(), libc::XDP_STATISTICS, call) } {
+                self.statistics = now;
+            }
+        }
+        self.statistics
+    }
+
+    fn end_if_parked(&mut self, cache: &mut PoolCache) {
+        if self.rx.is_none() || self.tx.is_none() {
+            return;
+        }
+        self.ask_statistics();
+        let (Some(rx), Some(tx)) = (self.rx.take(), self.tx.take()) else { return };
+        let (RxRings { rx, fill, lent: mut rx_lent }, TxRings { tx, completion, lent: mut tx_lent }) =
+            (rx, tx);
+        // The mappings hold the socket as well: first they go, then the descriptor, and with its close the
+        // kernel unbinds the socket and waits for receivers under way.
+        drop((rx, fill));
+        drop((tx, completion));
+        drop(self.owner.take());
+        for idx in rx_lent.drain() {
+            cache.give_chunk(idx);
+        }
+        for idx in tx_lent.drain() {
+            cache.give_chunk(idx);
+        }
+    }
+}

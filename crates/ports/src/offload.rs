@@ -1,0 +1,393 @@
+//! What a sender leaves to its device, done in software: transport checksums and segmentation.
+//!
+//! Inside one machine nobody finishes a checksum that nobody will check: the kernel hands a packet from one
+//! virtual device to the next with the folded sum of the pseudo-header in the checksum field and a note beside the
+//! packet (CHECKSUM_PARTIAL). XDP gives the packet without the note. So it is recognised here by its value, and from then on the
+//! note travels in [`PacketFlags::CSUM_PARTIAL`]: a port that can pass it on does, and one that cannot calls
+//! [`complete_checksum`].
+//!
+//! Why the value is enough: say P is the folded pseudo-header sum and R the sum of the rest of the segment without its
+//! checksum field. An unfinished packet has P in the field and needs ~(P + R). A finished one has ~(P + R); where
+//! that happens to equal P (one packet in 65,536), finishing it again yields ~(P + R), which is what is there. So the
+//! comparison with P needs no second look at the payload: where it is wrong, it does no harm.
+//!
+//! A UDP checksum of zero means "none" and is left alone: P is never zero, as the protocol number is not.
+//!
+//! Source: RFC 1071, RFC 768, RFC 9293; Linux's Documentation/networking/checksum-offloads.rst.
+
+use packet::pool::HEADROOM_BYTES;
+use packet::{Packet, PacketFlags, PoolCache};
+use wire::checksum::{Sum, nonzero};
+
+const ETHERNET_HEADER: usize = 14;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// VLAN tags that are looked through.
+const TAGS_MAX: usize = 4;
+/// IPv6 extension headers that are looked through.
+const EXTENSIONS_MAX: usize = 8;
+
+/// Where the headers of a TCP or UDP packet are, from the start of the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Transport {
+    l3: usize,
+    l4: usize,
+    protocol: u8,
+    is_v6: bool,
+    /// Bytes of transport header and payload, as the network header has it.
+    len: usize,
+}
+
+impl Transport {
+    /// Where the checksum is, from the start of the transport header.
+    fn checksum_offset(self) -> usize {
+        if self.protocol == TCP { 16 } else { 6 }
+    }
+
+    /// The sum of the pseudo-header.
+    #[inline(always)]
+    fn pseudo_sum(self, frame: &[u8], len: usize) -> Option<Sum> {
+        let addresses = if self.is_v6 { self.l3 + 8..self.l3 + 40 } else { self.l3 + 12..self.l3 + 20 };
+        Some(Sum::new().bytes(frame.get(addresses)?).u32(len as u32).u16(u16::from(self.protocol)))
+    }
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn put16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Finds the TCP or UDP header. `None` for everything else, fragments, and whatever is cut off.
+#[inline(always)]
+fn find_transport(frame: &[u8]) -> Option<Transport> {
+    let mut l3 = ETHERNET_HEADER;
+    let mut ethertype = be16(frame, 12)?;
+    if matches!(ethertype, 0x8100 | 0x88a8) {
+        (l3, ethertype) = skip_tags(frame)?;
+    }
+    match ethertype {
+        ETHERTYPE_IPV4 => {
+            let header: &[u8; 20] = frame.get(l3..l3 + 20)?.try_into().ok()?;
+            let header_len = usize::from(header[0] & 15) * 4;
+            let is_fragment = (header[6] & 0x3f) | header[7] != 0;
+            let protocol = header[9];
+            let wanted = header[0] >> 4 == 4 && header_len >= 20 && (protocol == TCP || protocol == UDP);
+            if !wanted || is_fragment {
+                return None;
+            }
+            let len = usize::from(u16::from_be_bytes([header[2], header[3]])).checked_sub(header_len)?;
+            Some(Transport { l3, l4: l3 + header_len, protocol, is_v6: false, len })
+        }
+        ETHERTYPE_IPV6 => find_transport_v6(frame, l3),
+        _ => None,
+    }
+}
+
+#[cold]
+fn skip_tags(frame: &[u8]) -> Option<(usize, u16)> {
+    let mut at = 12;
+    for _ in 0..=TAGS_MAX {
+        let ethertype = be16(frame, at)?;
+        if !matches!(ethertype, 0x8100 | 0x88a8) {
+            return Some((at + 2, ethertype));
+        }
+        at += 4;
+    }
+    None
+}
+
+#[inline(always)]
+fn find_transport_v6(frame: &[u8], l3: usize) -> Option<Transport> {
+    let header: &[u8; 40] = frame.get(l3..l3 + 40)?.try_into().ok()?;
+    if header[0] >> 4 != 6 {
+        return None;
+    }
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let transport = Transport { l3, l4: l3 + 40, protocol: header[6], is_v6: true, len };
+    if matches!(transport.protocol, TCP | UDP) { Some(transport) } else { skip_extensions(frame, transport) }
+}
+
+/// Hop-by-hop, routing and destination options; anything else ends the search.
+#[cold]
+fn skip_extensions(frame: &[u8], mut at: Transport) -> Option<Transport> {
+    for _ in 0..EXTENSIONS_MAX {
+        match at.protocol {
+            TCP | UDP => return Some(at),
+            0 | 43 | 60 => {
+                let len = (usize::from(*frame.get(at.l4 + 1)?) + 1) * 8;
+                at.protocol = *frame.get(at.l4)?;
+                at.l4 += len;
+                at.len = at.len.checked_sub(len)?;
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Marks a packet whose checksum its sender left unfinished, and one longer than a frame (`frame_max` bytes
+/// without VLAN tag) that it left to segmentation. For drivers that get packets without the kernel's notes.
+#[inline]
+pub fn recognise_unfinished(packet: &mut Packet, frame_max: u32) {
+    let frame = packet.data();
+    let Some(at) = find_transport(frame) else { return };
+    let field_at = at.l4 + at.checksum_offset();
+    let (Some(field), Some(pseudo)) = (be16(frame, field_at), at.pseudo_sum(frame, at.len)) else { return };
+    if field != pseudo.fold() {
+        return;
+    }
+    let Ok(csum_start) = u16::try_from(at.l4) else { return };
+    packet.csum_start = csum_start;
+    packet.csum_offset = at.checksum_offset() as u8;
+    packet.flags.set(PacketFlags::CSUM_PARTIAL);
+    if packet.len() > frame_max as usize {
+        recognise_segmentation(packet, at, frame_max as usize);
+    }
+}
+
+/// A TCP packet that no link would take: its sender counts on segmentation. The size of the segments was in a note that is lost;
+/// the MTU bounds it.
+#[cold]
+fn recognise_segmentation(packet: &mut Packet, at: Transport, frame_max: usize) {
+    if at.protocol != TCP || !is_longer_than(packet, frame_max) {
+        return;
+    }
+    let Some(data_offset) = packet.data().get(at.l4 + 12) else { return };
+    let headers = at.l4 + usize::from(data_offset >> 4) * 4;
+    let tags = at.l3 - ETHERNET_HEADER;
+    let Some(gso_size) = (frame_max + tags).checked_sub(headers).filter(|size| *size > 0) else { return };
+    packet.gso_size = gso_size.min(usize::from(u16::MAX)) as u16;
+    packet.flags.set(PacketFlags::GSO_TCP);
+}
+
+/// Whether a frame is longer than `frame_max` bytes, one VLAN tag not counted, as with the kernel's devices.
+pub fn is_longer_than(packet: &Packet, frame_max: usize) -> bool {
+    let tagged = matches!(packet.data().get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
+    packet.len() > frame_max + if tagged { 4 } else { 0 }
+}
+
+/// Whether the packet must be cut up before a device that cannot do so itself sends it.
+#[inline(always)]
+pub fn is_segmentation_pending(packet: &Packet) -> bool {
+    packet.gso_size > 0 && (packet.flags.has(PacketFlags::GSO_TCP) || packet.flags.has(PacketFlags::GSO_UDP))
+}
+
+/// Finishes the checksum of a packet that says it is unfinished, and clears the flag. Without effect on others. Where
+/// the note points outside the packet's first segment nothing can be finished; the flag is cleared all the same.
+pub fn complete_checksum(packet: &mut Packet) {
+    if !packet.flags.has(PacketFlags::CSUM_PARTIAL) {
+        return;
+    }
+    packet.flags.clear(PacketFlags::CSUM_PARTIAL);
+    let start = usize::from(packet.csum_start);
+    let field_at = start + usize::from(packet.csum_offset);
+    if field_at + 2 > packet.data().len() {
+        return;
+    }
+    let checksum = nonzero(!sum_from(packet, start));
+    put16(packet.data_mut(), field_at, checksum);
+}
+
+/// The folded sum of the frame's bytes from `start` (in the first segment) to its end.
+fn sum_from(packet: &Packet, start: usize) -> u16 {
+    let (mut total, mut odd) = (0u32, false);
+    for (n, segment) in packet.segments().enumerate() {
+        let bytes = if n == 0 { &segment[start..] } else { segment };
+        let sum = Sum::new().bytes(bytes).fold();
+        // After an odd number of bytes, the next ones sit in the other halves of their words.
+        total += u32::from(if odd { sum.swap_bytes() } else { sum });
+        odd ^= bytes.len() % 2 == 1;
+    }
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+/// How many chunks the packet takes after [`segment`], at most.
+pub fn chunks_after_segmentation(packet: &Packet) -> usize {
+    let size = usize::from(packet.gso_size).max(1);
+    let count = packet.len().div_ceil(size);
+    let headers = packet.len().min(512);
+    count * (size + headers).div_ceil(packet.pool().config().chunk_bytes - HEADROOM_BYTES)
+}
+
+/// Cuts a packet whose segmentation is pending into frames of `gso_size` bytes of payload, in fresh chunks, each
+/// with its checksum unfinished ([`PacketFlags::CSUM_PARTIAL`]: most devices do the rest). Appends them to `out` and
+/// frees the packet.
+///
+/// Errors: the packet itself, when it is no TCP or UDP packet over IPv4 or IPv6, its headers are not in its
+/// first segment, or the pool is exhausted; then `out` is as it was.
+pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Result<(), Packet> {
+    let before = out.len();
+    match segment_into(&packet, cache, out) {
+        Some(()) => {
+            cache.free(packet);
+            Ok(())
+        }
+        None => {
+            for made in out.drain(before..) {
+                cache.free(made);
+            }
+            Err(packet)
+        }
+    }
+}
+
+fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
+    let at = find_transport(packet.data())?;
+    let header_len = match at.protocol {
+        TCP => (usize::from(*packet.data().get(at.l4 + 12)? >> 4) * 4).max(20),
+        _ => 8,
+    };
+    let payload_at = at.l4 + header_len;
+    let headers = packet.data().get(..payload_at)?;
+    let size = usize::from(packet.gso_size);
+    // Bytes behind the network packet are padding of the link and belong to no segment.
+    let payload_len = (packet.len() - payload_at).min(at.len.checked_sub(header_len)?);
+    if size == 0 || payload_len == 0 {
+        return None;
+    }
+    let mut source = Gather::new(packet, payload_at);
+    let mut done = 0;
+    while done < payload_len {
+        let len = size.min(payload_len - done);
+        let mut segment = source.take(cache, headers, len)?;
+        segment.in_port = packet.in_port;
+        segment.l3_off = packet.l3_off;
+        segment.l4_off = packet.l4_off;
+        segment.csum_start = at.l4 as u16;
+        segment.csum_offset = at.checksum_offset() as u8;
+        segment.flags.set(PacketFlags::CSUM_PARTIAL);
+        write_headers(segment.data_mut(), at, Part { header_len, done, len, of: payload_len, size });
+        out.push(segment);
+        done += len;
+    }
+    Some(())
+}
+
+/// Which part of the payload a segment has.
+struct Part {
+    header_len: usize,
+    done: usize,
+    len: usize,
+    of: usize,
+    size: usize,
+}
+
+/// Makes the copied headers those of one segment: lengths, IPv4 identification and checksum, sequence number, flags.
+fn write_headers(frame: &mut [u8], at: Transport, part: Part) {
+    let l4_len = part.header_len + part.len;
+    if at.is_v6 {
+        put16(frame, at.l3 + 4, (at.l4 - at.l3 - 40 + l4_len) as u16);
+    } else {
+        put16(frame, at.l3 + 2, (at.l4 - at.l3 + l4_len) as u16);
+        let id = u16::from_be_bytes([frame[at.l3 + 4], frame[at.l3 + 5]]);
+        put16(frame, at.l3 + 4, id.wrapping_add((part.done / part.size) as u16));
+        put16(frame, at.l3 + 10, 0);
+        let checksum = wire::checksum::checksum(&frame[at.l3..at.l4]);
+        put16(frame, at.l3 + 10, checksum);
+    }
+    if at.protocol == TCP {
+        const FIN_PSH: u8 = 0x09;
+        const CWR: u8 = 0x80;
+        let sequence: [u8; 4] = std::array::from_fn(|i| frame[at.l4 + 4 + i]);
+        let sequence = u32::from_be_bytes(sequence).wrapping_add(part.done as u32);
+        frame[at.l4 + 4..at.l4 + 8].copy_from_slice(&sequence.to_be_bytes());
+        if part.done + part.len < part.of {
+            frame[at.l4 + 13] &= !FIN_PSH;
+        }
+        if part.done > 0 {
+            // RFC 3168 section 6.1.2: once per window reduction.
+            frame[at.l4 + 13] &= !CWR;
+        }
+    } else {
+        put16(frame, at.l4 + 4, l4_len as u16);
+    }
+    if let Some(pseudo) = at.pseudo_sum(frame, l4_len) {
+        put16(frame, at.l4 + at.checksum_offset(), pseudo.fold());
+    }
+}
+
+/// Reads a packet's bytes in order, across its segments.
+struct Gather<'a, I: Iterator<Item = &'a [u8]>> {
+    segments: I,
+    rest: &'a [u8],
+}
+
+impl<'a> Gather<'a, Box<dyn Iterator<Item = &'a [u8]> + 'a>> {
+    fn new(packet: &'a Packet, skip: usize) -> Self {
+        let mut segments = packet.segments();
+        let first = segments.next().unwrap_or_default();
+        Gather { rest: first.get(skip..).unwrap_or_default(), segments: Box::new(segments) }
+    }
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
+    /// A fresh packet of `headers` and the next `len` bytes (fewer at the end), in as many chunks as it takes.
+    /// `None` when the pool is exhausted.
+    fn take(&mut self, cache: &mut PoolCache, headers: &[u8], len: usize) -> Option<Packet> {
+        let room = cache.pool().config().chunk_bytes - HEADROOM_BYTES;
+        let mut left = len;
+        let mut whole: Option<Packet> = None;
+        let mut front = headers;
+        loop {
+            let Some(mut chunk) = cache.alloc() else {
+                if let Some(whole) = whole {
+                    cache.free(whole);
+                }
+                return None;
+            };
+            let bytes = (front.len() + left).min(room);
+            chunk.set_len(bytes).expect("a chunk has room for its size less the headroom");
+            let (head, body) = chunk.data_mut().split_at_mut(front.len());
+            head.copy_from_slice(front);
+            left -= body.len();
+            front = &[];
+            self.read(body);
+            match &mut whole {
+                Some(whole) => whole.append(chunk),
+                None => whole = Some(chunk),
+            }
+            if left == 0 {
+                return whole;
+            }
+        }
+    }
+
+    fn read(&mut self, mut to: &mut [u8]) {
+        while !to.is_empty() {
+            if self.rest.is_empty() {
+                match self.segments.next() {
+                    Some(segment) => self.rest = segment,
+                    // The frame is shorter than its network header says; the caller bounded by the frame.
+                    None => return to.fill(0),
+                }
+                continue;
+            }
+            let n = to.len().min(self.rest.len());
+            to[..n].copy_from_slice(&self.rest[..n]);
+            self.rest = &self.rest[n..];
+            to = &mut to[n..];
+        }
+    }
+}
+
+/// A copy of a packet with the usual headroom in front of every segment, metadata included. `None` when the pool is
+/// exhausted.
+pub fn copy_linear(packet: &Packet, cache: &mut PoolCache) -> Option<Packet> {
+    let mut copy = Gather::new(packet, 0).take(cache, &[], packet.len())?;
+    copy.in_port = packet.in_port;
+    copy.gso_size = packet.gso_size;
+    copy.csum_start = packet.csum_start;
+    copy.csum_offset = packet.csum_offset;
+    copy.flags = packet.flags;
+    copy.l3_off = packet.l3_off;
+    copy.l4_off = packet.l4_off;
+    Some(copy)
+}
