@@ -112,19 +112,30 @@ impl Packet {
         }
     }
 
-    /// Makes a fresh packet of `LINE_BYTES` bytes the first `len` bytes of `line`. The whole line is copied, since
-    /// a copy of constant size is four instructions.
+    /// Writes a packet to `slot` that is like this one, but in chunk `idx`, which starts at `chunk`, with its frame
+    /// from `data_off` on.
+    ///
+    /// # Safety
+    /// `slot` can be written and holds no packet; the caller owns chunk `idx` of this packet's pool, and
+    /// `data_off` and this packet's length together do not exceed a chunk.
     #[inline(always)]
-    pub(crate) fn fill_line(&mut self, line: &Line, len: usize, in_port: PortNo) {
-        debug_assert!(len <= LINE_BYTES);
-        let bytes: &mut [u8; LINE_BYTES] = self.data_mut().try_into().expect("one line long");
-        *bytes = line.0;
-        self.seg_len = len as u16;
-        self.len = len as u32;
-        self.in_port = in_port;
+    pub(crate) unsafe fn write_sibling(
+        &self,
+        slot: *mut Packet,
+        idx: u32,
+        chunk: NonNull<u8>,
+        data_off: usize,
+    ) {
+        // SAFETY: `slot` is valid for writes, as the caller vouches; the copy becomes a packet of its own below.
+        unsafe { std::ptr::copy_nonoverlapping(self, slot, 1) };
+        // SAFETY: `slot` was initialised on the line above.
+        let sibling = unsafe { &mut *slot };
+        sibling.idx = idx;
+        sibling.chunk = chunk;
+        sibling.data_off = data_off as u16;
     }
 
-    /// As `fill_line` for a packet of several lines.
+    /// Makes a fresh packet of several whole lines the first `len` bytes of `lines`.
     #[inline(always)]
     pub(crate) fn fill_lines(&mut self, lines: &[Line], len: usize, in_port: PortNo) {
         debug_assert!(len <= lines.len() * LINE_BYTES);

@@ -234,8 +234,7 @@ struct SinkTx {
 impl TxQueue for SinkTx {
     #[inline]
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        refuse_unsendable(&self.link, &self.stats, cache, batch);
-        let bytes = batch.iter().map(|p| p.len() as u64).sum();
+        let bytes = refuse_unsendable(&self.link, &self.stats, cache, batch);
         self.stats.passed(batch.len() as u64, bytes);
         cache.free_all(batch);
     }

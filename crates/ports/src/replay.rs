@@ -11,6 +11,7 @@
 //! Threads: a [`Replay`] belongs to one receive queue.
 
 use base::PortNo;
+use base::region::prefetch_at;
 use packet::{Batch, LINE_BYTES, Line, PoolCache};
 
 /// A list that repeats is laid out until it has at least this many frames.
@@ -100,6 +101,11 @@ impl Replay {
             let frames = (run.frames - self.frame).min(wanted);
             let from = run.first_line + self.frame * run.lines_each;
             let lines = &self.lines[from..from + frames * run.lines_each];
+            // The next burst's, which come by the time this one has been switched. The hardware's own prefetch
+            // ends at each page.
+            for ahead in 0..frames {
+                prefetch_at(&self.lines, from + (frames + ahead) * run.lines_each);
+            }
             let got = if fits_a_chunk(cache, run.lines_each) {
                 cache.alloc_copies(batch, self.in_port, lines, run.lines_each, run.len)
             } else {

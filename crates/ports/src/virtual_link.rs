@@ -103,20 +103,25 @@ impl VirtualLink {
     }
 }
 
-/// Frees and counts what can not be sent: everything while the port is down, and frames longer than its MTU.
-/// What remains in `batch` may go out.
+/// Frees and counts what cannot be sent: everything while the port is down, and frames longer than its MTU.
+/// What remains in `batch` may go out; returns its bytes.
 #[inline]
 pub(crate) fn refuse_unsendable(
     link: &VirtualLink,
     stats: &QueueStats,
     cache: &mut PoolCache,
     batch: &mut Batch,
-) {
-    let mtu = link.mtu() as usize;
-    if link.is_up() && batch.iter().all(|p| p.len() <= mtu + ETHERNET_HEADER) {
-        return;
+) -> u64 {
+    let (mut bytes, mut longest) = (0, 0);
+    for packet in batch.iter() {
+        bytes += packet.len();
+        longest = longest.max(packet.len());
     }
-    refuse_each(link, stats, cache, batch);
+    if longest > link.mtu() as usize + ETHERNET_HEADER || !link.is_up() {
+        refuse_each(link, stats, cache, batch);
+        bytes = batch.iter().map(Packet::len).sum();
+    }
+    bytes as u64
 }
 
 #[cold]

@@ -283,7 +283,7 @@ struct PcapTx {
 
 impl TxQueue for PcapTx {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        refuse_unsendable(&self.link, &self.stats, cache, batch);
+        let bytes = refuse_unsendable(&self.link, &self.stats, cache, batch);
         if let Some(capture) = &self.capture {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let mut capture = capture.lock().expect("no panic while held");
@@ -297,7 +297,6 @@ impl TxQueue for PcapTx {
             }
             self.pending |= !batch.is_empty();
         } else {
-            let bytes = batch.iter().map(|p| p.len() as u64).sum();
             self.stats.passed(batch.len() as u64, bytes);
         }
         cache.free_all(batch);
