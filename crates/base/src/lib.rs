@@ -14,6 +14,7 @@ pub mod ids;
 pub mod multimap;
 pub mod rcu;
 pub mod region;
+pub mod slab;
 
 pub use counter::Counter;
 pub use drop_reason::DropReason;

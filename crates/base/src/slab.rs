@@ -1,0 +1,159 @@
+//! An array that grows without moving: counters that many threads read in place, nodes that lock-free readers walk over.
+//!
+//! Idea: chunks, each as large as all before it together, are allocated when first needed and never freed or moved
+//! while the slab lives. A reader needs no guard: what it once found stays where it is.
+//!
+//! Threads: any. Elements are shared, so their type brings its own way to change (atomics, [`crate::Counter`]).
+
+use crate::region::Region;
+use std::sync::OnceLock;
+use zerocopy::FromZeros;
+
+/// Elements of the first chunk.
+const FIRST: usize = 16;
+/// Enough for 2^31 elements.
+const CHUNKS: usize = 28;
+/// Chunks from this size on are mapped, and cost memory only where they are touched.
+const MAPPED_BYTES_MIN: usize = 64 << 10;
+
+/// See the module's text.
+pub struct Slab<T: FromZeros> {
+    chunks: [OnceLock<Chunk<T>>; CHUNKS],
+}
+
+enum Chunk<T: FromZeros> {
+    Small(Box<[T]>),
+    Mapped(Region<T>),
+}
+
+impl<T: FromZeros> Chunk<T> {
+    fn new(len: usize) -> Chunk<T> {
+        if len * size_of::<T>() >= MAPPED_BYTES_MIN {
+            // As with every other allocation, running out of memory is not an error one can handle here.
+            Chunk::Mapped(Region::new(len).expect("address space for a slab's chunk"))
+        } else {
+            Chunk::Small((0..len).map(|_| T::new_zeroed()).collect())
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, offset: usize) -> &T {
+        match self {
+            Chunk::Small(elements) => &elements[offset],
+            Chunk::Mapped(elements) => &elements[offset],
+        }
+    }
+}
+
+impl<T: FromZeros> Default for Slab<T> {
+    fn default() -> Self {
+        Slab { chunks: [const { OnceLock::new() }; CHUNKS] }
+    }
+}
+
+/// Chunk and offset of an element.
+#[inline(always)]
+fn locate(idx: usize) -> (usize, usize) {
+    // Chunk 0 has the elements 0..FIRST, chunk k > 0 those from FIRST << (k - 1) to FIRST << k.
+    if idx < FIRST {
+        return (0, idx);
+    }
+    let log = (idx / FIRST).ilog2() as usize;
+    (log + 1, idx - (FIRST << log))
+}
+
+impl<T: FromZeros> Slab<T> {
+    /// Elements that any slab can have.
+    pub const LEN_MAX: usize = FIRST << (CHUNKS - 1);
+
+    /// A slab with room for nothing.
+    pub fn new() -> Slab<T> {
+        Self::default()
+    }
+
+    /// Makes the elements `0..len` exist, zeroed where they are new. Allocates, so not for the packet path. Panics
+    /// beyond [`Self::LEN_MAX`].
+    pub fn reserve(&self, len: usize) {
+        assert!(len <= Self::LEN_MAX, "a slab has at most {} elements", Self::LEN_MAX);
+        if len == 0 {
+            return;
+        }
+        let (last, _) = locate(len - 1);
+        for k in 0..=last {
+            let size = if k == 0 { FIRST } else { FIRST << (k - 1) };
+            self.chunks[k].get_or_init(|| Chunk::new(size));
+        }
+    }
+
+    /// The element, if room was reserved for it.
+    #[inline(always)]
+    pub fn get(&self, idx: usize) -> Option<&T> {
+        let (chunk, offset) = locate(idx);
+        Some(self.chunks.get(chunk)?.get()?.get(offset))
+    }
+
+    /// For how many elements there is room.
+    pub fn capacity(&self) -> usize {
+        let chunks = self.chunks.iter().take_while(|c| c.get().is_some()).count();
+        if chunks == 0 { 0 } else { FIRST << (chunks - 1) }
+    }
+}
+
+impl<T: FromZeros> std::ops::Index<usize> for Slab<T> {
+    type Output = T;
+
+    /// Panics where no room was reserved.
+    #[inline(always)]
+    fn index(&self, idx: usize) -> &T {
+        self.get(idx).expect("an element for which room was reserved")
+    }
+}
+
+/// Packets and bytes of one slot: one writer, any reader.
+#[derive(Default, Debug, FromZeros)]
+#[repr(C)]
+pub struct Stats {
+    /// Packets.
+    pub packets: crate::Counter,
+    /// Their bytes.
+    pub bytes: crate::Counter,
+    /// When the last packet came, in the unit of whoever writes it.
+    pub used: crate::Counter,
+}
+
+/// The counters of one worker by slot (rule, table, port): the control thread reserves, the worker adds, anyone reads.
+pub type StatsSlab = Slab<Stats>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn every_element_has_its_own_place_and_keeps_it() {
+        let slab = Slab::<AtomicU32>::new();
+        assert!(slab.get(0).is_none());
+        slab.reserve(1);
+        assert_eq!((slab.capacity(), slab.get(FIRST).is_none()), (FIRST, true));
+        let first = &slab[0];
+        slab.reserve(100_000);
+        for i in 0..100_000 {
+            assert_eq!(slab[i].swap(i as u32 + 1, Ordering::Relaxed), 0);
+        }
+        for i in 0..100_000 {
+            assert_eq!(slab[i].load(Ordering::Relaxed), i as u32 + 1);
+        }
+        assert_eq!(first.load(Ordering::Relaxed), 1);
+        assert!(slab.get(slab.capacity()).is_none());
+    }
+
+    #[test]
+    fn no_index_is_out_of_reach() {
+        let slab = StatsSlab::new();
+        slab.reserve(1);
+        assert!(slab.get(Slab::<Stats>::LEN_MAX).is_none());
+        assert!(slab.get(usize::MAX).is_none());
+        slab[3].packets.add(2);
+        assert_eq!(slab[3].packets.get(), 2);
+    }
+}
