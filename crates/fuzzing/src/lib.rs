@@ -8,6 +8,8 @@
 //! Adding a target is described in `fuzz/README.md`; the test of this crate checks that the table, the
 //! binaries of `fuzz/Cargo.toml` and the corpora agree.
 
+pub mod flow;
+pub mod ports;
 pub mod wire;
 
 /// One fuzz target.
@@ -21,5 +23,7 @@ pub struct Target {
 /// Every fuzz target of the project, by name.
 pub const TARGETS: &[Target] = &[
     // One row per target keeps additions from touching each other.
+    Target { name: "flow_extract", run: flow::flow_extract },
+    Target { name: "ports_pcap", run: ports::ports_pcap },
     Target { name: "wire_frame", run: wire::wire_frame },
 ];

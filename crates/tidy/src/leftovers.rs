@@ -26,6 +26,10 @@ pub fn unfinished(files: &[File]) -> Problems {
         let source = split(&file.text);
         find(&mut problems, file, &source.comments, NOTES, has_word);
         find(&mut problems, file, &source.code, UNFINISHED, |line, what| line.contains(what));
+        // A count written out is one that the long runs cannot multiply.
+        find(&mut problems, file, &source.code, &["with_cases("], |line, what| {
+            line.split_once(what).is_some_and(|(_, count)| count.starts_with(|c: char| c.is_ascii_digit()))
+        });
         if file.crate_name().is_some() && !file.is_test() && !file.text.starts_with("//! ") {
             problems.push(format!("{}: opens with no //! paragraph that says what it is", file.path));
         }
@@ -133,6 +137,7 @@ mod tests {
             "fn f() { todo!() }",
             "fn f() { unimplemented!() }",
             "#[ignore]",
+            "with_cases(99)",
         ] {
             let text = format!("//! Says what it is.\n{bad}\n");
             let found = unfinished(&file("crates/flow/src/a.rs", &text));

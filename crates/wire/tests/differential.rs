@@ -455,7 +455,7 @@ fn touch_all(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases("wire::composed_frames_read_alike", 2000)))]
 
     #[test]
     fn composed_frames_read_alike(compose in frame()) {
