@@ -88,14 +88,10 @@ pub struct Offsets {
 #[inline]
 #[must_use = "a truncated frame is to be dropped"]
 pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Offsets> {
-    if let Some(h) = head.first_chunk::<54>()
-        && let Some((words, offsets)) = plain_ipv4(h, frame_len, ingress)
-    {
-        key.set_present(0);
-        key.put(B_COMMON, words);
-        return Some(offsets);
+    match plain_ipv4::<14>(head, frame_len, ingress, 0, 0, key) {
+        Some(offsets) => Some(offsets),
+        None => extract_tagged_or_ipv6(head, frame_len, ingress, key),
     }
-    extract_general(head, frame_len, ingress, key)
 }
 
 /// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata (ports,
@@ -127,50 +123,147 @@ pub fn extract_keeping_metadata(
     offsets
 }
 
-/// Untagged Ethernet, IPv4 without options, not a fragment, a whole header of TCP or UDP. `None` for anything else.
+/// The other two straight paths: one VLAN tag, IPv6.
+#[inline(never)]
+fn extract_tagged_or_ipv6(
+    head: &[u8],
+    frame_len: usize,
+    ingress: &Ingress,
+    key: &mut Key,
+) -> Option<Offsets> {
+    let plain = match head.first_chunk::<18>() {
+        Some(h) => match (be16::<12, 18>(h), be16::<16, 18>(h)) {
+            (ETH_TYPE_IPV6, _) => plain_ipv6::<14>(head, frame_len, ingress, 0, 0, key),
+            (tpid, inner) if l2::is_vlan(tpid) && ingress.vlan_limit >= 1 => {
+                let tci = be16::<14, 18>(h) | l2::VLAN_PRESENT;
+                match inner {
+                    ETH_TYPE_IPV4 => plain_ipv4::<18>(head, frame_len, ingress, tci, tpid, key),
+                    ETH_TYPE_IPV6 => plain_ipv6::<18>(head, frame_len, ingress, tci, tpid, key),
+                    _ => None,
+                }
+            }
+            _ => None,
+        },
+        None => None,
+    };
+    match plain {
+        Some(offsets) => Some(offsets),
+        None => extract_general(head, frame_len, ingress, key),
+    }
+}
+
+/// The network layer at `L3`: IPv4 without options, not a fragment, with a whole header of TCP or UDP. `None`, and the
+/// key as it was, for anything else. `tci` and `tpid` are those of the tag before it, or 0.
 #[inline(always)]
-fn plain_ipv4(h: &[u8; 54], frame_len: usize, ingress: &Ingress) -> Option<([u64; 8], Offsets)> {
-    const L3: usize = 14;
+fn plain_ipv4<const L3: usize>(
+    head: &[u8],
+    frame_len: usize,
+    ingress: &Ingress,
+    tci: u64,
+    tpid: u64,
+    key: &mut Key,
+) -> Option<Offsets> {
+    // The two bytes of Ethernet type, the header, and TCP's, which is the longer one; Ethernet pads to 60 bytes.
+    let h = head.get(L3 - 2..)?.first_chunk::<42>()?;
     // Ethernet type, version and header length, type of service, total length, identification.
-    let w12 = be64::<12, 54>(h);
+    let w0 = be64::<0, 42>(h);
     // Fragment bits, time to live, protocol, checksum, half an address.
-    let w20 = be64::<20, 54>(h);
-    let total_len = (w12 >> 16 & 0xffff) as usize;
+    let w8 = be64::<8, 42>(h);
+    let total_len = (w0 >> 16 & 0xffff) as usize;
     let room = frame_len.saturating_sub(L3);
     // A room so large that the rest cannot be padding is left to the general path.
-    if w12 >> 40 != ETH_TYPE_IPV4 << 8 | 0x45 || w20 >> 48 & 0x3fff != 0 || total_len > room || room > 0xffff
-    {
+    if w0 >> 40 != ETH_TYPE_IPV4 << 8 | 0x45 || w8 >> 48 & 0x3fff != 0 || total_len > room || room > 0xffff {
         return None;
     }
     let depth = ingress.depth;
     let mut words = [ingress.word0, ETH_TYPE_IPV4, 0, 0, 0, 0, 0, 0];
     let mut offsets = Offsets { l3: L3 as u8, l4: 0 };
-    let proto = w20 >> 32 & 0xff;
+    let proto = w8 >> 32 & 0xff;
     if depth >= Depth::Transport {
         let header_len = match proto {
             l4::UDP => 8,
-            l4::TCP if h[46] >> 4 >= 5 => usize::from(h[46] >> 4) * 4,
+            l4::TCP if h[34] >> 4 >= 5 => usize::from(h[34] >> 4) * 4,
             _ => return None,
         };
         if total_len < 20 + header_len {
             return None;
         }
-        let flags = if proto == l4::TCP { be16::<46, 54>(h) & 0xfff } else { 0 };
-        words[4] = be32::<34, 54>(h) << 32 | flags << 16;
-        offsets.l4 = 34;
+        let flags = if proto == l4::TCP { be16::<34, 42>(h) & 0xfff } else { 0 };
+        words[4] = be32::<22, 42>(h) << 32 | flags << 16;
+        offsets.l4 = L3 as u8 + 20;
     } else if total_len < 20 {
         return None;
     }
     if depth >= Depth::Ethernet {
-        words[1] |= be64::<0, 54>(h) & !0xffff;
-        words[2] = be64::<6, 54>(h) & !0xffff;
+        let addresses = head.first_chunk::<14>()?;
+        words[1] |= be64::<0, 14>(addresses) & !0xffff;
+        words[2] = be64::<6, 14>(addresses) & !0xffff | tci;
+        words[5] = tpid << 16;
     }
     if depth >= Depth::Network {
-        words[3] = be64::<26, 54>(h);
+        words[3] = be64::<14, 42>(h);
         words[4] |= proto << 8;
-        words[5] = w12 >> 32 & 0xff | (w20 >> 40 & 0xff) << 8;
+        words[5] |= w0 >> 32 & 0xff | (w8 >> 40 & 0xff) << 8;
     }
-    Some((words, offsets))
+    key.set_present(0);
+    key.put(B_COMMON, words);
+    Some(offsets)
+}
+
+/// As [`plain_ipv4`] for IPv6 without extension headers. That the Ethernet type is IPv6 is known.
+#[inline(always)]
+fn plain_ipv6<const L3: usize>(
+    head: &[u8],
+    frame_len: usize,
+    ingress: &Ingress,
+    tci: u64,
+    tpid: u64,
+    key: &mut Key,
+) -> Option<Offsets> {
+    let (h, behind) = head.get(L3..)?.split_first_chunk::<40>()?;
+    // Version 4 bits, class 8, label 20, payload length 16, next header 8, hop limit 8.
+    let w0 = be64::<0, 40>(h);
+    let payload_len = (w0 >> 16 & 0xffff) as usize;
+    let proto = w0 >> 8 & 0xff;
+    let room = frame_len.saturating_sub(L3 + 40);
+    if payload_len > room || room > 0xffff {
+        return None;
+    }
+    let ports = match proto {
+        l4::UDP if payload_len >= 8 => be32::<0, 8>(behind.first_chunk()?) << 32,
+        l4::TCP => {
+            let tcp = behind.first_chunk::<20>()?;
+            let header_len = usize::from(tcp[12] >> 4) * 4;
+            if header_len < 20 || header_len > payload_len {
+                return None;
+            }
+            be32::<0, 20>(tcp) << 32 | (be16::<12, 20>(tcp) & 0xfff) << 16
+        }
+        _ => return None,
+    };
+    let depth = ingress.depth;
+    let mut words = [ingress.word0, ETH_TYPE_IPV6, 0, 0, 0, 0, 0, 0];
+    let mut offsets = Offsets { l3: L3 as u8, l4: 0 };
+    if depth >= Depth::Transport {
+        words[4] = ports;
+        offsets.l4 = L3 as u8 + 40;
+    }
+    if depth >= Depth::Ethernet {
+        let addresses = head.first_chunk::<14>()?;
+        words[1] |= be64::<0, 14>(addresses) & !0xffff;
+        words[2] = be64::<6, 14>(addresses) & !0xffff | tci;
+        words[5] = tpid << 16;
+    }
+    key.set_present(0);
+    if depth >= Depth::Network {
+        words[4] |= proto << 8;
+        words[5] |= w0 >> 52 & 0xff | (w0 & 0xff) << 8;
+        let label = w0 >> 32 & 0xf_ffff;
+        let [s0, s1, d0, d1] = [be64::<8, 40>(h), be64::<16, 40>(h), be64::<24, 40>(h), be64::<32, 40>(h)];
+        key.put(B_IPV6, [s0, s1, d0, d1, 0, 0, label, 0]);
+    }
+    key.put(B_COMMON, words);
+    Some(offsets)
 }
 
 #[inline(never)]

@@ -8,7 +8,7 @@ const NOT_ETH_TYPE: u64 = 0x5ff;
 /// Lowest number that is a type; below, the field is the length of an 802.3 frame.
 const ETH_TYPE_MIN: u64 = 0x600;
 /// That a tag is there: the bit of the old canonical format indicator, as in Open vSwitch.
-const VLAN_PRESENT: u64 = 0x1000;
+pub(super) const VLAN_PRESENT: u64 = 0x1000;
 
 /// Where the link layer ends, and what it holds, at the places that it has in the key's words.
 pub(super) struct L2 {
@@ -25,7 +25,7 @@ pub(super) struct L2 {
 }
 
 #[inline(always)]
-fn is_vlan(eth_type: u64) -> bool {
+pub(super) fn is_vlan(eth_type: u64) -> bool {
     eth_type == 0x8100 || eth_type == 0x88a8
 }
 

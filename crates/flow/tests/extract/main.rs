@@ -2,6 +2,7 @@
 //! makes of the same packets.
 
 mod counterpart;
+mod independent;
 mod packets;
 mod reference;
 
@@ -9,6 +10,8 @@ use base::{OfPort, PortNo};
 use flow::key::{B_CT, BLOCKS};
 use flow::{Depth, FieldId, Ingress, Key, Offsets, extract, extract_keeping_metadata};
 use packets::Random;
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 const IN_PORT: OfPort = OfPort(0x1234);
 const DP_PORT: PortNo = PortNo(0x5678);
@@ -231,4 +234,31 @@ fn offsets_point_at_the_headers() {
     assert_eq!(at(&format!("{macs}0800{cut}")), Some((14, 0)), "7 bytes of UDP");
     assert_eq!(at(&format!("{macs}88cc")), Some((14, 0)));
     assert_eq!(at(macs), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases("flow::extract_mutations", 20_000)))]
+
+    /// As the seeded tests, with mutations that shrink to the bytes that matter.
+    #[test]
+    fn mutated_packets_agree_with_the_reference(
+        seed in any::<u64>(),
+        overwrites in vec((0..120usize, any::<u8>()), 0..6),
+        cut in proptest::option::of(0..160usize),
+        depths in any::<[u8; 2]>(),
+    ) {
+        let mut frame = packets::well_formed(&mut Random(seed));
+        for (at, byte) in overwrites {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        if let Some(cut) = cut {
+            frame.truncate(cut);
+        }
+        let mut key = stale_key(&mut Random(seed));
+        for depth in depths {
+            check(&frame, Depth::ALL[usize::from(depth) % 5], &mut key);
+        }
+    }
 }
