@@ -15,6 +15,7 @@ pub mod multimap;
 pub mod rcu;
 pub mod region;
 pub mod slab;
+pub mod slots;
 
 pub use counter::Counter;
 pub use drop_reason::DropReason;

@@ -6,6 +6,7 @@
 //! worker's loop neither allocates nor locks once it is warm.
 
 pub mod action;
+mod cache;
 pub mod pipeline;
 
 pub use action::DpAction;

@@ -1,0 +1,308 @@
+//! The hash index of both cache tiers: from a 64-bit hash to candidate entries, in one or two cache lines.
+//!
+//! A bucket is one line of eight 16-bit signatures, eight 16-bit pieces of the hash, and eight entry numbers. A
+//! hash has two buckets to live in; an entry goes to the first unless that is full, so that nearly
+//! every lookup touches one line, and four entries per bucket fit on average without evicting anybody.
+//!
+//! It grows in place, by linear hashing: once half full it doubles, a few buckets split per insertion, and
+//! the piece of the hash in the bucket says which half an entry belongs to, so a split touches two lines
+//! and no entry. The room for all buckets is mapped at the start and costs memory only where it is touched.
+//!
+//! A full pair of buckets first moves one occupant to its other bucket (its hash follows from bucket, piece and
+//! signature); only when none can move is somebody evicted.
+//!
+//! Invariants: `idx == 0` means an empty place (entry 0 is never used); an entry stands in exactly one place;
+//! `piece` holds bits 8..24 of the hash half by which the entry got there.
+
+use base::region::{Region, prefetch_at};
+
+/// Places per bucket.
+const WAYS: usize = 8;
+/// Buckets at the start: 2^8, because splitting reads hash bits from the eighth on.
+const LOG2_START: u32 = 8;
+/// Most buckets: the pieces hold 16 further bits.
+const LOG2_MAX: u32 = 24;
+
+#[repr(C, align(64))]
+#[derive(zerocopy::FromZeros)]
+struct Bucket {
+    sig: [u16; WAYS],
+    piece: [u16; WAYS],
+    idx: [u32; WAYS],
+}
+
+/// The hash as the index uses it.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    first: u32,
+    second: u32,
+    sig: u16,
+}
+
+impl Probe {
+    /// Splits a hash. All 64 bits should be good.
+    #[inline(always)]
+    pub fn new(hash: u64) -> Probe {
+        let first = hash as u32 & 0x00ff_ffff;
+        let sig = (hash >> 48) as u16;
+        // The second bucket follows from the first and the signature, as in a cuckoo filter; the odd constant makes
+        // the distance differ from signature to signature, and never 0.
+        Probe { first, second: first ^ distance(sig), sig }
+    }
+}
+
+#[inline(always)]
+fn distance(sig: u16) -> u32 {
+    (u32::from(sig) | 0x1_0000).wrapping_mul(0x9e37_79b1) >> 8
+}
+
+/// See the module's text.
+pub struct Index {
+    buckets: Region<Bucket>,
+    /// `2^k - 1`: buckets below `split` use one bit more.
+    mask: u32,
+    split: u32,
+    len: usize,
+    evictions: u64,
+    clock: u32,
+}
+
+/// What an insertion displaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    /// There was room.
+    Fresh,
+    /// Both buckets were full: this entry has lost its place.
+    Evicted(u32),
+}
+
+impl Index {
+    /// An index for at most about `entries` entries.
+    pub fn new(entries: usize) -> std::io::Result<Index> {
+        // Four entries per bucket on average when full.
+        let log2 = (entries / 4).max(1).next_power_of_two().ilog2().clamp(LOG2_START, LOG2_MAX);
+        let buckets = Region::new(1 << log2)?;
+        Ok(Index { buckets, mask: (1 << LOG2_START) - 1, split: 0, len: 0, evictions: 0, clock: 0 })
+    }
+
+    /// Entries in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Insertions that displaced another entry.
+    pub fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Bytes of the buckets in use.
+    pub fn memory_bytes(&self) -> usize {
+        (self.mask as usize + 1 + self.split as usize) * size_of::<Bucket>()
+    }
+
+    #[inline(always)]
+    fn bucket_of(&self, half: u32) -> usize {
+        let b = half & self.mask;
+        (if b < self.split { half & (self.mask << 1 | 1) } else { b }) as usize
+    }
+
+    /// Asks for the line that a lookup will need first.
+    #[inline(always)]
+    pub fn prefetch(&self, probe: Probe) {
+        prefetch_at(&self.buckets, self.bucket_of(probe.first));
+    }
+
+    /// First candidate in the first bucket, to prefetch its entry; 0 where there is none. Not conclusive.
+    #[inline(always)]
+    pub fn peek(&self, probe: Probe) -> u32 {
+        let bucket = &self.buckets[self.bucket_of(probe.first)];
+        let hits = matches(&bucket.sig, probe.sig);
+        if hits == 0 { 0 } else { bucket.idx[hits.trailing_zeros() as usize] }
+    }
+
+    /// Calls `is_it` for each candidate until it says yes, and returns that one.
+    #[inline(always)]
+    pub fn find(&self, probe: Probe, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        if let Some(found) = self.find_in(self.bucket_of(probe.first), probe.sig, &mut is_it) {
+            return Some(found);
+        }
+        // An entry stands in the second bucket only if the first was full when it came. A bucket that is not full may
+        // have been full then: places are emptied without moving anybody. So the second is always looked at.
+        self.find_in(self.bucket_of(probe.second), probe.sig, &mut is_it)
+    }
+
+    #[inline(always)]
+    fn find_in(&self, b: usize, sig: u16, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+        let bucket = &self.buckets[b];
+        let mut hits = matches(&bucket.sig, sig);
+        while hits != 0 {
+            let way = hits.trailing_zeros() as usize;
+            let idx = bucket.idx[way];
+            if idx != 0 && is_it(idx) {
+                return Some(idx);
+            }
+            hits &= hits - 1;
+        }
+        None
+    }
+
+    /// Inserts entry `idx` (not 0, not in the index yet).
+    pub fn insert(&mut self, probe: Probe, idx: u32) -> Inserted {
+        debug_assert_ne!(idx, 0);
+        self.grow();
+        if self.place(probe.first, probe.sig, idx) || self.place(probe.second, probe.sig, idx) {
+            self.len += 1;
+            return Inserted::Fresh;
+        }
+        if self.make_room(probe.first) {
+            let placed = self.place(probe.first, probe.sig, idx);
+            debug_assert!(placed, "make_room emptied a place");
+            self.len += 1;
+            return Inserted::Fresh;
+        }
+        self.evictions += 1;
+        // Clock hand over the ways: without a time of use in the bucket, any way is as good as another.
+        self.clock = self.clock.wrapping_add(1);
+        let way = self.clock as usize % WAYS;
+        let b = self.bucket_of(probe.first);
+        let bucket = &mut self.buckets[b];
+        let lost = bucket.idx[way];
+        put(bucket, way, probe.sig, probe.first, idx);
+        Inserted::Evicted(lost)
+    }
+
+    /// Puts the entry into the bucket of this half of its hash, if there is a free place.
+    fn place(&mut self, half: u32, sig: u16, idx: u32) -> bool {
+        let b = self.bucket_of(half);
+        let bucket = &mut self.buckets[b];
+        let Some(way) = bucket.idx.iter().position(|&i| i == 0) else { return false };
+        put(bucket, way, sig, half, idx);
+        true
+    }
+
+    /// Moves one occupant of a full bucket to its other bucket, if any of them has room there.
+    fn make_room(&mut self, half: u32) -> bool {
+        let b = self.bucket_of(half);
+        for way in 0..WAYS {
+            let bucket = &self.buckets[b];
+            let (idx, sig, piece) = (bucket.idx[way], bucket.sig[way], bucket.piece[way]);
+            // The occupant's half of the hash: its high bits are in the piece, the low eight in the bucket's number.
+            let its_half = u32::from(piece) << LOG2_START | b as u32 & ((1 << LOG2_START) - 1);
+            let other = its_half ^ distance(sig);
+            if self.bucket_of(other) != b && self.place(other, sig, idx) {
+                self.buckets[b].idx[way] = 0;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes entry `idx`, which must have been inserted under the same hash. False where it is not there.
+    pub fn remove(&mut self, probe: Probe, idx: u32) -> bool {
+        for half in [probe.first, probe.second] {
+            let b = self.bucket_of(half);
+            let bucket = &mut self.buckets[b];
+            if let Some(way) = bucket.idx.iter().position(|&i| i == idx) {
+                bucket.idx[way] = 0;
+                bucket.sig[way] = 0;
+                self.len -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Doubles, a few buckets per insertion: a round starts when buckets are half full on average and is over a
+    /// quarter as many insertions later, so that buckets not yet split never get much fuller than that.
+    fn grow(&mut self) {
+        let round = self.mask as usize + 1;
+        if (self.split == 0 && self.len < round * WAYS / 2) || 2 * round > self.buckets.len() {
+            return;
+        }
+        for _ in 0..4 {
+            self.split_one();
+            if self.split == 0 {
+                return;
+            }
+        }
+    }
+
+    fn split_one(&mut self) {
+        let bit = self.mask + 1;
+        let (from, to) = (self.split as usize, (self.split + bit) as usize);
+        let mut free = 0;
+        for way in 0..WAYS {
+            let old = &mut self.buckets[from];
+            let (idx, sig, piece) = (old.idx[way], old.sig[way], old.piece[way]);
+            if idx != 0 && (u32::from(piece) << LOG2_START) & bit != 0 {
+                (old.idx[way], old.sig[way]) = (0, 0);
+                let new = &mut self.buckets[to];
+                (new.idx[free], new.sig[free], new.piece[free]) = (idx, sig, piece);
+                free += 1;
+            }
+        }
+        self.split += 1;
+        if self.split > self.mask {
+            self.mask = self.mask << 1 | 1;
+            self.split = 0;
+        }
+    }
+}
+
+#[inline(always)]
+fn put(bucket: &mut Bucket, way: usize, sig: u16, half: u32, idx: u32) {
+    (bucket.idx[way], bucket.sig[way]) = (idx, sig);
+    bucket.piece[way] = (half >> LOG2_START) as u16;
+}
+
+/// Bit `i` is set where `sig[i]` equals `wanted`: one vector comparison.
+#[inline(always)]
+fn matches(sig: &[u16; WAYS], wanted: u16) -> u32 {
+    let mut bits = 0;
+    for (i, &s) in sig.iter().enumerate() {
+        bits |= u32::from(s == wanted) << i;
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::hash::HashKey;
+
+    fn probe(n: u64) -> Probe {
+        Probe::new(HashKey::from_seed(3).block(&[n, 0, 0, 0, 0, 0, 0, 0]))
+    }
+
+    #[test]
+    fn a_million_entries_are_all_found_after_growth_and_nobody_is_evicted() {
+        let mut index = Index::new(1_000_000).unwrap();
+        for n in 1..=1_000_000u32 {
+            assert_eq!(index.insert(probe(n.into()), n), Inserted::Fresh);
+        }
+        assert_eq!(index.len(), 1_000_000);
+        for n in 1..=1_000_000u32 {
+            assert_eq!(index.find(probe(n.into()), |idx| idx == n), Some(n), "{n}");
+        }
+        for n in (1..=1_000_000u32).step_by(3) {
+            assert!(index.remove(probe(n.into()), n));
+            assert_eq!(index.find(probe(n.into()), |idx| idx == n), None);
+        }
+    }
+
+    #[test]
+    fn past_its_size_it_evicts_and_says_whom() {
+        let mut index = Index::new(1).unwrap();
+        let places = 256 * WAYS;
+        let mut inside = std::collections::HashSet::new();
+        for n in 1..=(places as u32 * 2) {
+            if let Inserted::Evicted(lost) = index.insert(probe(n.into()), n) {
+                assert!(inside.remove(&lost));
+            }
+            inside.insert(n);
+        }
+        assert_eq!(index.len(), inside.len());
+        assert!(inside.iter().all(|&n| index.find(probe(n.into()), |i| i == n).is_some()));
+        assert!(index.evictions() > 0);
+    }
+}

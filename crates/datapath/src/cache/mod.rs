@@ -1,0 +1,2 @@
+//! Flow caches.
+pub mod index;
