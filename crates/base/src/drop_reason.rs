@@ -68,8 +68,6 @@ drop_reasons! {
     PolicerDrop = "policer",
     /// The translation failed (a stack underflow, an action that the switch cannot do).
     TranslationError = "translation_error",
-    /// The budget for translations of this input port was used up in this loop and its backlog is full.
-    TranslationBacklog = "translation_backlog",
     /// A packet-in found its ring to the control thread full.
     PacketInRingFull = "packet_in_ring_full",
     /// The port was removed while the packet waited in it.

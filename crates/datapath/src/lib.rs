@@ -7,7 +7,21 @@
 
 pub mod action;
 mod cache;
+pub mod control;
+mod depths;
+mod edit;
+mod execute;
+mod output;
 pub mod pipeline;
+mod process;
+pub mod stats;
+mod tuner;
+mod worker;
 
 pub use action::DpAction;
-pub use pipeline::{PacketInSpec, Pipeline, Rewrite, Translation, Visit};
+pub use cache::{CacheConfig, DumpedFlow};
+pub use control::{Config, Datapath, DatapathError, Event, SlotTotals, WorkerFlow};
+pub use output::PacketIn;
+pub use pipeline::{FlowView, PacketInSpec, Pipeline, Rewrite, Translation, Visit};
+pub use stats::{PortCounters, WorkerStats};
+pub use worker::Clock;

@@ -16,7 +16,8 @@ use flow::{Depth, Key, Mask};
 
 /// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline numbers its tables by
 /// (OpenFlow tables of each bridge, MAC tables, port sets).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, zerocopy::FromZeros)]
+#[repr(C)]
 pub struct Visit {
     /// The pipeline's number of the table.
     pub table: u32,

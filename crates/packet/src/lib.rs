@@ -13,6 +13,8 @@
 pub mod buffer;
 pub mod pool;
 pub mod port;
+pub mod thread;
+pub mod wait;
 
 pub use buffer::{Packet, PacketFlags};
 pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};

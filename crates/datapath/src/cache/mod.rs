@@ -1,2 +1,776 @@
-//! Flow caches.
+//! One worker's memory of what the pipeline decided: the exact-match tier and the megaflow tier.
+//!
+//! Exact match: the whole key, one probe. Megaflows: for each mask that the input port has flows of, the masked
+//! key, one probe. All megaflows share one index; the mask's number is salt to the hash.
+//!
+//! The number of masks is bounded ([`MASKS_MAX`], no input port over [`PORT_MASKS_MAX`]). Past it a new
+//! megaflow takes an existing mask that covers its own, which makes it narrower and is always right; where there is none, its flow is cached alone in the
+//! exact-match tier, as a flow that matches every bit.
+//!
+//! Counters: a hit adds to its entry; [`FlowCache::fold`] moves what an entry has gathered to the flow's slots. A sweep visits
+//! every entry in turn, folds it and removes what has been idle. Whatever leaves the cache is folded first, so no
+//! count is lost.
+//!
+//! Threads: all of it belongs to one worker.
+
+pub mod entry;
 pub mod index;
+
+use crate::action::DpAction;
+use crate::pipeline::{FlowView, Translation};
+use arrayvec::ArrayVec;
+use base::hash::HashKey;
+use base::region::{Region, prefetch, prefetch_at};
+use base::slots::SlotTable;
+use base::{DropReason, PortNo, Version};
+use entry::{Arena, Bodies, Entry, classify, kind, wide_of};
+use flow::{Key, Mask};
+use index::{Index, Inserted, Probe};
+
+/// Most distinct masks of one worker.
+pub const MASKS_MAX: usize = 128;
+/// Most distinct masks of flows from one input port.
+pub const PORT_MASKS_MAX: usize = 32;
+/// The mask number of flows that are cached alone: every bit matters.
+pub const MASK_EXACT: u16 = 0;
+
+/// Limits of a cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheConfig {
+    /// Most megaflows, and most exact entries (each).
+    pub flow_limit: usize,
+    /// A flow unused for this long is removed.
+    pub max_idle_ms: u32,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        CacheConfig { flow_limit: 2_000_000, max_idle_ms: 10_000 }
+    }
+}
+
+/// A mask in use, with what the lookup needs ready.
+struct MaskEntry {
+    mask: Mask,
+    present: u16,
+    salt: u64,
+    /// Megaflows under it: it is searched while there are any.
+    flows: u32,
+    /// Bodies that name it, megaflows' and exact entries': it is given another meaning only when there are none.
+    bodies: u32,
+}
+
+/// The masks of one input port's flows, the most hit first.
+#[derive(Default)]
+struct PortMasks {
+    list: ArrayVec<PortMask, PORT_MASKS_MAX>,
+}
+
+struct PortMask {
+    id: u16,
+    flows: u32,
+    hits: u32,
+}
+
+impl PortMasks {
+    fn has_room_for(&self, id: u16) -> bool {
+        !self.list.is_full() || self.list.iter().any(|m| m.id == id)
+    }
+
+    fn add(&mut self, id: u16) {
+        match self.list.iter_mut().find(|m| m.id == id) {
+            Some(m) => m.flows += 1,
+            None => self.list.push(PortMask { id, flows: 1, hits: 0 }),
+        }
+    }
+
+    fn remove(&mut self, id: u16) {
+        if let Some(n) = self.list.iter().position(|m| m.id == id) {
+            self.list[n].flows -= 1;
+            if self.list[n].flows == 0 {
+                self.list.remove(n);
+            }
+        }
+    }
+}
+
+struct Tier {
+    entries: Region<Entry>,
+    index: Index,
+    free: Vec<u32>,
+    high: u32,
+    hand: u32,
+}
+
+impl Tier {
+    fn new(limit: usize) -> std::io::Result<Tier> {
+        Ok(Tier {
+            entries: Region::new(limit + 1)?,
+            index: Index::new(limit)?,
+            free: Vec::with_capacity(4096),
+            high: 0,
+            hand: 0,
+        })
+    }
+
+    fn live(&self) -> usize {
+        self.high as usize - self.free.len()
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if let Some(idx) = self.free.pop() {
+            return Some(idx);
+        }
+        if self.high as usize + 1 < self.entries.len() {
+            self.high += 1;
+            return Some(self.high);
+        }
+        None
+    }
+
+    /// The next entry in turn, to be removed because there is no room.
+    fn victim(&mut self) -> u32 {
+        self.hand = if self.hand >= self.high { 1 } else { self.hand + 1 };
+        self.hand
+    }
+}
+
+/// Numbers about a cache, for `dpctl/show` and memory reports.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CacheSize {
+    /// Megaflows.
+    pub megaflows: usize,
+    /// Exact entries.
+    pub exact: usize,
+    /// Distinct masks.
+    pub masks: usize,
+    /// Bytes in use: entries, indexes, bodies, keys.
+    pub bytes: usize,
+    /// Entries that had to go because their buckets were full or the limit was reached.
+    pub evictions: u64,
+}
+
+/// Both tiers of one worker.
+pub struct FlowCache {
+    config: CacheConfig,
+    secret: HashKey,
+    exact: Tier,
+    mega: Tier,
+    bodies: Bodies,
+    arena: Arena,
+    masks: Vec<MaskEntry>,
+    /// By datapath port number; its input port's number is in every megaflow's key.
+    ports: Vec<Option<Box<PortMasks>>>,
+    evictions: u64,
+    sweep_exact: u32,
+    sweep_mega: u32,
+    now_ms: u64,
+}
+
+/// Where [`FlowCache::install`] put a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Installed {
+    /// In the megaflow tier, as this entry.
+    Megaflow(u32),
+    /// Alone in the exact tier.
+    Exact(u32),
+}
+
+impl FlowCache {
+    /// Maps the room for a cache.
+    pub fn new(config: CacheConfig, secret: HashKey) -> std::io::Result<FlowCache> {
+        let limit = config.flow_limit.max(64);
+        let mut cache = FlowCache {
+            config,
+            secret,
+            exact: Tier::new(limit)?,
+            mega: Tier::new(limit)?,
+            bodies: Bodies::new(2 * limit)?,
+            arena: Arena::new(4 * limit)?,
+            masks: Vec::with_capacity(MASKS_MAX + 1),
+            ports: (0..=u16::MAX).map(|_| None).collect(),
+            evictions: 0,
+            sweep_exact: 0,
+            sweep_mega: 0,
+            now_ms: 0,
+        };
+        let mut all = Mask::wild();
+        for b in 0..flow::BLOCKS {
+            all.0.put(b, [u64::MAX; 8]);
+        }
+        let present = all.0.present();
+        cache.masks.push(MaskEntry { mask: all, present, salt: 0, flows: 0, bodies: 0 });
+        Ok(cache)
+    }
+
+    /// The secret of its hashes.
+    pub fn secret(&self) -> &HashKey {
+        &self.secret
+    }
+
+    // ---- exact tier
+
+    /// Hash of a key for the exact tier, and its line asked for.
+    #[inline(always)]
+    pub fn exact_probe(&self, key: &Key) -> u64 {
+        let hash = key.hash_exact(&self.secret);
+        self.exact.index.prefetch(Probe::new(hash));
+        hash
+    }
+
+    /// Asks for the lines of the most likely entry.
+    #[inline(always)]
+    pub fn exact_prefetch(&self, hash: u64) {
+        let idx = self.exact.index.peek(Probe::new(hash)) as usize;
+        prefetch_at(&self.exact.entries, idx);
+        prefetch(&self.exact.entries[idx].packets);
+    }
+
+    /// The entry whose key equals this one, or 0.
+    #[inline(always)]
+    pub fn exact_find(&self, hash: u64, key: &Key) -> u32 {
+        let (entries, arena) = (&self.exact.entries, &self.arena);
+        let is_it = |idx: u32| {
+            let e = &entries[idx as usize];
+            e.key == key.common().0 && e.present == key.present() && {
+                e.wide == 0 || wide_of(key, e.present).iter().eq(arena.run(e.wide, wide_len(e.present)))
+            }
+        };
+        self.exact.index.find(Probe::new(hash), is_it).unwrap_or(0)
+    }
+
+    /// An exact entry.
+    #[inline(always)]
+    pub fn exact(&mut self, idx: u32) -> &mut Entry {
+        &mut self.exact.entries[idx as usize]
+    }
+
+    /// Remembers a key whose packets all belong to the body's flow. Evicts where it must.
+    pub fn insert_exact(&mut self, key: &Key, hash: u64, from: &FlowRef, slots: &SlotTable) -> Option<u32> {
+        let wide = self.arena.store(&wide_of(key, key.present()))?;
+        let idx = match self.exact.take() {
+            Some(idx) => idx,
+            None => {
+                let victim = self.exact.victim();
+                self.remove_exact(victim, slots);
+                self.evictions += 1;
+                self.exact.free.pop()?
+            }
+        };
+        let e = &mut self.exact.entries[idx as usize];
+        e.key = key.common().0;
+        (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
+        (e.used_ms, e.body, e.wide, e.port) = (from.at.now_ms, from.body, wide, from.port);
+        (e.present, e.mask, e.kind) = (key.present(), from.mask, from.kind);
+        self.bodies.get_mut(from.body).refs += 1;
+        if let Inserted::Evicted(lost) = self.exact.index.insert(Probe::new(hash), idx) {
+            self.evictions += 1;
+            self.drop_exact(lost, slots);
+        }
+        Some(idx)
+    }
+
+    /// Takes an entry out, its counts folded first.
+    pub fn remove_exact(&mut self, idx: u32, slots: &SlotTable) {
+        let e = &self.exact.entries[idx as usize];
+        if e.kind == kind::FREE {
+            return;
+        }
+        self.exact.index.remove(Probe::new(e.hash), idx);
+        self.drop_exact(idx, slots);
+    }
+
+    fn drop_exact(&mut self, idx: u32, slots: &SlotTable) {
+        self.fold_exact(idx, slots);
+        let e = &mut self.exact.entries[idx as usize];
+        e.kind = kind::FREE;
+        let (body, wide, present) = (e.body, e.wide, e.present);
+        self.arena.release(wide, wide_len(present));
+        self.release_body(body);
+        self.exact.free.push(idx);
+    }
+
+    // ---- megaflow tier
+
+    /// Masks the key with mask `id` into `masked` (block 0) and returns the hash, its line asked for.
+    #[inline(always)]
+    pub fn mega_probe(&self, id: u16, key: &Key, masked: &mut [u64; 8]) -> u64 {
+        let m = &self.masks[usize::from(id)];
+        let hash = mega_hash(m, key, &self.secret, masked);
+        self.mega.index.prefetch(Probe::new(hash));
+        hash
+    }
+
+    /// Asks for the lines of the most likely entry.
+    #[inline(always)]
+    pub fn mega_prefetch(&self, hash: u64) {
+        let idx = self.mega.index.peek(Probe::new(hash)) as usize;
+        prefetch_at(&self.mega.entries, idx);
+        prefetch(&self.mega.entries[idx].packets);
+    }
+
+    /// The megaflow of mask `id` with this masked key, or 0.
+    #[inline(always)]
+    pub fn mega_find(&self, id: u16, hash: u64, key: &Key, masked: &[u64; 8]) -> u32 {
+        let (entries, arena, m) = (&self.mega.entries, &self.arena, &self.masks[usize::from(id)]);
+        let is_it = |idx: u32| {
+            let e = &entries[idx as usize];
+            e.key == *masked && e.mask == id && (e.wide == 0 || masked_wide_equal(m, key, arena, e))
+        };
+        self.mega.index.find(Probe::new(hash), is_it).unwrap_or(0)
+    }
+
+    /// A megaflow entry.
+    #[inline(always)]
+    pub fn mega(&mut self, idx: u32) -> &mut Entry {
+        &mut self.mega.entries[idx as usize]
+    }
+
+    /// How many masks the flows of an input port have.
+    #[inline(always)]
+    pub fn port_masks(&self, port: PortNo) -> usize {
+        self.ports[port.0 as usize & 0xffff].as_ref().map_or(0, |m| m.list.len())
+    }
+
+    /// Number of the port's `n`th mask to search.
+    #[inline(always)]
+    pub fn port_mask(&self, port: PortNo, n: usize) -> u16 {
+        self.ports[port.0 as usize & 0xffff].as_ref().map_or(MASK_EXACT, |m| m.list[n].id)
+    }
+
+    /// Counts hits of the port's `n`th mask.
+    #[inline]
+    pub fn port_mask_hit(&mut self, port: PortNo, n: usize, hits: u32) {
+        if let Some(masks) = &mut self.ports[port.0 as usize & 0xffff] {
+            masks.list[n].hits = masks.list[n].hits.saturating_add(hits);
+        }
+    }
+
+    /// Orders each port's masks by their hits, and forgets half of the past so that the order follows the traffic.
+    pub fn rank_masks(&mut self) {
+        for masks in self.ports.iter_mut().flatten() {
+            masks.list.sort_by_key(|m| std::cmp::Reverse(m.hits));
+            for m in &mut masks.list {
+                m.hits /= 2;
+            }
+        }
+    }
+
+    /// Searches all the port's masks for one key: for the slow path, which looks once more before it translates.
+    pub fn mega_search(&self, port: PortNo, key: &Key) -> u32 {
+        let mut masked = [0; 8];
+        for n in 0..self.port_masks(port) {
+            let id = self.port_mask(port, n);
+            let hash = self.mega_probe(id, key, &mut masked);
+            let idx = self.mega_find(id, hash, key, &masked);
+            if idx != 0 && self.mega.entries[idx as usize].kind != kind::STALE {
+                return idx;
+            }
+        }
+        0
+    }
+
+    /// Caches a translation for all packets that agree with `key` on its mask (or on a narrower one, see the
+    /// module's text). `key` must not be in the cache yet.
+    pub fn install<E>(
+        &mut self,
+        key: &Key,
+        t: &Translation<E>,
+        at: Moment,
+        slots: &SlotTable,
+    ) -> Option<Installed> {
+        let (kind, port) = classify(&t.actions);
+        let mask = self.mask_for(&t.mask, key).unwrap_or(MASK_EXACT);
+        let body = self.bodies.make(t, mask, kind == kind::LIST)?;
+        self.masks[usize::from(mask)].bodies += 1;
+        // Held here, so that the body goes when nothing below takes it.
+        self.bodies.get_mut(body).refs = 1;
+        let from = FlowRef { body, kind, port, mask, at };
+        let installed = if mask == MASK_EXACT {
+            let hash = key.hash_exact(&self.secret);
+            self.insert_exact(key, hash, &from, slots).map(Installed::Exact)
+        } else {
+            self.insert_mega(key, mask, &from, slots).map(Installed::Megaflow)
+        };
+        self.release_body(body);
+        installed
+    }
+
+    fn insert_mega(&mut self, key: &Key, mask: u16, from: &FlowRef, slots: &SlotTable) -> Option<u32> {
+        let idx = match self.mega.take() {
+            Some(idx) => idx,
+            None => {
+                let victim = self.mega.victim();
+                self.evictions += 1;
+                self.remove_mega(victim, slots);
+                self.mega.free.pop()?
+            }
+        };
+        let m = &mut self.masks[usize::from(mask)];
+        let present = m.present;
+        let Some(wide) = self.arena.store(&wide_of(&key.masked(&m.mask), present)) else {
+            self.mega.free.push(idx);
+            return None;
+        };
+        m.flows += 1;
+        let mut masked = [0; 8];
+        let hash = mega_hash(m, key, &self.secret, &mut masked);
+        self.ports[dp_port(&masked)].get_or_insert_default().add(mask);
+        let b = self.bodies.get_mut(from.body);
+        b.refs += 1;
+        b.megaflow = idx;
+        let e = &mut self.mega.entries[idx as usize];
+        e.key = masked;
+        (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
+        (e.used_ms, e.body, e.wide, e.port) = (from.at.now_ms, from.body, wide, from.port);
+        (e.present, e.mask, e.kind) = (present, mask, from.kind);
+        if let Inserted::Evicted(lost) = self.mega.index.insert(Probe::new(hash), idx) {
+            self.evictions += 1;
+            self.drop_mega(lost, slots);
+        }
+        Some(idx)
+    }
+
+    /// The number of the mask under which to cache a flow: its own, or else one that covers it.
+    fn mask_for(&mut self, mask: &Mask, key: &Key) -> Option<u16> {
+        let port = self.ports[dp_port(&key.common().0)].get_or_insert_default();
+        let own = (1..self.masks.len()).find(|&n| self.masks[n].bodies > 0 && self.masks[n].mask == *mask);
+        if let Some(n) = own
+            && port.has_room_for(n as u16)
+        {
+            return Some(n as u16);
+        }
+        if own.is_none() && !port.list.is_full() {
+            if let Some(n) = (1..self.masks.len()).find(|&n| self.masks[n].bodies == 0) {
+                self.masks[n] = MaskEntry::new(mask, n);
+                return Some(n as u16);
+            }
+            if self.masks.len() <= MASKS_MAX {
+                self.masks.push(MaskEntry::new(mask, self.masks.len()));
+                return Some((self.masks.len() - 1) as u16);
+            }
+        }
+        // The least specific of those that cover it keeps the flow as wide as it can be.
+        (1..self.masks.len())
+            .filter(|&n| self.masks[n].bodies > 0 && port.has_room_for(n as u16))
+            .filter(|&n| self.masks[n].mask.covers(mask))
+            .min_by_key(|&n| self.masks[n].mask.count_ones())
+            .map(|n| n as u16)
+    }
+
+    /// Takes a megaflow out, its counts folded first. Exact entries made from it live on with its body.
+    pub fn remove_mega(&mut self, idx: u32, slots: &SlotTable) {
+        let e = &self.mega.entries[idx as usize];
+        if e.kind != kind::FREE {
+            self.mega.index.remove(Probe::new(e.hash), idx);
+            self.drop_mega(idx, slots);
+        }
+    }
+
+    fn drop_mega(&mut self, idx: u32, slots: &SlotTable) {
+        self.fold_mega(idx, slots);
+        let e = &mut self.mega.entries[idx as usize];
+        e.kind = kind::FREE;
+        let (body, wide, present, mask) = (e.body, e.wide, e.present, e.mask);
+        if let Some(port) = &mut self.ports[dp_port(&e.key)] {
+            port.remove(mask);
+        }
+        self.masks[usize::from(mask)].flows -= 1;
+        self.arena.release(wide, wide_len(present));
+        self.bodies.get_mut(body).megaflow = 0;
+        self.release_body(body);
+        self.mega.free.push(idx);
+    }
+
+    // ---- both tiers
+
+    fn release_body(&mut self, body: u32) {
+        let mask = self.bodies.get(body).mask;
+        if self.bodies.release(body) {
+            self.masks[usize::from(mask)].bodies -= 1;
+        }
+    }
+
+    /// The action list of a flow of kind [`kind::LIST`].
+    pub fn actions(&self, body: u32) -> &[DpAction] {
+        self.bodies.actions(body)
+    }
+
+    /// What the change log needs to judge the flow that a packet with this key belongs to.
+    pub fn view<'a>(&'a self, body: u32, key: &'a Key) -> FlowView<'a> {
+        let (visits, rewrites) = self.bodies.visits(body);
+        let mask = &self.masks[usize::from(self.bodies.get(body).mask)].mask;
+        FlowView { key, mask, visits, rewrites }
+    }
+
+    /// Moves what an exact entry has gathered to the flow's slots, and tells its megaflow that it is in use.
+    fn fold_exact(&mut self, idx: u32, slots: &SlotTable) {
+        let e = &mut self.exact.entries[idx as usize];
+        if e.packets == 0 {
+            return;
+        }
+        let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
+        let (body, used_ms) = (e.body, e.used_ms);
+        self.credit(body, packets, bytes, used_ms, slots);
+        let mega = self.bodies.get(body).megaflow;
+        if mega != 0 {
+            let m = &mut self.mega.entries[mega as usize];
+            m.used_ms = m.used_ms.max(used_ms);
+        }
+    }
+
+    fn fold_mega(&mut self, idx: u32, slots: &SlotTable) {
+        let e = &mut self.mega.entries[idx as usize];
+        if e.packets == 0 {
+            return;
+        }
+        let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
+        let (body, used_ms) = (e.body, e.used_ms);
+        self.credit(body, packets, bytes, used_ms, slots);
+    }
+
+    fn credit(&mut self, body: u32, packets: u64, bytes: u64, used_ms: u32, slots: &SlotTable) {
+        let b = self.bodies.get_mut(body);
+        b.packets += packets;
+        b.bytes += bytes;
+        let b = self.bodies.get(body);
+        // Entries keep 32 bits of the time, enough for 49 days since the last use.
+        let used_ms = self.now_ms - u64::from((self.now_ms as u32).wrapping_sub(used_ms));
+        for &slot in self.bodies.credits(b) {
+            slots.credit(slot, packets, bytes, used_ms);
+        }
+    }
+
+    /// Sets the time: milliseconds of the datapath's clock, which starts above 2^32 so that no time of use lies before it.
+    pub fn set_now(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
+    /// Visits the next `count` entries of each tier: folds them, removes idle ones. True when this ended a round over all of
+    /// both tiers that started with [`Self::start_round`].
+    pub fn sweep(&mut self, count: u32, slots: &SlotTable) -> bool {
+        let (max_idle_ms, now_ms) = (self.config.max_idle_ms, self.now_ms as u32);
+        let end = (self.sweep_exact + count).min(self.exact.high);
+        for group in Groups(self.sweep_exact, end) {
+            for idx in group.clone() {
+                let e = &self.exact.entries[idx as usize];
+                prefetch(&e.packets);
+            }
+            for idx in group.clone() {
+                self.bodies.prefetch(self.exact.entries[idx as usize].body);
+            }
+            for idx in group {
+                let e = &self.exact.entries[idx as usize];
+                if e.kind == kind::FREE {
+                    continue;
+                }
+                self.fold_exact(idx, slots);
+                if now_ms.wrapping_sub(self.exact.entries[idx as usize].used_ms) > max_idle_ms {
+                    self.remove_exact(idx, slots);
+                }
+            }
+        }
+        self.sweep_exact = end;
+        if end < self.exact.high {
+            return false;
+        }
+        let end = (self.sweep_mega + count).min(self.mega.high);
+        for group in Groups(self.sweep_mega, end) {
+            for idx in group.clone() {
+                prefetch(&self.mega.entries[idx as usize].packets);
+            }
+            for idx in group.clone() {
+                self.bodies.prefetch(self.mega.entries[idx as usize].body);
+            }
+            for idx in group {
+                let e = &self.mega.entries[idx as usize];
+                if e.kind == kind::FREE {
+                    continue;
+                }
+                self.fold_mega(idx, slots);
+                if now_ms.wrapping_sub(self.mega.entries[idx as usize].used_ms) > max_idle_ms {
+                    self.remove_mega(idx, slots);
+                }
+            }
+        }
+        self.sweep_mega = end;
+        end >= self.mega.high
+    }
+
+    /// Begins a new round of sweeping at the first entry.
+    pub fn start_round(&mut self) {
+        (self.sweep_exact, self.sweep_mega) = (0, 0);
+    }
+
+    /// Whether nothing is cached.
+    pub fn is_empty(&self) -> bool {
+        self.exact.live() + self.mega.live() == 0
+    }
+
+    /// Entries that a round visits.
+    pub fn round_len(&self) -> u32 {
+        self.exact.high + self.mega.high
+    }
+
+    /// Removes everything, folded.
+    pub fn flush(&mut self, slots: &SlotTable) {
+        for idx in 1..=self.exact.high {
+            self.remove_exact(idx, slots);
+        }
+        for idx in 1..=self.mega.high {
+            self.remove_mega(idx, slots);
+        }
+    }
+
+    /// Sizes and memory.
+    pub fn size(&self) -> CacheSize {
+        let entries = (self.exact.high + self.mega.high) as usize * size_of::<Entry>();
+        let indexes = self.exact.index.memory_bytes() + self.mega.index.memory_bytes();
+        CacheSize {
+            megaflows: self.mega.live(),
+            exact: self.exact.live(),
+            masks: self.masks[1..].iter().filter(|m| m.flows > 0).count(),
+            bytes: entries + indexes + self.bodies.memory_bytes() + self.arena.memory_bytes(),
+            evictions: self.evictions,
+        }
+    }
+
+    /// Writes up to `room` megaflows from entry `from` on into `out`, and returns where to go on, `None` at the end.
+    pub fn dump(&self, from: u32, room: usize, out: &mut Vec<DumpedFlow>) -> Option<u32> {
+        let mut taken = 0;
+        for idx in from.max(1)..=self.mega.high {
+            if taken == room {
+                return Some(idx);
+            }
+            let e = &self.mega.entries[idx as usize];
+            if e.kind == kind::FREE {
+                continue;
+            }
+            taken += 1;
+            let mask = &self.masks[usize::from(e.mask)].mask;
+            let mut key = Key::default();
+            key.put(0, e.key);
+            let run = self.arena.run(e.wide, if e.wide == 0 { 0 } else { wide_len(e.present) });
+            for (b, words) in mask.0.present_blocks().filter(|&b| b > 0).zip(run) {
+                key.put(b, *words);
+            }
+            let body = self.bodies.get(e.body);
+            let actions = match e.kind {
+                kind::OUTPUT => vec![DpAction::Output(PortNo(e.port))],
+                kind::DROP => vec![DpAction::Drop(DropReason::ALL[e.port as usize])],
+                _ => self.bodies.actions(e.body).to_vec(),
+            };
+            out.push(DumpedFlow {
+                key,
+                mask: mask.clone(),
+                actions,
+                packets: body.packets + e.packets,
+                bytes: body.bytes + e.bytes,
+                used_ms: e.used_ms,
+            });
+        }
+        None
+    }
+}
+
+/// A megaflow as `dpctl/dump-flows` shows it.
+#[derive(Clone, Debug)]
+pub struct DumpedFlow {
+    /// The masked key.
+    pub key: Key,
+    /// The mask.
+    pub mask: Mask,
+    /// What it does.
+    pub actions: Vec<DpAction>,
+    /// Packets so far (those that went through exact entries up to the last fold).
+    pub packets: u64,
+    /// Bytes so far.
+    pub bytes: u64,
+    /// Time of the last hit, on the datapath's clock.
+    pub used_ms: u32,
+}
+
+/// When something happens: a version and a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Version that the packet sees.
+    pub version: Version,
+    /// Milliseconds of the datapath's clock.
+    pub now_ms: u32,
+}
+
+/// A flow to make an exact entry from.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowRef {
+    /// Its body.
+    pub body: u32,
+    /// See [`kind`].
+    pub kind: u8,
+    /// Argument of `kind`.
+    pub port: u32,
+    /// The flow's mask.
+    pub mask: u16,
+    /// Now.
+    pub at: Moment,
+}
+
+impl MaskEntry {
+    fn new(mask: &Mask, id: usize) -> MaskEntry {
+        let mask = mask.clone().canonical();
+        // Scrambled, so that flows that differ in their masks alone do not share buckets.
+        let salt = (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (id as u64) << 17;
+        MaskEntry { present: mask.0.present(), mask, salt, flows: 0, bodies: 0 }
+    }
+}
+
+#[inline(always)]
+fn mega_hash(m: &MaskEntry, key: &Key, secret: &HashKey, masked: &mut [u64; 8]) -> u64 {
+    let (k, bits) = (&key.common().0, &m.mask.0.common().0);
+    for w in 0..8 {
+        masked[w] = k[w] & bits[w];
+    }
+    let mut hash = secret.block(masked) ^ m.salt;
+    let mut left = m.present & !1;
+    while left != 0 {
+        let b = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let (k, bits) = (&key.block(b).0, &m.mask.0.block(b).0);
+        hash = secret.combine(hash, secret.block(&std::array::from_fn(|w| k[w] & bits[w])));
+    }
+    hash
+}
+
+fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &Entry) -> bool {
+    let blocks = m.mask.0.present_blocks().filter(|&b| b > 0);
+    blocks.zip(arena.run(e.wide, wide_len(e.present))).all(|(b, stored)| {
+        let (k, bits) = (&key.block(b).0, &m.mask.0.block(b).0);
+        (0..8).all(|w| k[w] & bits[w] == stored[w])
+    })
+}
+
+/// Blocks beyond the first.
+#[inline(always)]
+fn wide_len(present: u16) -> usize {
+    (present & !1).count_ones() as usize
+}
+
+/// The input port's number in a key's block 0, which every mask holds.
+#[inline(always)]
+fn dp_port(common: &[u64; 8]) -> usize {
+    (common[0] >> 16 & 0xffff) as usize
+}
+
+/// `(from, to]` in groups of 16, for prefetching a group at a time.
+struct Groups(u32, u32);
+
+impl Iterator for Groups {
+    type Item = std::ops::RangeInclusive<u32>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0 >= self.1 {
+            return None;
+        }
+        let from = self.0 + 1;
+        self.0 = (self.0 + 16).min(self.1);
+        Some(from..=self.0)
+    }
+}

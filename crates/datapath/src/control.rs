@@ -1,0 +1,545 @@
+//! The control thread's side of the datapath: workers started, ports added and removed, counters read,
+//! effects and packet-ins collected.
+//!
+//! Commands go to a worker through a bounded ring and are carried out between two bursts. Nothing here makes a worker wait.
+//! What a worker gives up (a queue, a driver's buffers) comes back through its ring of replies and is dropped here.
+
+use crate::action::DpAction;
+use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
+use crate::output::{Outputs, PacketIn, TxHandle};
+use crate::pipeline::Pipeline;
+use crate::process::Process;
+use crate::stats::{PortCounters, WorkerStats};
+use crate::worker::{Clock, Command, Reply, Shared, Worker};
+use base::hash::HashKey;
+use base::rcu::Domain;
+use base::slots::SlotTable;
+use base::{DropReason, PortNo};
+use packet::wait::{Bell, Waiter};
+use packet::{Pool, PoolCache, Port};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Effects that a worker can have under way.
+const EFFECTS_RING: usize = 4096;
+/// Packet-ins that a worker can have under way.
+const PACKET_INS_RING: usize = 1024;
+/// Commands that a worker can have under way, and their answers.
+const COMMANDS_RING: usize = 4096;
+
+/// What a datapath shall be.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Limits of each worker's caches.
+    pub cache: CacheConfig,
+    /// Seed of the hashes; `None` takes the operating system's randomness. For replays.
+    pub hash_seed: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { cache: CacheConfig::default(), hash_seed: None }
+    }
+}
+
+/// Why a datapath operation failed.
+#[derive(Debug)]
+pub enum DatapathError {
+    /// The operating system refused memory, a descriptor or a thread.
+    Os(std::io::Error),
+    /// The port number is in use, is 0, or does not fit 16 bits.
+    PortNumber(PortNo),
+    /// There is no such port.
+    NoPort(PortNo),
+    /// There is no worker.
+    NoWorker,
+    /// A worker did not answer in time (10 s): it is stuck in a driver.
+    Timeout,
+}
+
+impl std::fmt::Display for DatapathError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DatapathError::Os(e) => write!(f, "{e}"),
+            DatapathError::PortNumber(n) => {
+                write!(f, "datapath port number {n} is in use or not in 1 to 65535")
+            }
+            DatapathError::NoPort(n) => write!(f, "no datapath port {n}"),
+            DatapathError::NoWorker => write!(f, "no worker is running"),
+            DatapathError::Timeout => write!(f, "a worker did not answer within 10 s"),
+        }
+    }
+}
+impl std::error::Error for DatapathError {}
+impl From<std::io::Error> for DatapathError {
+    fn from(e: std::io::Error) -> Self {
+        DatapathError::Os(e)
+    }
+}
+
+/// What the control thread learns from the workers.
+pub enum Event<E> {
+    /// An effect of a translation.
+    Effect(E),
+    /// A packet for the controllers; free it with [`Datapath::free`].
+    PacketIn(PacketIn),
+    /// A port's device is gone.
+    PortGone(PortNo),
+}
+
+/// Totals of a counter slot over all workers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SlotTotals {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Time of the last use on the datapath's clock, 0 for never.
+    pub last_used_ms: u64,
+}
+
+/// A flow of `dpctl/dump-flows`, with the worker that has it.
+pub struct WorkerFlow {
+    /// The worker's number.
+    pub worker: usize,
+    /// The flow.
+    pub flow: DumpedFlow,
+}
+
+struct WorkerHandle<P: Pipeline> {
+    commands: rtrb::Producer<Command>,
+    replies: rtrb::Consumer<Reply>,
+    effects: rtrb::Consumer<P::Effect>,
+    packet_ins: rtrb::Consumer<PacketIn>,
+    backlog: VecDeque<Command>,
+    shared: Arc<Shared>,
+    stats: Arc<WorkerStats>,
+    slots: Arc<SlotTable>,
+    bell: Arc<Bell>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    thread_id: Arc<std::sync::atomic::AtomicI32>,
+    queues: usize,
+    cpu: Option<usize>,
+}
+
+struct PortEntry {
+    port: Box<dyn Port>,
+    counters: Vec<Arc<PortCounters>>,
+    rx_queues: Vec<usize>,
+}
+
+/// See the module's text. One thread at a time uses it.
+pub struct Datapath<P: Pipeline> {
+    pool: &'static Pool,
+    pipeline: Arc<P>,
+    domain: Arc<Domain>,
+    config: Config,
+    clock: Clock,
+    workers: Vec<WorkerHandle<P>>,
+    ports: BTreeMap<PortNo, PortEntry>,
+    cache: PoolCache,
+    event_bell: Arc<Bell>,
+    folds: u64,
+    gone: VecDeque<PortNo>,
+    dumped: Vec<(Vec<DumpedFlow>, Option<u32>)>,
+    removed: Vec<PortNo>,
+    slots_reserved: u32,
+}
+
+impl<P: Pipeline> Datapath<P> {
+    /// A datapath without workers and ports. `domain` is the one in which the pipeline defers what it frees.
+    pub fn new(
+        pool: &'static Pool,
+        pipeline: Arc<P>,
+        domain: Arc<Domain>,
+        config: Config,
+    ) -> Result<Datapath<P>, DatapathError> {
+        Ok(Datapath {
+            pool,
+            pipeline,
+            domain,
+            config,
+            clock: Clock::start(),
+            workers: Vec::new(),
+            ports: BTreeMap::new(),
+            cache: pool.cache(),
+            event_bell: Arc::new(Bell::new()?),
+            folds: 0,
+            gone: VecDeque::new(),
+            dumped: Vec::new(),
+            removed: Vec::new(),
+            slots_reserved: 0,
+        })
+    }
+
+    /// Starts a worker, pinned to a processor or not. Start workers before ports: queues are given to the workers
+    /// that there are.
+    pub fn start_worker(&mut self, cpu: Option<usize>) -> Result<usize, DatapathError> {
+        let n = self.workers.len();
+        let (commands, commands_rx) = rtrb::RingBuffer::new(COMMANDS_RING);
+        let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + 256);
+        let (effects_tx, effects) = rtrb::RingBuffer::new(EFFECTS_RING);
+        let (packet_ins_tx, packet_ins) = rtrb::RingBuffer::new(PACKET_INS_RING);
+        let stats = Arc::new(WorkerStats::default());
+        let slots = Arc::new(SlotTable::default());
+        for slot in 0..self.slots_reserved {
+            slots.reserve(slot);
+        }
+        let shared = Arc::new(Shared::default());
+        let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
+        let cache = FlowCache::new(self.config.cache, secret)?;
+        let out = Outputs::new(self.pool.cache(), stats.clone(), packet_ins_tx, self.event_bell.clone());
+        let process = Process::new(
+            self.pipeline.clone(),
+            self.domain.register(),
+            cache,
+            slots.clone(),
+            out,
+            effects_tx,
+            self.event_bell.clone(),
+        );
+        let waiter = Waiter::new()?;
+        let worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
+        let bell = worker.bell();
+        let thread_id = Arc::new(std::sync::atomic::AtomicI32::new(0));
+        let its_id = thread_id.clone();
+        let thread = std::thread::Builder::new().name(format!("pmd-{n}")).spawn(move || {
+            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Relaxed);
+            if let Some(cpu) = cpu {
+                packet::thread::pin(cpu);
+            }
+            worker.run();
+        })?;
+        self.workers.push(WorkerHandle {
+            commands,
+            replies,
+            effects,
+            packet_ins,
+            backlog: VecDeque::new(),
+            shared,
+            stats,
+            slots,
+            bell,
+            thread: Some(thread),
+            thread_id,
+            queues: 0,
+            cpu,
+        });
+        Ok(n)
+    }
+
+    /// Adds a port under a number. Its receive queues go to the workers with the fewest; each worker gets a transmit
+    /// queue, shared where the port has too few. In force when the workers have taken their next turn.
+    pub fn add_port(&mut self, no: PortNo, mut port: Box<dyn Port>) -> Result<(), DatapathError> {
+        if no.0 == 0 || no.0 > 0xffff || self.ports.contains_key(&no) {
+            return Err(DatapathError::PortNumber(no));
+        }
+        if self.workers.is_empty() {
+            return Err(DatapathError::NoWorker);
+        }
+        let counters: Vec<_> = self.workers.iter().map(|_| Arc::new(PortCounters::default())).collect();
+        let handles = tx_handles(port.take_tx_queues(self.workers.len()), self.workers.len());
+        for (n, handle) in handles.into_iter().enumerate() {
+            self.send(n, Command::AddTx { port: no, handle, counters: counters[n].clone() });
+        }
+        let mut rx_queues = Vec::new();
+        for queue in port.take_rx_queues() {
+            let fewest = (0..self.workers.len()).min_by_key(|&n| self.workers[n].queues);
+            let n = fewest.expect("there is a worker, checked above");
+            self.workers[n].queues += 1;
+            rx_queues.push(n);
+            self.send(n, Command::AddRx { port: no, queue });
+        }
+        self.ports.insert(no, PortEntry { port, counters, rx_queues });
+        Ok(())
+    }
+
+    /// Takes a port away from all workers, and gives it back; dropping it removes what it made in the kernel. Waits until
+    /// every worker has given up its queues.
+    pub fn remove_port(&mut self, no: PortNo) -> Result<Box<dyn Port>, DatapathError> {
+        let entry = self.ports.remove(&no).ok_or(DatapathError::NoPort(no))?;
+        for n in &entry.rx_queues {
+            self.workers[*n].queues -= 1;
+        }
+        for n in 0..self.workers.len() {
+            self.send(n, Command::RemovePort(no));
+        }
+        let workers = self.workers.len();
+        self.wait_until(|dp| dp.removed.iter().filter(|&&r| r == no).count() == workers)?;
+        self.removed.retain(|&r| r != no);
+        Ok(entry.port)
+    }
+
+    /// The port under a number.
+    pub fn port(&self, no: PortNo) -> Option<&dyn Port> {
+        self.ports.get(&no).map(|e| e.port.as_ref())
+    }
+
+    /// The port, to change its settings.
+    pub fn port_mut(&mut self, no: PortNo) -> Option<&mut Box<dyn Port>> {
+        self.ports.get_mut(&no).map(|e| &mut e.port)
+    }
+
+    /// Numbers of all ports.
+    pub fn port_numbers(&self) -> impl Iterator<Item = PortNo> {
+        self.ports.keys().copied()
+    }
+
+    /// A port's counters, one set per worker.
+    pub fn port_counters(&self, no: PortNo) -> &[Arc<PortCounters>] {
+        self.ports.get(&no).map_or(&[], |e| &e.counters)
+    }
+
+    /// The worker of each of the port's receive queues, in their order.
+    pub fn rx_workers(&self, no: PortNo) -> &[usize] {
+        self.ports.get(&no).map_or(&[], |e| &e.rx_queues)
+    }
+
+    /// How many workers run.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// A worker's counters.
+    pub fn worker_stats(&self, n: usize) -> &WorkerStats {
+        &self.workers[n].stats
+    }
+
+    /// The processor that a worker is pinned to.
+    pub fn worker_cpu(&self, n: usize) -> Option<usize> {
+        self.workers[n].cpu
+    }
+
+    /// The operating system's id of a worker's thread, for its CPU time; 0 before it runs.
+    pub fn worker_thread_id(&self, n: usize) -> i32 {
+        self.workers[n].thread_id.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Packets dropped for a reason, over all workers.
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        self.workers.iter().map(|w| w.stats.drops.get(reason)).sum()
+    }
+
+    /// The packet pool.
+    pub fn pool(&self) -> &'static Pool {
+        self.pool
+    }
+
+    /// The datapath's clock, in milliseconds; it starts at [`Clock::START_MS`].
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    // ---- counters
+
+    /// Makes sure that crediting slots below `count` allocates nothing. The pipeline's owner calls it when it has given out more.
+    pub fn reserve_slots(&mut self, count: u32) {
+        for slot in self.slots_reserved..count {
+            for w in &self.workers {
+                w.slots.reserve(slot);
+            }
+        }
+        self.slots_reserved = self.slots_reserved.max(count);
+    }
+
+    /// What a slot has seen so far: all that was folded, see [`Self::request_fold`].
+    pub fn slot(&self, idx: u32) -> SlotTotals {
+        let mut sum = SlotTotals::default();
+        for slot in self.workers.iter().filter_map(|w| w.slots.peek(idx)) {
+            sum.packets += slot.packets.get();
+            sum.bytes += slot.bytes.get();
+            sum.last_used_ms = sum.last_used_ms.max(slot.last_used_ms.get());
+        }
+        sum
+    }
+
+    /// Zeroes a slot to be given out again. Only after a fold that was requested when no flow could credit it any more.
+    pub fn clear_slot(&self, idx: u32) {
+        for w in &self.workers {
+            w.slots.clear(idx);
+        }
+    }
+
+    /// Asks every worker to fold all flows' counters into their slots. See [`Self::fold_done`].
+    pub fn request_fold(&mut self) -> u64 {
+        self.folds += 1;
+        for w in &self.workers {
+            w.shared.fold_wanted.set(self.folds);
+            w.bell.ring();
+        }
+        self.folds
+    }
+
+    /// Whether every worker has folded since that request.
+    pub fn fold_done(&self, ticket: u64) -> bool {
+        self.workers.iter().all(|w| w.shared.fold_done.get() >= ticket)
+    }
+
+    /// Requests a fold and waits for it. False when the time ran out.
+    pub fn fold(&mut self, timeout: Duration) -> bool {
+        let ticket = self.request_fold();
+        let end = Instant::now() + timeout;
+        while !self.fold_done(ticket) {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        true
+    }
+
+    // ---- events
+
+    /// Rung when events may wait.
+    pub fn event_bell(&self) -> &Arc<Bell> {
+        &self.event_bell
+    }
+
+    /// Takes up to `max` waiting events.
+    pub fn events(&mut self, max: usize) -> Vec<Event<P::Effect>> {
+        self.event_bell.clear();
+        self.collect();
+        let mut events: Vec<_> = self.gone.drain(..).map(Event::PortGone).collect();
+        for w in &mut self.workers {
+            while events.len() < max
+                && let Ok(effect) = w.effects.pop()
+            {
+                events.push(Event::Effect(effect));
+            }
+            while events.len() < max
+                && let Ok(packet_in) = w.packet_ins.pop()
+            {
+                events.push(Event::PacketIn(packet_in));
+            }
+        }
+        events
+    }
+
+    /// Gives a packet back that came with an event.
+    pub fn free(&mut self, packet: packet::Packet) {
+        self.cache.free(packet);
+    }
+
+    // ---- commands
+
+    /// Executes actions on a packet of these bytes, as if it had come in at `in_port`. False when no buffer is
+    /// free or the frame is longer than one.
+    pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
+        if self.workers.is_empty() {
+            return false;
+        }
+        let Some(mut packet) = self.cache.alloc() else { return false };
+        if packet.fill(frame).is_none() {
+            self.cache.free(packet);
+            return false;
+        }
+        packet.in_port = in_port;
+        self.send(0, Command::Execute { packet, actions });
+        true
+    }
+
+    /// Forgets all cached flows. For `dpctl/del-flows` and `revalidator/purge`.
+    pub fn flush_flows(&mut self) {
+        for n in 0..self.workers.len() {
+            self.send(n, Command::Flush);
+        }
+    }
+
+    /// All megaflows of all workers, gathered in pieces so that no worker pauses for long.
+    pub fn dump_flows(&mut self) -> Result<Vec<WorkerFlow>, DatapathError> {
+        let mut flows = Vec::new();
+        for worker in 0..self.workers.len() {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                self.send(worker, Command::Dump { from: at, out: Vec::with_capacity(64) });
+                self.wait_until(|dp| !dp.dumped.is_empty())?;
+                let (piece, next) = self.dumped.pop().expect("waited for it");
+                flows.extend(piece.into_iter().map(|flow| WorkerFlow { worker, flow }));
+                from = next;
+            }
+        }
+        Ok(flows)
+    }
+
+    fn send(&mut self, n: usize, command: Command) {
+        let w = &mut self.workers[n];
+        w.backlog.push_back(command);
+        w.push_backlog();
+        w.bell.ring();
+    }
+
+    /// Takes in replies, and pushes commands that had found no room.
+    fn collect(&mut self) {
+        for w in &mut self.workers {
+            w.push_backlog();
+            while let Ok(reply) = w.replies.pop() {
+                match reply {
+                    Reply::Removed { port, rx, tx } => {
+                        drop((rx, tx));
+                        self.removed.push(port);
+                    }
+                    Reply::Dump { flows, next } => self.dumped.push((flows, next)),
+                    Reply::Gone(port) => self.gone.push_back(port),
+                    Reply::Spent(actions) => drop(actions),
+                }
+            }
+        }
+    }
+
+    fn wait_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), DatapathError> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.collect();
+            if done(self) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(DatapathError::Timeout);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+impl<P: Pipeline> WorkerHandle<P> {
+    fn push_backlog(&mut self) {
+        while let Some(command) = self.backlog.pop_front() {
+            if let Err(rtrb::PushError::Full(command)) = self.commands.push(command) {
+                self.backlog.push_front(command);
+                return;
+            }
+        }
+    }
+}
+
+impl<P: Pipeline> Drop for Datapath<P> {
+    fn drop(&mut self) {
+        for n in 0..self.workers.len() {
+            self.send(n, Command::Stop);
+        }
+        for w in &mut self.workers {
+            while !w.backlog.is_empty() {
+                w.push_backlog();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // A worker that panicked has already said so on stderr.
+            let _ = w.thread.take().map(std::thread::JoinHandle::join);
+            while let Ok(packet_in) = w.packet_ins.pop() {
+                self.cache.free(packet_in.packet);
+            }
+        }
+    }
+}
+
+/// One handle per worker out of the queues that the port has.
+fn tx_handles(queues: Vec<Box<dyn packet::TxQueue>>, workers: usize) -> Vec<TxHandle> {
+    if queues.len() >= workers {
+        return queues.into_iter().take(workers).map(TxHandle::Own).collect();
+    }
+    let shared: Vec<_> = queues.into_iter().map(|q| Arc::new(Mutex::new(q))).collect();
+    if shared.is_empty() {
+        return Vec::new();
+    }
+    (0..workers).map(|n| TxHandle::Shared(shared[n % shared.len()].clone())).collect()
+}

@@ -1,0 +1,48 @@
+//! Which bits of the key extraction fills only beyond a given depth.
+
+use flow::{BLOCKS, Depth, FieldId, Mask};
+use std::sync::OnceLock;
+
+/// The bits of all fields deeper than some depth.
+pub struct Beyond(Mask);
+
+/// The fields that extraction at `depth` (its number) leaves zero.
+pub fn beyond(depth: u8) -> &'static Beyond {
+    static TABLE: OnceLock<[Beyond; 5]> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        Depth::ALL.map(|depth| {
+            let mut mask = Mask::wild();
+            for &field in FieldId::ALL.iter().filter(|f| f.depth() > depth) {
+                mask.add_exact(field);
+            }
+            Beyond(mask)
+        })
+    });
+    &table[usize::from(depth).min(4)]
+}
+
+impl Beyond {
+    /// Whether the mask holds none of them.
+    pub fn intersect_is_empty(&self, mask: &Mask) -> bool {
+        (0..BLOCKS).filter(|&b| self.0.0.has(b)).all(|b| {
+            let (mine, theirs) = (self.0.0.block(b), mask.0.block(b));
+            (0..8).all(|w| mine.0[w] & theirs.0[w] == 0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_match_is_beyond_network_depth_and_an_address_is_not() {
+        let mut mask = Mask::wild();
+        mask.add_exact(FieldId::NwSrc);
+        assert!(beyond(Depth::Network as u8).intersect_is_empty(&mask));
+        assert!(!beyond(Depth::Ethernet as u8).intersect_is_empty(&mask));
+        mask.add_exact(FieldId::TpDst);
+        assert!(!beyond(Depth::Network as u8).intersect_is_empty(&mask));
+        assert!(beyond(Depth::Everything as u8).intersect_is_empty(&mask));
+    }
+}

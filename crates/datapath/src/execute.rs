@@ -1,0 +1,98 @@
+//! Execution of a flow's action list on one packet.
+//!
+//! The single output and the drop, which nearly all flows consist of, do not come here: the entry itself says them
+//! (see [`crate::cache::entry::kind`]).
+
+use crate::action::DpAction;
+use crate::edit;
+use crate::output::{Outputs, Recirculated};
+use base::DropReason;
+use flow::FieldId;
+use packet::Packet;
+
+/// What a packet carries through the list beside its bytes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Carried {
+    /// The packet mark.
+    pub pkt_mark: u32,
+    /// Rounds of recirculation so far.
+    pub recirc_depth: u8,
+}
+
+/// Executes a list. The packet ends somewhere: sent, dropped, handed over, or queued for another round.
+pub fn execute(actions: &[DpAction], mut packet: Packet, mut carried: Carried, out: &mut Outputs) {
+    // The last action that takes the packet gets it, those before a copy each.
+    let last_taker = actions.iter().rposition(takes);
+    let mut delivered = false;
+    for (n, action) in actions.iter().enumerate() {
+        match action {
+            DpAction::Drop(reason) if !delivered => return out.drop(packet, *reason),
+            DpAction::Drop(_) => break,
+            DpAction::Recirc(recirc_id) => {
+                return out.recirculate(Recirculated {
+                    packet,
+                    recirc_id: *recirc_id,
+                    pkt_mark: carried.pkt_mark,
+                    depth: carried.recirc_depth + 1,
+                });
+            }
+            DpAction::Set { field: FieldId::PktMark, value, mask } => {
+                carried.pkt_mark = carried.pkt_mark & !(*mask as u32) | (*value & *mask) as u32;
+            }
+            // Queues hang on the priority; no port has any so far, so it ends here.
+            DpAction::Set { field: FieldId::SkbPriority, .. } => {}
+            DpAction::Sample { probability, .. } if !chosen(*probability, out) => {}
+            taker if takes(taker) => {
+                delivered = true;
+                if last_taker == Some(n) {
+                    return give(taker, packet, carried, out);
+                }
+                if let Some(copy) = out.copy(&packet) {
+                    give(taker, copy, carried, out);
+                }
+            }
+            change => {
+                if let Err(reason) = edit::apply(&mut packet, change) {
+                    return out.drop(packet, reason);
+                }
+            }
+        }
+    }
+    if delivered {
+        out.surplus(packet);
+    } else {
+        out.drop(packet, DropReason::ActionDrop);
+    }
+}
+
+fn chosen(probability: u32, out: &mut Outputs) -> bool {
+    probability == u32::MAX || out.random() < probability
+}
+
+/// Whether the action takes a packet (a copy, unless nobody takes one after it). Changes and drops do not.
+fn takes(action: &DpAction) -> bool {
+    matches!(
+        action,
+        DpAction::Output(_)
+            | DpAction::OutputTrunc { .. }
+            | DpAction::Sample { .. }
+            | DpAction::Clone(_)
+            | DpAction::PacketIn(_)
+            | DpAction::Recirc(_)
+    )
+}
+
+fn give(action: &DpAction, mut packet: Packet, carried: Carried, out: &mut Outputs) {
+    match action {
+        DpAction::Output(port) => out.send(port.0, packet),
+        DpAction::OutputTrunc { port, max_bytes } => {
+            edit::truncate(&mut packet, *max_bytes as usize, &mut out.cache);
+            out.send(port.0, packet);
+        }
+        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => {
+            execute(actions, packet, carried, out);
+        }
+        DpAction::PacketIn(spec) => out.packet_in(spec, packet),
+        _ => unreachable!("`takes` names the actions that come here"),
+    }
+}

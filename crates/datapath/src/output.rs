@@ -1,0 +1,250 @@
+//! The sending side of a worker: a batch per output port, and the places where packets that are not sent end.
+
+use crate::pipeline::PacketInSpec;
+use crate::stats::{PortCounters, WorkerStats};
+use base::{DropReason, PortNo};
+use packet::wait::Bell;
+use packet::{Batch, Packet, PoolCache, TxQueue};
+use std::sync::{Arc, Mutex};
+
+/// A transmit queue of this worker's own, or one that it shares because the port has too few.
+pub enum TxHandle {
+    /// This worker's alone.
+    Own(Box<dyn TxQueue>),
+    /// Shared: the lock is held for one burst.
+    Shared(Arc<Mutex<Box<dyn TxQueue>>>),
+}
+
+impl TxHandle {
+    fn with<R>(&mut self, f: impl FnOnce(&mut dyn TxQueue) -> R) -> R {
+        match self {
+            TxHandle::Own(q) => f(q.as_mut()),
+            // A poisoned lock means that another worker panicked inside the driver; the queue is still a queue.
+            TxHandle::Shared(q) => f(q.lock().unwrap_or_else(|e| e.into_inner()).as_mut()),
+        }
+    }
+}
+
+/// A packet for the control thread.
+pub struct PacketIn {
+    /// Why, and what to tell.
+    pub spec: Arc<PacketInSpec>,
+    /// The packet; the control thread frees it.
+    pub packet: Packet,
+}
+
+/// A packet that goes round again.
+pub struct Recirculated {
+    /// It.
+    pub packet: Packet,
+    /// Under which id.
+    pub recirc_id: u32,
+    /// Metadata to keep.
+    pub pkt_mark: u32,
+    /// Rounds so far.
+    pub depth: u8,
+}
+
+struct TxSlot {
+    handle: TxHandle,
+    batch: Batch,
+    counters: Arc<PortCounters>,
+}
+
+/// Most packets that wait to go round again.
+const RECIRCULATED_MAX: usize = 256;
+/// Most rounds of one packet.
+pub const RECIRC_DEPTH_MAX: u8 = 8;
+
+/// All outputs of one worker.
+pub struct Outputs {
+    pub cache: PoolCache,
+    pub stats: Arc<WorkerStats>,
+    /// By datapath port number: counters of this worker for packets that came in there.
+    pub in_counters: Vec<Option<Arc<PortCounters>>>,
+    slots: Vec<Option<Box<TxSlot>>>,
+    dirty: Vec<u16>,
+    pending: Vec<u16>,
+    pub recirculated: Vec<Recirculated>,
+    packet_ins: rtrb::Producer<PacketIn>,
+    event_bell: Arc<Bell>,
+    random: u64,
+}
+
+impl Outputs {
+    pub fn new(
+        cache: PoolCache,
+        stats: Arc<WorkerStats>,
+        packet_ins: rtrb::Producer<PacketIn>,
+        event_bell: Arc<Bell>,
+    ) -> Outputs {
+        let none = |_| None;
+        Outputs {
+            cache,
+            stats,
+            in_counters: (0..=u16::MAX).map(|_| None).collect(),
+            slots: (0..=u16::MAX).map(none).collect(),
+            dirty: Vec::with_capacity(1024),
+            pending: Vec::with_capacity(1024),
+            recirculated: Vec::with_capacity(RECIRCULATED_MAX),
+            packet_ins,
+            event_bell,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    /// Gives the worker a way to send to a port.
+    pub fn add_port(&mut self, port: PortNo, handle: TxHandle, counters: Arc<PortCounters>) {
+        self.in_counters[port.0 as usize & 0xffff] = Some(counters.clone());
+        self.slots[port.0 as usize & 0xffff] =
+            Some(Box::new(TxSlot { handle, batch: Batch::new(), counters }));
+    }
+
+    /// Takes it away again; what waits there is dropped.
+    pub fn remove_port(&mut self, port: PortNo) -> Option<TxHandle> {
+        let n = port.0 as usize & 0xffff;
+        let mut slot = self.slots[n].take()?;
+        for packet in slot.batch.drain(..) {
+            self.stats.drops.add(DropReason::PortRemoved, 1);
+            self.cache.free(packet);
+        }
+        let cache = &mut self.cache;
+        slot.handle.with(|q| q.close(cache));
+        self.dirty.retain(|&p| usize::from(p) != n);
+        self.pending.retain(|&p| usize::from(p) != n);
+        self.in_counters[n] = None;
+        Some(slot.handle)
+    }
+
+    /// Appends a packet to a port's batch.
+    #[inline(always)]
+    pub fn send(&mut self, port: u32, packet: Packet) {
+        let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
+            return self.drop(packet, DropReason::OutputPortGone);
+        };
+        if slot.batch.is_empty() {
+            self.dirty.push(port as u16);
+        }
+        slot.batch.push(packet);
+        if slot.batch.is_full() {
+            transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+            if self.dirty.last() == Some(&(port as u16)) {
+                self.dirty.pop();
+                if self.pending.last() != Some(&(port as u16)) {
+                    self.pending.push(port as u16);
+                }
+            }
+        }
+    }
+
+    /// Drops a packet for a reason.
+    #[inline]
+    pub fn drop(&mut self, packet: Packet, reason: DropReason) {
+        self.stats.drops.add(reason, 1);
+        if let Some(c) = &self.in_counters[packet.in_port.0 as usize & 0xffff] {
+            c.drops.add(reason, 1);
+        }
+        self.cache.free(packet);
+    }
+
+    /// Ends a packet of which copies have been delivered already: nothing is lost, and it is no drop.
+    pub fn surplus(&mut self, packet: Packet) {
+        self.stats.surplus.add(1);
+        self.cache.free(packet);
+    }
+
+    /// A copy of the packet; `None` (counted as a drop of a copy) when the pool is exhausted.
+    pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        self.stats.copies.add(1);
+        let copy = packet.copy(&mut self.cache);
+        if copy.is_none() {
+            self.stats.drops.add(DropReason::PoolExhausted, 1);
+            if let Some(c) = &self.in_counters[packet.in_port.0 as usize & 0xffff] {
+                c.drops.add(DropReason::PoolExhausted, 1);
+            }
+        }
+        copy
+    }
+
+    /// Hands a packet to the control thread, or drops it when its ring is full.
+    pub fn packet_in(&mut self, spec: &Arc<PacketInSpec>, packet: Packet) {
+        match self.packet_ins.push(PacketIn { spec: spec.clone(), packet }) {
+            Ok(()) => {
+                self.stats.packet_ins.add(1);
+                self.event_bell.ring();
+            }
+            Err(rtrb::PushError::Full(back)) => self.drop(back.packet, DropReason::PacketInRingFull),
+        }
+    }
+
+    /// Queues a packet for another round.
+    pub fn recirculate(&mut self, item: Recirculated) {
+        if item.depth > RECIRC_DEPTH_MAX || self.recirculated.len() == RECIRCULATED_MAX {
+            return self.drop(item.packet, DropReason::RecircDepth);
+        }
+        self.stats.recirculations.add(1);
+        self.recirculated.push(item);
+    }
+
+    /// Sends what waits, rings the doorbells. Once per loop.
+    pub fn flush(&mut self) {
+        for &port in &self.dirty {
+            if let Some(slot) = &mut self.slots[usize::from(port)] {
+                transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+            }
+            if !self.pending.contains(&port) {
+                self.pending.push(port);
+            }
+        }
+        self.dirty.clear();
+        let (slots, cache) = (&mut self.slots, &mut self.cache);
+        self.pending.retain(|&port| {
+            slots[usize::from(port)].as_mut().is_some_and(|slot| {
+                slot.handle.with(|q| {
+                    q.flush(cache);
+                    q.has_pending()
+                })
+            })
+        });
+    }
+
+    /// Whether drivers still hold buffers that only another flush takes back.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// A pseudo-random number for sampling (xorshift; statistical, not secret).
+    pub fn random(&mut self) -> u32 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 32) as u32
+    }
+}
+
+fn transmit(
+    slot: &mut TxSlot,
+    cache: &mut PoolCache,
+    stats: &WorkerStats,
+    in_counters: &[Option<Arc<PortCounters>>],
+) {
+    let TxSlot { handle, batch, counters } = slot;
+    let offered = batch.len() as u64;
+    let bytes: usize = batch.iter().map(Packet::len).sum();
+    handle.with(|q| q.tx_burst(cache, batch));
+    let left = batch.len() as u64;
+    let left_bytes: usize = batch.iter().map(Packet::len).sum();
+    counters.tx_packets.add(offered - left);
+    counters.tx_bytes.add((bytes - left_bytes) as u64);
+    stats.tx.add(offered - left);
+    if left > 0 {
+        counters.tx_drops.add(left);
+        stats.drops.add(DropReason::TxQueueFull, left);
+        for packet in batch.drain(..) {
+            if let Some(c) = &in_counters[packet.in_port.0 as usize & 0xffff] {
+                c.drops.add(DropReason::TxQueueFull, 1);
+            }
+            cache.free(packet);
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! One burst of packets from one input port, from bytes to outputs.
+//!
+//! The stages, numbered as in [`Process::burst`]; each runs over the whole burst before the next begins, and asks
+//! for the memory that the next one needs:
+//!
+//! 1. *Extract*: keys from packets, to the depth that the input port's rules ask for.
+//! 2. *Exact tier*: hash, bucket, entry. Skipped while the port's [`Tuner`] finds it too dear.
+//! 3. *Megaflow tier*, for what is left: mask after mask, the port's most hit first.
+//! 4. *Hits leave*: counters, and the action that the entry says. A flow older than the version that this
+//!    burst sees is first checked for changes, and treated as a miss where one touches it.
+//! 5. *Promotion*: megaflow hits get exact entries; outdated entries go.
+//! 6. *Misses*: looked up once more (a packet before it in the burst may have been of the same flow), else translated, installed,
+//!    executed.
+//!
+//! Until stage 5 no entry is added or removed, so that the entry numbers gathered in stages 2 and 3 hold.
+
+use crate::cache::entry::kind;
+use crate::cache::{FlowCache, FlowRef, Installed, MASK_EXACT, Moment};
+use crate::execute::{Carried, execute};
+use crate::output::{Outputs, Recirculated};
+use crate::pipeline::{Pipeline, Translation};
+use crate::stats::Stage;
+use crate::tuner::Tuner;
+use arrayvec::ArrayVec;
+use base::clock::tsc;
+use base::region::prefetch;
+use base::slots::SlotTable;
+use base::{DropReason, OfPort, PortNo, Version, rcu};
+use flow::extract::{Ingress, extract, extract_keeping_metadata};
+use flow::{Depth, FieldId, Key};
+use packet::wait::Bell;
+use packet::{BURST, Batch, Packet};
+use std::sync::Arc;
+
+/// What the lookups decided for one packet of the burst.
+#[derive(Clone, Copy)]
+struct Verdict {
+    kind: u8,
+    port: u32,
+    body: u32,
+}
+
+const TO_MISS: u8 = 100;
+const TRUNCATED: u8 = 101;
+const MISS: Verdict = Verdict { kind: TO_MISS, port: 0, body: 0 };
+
+/// Indices into the burst.
+type Indices = ArrayVec<u8, BURST>;
+
+/// The burst's working memory, kept from burst to burst.
+struct Scratch {
+    keys: Box<[Key; BURST]>,
+    hashes: [u64; BURST],
+    masked: Box<[[u64; 8]; BURST]>,
+    verdicts: [Verdict; BURST],
+    /// (packet, megaflow) to be given exact entries.
+    promote: ArrayVec<(u8, u32), BURST>,
+    stale_exact: ArrayVec<u32, BURST>,
+    stale_mega: ArrayVec<u32, BURST>,
+    missed: ArrayVec<(u8, Packet), BURST>,
+    carried: [Carried; BURST],
+}
+
+/// Everything that a burst touches.
+pub struct Process<P: Pipeline> {
+    pipeline: Arc<P>,
+    reader: rcu::Reader,
+    pub cache: FlowCache,
+    pub slots: Arc<SlotTable>,
+    pub out: Outputs,
+    effects: rtrb::Producer<P::Effect>,
+    event_bell: Arc<Bell>,
+    translation: Translation<P::Effect>,
+    scratch: Scratch,
+    /// By input port.
+    tuners: Vec<Option<Box<Tuner>>>,
+    pub now_ms: u64,
+    sample_next: u32,
+}
+
+/// One burst in so many is timed stage by stage.
+const SAMPLE_EVERY: u32 = 256;
+
+impl<P: Pipeline> Process<P> {
+    pub fn new(
+        pipeline: Arc<P>,
+        reader: rcu::Reader,
+        cache: FlowCache,
+        slots: Arc<SlotTable>,
+        out: Outputs,
+        effects: rtrb::Producer<P::Effect>,
+        event_bell: Arc<Bell>,
+    ) -> Self {
+        let keys: Vec<Key> = (0..BURST).map(|_| Key::default()).collect();
+        let keys: Box<[Key; BURST]> = keys.try_into().unwrap_or_else(|_| unreachable!("BURST keys"));
+        Process {
+            pipeline,
+            reader,
+            cache,
+            slots,
+            out,
+            effects,
+            event_bell,
+            translation: Translation::default(),
+            scratch: Scratch {
+                keys,
+                hashes: [0; BURST],
+                masked: Box::new([[0; 8]; BURST]),
+                verdicts: [MISS; BURST],
+                promote: ArrayVec::new(),
+                stale_exact: ArrayVec::new(),
+                stale_mega: ArrayVec::new(),
+                missed: ArrayVec::new(),
+                carried: [Carried::default(); BURST],
+            },
+            tuners: (0..=u16::MAX).map(|_| None).collect(),
+            now_ms: 0,
+            sample_next: 0,
+        }
+    }
+
+    /// The pipeline's reader: the worker is quiescent between bursts.
+    pub fn reader(&self) -> &rcu::Reader {
+        &self.reader
+    }
+
+    /// Processes a burst that came in at `port`; leaves the batch empty. Returns the cycles that translation took.
+    pub fn burst(&mut self, port: PortNo, batch: &mut Batch) -> u64 {
+        // The version comes before the depth: what that version needs to see is extracted.
+        let version = self.pipeline.version();
+        let depth = self.pipeline.depth(port);
+        let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, depth);
+        let mut clock = StageClock::start(&mut self.sample_next, batch.len());
+
+        // 1. Extract.
+        for packet in batch.iter().take(4) {
+            prefetch(packet.data());
+        }
+        for i in 0..batch.len() {
+            if let Some(ahead) = batch.get(i + 4) {
+                prefetch(ahead.data());
+            }
+            let packet = &batch[i];
+            let key = &mut self.scratch.keys[i];
+            let found = extract(packet.data(), packet.len(), &ingress, key);
+            self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
+            mark_depth(key, depth);
+        }
+        clock.lap(Stage::Extract);
+        self.scratch.carried = [Carried::default(); BURST];
+        self.out.stats.rx.add(batch.len() as u64);
+        let translation_cycles = self.classify_and_run(port, version, batch, &mut clock);
+        clock.finish(&self.out.stats);
+        let rounds = self.recirculated(version);
+        translation_cycles + rounds
+    }
+
+    /// Packets that go round again, until none is left.
+    fn recirculated(&mut self, version: Version) -> u64 {
+        let mut cycles = 0;
+        while !self.out.recirculated.is_empty() {
+            let mut batch = Batch::new();
+            let port = self.out.recirculated[0].packet.in_port;
+            let mut rest = std::mem::take(&mut self.out.recirculated);
+            let mut kept = 0;
+            for item in rest.drain(..) {
+                // In the order in which they came, a burst of one input port at a time.
+                if batch.is_full() || item.packet.in_port != port {
+                    self.out.recirculated.push(item);
+                    kept += 1;
+                    continue;
+                }
+                let i = batch.len();
+                self.prepare_round(i, &item);
+                batch.push(item.packet);
+            }
+            if kept == 0 {
+                // Keep the vector with the larger room.
+                self.out.recirculated = rest;
+            }
+            let mut clock = StageClock::off();
+            cycles += self.classify_and_run(port, version, &mut batch, &mut clock);
+        }
+        cycles
+    }
+
+    fn prepare_round(&mut self, i: usize, item: &Recirculated) {
+        let port = item.packet.in_port;
+        let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, Depth::Everything);
+        let key = &mut self.scratch.keys[i];
+        key.clear();
+        key.set(FieldId::InPort, self.pipeline.of_port(port).into());
+        key.set(FieldId::DpPort, port.0.into());
+        key.set(FieldId::RecircId, item.recirc_id.into());
+        key.set(FieldId::PktMark, item.pkt_mark.into());
+        let found = extract_keeping_metadata(item.packet.data(), item.packet.len(), &ingress, key);
+        mark_depth(key, Depth::Everything);
+        self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
+        self.scratch.carried[i] = Carried { pkt_mark: item.pkt_mark, recirc_depth: item.depth };
+    }
+
+    /// Stages 2 to 6 for a batch whose keys are in `scratch`.
+    fn classify_and_run(
+        &mut self,
+        port: PortNo,
+        version: Version,
+        batch: &mut Batch,
+        clock: &mut StageClock,
+    ) -> u64 {
+        let at = Moment { version, now_ms: self.now_ms as u32 };
+        let mut tuner = self.tuners[port.0 as usize & 0xffff].take().unwrap_or_default();
+        let started = tuner.start();
+        let mut todo: Indices = (0..batch.len() as u8)
+            .filter(|&i| self.scratch.verdicts[usize::from(i)].kind == TO_MISS)
+            .collect();
+        let looked_up = todo.len();
+        let use_exact = tuner.use_exact(self.now_ms);
+        if use_exact {
+            self.exact_stage(&mut todo, at, batch, &mut tuner);
+        }
+        let exact_hits = looked_up - todo.len();
+        clock.lap(Stage::Exact);
+        let masks = self.megaflow_stage(port, &mut todo, at, batch);
+        let megaflow_hits = looked_up - exact_hits - todo.len();
+        clock.lap(Stage::Megaflow);
+        self.hits_leave(batch);
+        clock.lap(Stage::Execute);
+        self.promote(use_exact, at);
+        let missed = self.scratch.missed.len();
+        tuner.finish(started, looked_up, missed, masks);
+        let cycles = if missed > 0 { self.misses(port, at, &mut tuner) } else { 0 };
+        clock.lap(Stage::Miss);
+        self.tuners[port.0 as usize & 0xffff] = Some(tuner);
+        let stats = &self.out.stats;
+        stats.exact_hits.add(exact_hits as u64);
+        stats.megaflow_hits.add(megaflow_hits as u64);
+        cycles
+    }
+
+    // 2. Exact tier.
+    #[inline(always)]
+    fn exact_stage(&mut self, todo: &mut Indices, at: Moment, batch: &Batch, tuner: &mut Tuner) {
+        let Scratch { keys, hashes, verdicts, stale_exact, .. } = &mut self.scratch;
+        for &i in todo.iter() {
+            hashes[usize::from(i)] = self.cache.exact_probe(&keys[usize::from(i)]);
+        }
+        for &i in todo.iter() {
+            self.cache.exact_prefetch(hashes[usize::from(i)]);
+        }
+        let (pipeline, reader, cache, stats) =
+            (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
+        todo.retain(|i| {
+            let i = usize::from(*i);
+            let idx = cache.exact_find(hashes[i], &keys[i]);
+            if idx == 0 {
+                return true;
+            }
+            let e = cache.exact(idx);
+            if e.version != at.version.0 {
+                let (since, body) = (Version(e.version), e.body);
+                if e.kind == kind::STALE
+                    || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
+                {
+                    let e = cache.exact(idx);
+                    if e.kind != kind::STALE {
+                        e.kind = kind::STALE;
+                        stats.touched.add(1);
+                        stale_exact.push(idx);
+                    }
+                    return true;
+                }
+                cache.exact(idx).version = at.version.0;
+            }
+            let e = cache.exact(idx);
+            e.packets += 1;
+            e.bytes += batch[i].len() as u64;
+            e.used_ms = at.now_ms;
+            if e.mask == MASK_EXACT {
+                tuner.alone_hit(at.now_ms);
+            }
+            verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
+            false
+        });
+    }
+
+    // 3. Megaflow tier. Returns the number of masks searched.
+    #[inline(always)]
+    fn megaflow_stage(&mut self, port: PortNo, todo: &mut Indices, at: Moment, batch: &Batch) -> usize {
+        let Scratch { keys, hashes, masked, verdicts, promote, stale_mega, .. } = &mut self.scratch;
+        let (pipeline, reader, cache, stats) =
+            (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
+        let mut searched = 0;
+        for n in 0..cache.port_masks(port) {
+            if todo.is_empty() {
+                break;
+            }
+            searched += todo.len();
+            let id = cache.port_mask(port, n);
+            for &i in todo.iter() {
+                let i = usize::from(i);
+                hashes[i] = cache.mega_probe(id, &keys[i], &mut masked[i]);
+            }
+            for &i in todo.iter() {
+                cache.mega_prefetch(hashes[usize::from(i)]);
+            }
+            let before = todo.len();
+            todo.retain(|i| {
+                let n = usize::from(*i);
+                let idx = cache.mega_find(id, hashes[n], &keys[n], &masked[n]);
+                if idx == 0 {
+                    return true;
+                }
+                let e = cache.mega(idx);
+                if e.version != at.version.0 {
+                    let (since, body) = (Version(e.version), e.body);
+                    if e.kind == kind::STALE
+                        || pipeline.touched(cache.view(body, &keys[n]), since, at.version, reader)
+                    {
+                        let e = cache.mega(idx);
+                        if e.kind != kind::STALE {
+                            e.kind = kind::STALE;
+                            stats.touched.add(1);
+                            stale_mega.push(idx);
+                        }
+                        return true;
+                    }
+                    cache.mega(idx).version = at.version.0;
+                }
+                let e = cache.mega(idx);
+                e.packets += 1;
+                e.bytes += batch[n].len() as u64;
+                e.used_ms = at.now_ms;
+                verdicts[n] = Verdict { kind: e.kind, port: e.port, body: e.body };
+                promote.push((*i, idx));
+                false
+            });
+            cache.port_mask_hit(port, n, (before - todo.len()) as u32);
+        }
+        stats.masks_searched.add(searched as u64);
+        searched
+    }
+
+    // 4. Hits leave, in the order in which they came; misses wait in `scratch.missed`.
+    #[inline(always)]
+    fn hits_leave(&mut self, batch: &mut Batch) {
+        for (i, packet) in batch.drain(..).enumerate() {
+            let v = self.scratch.verdicts[i];
+            match v.kind {
+                kind::OUTPUT => self.out.send(v.port, packet),
+                kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
+                kind::LIST => {
+                    execute(self.cache.actions(v.body), packet, self.scratch.carried[i], &mut self.out);
+                }
+                TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
+                _ => self.scratch.missed.push((i as u8, packet)),
+            }
+        }
+    }
+
+    // 5. Promotion, and the end of what is out of date.
+    fn promote(&mut self, use_exact: bool, at: Moment) {
+        let Scratch { keys, promote, stale_exact, stale_mega, .. } = &mut self.scratch;
+        for idx in stale_exact.drain(..) {
+            self.cache.remove_exact(idx, &self.slots);
+        }
+        if use_exact {
+            for (i, idx) in promote.drain(..) {
+                let e = self.cache.mega(idx);
+                if e.kind == kind::FREE || e.kind == kind::STALE {
+                    continue;
+                }
+                let from = FlowRef { body: e.body, kind: e.kind, port: e.port, mask: e.mask, at };
+                let key = &keys[usize::from(i)];
+                let hash = self.cache.exact_probe(key);
+                // The same flow may stand in the burst twice.
+                if self.cache.exact_find(hash, key) == 0 {
+                    self.cache.insert_exact(key, hash, &from, &self.slots);
+                }
+            }
+        }
+        promote.clear();
+        for idx in stale_mega.drain(..) {
+            self.cache.remove_mega(idx, &self.slots);
+        }
+    }
+
+    // 6. Misses. Returns the cycles that they took.
+    #[inline(never)]
+    fn misses(&mut self, port: PortNo, at: Moment, tuner: &mut Tuner) -> u64 {
+        let start = tsc();
+        let mut missed = std::mem::take(&mut self.scratch.missed);
+        for (i, packet) in missed.drain(..) {
+            let i = usize::from(i);
+            let idx = self.cache.mega_search(port, &self.scratch.keys[i]);
+            if idx != 0 && self.cache.mega(idx).version == at.version.0 {
+                self.late_hit(idx, i, packet, at);
+            } else {
+                self.miss(i, packet, at, tuner);
+            }
+        }
+        tsc() - start
+    }
+
+    /// A packet of a flow that a packet before it in the burst has installed.
+    fn late_hit(&mut self, idx: u32, i: usize, packet: Packet, at: Moment) {
+        let e = self.cache.mega(idx);
+        e.packets += 1;
+        e.bytes += packet.len() as u64;
+        e.used_ms = at.now_ms;
+        let (kind, port, body) = (e.kind, e.port, e.body);
+        self.out.stats.megaflow_hits.add(1);
+        match kind {
+            kind::OUTPUT => self.out.send(port, packet),
+            kind::DROP => self.out.drop(packet, DropReason::ALL[port as usize]),
+            _ => execute(self.cache.actions(body), packet, self.scratch.carried[i], &mut self.out),
+        }
+    }
+
+    fn miss(&mut self, i: usize, packet: Packet, at: Moment, tuner: &mut Tuner) {
+        self.out.stats.misses.add(1);
+        let t = &mut self.translation;
+        t.clear();
+        self.pipeline.translate(at.version, &self.scratch.keys[i], &self.reader, t);
+        let mut cacheable = !t.uncacheable;
+        if !deep_enough(&self.scratch.keys[i], &t.mask) {
+            // The pipeline said a depth that its rules exceed: right the packet, and do not remember it.
+            self.out.stats.depth_misses.add(1);
+            let port = packet.in_port;
+            let of_port = OfPort(self.pipeline.of_port(port));
+            let ingress = Ingress::new(of_port, port, Depth::Everything);
+            let key = &mut self.scratch.keys[i];
+            if extract_keeping_metadata(packet.data(), packet.len(), &ingress, key).is_none() {
+                return self.out.drop(packet, DropReason::RxTruncated);
+            }
+            t.clear();
+            self.pipeline.translate(at.version, &self.scratch.keys[i], &self.reader, t);
+            cacheable = false;
+        }
+        let has_effects = !t.effects.is_empty();
+        for effect in t.effects.drain(..) {
+            if self.effects.push(effect).is_err() {
+                self.out.stats.effects_refused.add(1);
+                cacheable = false;
+            }
+        }
+        if has_effects {
+            self.event_bell.ring();
+        }
+        let installed =
+            if cacheable { self.cache.install(&self.scratch.keys[i], t, at, &self.slots) } else { None };
+        let bytes = packet.len() as u64;
+        let entry = match installed {
+            Some(Installed::Megaflow(idx)) => Some(self.cache.mega(idx)),
+            Some(Installed::Exact(idx)) => {
+                tuner.alone_hit(at.now_ms);
+                Some(self.cache.exact(idx))
+            }
+            None => None,
+        };
+        match entry {
+            Some(e) => (e.packets, e.bytes) = (e.packets + 1, e.bytes + bytes),
+            None => {
+                self.out.stats.not_cached.add(1);
+                for &slot in &self.translation.credits {
+                    self.slots.credit(slot, 1, bytes, self.now_ms);
+                }
+            }
+        }
+        execute(&self.translation.actions, packet, self.scratch.carried[i], &mut self.out);
+    }
+
+    /// Executes actions that the control thread gives (packet-out) on its packet.
+    pub fn execute_now(&mut self, packet: Packet, actions: &[crate::DpAction]) {
+        self.out.stats.rx.add(1);
+        execute(actions, packet, Carried::default(), &mut self.out);
+        let version = self.pipeline.version();
+        self.recirculated(version);
+    }
+}
+
+const TRUNCATED_VERDICT: Verdict = Verdict { kind: TRUNCATED, port: 0, body: 0 };
+
+/// Bits 16 to 23 of the last word of block 0 belong to no field: the exact tier's keys carry the depth there, so that
+/// keys of different depths never compare equal. No mask holds them.
+#[inline(always)]
+fn mark_depth(key: &mut Key, depth: Depth) {
+    key.block_mut(0).0[7] |= (depth as u64) << 16;
+}
+
+/// Whether extraction went as deep as the mask asks. The fields of each depth that extraction skips are known by their bits.
+fn deep_enough(key: &Key, mask: &flow::Mask) -> bool {
+    let depth = (key.common().0[7] >> 16 & 0xff) as u8;
+    if depth == Depth::Everything as u8 {
+        return true;
+    }
+    crate::depths::beyond(depth).intersect_is_empty(mask)
+}
+
+/// Times the stages of one burst in [`SAMPLE_EVERY`].
+struct StageClock {
+    last: u64,
+    cycles: [u64; Stage::COUNT],
+    packets: usize,
+    on: bool,
+}
+
+impl StageClock {
+    fn start(next: &mut u32, packets: usize) -> StageClock {
+        *next = next.wrapping_add(1);
+        if !next.is_multiple_of(SAMPLE_EVERY) {
+            return StageClock::off();
+        }
+        StageClock { last: tsc(), cycles: [0; Stage::COUNT], packets, on: true }
+    }
+
+    fn off() -> StageClock {
+        StageClock { last: 0, cycles: [0; Stage::COUNT], packets: 0, on: false }
+    }
+
+    #[inline(always)]
+    fn lap(&mut self, stage: Stage) {
+        if self.on {
+            let now = tsc();
+            self.cycles[stage as usize] += now - self.last;
+            self.last = now;
+        }
+    }
+
+    fn finish(&self, stats: &crate::stats::WorkerStats) {
+        if self.on {
+            for (counter, cycles) in stats.stage_cycles.iter().zip(self.cycles) {
+                counter.add(cycles);
+            }
+            stats.stage_packets.add(self.packets as u64);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Whether an input port's packets go through the exact-match tier: decided by measurement.
+//!
+//! The tier saves the search through the masks and costs memory, and its misses cost too. Where one or two masks serve all flows
+//! it is cheaper without. So each input port tries the other way from time to time: for some hundred bursts, against
+//! as many just before, and keeps the cheaper. A trial of the exact tier first waits until the tier holds the flows.
+//! The longer nothing changes, the rarer the trials.
+//!
+//! Flows that are cached alone (see [`crate::cache`]) live in the exact tier only: while there are any, it stays on.
+
+use base::clock::tsc;
+
+/// Bursts to measure each way.
+const BURSTS: u32 = 256;
+/// The other way must be cheaper by this much (in 64ths) to be taken, or noise would flip it to and fro.
+const GAIN_64THS: u64 = 62;
+const FIRST_TRIAL_MS: u64 = 100;
+const INTERVAL_MIN_MS: u64 = 2_000;
+const INTERVAL_MAX_MS: u64 = 60_000;
+/// A trial of the exact tier is given up when its flows are not in it after so long.
+const WARM_MS_MAX: u64 = 1_000;
+const ALONE_MS: u32 = 10_000;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    Steady,
+    /// Measuring the way in use.
+    Before,
+    /// Letting the exact tier fill.
+    Warm {
+        since_ms: u64,
+    },
+    /// Measuring the other way.
+    Other,
+}
+
+/// One input port's choice.
+pub struct Tuner {
+    use_exact: bool,
+    phase: Phase,
+    next_ms: u64,
+    interval_ms: u64,
+    now_ms: u64,
+    bursts: u32,
+    cycles: u64,
+    packets: u64,
+    before: f64,
+    alone_until: Option<u32>,
+}
+
+impl Default for Tuner {
+    fn default() -> Self {
+        Tuner {
+            use_exact: true,
+            phase: Phase::Steady,
+            next_ms: 0,
+            interval_ms: INTERVAL_MIN_MS,
+            now_ms: 0,
+            bursts: 0,
+            cycles: 0,
+            packets: 0,
+            before: 0.0,
+            alone_until: None,
+        }
+    }
+}
+
+impl Tuner {
+    /// Whether this burst goes through the exact tier.
+    #[inline]
+    pub fn use_exact(&mut self, now_ms: u64) -> bool {
+        self.now_ms = now_ms;
+        if self.phase == Phase::Steady && now_ms >= self.next_ms {
+            if self.next_ms == 0 {
+                self.next_ms = now_ms + FIRST_TRIAL_MS;
+            } else {
+                self.enter(Phase::Before);
+            }
+        }
+        let other = matches!(self.phase, Phase::Warm { .. } | Phase::Other);
+        if self.alone_until.is_some_and(|until| until.wrapping_sub(now_ms as u32) as i32 > 0) {
+            return true;
+        }
+        self.use_exact != other
+    }
+
+    /// The choice in force, trials aside.
+    pub fn chosen(&self) -> bool {
+        self.use_exact
+    }
+
+    /// A flow that lives in the exact tier alone was installed or hit.
+    #[inline]
+    pub fn alone_hit(&mut self, now_ms: u32) {
+        self.alone_until = Some(now_ms.wrapping_add(ALONE_MS));
+        self.phase = Phase::Steady;
+    }
+
+    /// Before a burst's lookups.
+    #[inline]
+    pub fn start(&self) -> u64 {
+        if self.phase == Phase::Steady { 0 } else { tsc() }
+    }
+
+    /// After its hits have left: how many packets were looked up, how many missed, and how many masks were searched.
+    #[inline]
+    pub fn finish(&mut self, started: u64, packets: usize, missed: usize, masks_searched: usize) {
+        if self.phase == Phase::Steady || started == 0 || packets == 0 {
+            return;
+        }
+        self.measure(tsc() - started, packets, missed, masks_searched);
+    }
+
+    fn measure(&mut self, cycles: u64, packets: usize, missed: usize, masks_searched: usize) {
+        if let Phase::Warm { since_ms } = self.phase {
+            self.bursts += 1;
+            self.packets += packets as u64;
+            // Counts masks here, not cycles: how many packets the tier did not know yet.
+            self.cycles += masks_searched as u64;
+            if self.bursts >= BURSTS {
+                if self.cycles * 50 <= self.packets {
+                    return self.enter(Phase::Other);
+                }
+                self.enter(Phase::Warm { since_ms });
+            }
+            if self.now_ms - since_ms > WARM_MS_MAX {
+                self.settle(false);
+            }
+            return;
+        }
+        // A burst that the scheduler interrupted, or that missed, says nothing about lookups.
+        if missed > 0 || cycles > 1_000_000 {
+            return;
+        }
+        self.bursts += 1;
+        self.cycles += cycles;
+        self.packets += packets as u64;
+        if self.bursts < BURSTS {
+            return;
+        }
+        let per_packet = self.cycles as f64 / self.packets as f64;
+        match self.phase {
+            Phase::Before => {
+                self.before = per_packet;
+                self.enter(if self.use_exact { Phase::Other } else { Phase::Warm { since_ms: self.now_ms } });
+            }
+            Phase::Other => self.settle(per_packet * 64.0 < self.before * GAIN_64THS as f64),
+            Phase::Steady | Phase::Warm { .. } => {}
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        (self.bursts, self.cycles, self.packets) = (0, 0, 0);
+    }
+
+    fn settle(&mut self, change: bool) {
+        if change {
+            self.use_exact = !self.use_exact;
+            self.interval_ms = INTERVAL_MIN_MS;
+        } else {
+            self.interval_ms = (self.interval_ms * 2).min(INTERVAL_MAX_MS);
+        }
+        self.next_ms = self.now_ms + self.interval_ms;
+        self.enter(Phase::Steady);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs bursts for `ms` milliseconds, ten a millisecond, with these costs with and without the exact tier.
+    fn run(tuner: &mut Tuner, from_ms: u64, ms: u64, exact_cycles: u64, mega_cycles: u64) {
+        for now in from_ms..from_ms + ms {
+            for _ in 0..10 {
+                let exact = tuner.use_exact(now);
+                if tuner.phase != Phase::Steady {
+                    let cost = if exact { exact_cycles } else { mega_cycles };
+                    tuner.measure(cost * 32, 32, 0, if exact { 0 } else { 32 });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn it_settles_on_the_cheaper_way_and_follows_when_that_changes() {
+        let mut tuner = Tuner::default();
+        run(&mut tuner, 1, 5_000, 80, 50);
+        assert!(!tuner.chosen());
+        run(&mut tuner, 5_001, 130_000, 50, 300);
+        assert!(tuner.chosen());
+    }
+
+    #[test]
+    fn flows_that_are_cached_alone_keep_the_exact_tier_on() {
+        let mut tuner = Tuner::default();
+        run(&mut tuner, 1, 5_000, 80, 50);
+        tuner.alone_hit(5_001);
+        assert!(tuner.use_exact(5_002));
+        assert!(!tuner.use_exact(5_001 + u64::from(ALONE_MS) + 1));
+    }
+}

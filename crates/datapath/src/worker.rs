@@ -1,0 +1,419 @@
+//! The worker's loop: poll, process, send, look after the caches, sleep.
+//!
+//! One pass, as numbered in [`Worker::run`]:
+//! 1. a quiescent point, and commands of the control thread;
+//! 2. each receive queue in turn, one burst;
+//! 3. what was gathered for the outputs leaves;
+//! 4. the clock, and the caches' sweep;
+//! 5. after some time without a packet: sleep until a descriptor is readable.
+//!
+//! Fairness: queues are served by the cycles that they cost. A queue that is ahead of the others (its bursts
+//! need translation, which counts double) is passed over until they have caught up, so who opens new flows at full speed
+//! takes only its own share of the worker, and what it is too late for waits, or is lost, in its own device.
+
+use crate::cache::DumpedFlow;
+use crate::output::TxHandle;
+use crate::pipeline::Pipeline;
+use crate::process::Process;
+use crate::stats::{PortCounters, WorkerStats};
+use base::clock::tsc;
+use base::{Counter, PortNo};
+use packet::wait::{Bell, Waiter};
+use packet::{Batch, Packet, RxOutcome, RxQueue};
+use std::sync::Arc;
+
+/// How far a queue may be ahead of the least served one, in cycles, before it is passed over.
+const AHEAD_CYCLES_MAX: u64 = 20_000;
+/// Polls in vain for this long before it sleeps.
+const SPIN_US: u64 = 60;
+/// Entries of the caches swept per pass while there is traffic, at the least.
+const SWEEP_MIN: u32 = 32;
+/// A round over all entries begins each second: flows expire no later than that.
+const ROUND_MS: u64 = 1_000;
+
+/// What the control thread asks of a worker.
+pub enum Command {
+    /// Poll this queue.
+    AddRx {
+        /// Whose queue.
+        port: PortNo,
+        /// It.
+        queue: Box<dyn RxQueue>,
+    },
+    /// Use this to send to the port.
+    AddTx {
+        /// Which port.
+        port: PortNo,
+        /// How.
+        handle: TxHandle,
+        /// Where to count.
+        counters: Arc<PortCounters>,
+    },
+    /// Give up all queues of the port; the answer is [`Reply::Removed`].
+    RemovePort(PortNo),
+    /// Execute actions on a packet of the control thread's.
+    Execute {
+        /// The packet, allocated by the control thread from the same pool.
+        packet: Packet,
+        /// What to do.
+        actions: Vec<crate::DpAction>,
+    },
+    /// Write megaflows into `out`, up to its capacity; the answer is [`Reply::Dump`].
+    Dump {
+        /// Where to go on.
+        from: u32,
+        /// With room reserved.
+        out: Vec<DumpedFlow>,
+    },
+    /// Forget all flows.
+    Flush,
+    /// End the thread.
+    Stop,
+}
+
+/// What a worker answers.
+pub enum Reply {
+    /// The port's queues, closed, to be dropped by the control thread.
+    Removed {
+        /// Which port.
+        port: PortNo,
+        /// Receive queues.
+        rx: Vec<Box<dyn RxQueue>>,
+        /// Transmit queue.
+        tx: Option<TxHandle>,
+    },
+    /// Flows, and where to go on.
+    Dump {
+        /// The flows.
+        flows: Vec<DumpedFlow>,
+        /// `None` at the end.
+        next: Option<u32>,
+    },
+    /// The port's device is gone.
+    Gone(PortNo),
+    /// A used command's memory, to be freed off the packet path.
+    Spent(Vec<crate::DpAction>),
+}
+
+/// What both sides of a worker see.
+#[derive(Default)]
+pub struct Shared {
+    /// The control thread wants a full fold: it counts this up.
+    pub fold_wanted: Counter,
+    /// The last wish that was fulfilled.
+    pub fold_done: Counter,
+}
+
+/// Milliseconds since the datapath started, from the time stamp counter; offset so that 32 bits of it never run
+/// backwards through zero in the first 49 days.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: u64,
+    ticks_per_ms: u64,
+}
+
+impl Clock {
+    /// Where the clock starts.
+    pub const START_MS: u64 = 1 << 32;
+
+    /// A clock that starts now.
+    pub fn start() -> Clock {
+        Clock { start: tsc(), ticks_per_ms: (base::clock::tsc_hz() / 1000).max(1) }
+    }
+
+    /// Now, in milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.at_ms(tsc())
+    }
+
+    fn at_ms(&self, tsc: u64) -> u64 {
+        Clock::START_MS + tsc.saturating_sub(self.start) / self.ticks_per_ms
+    }
+}
+
+struct Rx {
+    port: PortNo,
+    queue: Box<dyn RxQueue>,
+    counters: Option<Arc<PortCounters>>,
+    /// Cycles that it has cost, on a scale shared by the worker's queues.
+    served: u64,
+    active: bool,
+    gone: bool,
+}
+
+/// One worker, to be run on a thread of its own.
+pub struct Worker<P: Pipeline> {
+    pub process: Process<P>,
+    pub commands: rtrb::Consumer<Command>,
+    pub replies: rtrb::Producer<Reply>,
+    pub shared: Arc<Shared>,
+    pub waiter: Waiter,
+    pub clock: Clock,
+    rx: Vec<Rx>,
+    next_tick: u64,
+    /// The wish that the open round fulfils.
+    fold_round: Option<u64>,
+    round_open: bool,
+    next_round_ms: u64,
+    /// Packets received when the last round began: equal now means that it has folded all.
+    round_rx: u64,
+    /// Entries that the pace of the round asks for.
+    sweep_due: u64,
+    last_rank_ms: u64,
+}
+
+impl<P: Pipeline> Worker<P> {
+    pub fn new(
+        process: Process<P>,
+        commands: rtrb::Consumer<Command>,
+        replies: rtrb::Producer<Reply>,
+        shared: Arc<Shared>,
+        waiter: Waiter,
+        clock: Clock,
+    ) -> Self {
+        Worker {
+            process,
+            commands,
+            replies,
+            shared,
+            waiter,
+            clock,
+            rx: Vec::with_capacity(64),
+            next_tick: 0,
+            fold_round: None,
+            round_open: false,
+            next_round_ms: 0,
+            round_rx: 0,
+            sweep_due: 0,
+            last_rank_ms: 0,
+        }
+    }
+
+    /// The bell that wakes it.
+    pub fn bell(&self) -> Arc<Bell> {
+        self.waiter.bell()
+    }
+
+    fn stats(&self) -> &WorkerStats {
+        &self.process.out.stats
+    }
+
+    /// Runs until [`Command::Stop`].
+    pub fn run(mut self) {
+        let spin_cycles = base::clock::tsc_hz() / 1_000_000 * SPIN_US;
+        let mut batch = Batch::new();
+        let mut idle_since = tsc();
+        self.tick(tsc());
+        loop {
+            // 1. A quiescent point, and commands.
+            self.process.reader().quiescent();
+            if !self.commands.is_empty() && !self.obey() {
+                break;
+            }
+            // 2. Receive queues.
+            let start = tsc();
+            let moved = self.poll(&mut batch);
+            // 3. Outputs.
+            self.process.out.flush();
+            let end = tsc();
+            // 4. The clock and the sweep.
+            if end >= self.next_tick {
+                self.tick(end);
+            }
+            if moved {
+                self.stats().busy_loops.add(1);
+                self.stats().busy_cycles.add(end - start);
+                idle_since = end;
+                self.sweep(false);
+                continue;
+            }
+            self.stats().idle_cycles.add(end - start);
+            // 5. Sleep. Folds come first, so that counters are exact when traffic has stopped.
+            if self.sweep(true) && end - idle_since > spin_cycles {
+                self.sleep();
+                idle_since = tsc();
+            }
+        }
+        for slot in 0..self.rx.len() {
+            self.rx[slot].queue.close(&mut self.process.out.cache);
+        }
+    }
+
+    /// One burst from each queue that is not ahead of the others. True if anything came.
+    fn poll(&mut self, batch: &mut Batch) -> bool {
+        let floor = self.rx.iter().filter(|q| q.active).map(|q| q.served).min().unwrap_or(0);
+        let mut moved = false;
+        for n in 0..self.rx.len() {
+            let q = &mut self.rx[n];
+            if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
+                continue;
+            }
+            if !q.active {
+                // An idle queue has no credit from the past.
+                q.served = q.served.max(floor);
+            }
+            let start = tsc();
+            let outcome = q.queue.rx_burst(&mut self.process.out.cache, batch);
+            if batch.is_empty() {
+                q.active = false;
+                if outcome == RxOutcome::Gone {
+                    q.gone = true;
+                    // Full means that the control thread is far behind; it finds out by the port's status then.
+                    let _ = self.replies.push(Reply::Gone(q.port));
+                }
+                continue;
+            }
+            moved = true;
+            q.active = true;
+            if let Some(c) = &q.counters {
+                c.rx_packets.add(batch.len() as u64);
+                c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
+            }
+            let translation = self.process.burst(q.port, batch);
+            q.served += tsc() - start + translation;
+        }
+        moved
+    }
+
+    fn tick(&mut self, now: u64) {
+        self.next_tick = now + self.clock.ticks_per_ms;
+        let now_ms = self.clock.at_ms(now);
+        self.process.now_ms = now_ms;
+        self.process.cache.set_now(now_ms);
+        if now_ms - self.last_rank_ms >= 100 {
+            self.last_rank_ms = now_ms;
+            self.process.cache.rank_masks();
+            let size = self.process.cache.size();
+            let stats = self.stats();
+            stats.megaflows.set(size.megaflows as u64);
+            stats.exact_entries.set(size.exact as u64);
+            stats.masks.set(size.masks as u64);
+            stats.cache_bytes.set(size.bytes as u64);
+            stats.evictions.set(size.evictions);
+        }
+        // A round each second in steady state; a wished-for fold is over in a tenth of that for 100,000 flows.
+        let len = u64::from(self.process.cache.round_len());
+        let period_ms = if self.fold_round.is_some() { (len / 1_000).clamp(100, 800) } else { ROUND_MS };
+        self.sweep_due += len.div_ceil(period_ms);
+    }
+
+    /// Sweeps the caches: under traffic what is due, when idle a good piece. True when there is nothing to do before
+    /// `next_round_ms`: all is folded, nothing came since.
+    fn sweep(&mut self, idle: bool) -> bool {
+        let wish = self.shared.fold_wanted.get();
+        if wish != self.shared.fold_done.get() && self.fold_round != Some(wish) {
+            // What the caches hold from here on is what the wish is about.
+            self.fold_round = Some(wish);
+            self.open_round();
+        }
+        if !self.round_open {
+            let due = self.process.now_ms >= self.next_round_ms;
+            let unfolded = self.round_rx != self.stats().rx.get();
+            if !due && !(idle && unfolded) {
+                return !unfolded;
+            }
+            self.open_round();
+        }
+        let count = if idle { 1024 } else { self.sweep_due.min(1024) as u32 };
+        if count < SWEEP_MIN && !idle {
+            return false;
+        }
+        self.sweep_due = self.sweep_due.saturating_sub(count.into());
+        if self.process.cache.sweep(count, &self.process.slots) {
+            self.round_open = false;
+            if let Some(wish) = self.fold_round.take() {
+                self.shared.fold_done.set(wish);
+            }
+        }
+        false
+    }
+
+    fn open_round(&mut self) {
+        self.process.cache.start_round();
+        self.round_open = true;
+        self.round_rx = self.stats().rx.get();
+        self.next_round_ms = self.process.now_ms + ROUND_MS;
+    }
+
+    fn sleep(&mut self) {
+        if self.rx.iter_mut().all(|q| q.gone || q.queue.arm()) && self.commands.is_empty() {
+            let timeout_ms = self.sleep_ms();
+            self.stats().sleeps.add(1);
+            self.process.reader().offline();
+            self.waiter.wait(timeout_ms);
+            self.process.reader().online();
+        }
+        for q in &mut self.rx {
+            q.queue.disarm();
+        }
+        self.tick(tsc());
+    }
+
+    fn sleep_ms(&self) -> u32 {
+        let blind = self.rx.iter().any(|q| !q.gone && q.queue.wait_fd().is_none());
+        if blind || self.process.out.has_pending() {
+            return 1;
+        }
+        // Idle flows are to expire; without any there is nothing to wake up for.
+        if self.process.cache.is_empty() {
+            return 60_000;
+        }
+        self.next_round_ms.saturating_sub(self.process.now_ms).clamp(1, ROUND_MS) as u32
+    }
+
+    /// Carries out waiting commands. False when one says to stop.
+    fn obey(&mut self) -> bool {
+        while let Ok(command) = self.commands.pop() {
+            match command {
+                Command::AddRx { port, queue } => self.add_rx(port, queue),
+                Command::AddTx { port, handle, counters } => {
+                    self.process.out.add_port(port, handle, counters.clone());
+                    for q in self.rx.iter_mut().filter(|q| q.port == port) {
+                        q.counters = Some(counters.clone());
+                    }
+                }
+                Command::RemovePort(port) => self.remove_port(port),
+                Command::Execute { packet, actions } => {
+                    self.process.execute_now(packet, &actions);
+                    self.answer(Reply::Spent(actions));
+                }
+                Command::Dump { from, mut out } => {
+                    let next = self.process.cache.dump(from, out.capacity(), &mut out);
+                    self.answer(Reply::Dump { flows: out, next });
+                }
+                Command::Flush => self.process.cache.flush(&self.process.slots),
+                Command::Stop => return false,
+            }
+        }
+        true
+    }
+
+    /// The ring of answers has room for one per command, so this never fails; a full ring would leak into the drop here.
+    fn answer(&mut self, reply: Reply) {
+        let _ = self.replies.push(reply);
+    }
+
+    fn add_rx(&mut self, port: PortNo, queue: Box<dyn RxQueue>) {
+        if let Some(fd) = queue.wait_fd() {
+            // A descriptor that epoll refuses is polled like one that is not there.
+            let _ = self.waiter.add(fd);
+        }
+        let counters = self.process.out.in_counters[port.0 as usize & 0xffff].clone();
+        let served = self.rx.iter().map(|q| q.served).min().unwrap_or(0);
+        self.rx.push(Rx { port, queue, counters, served, active: false, gone: false });
+    }
+
+    fn remove_port(&mut self, port: PortNo) {
+        let mut closed = Vec::new();
+        while let Some(n) = self.rx.iter().position(|q| q.port == port) {
+            let mut q = self.rx.remove(n);
+            if let Some(fd) = q.queue.wait_fd() {
+                self.waiter.remove(fd);
+            }
+            q.queue.close(&mut self.process.out.cache);
+            closed.push(q.queue);
+        }
+        let tx = self.process.out.remove_port(port);
+        self.answer(Reply::Removed { port, rx: closed, tx });
+    }
+}

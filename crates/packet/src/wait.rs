@@ -1,0 +1,134 @@
+//! Sleeping until a packet comes: a set of descriptors, and a bell that other threads ring.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The descriptors that a worker sleeps on.
+pub struct Waiter {
+    epoll: OwnedFd,
+    bell: Arc<Bell>,
+}
+
+/// Wakes a [`Waiter`] from any thread. Ringing it again before it is cleared costs one atomic exchange and no system call.
+///
+/// Clear it *before* looking for work: what is published before a ring is then seen after the clear.
+pub struct Bell {
+    fd: OwnedFd,
+    rung: AtomicBool,
+}
+
+impl Bell {
+    /// A bell on its own, for a thread that waits by other means.
+    pub fn new() -> io::Result<Bell> {
+        // SAFETY: eventfd takes no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: eventfd just returned this descriptor and nobody else has it.
+        Ok(Bell { fd: unsafe { OwnedFd::from_raw_fd(fd) }, rung: AtomicBool::new(false) })
+    }
+
+    /// Wakes the waiter, or lets its next wait return at once.
+    pub fn ring(&self) {
+        if self.rung.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let one = 1u64.to_ne_bytes();
+        // A full counter (2^64 - 2 rings) would refuse: it is readable then, which is all we want.
+        // SAFETY: the buffer is 8 bytes long and lives through the call.
+        unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Silences it.
+    pub fn clear(&self) {
+        self.rung.store(false, Ordering::SeqCst);
+        let mut count = [0u8; 8];
+        // SAFETY: the buffer is 8 bytes long and lives through the call; the descriptor does not block.
+        unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+
+    /// Readable when it has been rung.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Waiter {
+    /// A set that holds only its bell.
+    pub fn new() -> io::Result<Waiter> {
+        // SAFETY: epoll_create1 takes no pointers.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: epoll_create1 just returned this descriptor and nobody else has it.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        let waiter = Waiter { epoll, bell: Arc::new(Bell::new()?) };
+        waiter.add(waiter.bell.fd())?;
+        Ok(waiter)
+    }
+
+    /// The bell, to give to others.
+    pub fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+
+    /// Adds a descriptor: [`Self::wait`] returns while it is readable or in error.
+    pub fn add(&self, fd: RawFd) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both descriptors are the caller's and ours; `event` lives through the call.
+        let result =
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Takes a descriptor out. One that is not in, or closed already, is no error.
+    pub fn remove(&self, fd: RawFd) {
+        // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
+        unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    /// Sleeps until a descriptor is readable, the bell rings, or the time is over. Whatever happened, the
+    /// caller polls all its queues then.
+    pub fn wait(&self, timeout_ms: u32) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
+        let timeout = timeout_ms.min(i32::MAX as u32) as i32;
+        // SAFETY: `events` has room for the number given and lives through the call.
+        unsafe {
+            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout)
+        };
+        self.bell.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_bell_wakes_a_sleeper_and_a_ring_before_is_not_lost() {
+        let waiter = Waiter::new().unwrap();
+        waiter.bell().ring();
+        let start = Instant::now();
+        waiter.wait(5_000);
+        let bell = waiter.bell();
+        let ringer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            bell.ring();
+        });
+        waiter.wait(5_000);
+        assert!(start.elapsed() < Duration::from_secs(4));
+        ringer.join().unwrap();
+    }
+
+    #[test]
+    fn without_a_ring_the_time_runs_out() {
+        let start = Instant::now();
+        Waiter::new().unwrap().wait(15);
+        assert!(start.elapsed() >= Duration::from_millis(14));
+    }
+}
