@@ -8,19 +8,11 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-<<<<<<< HEAD
 /// Costs nothing until it is touched: Linux must be asked, others do so anyway.
 #[cfg(target_os = "linux")]
 const MAP_LAZY: libc::c_int = libc::MAP_NORESERVE;
 #[cfg(not(target_os = "linux"))]
 const MAP_LAZY: libc::c_int = 0;
-=======
-#[cfg(target_os = "linux")]
-const NO_RESERVE: i32 = libc::MAP_NORESERVE;
-/// Elsewhere overcommitting is the rule and needs no flag.
-#[cfg(not(target_os = "linux"))]
-const NO_RESERVE: i32 = 0;
->>>>>>> cb2c1b7 (wip)
 
 /// `len` elements of zero bytes, mapped when first touched. `T` must be valid as all zeros, which
 /// [`zerocopy::FromZeros`] vouches for; elements are never dropped.
@@ -45,11 +37,7 @@ impl<T: zerocopy::FromZeros> Region<T> {
         // One huge page more, so that the start can be aligned to one: only aligned ranges get huge pages.
         let bytes = wanted.next_multiple_of(4096) + if wanted >= HUGE { HUGE } else { 0 };
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-<<<<<<< HEAD
         let mode = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_LAZY;
-=======
-        let mode = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | NO_RESERVE;
->>>>>>> cb2c1b7 (wip)
         // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap ours.
         let raw = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, mode, -1, 0) };
         if raw == libc::MAP_FAILED {

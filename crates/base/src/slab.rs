@@ -109,21 +109,6 @@ impl<T: FromZeros> std::ops::Index<usize> for Slab<T> {
     }
 }
 
-/// Packets and bytes of one slot: one writer, any reader.
-#[derive(Default, Debug, FromZeros)]
-#[repr(C)]
-pub struct Stats {
-    /// Packets.
-    pub packets: crate::Counter,
-    /// Their bytes.
-    pub bytes: crate::Counter,
-    /// When the last packet came, in the unit of whoever writes it.
-    pub used: crate::Counter,
-}
-
-/// The counters of one worker by slot (rule, table, port): the control thread reserves, the worker adds, anyone reads.
-pub type StatsSlab = Slab<Stats>;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,9 +134,9 @@ mod tests {
 
     #[test]
     fn no_index_is_out_of_reach() {
-        let slab = StatsSlab::new();
+        let slab = Slab::<crate::slots::Slot>::new();
         slab.reserve(1);
-        assert!(slab.get(Slab::<Stats>::LEN_MAX).is_none());
+        assert!(slab.get(Slab::<crate::slots::Slot>::LEN_MAX).is_none());
         assert!(slab.get(usize::MAX).is_none());
         slab[3].packets.add(2);
         assert_eq!(slab[3].packets.get(), 2);

@@ -6,14 +6,11 @@
 //! given up, and [`SlotTable::clear`] is called by the worker's side then.
 
 use crate::Counter;
-use std::sync::OnceLock;
-
-const CHUNK: usize = 4096;
-/// Room for 16.7 million slots.
-const CHUNKS: usize = 4096;
+use crate::slab::Slab;
 
 /// One worker's share of what a rule (or table, port, MAC entry) has seen.
-#[derive(Default, Debug)]
+#[derive(Default, Debug, zerocopy::FromZeros)]
+#[repr(C)]
 pub struct Slot {
     /// Packets.
     pub packets: Counter,
@@ -24,39 +21,29 @@ pub struct Slot {
 }
 
 /// All slots of one worker.
-pub struct SlotTable {
-    chunks: Box<[OnceLock<Box<[Slot]>>]>,
-}
-
-impl Default for SlotTable {
-    fn default() -> Self {
-        SlotTable { chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect() }
-    }
-}
+#[derive(Default)]
+pub struct SlotTable(Slab<Slot>);
 
 impl SlotTable {
-    /// Number of slots that any table can hold.
-    pub const CAPACITY: usize = CHUNK * CHUNKS;
-
-    /// Makes room for slot `idx`, so that [`Self::get`] of it allocates nothing later. For the control thread, when it
-    /// gives the number out.
-    pub fn reserve(&self, idx: u32) {
-        self.chunk(idx);
+    /// Makes room for slots below `count`, so that [`Self::get`] of one allocates nothing later. For the control
+    /// thread, when it gives numbers out.
+    pub fn reserve(&self, count: u32) {
+        self.0.reserve(count as usize);
     }
 
-    /// The slot. Allocates its chunk where nobody reserved it. Panics at [`Self::CAPACITY`] and above.
+    /// The slot. Allocates its chunk where nobody reserved it.
     #[inline]
     pub fn get(&self, idx: u32) -> &Slot {
-        &self.chunk(idx)[idx as usize % CHUNK]
-    }
-
-    fn chunk(&self, idx: u32) -> &[Slot] {
-        self.chunks[idx as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Slot::default()).collect())
+        if let Some(slot) = self.0.get(idx as usize) {
+            return slot;
+        }
+        self.0.reserve(idx as usize + 1);
+        &self.0[idx as usize]
     }
 
     /// The slot, if its chunk is there: for readers.
     pub fn peek(&self, idx: u32) -> Option<&Slot> {
-        Some(&self.chunks.get(idx as usize / CHUNK)?.get()?[idx as usize % CHUNK])
+        self.0.get(idx as usize)
     }
 
     /// Adds to a slot. Only the owning worker.

@@ -29,18 +29,12 @@ const PACKET_INS_RING: usize = 1024;
 const COMMANDS_RING: usize = 4096;
 
 /// What a datapath shall be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Config {
     /// Limits of each worker's caches.
     pub cache: CacheConfig,
     /// Seed of the hashes; `None` takes the operating system's randomness. For replays.
     pub hash_seed: Option<u64>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config { cache: CacheConfig::default(), hash_seed: None }
-    }
 }
 
 /// Why a datapath operation failed.
@@ -183,9 +177,7 @@ impl<P: Pipeline> Datapath<P> {
         let (packet_ins_tx, packet_ins) = rtrb::RingBuffer::new(PACKET_INS_RING);
         let stats = Arc::new(WorkerStats::default());
         let slots = Arc::new(SlotTable::default());
-        for slot in 0..self.slots_reserved {
-            slots.reserve(slot);
-        }
+        slots.reserve(self.slots_reserved);
         let shared = Arc::new(Shared::default());
         let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
         let cache = FlowCache::new(self.config.cache, secret)?;
@@ -335,10 +327,8 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Makes sure that crediting slots below `count` allocates nothing. The pipeline's owner calls it when it has given out more.
     pub fn reserve_slots(&mut self, count: u32) {
-        for slot in self.slots_reserved..count {
-            for w in &self.workers {
-                w.slots.reserve(slot);
-            }
+        for w in &self.workers {
+            w.slots.reserve(count);
         }
         self.slots_reserved = self.slots_reserved.max(count);
     }

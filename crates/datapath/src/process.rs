@@ -120,8 +120,8 @@ impl<P: Pipeline> Process<P> {
     }
 
     /// The pipeline's reader: the worker is quiescent between bursts.
-    pub fn reader(&self) -> &rcu::Reader {
-        &self.reader
+    pub fn reader_mut(&mut self) -> &mut rcu::Reader {
+        &mut self.reader
     }
 
     /// Processes a burst that came in at `port`; leaves the batch empty. Returns the cycles that translation took.

@@ -84,6 +84,7 @@ impl Tuner {
     }
 
     /// The choice in force, trials aside.
+    #[cfg(test)]
     pub fn chosen(&self) -> bool {
         self.use_exact
     }

@@ -206,7 +206,7 @@ impl<P: Pipeline> Worker<P> {
         self.tick(tsc());
         loop {
             // 1. A quiescent point, and commands.
-            self.process.reader().quiescent();
+            self.process.reader_mut().quiescent();
             if !self.commands.is_empty() && !self.obey() {
                 break;
             }
@@ -309,7 +309,7 @@ impl<P: Pipeline> Worker<P> {
         if !self.round_open {
             let due = self.process.now_ms >= self.next_round_ms;
             let unfolded = self.round_rx != self.stats().rx.get();
-            if !due && !(idle && unfolded) {
+            if !(due || idle && unfolded) {
                 return !unfolded;
             }
             self.open_round();
@@ -339,9 +339,8 @@ impl<P: Pipeline> Worker<P> {
         if self.rx.iter_mut().all(|q| q.gone || q.queue.arm()) && self.commands.is_empty() {
             let timeout_ms = self.sleep_ms();
             self.stats().sleeps.add(1);
-            self.process.reader().offline();
-            self.waiter.wait(timeout_ms);
-            self.process.reader().online();
+            let waiter = &self.waiter;
+            self.process.reader_mut().while_offline(|| waiter.wait(timeout_ms));
         }
         for q in &mut self.rx {
             q.queue.disarm();

@@ -246,6 +246,7 @@ impl Bodies {
         true
     }
 
+    #[cfg(test)]
     pub fn in_use(&self) -> usize {
         self.high as usize - self.free.len()
     }

@@ -86,11 +86,13 @@ impl Index {
     }
 
     /// Entries in it.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Insertions that displaced another entry.
+    #[cfg(test)]
     pub fn evictions(&self) -> u64 {
         self.evictions
     }

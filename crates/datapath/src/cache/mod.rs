@@ -203,11 +203,6 @@ impl FlowCache {
         Ok(cache)
     }
 
-    /// The secret of its hashes.
-    pub fn secret(&self) -> &HashKey {
-        &self.secret
-    }
-
     // ---- exact tier
 
     /// Hash of a key for the exact tier, and its line asked for.
