@@ -3,7 +3,8 @@
 //!
 //! Idea: tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999). The rules of one mask form a subtable, a
 //! hash table of the masked words; a lookup tries subtables in the order of their highest priority, and stops when
-//! what it found beats all that is left.
+//! what it found beats all that is left. Within a subtable it goes by stages (metadata, Ethernet, network, transport) and stops
+//! at the first whose values no rule has; and a miss is proven with as few bits as can be found (see `subtable`).
 //!
 //! The mask. A megaflow made from a lookup must not be too wide: flipping any bit that `lookup` did not add to `wc`
 //! does not change its result at that version. A needless 1-bit costs speed, a missing one misforwards.
@@ -28,8 +29,10 @@
 //! lock, and borrow from a [`Reader`] of the classifier's domain. The control thread needs a `Reader` too, and must be
 //! quiescent now and then for memory to be freed.
 
+mod prefixes;
 mod rule;
 mod subtable;
+mod values;
 
 pub use rule::RuleRef;
 
@@ -43,13 +46,11 @@ use rule::Rule;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use subtable::{StageBits, Subtable};
+use subtable::{Shared, Subtable};
 
 /// One table's rules, each with data of type `R`. See the module's text.
 pub struct Classifier<R: Send + Sync + 'static> {
-    domain: Arc<Domain>,
-    secret: HashKey,
-    stages: Box<StageBits>,
+    shared: Shared,
     /// The subtables, highest priority first. Never misses one that holds a rule.
     ranking: RcuCell<Vec<Ranked<R>>>,
     /// The same by the hash of their masks.
@@ -84,12 +85,10 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     /// An empty classifier whose readers are those of `domain`. `secret` keys its hashes.
     pub fn new(domain: Arc<Domain>, secret: HashKey) -> Classifier<R> {
         Classifier {
-            secret,
-            stages: subtable::stage_bits(),
             ranking: RcuCell::new(domain.clone(), Vec::new()),
             by_mask: Multimap::new(domain.clone()),
             writer: Mutex::new(Writer { vanishing: VecDeque::new(), live: 0, linked: 0 }),
-            domain,
+            shared: Shared::new(domain, secret),
         }
     }
 
@@ -112,11 +111,9 @@ impl<R: Send + Sync + 'static> Classifier<R> {
                 break;
             }
             let subtable = &*ranked.subtable;
-            for entry in subtable.candidates(key, wc, &self.secret, reader) {
-                let better = best.is_none_or(|best| best.priority() < entry.value.priority);
-                if better && entry.value.is_visible(version) {
-                    best = Some(RuleRef { entry, subtable });
-                }
+            let floor = best.map(|best| best.priority());
+            if let Some(entry) = subtable.find(version, key, floor, wc, (&self.shared, reader)) {
+                best = Some(RuleRef { entry, subtable });
             }
         }
         best
@@ -132,7 +129,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     ) -> Option<RuleRef<'g, R>> {
         let subtable = self.subtable(&matching.mask, reader)?;
         let words = subtable.words(&matching.key);
-        let hash = subtable.hash(&words, &self.secret);
+        let hash = subtable.hash(&words, &self.shared.secret);
         subtable
             .rules
             .find(hash, reader)
@@ -208,10 +205,11 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         let mut writer = self.writer.lock().expect("no holder panics");
         let subtable = match self.subtable(&matching.mask, reader) {
             Some(found) => found,
-            None => self.add_subtable(matching.mask.clone().canonical(), reader),
+            None => self.add_subtable(matching, reader),
         };
         let words = subtable.words(&matching.key);
-        let hash = subtable.hash(&words, &self.secret);
+        subtable.learn(&words, &self.shared, reader);
+        let hash = subtable.hash(&words, &self.shared.secret);
         let vanishes = AtomicU64::new(Version::NEVER.0);
         let entry = subtable.rules.insert(hash, &words, Rule { appears, vanishes, priority, data }, reader);
         if subtable.add_priority(priority) {
@@ -268,6 +266,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             self.unlink(&vanishing, reader);
             writer.linked -= 1;
         }
+        self.shared.arena.settle();
         writer.vanishing.len()
     }
 
@@ -284,11 +283,12 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     /// Bytes on the heap, but for what the rules' data point to and what waits to be freed.
     pub fn memory_bytes(&self, reader: &Reader) -> usize {
         let writer = self.writer.lock().expect("no holder panics");
-        let subtables: usize = self.ranking.read(reader).iter().map(|r| r.subtable.memory_bytes()).sum();
+        let subtables: usize =
+            self.ranking.read(reader).iter().map(|r| r.subtable.memory_bytes(reader)).sum();
         subtables
             + self.by_mask.memory_bytes()
             + writer.vanishing.capacity() * size_of::<Vanishing<R>>()
-            + size_of::<StageBits>()
+            + self.shared.memory_bytes()
     }
 
     fn hash_mask(&self, mask: &Mask) -> u32 {
@@ -296,7 +296,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         for b in mask.0.present_blocks() {
             for (w, &bits) in mask.0.block(b).0.iter().enumerate() {
                 if bits != 0 {
-                    hash = self.secret.word(self.secret.word(hash, bits), (b * 8 + w) as u64);
+                    hash = self.shared.secret.word(self.shared.secret.word(hash, bits), (b * 8 + w) as u64);
                 }
             }
         }
@@ -308,9 +308,10 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         found.find(|e| e.value.mask == *mask).map(|e| &**e.value)
     }
 
-    fn add_subtable<'g>(&'g self, mask: Mask, reader: &'g Reader) -> &'g Subtable<R> {
+    fn add_subtable<'g>(&'g self, matching: &Match, reader: &'g Reader) -> &'g Subtable<R> {
+        let mask = matching.mask.clone().canonical();
         let hash = self.hash_mask(&mask);
-        let subtable = Subtable::new(mask, hash, &self.stages, self.domain.clone());
+        let subtable = Subtable::new(mask, hash, &matching.key, &self.shared);
         self.by_mask.insert(hash, &[], subtable, reader).value
     }
 
@@ -357,6 +358,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             .find(|e| std::ptr::from_ref(e.value).addr() == vanishing.address)
             .expect("only `retire` unlinks, and each removed rule is in the queue once");
         subtable.rules.remove(vanishing.hash, rule.value);
+        subtable.forget(rule.words, &self.shared, reader);
         if let Some(priority_max) = subtable.remove_priority(rule.value.priority) {
             self.lower(subtable, priority_max);
             if priority_max.is_none() {

@@ -1,29 +1,45 @@
-//! The rules of one mask.
+//! The rules of one mask, and the proofs that none of them matches.
+//!
+//! A lookup that finds nothing in a subtable must say which bits of the key prove it, and the fewer the better:
+//! 1. A field in which all rules of the subtable have the same value, and the key another.
+//! 2. A field matched by prefix (address or port), whose leading bits no rule has.
+//! 3. The stages looked at until the key's values occurred in no rule, without the fields of which all rules have the
+//!    value that the key has too.
+//!
+//! Each proof alone suffices, so the one that adds the fewest bits to the megaflow is taken. All of them hold for
+//! every linked rule, visible or not. A rule is linked to what narrows lookups before its version is published, and taken out when no
+//! reader looks up at a version that sees it.
 
+use super::prefixes::{Arena, PrefixSet};
 use super::rule::Rule;
+use super::values::Values;
 use crate::depth::Depth;
 use crate::field::FieldId;
 use crate::key::{BLOCKS, Key, Mask};
+use base::Version;
 use base::hash::HashKey;
 use base::multimap::{self, Multimap};
 use base::rcu::{Domain, Reader};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Stages of a lookup: metadata, Ethernet, network, transport.
-pub(super) const STAGES: usize = 4;
+const STAGES: usize = 4;
 /// More than the parts of any mask: 96 words, of which some lie in several stages.
-pub(super) const PARTS_MAX: usize = 128;
+const PARTS_MAX: usize = 128;
 
 /// The matched bits of one word of the key that belong to one stage.
 pub(super) struct Part {
     /// Not zero.
     pub mask: u64,
+    /// The first rule's value.
+    first: u64,
+    /// Bits in which all rules have the first one's value: whole fields. Only ever shrinks.
+    agreed: AtomicU64,
     block: u8,
     word: u8,
-    #[allow(dead_code)] // For the staged lookup.
-    pub stage: u8,
 }
 
 impl Part {
@@ -49,27 +65,6 @@ fn stage_of(field: FieldId) -> usize {
     }
 }
 
-/// For each word of the key, its bits by stage.
-pub(super) type StageBits = [[[u64; STAGES]; 8]; BLOCKS];
-
-/// The bits of each word that each stage looks at. Bits that belong to no field (tunnel options) are in the first.
-pub(super) fn stage_bits() -> Box<StageBits> {
-    let mut bits: Box<StageBits> = Box::new([[[0; STAGES]; 8]; BLOCKS]);
-    for &field in FieldId::ALL {
-        let mut mask = Mask::wild();
-        mask.add_exact(field);
-        for b in mask.0.present_blocks() {
-            for w in 0..8 {
-                bits[b][w][stage_of(field)] |= mask.0.word(b, w);
-            }
-        }
-    }
-    for word in bits.iter_mut().flatten() {
-        word[0] |= !(word[0] | word[1] | word[2] | word[3]);
-    }
-    bits
-}
-
 /// The matched words of a rule or of a masked key, in the order of a subtable's parts.
 pub(super) struct Words {
     words: [u64; PARTS_MAX],
@@ -83,40 +78,152 @@ impl std::ops::Deref for Words {
     }
 }
 
+/// A field that the subtable matches by prefix.
+struct Prefixed {
+    field: FieldId,
+    /// Length of the prefixes.
+    bits: u32,
+    set: PrefixSet,
+}
+
+/// Fields whose prefixes are tracked.
+const PREFIXED: [FieldId; 6] =
+    [FieldId::NwDst, FieldId::NwSrc, FieldId::Ipv6Dst, FieldId::Ipv6Src, FieldId::TpDst, FieldId::TpSrc];
+
+/// Length of the prefix that the mask holds of the field, if it is one.
+fn prefix_len(mask: &Mask, field: FieldId) -> Option<u32> {
+    let width = u32::from(field.place().bits);
+    let aligned = mask.get(field) << (128 - width);
+    let len = aligned.leading_ones();
+    (len > 0 && len == aligned.count_ones()).then_some(len)
+}
+
+/// What all subtables of a classifier share.
+pub(super) struct Shared {
+    pub domain: Arc<Domain>,
+    pub secret: HashKey,
+    pub arena: Arena,
+    layout: Box<Layout>,
+}
+
+/// For each word of the key: its bits by stage, and its fields.
+struct Layout {
+    stages: [[[u64; STAGES]; 8]; BLOCKS],
+    fields: [[Vec<FieldBits>; 8]; BLOCKS],
+}
+
+/// A field's bits in one word.
+#[derive(Clone, Copy)]
+struct FieldBits {
+    bits: u64,
+    /// Its leading bits are as good a proof as the whole.
+    by_prefix: bool,
+}
+
+impl Shared {
+    pub fn new(domain: Arc<Domain>, secret: HashKey) -> Shared {
+        let mut layout = Box::new(Layout { stages: [[[0; STAGES]; 8]; BLOCKS], fields: Default::default() });
+        for &field in FieldId::ALL {
+            let mut mask = Mask::wild();
+            mask.add_exact(field);
+            for b in mask.0.present_blocks() {
+                for w in 0..8 {
+                    let bits = mask.0.word(b, w);
+                    if bits != 0 {
+                        layout.stages[b][w][stage_of(field)] |= bits;
+                        let by_prefix = PREFIXED.contains(&field);
+                        layout.fields[b][w].push(FieldBits { bits, by_prefix });
+                    }
+                }
+            }
+        }
+        // What belongs to no field (tunnel options) is looked at first, byte by byte.
+        for b in 0..BLOCKS {
+            for w in 0..8 {
+                let rest = !layout.stages[b][w].iter().fold(0, |all, bits| all | bits);
+                layout.stages[b][w][0] |= rest;
+                for byte in (0..64).step_by(8).map(|shift| rest & 0xff << shift).filter(|&byte| byte != 0) {
+                    layout.fields[b][w].push(FieldBits { bits: byte, by_prefix: false });
+                }
+            }
+        }
+        let arena = Arena::new(domain.clone());
+        Shared { domain, secret, arena, layout }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let fields: usize =
+            self.layout.fields.iter().flatten().map(|f| f.capacity() * size_of::<FieldBits>()).sum();
+        self.arena.memory_bytes() + size_of::<Layout>() + fields
+    }
+
+    fn fields(&self, part: &Part) -> &[FieldBits] {
+        &self.layout.fields[part.block()][part.word()]
+    }
+}
+
 /// Rules that share a mask.
 pub(super) struct Subtable<R: Send + Sync + 'static> {
+    /// The mask by words, those of the first stage first.
+    pub parts: Box<[Part]>,
+    /// For each stage: the end of its parts, and the values that rules have in the parts up to there, unless that is all.
+    stages: Box<[Stage]>,
+    /// Bit i is set while all rules agree in the parts up to stage i's end, so that there is no need to look.
+    agreed_stages: AtomicU8,
+    pub rules: Multimap<Rule<R>>,
+    prefixed: Box<[Prefixed]>,
     /// Canonical.
     pub mask: Mask,
     pub mask_hash: u32,
     /// Itself, for whoever keeps it longer than a borrow.
     this: Weak<Subtable<R>>,
-    /// The mask by words, those of the first stage first.
-    pub parts: Box<[Part]>,
-    pub rules: Multimap<Rule<R>>,
     /// How many rules there are of each priority. Only for the classifier's writer.
     priorities: Mutex<BTreeMap<i32, usize>>,
 }
 
+/// The parts of a stage.
+struct Stage {
+    end: usize,
+    values: Option<Values>,
+}
+
 impl<R: Send + Sync + 'static> Subtable<R> {
-    pub fn new(mask: Mask, mask_hash: u32, stages: &StageBits, domain: Arc<Domain>) -> Arc<Subtable<R>> {
+    /// A subtable for rules of this mask; `first` is the first's key.
+    pub fn new(mask: Mask, mask_hash: u32, first: &Key, shared: &Shared) -> Arc<Subtable<R>> {
         let mut parts = Vec::new();
+        let mut ends = Vec::new();
         for stage in 0..STAGES {
             for block in mask.0.present_blocks() {
-                for (word, bits) in stages[block].iter().enumerate() {
+                for (word, bits) in shared.layout.stages[block].iter().enumerate() {
                     let mask = mask.0.word(block, word) & bits[stage];
                     if mask != 0 {
-                        parts.push(Part { mask, block: block as u8, word: word as u8, stage: stage as u8 });
+                        let (first, agreed) = (first.word(block, word) & mask, AtomicU64::new(mask));
+                        parts.push(Part { mask, first, agreed, block: block as u8, word: word as u8 });
                     }
                 }
             }
+            if ends.last().copied().unwrap_or(0) < parts.len() {
+                ends.push(parts.len());
+            }
         }
-        let parts = parts.into_boxed_slice();
+        assert!(parts.len() <= PARTS_MAX, "words lie in few stages each");
+        let is_last = |end: usize| end == parts.len();
+        let values = |end| (!is_last(end)).then(|| Values::new(shared.domain.clone()));
+        let stages = ends.iter().map(|&end| Stage { end, values: values(end) }).collect();
+        let prefixed = PREFIXED.iter().filter_map(|&field| {
+            let bits = prefix_len(&mask, field)?;
+            Some(Prefixed { field, bits, set: PrefixSet::new(bits) })
+        });
+        let prefixed = prefixed.collect();
         Arc::new_cyclic(|this| Subtable {
+            parts: parts.into_boxed_slice(),
+            stages,
+            agreed_stages: AtomicU8::new(u8::MAX),
+            rules: Multimap::new(shared.domain.clone()),
+            prefixed,
             mask,
             mask_hash,
             this: this.clone(),
-            parts,
-            rules: Multimap::new(domain),
             priorities: Mutex::default(),
         })
     }
@@ -124,6 +231,203 @@ impl<R: Send + Sync + 'static> Subtable<R> {
     /// Another handle on it.
     pub fn shared(&self) -> Arc<Subtable<R>> {
         self.this.upgrade().expect("whoever borrows it has it from an `Arc`")
+    }
+
+    /// The words of a key under the mask.
+    pub fn words(&self, key: &Key) -> Words {
+        let mut words = Words { words: [0; PARTS_MAX], len: self.parts.len() };
+        for (to, part) in words.words.iter_mut().zip(&self.parts) {
+            *to = key.word(part.block(), part.word()) & part.mask;
+        }
+        words
+    }
+
+    /// The hash of a rule's words.
+    pub fn hash(&self, words: &[u64], secret: &HashKey) -> u32 {
+        words.iter().fold(0, |state, &word| secret.word(state, word)) as u32
+    }
+
+    #[inline]
+    pub fn matches(&self, words: &[u64], key: &Key) -> bool {
+        self.parts
+            .iter()
+            .zip(words)
+            .all(|(part, &word)| key.word(part.block(), part.word()) & part.mask == word)
+    }
+
+    /// The best rule that `version` sees and that `key` matches, if its priority is above `floor`. Adds to `wc` what
+    /// decided that.
+    #[inline]
+    pub fn find<'g>(
+        &'g self,
+        version: Version,
+        key: &Key,
+        floor: Option<i32>,
+        wc: &mut Mask,
+        look: (&Shared, &'g Reader),
+    ) -> Option<multimap::Entry<'g, Rule<R>>> {
+        let (shared, reader) = look;
+        // 1. What all rules have in common.
+        let word_of = |part: &Part| key.word(part.block(), part.word());
+        let differs = |part: &&Part| (word_of(part) ^ part.first) & part.agreed.load(Ordering::Relaxed) != 0;
+        if self.parts.iter().any(|part| differs(&part)) {
+            self.prove_by_common_field(key, wc, shared);
+            return None;
+        }
+        // 2. Stage by stage.
+        let agreed_stages = self.agreed_stages.load(Ordering::Relaxed);
+        let (mut hash, mut start) = (0, 0);
+        for (i, stage) in self.stages.iter().enumerate() {
+            for part in &self.parts[start..stage.end] {
+                hash = shared.secret.word(hash, word_of(part) & part.mask);
+            }
+            start = stage.end;
+            if let Some(values) = &stage.values
+                && agreed_stages & 1 << i == 0
+                && !values.has(hash, reader)
+            {
+                self.prove_by_stages(start, key, wc, shared);
+                return None;
+            }
+        }
+        // 3. The rules with these words.
+        let mut best: Option<multimap::Entry<'g, Rule<R>>> = None;
+        let mut any = false;
+        for entry in self.rules.find(hash as u32, reader).filter(|entry| self.matches(entry.words, key)) {
+            any = true;
+            let bar = best.map_or(floor, |best| Some(best.value.priority));
+            if bar.is_none_or(|bar| entry.value.priority > bar) && entry.value.is_visible(version) {
+                best = Some(entry);
+            }
+        }
+        if any {
+            self.add_mask(wc);
+        } else {
+            self.prove_by_stages(self.parts.len(), key, wc, shared);
+        }
+        best
+    }
+
+    /// The key differs in a field from what all rules have there.
+    fn prove_by_common_field(&self, key: &Key, wc: &mut Mask, shared: &Shared) {
+        let mut best = Proof::NONE;
+        for part in &self.parts {
+            let (b, w) = (part.block(), part.word());
+            let different = (key.word(b, w) ^ part.first) & part.agreed.load(Ordering::Relaxed);
+            if different == 0 {
+                continue;
+            }
+            for field in shared.fields(part).iter().filter(|field| field.bits & different != 0) {
+                let highest = 63 - (field.bits & different).leading_zeros();
+                let reach = if field.by_prefix { u64::MAX << highest } else { u64::MAX };
+                best.consider(b, [(w, field.bits & part.mask & reach), (w, 0)], wc);
+            }
+        }
+        if best.cost == u32::MAX {
+            // A rule that nobody sees yet was linked between the caller's look and ours: the whole mask is always a proof.
+            self.add_mask(wc);
+        }
+        best.add_to(wc);
+    }
+
+    fn add_mask(&self, wc: &mut Mask) {
+        for part in &self.parts {
+            wc.add_word(part.block(), part.word(), part.mask);
+        }
+    }
+
+    /// The values of the key in `self.parts[..end]` occur in no rule.
+    fn prove_by_stages(&self, end: usize, key: &Key, wc: &mut Mask, shared: &Shared) {
+        // Fields in which all rules agree prove nothing: the key agrees with them.
+        let needed = |part: &Part| part.mask & !part.agreed.load(Ordering::Relaxed);
+        let missing = |part: &Part| (needed(part) & !wc.0.word(part.block(), part.word())).count_ones();
+        let mut best = Proof { cost: self.parts[..end].iter().map(missing).sum(), ..Proof::NONE };
+        if best.cost == 0 {
+            return;
+        }
+        let mut by_prefix = false;
+        for prefixed in &self.prefixed {
+            let place = prefixed.field.place();
+            let aligned = key.get(prefixed.field) << (128 - u32::from(place.bits));
+            let value = aligned & !u128::MAX.checked_shr(prefixed.bits).unwrap_or(0);
+            let shared_bits = prefixed.set.shared_bits(value, &shared.arena);
+            if let Some(shared_bits) = shared_bits.filter(|&bits| bits < prefixed.bits) {
+                let aligned = !u128::MAX.checked_shr(shared_bits + 1).unwrap_or(0);
+                let bits = aligned >> (128 - u32::from(place.bits));
+                let (b, w) = (usize::from(place.block), usize::from(place.word));
+                let words = if place.bits == 128 {
+                    [(w, (bits >> 64) as u64), (w + 1, bits as u64)]
+                } else {
+                    [(w, (bits as u64) << place.shift), (w, 0)]
+                };
+                by_prefix |= best.consider(b, words, wc);
+            }
+        }
+        if by_prefix {
+            best.add_to(wc);
+        } else {
+            for part in &self.parts[..end] {
+                wc.add_word(part.block(), part.word(), needed(part));
+            }
+        }
+    }
+
+    /// Writer: makes what narrows lookups know the words of a rule, before it is linked.
+    pub fn learn(&self, words: &[u64], shared: &Shared, reader: &Reader) {
+        for (part, word) in self.parts.iter().zip(words) {
+            let agreed = part.agreed.load(Ordering::Relaxed);
+            let different = (word ^ part.first) & agreed;
+            if different != 0 {
+                let fields = shared.fields(part).iter().filter(|field| field.bits & different != 0);
+                let lost = fields.fold(0, |all, field| all | field.bits);
+                part.agreed.store(agreed & !lost, Ordering::Relaxed);
+            }
+        }
+        let (mut hash, mut start, mut all_agree) = (0, 0, true);
+        for (i, stage) in self.stages.iter().enumerate() {
+            for (part, &word) in self.parts[start..stage.end].iter().zip(&words[start..]) {
+                hash = shared.secret.word(hash, word);
+                all_agree &= part.agreed.load(Ordering::Relaxed) == part.mask;
+            }
+            start = stage.end;
+            if let Some(values) = &stage.values {
+                values.insert(hash, reader);
+                if !all_agree {
+                    self.agreed_stages.fetch_and(!(1 << i), Ordering::Relaxed);
+                }
+            }
+        }
+        self.each_prefix(words, |set, value| set.insert(value, &shared.arena));
+    }
+
+    /// Writer: takes the words of a rule out again, after it was unlinked.
+    pub fn forget(&self, words: &[u64], shared: &Shared, reader: &Reader) {
+        let (mut hash, mut start) = (0, 0);
+        for stage in &self.stages {
+            hash = words[start..stage.end].iter().fold(hash, |hash, &word| shared.secret.word(hash, word));
+            start = stage.end;
+            if let Some(values) = &stage.values {
+                values.remove(hash, reader);
+            }
+        }
+        self.each_prefix(words, |set, value| set.remove(value, &shared.arena));
+    }
+
+    fn each_prefix(&self, words: &[u64], mut act: impl FnMut(&PrefixSet, u128)) {
+        for prefixed in &self.prefixed {
+            let place = prefixed.field.place();
+            let word = |w: u8| {
+                let of_word =
+                    self.parts.iter().zip(words).filter(|(p, _)| (p.block, p.word) == (place.block, w));
+                of_word.fold(0, |all, (_, word)| all | word)
+            };
+            let value = if place.bits == 128 {
+                u128::from(word(place.word)) << 64 | u128::from(word(place.word + 1))
+            } else {
+                u128::from(word(place.word) >> place.shift) << (128 - u32::from(place.bits))
+            };
+            act(&prefixed.set, value);
+        }
     }
 
     /// Counts a rule of this priority; whether it is higher than all there were.
@@ -149,49 +453,43 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         max.is_none_or(|max| max < priority).then_some(max)
     }
 
-    /// Bytes on the heap.
-    pub fn memory_bytes(&self) -> usize {
+    /// Bytes on the heap, those in the arena apart.
+    pub fn memory_bytes(&self, reader: &Reader) -> usize {
         let priorities = self.priorities.lock().expect("no holder panics").len();
-        size_of::<Self>() + size_of_val(&*self.parts) + self.rules.memory_bytes() + priorities * 16
+        let values = self.stages.iter().filter_map(|stage| stage.values.as_ref());
+        size_of::<Self>()
+            + size_of_val(&*self.parts)
+            + size_of_val(&*self.stages)
+            + size_of_val(&*self.prefixed)
+            + values.map(|values| values.memory_bytes(reader)).sum::<usize>()
+            + self.rules.memory_bytes()
+            + priorities * 16
     }
+}
 
-    /// The words of a key under the mask.
-    pub fn words(&self, key: &Key) -> Words {
-        let mut words = Words { words: [0; PARTS_MAX], len: self.parts.len() };
-        for (to, part) in words.words.iter_mut().zip(&self.parts) {
-            *to = key.word(part.block(), part.word()) & part.mask;
+/// Bits that prove a miss, and how many of them the mask does not have yet.
+struct Proof {
+    cost: u32,
+    block: usize,
+    words: [(usize, u64); 2],
+}
+
+impl Proof {
+    const NONE: Proof = Proof { cost: u32::MAX, block: 0, words: [(0, 0); 2] };
+
+    /// Takes these bits instead if they cost less; whether it did.
+    fn consider(&mut self, block: usize, words: [(usize, u64); 2], wc: &Mask) -> bool {
+        let cost = words.iter().map(|&(w, bits)| (bits & !wc.0.word(block, w)).count_ones()).sum();
+        let better = cost < self.cost;
+        if better {
+            *self = Proof { cost, block, words };
         }
-        words
+        better
     }
 
-    /// The hash of a rule's words.
-    pub fn hash(&self, words: &[u64], secret: &HashKey) -> u32 {
-        words.iter().fold(0, |state, &word| secret.word(state, word)) as u32
-    }
-
-    /// All rules, visible or not, that the key matches, and at the same time adds to `wc` what decided that. Without
-    /// the rules that it yields, the key's other bits would not matter.
-    #[inline]
-    pub fn candidates<'g>(
-        &'g self,
-        key: &Key,
-        wc: &mut Mask,
-        secret: &HashKey,
-        reader: &'g Reader,
-    ) -> impl Iterator<Item = multimap::Entry<'g, Rule<R>>> {
-        let mut hash = 0;
-        for part in &self.parts {
-            hash = secret.word(hash, key.word(part.block(), part.word()) & part.mask);
-            wc.add_word(part.block(), part.word(), part.mask);
+    fn add_to(&self, wc: &mut Mask) {
+        for &(word, bits) in &self.words {
+            wc.add_word(self.block, word, bits);
         }
-        self.rules.find(hash as u32, reader).filter(move |entry| self.matches(entry.words, key))
-    }
-
-    #[inline]
-    pub fn matches(&self, words: &[u64], key: &Key) -> bool {
-        self.parts
-            .iter()
-            .zip(words)
-            .all(|(part, &word)| key.word(part.block(), part.word()) & part.mask == word)
     }
 }
