@@ -14,12 +14,14 @@
 
 pub mod af_xdp;
 pub mod dummy;
+pub mod netlink;
 pub mod null;
 pub mod offload;
 pub mod pcap;
 mod replay;
 mod spec;
 mod stats;
+pub mod virtio_net;
 mod virtual_link;
 mod wait;
 

@@ -1,0 +1,399 @@
+//! Network interfaces of the kernel: asked about, changed, made, removed and watched over rtnetlink.
+//!
+//! Only what the drivers and their tests need, in blocking calls of one request and one answer, on a socket per
+//! call: all of it happens when a port is made, changed or asked, never per packet. The crates for
+//! netlink bring an asynchronous runtime with them.
+//!
+//! Source: netlink(7), rtnetlink(7), linux/if_link.h, linux/rtnetlink.h; network_namespaces(7).
+
+use crate::PortError;
+use crate::wait::owned;
+use std::ffi::CString;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+const HEADER: usize = 16;
+const IFINFO: usize = 16;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const NESTED: u16 = 1 << 15;
+const IF_OPER_UP: u8 = 6;
+const IF_OPER_UNKNOWN: u8 = 0;
+
+/// A network interface as the kernel describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Its index.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// Ethernet address; zeros where it has none.
+    pub mac: [u8; 6],
+    /// Whether the administrator wants it up.
+    pub admin_up: bool,
+    /// Whether frames pass: up, with a carrier.
+    pub is_running: bool,
+    /// Whether it is (still) in promiscuous mode.
+    pub is_promiscuous: bool,
+}
+
+/// What to change about an interface: what is `None` stays.
+#[derive(Clone, Default, Debug)]
+pub struct LinkChange {
+    /// Administrative state.
+    pub up: Option<bool>,
+    /// MTU in bytes.
+    pub mtu: Option<u32>,
+    /// Ethernet address.
+    pub mac: Option<[u8; 6]>,
+    /// Network namespace to move to, an open descriptor of it.
+    pub netns: Option<RawFd>,
+}
+
+/// The interface of that name in the current namespace. `NoSuchInterface` where there is none.
+pub fn link_by_name(name: &str) -> Result<Link, PortError> {
+    check_name(name)?;
+    let mut message = Message::link(libc::RTM_GETLINK, 0, 0);
+    message.string(IFLA_IFNAME, name);
+    get_link(message).map_err(|e| match e.errno() {
+        Some(libc::ENODEV) => PortError::NoSuchInterface { name: name.into() },
+        _ => e,
+    })
+}
+
+/// The interface of that index in the current namespace. Its error has `ENODEV` where there is none.
+pub fn link_by_index(ifindex: u32) -> Result<Link, PortError> {
+    get_link(Message::link(libc::RTM_GETLINK, 0, ifindex))
+}
+
+fn get_link(message: Message) -> Result<Link, PortError> {
+    let reply = message.send("ask for a network interface")?;
+    let incomplete = || PortError::Os { call: "read a network interface".into(), errno: libc::EPROTO };
+    parse_link(reply.get(HEADER..).unwrap_or_default()).ok_or_else(incomplete)
+}
+
+/// Applies a change. The error is the kernel's.
+pub fn set_link(ifindex: u32, change: &LinkChange) -> Result<(), PortError> {
+    let mut message = Message::link(libc::RTM_NEWLINK, libc::NLM_F_ACK, ifindex);
+    if let Some(up) = change.up {
+        message.set_up(up);
+    }
+    if let Some(mtu) = change.mtu {
+        message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    }
+    if let Some(mac) = change.mac {
+        message.attribute(IFLA_ADDRESS, &mac);
+    }
+    if let Some(netns) = change.netns {
+        message.attribute(IFLA_NET_NS_FD, &netns.to_ne_bytes());
+    }
+    message.send("change a network interface").map(drop)
+}
+
+/// Makes a pair of virtual Ethernet interfaces.
+pub fn create_veth(name: &str, peer: &str) -> Result<(), PortError> {
+    check_name(name)?;
+    check_name(peer)?;
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let mut message = Message::link(libc::RTM_NEWLINK, flags, 0);
+    message.string(IFLA_IFNAME, name);
+    message.nested(IFLA_LINKINFO, |info| {
+        info.attribute(IFLA_INFO_KIND, b"veth");
+        info.nested(IFLA_INFO_DATA, |data| {
+            data.nested(VETH_INFO_PEER, |other| {
+                other.bytes.extend_from_slice(&[0; IFINFO]);
+                other.string(IFLA_IFNAME, peer);
+            });
+        });
+    });
+    message.send("make a veth pair").map(drop)
+}
+
+/// Removes an interface (with a veth, its peer goes too).
+pub fn delete_link(ifindex: u32) -> Result<(), PortError> {
+    Message::link(libc::RTM_DELLINK, libc::NLM_F_ACK, ifindex).send("remove a network interface").map(drop)
+}
+
+/// Adds an address to an interface.
+pub fn add_address(ifindex: u32, address: IpAddr, prefix_len: u8) -> Result<(), PortError> {
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let mut message = Message::new(libc::RTM_NEWADDR, flags);
+    let (family, octets) = match address {
+        IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),
+        IpAddr::V6(a) => (libc::AF_INET6, a.octets().to_vec()),
+    };
+    message.bytes.extend_from_slice(&[family as u8, prefix_len, 0, 0]);
+    message.bytes.extend_from_slice(&ifindex.to_ne_bytes());
+    message.attribute(IFA_LOCAL, &octets);
+    message.attribute(IFA_ADDRESS, &octets);
+    message.send("add an address").map(drop)
+}
+
+/// Runs `f` in another network namespace, on a thread of its own: sockets that it opens stay there.
+pub fn in_netns<T: Send>(
+    netns: RawFd,
+    f: impl FnOnce() -> Result<T, PortError> + Send,
+) -> Result<T, PortError> {
+    let enter = || {
+        // SAFETY: the call touches no memory; it changes the namespace of this thread alone.
+        if unsafe { libc::setns(netns, libc::CLONE_NEWNET) } != 0 {
+            return Err(PortError::last_os("enter a network namespace"));
+        }
+        f()
+    };
+    std::thread::scope(|scope| scope.spawn(enter).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Something that happened to an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkEvent {
+    /// It is new or has changed.
+    Changed(Link),
+    /// It is gone, or moved to another namespace.
+    Gone {
+        /// Its index.
+        ifindex: u32,
+    },
+    /// So much happened that events were lost: ask about every interface anew.
+    Overrun,
+}
+
+/// The events of all interfaces of the current namespace.
+pub struct LinkEvents {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl LinkEvents {
+    /// Starts to listen.
+    pub fn new() -> Result<LinkEvents, PortError> {
+        let socket = open_socket(libc::SOCK_NONBLOCK, libc::RTMGRP_LINK as u32)?;
+        Ok(LinkEvents { socket, buffer: vec![0; 64 * 1024] })
+    }
+
+    /// Readable when events wait.
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Takes what has happened since the last call.
+    pub fn take(&mut self) -> Vec<LinkEvent> {
+        let mut events = Vec::new();
+        loop {
+            match receive(&self.socket, &mut self.buffer) {
+                Ok(len) => parse_events(&self.buffer[..len], &mut events),
+                Err(libc::ENOBUFS) => events.push(LinkEvent::Overrun),
+                Err(libc::EINTR) => {}
+                Err(_) => return events,
+            }
+        }
+    }
+}
+
+fn parse_events(mut bytes: &[u8], events: &mut Vec<LinkEvent>) {
+    while let (Some(len), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
+        let Some(body) = bytes.get(HEADER..len as usize) else { return };
+        match kind {
+            libc::RTM_NEWLINK => events.extend(parse_link(body).map(LinkEvent::Changed)),
+            libc::RTM_DELLINK => events.extend(u32_at(body, 4).map(|ifindex| LinkEvent::Gone { ifindex })),
+            _ => {}
+        }
+        bytes = bytes.get((len as usize).next_multiple_of(4)..).unwrap_or_default();
+    }
+}
+
+fn parse_link(body: &[u8]) -> Option<Link> {
+    let flags = u32_at(body, 8)? as i32;
+    let mut link = Link {
+        ifindex: u32_at(body, 4)?,
+        name: String::new(),
+        mtu: 0,
+        mac: [0; 6],
+        admin_up: flags & libc::IFF_UP != 0,
+        is_running: flags & libc::IFF_RUNNING != 0 && flags & libc::IFF_UP != 0,
+        is_promiscuous: flags & libc::IFF_PROMISC != 0,
+    };
+    let mut rest = body.get(IFINFO..)?;
+    while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+        let value = rest.get(4..usize::from(len))?;
+        match kind {
+            IFLA_IFNAME => {
+                link.name = String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into()
+            }
+            IFLA_MTU => link.mtu = u32_at(value, 0)?,
+            IFLA_ADDRESS => link.mac = value.try_into().unwrap_or_default(),
+            IFLA_OPERSTATE => {
+                link.is_running &= matches!(value.first(), Some(&(IF_OPER_UP | IF_OPER_UNKNOWN)));
+            }
+            _ => {}
+        }
+        rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
+    }
+    Some(link)
+}
+
+/// A request in the making.
+struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    fn new(kind: u16, flags: i32) -> Message {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
+        Message { bytes }
+    }
+
+    fn link(kind: u16, flags: i32, ifindex: u32) -> Message {
+        let mut message = Message::new(kind, flags);
+        message.bytes.extend_from_slice(&[0; 4]);
+        message.bytes.extend_from_slice(&ifindex.to_ne_bytes());
+        message.bytes.extend_from_slice(&[0; 8]);
+        message
+    }
+
+    fn set_up(&mut self, up: bool) {
+        let value = if up { libc::IFF_UP } else { 0 };
+        self.bytes[HEADER + 8..HEADER + 12].copy_from_slice(&value.to_ne_bytes());
+        self.bytes[HEADER + 12..HEADER + 16].copy_from_slice(&libc::IFF_UP.to_ne_bytes());
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) {
+        self.bytes.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(value);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn string(&mut self, kind: u16, value: &str) {
+        self.attribute(kind, &[value.as_bytes(), &[0]].concat());
+    }
+
+    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
+        let mut inner = Message { bytes: Vec::new() };
+        fill(&mut inner);
+        self.attribute(kind | NESTED, &inner.bytes);
+    }
+
+    /// Sends it and returns the answer. `call` says in the error what was tried.
+    fn send(mut self, call: &str) -> Result<Vec<u8>, PortError> {
+        let len = (self.bytes.len() as u32).to_ne_bytes();
+        self.bytes[..4].copy_from_slice(&len);
+        let socket = open_socket(0, 0)?;
+        // SAFETY: the buffer is initialised, of the length given, and outlives the call.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), self.bytes.as_ptr().cast(), self.bytes.len(), 0) };
+        if sent < 0 {
+            return Err(PortError::last_os(call));
+        }
+        let mut reply = vec![0; 64 * 1024];
+        let len = loop {
+            match receive(&socket, &mut reply) {
+                Err(libc::EINTR) => {}
+                Err(errno) => return Err(PortError::Os { call: call.into(), errno }),
+                Ok(len) => break len,
+            }
+        };
+        reply.truncate(len);
+        if u16_at(&reply, 4).is_some_and(|kind| i32::from(kind) == libc::NLMSG_ERROR) {
+            let errno = u32_at(&reply, HEADER).map_or(libc::EPROTO, |code| -(code as i32));
+            if errno != 0 {
+                return Err(PortError::Os { call: call.into(), errno });
+            }
+        }
+        Ok(reply)
+    }
+}
+
+fn open_socket(flags: i32, groups: u32) -> Result<OwnedFd, PortError> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: the call touches no memory of ours.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+    let socket = owned(fd, "open a netlink socket")?;
+    // SAFETY: zero bytes are a valid sockaddr_nl.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_groups = groups;
+    let len = size_of_val(&address) as u32;
+    // SAFETY: the address is initialised, of the length given, and outlives the call.
+    if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } != 0 {
+        return Err(PortError::last_os("bind a netlink socket"));
+    }
+    Ok(socket)
+}
+
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, i32> {
+    // SAFETY: the buffer has the length given and outlives the call.
+    let len = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    usize::try_from(len).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// The name of an interface in the kernel's form. `BadOption` where no interface can have it.
+pub(crate) fn check_name(name: &str) -> Result<CString, PortError> {
+    let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ && !name.contains(['/', ' ', ':']);
+    let text = CString::new(name).ok().filter(|_| fits && name != "." && name != "..");
+    text.ok_or_else(|| PortError::BadOption {
+        option: "name".into(),
+        value: name.into(),
+        why: "no interface can have this name (1 to 15 bytes without slash, space or colon)".into(),
+    })
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_found_by_name_and_index() {
+        let lo = link_by_name("lo").unwrap();
+        assert_eq!((lo.name.as_str(), lo.mac), ("lo", [0; 6]));
+        assert_eq!(link_by_index(lo.ifindex).unwrap().name, "lo");
+        let missing = link_by_name("kports-none").unwrap_err();
+        assert_eq!(missing, PortError::NoSuchInterface { name: "kports-none".into() });
+        assert_eq!(link_by_index(u32::MAX >> 1).unwrap_err().errno(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn names_that_no_interface_can_have_are_refused() {
+        for name in ["", "a-name-too-long-", "a/b", "a b", "..", "nul\0"] {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn cut_off_events_are_ignored() {
+        let mut message = Message::link(libc::RTM_NEWLINK, 0, 7);
+        message.string(IFLA_IFNAME, "eth7");
+        let len = message.bytes.len();
+        message.bytes[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+        for end in 0..len {
+            let mut events = Vec::new();
+            parse_events(&message.bytes[..end], &mut events);
+            assert!(events.is_empty());
+        }
+        let mut events = Vec::new();
+        parse_events(&message.bytes, &mut events);
+        let [LinkEvent::Changed(link)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((link.ifindex, link.name.as_str()), (7, "eth7"));
+    }
+}

@@ -1,0 +1,181 @@
+//! The header that travels in front of a frame to and from taps, packet sockets and guests: what remains to be done
+//! about its checksum and its length.
+//!
+//! It maps one to one onto a packet's flags, so that between two ports which both speak it a segment of 64 KB crosses the
+//! switch whole and with its checksum unfinished. What comes from outside is checked against the frame: a
+//! position beyond the first segment is refused, since whoever finishes the checksum would write there.
+//!
+//! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr); linux/virtio_net.h.
+
+use packet::{Packet, PacketFlags};
+
+/// Bytes of the header in the form with `num_buffers`, which is the one of virtio 1.0 and later.
+pub const HEADER_LEN: usize = 12;
+
+const NEEDS_CSUM: u8 = 1;
+const DATA_VALID: u8 = 2;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+/// A header that makes no sense for its frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadHeader;
+
+/// Sets the packet's flags as its header (in the machine's byte order) says. On an error the packet is as it was.
+#[inline]
+pub fn apply(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {
+    // All zero but for the number of buffers: nearly every packet of small traffic.
+    if u64::from_ne_bytes(header[..8].try_into().expect("8 bytes")) == 0 {
+        return Ok(());
+    }
+    apply_offloads(header, packet)
+}
+
+fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {
+    let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+    let (flags, gso_type) = (header[0], header[1] & !GSO_ECN);
+    let (gso_size, csum_start, csum_offset) = (word(4), word(6), word(8));
+    let gso_flag = match gso_type {
+        GSO_NONE => None,
+        GSO_TCPV4 | GSO_TCPV6 => Some(PacketFlags::GSO_TCP),
+        GSO_UDP_L4 => Some(PacketFlags::GSO_UDP),
+        _ => return Err(BadHeader),
+    };
+    let is_partial = flags & NEEDS_CSUM != 0;
+    let field_end = usize::from(csum_start) + usize::from(csum_offset) + 2;
+    if is_partial && (field_end > packet.data().len() || csum_offset > 255) {
+        return Err(BadHeader);
+    }
+    if gso_flag.is_some() && (gso_size == 0 || !is_partial) {
+        return Err(BadHeader);
+    }
+    if is_partial {
+        packet.flags.set(PacketFlags::CSUM_PARTIAL);
+        packet.csum_start = csum_start;
+        packet.csum_offset = csum_offset as u8;
+    } else if flags & DATA_VALID != 0 {
+        packet.flags.set(PacketFlags::CSUM_VALID);
+    }
+    if let Some(flag) = gso_flag {
+        packet.flags.set(flag);
+        packet.gso_size = gso_size;
+    }
+    Ok(())
+}
+
+/// The header for a packet: the inverse of [`apply`].
+#[inline]
+pub fn header_of(packet: &Packet) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    if !packet.flags.is_empty() {
+        write_offloads(&mut header, packet);
+    }
+    header
+}
+
+fn write_offloads(header: &mut [u8; HEADER_LEN], packet: &Packet) {
+    if !packet.flags.has(PacketFlags::CSUM_PARTIAL) {
+        if packet.flags.has(PacketFlags::CSUM_VALID) {
+            header[0] = DATA_VALID;
+        }
+        return;
+    }
+    header[0] = NEEDS_CSUM;
+    header[6..8].copy_from_slice(&packet.csum_start.to_ne_bytes());
+    header[8..10].copy_from_slice(&u16::from(packet.csum_offset).to_ne_bytes());
+    let is_tcp = packet.flags.has(PacketFlags::GSO_TCP);
+    if packet.gso_size == 0 || !(is_tcp || packet.flags.has(PacketFlags::GSO_UDP)) {
+        return;
+    }
+    let l4 = usize::from(packet.csum_start);
+    let frame = packet.data();
+    let (gso_type, header_len) = if is_tcp {
+        const CWR: u8 = 0x80;
+        let data_offset = frame.get(l4 + 12).map_or(20, |b| usize::from(b >> 4) * 4);
+        let ecn = if frame.get(l4 + 13).is_some_and(|flags| flags & CWR != 0) { GSO_ECN } else { 0 };
+        let version = if is_ipv6(frame) { GSO_TCPV6 } else { GSO_TCPV4 };
+        (version | ecn, l4 + data_offset)
+    } else {
+        (GSO_UDP_L4, l4 + 8)
+    };
+    header[1] = gso_type;
+    header[2..4].copy_from_slice(&(header_len as u16).to_ne_bytes());
+    header[4..6].copy_from_slice(&packet.gso_size.to_ne_bytes());
+}
+
+/// Whether the frame's network header is IPv6's, behind up to two VLAN tags.
+fn is_ipv6(frame: &[u8]) -> bool {
+    let mut at = 12;
+    while let Some([0x81, 0x00] | [0x88, 0xa8]) =
+        frame.get(at..at + 2).and_then(|b| <[u8; 2]>::try_from(b).ok())
+    {
+        at += 4;
+    }
+    frame.get(at..at + 2) == Some(&[0x86, 0xdd])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Pool, PoolConfig};
+
+    fn frame(len: usize, ethertype: [u8; 2]) -> Vec<u8> {
+        let mut f = vec![0; len];
+        f[12..14].copy_from_slice(&ethertype);
+        f
+    }
+
+    #[test]
+    fn a_header_becomes_flags_and_flags_become_the_same_header() {
+        let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let header = |flags, gso, hdr_len: u16, size: u16, start: u16, offset: u16| {
+            let mut h = [0u8; HEADER_LEN];
+            h[0] = flags;
+            h[1] = gso;
+            for (at, value) in [(2, hdr_len), (4, size), (6, start), (8, offset)] {
+                h[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+            }
+            h
+        };
+        for (ethertype, h) in [
+            ([8, 0], [0; HEADER_LEN]),
+            ([8, 0], header(DATA_VALID, 0, 0, 0, 0, 0)),
+            ([8, 0], header(NEEDS_CSUM, 0, 0, 0, 34, 6)),
+            ([8, 0], header(NEEDS_CSUM, GSO_TCPV4, 54, 1448, 34, 16)),
+            ([0x86, 0xdd], header(NEEDS_CSUM, GSO_TCPV6 | GSO_ECN, 74, 1428, 54, 16)),
+            ([8, 0], header(NEEDS_CSUM, GSO_UDP_L4, 42, 1400, 34, 6)),
+        ] {
+            let mut bytes = frame(1000, ethertype);
+            let l4 = u16::from_ne_bytes([h[6], h[7]]) as usize;
+            bytes[l4 + 12] = 0x50;
+            bytes[l4 + 13] = h[1] & GSO_ECN;
+            let mut packet = cache.alloc_frame(&bytes).unwrap();
+            apply(&h, &mut packet).unwrap();
+            assert_eq!(header_of(&packet), h);
+            cache.free(packet);
+        }
+    }
+
+    #[test]
+    fn positions_beyond_the_frame_and_unknown_offloads_are_refused() {
+        let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let mut packet = cache.alloc_frame(&frame(60, [8, 0])).unwrap();
+        for bad in [
+            [1, 0, 0, 0, 0, 0, 0x3b, 0, 0, 0, 0, 0],
+            [1, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0],
+            [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+            [1, 3, 0, 0, 9, 0, 14, 0, 6, 0, 0, 0],
+            [1, 1, 0, 0, 0, 0, 14, 0, 6, 0, 0, 0],
+            [0, 1, 0, 0, 9, 0, 14, 0, 6, 0, 0, 0],
+        ] {
+            assert_eq!(apply(&bad, &mut packet), Err(BadHeader), "{bad:?}");
+            assert!(packet.flags.is_empty());
+        }
+        cache.free(packet);
+    }
+}
