@@ -123,9 +123,8 @@ fn naive_sum(bytes: &[u8]) -> u16 {
 
 fn shapes(payload_max: usize) -> impl Strategy<Value = Shape> {
     let payload = proptest::collection::vec(any::<u8>(), 0..payload_max);
-    (any::<bool>(), any::<bool>(), 0..3u16, any::<bool>(), payload).prop_map(|(v6, tcp, tags, options, payload)| {
-        Shape { v6, tcp, tags, options, payload }
-    })
+    (any::<bool>(), any::<bool>(), 0..3u16, any::<bool>(), payload)
+        .prop_map(|(v6, tcp, tags, options, payload)| Shape { v6, tcp, tags, options, payload })
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! AF_XDP: packets straight from a kernel interface's receive path into the pool, and back.
 //!
-//! An XDP program of six instructions ([`program`]) hands each packet of a device's receive queue to a socket
+//! A small XDP program ([`program`]) hands each packet of a device's receive queue to a socket
 //! ([`socket`]) whose memory is the packet pool; [`queue`] has the loops. It works on any interface: natively
 //! in the driver where there is support (with zero-copy where there is that too), else in the network stack.
 //!
@@ -14,6 +14,7 @@
 //! Source: Documentation/networking/af_xdp.rst, linux/if_xdp.h; options and status keys as in
 //! ovs-vswitchd.conf.db(5).
 
+mod btf;
 mod device;
 mod lent;
 mod program;
@@ -26,7 +27,7 @@ mod sys;
 use crate::{PortError, PortSpec, QueueStats};
 use device::{Channels, Device, OffloadsOff};
 use packet::{LinkState, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
-use program::{AttachMode, Link, Program};
+use program::{AttachMode, Link, Program, XskMap};
 use queue::{PortShared, XskRxQueue, XskTxQueue};
 use socket::{BindKind, Socket, SocketSpec};
 use std::sync::Arc;
@@ -82,7 +83,6 @@ impl XdpMode {
 pub struct AfXdpPort {
     // Fields drop in this order: the program goes before the sockets that nobody took.
     _link: Link,
-    _program: Program,
     rx: Vec<XskRxQueue>,
     tx: Vec<XskTxQueue>,
     sockets: Vec<Arc<Socket>>,
@@ -91,6 +91,7 @@ pub struct AfXdpPort {
     tx_stats: Vec<Arc<QueueStats>>,
     device: Prepared,
     attach_mode: AttachMode,
+    restores_tags: bool,
     kind: BindKind,
 }
 
@@ -98,6 +99,7 @@ pub struct AfXdpPort {
 struct Bound {
     link: Link,
     attach_mode: AttachMode,
+    restores_tags: bool,
     kind: BindKind,
     sockets: Vec<(Arc<Socket>, socket::RxRings, socket::TxRings)>,
 }
@@ -120,13 +122,12 @@ impl AfXdpPort {
         apply_requests(spec, &device)?;
         let mtu = device.state().map_err(|errno| os("ask for the interface's state", errno))?.mtu;
         device.offloads_off = device.turn_off_offloads(true);
-        let (program, map) = Program::load(queues)?;
+        let map = XskMap::new(queues)?;
         let slots = SocketSpec { pool, ifindex: device.ifindex, queue_id: 0, rx_slots, tx_slots };
-        let bound = bind_best(&program, mode, need_wakeup, &slots, queues)?;
+        let bound = bind_best(&map, mode, need_wakeup, &slots, queues)?;
         let frame_max = AtomicU32::new(mtu + ETHERNET_HEADER);
         let mut port = AfXdpPort {
             _link: bound.link,
-            _program: program,
             rx: Vec::new(),
             tx: Vec::new(),
             sockets: Vec::new(),
@@ -135,6 +136,7 @@ impl AfXdpPort {
             tx_stats: Vec::new(),
             device,
             attach_mode: bound.attach_mode,
+            restores_tags: bound.restores_tags,
             kind: bound.kind,
         };
         let mut cache = pool.cache();
@@ -167,6 +169,7 @@ impl AfXdpPort {
             ("xdp-mode".to_string(), self.mode_name().to_string()),
             ("use-need-wakeup".into(), self.kind.need_wakeup.to_string()),
             ("xdp-multi-buffer".into(), self.kind.multi_buffer.to_string()),
+            ("xdp-vlan-tags".into(), if self.restores_tags { "restored" } else { "in-frame-only" }.into()),
             ("n_rxq".into(), self.sockets.len().to_string()),
         ];
         if let Some([name, version, firmware]) = self.device.driver() {
@@ -254,21 +257,22 @@ fn apply_requests(spec: &PortSpec, device: &Device) -> Result<(), PortError> {
 /// Attaches the program and binds a socket to each queue, in the best mode that works. The error is that of the
 /// last way tried.
 fn bind_best(
-    program: &Program,
+    map: &XskMap,
     mode: XdpMode,
     need_wakeup: bool,
     slots: &SocketSpec,
     queues: u32,
 ) -> Result<Bound, PortError> {
     let mut last = None;
-    let mut attached: Option<(AttachMode, Link)> = None;
+    let mut attached: Option<(AttachMode, Program, Link)> = None;
     for (attach_mode, zero_copy) in mode.attempts() {
-        let link = match attached.take() {
-            Some((mode, link)) if mode == *attach_mode => link,
+        let (program, link) = match attached.take() {
+            Some((mode, program, link)) if mode == *attach_mode => (program, link),
             other => {
                 drop(other);
+                let program = Program::load(map, slots.ifindex, *attach_mode)?;
                 match program.attach(slots.ifindex, *attach_mode) {
-                    Ok(link) => link,
+                    Ok(link) => (program, link),
                     Err(error @ PortError::Unsupported(_)) => return Err(error),
                     Err(error) => {
                         last = Some(error);
@@ -277,6 +281,7 @@ fn bind_best(
                 }
             }
         };
+        let restores_tags = program.restores_tags;
         for multi_buffer in [true, false] {
             if multi_buffer && !program.multi_buffer {
                 continue;
@@ -284,11 +289,13 @@ fn bind_best(
             let kind = BindKind { zero_copy: *zero_copy, need_wakeup, multi_buffer };
             let open = |queue_id| socket::open(&SocketSpec { queue_id, ..*slots }, kind);
             match (0..queues).map(open).collect::<Result<Vec<_>, _>>() {
-                Ok(sockets) => return Ok(Bound { link, attach_mode: *attach_mode, kind, sockets }),
+                Ok(sockets) => {
+                    return Ok(Bound { link, attach_mode: *attach_mode, restores_tags, kind, sockets });
+                }
                 Err(error) => last = Some(error),
             }
         }
-        attached = Some((*attach_mode, link));
+        attached = Some((*attach_mode, program, link));
     }
     Err(last.unwrap_or_else(|| PortError::Unsupported("no XDP mode to try".into())))
 }
@@ -364,5 +371,70 @@ impl Port for AfXdpPort {
         self.device.set_mtu(mtu).map_err(|errno| os("set the MTU", errno).to_string())?;
         self.shared.frame_max.store(mtu + ETHERNET_HEADER, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::PortNo;
+    use packet::{Batch, PoolConfig};
+    use std::os::fd::AsRawFd;
+    use std::time::{Duration, Instant};
+    use wire::{Compose, EthAddr};
+
+    /// Sends a frame out of a device by its index.
+    fn send(ifindex: u32, frame: &[u8]) {
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0, "make a packet socket").unwrap();
+        // SAFETY: an address is plain bytes and integers, for which zero is valid.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        (address.sll_family, address.sll_ifindex) = (libc::AF_PACKET as u16, ifindex as i32);
+        let (to, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
+        // SAFETY: frame and address are of the lengths given and outlive the call.
+        let sent =
+            unsafe { libc::sendto(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, to, len) };
+        assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+    }
+
+    #[test]
+    fn a_vlan_tag_that_the_sender_left_to_its_device_is_in_the_frame() {
+        let ifindex = program::tests::veth();
+        for name in ["p0", "veth0"] {
+            assert!(
+                std::process::Command::new("ip")
+                    .args(["link", "set", name, "up"])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        let peer = Device::find("veth0").unwrap().ifindex;
+        assert_ne!(peer, ifindex);
+        let _tagger = program::tests::push_tags_on_egress(peer);
+        let pool = Pool::new(PoolConfig { chunks: 8192, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut port = AfXdpPort::open(&PortSpec::new("p0", "afxdp", PortNo(1)), pool).unwrap();
+        let mut cache = pool.cache();
+        let frame = Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]))
+            .ipv4("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())
+            .udp(1, 2)
+            .frame_len(100)
+            .build()
+            .unwrap();
+        let mut queues = port.take_rx_queues();
+        send(peer, &frame);
+        let (mut batch, start) = (Batch::new(), Instant::now());
+        let tagged = loop {
+            assert!(start.elapsed() < Duration::from_secs(5), "the frame did not come");
+            queues[0].rx_burst(&mut cache, &mut batch);
+            // The device's own chatter (neighbour discovery) comes too.
+            let ours = |p: &packet::Packet| p.data()[..6] == frame[..6];
+            if let Some(p) = batch.iter().find(|p| ours(p)) {
+                break p.data().to_vec();
+            }
+            cache.free_all(&mut batch);
+        };
+        cache.free_all(&mut batch);
+        let expected = [&frame[..12], &[0x81, 0, 0, 10], &frame[12..]].concat();
+        assert_eq!(tagged, expected);
     }
 }

@@ -1,12 +1,17 @@
 //! The XDP program, assembled by hand: six slots that hand each packet to the socket of its receive queue, or let
 //! it pass to the kernel where there is none.
 //!
+//! In front of them, where kernel and driver know how to tell: a VLAN tag that travels beside the packet (the sender
+//! left it to its device, as the kernel's VLAN devices do on veth, or the hardware took it out) is put back in.
+//! Without that, the packet would arrive as if it were untagged, and cross from one VLAN into another.
+//!
 //! It is attached by a BPF link, which the kernel takes away when the last descriptor is closed: also when the
 //! process is killed. A program that somebody else attached is never replaced; one of ours that was
 //! attached without a link (and so outlived its process) is.
 //!
 //! Source: linux/bpf.h, bpf(2), Documentation/bpf/map_xskmap.rst.
 
+use super::btf;
 use super::rtnetlink::{self, XdpAttached};
 use super::sys::{BpfAttr, BpfCommand, bpf, bpf_fd};
 use crate::PortError;
@@ -20,6 +25,7 @@ const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
+const BPF_F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
@@ -48,6 +54,14 @@ impl AttachMode {
 pub(super) struct XskMap(OwnedFd);
 
 impl XskMap {
+    /// An empty map for `queues` receive queues.
+    pub(super) fn new(queues: u32) -> Result<XskMap, PortError> {
+        let attr = BpfAttr::new().u32(0, BPF_MAP_TYPE_XSKMAP).u32(4, 4).u32(8, 4).u32(12, queues);
+        // SAFETY: the attributes hold no pointer.
+        let map = unsafe { bpf_fd(BpfCommand::MapCreate, &attr.name(28, "crosspoint_xsks")) };
+        map.map(XskMap).map_err(|errno| os("create an XSK map (bpf)", errno))
+    }
+
     /// Lets packets of `queue_id` go to the socket.
     pub(super) fn insert(&self, queue_id: u32, socket: RawFd) -> Result<(), PortError> {
         let value = socket as u32;
@@ -67,11 +81,13 @@ impl XskMap {
     }
 }
 
-/// A loaded program with its map, not attached to anything yet.
+/// A loaded program, not attached to anything yet.
 pub(super) struct Program {
     fd: OwnedFd,
     /// Whether it takes frames in several buffers.
     pub(super) multi_buffer: bool,
+    /// Whether it puts VLAN tags back that travel beside the packet.
+    pub(super) restores_tags: bool,
 }
 
 /// The attachment of a program to a device; dropping it detaches.
@@ -91,15 +107,15 @@ const fn instruction(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> u64 {
         | (imm as u32 as u64) << 32
 }
 
-/// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)`: the helper returns its third
+/// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)` with the context in r6: the helper returns its third
 /// argument where the map has no socket for the queue.
-fn assemble(map: RawFd) -> [u64; 6] {
+fn assemble_redirect(map: RawFd) -> [u64; 6] {
     const RX_QUEUE_INDEX: i16 = 16; // in struct xdp_md
     const PSEUDO_MAP_FD: u8 = 1;
     const XDP_PASS: i32 = 2;
     const REDIRECT_MAP: i32 = 51;
     [
-        instruction(0x61, 2, 1, RX_QUEUE_INDEX, 0), // r2 = *(u32 *)(r1 + 16)
+        instruction(0x61, 2, 6, RX_QUEUE_INDEX, 0), // r2 = *(u32 *)(r6 + 16)
         instruction(0x18, 1, PSEUDO_MAP_FD, 0, map), // r1 = map, in two slots
         0,
         instruction(0xb7, 3, 0, 0, XDP_PASS),     // r3 = XDP_PASS
@@ -108,31 +124,76 @@ fn assemble(map: RawFd) -> [u64; 6] {
     ]
 }
 
+/// Asks for a tag beside the packet; where there is one, makes four bytes of room in front, moves the addresses there,
+/// and writes the tag behind them. Falls through to what follows; the packet is dropped where there is no room, rather
+/// than be taken for an untagged one.
+fn assemble_tag(function: u32) -> [u64; 30] {
+    const PSEUDO_KFUNC: u8 = 2;
+    const ADJUST_HEAD: i32 = 44;
+    const XDP_DROP: i32 = 1;
+    [
+        instruction(0x7a, 10, 0, -8, 0),                        // *(u64 *)(r10 - 8) = 0
+        instruction(0xbf, 1, 6, 0, 0),                          // r1 = context
+        instruction(0xbf, 2, 10, 0, 0),                         // r2 = r10 - 2: room for the tag's ethertype
+        instruction(0x07, 2, 0, 0, -2),                         //
+        instruction(0xbf, 3, 10, 0, 0), // r3 = r10 - 4: room for its VLAN and priority
+        instruction(0x07, 3, 0, 0, -4), //
+        instruction(0x85, 0, PSEUDO_KFUNC, 0, function as i32), // r0 = bpf_xdp_metadata_rx_vlan_tag(r1, r2, r3)
+        instruction(0x55, 0, 0, 22, 0),                         // there is none: skip the rest
+        instruction(0xbf, 1, 6, 0, 0),                          // r1 = context
+        instruction(0xb7, 2, 0, 0, -4),                         // r2 = -4
+        instruction(0x85, 0, 0, 0, ADJUST_HEAD),                // r0 = bpf_xdp_adjust_head(r1, r2)
+        instruction(0x55, 0, 0, 5, 0),                          // there is no room: drop
+        instruction(0x61, 2, 6, 0, 0),                          // r2 = data
+        instruction(0x61, 3, 6, 4, 0),                          // r3 = data_end
+        instruction(0xbf, 4, 2, 0, 0),                          // r4 = data + 16
+        instruction(0x07, 4, 0, 0, 16),                         //
+        instruction(0xbd, 4, 3, 2, 0),                          // r4 <= data_end: go on
+        instruction(0xb7, 0, 0, 0, XDP_DROP),                   // r0 = XDP_DROP
+        instruction(0x95, 0, 0, 0, 0),                          // return r0
+        instruction(0x61, 5, 2, 4, 0),                          // the addresses move, four bytes at a time
+        instruction(0x63, 2, 5, 0, 0),                          //
+        instruction(0x61, 5, 2, 8, 0),                          //
+        instruction(0x63, 2, 5, 4, 0),                          //
+        instruction(0x61, 5, 2, 12, 0),                         //
+        instruction(0x63, 2, 5, 8, 0),                          //
+        instruction(0x69, 5, 10, -2, 0),                        // the ethertype is in network order
+        instruction(0x6b, 2, 5, 12, 0),                         //
+        instruction(0x69, 5, 10, -4, 0),                        // VLAN and priority are not
+        instruction(0xdc, 5, 0, 0, 16),                         //
+        instruction(0x6b, 2, 5, 14, 0),                         //
+    ]
+}
+
 impl Program {
-    /// Makes the map for `queues` receive queues and loads the program. Multi-buffer where the kernel knows it.
-    pub(super) fn load(queues: u32) -> Result<(Program, XskMap), PortError> {
-        Program::load_as(PROGRAM_NAME, queues)
+    /// Loads a program that steers by `map`, for a device and a mode, with all that the kernel knows: VLAN tags (native
+    /// mode alone, and bound to the device), several buffers.
+    pub(super) fn load(map: &XskMap, ifindex: u32, mode: AttachMode) -> Result<Program, PortError> {
+        Program::load_as(PROGRAM_NAME, map, ifindex, mode)
     }
 
-    fn load_as(name: &str, queues: u32) -> Result<(Program, XskMap), PortError> {
-        let attr = BpfAttr::new().u32(0, BPF_MAP_TYPE_XSKMAP).u32(4, 4).u32(8, 4).u32(12, queues);
-        // SAFETY: the attributes hold no pointer.
-        let map = unsafe { bpf_fd(BpfCommand::MapCreate, &attr.name(28, "crosspoint_xsks")) };
-        let map = map.map_err(|errno| os("create an XSK map (bpf)", errno))?;
-        let load = |flags| {
-            let instructions = assemble(map.as_raw_fd());
-            let attr = BpfAttr::new().u32(0, BPF_PROG_TYPE_XDP).u32(4, instructions.len() as u32);
-            let attr = attr.u64(8, instructions.as_ptr() as u64).u64(16, c"Apache-2.0".as_ptr() as u64);
-            let attr = attr.u32(44, flags).name(48, name).u32(68, BPF_XDP);
-            // SAFETY: instructions (of the count given) and licence (with its terminating zero) outlive the call.
-            unsafe { bpf_fd(BpfCommand::ProgLoad, &attr) }
-        };
-        let (fd, multi_buffer) = match load(BPF_F_XDP_HAS_FRAGS) {
-            Ok(fd) => (fd, true),
-            Err(libc::EINVAL) => (load(0).map_err(|errno| os("load the XDP program (bpf)", errno))?, false),
-            Err(errno) => return Err(os("load the XDP program (bpf)", errno)),
-        };
-        Ok((Program { fd, multi_buffer }, XskMap(map)))
+    fn load_as(name: &str, map: &XskMap, ifindex: u32, mode: AttachMode) -> Result<Program, PortError> {
+        let redirect = assemble_redirect(map.0.as_raw_fd());
+        let keep_context = instruction(0xbf, 6, 1, 0, 0); // r6 = r1
+        let mut ways = Vec::new();
+        if let (AttachMode::Native, Some(function)) = (mode, btf::vlan_tag_function()) {
+            let with_tags = [&[keep_context][..], &assemble_tag(function), &redirect].concat();
+            ways.push((with_tags, BPF_F_XDP_HAS_FRAGS | BPF_F_XDP_DEV_BOUND_ONLY, true));
+        }
+        let plain = [&[keep_context][..], &redirect].concat();
+        ways.push((plain.clone(), BPF_F_XDP_HAS_FRAGS, false));
+        ways.push((plain, 0, false));
+        let mut last = libc::EINVAL;
+        for (instructions, flags, restores_tags) in ways {
+            let device = if restores_tags { ifindex } else { 0 };
+            match load_instructions(name, &instructions, flags, device) {
+                Ok(fd) => {
+                    return Ok(Program { fd, multi_buffer: flags & BPF_F_XDP_HAS_FRAGS != 0, restores_tags });
+                }
+                Err(errno) => last = errno,
+            }
+        }
+        Err(os("load the XDP program (bpf)", last))
     }
 
     /// Attaches to a device by a link. Where a program is attached already: waits a moment for that of a
@@ -175,6 +236,17 @@ impl Program {
     }
 }
 
+fn load_instructions(name: &str, instructions: &[u64], flags: u32, ifindex: u32) -> Result<OwnedFd, i32> {
+    // Kernel functions are open to programs whose licence the kernel holds compatible with its own. These few
+    // instructions are ours to give under two licences.
+    let licence = c"Dual MIT/GPL";
+    let attr = BpfAttr::new().u32(0, BPF_PROG_TYPE_XDP).u32(4, instructions.len() as u32);
+    let attr = attr.u64(8, instructions.as_ptr() as u64).u64(16, licence.as_ptr() as u64);
+    let attr = attr.u32(44, flags).name(48, name).u32(64, ifindex).u32(68, BPF_XDP);
+    // SAFETY: instructions (of the count given) and licence (with its terminating zero) outlive the call.
+    unsafe { bpf_fd(BpfCommand::ProgLoad, &attr) }
+}
+
 /// Detaches a program that was attached without a link. Fails where it has one: then its owner lives.
 fn detach_ours(ifindex: u32, attached: &XdpAttached) -> Result<(), PortError> {
     let program =
@@ -201,16 +273,16 @@ pub(super) fn program_name(id: u32) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_these_six_slots() {
-        let bytes: Vec<[u8; 8]> = assemble(0x1234).iter().map(|slot| slot.to_le_bytes()).collect();
+    fn the_redirecting_part_is_these_six_slots() {
+        let bytes: Vec<[u8; 8]> = assemble_redirect(0x1234).iter().map(|slot| slot.to_le_bytes()).collect();
         assert_eq!(
             bytes,
             [
-                [0x61, 0x12, 0x10, 0, 0, 0, 0, 0],
+                [0x61, 0x62, 0x10, 0, 0, 0, 0, 0],
                 [0x18, 0x11, 0, 0, 0x34, 0x12, 0, 0],
                 [0; 8],
                 [0xb7, 0x03, 0, 0, 2, 0, 0, 0],
@@ -220,8 +292,13 @@ mod tests {
         );
     }
 
+    /// A program for the device. Generic mode where it is to be attached without a link to any.
+    fn load(name: &str, ifindex: u32, mode: AttachMode) -> Program {
+        Program::load_as(name, &XskMap::new(1).unwrap(), ifindex, mode).unwrap()
+    }
+
     /// A veth in a network namespace that this thread alone has, and that goes with the thread.
-    fn veth() -> u32 {
+    pub(in super::super) fn veth() -> u32 {
         // SAFETY: the call touches no memory of ours.
         let unshared = unsafe { libc::unshare(libc::CLONE_NEWNET) };
         assert_eq!(unshared, 0, "this test makes a network namespace: run it as root");
@@ -233,11 +310,11 @@ mod tests {
     #[test]
     fn a_program_of_ours_without_a_link_is_replaced_and_the_link_detaches_on_drop() {
         let ifindex = veth();
-        let (stale, _map) = Program::load(1).unwrap();
+        let stale = load(PROGRAM_NAME, ifindex, AttachMode::Native);
         rtnetlink::xdp_replace(ifindex, Some(&stale.fd), AttachMode::Native.flag(), None).unwrap();
         let stale_id = rtnetlink::xdp_attached(ifindex).unwrap().unwrap().program_id;
         assert_eq!(program_name(stale_id).as_deref(), Some(PROGRAM_NAME));
-        let (program, _map) = Program::load(1).unwrap();
+        let program = load(PROGRAM_NAME, ifindex, AttachMode::Native);
         let link = program.attach(ifindex, AttachMode::Native).unwrap();
         let attached = rtnetlink::xdp_attached(ifindex).unwrap().unwrap();
         assert_ne!(attached.program_id, stale_id);
@@ -249,9 +326,9 @@ mod tests {
     #[test]
     fn a_stale_program_in_the_other_mode_is_replaced_too() {
         let ifindex = veth();
-        let (stale, _map) = Program::load(1).unwrap();
+        let stale = load(PROGRAM_NAME, ifindex, AttachMode::Generic);
         rtnetlink::xdp_replace(ifindex, Some(&stale.fd), AttachMode::Generic.flag(), None).unwrap();
-        let (program, _map) = Program::load(1).unwrap();
+        let program = load(PROGRAM_NAME, ifindex, AttachMode::Native);
         let _link = program.attach(ifindex, AttachMode::Native).unwrap();
         let attached = rtnetlink::xdp_attached(ifindex).unwrap().unwrap();
         assert_eq!(attached.mode_flag, AttachMode::Native.flag());
@@ -260,10 +337,10 @@ mod tests {
     #[test]
     fn somebody_elses_program_stays_and_the_error_names_it() {
         let ifindex = veth();
-        let (other, _map) = Program::load_as("their_program", 1).unwrap();
+        let other = load("their_program", ifindex, AttachMode::Native);
         rtnetlink::xdp_replace(ifindex, Some(&other.fd), AttachMode::Native.flag(), None).unwrap();
         let before = rtnetlink::xdp_attached(ifindex).unwrap();
-        let (program, _map) = Program::load(1).unwrap();
+        let program = load(PROGRAM_NAME, ifindex, AttachMode::Native);
         let Err(error) = program.attach(ifindex, AttachMode::Native) else { panic!("attached") };
         assert!(error.to_string().contains("their_program"), "{error}");
         assert_eq!(rtnetlink::xdp_attached(ifindex).unwrap(), before);
@@ -272,10 +349,33 @@ mod tests {
     #[test]
     fn a_running_switchs_program_stays() {
         let ifindex = veth();
-        let (running, _map) = Program::load(1).unwrap();
+        let running = load(PROGRAM_NAME, ifindex, AttachMode::Native);
         let _link = running.attach(ifindex, AttachMode::Native).unwrap();
-        let (program, _map) = Program::load(1).unwrap();
+        let program = load(PROGRAM_NAME, ifindex, AttachMode::Native);
         let Err(error) = program.attach(ifindex, AttachMode::Native) else { panic!("attached") };
         assert!(error.to_string().contains("another running switch"), "{error}");
+    }
+
+    /// Has every frame that leaves by the device tagged with VLAN 10, in the way of the kernel's own VLAN devices:
+    /// the tag is a note beside the packet, which the device is to put in.
+    pub(in super::super) fn push_tags_on_egress(ifindex: u32) -> [OwnedFd; 2] {
+        const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+        const BPF_TCX_EGRESS: u32 = 47;
+        const SKB_VLAN_PUSH: i32 = 18;
+        let instructions = [
+            instruction(0xb7, 2, 0, 0, 0x0081), // 0x8100 in network order
+            instruction(0xb7, 3, 0, 0, 10),
+            instruction(0x85, 0, 0, 0, SKB_VLAN_PUSH),
+            instruction(0xb7, 0, 0, 0, 0),
+            instruction(0x95, 0, 0, 0, 0),
+        ];
+        let attr = BpfAttr::new().u32(0, BPF_PROG_TYPE_SCHED_CLS).u32(4, instructions.len() as u32);
+        let attr = attr.u64(8, instructions.as_ptr() as u64).u64(16, c"GPL".as_ptr() as u64);
+        // SAFETY: instructions (of the count given) and licence (with its terminating zero) outlive the call.
+        let program = unsafe { bpf_fd(BpfCommand::ProgLoad, &attr) }.unwrap();
+        let attr = BpfAttr::new().u32(0, program.as_raw_fd() as u32).u32(4, ifindex).u32(8, BPF_TCX_EGRESS);
+        // SAFETY: the attributes hold no pointer.
+        let link = unsafe { bpf_fd(BpfCommand::LinkCreate, &attr) }.unwrap();
+        [program, link]
     }
 }
