@@ -21,6 +21,8 @@ pub mod pcap;
 mod replay;
 mod spec;
 mod stats;
+mod tails;
+pub mod tap;
 pub mod virtio_net;
 mod virtual_link;
 mod wait;
@@ -31,7 +33,7 @@ pub use stats::QueueStats;
 use packet::{Pool, Port};
 
 /// The port types that [`open`] knows, sorted.
-pub const KINDS: &[&str] = &["afxdp", "dummy", "null", "pcap"];
+pub const KINDS: &[&str] = &["afxdp", "dummy", "internal", "null", "pcap", "tap"];
 
 /// Makes the port that `spec` describes, its packets in `pool`.
 ///
@@ -41,6 +43,7 @@ pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortE
     Ok(match spec.kind.as_str() {
         "afxdp" => Box::new(af_xdp::AfXdpPort::open(spec, pool)?),
         "dummy" => Box::new(dummy::DummyPort::open(spec)?),
+        "internal" | "tap" => Box::new(tap::TapPort::open(spec, pool)?),
         "null" => Box::new(null::NullPort::open(spec)?),
         "pcap" => Box::new(pcap::PcapPort::open(spec)?),
         _ => return Err(PortError::UnknownKind { kind: spec.kind.clone() }),
@@ -57,7 +60,7 @@ mod tests {
         let pool = Pool::new(packet::PoolConfig { chunks: 32, ..Default::default() }).unwrap();
         let Err(error) = open(&PortSpec::new("p1", "nul", PortNo(1)), pool) else { panic!("made a port") };
         let text = error.to_string();
-        assert!(text.contains("nul") && text.contains("null, pcap"), "{text}");
+        assert!(text.contains("nul") && text.contains("internal, null, pcap"), "{text}");
     }
 
     #[test]

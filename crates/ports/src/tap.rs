@@ -1,0 +1,542 @@
+//! `tap` and `internal`: an interface of the kernel whose other end is the switch.
+//!
+//! What: /dev/net/tun with a virtio-net header in front of each frame, so that neither checksums are finished nor
+//! segments cut between the host's TCP and wherever the packet goes: a segment of 64 KB is read into a chain of
+//! chunks and written from one. `internal` is the same under the bridge's name: its local port.
+//!
+//! Cost: there is no system call that moves several frames, so each is one read or write. Hence: (1) a queue that was
+//! empty is left alone for a few microseconds, growing to [`IDLE_MAX_US`], since asking costs as much as switching
+//! two packets; (2) a read has two places, the fresh chunk and a scratch buffer that is copied from, because a list of
+//! 34 chunks costs 0.1 µs even where one is used; when large frames come the list is used for a while.
+//!
+//! The interface is made with the port and removed with it, unless it was there before (made persistent by
+//! somebody else: then it stays). If it is deleted under us the queues say [`RxOutcome::Gone`]. It may be moved to another
+//! network namespace; state is then asked there.
+//!
+//! Threads: a receive queue and a transmit queue share a file descriptor, which the kernel allows.
+//!
+//! Source: Linux's Documentation/networking/tuntap.rst, linux/if_tun.h.
+
+use crate::netlink::{self, Link, LinkChange};
+use crate::tails::{FRAME_MAX, Places, Tails, first_place};
+use crate::virtio_net::{self, HEADER_LEN};
+use crate::virtual_link::{is_longer_than, local_mac};
+use crate::wait::owned;
+use crate::{PortError, PortSpec, QueueStats, stats};
+use base::{PortNo, clock};
+use packet::{
+    Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
+};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
+const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
+const TUNGETDEVNETNS: libc::c_ulong = 0x54e3;
+const TUN_F_CSUM: libc::c_uint = 0x01;
+const TUN_F_TSO4: libc::c_uint = 0x02;
+const TUN_F_TSO6: libc::c_uint = 0x04;
+const TUN_F_TSO_ECN: libc::c_uint = 0x08;
+const TUN_F_USO4: libc::c_uint = 0x20;
+const TUN_F_USO6: libc::c_uint = 0x40;
+
+/// A frame in more pieces than this cannot be sent (64 KB in chunks of 2 KB are 37).
+const SEGMENTS_MAX: usize = 128;
+/// After a large frame this many reads expect another.
+const LARGE_READS: u32 = 64;
+/// An idle queue is asked at least this often while its worker polls.
+const IDLE_MAX_US: u64 = 20;
+
+/// A port of type `tap` or `internal`.
+pub struct TapPort {
+    kind: &'static str,
+    shared: Arc<Shared>,
+    was_there: bool,
+    features: &'static str,
+    rx_stats: Vec<Arc<QueueStats>>,
+    tx_stats: Vec<Arc<QueueStats>>,
+    rx_queues: Vec<Box<dyn RxQueue>>,
+}
+
+struct Shared {
+    name: String,
+    ifindex: u32,
+    /// One per queue.
+    files: Vec<OwnedFd>,
+    mtu: AtomicU32,
+    error: Mutex<Option<String>>,
+}
+
+impl TapPort {
+    /// Makes the interface and the port. Options:
+    ///
+    /// * `ifname`: the interface's name, where it is not the port's.
+    ///
+    /// Needs CAP_NET_ADMIN. The interface is set up; MTU and address are those of the specification, a local
+    /// address that depends on the name alone where it has none.
+    pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<TapPort, PortError> {
+        spec.check_options(&["ifname"])?;
+        let kind = if spec.kind == "internal" { "internal" } else { "tap" };
+        let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
+        netlink::check_name(&name)?;
+        let queues = spec.rx_queues()?;
+        let was_there = netlink::link_by_name(&name).is_ok();
+        let files =
+            (0..queues).map(|_| open_queue(&name, queues > 1)).collect::<Result<Vec<_>, PortError>>()?;
+        let features = files.iter().map(set_offloads).collect::<Result<Vec<_>, PortError>>()?[0];
+        let link = netlink::link_by_name(&name)?;
+        let mac = spec.mac.or((!was_there).then(|| local_mac(&name)));
+        netlink::set_link(link.ifindex, &LinkChange { up: Some(true), mtu: spec.mtu, mac, netns: None })?;
+        let mtu = spec.mtu.unwrap_or(link.mtu);
+        let shared = Arc::new(Shared {
+            name,
+            ifindex: link.ifindex,
+            files,
+            mtu: AtomicU32::new(mtu),
+            error: Mutex::default(),
+        });
+        let rx_stats: Vec<Arc<QueueStats>> = (0..queues).map(|_| Arc::default()).collect();
+        let rx_queues = rx_stats
+            .iter()
+            .enumerate()
+            .map(|(idx, stats)| {
+                Box::new(TapRx::new(shared.clone(), idx, stats.clone(), spec.port_no, pool))
+                    as Box<dyn RxQueue>
+            })
+            .collect();
+        Ok(TapPort { kind, shared, was_there, features, rx_stats, tx_stats: Vec::new(), rx_queues })
+    }
+}
+
+fn open_queue(name: &str, is_one_of_many: bool) -> Result<OwnedFd, PortError> {
+    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: the path is a literal with a terminating zero.
+    let fd = owned(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) }, "open /dev/net/tun")?;
+    // SAFETY: zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let many = if is_one_of_many { libc::IFF_MULTI_QUEUE } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | many) as i16;
+    // SAFETY: the request is initialised and outlives the call.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) } != 0 {
+        return Err(PortError::last_os(format!("make the tap interface {name}")));
+    }
+    let header_len = HEADER_LEN as libc::c_int;
+    // SAFETY: the kernel reads one int, which outlives the call.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ, &raw const header_len) } != 0 {
+        return Err(PortError::last_os(format!("set the header size of the tap interface {name}")));
+    }
+    Ok(fd)
+}
+
+/// Tells the kernel what it may leave to the reader; returns that as text.
+fn set_offloads(fd: &OwnedFd) -> Result<&'static str, PortError> {
+    let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    for (flags, text) in [(tcp | TUN_F_USO4 | TUN_F_USO6, "csum tso4 tso6 uso"), (tcp, "csum tso4 tso6")] {
+        // SAFETY: the argument is a number, not a pointer.
+        if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, libc::c_ulong::from(flags)) } == 0 {
+            return Ok(text);
+        }
+    }
+    Err(PortError::last_os("set a tap interface's offloads"))
+}
+
+impl Shared {
+    /// The interface's state, in whichever namespace it is now.
+    fn link(&self) -> Result<Link, PortError> {
+        match netlink::link_by_index(self.ifindex) {
+            Ok(link) if link.name == self.current_name() => Ok(link),
+            _ => self.in_its_netns(netlink::link_by_name),
+        }
+    }
+
+    fn change(&self, change: &LinkChange) -> Result<(), PortError> {
+        match netlink::link_by_index(self.ifindex) {
+            Ok(link) if link.name == self.current_name() => netlink::set_link(self.ifindex, change),
+            _ => {
+                self.in_its_netns(|ifname| netlink::set_link(netlink::link_by_name(ifname)?.ifindex, change))
+            }
+        }
+    }
+
+    /// The name that the interface has now; empty where it is gone.
+    fn current_name(&self) -> String {
+        // SAFETY: zero bytes are a valid ifreq.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes one ifreq, which outlives the call.
+        unsafe { libc::ioctl(self.files[0].as_raw_fd(), TUNGETIFF, &raw mut request) };
+        request.ifr_name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect()
+    }
+
+    fn in_its_netns<T: Send>(
+        &self,
+        f: impl FnOnce(&str) -> Result<T, PortError> + Send,
+    ) -> Result<T, PortError> {
+        let gone = || PortError::NoSuchInterface { name: self.name.clone() };
+        let name = self.current_name();
+        // SAFETY: the call takes no argument and returns a descriptor.
+        let fd = unsafe { libc::ioctl(self.files[0].as_raw_fd(), TUNGETDEVNETNS) };
+        let netns = owned(fd, "ask for a tap's namespace").map_err(|_| gone())?;
+        netlink::in_netns(netns.as_raw_fd(), || f(&name))
+    }
+
+    fn fail(&self, why: &str) {
+        *self.error.lock().expect("no panic while held") = Some(format!("{}: {why}", self.name));
+    }
+}
+
+impl Port for TapPort {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        std::mem::take(&mut self.rx_queues)
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        let first = self.tx_stats.len();
+        self.tx_stats.extend((0..count.max(1)).map(|_| Arc::default()));
+        let queue = |(i, stats): (usize, &Arc<QueueStats>)| {
+            let idx = i % self.shared.files.len();
+            Box::new(TapTx { shared: self.shared.clone(), idx, stats: stats.clone() }) as Box<dyn TxQueue>
+        };
+        self.tx_stats[first..].iter().enumerate().map(queue).collect()
+    }
+
+    fn stats(&self) -> PortStats {
+        stats::sum(self.rx_stats.iter().map(|q| &**q), self.tx_stats.iter().map(|q| &**q))
+    }
+
+    fn status(&self) -> PortStatus {
+        let mut details =
+            vec![("driver_name".into(), "tun".into()), ("offloads".into(), self.features.into())];
+        let mut error = self.shared.error.lock().expect("no panic while held").clone();
+        let link = match self.shared.link() {
+            Ok(link) => Some(link),
+            Err(e) => {
+                error.get_or_insert(e.to_string());
+                None
+            }
+        };
+        if let Some(link) = &link {
+            // Somebody else may have changed it; the transmit side must know.
+            self.shared.mtu.store(link.mtu, Ordering::Relaxed);
+            if link.name != self.shared.name {
+                details.push(("renamed_to".into(), link.name.clone()));
+            }
+        }
+        let is_running = link.as_ref().is_some_and(|l| l.is_running);
+        PortStatus {
+            link: if is_running { LinkState::Up } else { LinkState::Down },
+            admin_up: link.as_ref().is_some_and(|l| l.admin_up),
+            mac: link.as_ref().map(|l| l.mac).unwrap_or_default(),
+            mtu: link.as_ref().map_or(self.shared.mtu.load(Ordering::Relaxed), |l| l.mtu),
+            speed_bps: 0,
+            ifindex: link.as_ref().map_or(0, |l| l.ifindex),
+            details,
+            error,
+        }
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        self.shared.change(&LinkChange { up: Some(up), ..Default::default() }).map_err(|e| e.to_string())
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        self.shared
+            .change(&LinkChange { mtu: Some(mtu), ..Default::default() })
+            .map_err(|e| e.to_string())?;
+        self.shared.mtu.store(mtu, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for TapPort {
+    fn drop(&mut self) {
+        // Queues may still hold descriptors; without this the interface would stay until they are closed.
+        if !self.was_there
+            && let Ok(link) = netlink::link_by_index(self.shared.ifindex)
+            && link.name == self.shared.current_name()
+        {
+            // Gone in the meantime is as good.
+            let _ = netlink::delete_link(link.ifindex);
+        }
+    }
+}
+
+/// What one read brought: bytes with the header, and whether their rest lies in the list of chunks.
+#[derive(Clone, Copy)]
+struct Read {
+    len: usize,
+    from_list: bool,
+}
+
+struct TapRx {
+    shared: Arc<Shared>,
+    idx: usize,
+    stats: Arc<QueueStats>,
+    port_no: PortNo,
+    /// Reads that still use the list of chunks.
+    large_reads: u32,
+    tails: Tails,
+    /// The rest of a large frame that came unexpectedly.
+    scratch: Box<[u8]>,
+    is_gone: bool,
+    idle: IdleBackoff,
+}
+
+impl TapRx {
+    fn new(
+        shared: Arc<Shared>,
+        idx: usize,
+        stats: Arc<QueueStats>,
+        port_no: PortNo,
+        pool: &'static Pool,
+    ) -> TapRx {
+        TapRx {
+            shared,
+            idx,
+            stats,
+            port_no,
+            large_reads: 0,
+            tails: Tails::new(pool),
+            scratch: vec![0; FRAME_MAX].into(),
+            is_gone: false,
+            idle: IdleBackoff::new(),
+        }
+    }
+
+    /// Reads one frame into the chunks of `head` and `self.tails`, or of `head` and the scratch buffer.
+    fn read(&mut self, head: &mut Packet, cache: &mut PoolCache) -> Result<Read, i32> {
+        let mut places = Places::new();
+        places.push(first_place(head, HEADER_LEN));
+        let from_list = self.large_reads > 0 && self.tails.fill(cache);
+        if from_list {
+            self.large_reads -= 1;
+            self.tails.add_places(&mut places);
+        } else {
+            self.large_reads = 0;
+            places.push(libc::iovec {
+                iov_base: self.scratch.as_mut_ptr().cast(),
+                iov_len: self.scratch.len(),
+            });
+        }
+        let fd = self.shared.files[self.idx].as_raw_fd();
+        // SAFETY: the places lie in chunks and a buffer that this queue owns, and outlive the call.
+        let len = unsafe { libc::readv(fd, places.as_ptr(), places.len() as libc::c_int) };
+        let len = usize::try_from(len).map_err(|_| last_errno())?;
+        Ok(Read { len, from_list })
+    }
+
+    /// Makes a packet of what `read` read. `None` (counted) where it makes no sense, or the pool is exhausted.
+    fn finish(&mut self, mut head: Packet, read: Read, cache: &mut PoolCache) -> Option<Packet> {
+        let Read { len, from_list } = read;
+        let first_len = len.min(head.len());
+        head.set_len(first_len).expect("shorter than it was");
+        let header = head.data().first_chunk::<HEADER_LEN>().copied();
+        if header.is_none() || head.pull_front(HEADER_LEN).is_none() {
+            self.stats.errors.add(1);
+            cache.free(head);
+            return None;
+        }
+        let rest = len - first_len;
+        if rest > 0 {
+            self.large_reads = LARGE_READS;
+            let is_whole = if from_list {
+                self.tails.append_to(&mut head, rest);
+                true
+            } else {
+                self.append_scratch(&mut head, rest, cache)
+            };
+            if !is_whole {
+                self.stats.dropped.add(1);
+                cache.free(head);
+                return None;
+            }
+        }
+        head.in_port = self.port_no;
+        if virtio_net::apply(&header.expect("checked above"), &mut head).is_err() {
+            self.stats.errors.add(1);
+            cache.free(head);
+            return None;
+        }
+        Some(head)
+    }
+
+    fn append_scratch(&self, head: &mut Packet, rest: usize, cache: &mut PoolCache) -> bool {
+        let Some(tail) = cache.alloc_frame(&self.scratch[..rest]) else { return false };
+        head.append(tail);
+        true
+    }
+}
+
+impl RxQueue for TapRx {
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        if self.is_gone {
+            return RxOutcome::Gone;
+        }
+        if !self.idle.is_time() {
+            return RxOutcome::Ok;
+        }
+        let before = batch.len();
+        while !batch.is_full() {
+            // Without a buffer the frames wait in the interface's own queue.
+            let Some(mut head) = cache.alloc() else { break };
+            match self.read(&mut head, cache) {
+                Ok(read) => {
+                    if let Some(packet) = self.finish(head, read, cache) {
+                        self.stats.passed(1, packet.len() as u64);
+                        batch.push(packet);
+                    }
+                }
+                Err(errno) => {
+                    cache.free(head);
+                    match errno {
+                        libc::EAGAIN | libc::EINTR => {}
+                        // The interface is gone. (EBADFD: the file has no device any more.)
+                        libc::EBADFD | libc::ENODEV | libc::EFAULT => {
+                            self.is_gone = true;
+                            self.shared.fail("the interface was deleted");
+                            return RxOutcome::Gone;
+                        }
+                        _ => self.stats.errors.add(1),
+                    }
+                    break;
+                }
+            }
+        }
+        self.idle.saw(batch.len() > before);
+        RxOutcome::Ok
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.shared.files[self.idx].as_raw_fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        // The descriptor is readable as long as a frame waits, so nothing that came before is missed.
+        self.idle.reset();
+        true
+    }
+
+    fn disarm(&mut self) {
+        self.idle.reset();
+    }
+
+    fn close(&mut self, cache: &mut PoolCache) {
+        self.tails.close(cache);
+    }
+}
+
+/// When to ask an idle queue again.
+struct IdleBackoff {
+    empty_polls: u32,
+    next_tsc: u64,
+    tsc_per_us: u64,
+}
+
+impl IdleBackoff {
+    fn new() -> IdleBackoff {
+        // Here, since the first call measures for 20 ms.
+        IdleBackoff { empty_polls: 0, next_tsc: 0, tsc_per_us: clock::tsc_hz() / 1_000_000 }
+    }
+
+    #[inline]
+    fn reset(&mut self) {
+        self.empty_polls = 0;
+        self.next_tsc = 0;
+    }
+
+    #[inline]
+    fn is_time(&self) -> bool {
+        self.next_tsc == 0 || clock::tsc() >= self.next_tsc
+    }
+
+    #[inline]
+    fn saw(&mut self, something: bool) {
+        if something {
+            self.reset();
+            return;
+        }
+        self.empty_polls += 1;
+        let wait_us = (1 << self.empty_polls.min(8)) / 8;
+        self.next_tsc = match wait_us.min(IDLE_MAX_US) {
+            0 => 0,
+            us => clock::tsc() + us * self.tsc_per_us,
+        };
+    }
+}
+
+struct TapTx {
+    shared: Arc<Shared>,
+    idx: usize,
+    stats: Arc<QueueStats>,
+}
+
+impl TapTx {
+    /// Writes one frame. `Err` is the error number.
+    fn write(&self, packet: &mut Packet) -> Result<(), i32> {
+        let header = virtio_net::header_of(packet);
+        let fd = self.shared.files[self.idx].as_raw_fd();
+        let written = if !packet.is_chained() && packet.push_front(HEADER_LEN).is_some() {
+            packet.data_mut()[..HEADER_LEN].copy_from_slice(&header);
+            let bytes = packet.data();
+            // SAFETY: the packet's bytes outlive the call.
+            let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+            let errno = last_errno();
+            packet.pull_front(HEADER_LEN).expect("pushed above");
+            (written, errno)
+        } else {
+            let mut places = arrayvec::ArrayVec::<libc::iovec, SEGMENTS_MAX>::new();
+            for segment in std::iter::once(&header[..]).chain(packet.segments()) {
+                let place =
+                    libc::iovec { iov_base: segment.as_ptr().cast_mut().cast(), iov_len: segment.len() };
+                places.try_push(place).map_err(|_| libc::EMSGSIZE)?;
+            }
+            // SAFETY: header and segments outlive the call, which only reads them.
+            let written = unsafe { libc::writev(fd, places.as_ptr(), places.len() as libc::c_int) };
+            (written, last_errno())
+        };
+        if written.0 < 0 { Err(written.1) } else { Ok(()) }
+    }
+}
+
+impl TxQueue for TapTx {
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        let mtu = self.shared.mtu.load(Ordering::Relaxed) as usize;
+        let mut sent = 0;
+        for packet in batch.iter_mut() {
+            if is_longer_than(packet, mtu) {
+                self.stats.too_long();
+                sent += 1;
+                continue;
+            }
+            match self.write(packet) {
+                Ok(()) => self.stats.passed(1, packet.len() as u64),
+                // No memory for the moment: the caller keeps the rest.
+                Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
+                // Down (EIO) or gone: nobody receives it, now or later.
+                Err(libc::EIO | libc::EBADFD | libc::ENODEV) => self.stats.dropped.add(1),
+                Err(_) => self.stats.errors.add(1),
+            }
+            sent += 1;
+        }
+        if sent == batch.len() {
+            cache.free_all(batch);
+        } else {
+            for packet in batch.drain(..sent) {
+                cache.free(packet);
+            }
+        }
+    }
+}
+
+fn last_errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
