@@ -1,0 +1,520 @@
+//! The log of changes, and the one question that workers ask of it: has anything changed since that this flow saw?
+//!
+//! A change is a rule that appears or vanishes: a table, a mask, values. It touches a flow if the two agree on every
+//! bit that both hold at that table. Per table and mask of changes there is an array of versions, indexed by a keyed
+//! hash of the masked values: the version of the last change that fell there. Where the change's mask lies within what
+//! the flow holds, all packets of the flow fall into one element, and one look-up answers for all changes ever.
+//! Elsewhere the last [`RING`] changes of that mask are compared one by one, and a flow older than those counts as touched.
+//!
+//! Tables of ports and MAC addresses are looked up by one exact word each (see [`Visit`]'s words in [`word_table`]), so
+//! all of them share one array.
+//!
+//! False positives cost a translation, false negatives misforward: every doubt counts as touched. What is bounded: the
+//! array per mask ([`BUCKETS_MAX`]), the masks per table ([`MASKS_MAX`]; the one that changed longest ago gives way and
+//! raises the floor below which every flow of that table is touched), the ring.
+//!
+//! Threads: one writer, any number of readers, who neither wait nor write. The writer logs a change before it publishes
+//! its version, so who acquired the version sees the change. A reader may see changes of versions to come; they count, needlessly.
+
+use crate::shape::{MiniMatch, Shape, ShapeWord};
+use base::Version;
+use base::hash::HashKey;
+use base::rcu::{Domain, RcuCell, Reader};
+use datapath::pipeline::FlowView;
+use datapath::{Rewrite, Visit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Changes per mask that are compared one by one.
+pub const RING: usize = 16;
+/// Elements of a new array of versions.
+pub const BUCKETS_MIN: usize = 256;
+/// Elements of an array of versions at most; 128 KiB.
+pub const BUCKETS_MAX: usize = 16_384;
+/// Masks per table at most.
+pub const MASKS_MAX: usize = 16;
+/// Elements of the array that the tables of single words share; 512 KiB.
+pub const WORD_BUCKETS: usize = 65_536;
+
+/// Numbers of the tables that are looked up by one exact word. The [`Rewrite`]s of a visit to one are no rewrites: the
+/// `value` of each is a word that was looked up.
+pub mod word_table {
+    /// The tables of single words have this bit.
+    pub const BIT: u32 = 1 << 31;
+    const MAC: u32 = BIT | 1 << 30;
+
+    /// The ports and settings of a bridge, looked up by [`port`], [`FLOOD`] or [`SETTINGS`].
+    pub fn ports(bridge: u32) -> u32 {
+        BIT | bridge
+    }
+
+    /// The datapath's ports, looked up by number.
+    pub const DP_PORTS: u32 = BIT | 0x3fff_ffff;
+
+    /// The MAC table of a bridge, looked up by [`mac`].
+    pub fn macs(bridge: u32) -> u32 {
+        MAC | bridge
+    }
+
+    pub(crate) fn is_mac(table: u32) -> bool {
+        table & MAC == MAC
+    }
+
+    /// A port by its OpenFlow number.
+    pub fn port(of_port: u16) -> u64 {
+        u64::from(of_port)
+    }
+
+    /// The set of ports that flooding goes to.
+    pub const FLOOD: u64 = 1 << 16;
+    /// What is configured for the bridge as a whole.
+    pub const SETTINGS: u64 = 2 << 16;
+
+    /// A MAC address in a VLAN.
+    pub fn mac(vlan: u16, address: u64) -> u64 {
+        u64::from(vlan) << 48 | address
+    }
+}
+
+/// The number under which a table of rules is logged and visited.
+pub fn rule_table(bridge: u32, table_id: u8) -> u32 {
+    bridge << 8 | u32::from(table_id)
+}
+
+struct Ring {
+    /// Version, then words, per entry. A version of `u64::MAX` is being written.
+    entries: Box<[AtomicU64]>,
+    stride: usize,
+    count: AtomicU64,
+    /// Newest version that was overwritten.
+    floor: AtomicU64,
+}
+
+impl Ring {
+    fn new(words: usize) -> Ring {
+        let stride = words + 1;
+        let entries = (0..RING * stride).map(|_| AtomicU64::new(0)).collect();
+        Ring { entries, stride, count: AtomicU64::new(0), floor: AtomicU64::new(0) }
+    }
+
+    fn push(&self, values: &[u64], version: u64) {
+        let count = self.count.load(Ordering::Relaxed);
+        let at = (count as usize % RING) * self.stride;
+        let old = self.entries[at].load(Ordering::Relaxed);
+        self.floor.store(old.max(self.floor.load(Ordering::Relaxed)), Ordering::Relaxed);
+        // Release: who sees "being written" sees the floor.
+        self.entries[at].store(u64::MAX, Ordering::Release);
+        fence(Ordering::Release);
+        for (i, v) in values.iter().enumerate() {
+            self.entries[at + 1 + i].store(*v, Ordering::Relaxed);
+        }
+        self.entries[at].store(version, Ordering::Release);
+        self.count.store(count + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a change after `since` agrees with the flow on the bits that both hold, or may have been forgotten.
+    fn touched(&self, since: u64, shape: &[ShapeWord], flow: &FlowView<'_>, rewrites: &[Rewrite]) -> bool {
+        for entry in self.entries.chunks_exact(self.stride) {
+            let version = entry[0].load(Ordering::Acquire);
+            if version <= since {
+                continue;
+            }
+            if version == u64::MAX {
+                return true;
+            }
+            let agrees = shape.iter().zip(&entry[1..]).all(|(sw, v)| {
+                let (value, held) = held_word(sw, flow, rewrites);
+                (value ^ v.load(Ordering::Relaxed)) & held & sw.bits == 0
+            });
+            fence(Ordering::Acquire);
+            if agrees || entry[0].load(Ordering::Relaxed) != version {
+                return true;
+            }
+        }
+        // After the entries: one that was overwritten while we looked has raised the floor before.
+        self.floor.load(Ordering::Relaxed) > since
+    }
+}
+
+/// The flow's value of a word, and which of its bits all packets of the flow have in common.
+#[inline(always)]
+fn held_word(sw: &ShapeWord, flow: &FlowView<'_>, rewrites: &[Rewrite]) -> (u64, u64) {
+    let (b, w) = (usize::from(sw.block), usize::from(sw.word));
+    let (mut value, mut held) = (flow.key.word(b, w), flow.mask.0.word(b, w));
+    for r in rewrites {
+        if r.block == sw.block && r.word == sw.word {
+            value = value & !r.mask | r.value;
+            held |= r.mask;
+        }
+    }
+    (value, held)
+}
+
+struct MaskLog {
+    shape: Arc<Shape>,
+    last: AtomicU64,
+    buckets: Box<[AtomicU64]>,
+    ring: Ring,
+}
+
+#[inline(always)]
+fn start(secret: &HashKey, shape_len: usize) -> u64 {
+    secret.word(0x5eed, shape_len as u64)
+}
+
+impl MaskLog {
+    fn new(shape: Arc<Shape>) -> MaskLog {
+        let ring = Ring::new(shape.words().len());
+        MaskLog { shape, last: AtomicU64::new(0), buckets: zeros(BUCKETS_MIN), ring }
+    }
+
+    /// One of twice the size that knows the same.
+    fn grown(&self) -> MaskLog {
+        let new = MaskLog {
+            shape: self.shape.clone(),
+            last: AtomicU64::new(self.last.load(Ordering::Relaxed)),
+            buckets: zeros(self.buckets.len() * 2),
+            ring: Ring::new(self.shape.words().len()),
+        };
+        for (i, b) in new.buckets.iter().enumerate() {
+            let old = &self.buckets[i & (self.buckets.len() - 1)];
+            b.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        new.ring.floor.store(self.last.load(Ordering::Relaxed), Ordering::Relaxed);
+        new
+    }
+
+    fn push(&self, values: &[u64], version: u64, secret: &HashKey) {
+        let hash = values.iter().fold(start(secret, values.len()), |h, v| secret.word(h, *v));
+        self.buckets[hash as usize & (self.buckets.len() - 1)].store(version, Ordering::Relaxed);
+        self.ring.push(values, version);
+        self.last.store(version, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn touched(&self, since: u64, flow: &FlowView<'_>, rewrites: &[Rewrite], secret: &HashKey) -> bool {
+        if self.last.load(Ordering::Relaxed) <= since {
+            return false;
+        }
+        let words = self.shape.words();
+        let (mut hash, mut missing) = (start(secret, words.len()), 0);
+        for sw in words {
+            let (value, held) = held_word(sw, flow, rewrites);
+            missing |= sw.bits & !held;
+            hash = secret.word(hash, value & sw.bits);
+        }
+        if missing == 0 {
+            return self.buckets[hash as usize & (self.buckets.len() - 1)].load(Ordering::Relaxed) > since;
+        }
+        self.ring.touched(since, words, flow, rewrites)
+    }
+}
+
+fn zeros(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// The changes of one table of rules.
+struct TableLog {
+    last: AtomicU64,
+    floor: AtomicU64,
+    masks: RcuCell<Vec<Arc<MaskLog>>>,
+}
+
+impl TableLog {
+    #[inline]
+    fn touched(
+        &self,
+        since: u64,
+        flow: &FlowView<'_>,
+        rewrites: &[Rewrite],
+        secret: &HashKey,
+        reader: &Reader,
+    ) -> bool {
+        if self.last.load(Ordering::Relaxed) <= since {
+            return false;
+        }
+        self.floor.load(Ordering::Relaxed) > since
+            || self.masks.read(reader).iter().any(|m| m.touched(since, flow, rewrites, secret))
+    }
+}
+
+/// The readers' half; see the module's text.
+pub struct ChangeLog {
+    secret: HashKey,
+    tables: RcuCell<Vec<Option<Arc<TableLog>>>>,
+    words: Box<[AtomicU64]>,
+    last_port: AtomicU64,
+    last_mac: AtomicU64,
+    /// Flows older than this are touched whatever they saw.
+    floor: AtomicU64,
+}
+
+impl ChangeLog {
+    pub(crate) fn new(domain: Arc<Domain>, secret: HashKey) -> ChangeLog {
+        ChangeLog {
+            secret,
+            tables: RcuCell::new(domain, Vec::new()),
+            words: zeros(WORD_BUCKETS),
+            last_port: AtomicU64::new(0),
+            last_mac: AtomicU64::new(0),
+            floor: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, table: u32, word: u64) -> &AtomicU64 {
+        let hash = self.secret.word(u64::from(table), word);
+        &self.words[hash as usize & (WORD_BUCKETS - 1)]
+    }
+
+    /// Whether a change after `since` may touch the flow.
+    #[inline]
+    pub fn touched(&self, flow: &FlowView<'_>, since: Version, reader: &Reader) -> bool {
+        let since = since.0;
+        if self.floor.load(Ordering::Relaxed) > since {
+            return true;
+        }
+        let ports_changed = self.last_port.load(Ordering::Relaxed) > since;
+        let macs_changed = self.last_mac.load(Ordering::Relaxed) > since;
+        let tables = self.tables.read(reader);
+        flow.visits.iter().any(|v: &Visit| {
+            let rewrites = || &flow.rewrites[usize::from(v.rewrites_start)..][..usize::from(v.rewrites_len)];
+            if v.table & word_table::BIT != 0 {
+                let changed = if word_table::is_mac(v.table) { macs_changed } else { ports_changed };
+                return changed
+                    && rewrites()
+                        .iter()
+                        .any(|r| self.bucket(v.table, r.value).load(Ordering::Relaxed) > since);
+            }
+            match tables.get(v.table as usize) {
+                Some(Some(log)) => log.touched(since, flow, rewrites(), &self.secret, reader),
+                _ => false,
+            }
+        })
+    }
+}
+
+/// The writer's half.
+pub(crate) struct ChangeLogWriter {
+    domain: Arc<Domain>,
+    log: Arc<ChangeLog>,
+    tables: Vec<Option<WriterTable>>,
+}
+
+struct WriterTable {
+    shared: Arc<TableLog>,
+    masks: Vec<WriterMask>,
+}
+
+struct WriterMask {
+    shared: Arc<MaskLog>,
+    /// Changes since the array was made.
+    changes: usize,
+}
+
+impl ChangeLogWriter {
+    pub(crate) fn new(domain: Arc<Domain>, log: Arc<ChangeLog>) -> ChangeLogWriter {
+        ChangeLogWriter { domain, log, tables: Vec::new() }
+    }
+
+    /// A rule with this match appears in or vanishes from a table in `version`, which is not yet published.
+    pub(crate) fn rule(&mut self, table: u32, m: &MiniMatch, version: Version) {
+        let idx = table as usize;
+        if self.tables.get(idx).is_none_or(|t| t.is_none()) {
+            self.add_table(idx);
+        }
+        let table = self.tables[idx].as_mut().expect("added above");
+        let mask = match table.masks.iter().position(|x| Arc::ptr_eq(&x.shared.shape, m.shape())) {
+            Some(i) => i,
+            None => table.add_mask(m.shape().clone()),
+        };
+        let mask = &mut table.masks[mask];
+        mask.shared.push(m.values(), version.0, &self.log.secret);
+        mask.changes += 1;
+        table.shared.last.store(version.0, Ordering::Relaxed);
+        if mask.changes >= mask.shared.buckets.len() && mask.shared.buckets.len() < BUCKETS_MAX {
+            *mask = WriterMask { shared: Arc::new(mask.shared.grown()), changes: 0 };
+            table.publish();
+        }
+    }
+
+    fn add_table(&mut self, idx: usize) {
+        if idx >= self.tables.len() {
+            self.tables.resize_with(idx + 1, || None);
+        }
+        let shared = Arc::new(TableLog {
+            last: AtomicU64::new(0),
+            floor: AtomicU64::new(0),
+            masks: RcuCell::new(self.domain.clone(), Vec::new()),
+        });
+        self.tables[idx] = Some(WriterTable { shared, masks: Vec::new() });
+        let all = self.tables.iter().map(|t| t.as_ref().map(|t| t.shared.clone())).collect();
+        self.log.tables.publish(all);
+    }
+
+    /// A word of a word table changes its meaning in `version`.
+    pub(crate) fn word(&mut self, table: u32, word: u64, version: Version) {
+        self.log.bucket(table, word).store(version.0, Ordering::Relaxed);
+        let last = if word_table::is_mac(table) { &self.log.last_mac } else { &self.log.last_port };
+        last.store(version.0, Ordering::Relaxed);
+    }
+
+    /// Everything may have changed.
+    pub(crate) fn everything(&mut self, version: Version) {
+        self.log.floor.store(version.0, Ordering::Relaxed);
+    }
+}
+
+impl WriterTable {
+    fn add_mask(&mut self, shape: Arc<Shape>) -> usize {
+        let mask = WriterMask { shared: Arc::new(MaskLog::new(shape)), changes: 0 };
+        let at = if self.masks.len() < MASKS_MAX {
+            self.masks.push(mask);
+            self.masks.len() - 1
+        } else {
+            let last = |m: &WriterMask| m.shared.last.load(Ordering::Relaxed);
+            let (at, oldest) = (self.masks.iter().enumerate())
+                .min_by_key(|(_, m)| last(m))
+                .expect("there are masks, for the table is full of them");
+            let floor = &self.shared.floor;
+            floor.store(floor.load(Ordering::Relaxed).max(last(oldest)), Ordering::Relaxed);
+            self.masks[at] = mask;
+            at
+        };
+        self.publish();
+        at
+    }
+
+    fn publish(&self) {
+        self.shared.masks.publish(self.masks.iter().map(|m| m.shared.clone()).collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::{FieldId, Key, Mask, Match};
+
+    struct Fixture {
+        domain: Arc<Domain>,
+        log: Arc<ChangeLog>,
+        writer: ChangeLogWriter,
+        shapes: crate::shape::Shapes,
+    }
+
+    fn fixture() -> Fixture {
+        let domain = Domain::new();
+        let log = Arc::new(ChangeLog::new(domain.clone(), HashKey::from_seed(1)));
+        let writer = ChangeLogWriter::new(domain.clone(), log.clone());
+        Fixture { domain, log, writer, shapes: Default::default() }
+    }
+
+    impl Fixture {
+        fn change(&mut self, m: Match, version: u64) {
+            let mini = self.shapes.mini(&m);
+            self.writer.rule(0, &mini, Version(version));
+        }
+
+        fn touched(&self, key: &Key, mask: &Mask, rewrites: &[Rewrite], since: u64) -> bool {
+            let visit = Visit { table: 0, rewrites_start: 0, rewrites_len: rewrites.len() as u16 };
+            let reader = self.domain.register();
+            let flow = FlowView { key, mask, visits: &[visit], rewrites };
+            self.log.touched(&flow, Version(since), &reader)
+        }
+    }
+
+    fn flow(port: u128, src: u128, src_mask: u128) -> (Key, Mask) {
+        let m = Match::any().with(FieldId::InPort, port).with_masked(FieldId::NwSrc, src, src_mask);
+        (m.key, m.mask)
+    }
+
+    #[test]
+    fn a_change_within_the_flows_mask_touches_that_flow_and_older_versions_only() {
+        let mut f = fixture();
+        let host = |src| Match::any().with(FieldId::InPort, 1).with(FieldId::NwSrc, src);
+        f.change(host(7), 5);
+        let (key, mask) = flow(1, 7, 0xffff_ffff);
+        assert!(f.touched(&key, &mask, &[], 4));
+        assert!(!f.touched(&key, &mask, &[], 5));
+        let (key, mask) = flow(1, 8, 0xffff_ffff);
+        assert!(!f.touched(&key, &mask, &[], 4));
+    }
+
+    #[test]
+    fn a_change_that_cuts_through_a_flow_is_judged_on_the_flow() {
+        let mut f = fixture();
+        f.change(Match::any().with(FieldId::NwSrc, 0x0a00_0007), 5);
+        // The packet's own address is another, but the flow holds only the first byte of it.
+        let (key, mask) = flow(1, 0x0a00_0001, 0xff00_0000);
+        assert!(f.touched(&key, &mask, &[], 4));
+        let (key, mask) = flow(1, 0x0b00_0001, 0xff00_0000);
+        assert!(!f.touched(&key, &mask, &[], 4));
+    }
+
+    #[test]
+    fn a_rewritten_field_counts_with_its_new_value() {
+        let mut f = fixture();
+        f.change(Match::any().with(FieldId::Reg0, 9), 5);
+        let (key, mask) = flow(1, 1, 0);
+        let reg0 = |v: u64| Rewrite { mask: 0xffff_ffff << 32, value: v << 32, block: 5, word: 0 };
+        assert!(f.touched(&key, &mask, &[reg0(9)], 4));
+        assert!(!f.touched(&key, &mask, &[reg0(8)], 4));
+    }
+
+    #[test]
+    fn past_its_bounds_everything_older_is_touched() {
+        let mut f = fixture();
+        let (key, mask) = flow(1, 0x0b00_0001, 0xff00_0000);
+        for i in 0..RING as u64 {
+            f.change(Match::any().with(FieldId::NwSrc, 0x0a00_0000 + u128::from(i)), 5 + i);
+        }
+        assert!(!f.touched(&key, &mask, &[], 4));
+        f.change(Match::any().with(FieldId::NwSrc, 0x0a00_1000), 100);
+        assert!(f.touched(&key, &mask, &[], 4), "the first change was forgotten");
+        assert!(!f.touched(&key, &mask, &[], 5));
+        for i in 0..MASKS_MAX as u32 {
+            let prefix = u128::from(u32::MAX << i);
+            f.change(Match::any().with(FieldId::InPort, 2).with_masked(FieldId::NwDst, 0, prefix), 200);
+        }
+        assert!(f.touched(&key, &mask, &[], 99), "a mask gave way");
+        assert!(!f.touched(&key, &mask, &[], 100));
+    }
+
+    #[test]
+    fn growth_forgets_nothing() {
+        let mut f = fixture();
+        let host = |src| Match::any().with(FieldId::NwSrc, src);
+        for i in 0..5000u64 {
+            f.change(host(u128::from(i)), i + 1);
+        }
+        let mut needless = 0;
+        for i in 0..10_000u64 {
+            let (key, mask) = flow(1, u128::from(i), 0xffff_ffff);
+            if i < 5000 {
+                assert!(f.touched(&key, &mask, &[], i));
+            } else {
+                needless += u32::from(f.touched(&key, &mask, &[], 4990));
+            }
+        }
+        assert!(needless < 200, "{needless} of 5,000 flows are translated for nothing");
+    }
+
+    #[test]
+    fn words_of_ports_and_addresses_are_told_apart() {
+        let mut f = fixture();
+        f.writer.word(word_table::macs(1), word_table::mac(0, 5), Version(9));
+        let (key, mask) = flow(1, 1, 0);
+        let reader = f.domain.register();
+        let touched = |table, value| {
+            let rewrites = [Rewrite { mask: u64::MAX, value, block: 0, word: 0 }];
+            let visits = [Visit { table, rewrites_start: 0, rewrites_len: 1 }];
+            let flow = FlowView { key: &key, mask: &mask, visits: &visits, rewrites: &rewrites };
+            f.log.touched(&flow, Version(8), &reader)
+        };
+        assert!(touched(word_table::macs(1), word_table::mac(0, 5)));
+        assert!(!touched(word_table::macs(1), word_table::mac(1, 5)));
+        assert!(!touched(word_table::macs(2), word_table::mac(0, 5)));
+        assert!(!touched(word_table::ports(1), 5));
+    }
+}

@@ -1,0 +1,146 @@
+//! What statistics ask for: rules by filter in pieces, tables, memory.
+
+use super::{Control, TABLE_ALL};
+use crate::rule::Rule;
+use crate::shape::MiniMatch;
+use crate::topology::BridgeIdx;
+use base::OfPort;
+use flow::Match;
+use std::sync::Arc;
+
+/// Which rules a request is about.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RuleFilter {
+    /// Of which table, or [`TABLE_ALL`].
+    pub table_id: u8,
+    /// Those within this match.
+    pub matching: Match,
+    /// With these bits of the cookie ...
+    pub cookie: u64,
+    /// ... under this mask.
+    pub cookie_mask: u64,
+    /// That output there.
+    pub out_port: Option<OfPort>,
+    /// That have this group.
+    pub out_group: Option<u32>,
+    /// The switch's own ones too.
+    pub hidden: bool,
+}
+
+impl Default for RuleFilter {
+    fn default() -> Self {
+        RuleFilter {
+            table_id: TABLE_ALL,
+            matching: Match::any(),
+            cookie: 0,
+            cookie_mask: 0,
+            out_port: None,
+            out_group: None,
+            hidden: false,
+        }
+    }
+}
+
+/// Where a dump goes on. Starts with `Cursor::default()`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cursor {
+    table: u16,
+    idx: usize,
+}
+
+/// A table's counters' slots and size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableStats {
+    /// Which.
+    pub table_id: u8,
+    /// Rules in it.
+    pub active: usize,
+    /// Counts packets that matched.
+    pub matched_slot: u32,
+    /// Counts packets that did not; look-ups are the sum of both.
+    pub missed_slot: u32,
+}
+
+impl Control {
+    /// Hands rules to `each`, looking at `places` places at most; goes on from `cursor`. `None` when all were seen. Rules
+    /// added or removed between two calls may or may not be seen; all others are, once. By table, then roughly in the
+    /// order in which they were added.
+    pub fn dump(
+        &self,
+        bridge: BridgeIdx,
+        filter: &RuleFilter,
+        cursor: Cursor,
+        mut places: usize,
+        mut each: impl FnMut(&Arc<Rule>),
+    ) -> Option<Cursor> {
+        let control = self.inner.bridges.get(bridge.0 as usize)?.as_ref()?;
+        let within = MiniMatch::of(&filter.matching);
+        let wanted = |rule: &Rule| {
+            rule.matching.is_within(&within)
+                && (rule.cookie ^ filter.cookie) & filter.cookie_mask == 0
+                && (filter.hidden || !rule.flags.hidden)
+                && filter.out_port.is_none_or(|p| rule.actions.outputs_to(p))
+                && filter.out_group.is_none_or(|g| rule.actions.uses_group(g))
+        };
+        let Cursor { table, mut idx } = cursor;
+        let first = u8::try_from(table).ok()?;
+        let tables = control.tables.range(first..);
+        for (id, store) in tables.filter(|(id, _)| filter.table_id == TABLE_ALL || **id == filter.table_id) {
+            if u16::from(*id) != table {
+                idx = 0;
+            }
+            while idx < store.rules.len() {
+                if places == 0 {
+                    return Some(Cursor { table: u16::from(*id), idx });
+                }
+                if let Some(rule) = &store.rules[idx]
+                    && wanted(rule)
+                {
+                    each(rule);
+                }
+                idx += 1;
+                places -= 1;
+            }
+        }
+        None
+    }
+
+    /// All rules within a filter, at once.
+    pub fn rules(&self, bridge: BridgeIdx, filter: &RuleFilter) -> Vec<Arc<Rule>> {
+        let mut all = Vec::new();
+        let left = self.dump(bridge, filter, Cursor::default(), usize::MAX, |rule| all.push(rule.clone()));
+        debug_assert!(left.is_none());
+        all
+    }
+
+    /// The tables that have ever held a rule, and table 0.
+    pub fn table_stats(&self, bridge: BridgeIdx) -> Vec<TableStats> {
+        let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
+        let stats = control.tables.iter().map(|(id, store)| TableStats {
+            table_id: *id,
+            active: store.live,
+            matched_slot: store.matched_slot,
+            missed_slot: store.missed_slot,
+        });
+        stats.collect()
+    }
+
+    /// Bytes that the rules of all bridges take, with everything that belongs to them but the workers' counters.
+    pub fn rules_memory_bytes(&self) -> usize {
+        let mut bytes = 0;
+        for control in self.inner.bridges.iter().flatten() {
+            for (id, store) in &control.tables {
+                let table = control.state.table(*id).expect("a table with a store was made");
+                bytes += table.rules.memory_bytes(&self.reader);
+                bytes += store.rules.capacity() * size_of::<Option<Arc<Rule>>>();
+                let rules = store.rules.iter().flatten();
+                // Each `Arc` and each box costs the allocator 8 bytes more, rounded up to 16.
+                let heap = |n: usize| (n + 8).next_multiple_of(16);
+                bytes += rules
+                    .map(|r| heap(size_of::<Rule>() + 16) + heap(r.matching.values().len() * 8))
+                    .sum::<usize>();
+            }
+        }
+        bytes
+    }
+}

@@ -1,0 +1,562 @@
+//! Flow-mods: adding, modifying and deleting rules, alone or many as one version.
+//!
+//! A change is put in place invisibly for the coming version; if one of a batch fails, all before it are taken back, which
+//! nobody has seen. Strict commands cost the same however many rules there are; loose ones look at the rules of every mask
+//! that holds all bits of theirs.
+
+use super::{Control, Inner, Removal, RemovedReason, validate};
+use crate::rule::{Actions, Rule, RuleFlags};
+use crate::topology::BridgeIdx;
+use base::rcu::Reader;
+use base::{OfPort, Version};
+use flow::{Action, Match, Mf};
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// "All tables" in a modification or deletion; in an addition the switch's choice, which is table 0.
+pub const TABLE_ALL: u8 = 255;
+/// The table that controllers do not see.
+pub const TABLE_HIDDEN: u8 = 254;
+/// Rules that counters have numbers for.
+const RULES_MAX: u32 = 16_000_000;
+
+/// OFPFC_*.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Command {
+    /// Adds, or replaces the rule of the same match and priority.
+    Add,
+    /// Changes the actions of all rules within the match.
+    Modify,
+    /// Changes the actions of the rule of this match and priority.
+    ModifyStrict,
+    /// Removes all rules within the match.
+    Delete,
+    /// Removes the rule of this match and priority.
+    DeleteStrict,
+}
+
+/// One change of rules.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowMod {
+    /// What to do.
+    pub command: Command,
+    /// Which table, or [`TABLE_ALL`].
+    pub table_id: u8,
+    /// 0 to 65,535; the switch's own rules may have higher ones. Loose commands ignore it.
+    pub priority: i32,
+    /// What packets.
+    pub matching: Match,
+    /// Modify and delete only rules with these bits of the cookie ...
+    pub cookie: u64,
+    /// ... under this mask.
+    pub cookie_mask: u64,
+    /// Cookie of what is added or modified. `None` in a modification: cookies stay, and where nothing matches
+    /// nothing is added.
+    pub new_cookie: Option<u64>,
+    /// Seconds; 0 for none.
+    pub idle_timeout_s: u16,
+    /// Seconds; 0 for none.
+    pub hard_timeout_s: u16,
+    /// For eviction.
+    pub importance: u16,
+    /// Delete only rules that output there.
+    pub out_port: Option<OfPort>,
+    /// Delete only rules with this group.
+    pub out_group: Option<u32>,
+    /// Flags. `hidden` says that the switch itself asks: it may use any table and priority.
+    pub flags: RuleFlags,
+    /// Actions and instructions.
+    pub actions: Vec<Action>,
+}
+
+impl FlowMod {
+    /// An addition to table 0 with the default priority.
+    pub fn add(matching: Match, actions: Vec<Action>) -> FlowMod {
+        FlowMod {
+            command: Command::Add,
+            table_id: 0,
+            priority: 0x8000,
+            matching,
+            cookie: 0,
+            cookie_mask: 0,
+            new_cookie: Some(0),
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            importance: 0,
+            out_port: None,
+            out_group: None,
+            flags: RuleFlags::default(),
+            actions,
+        }
+    }
+
+    /// A deletion of all that is within a match, in all tables.
+    pub fn delete(matching: Match) -> FlowMod {
+        let add = FlowMod::add(matching, Vec::new());
+        FlowMod { command: Command::Delete, table_id: TABLE_ALL, new_cookie: None, ..add }
+    }
+}
+
+/// Why a flow-mod was refused. Each is one error of OpenFlow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FlowModError {
+    /// There is no such bridge (no error of OpenFlow: it has one connection per bridge).
+    NoBridge(BridgeIdx),
+    /// OFPFMFC_TABLE_FULL.
+    TableFull,
+    /// OFPFMFC_BAD_TABLE_ID, OFPBRC_EPERM for the hidden one.
+    BadTableId(u8),
+    /// OFPFMFC_OVERLAP.
+    Overlap,
+    /// OFPBAC_BAD_OUT_PORT.
+    BadOutPort(OfPort),
+    /// OFPBAC_BAD_OUT_GROUP: there are no groups yet.
+    BadOutGroup(u32),
+    /// OFPMMFC_INVALID_METER: there are no meters yet.
+    BadMeter(u32),
+    /// OFPBAC_BAD_ARGUMENT, with what is wrong.
+    BadArgument(&'static str),
+    /// OFPBAC_BAD_SET_TYPE: the field cannot be written.
+    BadSetType(Mf),
+    /// OFPBAC_MATCH_INCONSISTENT: the match does not hold what the action needs.
+    MatchInconsistent(&'static str),
+    /// OFPBIC_BAD_TABLE_ID: goto_table must go forward.
+    BadGoto(u8),
+    /// OFPBAC_BAD_TYPE (or OFPBIC_UNSUP_INST): this is not there yet.
+    Unsupported(&'static str),
+}
+
+impl std::fmt::Display for FlowModError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FlowModError::NoBridge(b) => write!(f, "there is no bridge with number {}", b.0),
+            FlowModError::TableFull => write!(f, "the table is full"),
+            FlowModError::BadTableId(t) => write!(f, "table {t} cannot be changed"),
+            FlowModError::Overlap => write!(f, "a rule of the same priority overlaps"),
+            FlowModError::BadOutPort(p) => write!(f, "port {} cannot be output to", p.0),
+            FlowModError::BadOutGroup(g) => write!(f, "there is no group {g}"),
+            FlowModError::BadMeter(m) => write!(f, "there is no meter {m}"),
+            FlowModError::BadArgument(what) => write!(f, "bad argument: {what}"),
+            FlowModError::BadSetType(mf) => write!(f, "{} cannot be written", mf.name()),
+            FlowModError::MatchInconsistent(what) => write!(f, "the match lacks what {what} requires"),
+            FlowModError::BadGoto(t) => write!(f, "goto_table to {t} does not go forward"),
+            FlowModError::Unsupported(what) => write!(f, "{what} is not supported yet"),
+        }
+    }
+}
+
+impl std::error::Error for FlowModError {}
+
+/// The control side of one table.
+pub(super) struct RuleStore {
+    pub matched_slot: u32,
+    pub missed_slot: u32,
+    /// By place; free places are empty.
+    pub rules: Vec<Option<Arc<Rule>>>,
+    free: Vec<u32>,
+    pub live: usize,
+    /// Rules removed but still linked.
+    pub vanishing: usize,
+}
+
+impl RuleStore {
+    pub fn new(matched_slot: u32, missed_slot: u32) -> RuleStore {
+        RuleStore { matched_slot, missed_slot, rules: Vec::new(), free: Vec::new(), live: 0, vanishing: 0 }
+    }
+
+    fn place(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.rules.push(None);
+            (self.rules.len() - 1) as u32
+        })
+    }
+
+    fn vacate(&mut self, idx: u32) {
+        if self.rules[idx as usize].take().is_some() {
+            self.live -= 1;
+            self.free.push(idx);
+        }
+    }
+}
+
+/// Lists of actions in use, so that rules with equal ones share one.
+#[derive(Default)]
+pub(super) struct ActionLists {
+    set: HashSet<Interned>,
+    swept_len: usize,
+}
+
+#[derive(PartialEq, Eq)]
+struct Interned(Arc<Actions>);
+
+impl Borrow<[Action]> for Interned {
+    fn borrow(&self) -> &[Action] {
+        &self.0.list
+    }
+}
+
+impl Hash for Interned {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.list.hash(state);
+    }
+}
+
+impl ActionLists {
+    fn intern(&mut self, list: &[Action]) -> Arc<Actions> {
+        if let Some(found) = self.set.get(list) {
+            return found.0.clone();
+        }
+        let actions = Arc::new(validate::compile(list));
+        self.set.insert(Interned(actions.clone()));
+        actions
+    }
+
+    /// Forgets lists that no rule has any more, when there may be many.
+    pub fn sweep(&mut self) {
+        if self.set.len() > 2 * self.swept_len + 1024 {
+            self.set.retain(|a| Arc::strong_count(&a.0) > 1);
+            self.swept_len = self.set.len();
+        }
+    }
+}
+
+/// What a batch has done so far.
+#[derive(Default)]
+struct Batch {
+    added: Vec<Arc<Rule>>,
+    removed: Vec<Gone>,
+    /// Slots that only rules of this batch have.
+    slots: Vec<u32>,
+}
+
+struct Gone {
+    rule: Arc<Rule>,
+    reason: Option<RemovedReason>,
+    /// A new rule counts on under the same slot.
+    slot_lives_on: bool,
+}
+
+impl Control {
+    /// One flow-mod, as one version.
+    pub fn flow_mod(&mut self, bridge: BridgeIdx, fm: &FlowMod, now_ms: u64) -> Result<(), FlowModError> {
+        self.flow_mods([(bridge, fm)], now_ms).map_err(|(_, error)| error)
+    }
+
+    /// Several flow-mods, as one version: all of them or none. An error says which (from 0) and why.
+    pub fn flow_mods<'m>(
+        &mut self,
+        all: impl IntoIterator<Item = (BridgeIdx, &'m FlowMod)>,
+        now_ms: u64,
+    ) -> Result<(), (usize, FlowModError)> {
+        self.reader.quiescent();
+        let mut batch = Batch::default();
+        for (i, (bridge, fm)) in all.into_iter().enumerate() {
+            if let Err(error) = self.inner.change(bridge, fm, now_ms, &mut batch, &self.reader) {
+                self.inner.take_back(batch, &self.reader);
+                return Err((i, error));
+            }
+        }
+        self.inner.put_in_force(batch, now_ms);
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn change(
+        &mut self,
+        bridge: BridgeIdx,
+        fm: &FlowMod,
+        now_ms: u64,
+        batch: &mut Batch,
+        reader: &Reader,
+    ) -> Result<(), FlowModError> {
+        if self.bridge(bridge).is_none() {
+            return Err(FlowModError::NoBridge(bridge));
+        }
+        if fm.table_id == TABLE_HIDDEN && !fm.flags.hidden {
+            return Err(FlowModError::BadTableId(fm.table_id));
+        }
+        match fm.command {
+            Command::Add => self.add(bridge, fm, now_ms, batch, reader),
+            Command::Modify | Command::ModifyStrict => self.modify(bridge, fm, now_ms, batch, reader),
+            Command::Delete | Command::DeleteStrict => {
+                for rule in self.select(bridge, fm, reader) {
+                    self.remove(rule, Some(RemovedReason::Delete), false, batch, reader);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        bridge: BridgeIdx,
+        fm: &FlowMod,
+        now_ms: u64,
+        batch: &mut Batch,
+        reader: &Reader,
+    ) -> Result<(), FlowModError> {
+        let table_id = if fm.table_id == TABLE_ALL { 0 } else { fm.table_id };
+        validate::check(&fm.matching, &fm.actions, table_id)?;
+        let version = self.coming();
+        self.table(bridge, table_id);
+        let control = self.bridge(bridge).expect("the caller has looked");
+        let state = control.state.clone();
+        let rules = &state.table(table_id).expect("made above").rules;
+        let old = rules.find_exact(&fm.matching, fm.priority, version, reader).map(|r| r.data().clone());
+        if old.is_none() {
+            if fm.flags.check_overlap
+                && rules.find_overlap(&fm.matching, fm.priority, version, reader).is_some()
+            {
+                return Err(FlowModError::Overlap);
+            }
+            if self.slots.high_water() >= RULES_MAX {
+                return Err(FlowModError::TableFull);
+            }
+        }
+        let keeps_counts = old.is_some() && !fm.flags.reset_counts;
+        let slot = match &old {
+            Some(old) if keeps_counts => old.slot,
+            _ => self.new_slot(batch),
+        };
+        if let Some(old) = old {
+            self.remove(old, None, keeps_counts, batch, reader);
+        }
+        let rule = Rule {
+            bridge,
+            table_id,
+            priority: fm.priority,
+            cookie: fm.new_cookie.unwrap_or(0),
+            flags: fm.flags,
+            idle_timeout_s: fm.idle_timeout_s,
+            hard_timeout_s: fm.hard_timeout_s,
+            importance: fm.importance,
+            created_ms: now_ms,
+            modified_ms: now_ms,
+            slot,
+            matching: self.shapes.mini(&fm.matching),
+            actions: self.actions.intern(&fm.actions),
+            idx: 0,
+            serial: 0,
+        };
+        self.insert(rule, &fm.matching, batch, reader);
+        Ok(())
+    }
+
+    fn modify(
+        &mut self,
+        bridge: BridgeIdx,
+        fm: &FlowMod,
+        now_ms: u64,
+        batch: &mut Batch,
+        reader: &Reader,
+    ) -> Result<(), FlowModError> {
+        let selected = self.select(bridge, fm, reader);
+        if selected.is_empty() {
+            let adds = fm.new_cookie.is_some() && fm.cookie_mask == 0;
+            return if adds { self.add(bridge, fm, now_ms, batch, reader) } else { Ok(()) };
+        }
+        let actions = self.actions.intern(&fm.actions);
+        for old in selected {
+            validate::check(&fm.matching, &fm.actions, old.table_id)?;
+            let keeps_counts = !fm.flags.reset_counts;
+            let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
+            self.remove(old.clone(), None, keeps_counts, batch, reader);
+            let rule = Rule {
+                cookie: fm.new_cookie.unwrap_or(old.cookie),
+                modified_ms: now_ms,
+                slot,
+                matching: old.matching.clone(),
+                actions: actions.clone(),
+                idx: 0,
+                serial: 0,
+                ..*old
+            };
+            self.insert(rule, &old.matching.to_match(), batch, reader);
+        }
+        Ok(())
+    }
+
+    /// The rules that a modification or deletion is about.
+    fn select(&mut self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> Vec<Arc<Rule>> {
+        let version = self.coming();
+        let Some(control) = self.bridge(bridge) else { return Vec::new() };
+        let strict = matches!(fm.command, Command::ModifyStrict | Command::DeleteStrict);
+        let deletes = matches!(fm.command, Command::Delete | Command::DeleteStrict);
+        let wanted = |rule: &Rule| {
+            (rule.cookie ^ fm.cookie) & fm.cookie_mask == 0
+                && (fm.flags.hidden || !rule.flags.hidden)
+                && (!deletes || fm.out_port.is_none_or(|p| rule.actions.outputs_to(p)))
+                && (!deletes || fm.out_group.is_none_or(|g| rule.actions.uses_group(g)))
+        };
+        let mut selected = Vec::new();
+        for (id, _) in control.tables.iter().filter(|(id, _)| fm.table_id == TABLE_ALL || **id == fm.table_id)
+        {
+            let rules = &control.state.table(*id).expect("a table with a store was made").rules;
+            if strict {
+                selected.extend(
+                    (rules.find_exact(&fm.matching, fm.priority, version, reader))
+                        .map(|r| r.data())
+                        .filter(|r| wanted(r))
+                        .cloned(),
+                );
+            } else {
+                selected.extend(
+                    (rules.iter_within(&fm.matching, version, reader))
+                        .map(|r| r.data())
+                        .filter(|r| wanted(r))
+                        .cloned(),
+                );
+            }
+        }
+        selected
+    }
+
+    fn new_slot(&mut self, batch: &mut Batch) -> u32 {
+        let slot = self.slots.allocate();
+        batch.slots.push(slot);
+        slot
+    }
+
+    /// Puts a rule in place for the coming version.
+    fn insert(&mut self, mut rule: Rule, matching: &Match, batch: &mut Batch, reader: &Reader) {
+        let version = self.coming();
+        rule.serial = self.serial();
+        let store = self.table(rule.bridge, rule.table_id);
+        rule.idx = store.place();
+        let rule = Arc::new(rule);
+        store.rules[rule.idx as usize] = Some(rule.clone());
+        store.live += 1;
+        let state = self.bridges[rule.bridge.0 as usize].as_ref().expect("its table is there").state.clone();
+        let table = state.table(rule.table_id).expect("made above");
+        table.rules.insert(matching, rule.priority, version, rule.clone(), reader);
+        let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
+        self.log.rule(number, &rule.matching, version);
+        self.depths.add(&rule);
+        batch.added.push(rule);
+    }
+
+    /// Hides a rule from the coming version on.
+    fn remove(
+        &mut self,
+        rule: Arc<Rule>,
+        reason: Option<RemovedReason>,
+        slot_lives_on: bool,
+        batch: &mut Batch,
+        reader: &Reader,
+    ) {
+        let version = self.coming();
+        if !self.hide(&rule, version, reader) {
+            return;
+        }
+        let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
+        self.log.rule(number, &rule.matching, version);
+        self.table(rule.bridge, rule.table_id).vacate(rule.idx);
+        batch.removed.push(Gone { rule, reason, slot_lives_on });
+    }
+
+    fn hide(&mut self, rule: &Arc<Rule>, version: Version, reader: &Reader) -> bool {
+        let Some(control) = self.bridge(rule.bridge) else { return false };
+        let state = control.state.clone();
+        let Some(table) = state.table(rule.table_id) else { return false };
+        let found = table.rules.find_exact(&rule.matching.to_match(), rule.priority, version, reader);
+        let Some(found) = found.filter(|f| Arc::ptr_eq(f.data(), rule)) else { return false };
+        let hidden = table.rules.remove(found, version);
+        if hidden {
+            self.table(rule.bridge, rule.table_id).vanishing += 1;
+        }
+        hidden
+    }
+
+    /// Undoes what nobody has seen.
+    fn take_back(&mut self, batch: Batch, reader: &Reader) {
+        let (published, version) = (self.published(), self.coming());
+        for rule in &batch.added {
+            self.hide(rule, version, reader);
+            self.table(rule.bridge, rule.table_id).vacate(rule.idx);
+            self.depths.remove(rule);
+        }
+        for gone in &batch.removed {
+            let rule = &gone.rule;
+            let state =
+                self.bridges[rule.bridge.0 as usize].as_ref().expect("its rule was there").state.clone();
+            let table = state.table(rule.table_id).expect("its rule was there");
+            let found = table.rules.find_exact(&rule.matching.to_match(), rule.priority, published, reader);
+            // A rule that the batch itself had added was never visible.
+            let Some(found) = found.filter(|f| Arc::ptr_eq(f.data(), rule)) else { continue };
+            table.rules.restore(found);
+            let store = self.table(rule.bridge, rule.table_id);
+            store.vanishing -= 1;
+            // Its place was vacated, and perhaps taken and vacated again.
+            let at = store.free.iter().rposition(|i| *i == rule.idx).expect("its place is free again");
+            store.free.remove(at);
+            store.rules[rule.idx as usize] = Some(rule.clone());
+            store.live += 1;
+        }
+        for slot in batch.slots {
+            self.slots.retire(slot);
+        }
+        self.depths.forget_changes();
+    }
+
+    fn put_in_force(&mut self, batch: Batch, now_ms: u64) {
+        if batch.added.is_empty() && batch.removed.is_empty() {
+            return;
+        }
+        let version = self.coming();
+        for gone in &batch.removed {
+            self.depths.remove(&gone.rule);
+        }
+        self.recompute_depths();
+        self.publish();
+        for rule in &batch.added {
+            self.timers.rule(rule);
+        }
+        for Gone { rule, reason, slot_lives_on } in batch.removed {
+            match reason {
+                Some(reason) if rule.flags.send_flow_removed => {
+                    self.removals.push(Removal { rule, reason, version, now_ms });
+                }
+                _ if !slot_lives_on => self.slots.retire(rule.slot),
+                _ => {}
+            }
+        }
+    }
+
+    /// Removes rules whose time has come.
+    pub(super) fn remove_expired(
+        &mut self,
+        rules: Vec<(Arc<Rule>, RemovedReason)>,
+        now_ms: u64,
+        reader: &Reader,
+    ) {
+        let mut batch = Batch::default();
+        for (rule, reason) in rules {
+            self.remove(rule, Some(reason), false, &mut batch, reader);
+        }
+        self.put_in_force(batch, now_ms);
+    }
+
+    /// Removes all rules of a bridge, for the bridge goes.
+    pub(super) fn remove_all_rules(&mut self, bridge: BridgeIdx, now_ms: u64, reader: &Reader) {
+        let Some(control) = self.bridge(bridge) else { return };
+        let stores = control.tables.values();
+        let all: Vec<Arc<Rule>> = stores.flat_map(|s| s.rules.iter().flatten().cloned()).collect();
+        let rules = all.into_iter().map(|r| (r, RemovedReason::Delete)).collect();
+        self.remove_expired(rules, now_ms, reader);
+    }
+
+    /// The rule at a place, if it is still the one with this serial.
+    pub(super) fn rule_at(
+        &self,
+        bridge: BridgeIdx,
+        table_id: u8,
+        idx: u32,
+        serial: u64,
+    ) -> Option<Arc<Rule>> {
+        let store = self.bridges.get(bridge.0 as usize)?.as_ref()?.tables.get(&table_id)?;
+        store.rules.get(idx as usize)?.as_ref().filter(|r| r.serial == serial).cloned()
+    }
+}

@@ -1,0 +1,240 @@
+//! MAC learning's bookkeeping: ages, limits, and what `fdb/show` shows.
+
+use super::{Control, Inner};
+use crate::changelog::word_table;
+use crate::mac::MacTable;
+use crate::slots::SlotReader;
+use crate::switch::Effect;
+use crate::topology::BridgeIdx;
+use base::rcu::Reader;
+use base::{PortNo, Version};
+use std::collections::{HashMap, VecDeque};
+
+/// What is known of an address.
+struct Record {
+    port: PortNo,
+    slot: u32,
+    learned_ms: u64,
+    serial: u64,
+}
+
+/// An address, as `fdb/show` shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FdbEntry {
+    /// Where.
+    pub port: PortNo,
+    /// VLAN.
+    pub vlan: u16,
+    /// Address.
+    pub mac: u64,
+    /// Milliseconds since it was last seen.
+    pub age_ms: u64,
+}
+
+/// What `fdb/stats-show` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FdbStats {
+    /// Addresses now.
+    pub current: usize,
+    /// Learned since the start.
+    pub learned: u64,
+    /// Forgotten for age.
+    pub expired: u64,
+    /// Forgotten for want of room.
+    pub evicted: u64,
+    /// Seen at another port than before.
+    pub moved: u64,
+}
+
+/// The control side of one bridge's table.
+#[derive(Default)]
+pub(super) struct MacControl {
+    records: HashMap<u64, Record>,
+    /// Per port, its addresses in the order in which they were learned. Some are outdated: their serial says so.
+    by_port: HashMap<PortNo, VecDeque<(u64, u64)>>,
+    counts: HashMap<PortNo, usize>,
+    /// Words of which an entry ended, to be unlinked.
+    ended: VecDeque<(Version, u64)>,
+    stats: FdbStats,
+}
+
+impl MacControl {
+    fn remember_order(&mut self, port: PortNo, word: u64, serial: u64) {
+        let queue = self.by_port.entry(port).or_default();
+        if queue.len() > 2 * self.counts.get(&port).copied().unwrap_or(0) + 64 {
+            let records = &self.records;
+            queue.retain(|(word, serial)| records.get(word).is_some_and(|r| r.serial == *serial));
+        }
+        queue.push_back((word, serial));
+    }
+
+    pub fn collect(&mut self, macs: &MacTable, oldest: Version, reader: &Reader) {
+        while let Some((version, word)) = self.ended.front().copied()
+            && version <= oldest
+        {
+            macs.collect(word, oldest, reader);
+            self.ended.pop_front();
+        }
+    }
+}
+
+impl Control {
+    /// Takes note of what translations found out. One version for all of them; none if they change nothing.
+    pub fn apply(&mut self, effects: &[Effect], now_ms: u64) {
+        self.reader.quiescent();
+        let mut changed = false;
+        for effect in effects {
+            let Effect::Learn { bridge, vlan, mac, port } = *effect;
+            changed |= self.inner.learn(bridge, vlan, mac, port, now_ms, &self.reader);
+        }
+        if changed {
+            self.inner.publish();
+        }
+    }
+
+    /// The addresses of a bridge, in order of VLAN and address.
+    pub fn fdb_show(&self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader) -> Vec<FdbEntry> {
+        let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
+        let mut all: Vec<_> = (control.macs.records.iter())
+            .map(|(word, r)| FdbEntry {
+                port: r.port,
+                vlan: (word >> 48) as u16,
+                mac: word & 0xffff_ffff_ffff,
+                age_ms: now_ms.saturating_sub(slots.read(r.slot).last_used_ms.max(r.learned_ms)),
+            })
+            .collect();
+        all.sort_by_key(|e| (e.vlan, e.mac));
+        all
+    }
+
+    /// Forgets all addresses of a bridge.
+    pub fn fdb_flush(&mut self, bridge: BridgeIdx) {
+        self.reader.quiescent();
+        if self.inner.flush_macs(bridge, |_| true, &self.reader) {
+            self.inner.publish();
+        }
+    }
+
+    /// Counts of a bridge.
+    pub fn fdb_stats(&self, bridge: BridgeIdx) -> FdbStats {
+        let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else {
+            return FdbStats::default();
+        };
+        FdbStats { current: control.macs.records.len(), ..control.macs.stats }
+    }
+}
+
+impl Inner {
+    /// Whether it changed anything.
+    fn learn(
+        &mut self,
+        bridge: BridgeIdx,
+        vlan: u16,
+        mac: u64,
+        port: PortNo,
+        now_ms: u64,
+        reader: &Reader,
+    ) -> bool {
+        // The port may have gone while the effect was on its way.
+        if self.port_bridge(port) != Some(bridge) {
+            return false;
+        }
+        let Some(settings) = self.topology.bridge(bridge) else { return false };
+        let (size, aging_s) = (settings.config.mac_table_size.max(1), settings.config.mac_aging_s);
+        let word = word_table::mac(vlan, mac);
+        let Some(control) = self.bridge(bridge) else { return false };
+        let known = control.macs.records.get(&word).map(|r| r.port);
+        if known == Some(port) {
+            return false;
+        }
+        if known.is_some() {
+            control.macs.stats.moved += 1;
+            self.forget(bridge, word, reader);
+        } else if control.macs.records.len() >= size {
+            self.evict(bridge, reader);
+        }
+        let (version, serial, slot) = (self.coming(), self.serial(), self.slots.allocate());
+        let control = self.bridge(bridge).expect("found above");
+        control.macs.stats.learned += 1;
+        control.macs.records.insert(word, Record { port, slot, learned_ms: now_ms, serial });
+        control.macs.remember_order(port, word, serial);
+        *control.macs.counts.entry(port).or_default() += 1;
+        control.state.macs.insert(word, port, slot, version, reader);
+        self.log.word(word_table::macs(bridge.0), word, version);
+        self.timers.mac(bridge, word, serial, now_ms + u64::from(aging_s) * 1000);
+        true
+    }
+
+    /// Ends an entry in the coming version.
+    fn forget(&mut self, bridge: BridgeIdx, word: u64, reader: &Reader) {
+        let version = self.coming();
+        let Some(control) = self.bridge(bridge) else { return };
+        let Some(record) = control.macs.records.remove(&word) else { return };
+        control.state.macs.end(word, version, reader);
+        control.macs.ended.push_back((version, word));
+        if let Some(count) = control.macs.counts.get_mut(&record.port) {
+            *count -= 1;
+        }
+        self.slots.retire(record.slot);
+        self.log.word(word_table::macs(bridge.0), word, version);
+    }
+
+    /// Makes room: the port with the most addresses loses the one learned first, so that a host that makes up addresses
+    /// harms itself.
+    fn evict(&mut self, bridge: BridgeIdx, reader: &Reader) {
+        let Some(control) = self.bridge(bridge) else { return };
+        let macs = &mut control.macs;
+        let Some(port) = macs.counts.iter().max_by_key(|(port, n)| (**n, port.0)).map(|(p, _)| *p) else {
+            return;
+        };
+        let Some(queue) = macs.by_port.get_mut(&port) else { return };
+        while let Some((word, serial)) = queue.pop_front() {
+            if macs.records.get(&word).is_some_and(|r| r.serial == serial) {
+                macs.stats.evicted += 1;
+                return self.forget(bridge, word, reader);
+            }
+        }
+    }
+
+    /// Forgets the addresses behind some ports. Whether there were any.
+    pub(super) fn flush_macs(
+        &mut self,
+        bridge: BridgeIdx,
+        which: impl Fn(PortNo) -> bool,
+        reader: &Reader,
+    ) -> bool {
+        let Some(control) = self.bridge(bridge) else { return false };
+        let records = control.macs.records.iter();
+        let words: Vec<u64> = records.filter(|(_, r)| which(r.port)).map(|(w, _)| *w).collect();
+        for word in &words {
+            self.forget(bridge, *word, reader);
+        }
+        !words.is_empty()
+    }
+
+    /// An address' time has come, or not yet. Whether it was forgotten.
+    pub(super) fn age_mac(
+        &mut self,
+        bridge: BridgeIdx,
+        word: u64,
+        serial: u64,
+        now_ms: u64,
+        slots: &dyn SlotReader,
+        reader: &Reader,
+    ) -> bool {
+        let Some(settings) = self.topology.bridge(bridge) else { return false };
+        let aging_ms = u64::from(settings.config.mac_aging_s) * 1000;
+        let Some(control) = self.bridge(bridge) else { return false };
+        let Some(record) = control.macs.records.get(&word).filter(|r| r.serial == serial) else {
+            return false;
+        };
+        let deadline = slots.read(record.slot).last_used_ms.max(record.learned_ms) + aging_ms;
+        if now_ms < deadline {
+            self.timers.mac(bridge, word, serial, deadline);
+            return false;
+        }
+        control.macs.stats.expired += 1;
+        self.forget(bridge, word, reader);
+        true
+    }
+}

@@ -1,0 +1,273 @@
+//! The writer's half of the switch: everything that changes what workers see.
+//!
+//! One [`Control`] exists per switch, owned by one thread. Its methods take effect when they return: the new version is
+//! published, and the next packet that a worker begins is translated by it. Every method that changes several things
+//! (a flow-mod that deletes a thousand rules, a batch) publishes one version.
+//!
+//! The owner's duties, each with its method:
+//! - call [`Control::tick`] some ten times a second: frees what no worker sees any more, narrows extraction, begins new
+//!   generations of recirculation ids;
+//! - call [`Control::expire`] some ten times a second, with the counters;
+//! - take [`Control::take_removals`], and when the counters of the removed rule are final (all workers have folded the flows
+//!   that used it) send the flow-removed and give the rule back with [`Control::removal_done`];
+//! - take [`Control::take_retired_slots`], and when no worker can credit them any more clear them and give them back with
+//!   [`Control::recycle_slots`];
+//! - hand in the effects of translations ([`Control::apply`]).
+//!
+//! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `flow_mod` changes of rules,
+//! `validate` what they may contain; `macs` learning; `timers` expiry; `depth` how deep extraction must read;
+//! `dump` what statistics ask for.
+
+mod depth;
+mod dump;
+mod flow_mod;
+mod macs;
+mod ports;
+mod timers;
+mod validate;
+
+pub use dump::{Cursor, RuleFilter, TableStats};
+pub use flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
+pub use macs::{FdbEntry, FdbStats};
+pub use ports::PortError;
+
+use crate::changelog::ChangeLogWriter;
+use crate::rule::Rule;
+use crate::shape::Shapes;
+use crate::slots::{RetiredSlots, SlotAllocator};
+use crate::switch::Switch;
+use crate::topology::{BridgeIdx, Topology};
+use crate::translate::frozen::Generation;
+use base::hash::HashKey;
+use base::rcu::{Domain, Reader};
+use base::{PortNo, Version};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Rules unlinked per tick and table at most, so that a tick stays short.
+const RETIRED_PER_TICK: usize = 100_000;
+
+/// Why a rule is gone (OFPRR_*).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum RemovedReason {
+    /// No packet for its idle timeout.
+    IdleTimeout = 0,
+    /// Its hard timeout passed.
+    HardTimeout = 1,
+    /// A flow-mod removed it, or its bridge went.
+    Delete = 2,
+}
+
+/// A rule with the flag "send flow removed" is gone. Its slot goes on counting what workers have not folded yet.
+#[derive(Debug)]
+#[must_use = "a removal is given back with `Control::removal_done`"]
+pub struct Removal {
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// Why.
+    pub reason: RemovedReason,
+    /// The first version without it.
+    pub version: Version,
+    /// When.
+    pub now_ms: u64,
+}
+
+/// See the module's text.
+pub struct Control {
+    reader: Reader,
+    inner: Inner,
+}
+
+/// All but the reader, which borrows go on beside changes of the rest.
+pub(crate) struct Inner {
+    switch: Arc<Switch>,
+    log: ChangeLogWriter,
+    slots: SlotAllocator,
+    shapes: Shapes,
+    actions: flow_mod::ActionLists,
+    bridges: Vec<Option<ports::BridgeControl>>,
+    topology: Topology,
+    /// Whether `topology` is to be published with the next version.
+    topology_changed: bool,
+    timers: timers::Timers,
+    removals: Vec<Removal>,
+    depths: depth::Depths,
+    /// Waiting for workers to have left a version behind: ticket and version.
+    grace: Option<(u64, Version)>,
+    /// What vanished up to here is freed.
+    collected: Version,
+    history_len: usize,
+    next_serial: u64,
+}
+
+impl Control {
+    /// A switch with nothing in it. `secret` keys its hashes.
+    pub fn new(domain: Arc<Domain>, secret: HashKey) -> (Arc<Switch>, Control) {
+        let switch = Arc::new(Switch::new(domain.clone(), secret));
+        let inner = Inner {
+            log: ChangeLogWriter::new(domain.clone(), switch.log.clone()),
+            switch: switch.clone(),
+            slots: SlotAllocator::default(),
+            shapes: Shapes::default(),
+            actions: Default::default(),
+            bridges: Vec::new(),
+            topology: Topology::default(),
+            topology_changed: false,
+            timers: Default::default(),
+            removals: Vec::new(),
+            depths: Default::default(),
+            grace: None,
+            collected: Version(0),
+            history_len: 1,
+            next_serial: 0,
+        };
+        (switch, Control { reader: domain.register(), inner })
+    }
+
+    /// The shared half.
+    pub fn switch(&self) -> &Arc<Switch> {
+        &self.inner.switch
+    }
+
+    /// Bridges and ports as they are now.
+    pub fn topology(&self) -> &Topology {
+        &self.inner.topology
+    }
+
+    /// The newest version.
+    pub fn version(&self) -> Version {
+        self.inner.published()
+    }
+
+    /// Frees what no worker sees any more, narrows extraction depths that have not been needed for 10 s. Returns
+    /// whether there is more to do.
+    pub fn tick(&mut self, now_ms: u64) -> bool {
+        self.reader.quiescent();
+        let left = self.inner.collect(&self.reader);
+        self.inner.narrow(now_ms);
+        self.inner.renew_frozen(&self.reader);
+        self.inner.shapes.sweep();
+        self.inner.actions.sweep();
+        self.reader.quiescent();
+        left
+    }
+
+    /// Takes the rules that are gone and want to be reported.
+    pub fn take_removals(&mut self) -> Vec<Removal> {
+        std::mem::take(&mut self.inner.removals)
+    }
+
+    /// The flow-removed was sent: the rule's slot is no longer needed.
+    pub fn removal_done(&mut self, removal: Removal) {
+        self.inner.slots.retire(removal.rule.slot);
+    }
+
+    /// Takes the slots that were given up since the last call.
+    pub fn take_retired_slots(&mut self) -> RetiredSlots {
+        self.inner.slots.take_retired()
+    }
+
+    /// Gives slots back that no worker credits any more and whose counters are zero.
+    pub fn recycle_slots(&mut self, slots: RetiredSlots) {
+        self.inner.slots.recycle(slots);
+    }
+
+    /// One more than the highest slot number given out so far.
+    pub fn slot_count(&self) -> u32 {
+        self.inner.slots.high_water()
+    }
+}
+
+impl Inner {
+    fn published(&self) -> Version {
+        Version(self.switch.version.load(Ordering::Relaxed))
+    }
+
+    /// The version that is being made.
+    fn coming(&self) -> Version {
+        self.published().next()
+    }
+
+    /// Makes the coming version the newest.
+    fn publish(&mut self) {
+        let version = self.coming();
+        if std::mem::take(&mut self.topology_changed) {
+            let snapshot = Arc::new(self.topology.clone());
+            self.switch.history.update(|old| {
+                let mut new = Vec::with_capacity(old.len() + 1);
+                new.push((version, snapshot));
+                new.extend(old.iter().cloned());
+                new
+            });
+            self.history_len += 1;
+        }
+        self.widen();
+        // Release: who reads the version sees all that was done for it.
+        self.switch.version.store(version.0, Ordering::Release);
+    }
+
+    /// Frees what vanished before the oldest version that a worker can still be at. Whether anything is left.
+    fn collect(&mut self, reader: &Reader) -> bool {
+        let domain = self.switch.domain.clone();
+        let mut left = false;
+        match self.grace {
+            Some((ticket, version)) if domain.passed(ticket) => {
+                self.grace = None;
+                left = self.collect_up_to(version, reader);
+                if !left {
+                    self.collected = version;
+                }
+            }
+            Some(_) => left = true,
+            None => {}
+        }
+        if self.grace.is_none() && self.collected < self.published() {
+            self.grace = Some((domain.ticket(), self.published()));
+            left = true;
+        }
+        domain.reclaim() > 0 || left
+    }
+
+    fn collect_up_to(&mut self, version: Version, reader: &Reader) -> bool {
+        let mut left = false;
+        for bridge in self.bridges.iter_mut().flatten() {
+            left |= bridge.collect(version, RETIRED_PER_TICK, reader);
+        }
+        if self.history_len > 1 {
+            self.switch.history.update(|old| {
+                let current = old.iter().position(|(since, _)| *since <= version).unwrap_or(old.len() - 1);
+                old[..=current].to_vec()
+            });
+            self.history_len = self.switch.history.read(reader).len();
+        }
+        left
+    }
+
+    fn renew_frozen(&mut self, reader: &Reader) {
+        if !self.switch.frozen.read(reader)[0].is_nearly_full() {
+            return;
+        }
+        self.switch.frozen.update(|old| {
+            let next = Arc::new(Generation::new(old[0].next_number()));
+            vec![next, old[0].clone()]
+        });
+        // Flows that lead to the old numbers are translated again, and get new ones.
+        let version = self.coming();
+        self.log.everything(version);
+        self.publish();
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
+    }
+
+    fn bridge(&mut self, idx: BridgeIdx) -> Option<&mut ports::BridgeControl> {
+        self.bridges.get_mut(idx.0 as usize)?.as_mut()
+    }
+
+    fn port_bridge(&self, port: PortNo) -> Option<BridgeIdx> {
+        Some(self.topology.port(port)?.bridge)
+    }
+}

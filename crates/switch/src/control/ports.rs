@@ -1,0 +1,262 @@
+//! Bridges and ports.
+
+use super::macs::MacControl;
+use super::{Control, Inner, flow_mod::RuleStore};
+use crate::changelog::word_table;
+use crate::mac::MacTable;
+use crate::table::Table;
+use crate::topology::{Bridge, BridgeConfig, BridgeIdx, BridgeState, Port, PortKind, PortSpec};
+use base::rcu::Reader;
+use base::{OfPort, PortNo, Version};
+use flow::Depth;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// Why a port or bridge could not be changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortError {
+    /// There is no such bridge.
+    NoBridge(BridgeIdx),
+    /// There is no such port.
+    NoPort(PortNo),
+    /// The datapath's number is 0, above 65,535, or taken.
+    BadPortNo(PortNo),
+    /// The OpenFlow number is 0, reserved, or taken.
+    BadOfPort(OfPort),
+}
+
+impl std::fmt::Display for PortError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PortError::NoBridge(b) => write!(f, "there is no bridge with number {}", b.0),
+            PortError::NoPort(p) => write!(f, "there is no port {p}"),
+            PortError::BadPortNo(p) => write!(f, "port number {p} is taken or out of range"),
+            PortError::BadOfPort(p) => write!(f, "OpenFlow port number {} is taken or out of range", p.0),
+        }
+    }
+}
+
+impl std::error::Error for PortError {}
+
+/// What the control side keeps of a bridge.
+pub(super) struct BridgeControl {
+    pub state: Arc<BridgeState>,
+    /// The tables that have ever held a rule.
+    pub tables: BTreeMap<u8, RuleStore>,
+    pub macs: MacControl,
+}
+
+impl BridgeControl {
+    /// Unlinks what no version from `oldest` on sees. Whether anything is left.
+    pub fn collect(&mut self, oldest: Version, max: usize, reader: &Reader) -> bool {
+        let mut left = false;
+        for (id, store) in &mut self.tables {
+            if store.vanishing > 0 {
+                let table = self.state.table(*id).expect("a table with a store was made");
+                let before = table.rules.retire(oldest, max, reader);
+                left |= before > 0;
+                store.vanishing = before;
+            }
+        }
+        self.macs.collect(&self.state.macs, oldest, reader);
+        left
+    }
+}
+
+impl Control {
+    /// Makes a bridge without ports and rules.
+    pub fn add_bridge(&mut self, config: BridgeConfig) -> BridgeIdx {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        let free = inner.bridges.iter().position(|b| b.is_none());
+        let idx = BridgeIdx(free.unwrap_or(inner.bridges.len()) as u32);
+        let state = Arc::new(BridgeState {
+            tables: (0..256).map(|_| OnceLock::new()).collect(),
+            macs: MacTable::new(inner.switch.domain.clone(), inner.switch.secret),
+        });
+        let control =
+            BridgeControl { state: state.clone(), tables: BTreeMap::new(), macs: MacControl::default() };
+        if free.is_none() {
+            inner.bridges.push(None);
+            inner.topology.bridges.push(None);
+        }
+        inner.bridges[idx.0 as usize] = Some(control);
+        inner.table(idx, 0);
+        inner.topology.bridges[idx.0 as usize] = Some(Arc::new(Bridge::new(idx, config, state)));
+        inner.topology_changed = true;
+        // A number that is given out again must not be taken for the bridge that had it before.
+        let version = inner.coming();
+        inner.log.everything(version);
+        inner.publish();
+        idx
+    }
+
+    /// Replaces what is configured for a bridge as a whole.
+    pub fn set_bridge(&mut self, idx: BridgeIdx, config: BridgeConfig) -> Result<(), PortError> {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        let old = inner.topology.bridge(idx).ok_or(PortError::NoBridge(idx))?;
+        if old.config == config {
+            return Ok(());
+        }
+        let mut new = Bridge::clone(old);
+        new.config = config;
+        inner.topology.bridges[idx.0 as usize] = Some(Arc::new(new));
+        inner.topology_changed = true;
+        let version = inner.coming();
+        inner.log.word(word_table::ports(idx.0), word_table::SETTINGS, version);
+        inner.recompute_depths();
+        inner.publish();
+        Ok(())
+    }
+
+    /// Removes a bridge with its ports, rules and addresses.
+    pub fn remove_bridge(&mut self, idx: BridgeIdx, now_ms: u64) -> Result<(), PortError> {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        let bridge = inner.topology.bridge(idx).ok_or(PortError::NoBridge(idx))?.clone();
+        let ports: Vec<PortNo> = bridge.ports().map(|p| p.spec.port_no).collect();
+        for port in ports {
+            inner.drop_port(port, &self.reader);
+        }
+        inner.remove_all_rules(idx, now_ms, &self.reader);
+        inner.flush_macs(idx, |_| true, &self.reader);
+        inner.topology.bridges[idx.0 as usize] = None;
+        inner.topology_changed = true;
+        let version = inner.coming();
+        inner.log.everything(version);
+        inner.recompute_depths();
+        inner.publish();
+        // Rules and addresses that workers may still see hang on the snapshots that they see them through.
+        let gone = inner.bridges[idx.0 as usize].take().expect("in the topology means here too");
+        for store in gone.tables.values() {
+            inner.slots.retire(store.matched_slot);
+            inner.slots.retire(store.missed_slot);
+        }
+        Ok(())
+    }
+
+    /// Adds a port to a bridge.
+    pub fn add_port(&mut self, bridge: BridgeIdx, spec: PortSpec) -> Result<(), PortError> {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        let found = inner.topology.bridge(bridge).ok_or(PortError::NoBridge(bridge))?;
+        let in_range = (1..crate::switch::PORTS_MAX as u32).contains(&spec.port_no.0);
+        if !in_range || inner.topology.port(spec.port_no).is_some() {
+            return Err(PortError::BadPortNo(spec.port_no));
+        }
+        let number = spec.of_port.0;
+        let reserved = number == 0 || number >= OfPort::MAX.0 && spec.of_port != OfPort::LOCAL;
+        if reserved || found.port(spec.of_port).is_some() {
+            return Err(PortError::BadOfPort(spec.of_port));
+        }
+        let is_patch = matches!(spec.kind, PortKind::Patch { .. });
+        let mut slot = || if is_patch { inner.slots.allocate() } else { u32::MAX };
+        let (rx_slot, tx_slot) = (slot(), slot());
+        inner.put_port(Port { bridge, spec, rx_slot, tx_slot });
+        inner.recompute_depths();
+        inner.publish();
+        Ok(())
+    }
+
+    /// Replaces what a port is configured to be. Its two numbers must stay.
+    pub fn modify_port(&mut self, spec: PortSpec) -> Result<(), PortError> {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        let old = inner.topology.port(spec.port_no).ok_or(PortError::NoPort(spec.port_no))?.clone();
+        if old.spec.of_port != spec.of_port {
+            return Err(PortError::BadOfPort(spec.of_port));
+        }
+        if old.spec == spec {
+            return Ok(());
+        }
+        let is_patch = |kind| matches!(kind, PortKind::Patch { .. });
+        let (mut rx_slot, mut tx_slot) = (old.rx_slot, old.tx_slot);
+        if is_patch(spec.kind) && !is_patch(old.spec.kind) {
+            (rx_slot, tx_slot) = (inner.slots.allocate(), inner.slots.allocate());
+        }
+        if old.spec.vlan != spec.vlan {
+            let port_no = spec.port_no;
+            inner.flush_macs(old.bridge, |port| port == port_no, &self.reader);
+        }
+        inner.put_port(Port { bridge: old.bridge, spec, rx_slot, tx_slot });
+        inner.recompute_depths();
+        inner.publish();
+        Ok(())
+    }
+
+    /// Removes a port and forgets the addresses behind it.
+    pub fn remove_port(&mut self, port: PortNo) -> Result<(), PortError> {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        inner.port_bridge(port).ok_or(PortError::NoPort(port))?;
+        inner.drop_port(port, &self.reader);
+        inner.recompute_depths();
+        inner.publish();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The table, made where it is not there yet.
+    pub(super) fn table(&mut self, bridge: BridgeIdx, table_id: u8) -> &mut RuleStore {
+        let (domain, secret) = (self.switch.domain.clone(), self.switch.secret);
+        let slots = &mut self.slots;
+        let control = self.bridges[bridge.0 as usize].as_mut().expect("the caller has looked it up");
+        let state = &control.state;
+        control.tables.entry(table_id).or_insert_with(|| {
+            let (matched, missed) = (slots.allocate(), slots.allocate());
+            state.tables[usize::from(table_id)].get_or_init(|| Table::new(domain, secret, matched, missed));
+            RuleStore::new(matched, missed)
+        })
+    }
+
+    fn put_port(&mut self, port: Port) {
+        let (port_no, of_port, bridge) = (port.spec.port_no, port.spec.of_port, port.bridge);
+        let port = Arc::new(port);
+        let ports = &mut self.topology.ports;
+        if ports.len() <= port_no.0 as usize {
+            ports.resize(port_no.0 as usize + 1, None);
+        }
+        ports[port_no.0 as usize] = Some(port.clone());
+        self.change_bridge(bridge, of_port, Some(port));
+        self.log_port(port_no, of_port, bridge);
+        let depth = self.depths.of_bridge(bridge);
+        self.switch.set_port(port_no, Some(of_port), depth);
+    }
+
+    fn drop_port(&mut self, port_no: PortNo, reader: &Reader) {
+        let Some(port) = self.topology.ports[port_no.0 as usize].take() else { return };
+        self.flush_macs(port.bridge, |p| p == port_no, reader);
+        self.change_bridge(port.bridge, port.spec.of_port, None);
+        self.log_port(port_no, port.spec.of_port, port.bridge);
+        self.switch.set_port(port_no, None, Depth::Metadata);
+        if port.rx_slot != u32::MAX {
+            self.slots.retire(port.rx_slot);
+            self.slots.retire(port.tx_slot);
+        }
+    }
+
+    fn change_bridge(&mut self, bridge: BridgeIdx, of_port: OfPort, port: Option<Arc<Port>>) {
+        if let Some(slot) = &mut self.topology.bridges[bridge.0 as usize] {
+            Arc::make_mut(slot).set_port(of_port, port);
+        }
+        self.topology_changed = true;
+    }
+
+    /// Logs that something about a port changed, for the flows that came from it, go to it, or are flooded; and for those
+    /// that a patch cable leads to it.
+    fn log_port(&mut self, port_no: PortNo, of_port: OfPort, bridge: BridgeIdx) {
+        let version = self.coming();
+        self.log.word(word_table::DP_PORTS, u64::from(port_no.0), version);
+        self.log.word(word_table::ports(bridge.0), word_table::port(of_port.0), version);
+        self.log.word(word_table::ports(bridge.0), word_table::FLOOD, version);
+        let cables: Vec<_> = (self.topology.ports.iter().flatten())
+            .filter(|p| p.spec.kind == PortKind::Patch { peer: Some(port_no) })
+            .map(|p| (p.bridge, p.spec.of_port))
+            .collect();
+        for (bridge, of_port) in cables {
+            self.log.word(word_table::ports(bridge.0), word_table::port(of_port.0), version);
+        }
+    }
+}

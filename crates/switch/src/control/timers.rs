@@ -1,0 +1,130 @@
+//! Expiry: rules by idle and hard timeout, addresses by age.
+//!
+//! A deadline is put into a bucket of a tenth of a second. When a bucket's time comes each of its entries is looked at: an idle
+//! deadline that traffic has moved on goes into a later bucket. So a rule is looked at about once per idle timeout,
+//! whatever the traffic, and a rule without timeouts never. Entries of what is gone meanwhile are recognised by their
+//! serial number and skipped; when most are, all are sorted out.
+
+use super::{Control, Inner, RemovedReason};
+use crate::rule::Rule;
+use crate::slots::SlotReader;
+use crate::topology::BridgeIdx;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const BUCKET_MS: u64 = 100;
+
+#[derive(Clone, Copy)]
+enum Entry {
+    Rule { bridge: BridgeIdx, table_id: u8, idx: u32, serial: u64 },
+    Mac { bridge: BridgeIdx, word: u64, serial: u64 },
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Timers {
+    buckets: BTreeMap<u64, Vec<Entry>>,
+    len: usize,
+    /// Length after the last sorting out.
+    swept_len: usize,
+}
+
+impl Timers {
+    fn put(&mut self, entry: Entry, deadline_ms: u64) {
+        self.buckets.entry(deadline_ms.div_ceil(BUCKET_MS)).or_default().push(entry);
+        self.len += 1;
+    }
+
+    pub fn rule(&mut self, rule: &Rule) {
+        if let Some(deadline) = deadline(rule, 0) {
+            let Rule { bridge, table_id, idx, serial, .. } = *rule;
+            self.put(Entry::Rule { bridge, table_id, idx, serial }, deadline.0);
+        }
+    }
+
+    pub fn mac(&mut self, bridge: BridgeIdx, word: u64, serial: u64, deadline_ms: u64) {
+        self.put(Entry::Mac { bridge, word, serial }, deadline_ms);
+    }
+
+    fn take_due(&mut self, now_ms: u64) -> Vec<Entry> {
+        let later = self.buckets.split_off(&(now_ms / BUCKET_MS + 1));
+        let due: Vec<Entry> = std::mem::replace(&mut self.buckets, later).into_values().flatten().collect();
+        self.len -= due.len();
+        due
+    }
+}
+
+/// When the rule ends if it was last used then, and why.
+fn deadline(rule: &Rule, last_used_ms: u64) -> Option<(u64, RemovedReason)> {
+    let hard = (rule.hard_timeout_s > 0)
+        .then(|| (rule.modified_ms + u64::from(rule.hard_timeout_s) * 1000, RemovedReason::HardTimeout));
+    let idle = (rule.idle_timeout_s > 0).then(|| {
+        let used = last_used_ms.max(rule.created_ms);
+        (used + u64::from(rule.idle_timeout_s) * 1000, RemovedReason::IdleTimeout)
+    });
+    hard.into_iter().chain(idle).min_by_key(|d| d.0)
+}
+
+impl Control {
+    /// Removes rules and addresses whose time has come, as one version each kind. `slots` says when each was last used,
+    /// flows that workers have not folded yet included.
+    pub fn expire(&mut self, now_ms: u64, slots: &dyn SlotReader) {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        let mut rules = Vec::new();
+        let mut forgotten = false;
+        for entry in inner.timers.take_due(now_ms) {
+            match entry {
+                Entry::Rule { bridge, table_id, idx, serial } => {
+                    let Some(rule) = inner.rule_at(bridge, table_id, idx, serial) else { continue };
+                    match deadline(&rule, slots.read(rule.slot).last_used_ms) {
+                        Some((at, reason)) if at <= now_ms => rules.push((rule, reason)),
+                        Some((at, _)) => inner.timers.put(entry, at),
+                        None => {}
+                    }
+                }
+                Entry::Mac { bridge, word, serial } => {
+                    forgotten |= inner.age_mac(bridge, word, serial, now_ms, slots, &self.reader);
+                }
+            }
+        }
+        if forgotten {
+            inner.publish();
+        }
+        inner.expire_rules(rules, now_ms, &self.reader);
+        inner.sort_out_timers();
+    }
+}
+
+impl Inner {
+    fn expire_rules(
+        &mut self,
+        rules: Vec<(Arc<Rule>, RemovedReason)>,
+        now_ms: u64,
+        reader: &base::rcu::Reader,
+    ) {
+        if !rules.is_empty() {
+            self.remove_expired(rules, now_ms, reader);
+        }
+    }
+
+    /// Drops entries of rules that are gone, when there may be many.
+    fn sort_out_timers(&mut self) {
+        if self.timers.len <= 2 * self.timers.swept_len + 4096 {
+            return;
+        }
+        let mut buckets = std::mem::take(&mut self.timers.buckets);
+        for bucket in buckets.values_mut() {
+            bucket.retain(|entry| match *entry {
+                Entry::Rule { bridge, table_id, idx, serial } => {
+                    self.rule_at(bridge, table_id, idx, serial).is_some()
+                }
+                Entry::Mac { .. } => true,
+            });
+        }
+        buckets.retain(|_, bucket| !bucket.is_empty());
+        self.timers.len = buckets.values().map(Vec::len).sum();
+        self.timers.swept_len = self.timers.len;
+        self.timers.buckets = buckets;
+    }
+}

@@ -1,0 +1,107 @@
+//! Rules: what OpenFlow calls flow entries. Immutable: a modification makes a new rule with the old one's
+//! slot. The versions at which a rule appears and vanishes are the classifier's.
+
+use crate::shape::MiniMatch;
+use crate::topology::BridgeIdx;
+use base::OfPort;
+use flow::{Action, Depth};
+use std::sync::Arc;
+
+/// Flags of a rule (OFPFF_*).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct RuleFlags {
+    /// Say when it is removed.
+    pub send_flow_removed: bool,
+    /// Refuse to add it where another of its priority overlaps.
+    pub check_overlap: bool,
+    /// Start its counters anew.
+    pub reset_counts: bool,
+    /// Do not count packets (accepted; they are counted all the same).
+    pub no_packet_counts: bool,
+    /// Do not count bytes (likewise).
+    pub no_byte_counts: bool,
+    /// Leave it out of dumps and out of the reach of controllers: rules of the switch itself.
+    pub hidden: bool,
+}
+
+/// A validated list of actions, shared by the rules that have equal ones.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub struct Actions {
+    /// In the order given.
+    pub list: Box<[Action]>,
+    /// How deep a packet must have been read for them.
+    pub(crate) depth: Depth,
+    /// Tables that they may go to, sorted.
+    pub(crate) tables: Box<[u8]>,
+}
+
+impl Actions {
+    /// Whether any of them outputs to the port.
+    pub fn outputs_to(&self, port: OfPort) -> bool {
+        fn any(list: &[Action], port: OfPort) -> bool {
+            list.iter().any(|a| match a {
+                Action::Output { port: p, .. }
+                | Action::OutputTrunc { port: p, .. }
+                | Action::Enqueue { port: p, .. } => *p == port,
+                Action::Controller { .. } => port == OfPort::CONTROLLER,
+                Action::WriteActions(inner) | Action::Clone(inner) => any(inner, port),
+                _ => false,
+            })
+        }
+        any(&self.list, port)
+    }
+
+    /// Whether any of them is the group.
+    pub fn uses_group(&self, group: u32) -> bool {
+        fn any(list: &[Action], group: u32) -> bool {
+            list.iter().any(|a| match a {
+                Action::Group(g) => *g == group,
+                Action::WriteActions(inner) | Action::Clone(inner) => any(inner, group),
+                _ => false,
+            })
+        }
+        any(&self.list, group)
+    }
+}
+
+/// A flow entry.
+#[derive(Debug)]
+pub struct Rule {
+    /// Its bridge.
+    pub bridge: BridgeIdx,
+    /// Its table.
+    pub table_id: u8,
+    /// Higher wins. Controllers give 0 to 65,535, the switch's own may be higher.
+    pub priority: i32,
+    /// Opaque to the switch.
+    pub cookie: u64,
+    /// Flags.
+    pub flags: RuleFlags,
+    /// Removed after so many seconds without a packet; 0 for never.
+    pub idle_timeout_s: u16,
+    /// Removed after so many seconds; 0 for never.
+    pub hard_timeout_s: u16,
+    /// Importance for eviction (OpenFlow 1.4).
+    pub importance: u16,
+    /// When it was added.
+    pub created_ms: u64,
+    /// When it was added or last modified.
+    pub modified_ms: u64,
+    /// Counter slot.
+    pub slot: u32,
+    /// What it matches.
+    pub matching: MiniMatch,
+    /// What it does.
+    pub actions: Arc<Actions>,
+    /// Place in its table's list.
+    pub(crate) idx: u32,
+    /// No two rules ever have the same.
+    pub(crate) serial: u64,
+}
+
+impl Rule {
+    /// How deep a packet must have been read to be matched and acted upon.
+    pub(crate) fn depth(&self) -> Depth {
+        self.matching.shape().depth().max(self.actions.depth)
+    }
+}

@@ -1,0 +1,326 @@
+//! Bridges and ports as translations see them: an immutable snapshot per version, of shared parts.
+//!
+//! Changes here are rare (a person or a database makes them), so each makes a new snapshot that shares all ports and
+//! bridges that did not change; the last few are kept until no worker can still be at their version. What is large and
+//! changes often (rules, MAC addresses) hangs on the bridge by reference and is versioned by itself.
+
+use crate::mac::MacTable;
+use crate::table::Table;
+use base::{OfPort, PortNo, Version};
+use std::sync::{Arc, OnceLock};
+
+/// A bridge, by number. Numbers are given out again after the bridge is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct BridgeIdx(pub u32);
+
+/// OpenFlow's port configuration bits (OFPPC_*).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct PortConfig {
+    /// Administratively down: nothing in, nothing out.
+    pub port_down: bool,
+    /// Drop what comes in, but for spanning tree.
+    pub no_recv: bool,
+    /// Drop spanning tree that comes in.
+    pub no_recv_stp: bool,
+    /// Flooding leaves it out.
+    pub no_flood: bool,
+    /// Send nothing.
+    pub no_fwd: bool,
+    /// No packet-in for what comes in here and misses.
+    pub no_packet_in: bool,
+}
+
+/// What a port is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PortKind {
+    /// A port of the datapath.
+    Normal,
+    /// The bridge's own port (of the datapath too).
+    Local,
+    /// One end of a patch cable; the translation goes on at the other, if there is one.
+    Patch {
+        /// The other end.
+        peer: Option<PortNo>,
+    },
+}
+
+/// A set of VLAN ids, 4096 bits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct VlanSet(Box<[u64; 64]>);
+
+impl Default for VlanSet {
+    fn default() -> Self {
+        VlanSet(Box::new([0; 64]))
+    }
+}
+
+impl FromIterator<u16> for VlanSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(vlans: I) -> Self {
+        let mut set = VlanSet::default();
+        for v in vlans {
+            set.0[usize::from(v & 0xfff) / 64] |= 1 << (v % 64);
+        }
+        set
+    }
+}
+
+impl VlanSet {
+    /// Whether it has the VLAN (low 12 bits).
+    pub fn contains(&self, vlan: u16) -> bool {
+        self.0[usize::from(vlan & 0xfff) / 64] >> (vlan % 64) & 1 != 0
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|w| *w == 0)
+    }
+}
+
+/// How a port takes part in VLANs (`vlan_mode` of ovs-vswitchd.conf.db(5)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum VlanMode {
+    /// Tagged packets of the VLANs in `trunks`.
+    #[default]
+    Trunk,
+    /// Untagged packets of one VLAN.
+    Access,
+    /// A trunk whose untagged packets belong to VLAN `tag`; packets of that VLAN leave with their tag.
+    NativeTagged,
+    /// As before, but they leave untagged.
+    NativeUntagged,
+    /// All packets, tagged or not, are carried in VLAN `tag` under a further tag.
+    Dot1qTunnel,
+}
+
+/// When a packet of VLAN 0 leaves with a tag that has only a priority (`other_config:priority-tags`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum PriorityTags {
+    /// Never.
+    #[default]
+    Never,
+    /// When its priority is not 0.
+    IfNonzero,
+    /// Always.
+    Always,
+}
+
+/// A port's part in VLANs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct VlanConfig {
+    /// Mode.
+    pub mode: VlanMode,
+    /// The VLAN of access, native and tunnel modes.
+    pub tag: u16,
+    /// VLANs of a trunk; `None` for all.
+    pub trunks: Option<VlanSet>,
+    /// Inner VLANs that a tunnel carries; `None` for all.
+    pub cvlans: Option<VlanSet>,
+    /// Protocol id of a tunnel's tag.
+    pub qinq_tpid: u16,
+    /// See there.
+    pub priority_tags: PriorityTags,
+}
+
+impl Default for VlanConfig {
+    fn default() -> Self {
+        VlanConfig {
+            mode: VlanMode::Trunk,
+            tag: 0,
+            trunks: None,
+            cvlans: None,
+            qinq_tpid: 0x88a8,
+            priority_tags: PriorityTags::Never,
+        }
+    }
+}
+
+/// What the owner of the switch says of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortSpec {
+    /// The datapath's number, 1 to 65,535.
+    pub port_no: PortNo,
+    /// Number in the bridge, below 0xff00, or LOCAL.
+    pub of_port: OfPort,
+    /// Name.
+    pub name: String,
+    /// What it is.
+    pub kind: PortKind,
+    /// Configuration bits.
+    pub config: PortConfig,
+    /// Whether the link is up. A port whose link is down still sends: its driver drops.
+    pub link_up: bool,
+    /// VLANs.
+    pub vlan: VlanConfig,
+    /// Protected ports do not talk to each other under NORMAL.
+    pub protected: bool,
+}
+
+impl PortSpec {
+    /// A trunk port of the datapath with its link up.
+    pub fn new(port_no: PortNo, of_port: OfPort, name: &str) -> PortSpec {
+        PortSpec {
+            port_no,
+            of_port,
+            name: name.to_string(),
+            kind: PortKind::Normal,
+            config: PortConfig::default(),
+            link_up: true,
+            vlan: VlanConfig::default(),
+            protected: false,
+        }
+    }
+}
+
+/// A port in a snapshot.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Its bridge.
+    pub bridge: BridgeIdx,
+    /// What it is configured to be.
+    pub spec: PortSpec,
+    /// Patch ports: counts what comes in here (the peer sent it).
+    pub rx_slot: u32,
+    /// Patch ports: counts what goes out here.
+    pub tx_slot: u32,
+}
+
+/// What is configured for a bridge as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BridgeConfig {
+    /// Name.
+    pub name: String,
+    /// NORMAL forwards packets to reserved addresses.
+    pub forward_bpdu: bool,
+    /// VLANs in which no address is learned.
+    pub flood_vlans: VlanSet,
+    /// Seconds after which an unused address is forgotten.
+    pub mac_aging_s: u32,
+    /// Addresses at most.
+    pub mac_table_size: usize,
+    /// A table miss goes to the controllers (there is one of OpenFlow below 1.3), else it drops.
+    pub miss_to_controller: bool,
+    /// Bytes of a missed packet that go there.
+    pub miss_send_len: u16,
+}
+
+impl BridgeConfig {
+    /// The defaults of Open vSwitch.
+    pub fn new(name: &str) -> BridgeConfig {
+        BridgeConfig {
+            name: name.to_string(),
+            forward_bpdu: false,
+            flood_vlans: VlanSet::default(),
+            mac_aging_s: 300,
+            mac_table_size: 8192,
+            miss_to_controller: false,
+            miss_send_len: 128,
+        }
+    }
+}
+
+/// What of a bridge is shared by all snapshots.
+pub(crate) struct BridgeState {
+    pub tables: Box<[OnceLock<Table>]>,
+    pub macs: MacTable,
+}
+
+impl BridgeState {
+    #[inline]
+    pub fn table(&self, table_id: u8) -> Option<&Table> {
+        self.tables[usize::from(table_id)].get()
+    }
+}
+
+/// A bridge in a snapshot.
+#[derive(Clone)]
+pub struct Bridge {
+    /// Its number.
+    pub idx: BridgeIdx,
+    /// Its configuration.
+    pub config: BridgeConfig,
+    /// Ascending by number.
+    ports: Vec<(u16, Arc<Port>)>,
+    pub(crate) state: Arc<BridgeState>,
+}
+
+impl Bridge {
+    pub(crate) fn new(idx: BridgeIdx, config: BridgeConfig, state: Arc<BridgeState>) -> Bridge {
+        Bridge { idx, config, ports: Vec::new(), state }
+    }
+
+    /// A port by its OpenFlow number.
+    #[inline]
+    pub fn port(&self, of_port: OfPort) -> Option<&Port> {
+        let at = self.ports.binary_search_by_key(&of_port.0, |p| p.0).ok()?;
+        Some(&self.ports[at].1)
+    }
+
+    /// All ports, ascending by OpenFlow number.
+    pub fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter().map(|p| &*p.1)
+    }
+
+    pub(crate) fn set_port(&mut self, of_port: OfPort, port: Option<Arc<Port>>) {
+        let at = self.ports.binary_search_by_key(&of_port.0, |p| p.0);
+        match (at, port) {
+            (Ok(i), Some(port)) => self.ports[i].1 = port,
+            (Ok(i), None) => drop(self.ports.remove(i)),
+            (Err(i), Some(port)) => self.ports.insert(i, (of_port.0, port)),
+            (Err(_), None) => {}
+        }
+    }
+}
+
+/// All bridges and ports at one version.
+#[derive(Clone, Default)]
+pub struct Topology {
+    pub(crate) bridges: Vec<Option<Arc<Bridge>>>,
+    pub(crate) ports: Vec<Option<Arc<Port>>>,
+}
+
+impl Topology {
+    /// A bridge by its number.
+    #[inline]
+    pub fn bridge(&self, idx: BridgeIdx) -> Option<&Arc<Bridge>> {
+        self.bridges.get(idx.0 as usize)?.as_ref()
+    }
+
+    /// A port by the datapath's number.
+    #[inline]
+    pub fn port(&self, port_no: PortNo) -> Option<&Arc<Port>> {
+        self.ports.get(port_no.0 as usize)?.as_ref()
+    }
+
+    /// All bridges.
+    pub fn bridges(&self) -> impl Iterator<Item = &Arc<Bridge>> {
+        self.bridges.iter().flatten()
+    }
+
+    /// A bridge by name.
+    pub fn bridge_by_name(&self, name: &str) -> Option<&Arc<Bridge>> {
+        self.bridges().find(|b| b.config.name == name)
+    }
+}
+
+/// The newest snapshots, newest first, each with the version from which on it holds.
+pub(crate) type History = Vec<(Version, Arc<Topology>)>;
+
+/// The snapshot that holds at `version`.
+#[inline]
+pub(crate) fn at(history: &History, version: Version) -> &Topology {
+    let found = history.iter().find(|(since, _)| *since <= version);
+    &found.unwrap_or_else(|| history.last().expect("a history is never empty")).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vlan_set_has_what_was_put_in() {
+        let set: VlanSet = [0, 5, 4095].into_iter().collect();
+        assert!(set.contains(0) && set.contains(5) && set.contains(4095));
+        assert!(!set.contains(6) && !set.contains(64));
+        assert!(VlanSet::default().is_empty() && !set.is_empty());
+    }
+}

@@ -1,0 +1,46 @@
+//! What a translation tells whoever watches it. Chosen at compile time, so that nobody watching costs nothing.
+
+use crate::rule::Rule;
+use flow::Action;
+
+/// A listener to a translation. Texts come as closures: they are made only when somebody listens.
+pub(crate) trait Sink {
+    /// The translation goes on in this bridge; ends with [`Self::leave`] unless it is the first.
+    fn bridge(&mut self, name: &str);
+    /// A table was looked into; ends with [`Self::leave`].
+    fn enter_table(&mut self, table_id: u8, rule: Option<&Rule>);
+    /// An action begins; ends with [`Self::leave`].
+    fn begin_action(&mut self, action: &Action);
+    /// The end of the innermost table, action or bridge.
+    fn leave(&mut self);
+    /// A line in the place of an action.
+    fn action(&mut self, text: impl FnOnce() -> String);
+    /// What became of an action.
+    fn detail(&mut self, text: impl FnOnce() -> String);
+    /// Something that the rules' author did not want.
+    fn warn(&mut self, text: impl FnOnce() -> String);
+    /// Why the translation failed.
+    fn error(&mut self, text: impl FnOnce() -> String);
+}
+
+/// Nobody listens.
+pub(crate) struct Quiet;
+
+impl Sink for Quiet {
+    #[inline(always)]
+    fn bridge(&mut self, _: &str) {}
+    #[inline(always)]
+    fn enter_table(&mut self, _: u8, _: Option<&Rule>) {}
+    #[inline(always)]
+    fn begin_action(&mut self, _: &Action) {}
+    #[inline(always)]
+    fn leave(&mut self) {}
+    #[inline(always)]
+    fn action(&mut self, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn detail(&mut self, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn warn(&mut self, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn error(&mut self, _: impl FnOnce() -> String) {}
+}

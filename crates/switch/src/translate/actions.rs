@@ -1,0 +1,428 @@
+//! The interpreter of actions.
+
+use super::{STACK_MAX, Xlate};
+use crate::trace::Sink;
+use base::{DropReason, OfPort};
+use flow::action::{PacketInReason, SubField};
+use flow::key::{B_COMMON, B_PIPELINE};
+use flow::mf::Prereq;
+use flow::{Action, FieldId, Mf};
+
+/// Bits of one `SubField`, as the low bits of a number.
+fn ones(count: u16) -> u128 {
+    if count >= 128 { u128::MAX } else { (1 << count) - 1 }
+}
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    /// Executes a list in order.
+    pub(super) fn actions(&mut self, list: &'a [Action]) {
+        for (i, action) in list.iter().enumerate() {
+            if self.error.is_some() || self.exit {
+                return;
+            }
+            if self.unread && needs_reading(action) {
+                self.freeze();
+            }
+            if self.freezing.is_some() {
+                self.leave_for_later(&list[i..]);
+                return;
+            }
+            self.trace.begin_action(action);
+            self.action(action);
+            self.trace.leave();
+            if self.freezing.is_some() {
+                // The action itself wanted the packet read again: it is repeated then, if it is a lookup.
+                let from = if matches!(action, Action::PopMpls(_)) { i + 1 } else { i };
+                self.leave_for_later(&list[from..]);
+                return;
+            }
+        }
+    }
+
+    fn action(&mut self, action: &'a Action) {
+        match action {
+            Action::Output { port, max_len } => self.output_action(*port, *max_len),
+            Action::OutputReg { source, max_len } => self.output_reg(source, *max_len),
+            Action::OutputTrunc { port, max_len } => self.output_trunc(*port, *max_len),
+            Action::Controller { max_len, reason, id, userdata, .. } => {
+                self.packet_in(*max_len, *reason, *id, userdata);
+            }
+            Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
+            Action::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
+            Action::Load { target, value } => self.write_sub(target, u128::from(*value)),
+            Action::Move { source, target } => self.move_bits(source, target),
+            Action::StackPush(source) => self.stack_push(source),
+            Action::StackPop(target) => self.stack_pop(target),
+            Action::SetQueue(queue) => self.write_field(FieldId::SkbPriority, u128::from(*queue)),
+            Action::PopQueue => self.pop_queue(),
+            Action::SetTunnel { id, .. } => self.write_field(FieldId::TunId, u128::from(*id)),
+            Action::Resubmit { in_port, table, .. } => self.resubmit(*in_port, *table),
+            Action::GotoTable(table) => self.table(*table, true),
+            Action::WriteMetadata { value, mask } => self.write(B_PIPELINE, 0, *mask, *value),
+            Action::WriteActions(list) => self.action_set.extend(list),
+            Action::ClearActions => self.action_set.clear(),
+            Action::Clone(list) => self.clone_action(list),
+            // No collector is there to send samples to, so there is nothing to sample for.
+            Action::Sample { .. } | Action::Note(_) => {}
+            Action::Exit => self.exit = true,
+            // Refused when a rule is added.
+            Action::Conjunction { .. } | Action::Group(_) | Action::Meter(_) | Action::DecNshTtl => {
+                self.error = Some(DropReason::TranslationError);
+            }
+            header => self.header_action(header),
+        }
+    }
+
+    /// Actions on VLAN tags, labels and times to live.
+    #[inline(never)]
+    fn header_action(&mut self, action: &'a Action) {
+        match action {
+            Action::SetVlanVid { vid, push_vlan_if_needed } => {
+                self.set_vlan(u64::from(*vid), 0x0fff, *push_vlan_if_needed);
+            }
+            Action::SetVlanPcp { pcp, push_vlan_if_needed } => {
+                self.set_vlan(u64::from(*pcp) << 13, 0xe000, *push_vlan_if_needed);
+            }
+            Action::PushVlan(tpid) => self.push_vlan(*tpid),
+            Action::PopVlan => self.pop_vlan(),
+            Action::PushMpls(eth_type) => self.push_mpls(*eth_type),
+            Action::PopMpls(eth_type) => self.pop_mpls(*eth_type),
+            Action::SetMplsLabel(label) => self.set_label(u64::from(*label) << 12, 0xffff_f000),
+            Action::SetMplsTc(tc) => self.set_label(u64::from(*tc) << 9, 0xe00),
+            Action::SetMplsTtl(ttl) => self.set_label(u64::from(*ttl), 0xff),
+            Action::DecMplsTtl => self.dec_mpls_ttl(),
+            Action::DecTtl(ids) => self.dec_ttl(ids),
+            _ => unreachable!("`action` handles all others"),
+        }
+    }
+
+    /// The bits of a subfield, which now decide.
+    fn read_sub(&mut self, sub: &SubField) -> u128 {
+        let bits = ones(sub.count) << sub.offset;
+        self.need_mf(sub.field, bits);
+        (self.key.get_mf(sub.field) & bits) >> sub.offset
+    }
+
+    fn write_sub(&mut self, sub: &SubField, value: u128) {
+        let bits = ones(sub.count) << sub.offset;
+        self.set_field(sub.field, value << sub.offset, bits);
+    }
+
+    #[inline(never)]
+    fn set_field(&mut self, field: Mf, value: u128, mask: u128) {
+        if !self.prerequisites_hold(field) {
+            self.trace.detail(|| "prerequisites are not met, so nothing is set".to_string());
+            return;
+        }
+        match field {
+            Mf::VlanTci => self.set_tci(value as u64, mask as u64),
+            Mf::DlVlan => self.set_vlan(value as u64, mask as u64 & 0xfff, true),
+            Mf::DlVlanPcp => self.set_vlan((value as u64) << 13, (mask as u64) << 13 & 0xe000, true),
+            _ => self.write_mf(field, value, mask),
+        }
+    }
+
+    /// Whether the packet has the header that the field is in; what says so decides.
+    fn prerequisites_hold(&mut self, field: Mf) -> bool {
+        let eth_type = self.read(FieldId::EthType);
+        let is_ip = matches!(eth_type, 0x0800 | 0x86dd);
+        match field.row().prereq {
+            Prereq::None => true,
+            Prereq::Ethernet => self.read(FieldId::PacketType) == 0,
+            Prereq::Vlan => self.read(FieldId::VlanTci) & 0x1000 != 0,
+            Prereq::Arp => matches!(eth_type, 0x0806 | 0x8035),
+            Prereq::Ipv4 => eth_type == 0x0800,
+            Prereq::Ipv6 => eth_type == 0x86dd,
+            Prereq::Ip => is_ip,
+            Prereq::Mpls => matches!(eth_type, 0x8847 | 0x8848),
+            Prereq::Nsh => eth_type == 0x894f,
+            // Connection tracking is not there yet, so no packet has its fields.
+            Prereq::Ct => false,
+            Prereq::Tcp => is_ip && self.is_transport(6),
+            Prereq::Udp => is_ip && self.is_transport(17),
+            Prereq::Sctp => is_ip && self.is_transport(132),
+            Prereq::Icmpv4 => eth_type == 0x0800 && self.is_transport(1),
+            Prereq::Icmpv6 => eth_type == 0x86dd && self.is_transport(58),
+            Prereq::Nd => self.is_nd(eth_type, &[135, 136]),
+            Prereq::NdSolicit => self.is_nd(eth_type, &[135]),
+            Prereq::NdAdvert => self.is_nd(eth_type, &[136]),
+        }
+    }
+
+    /// Whether the packet, which is IP, has a header of that protocol.
+    fn is_transport(&mut self, proto: u64) -> bool {
+        self.read(FieldId::NwProto) == proto && self.read(FieldId::NwFrag) & 2 == 0
+    }
+
+    fn is_nd(&mut self, eth_type: u64, kinds: &[u64]) -> bool {
+        eth_type == 0x86dd
+            && self.is_transport(58)
+            && self.read(FieldId::TpDst) == 0
+            && kinds.contains(&self.read(FieldId::TpSrc))
+    }
+
+    #[inline(never)]
+    fn output_reg(&mut self, source: &SubField, max_len: u16) {
+        let port = self.read_sub(source);
+        match u32::try_from(port).ok().and_then(OfPort::from_u32) {
+            Some(port) => self.output_action(port, max_len),
+            None => self.trace.detail(|| format!("output port {port} is out of range")),
+        }
+    }
+
+    #[inline(never)]
+    fn enqueue(&mut self, port: OfPort, queue: u32) {
+        let place = FieldId::SkbPriority.place();
+        let (b, w) = (place.block.into(), place.word.into());
+        let before = (self.key.word(b, w), self.written.0.word(b, w));
+        self.write_field(FieldId::SkbPriority, u128::from(queue));
+        self.output_action(port, 0);
+        self.restore_word(b, w, before);
+    }
+
+    #[inline(never)]
+    fn move_bits(&mut self, source: &SubField, target: &SubField) {
+        if self.prerequisites_hold(source.field) && self.prerequisites_hold(target.field) {
+            let value = self.read_sub(source);
+            self.write_sub(target, value);
+        }
+    }
+
+    #[inline(never)]
+    fn stack_pop(&mut self, target: &SubField) {
+        match self.stack.pop() {
+            Some(value) => self.write_sub(target, value),
+            None => self.trace.warn(|| "stack underflow".to_string()),
+        }
+    }
+
+    #[inline(never)]
+    fn stack_push(&mut self, source: &SubField) {
+        let value = self.read_sub(source);
+        if self.stack.len() >= STACK_MAX {
+            self.error = Some(DropReason::TranslationError);
+            return;
+        }
+        self.stack.push(value);
+    }
+
+    fn pop_queue(&mut self) {
+        let place = FieldId::SkbPriority.place();
+        let (b, w) = (usize::from(place.block), usize::from(place.word));
+        self.restore_word(b, w, (0, 0));
+    }
+
+    /// Gives a word back its value and says which of its bits are the flow's own. What was a packet's own bit is so again.
+    fn restore_word(&mut self, b: usize, w: usize, (value, written): (u64, u64)) {
+        self.key.set_word(b, w, value);
+        self.written.0.set_word(b, w, written);
+        self.noted = None;
+    }
+
+    #[inline(never)]
+    fn resubmit(&mut self, in_port: Option<OfPort>, table: Option<u8>) {
+        let table = table.unwrap_or(self.origin.table_id);
+        let place = FieldId::InPort.place();
+        let (b, w) = (B_COMMON, usize::from(place.word));
+        match in_port {
+            None | Some(OfPort::IN_PORT) => self.table(table, false),
+            Some(port) => {
+                let before = (self.key.word(b, w) & 0xffff, self.written.0.word(b, w) & 0xffff);
+                self.write_field(FieldId::InPort, u128::from(port.0));
+                self.table(table, false);
+                let other = (self.key.word(b, w) & !0xffff, self.written.0.word(b, w) & !0xffff);
+                self.restore_word(b, w, (before.0 | other.0, before.1 | other.1));
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn clone_action(&mut self, list: &'a [Action]) {
+        let set = std::mem::take(&mut self.action_set);
+        let stack = self.stack.clone();
+        let exit = self.exit;
+        self.with_packet_restored(|x| {
+            x.actions(list);
+            if x.freezing.is_some() {
+                x.finish_freezing();
+            }
+        });
+        self.exit = exit;
+        self.stack = stack;
+        self.action_set = set;
+    }
+
+    /// Executes the action set in the order of OpenFlow 1.3 section 5.10: one of each kind, the last written.
+    #[inline(never)]
+    pub(super) fn execute_action_set(&mut self) {
+        if self.action_set.is_empty() || self.exit || self.error.is_some() {
+            return;
+        }
+        let set = std::mem::take(&mut self.action_set);
+        let last = |test: fn(&Action) -> bool| set.iter().rev().copied().find(|a| test(a));
+        let kinds: [fn(&Action) -> bool; 7] = [
+            |a| matches!(a, Action::PopVlan),
+            |a| matches!(a, Action::PopMpls(_)),
+            |a| matches!(a, Action::PushMpls(_)),
+            |a| matches!(a, Action::PushVlan(_)),
+            |a| matches!(a, Action::DecTtl(_)),
+            |a| matches!(a, Action::DecMplsTtl),
+            |a| matches!(a, Action::DecNshTtl),
+        ];
+        let mut ordered: Vec<&'a Action> = kinds.into_iter().filter_map(last).collect();
+        ordered.extend(set.iter().copied().filter(|a| is_set(a)));
+        ordered.extend(last(|a| matches!(a, Action::SetQueue(_))));
+        let outputs: [fn(&Action) -> bool; 2] = [is_output, |a| matches!(a, Action::Resubmit { .. })];
+        ordered.extend(outputs.into_iter().find_map(last));
+        for (i, action) in ordered.iter().enumerate() {
+            if self.freezing.is_none() {
+                self.actions(std::slice::from_ref(*action));
+            } else if i < ordered.len() {
+                self.leave_for_later(std::slice::from_ref(*action));
+            }
+        }
+    }
+
+    fn dec_ttl(&mut self, controllers: &[u16]) {
+        if !matches!(self.key.get64(FieldId::EthType), 0x0800 | 0x86dd) {
+            self.read(FieldId::EthType);
+            return;
+        }
+        let ttl = self.read(FieldId::NwTtl);
+        if ttl > 1 {
+            return self.write_field(FieldId::NwTtl, u128::from(ttl - 1));
+        }
+        self.ttl_expired(controllers);
+    }
+
+    fn ttl_expired(&mut self, controllers: &[u16]) {
+        self.drop_reason = DropReason::TtlExpired;
+        self.trace.detail(|| "TTL exceeded".to_string());
+        for id in if controllers.is_empty() { &[0][..] } else { controllers } {
+            self.packet_in(u16::MAX, PacketInReason::InvalidTtl, *id, &[]);
+        }
+        self.exit = true;
+    }
+
+    fn has_label(&mut self) -> bool {
+        self.read(FieldId::EthType);
+        matches!(self.key.get64(FieldId::EthType), 0x8847 | 0x8848)
+    }
+
+    fn set_label(&mut self, value: u64, bits: u64) {
+        if self.has_label() {
+            let p = FieldId::Mpls0.place();
+            self.write(p.block.into(), p.word.into(), bits << p.shift, value << p.shift);
+        }
+    }
+
+    fn dec_mpls_ttl(&mut self) {
+        if !self.has_label() {
+            return;
+        }
+        self.need_mf(Mf::MplsTtl, 0xff);
+        let ttl = self.key.get_mf(Mf::MplsTtl);
+        if ttl > 1 {
+            return self.write_mf(Mf::MplsTtl, ttl - 1, 0xff);
+        }
+        self.ttl_expired(&[0]);
+    }
+
+    /// `mod_vlan_vid` and `mod_vlan_pcp`: bits of the tag, which is added where there is none.
+    fn set_vlan(&mut self, value: u64, bits: u64, push: bool) {
+        let tci = self.read(FieldId::VlanTci);
+        if tci & 0x1000 != 0 {
+            self.write(B_COMMON, 2, bits, value & bits);
+        } else if push {
+            self.set_tci(0x1000 | value & bits, 0xffff);
+        }
+    }
+
+    /// Sets bits of the whole tag word; with bit 0x1000 a tag comes to be, without it, it goes.
+    fn set_tci(&mut self, value: u64, bits: u64) {
+        let before = self.read(FieldId::VlanTci);
+        let after = before & !bits | value & bits;
+        match (before & 0x1000 != 0, after & 0x1000 != 0) {
+            (true, true) => self.write(B_COMMON, 2, bits, value & bits),
+            (false, true) => {
+                self.vlan_moved = true;
+                self.write_field(FieldId::VlanTci, u128::from(after));
+                self.write_field(FieldId::VlanTpid, 0x8100);
+            }
+            (true, false) => self.pop_vlan(),
+            (false, false) => {}
+        }
+    }
+
+    pub(super) fn push_vlan(&mut self, tpid: u16) {
+        let (outer, outer_tpid) = (self.read(FieldId::VlanTci), self.read(FieldId::VlanTpid));
+        if outer & 0x1000 != 0 {
+            self.read(FieldId::VlanTci2);
+            self.read(FieldId::VlanTpid2);
+            self.write_field(FieldId::VlanTci2, u128::from(outer));
+            self.write_field(FieldId::VlanTpid2, u128::from(outer_tpid));
+        }
+        self.write_field(FieldId::VlanTci, 0x1000);
+        self.write_field(FieldId::VlanTpid, u128::from(tpid));
+        self.vlan_moved = true;
+    }
+
+    pub(super) fn pop_vlan(&mut self) {
+        if self.read(FieldId::VlanTci) & 0x1000 == 0 {
+            return;
+        }
+        self.read(FieldId::VlanTpid);
+        let (inner, inner_tpid) = (self.read(FieldId::VlanTci2), self.read(FieldId::VlanTpid2));
+        self.write_field(FieldId::VlanTci, u128::from(inner));
+        self.write_field(FieldId::VlanTpid, u128::from(inner_tpid));
+        self.write_field(FieldId::VlanTci2, 0);
+        self.write_field(FieldId::VlanTpid2, 0);
+        self.vlan_moved = true;
+    }
+}
+
+/// Whether the action looks at, or changes, what lies behind a popped label.
+fn needs_reading(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Output { .. }
+            | Action::OutputTrunc { .. }
+            | Action::Controller { .. }
+            | Action::Enqueue { .. }
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::SetTunnel { .. }
+            | Action::WriteMetadata { .. }
+            | Action::WriteActions(_)
+            | Action::ClearActions
+            | Action::Sample { .. }
+            | Action::Note(_)
+            | Action::Exit
+    )
+}
+
+fn is_set(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::SetField { .. }
+            | Action::Load { .. }
+            | Action::Move { .. }
+            | Action::SetVlanVid { .. }
+            | Action::SetVlanPcp { .. }
+            | Action::SetMplsLabel(_)
+            | Action::SetMplsTc(_)
+            | Action::SetMplsTtl(_)
+            | Action::SetTunnel { .. }
+    )
+}
+
+fn is_output(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Output { .. }
+            | Action::OutputReg { .. }
+            | Action::OutputTrunc { .. }
+            | Action::Controller { .. }
+            | Action::Enqueue { .. }
+    )
+}

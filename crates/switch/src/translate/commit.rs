@@ -1,0 +1,241 @@
+//! From what the pipeline made of the packet to actions of the datapath, when an output comes.
+//!
+//! For every bit that an action of the rules or of the datapath has set, the output must see the pipeline's value. It
+//! need not be set where the packet is known to hold it: where the flow's mask or an earlier Set says so. Whether a
+//! packet happens to hold it is no reason, since another of the flow may not.
+
+use super::Xlate;
+use crate::trace::Sink;
+use datapath::DpAction;
+use flow::key::B_COMMON;
+use flow::{FieldId, Mask};
+
+/// Header fields that can be set, in the order in which they are.
+const FIELDS: &[FieldId] = &[
+    FieldId::EthDst,
+    FieldId::EthSrc,
+    FieldId::NwSrc,
+    FieldId::NwDst,
+    FieldId::Ipv6Src,
+    FieldId::Ipv6Dst,
+    FieldId::Ipv6Label,
+    FieldId::NwTos,
+    FieldId::NwTtl,
+    FieldId::NwProto,
+    FieldId::ArpSha,
+    FieldId::ArpTha,
+    FieldId::NdTarget,
+    FieldId::NdReserved,
+    FieldId::NdOptionsType,
+    FieldId::TpSrc,
+    FieldId::TpDst,
+    FieldId::Mpls0,
+    FieldId::SkbPriority,
+    FieldId::PktMark,
+];
+
+/// Blocks of the layers above Ethernet and VLAN, without the common one.
+const UPPER_BLOCKS: [usize; 2] = [flow::key::B_IPV6, flow::key::B_RARE];
+
+/// Fields of the common block that a pushed label hides.
+const HIDDEN_BY_MPLS: &[FieldId] = &[
+    FieldId::NwDst,
+    FieldId::NwSrc,
+    FieldId::NwFrag,
+    FieldId::NwProto,
+    FieldId::TcpFlags,
+    FieldId::TpDst,
+    FieldId::TpSrc,
+    FieldId::NwTos,
+    FieldId::NwTtl,
+];
+
+impl<S: Sink> Xlate<'_, S> {
+    /// Emits what makes the packet as `key` says.
+    pub(super) fn commit(&mut self) {
+        if !self.any_written {
+            return;
+        }
+        for &field in FIELDS {
+            let bits = self.written.get(field) | self.base_known.get(field);
+            if bits != 0 && self.applies(field) {
+                self.commit_field(field, bits);
+            }
+        }
+        self.commit_vlan();
+    }
+
+    /// Whether the packet that the datapath holds has the field. (Its Ethernet type and, of IP, its fragment bits, every
+    /// flow's mask holds.)
+    fn applies(&mut self, field: FieldId) -> bool {
+        use FieldId::*;
+        let eth_type = self.key.get64(EthType);
+        let ip = matches!(eth_type, 0x0800 | 0x86dd);
+        match field {
+            NwSrc | NwDst => matches!(eth_type, 0x0800 | 0x0806 | 0x8035),
+            NwProto => matches!(eth_type, 0x0806 | 0x8035),
+            NwTos | NwTtl => ip,
+            Ipv6Src | Ipv6Dst | Ipv6Label => eth_type == 0x86dd,
+            ArpSha | ArpTha => matches!(eth_type, 0x0806 | 0x8035 | 0x86dd),
+            NdTarget | NdReserved | NdOptionsType => eth_type == 0x86dd,
+            TpSrc | TpDst => ip && self.read(NwFrag) & 2 == 0,
+            Mpls0 => matches!(eth_type, 0x8847 | 0x8848),
+            _ => true,
+        }
+    }
+
+    fn commit_field(&mut self, field: FieldId, bits: u128) {
+        // Bits that only the datapath's actions have set go back to what the packet had, which must be known for that.
+        let back = bits & !self.written.get(field);
+        if back != 0 {
+            let before = self.out.mask.get(field);
+            self.out.mask.set(field, before | back);
+        }
+        let value = self.key.get(field);
+        let known = self.base_known.get(field) | self.out.mask.get(field);
+        let agrees = known & !(self.base.get(field) ^ value);
+        if bits & !agrees == 0 {
+            return;
+        }
+        // All of them at once: a whole field is set more cheaply than some of its bits.
+        self.out.actions.push(DpAction::Set { field, value: value & bits, mask: bits });
+        self.note_base(field, bits);
+    }
+
+    /// The packet now holds the pipeline's value of these bits.
+    fn note_base(&mut self, field: FieldId, bits: u128) {
+        let value = self.key.get(field);
+        self.base.set_masked(field, value, bits);
+        self.base_known.add(field, bits);
+    }
+
+    fn commit_vlan(&mut self) {
+        const WORDS: [(usize, u64); 2] = [(2, 0xffff), (5, 0xffff_ffff_ffff_0000)];
+        let changed = |m: &Mask| WORDS.iter().any(|(w, bits)| m.0.word(B_COMMON, *w) & bits != 0);
+        if !changed(&self.written) && !changed(&self.base_known) {
+            return;
+        }
+        let tags = |key: &flow::Key| {
+            let outer = (key.get64(FieldId::VlanTpid) as u16, key.get64(FieldId::VlanTci) as u16);
+            let inner = (key.get64(FieldId::VlanTpid2) as u16, key.get64(FieldId::VlanTci2) as u16);
+            [outer, inner]
+        };
+        self.read(FieldId::VlanTci);
+        self.read(FieldId::VlanTpid);
+        if self.vlan_moved {
+            self.read(FieldId::VlanTci2);
+            self.read(FieldId::VlanTpid2);
+        }
+        // Bits that are not the rules' own are a packet's, and go back to it: they must be known too.
+        for f in [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2] {
+            let back = self.base_known.get(f) & !self.written.get(f);
+            self.out.mask.add(f, back);
+        }
+        let (have, want) = (tags(&self.base), tags(&self.key));
+        if have == want {
+            return;
+        }
+        let count = |tags: &[(u16, u16); 2]| tags.iter().filter(|t| t.1 & 0x1000 != 0).count();
+        let (n_have, n_want) = (count(&have), count(&want));
+        if n_have == n_want && n_have > 0 && have[1] == want[1] && have[0].0 == want[0].0 {
+            let mask = u128::from(have[0].1 ^ want[0].1);
+            let value = u128::from(want[0].1) & mask;
+            self.out.actions.push(DpAction::Set { field: FieldId::VlanTci, value, mask });
+        } else {
+            // From the innermost on: tags that agree stay.
+            let mut same = 0;
+            while same < n_have && same < n_want && have[n_have - 1 - same] == want[n_want - 1 - same] {
+                same += 1;
+            }
+            for _ in same..n_have {
+                self.out.actions.push(DpAction::PopVlan);
+            }
+            for (tpid, tci) in want[..n_want - same].iter().rev() {
+                let tpid = if *tpid == 0 { 0x8100 } else { *tpid };
+                self.out.actions.push(DpAction::PushVlan { tpid, tci: *tci });
+            }
+        }
+        for f in [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2] {
+            if self.vlan_moved || matches!(f, FieldId::VlanTci | FieldId::VlanTpid) {
+                self.note_base(f, f.ones());
+            }
+        }
+    }
+
+    /// Pushes a label; what lay behind the Ethernet header can no longer be reached.
+    pub(super) fn push_mpls(&mut self, eth_type: u16) {
+        self.commit();
+        let old_type = self.read(FieldId::EthType);
+        let lse = if matches!(old_type, 0x8847 | 0x8848) {
+            if self.read(FieldId::Mpls2) != 0 {
+                self.error = Some(base::DropReason::TranslationError);
+                self.trace.error(|| "no room for another MPLS label".to_string());
+                return;
+            }
+            let (first, second) = (self.read(FieldId::Mpls0), self.read(FieldId::Mpls1));
+            self.write_field(FieldId::Mpls2, u128::from(second));
+            self.write_field(FieldId::Mpls1, u128::from(first));
+            first as u32 & !0x100
+        } else {
+            let ip = matches!(old_type, 0x0800 | 0x86dd);
+            let (tos, ttl) =
+                if ip { (self.read(FieldId::NwTos), self.read(FieldId::NwTtl)) } else { (0, 64) };
+            let label = if old_type == 0x86dd { 2 } else { 0 };
+            let ttl = if ttl == 0 { 64 } else { ttl as u32 };
+            self.hide_upper_layers();
+            label << 12 | ((tos as u32 & 0xfc) >> 2 & 7) << 9 | 0x100 | ttl
+        };
+        self.write_field(FieldId::Mpls0, u128::from(lse));
+        self.write_field(FieldId::EthType, u128::from(eth_type));
+        self.out.actions.push(DpAction::PushMpls { eth_type, lse });
+        self.base_is_key();
+    }
+
+    fn hide_upper_layers(&mut self) {
+        for &f in HIDDEN_BY_MPLS {
+            self.write_field(f, 0);
+        }
+        for b in UPPER_BLOCKS {
+            for w in 0..8 {
+                self.write(b, w, u64::MAX, 0);
+            }
+        }
+    }
+
+    /// Labels and Ethernet type of the packet are now the pipeline's.
+    fn base_is_key(&mut self) {
+        self.irreversible = true;
+        for &f in HIDDEN_BY_MPLS.iter().chain(&[FieldId::EthType]) {
+            let bits = self.written.get(f);
+            self.note_base(f, bits);
+        }
+        for b in UPPER_BLOCKS {
+            for w in 0..8 {
+                let bits = self.written.0.word(b, w);
+                let value = self.base.word(b, w) & !bits | self.key.word(b, w) & bits;
+                self.base.set_word(b, w, value);
+                self.base_known.add_word(b, w, bits);
+            }
+        }
+    }
+
+    /// Pops the first label. What is behind the last one has to be read before anything looks at it.
+    pub(super) fn pop_mpls(&mut self, eth_type: u16) {
+        let old_type = self.read(FieldId::EthType);
+        if !matches!(old_type, 0x8847 | 0x8848) {
+            return;
+        }
+        self.commit();
+        let third = self.read(FieldId::Mpls2);
+        let second = self.read(FieldId::Mpls1);
+        self.read(FieldId::Mpls0);
+        self.write_field(FieldId::Mpls0, u128::from(second));
+        self.write_field(FieldId::Mpls1, u128::from(third));
+        self.write_field(FieldId::Mpls2, 0);
+        self.write_field(FieldId::EthType, u128::from(eth_type));
+        self.out.actions.push(DpAction::PopMpls { eth_type });
+        self.base_is_key();
+        // A fourth label would not have been read either.
+        self.unread = third != 0 || !matches!(eth_type, 0x8847 | 0x8848);
+    }
+}

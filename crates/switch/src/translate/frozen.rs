@@ -1,0 +1,230 @@
+//! Recirculation: what is left to do once the packet has been extracted anew.
+//!
+//! Popping an MPLS label uncovers headers that nobody has read. Where a later action or table looks at them, the rest of the
+//! translation is *frozen*: its state gets a number, the datapath extracts the packet again with that number as its
+//! recirculation id, and the next translation thaws it.
+//!
+//! States are hash-consed (equal states have one number, so that flows share megaflows) in a table of slots that are
+//! written once: neither finding nor adding one waits for a lock. When three quarters are used the control thread
+//! begins a new generation, and the one before lives on until the next, for packets on their way.
+
+use super::{Origin, Snapshot, Xlate, always_needed};
+use crate::changelog::word_table;
+use crate::switch::Effect;
+use crate::topology::BridgeIdx;
+use crate::trace::Sink;
+use base::DropReason;
+use base::hash::HashKey;
+use datapath::{DpAction, Translation};
+use flow::key::{B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
+use flow::{Action, BLOCKS, FieldId, Key};
+use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// States of one generation.
+const SLOTS: usize = 1 << 15;
+/// Slots tried for one state.
+const PROBES: usize = 64;
+
+/// The rest of one list of actions.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Step {
+    actions: Vec<Action>,
+    table_id: u8,
+    cookie: u64,
+    in_port: u16,
+}
+
+/// A translation that waits.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Frozen {
+    bridge: BridgeIdx,
+    /// Innermost first.
+    steps: Vec<Step>,
+    action_set: Vec<Action>,
+    stack: Vec<u128>,
+    /// The pipeline's own fields, which extraction does not give.
+    fields: Vec<(u8, u8, u64)>,
+}
+
+/// One generation of states.
+pub(crate) struct Generation {
+    number: u32,
+    slots: Box<[OnceLock<Frozen>]>,
+    used: AtomicUsize,
+}
+
+impl Generation {
+    pub fn new(number: u32) -> Generation {
+        let slots = (0..SLOTS).map(|_| OnceLock::new()).collect();
+        Generation { number, slots, used: AtomicUsize::new(0) }
+    }
+
+    /// The number of a state, which is put down if it is new. `None` when there is no room.
+    fn intern(&self, state: Frozen, secret: &HashKey) -> Option<u32> {
+        struct Fold<'a>(u64, &'a HashKey);
+        impl Hasher for Fold<'_> {
+            fn finish(&self) -> u64 {
+                self.0
+            }
+            fn write(&mut self, bytes: &[u8]) {
+                for chunk in bytes.chunks(8) {
+                    let mut word = [0; 8];
+                    word[..chunk.len()].copy_from_slice(chunk);
+                    self.0 = self.1.word(self.0, u64::from_le_bytes(word));
+                }
+            }
+        }
+        let mut hasher = Fold(0, secret);
+        state.hash(&mut hasher);
+        let start = hasher.finish() as usize;
+        let mut state = state;
+        for probe in 0..PROBES {
+            let at = start.wrapping_add(probe) & (SLOTS - 1);
+            let slot = &self.slots[at];
+            if slot.get().is_none() {
+                match slot.set(state) {
+                    Ok(()) => {
+                        self.used.fetch_add(1, Ordering::Relaxed);
+                        return Some(self.id(at));
+                    }
+                    // Another worker was faster; what it put there may be the same.
+                    Err(back) => state = back,
+                }
+            }
+            if slot.get() == Some(&state) {
+                return Some(self.id(at));
+            }
+        }
+        None
+    }
+
+    /// Never 0, which means "from a port".
+    fn id(&self, slot: usize) -> u32 {
+        self.number << 15 | slot as u32
+    }
+
+    /// Whether the next generation should begin.
+    pub fn is_nearly_full(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > SLOTS / 4 * 3
+    }
+
+    /// The number of the generation after this one; never 0.
+    pub fn next_number(&self) -> u32 {
+        if self.number >= 0x1_ffff { 1 } else { self.number + 1 }
+    }
+}
+
+/// The generations that can be thawed, newest first.
+pub(crate) type Generations = Vec<std::sync::Arc<Generation>>;
+
+fn find(generations: &Generations, id: u32) -> Option<&Frozen> {
+    let generation = generations.iter().find(|g| g.number == id >> 15)?;
+    generation.slots[id as usize & (SLOTS - 1)].get()
+}
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    /// The packet has to be read before this goes on.
+    pub(super) fn freeze(&mut self) {
+        if self.freezing.is_none() {
+            self.trace.detail(|| "the packet is read again before this".to_string());
+            self.freezing = Some(Vec::new());
+        }
+    }
+
+    /// Puts the rest of a list by.
+    pub(super) fn leave_for_later(&mut self, rest: &'a [Action]) {
+        let step = Step {
+            actions: rest.to_vec(),
+            table_id: self.origin.table_id,
+            cookie: self.origin.cookie,
+            in_port: self.in_port().0,
+        };
+        self.freezing.get_or_insert_default().push(step);
+    }
+
+    /// Gives the state a number and has the datapath come back with it.
+    pub(super) fn finish_freezing(&mut self) {
+        let Some(steps) = self.freezing.take() else { return };
+        self.commit();
+        let mut fields = Vec::new();
+        for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
+            for w in 0..8 {
+                if self.key.word(b, w) != 0 {
+                    // It becomes part of the state, and so of what the number stands for.
+                    self.need(b, w, u64::MAX);
+                    fields.push((b as u8, w as u8, self.key.word(b, w)));
+                } else if self.orig_may_have(b) {
+                    self.need(b, w, u64::MAX);
+                }
+            }
+        }
+        let state = Frozen {
+            bridge: self.bridge.idx,
+            steps,
+            action_set: std::mem::take(&mut self.action_set).into_iter().cloned().collect(),
+            stack: std::mem::take(&mut self.stack),
+            fields,
+        };
+        let generations = self.switch.frozen.read(self.reader);
+        match generations[0].intern(state, &self.switch.secret) {
+            Some(id) => {
+                self.irreversible = true;
+                self.out.actions.push(DpAction::Recirc(id));
+            }
+            None => self.error = Some(DropReason::TranslationError),
+        }
+    }
+
+    /// Registers and metadata are zero in every packet that comes from a port; a tunnel's fields are not.
+    fn orig_may_have(&self, block: usize) -> bool {
+        block == B_TUNNEL || block >= B_TUN_META
+    }
+}
+
+/// Goes on where a translation was frozen.
+pub(crate) fn thaw<S: Sink>(
+    at: Snapshot<'_>,
+    recirc_id: u32,
+    key: &Key,
+    out: &mut Translation<Effect>,
+    trace: &mut S,
+) {
+    always_needed(out, key.get64(FieldId::EthType));
+    let topology = at.topology();
+    let found = find(at.switch.frozen.read(at.reader), recirc_id);
+    let Some((state, bridge)) = found.and_then(|s| Some((s, topology.bridge(s.bridge)?))) else {
+        out.actions.push(DpAction::Drop(DropReason::RecircUnknown));
+        return;
+    };
+    let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
+    x.trace.bridge(&bridge.config.name);
+    x.visit_word(word_table::ports(bridge.idx.0), word_table::SETTINGS);
+    for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
+        if x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE {
+            for w in 0..8 {
+                x.write(b, w, u64::MAX, 0);
+            }
+        }
+    }
+    for &(b, w, value) in &state.fields {
+        x.write(b.into(), w.into(), u64::MAX, value);
+    }
+    // The priority is the datapath's, and the packet still has it.
+    x.base.set(FieldId::SkbPriority, x.key.get(FieldId::SkbPriority));
+    x.base_known.add_exact(FieldId::SkbPriority);
+    x.action_set = state.action_set.iter().collect();
+    x.stack = state.stack.clone();
+    for step in &state.steps {
+        if x.freezing.is_some() {
+            x.leave_for_later(&step.actions);
+            continue;
+        }
+        x.origin = Origin { table_id: step.table_id, cookie: step.cookie };
+        x.write_field(FieldId::InPort, u128::from(step.in_port));
+        x.actions(&step.actions);
+    }
+    x.finish_pipeline();
+    x.finish();
+}

@@ -1,0 +1,452 @@
+//! Translation: what happens to a packet with this key at this version. A pure function.
+//!
+//! The state of a translation in progress ([`Xlate`]) is four keys' worth: `orig`, what came in; `key`, what the pipeline
+//! has made of it; `written`, the bits that actions have set, whose value is therefore the same for every packet of the
+//! flow; and `base`, what the datapath's actions so far have made of the packet. From them follow
+//!
+//! - the flow's mask: whatever decides anything goes through [`Xlate::need`], which adds the bits that are not `written`.
+//!   A needless 1-bit in the mask costs speed; a missing one misforwards;
+//! - the visits: each lookup notes its table and the words that were rewritten before it;
+//! - the Set actions: at an output, those `written` bits that `base` is not known to hold.
+//!
+//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `output` has ports, patch
+//! cables and packet-ins; `normal` is the learning switch; `commit` writes the datapath's actions; `frozen` is what waits
+//! while a packet is looked at anew.
+//!
+//! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels: the functions on that path keep their frames small, what is
+//! large is not inlined or goes to the heap. A test runs the deepest nesting on a stack of 2 MiB.
+//!
+//! Threads: any number at once. Nothing is allocated but what ends up in the translation, when rules neither freeze nor
+//! clone, cross a patch cable, or use the stack, the action set or a packet-in.
+
+mod actions;
+mod commit;
+pub(crate) mod frozen;
+mod normal;
+mod output;
+
+use crate::changelog::{rule_table, word_table};
+use crate::rule::Rule;
+use crate::switch::{Effect, Switch};
+use crate::topology::{self, Bridge, Topology};
+use crate::trace::Sink;
+use base::rcu::Reader;
+use base::{DropReason, OfPort, PortNo, Version};
+use datapath::{DpAction, Rewrite, Translation, Visit};
+use flow::action::PacketInReason;
+use flow::key::B_COMMON;
+use flow::{Action, FieldId, Key, Mask, Mf};
+
+/// Resubmits to the same or an earlier table that may nest.
+pub const DEPTH_MAX: u32 = 64;
+/// Resubmits in one translation.
+pub const RESUBMITS_MAX: u32 = 4096;
+/// Values on the stack.
+const STACK_MAX: usize = 4096;
+
+/// Where the actions being executed come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    table_id: u8,
+    cookie: u64,
+}
+
+impl Origin {
+    /// Of actions that belong to no rule.
+    pub(crate) const NONE: Origin = Origin { table_id: 0, cookie: u64::MAX };
+}
+
+/// The state that is translated on: a switch at a version, protected by a reader.
+#[derive(Clone, Copy)]
+pub(crate) struct Snapshot<'a> {
+    pub switch: &'a Switch,
+    pub version: Version,
+    pub reader: &'a Reader,
+}
+
+impl<'a> Snapshot<'a> {
+    fn topology(self) -> &'a Topology {
+        topology::at(self.switch.history.read(self.reader), self.version)
+    }
+}
+
+/// A translation in progress; see the module's text.
+pub(crate) struct Xlate<'a, S: Sink> {
+    switch: &'a Switch,
+    version: Version,
+    reader: &'a Reader,
+    topology: &'a Topology,
+    out: &'a mut Translation<Effect>,
+    trace: &'a mut S,
+    key: Key,
+    written: Mask,
+    /// Whether `written` holds anything.
+    any_written: bool,
+    base: Key,
+    /// Bits of `base` that the actions so far have set.
+    base_known: Mask,
+    /// Whether a VLAN tag was pushed or popped.
+    vlan_moved: bool,
+    /// The datapath's actions so far contain one that cannot be undone by others.
+    irreversible: bool,
+    /// Rewrites as noted for the last visit, if nothing was written since.
+    noted: Option<(u16, u16)>,
+    bridge: &'a Bridge,
+    origin: Origin,
+    depth: u32,
+    resubmits: u32,
+    stack: Vec<u128>,
+    action_set: Vec<&'a Action>,
+    exit: bool,
+    /// The translation failed.
+    error: Option<DropReason>,
+    /// Why nothing has been output yet.
+    drop_reason: DropReason,
+    /// Inside an `output(port=patch,max_len=..)`.
+    max_bytes: Option<u32>,
+    /// The packet was popped out of MPLS: what lies behind has not been read.
+    unread: bool,
+    /// What is left to do once the packet has been read again.
+    freezing: Option<Vec<frozen::Step>>,
+}
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    fn new(
+        at: Snapshot<'a>,
+        bridge: &'a Bridge,
+        key: Key,
+        out: &'a mut Translation<Effect>,
+        trace: &'a mut S,
+    ) -> Xlate<'a, S> {
+        Xlate {
+            base: key.clone(),
+            switch: at.switch,
+            version: at.version,
+            reader: at.reader,
+            topology: at.topology(),
+            out,
+            trace,
+            key,
+            written: Mask::wild(),
+            any_written: false,
+            base_known: Mask::wild(),
+            vlan_moved: false,
+            irreversible: false,
+            noted: None,
+            bridge,
+            origin: Origin::NONE,
+            depth: 0,
+            resubmits: 0,
+            stack: Vec::new(),
+            action_set: Vec::new(),
+            exit: false,
+            error: None,
+            drop_reason: DropReason::ActionDrop,
+            max_bytes: None,
+            unread: false,
+            freezing: None,
+        }
+    }
+
+    /// These bits decided something.
+    #[inline]
+    fn need(&mut self, block: usize, word: usize, bits: u64) {
+        let bits = if self.any_written { bits & !self.written.0.word(block, word) } else { bits };
+        self.out.mask.add_word(block, word, bits);
+    }
+
+    /// The field decided something; its value, of at most 64 bits.
+    #[inline]
+    fn read(&mut self, field: FieldId) -> u64 {
+        let p = field.place();
+        self.need(p.block.into(), p.word.into(), (field.ones() as u64) << p.shift);
+        self.key.get64(field)
+    }
+
+    /// These bits of the field decided something.
+    fn need_mf(&mut self, mf: Mf, bits: u128) {
+        let n = mf.slices().count();
+        for (i, s) in mf.slices().enumerate() {
+            let part = if n == 2 && i == 0 { (bits >> 64) as u64 } else { bits as u64 };
+            self.need(s.block, s.word, part << s.shift);
+        }
+    }
+
+    /// Sets bits of one word; from here on they are the same for all packets of the flow, so whatever `value` was
+    /// computed from has been needed before.
+    #[inline]
+    fn write(&mut self, block: usize, word: usize, bits: u64, value: u64) {
+        let old = self.key.word(block, word);
+        self.key.set_word(block, word, old & !bits | value & bits);
+        self.written.add_word(block, word, bits);
+        self.any_written = true;
+        self.noted = None;
+    }
+
+    fn write_field(&mut self, field: FieldId, value: u128) {
+        let p = field.place();
+        let (b, w) = (p.block.into(), p.word.into());
+        if p.bits == 128 {
+            self.write(b, w, u64::MAX, (value >> 64) as u64);
+            self.write(b, w + 1, u64::MAX, value as u64);
+        } else {
+            self.write(b, w, (field.ones() as u64) << p.shift, (value as u64) << p.shift);
+        }
+    }
+
+    fn write_mf(&mut self, mf: Mf, value: u128, mask: u128) {
+        let n = mf.slices().count();
+        for (i, s) in mf.slices().enumerate() {
+            let down = if n == 2 && i == 0 { 64 } else { 0 };
+            let ones = u64::MAX >> (64 - s.bits);
+            let part = |v: u128| ((v >> down) as u64 & ones) << s.shift;
+            self.write(s.block, s.word, part(mask), part(value));
+        }
+    }
+
+    fn in_port(&self) -> OfPort {
+        OfPort(self.key.get64(FieldId::InPort) as u16)
+    }
+
+    /// Notes that one word of a word table was looked up.
+    fn visit_word(&mut self, table: u32, word: u64) {
+        let start = self.out.rewrites.len();
+        self.out.rewrites.push(Rewrite { mask: u64::MAX, value: word, block: u8::MAX, word: u8::MAX });
+        self.push_visit(table, start, 1);
+    }
+
+    /// Notes that a table of rules was looked into, with what was rewritten before.
+    fn visit_rules(&mut self, table_id: u8) {
+        let table = rule_table(self.bridge.idx.0, table_id);
+        if !self.any_written {
+            return self.push_visit(table, 0, 0);
+        }
+        if let Some((start, len)) = self.noted {
+            return self.push_visit(table, start.into(), len.into());
+        }
+        let start = self.out.rewrites.len();
+        for b in self.written.0.present_blocks() {
+            let (mask, value) = (self.written.0.block(b), self.key.block(b));
+            for w in 0..8 {
+                if mask.0[w] != 0 {
+                    self.out.rewrites.push(Rewrite {
+                        mask: mask.0[w],
+                        value: value.0[w] & mask.0[w],
+                        block: b as u8,
+                        word: w as u8,
+                    });
+                }
+            }
+        }
+        let len = self.out.rewrites.len() - start;
+        self.push_visit(table, start, len);
+        self.noted = Some((start as u16, len as u16));
+    }
+
+    fn push_visit(&mut self, table: u32, start: usize, len: usize) {
+        match (u16::try_from(start), u16::try_from(len)) {
+            (Ok(rewrites_start), Ok(rewrites_len)) => {
+                self.out.visits.push(Visit { table, rewrites_start, rewrites_len });
+            }
+            // More was rewritten than a flow can remember, so it cannot be judged later.
+            _ => self.out.uncacheable = true,
+        }
+    }
+
+    /// Looks into a table of the current bridge. Not inlined: its second mask would make each level of nested resubmits
+    /// cost its size in stack.
+    #[inline(never)]
+    fn lookup(&mut self, table_id: u8) -> Option<&'a Rule> {
+        self.visit_rules(table_id);
+        let table = self.bridge.state.table(table_id)?;
+        let found = if self.any_written {
+            let mut decided = Mask::wild();
+            let found = table.lookup(self.version, &self.key, &mut decided, self.reader);
+            for b in decided.0.present_blocks() {
+                for w in 0..8 {
+                    self.need(b, w, decided.0.block(b).0[w]);
+                }
+            }
+            found
+        } else {
+            table.lookup(self.version, &self.key, &mut self.out.mask, self.reader)
+        };
+        match found {
+            Some(rule) => self.out.credits.extend([table.matched_slot, rule.slot]),
+            None => self.out.credits.push(table.missed_slot),
+        }
+        found
+    }
+
+    /// Looks into a table and does what its rule says. On a miss, what the bridge is configured to do on a miss, if
+    /// `honor_miss`.
+    fn table(&mut self, table_id: u8, honor_miss: bool) {
+        if self.unread {
+            return self.freeze();
+        }
+        if self.depth >= DEPTH_MAX {
+            self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
+            self.error = Some(DropReason::ResubmitLimit);
+            return;
+        }
+        if self.resubmits >= RESUBMITS_MAX {
+            self.trace.error(|| format!("over {RESUBMITS_MAX} resubmit actions"));
+            self.error = Some(DropReason::ResubmitLimit);
+            return;
+        }
+        let deepens = u32::from(table_id <= self.origin.table_id);
+        self.resubmits += 1;
+        self.depth += deepens;
+        self.enter(table_id, honor_miss);
+        self.depth -= deepens;
+    }
+
+    fn enter(&mut self, table_id: u8, honor_miss: bool) {
+        let saved = self.origin;
+        let rule = self.lookup(table_id);
+        self.trace.enter_table(table_id, rule);
+        match rule {
+            Some(rule) => {
+                self.origin = Origin { table_id, cookie: rule.cookie };
+                self.actions(&rule.actions.list);
+            }
+            None if honor_miss => {
+                self.origin = Origin { table_id, cookie: u64::MAX };
+                self.miss();
+            }
+            None => {}
+        }
+        self.trace.leave();
+        self.origin = saved;
+    }
+
+    #[inline(never)]
+    fn miss(&mut self) {
+        self.drop_reason = DropReason::TableMiss;
+        self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
+        if !self.bridge.config.miss_to_controller {
+            self.trace.action(|| "drop".to_string());
+            return;
+        }
+        let in_port = self.in_port();
+        self.visit_word(word_table::ports(self.bridge.idx.0), word_table::port(in_port.0));
+        if self.bridge.port(in_port).is_some_and(|p| p.spec.config.no_packet_in) {
+            return;
+        }
+        let max_len = self.bridge.config.miss_send_len;
+        self.packet_in(max_len, PacketInReason::NoMatch, 0, &[]);
+    }
+
+    /// The pipeline of the current bridge, from table 0 to the action set.
+    fn pipeline(&mut self) {
+        self.enter(0, true);
+        self.finish_pipeline();
+    }
+
+    fn finish_pipeline(&mut self) {
+        if self.freezing.is_none() {
+            self.execute_action_set();
+        }
+        if self.freezing.is_some() {
+            self.finish_freezing();
+        }
+    }
+
+    /// Ends the translation: drops with a reason what is output nowhere.
+    fn finish(self) {
+        if let Some(reason) = self.error {
+            self.out.actions.clear();
+            self.out.effects.clear();
+            self.out.actions.push(DpAction::Drop(reason));
+            return;
+        }
+        if !has_output(&self.out.actions) {
+            self.out.actions.clear();
+            self.out.actions.push(DpAction::Drop(self.drop_reason));
+            return;
+        }
+        // A recirculation ends a list, so one that others follow works on a copy.
+        let last = self.out.actions.len() - 1;
+        for a in &mut self.out.actions[..last] {
+            if matches!(a, DpAction::Recirc(_)) {
+                let recirc = std::mem::replace(a, DpAction::PopVlan);
+                *a = DpAction::Clone(vec![recirc]);
+            }
+        }
+    }
+}
+
+/// Whether the packet leaves, is looked at again, or is handed to the control thread.
+fn has_output(actions: &[DpAction]) -> bool {
+    actions.iter().any(|a| match a {
+        DpAction::Output(_) | DpAction::OutputTrunc { .. } | DpAction::Recirc(_) | DpAction::PacketIn(_) => {
+            true
+        }
+        DpAction::Clone(inner) | DpAction::Sample { actions: inner, .. } => has_output(inner),
+        _ => false,
+    })
+}
+
+/// Adds what every flow's mask holds.
+fn always_needed(out: &mut Translation<Effect>, eth_type: u64) {
+    let places = [FieldId::InPort, FieldId::DpPort, FieldId::RecircId];
+    let bits = places.iter().map(|f| (f.ones() as u64) << f.place().shift).sum();
+    out.mask.add_word(B_COMMON, FieldId::InPort.place().word.into(), bits);
+    out.mask.add_exact(FieldId::EthType);
+    out.mask.add_exact(FieldId::PacketType);
+    if matches!(eth_type, 0x0800 | 0x86dd) {
+        out.mask.add(FieldId::NwFrag, 3);
+    }
+}
+
+/// Translates a packet that came from a port or from recirculation.
+pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation<Effect>, trace: &mut S) {
+    always_needed(out, key.get64(FieldId::EthType));
+    let recirc_id = key.get64(FieldId::RecircId) as u32;
+    if recirc_id != 0 {
+        return frozen::thaw(at, recirc_id, key, out, trace);
+    }
+    let topology = at.topology();
+    let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
+    let Some((port, bridge)) = topology.port(port_no).and_then(|p| Some((p, topology.bridge(p.bridge)?)))
+    else {
+        let rewrites_start = out.rewrites.len() as u16;
+        let value = u64::from(port_no.0);
+        out.rewrites.push(Rewrite { mask: u64::MAX, value, block: u8::MAX, word: u8::MAX });
+        out.visits.push(Visit { table: word_table::DP_PORTS, rewrites_start, rewrites_len: 1 });
+        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
+        return;
+    };
+    let mut key = key.clone();
+    // The number in the key is as old as the extraction; the translation is of this version.
+    key.set(FieldId::InPort, port.spec.of_port.0.into());
+    let mut x = Xlate::new(at, bridge, key, out, trace);
+    x.trace.bridge(&bridge.config.name);
+    x.visit_word(word_table::ports(bridge.idx.0), word_table::port(port.spec.of_port.0));
+    if x.may_receive(port) {
+        x.pipeline();
+    }
+    x.finish();
+}
+
+/// Translates actions that come with the packet (a packet-out).
+pub(crate) fn packet_out<S: Sink>(
+    at: Snapshot<'_>,
+    key: &Key,
+    bridge: crate::BridgeIdx,
+    actions: &[Action],
+    out: &mut Translation<Effect>,
+    trace: &mut S,
+) {
+    always_needed(out, key.get64(FieldId::EthType));
+    let topology = at.topology();
+    let Some(bridge) = topology.bridge(bridge) else {
+        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
+        return;
+    };
+    let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
+    x.trace.bridge(&bridge.config.name);
+    x.actions(actions);
+    x.finish_pipeline();
+    x.finish();
+}

@@ -1,0 +1,243 @@
+//! Where packets go: ports, reserved ports, patch cables, controllers.
+
+use super::{Origin, Xlate};
+use crate::changelog::word_table;
+use crate::topology::{Bridge, Port, PortKind};
+use crate::trace::Sink;
+use base::{DropReason, OfPort, PortNo};
+use datapath::{DpAction, PacketInSpec};
+use flow::action::PacketInReason;
+use flow::key::{B_CT, B_CT6, B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
+use flow::{BLOCKS, FieldId, Key, Mask};
+use std::sync::Arc;
+
+/// The packet as it was before something was done on a copy.
+struct Saved {
+    key: Key,
+    written: Mask,
+    base: Key,
+    base_known: Mask,
+    any_written: bool,
+    vlan_moved: bool,
+    unread: bool,
+    irreversible: bool,
+}
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    /// Whether the port's configuration lets the packet in.
+    pub(super) fn may_receive(&mut self, port: &Port) -> bool {
+        let config = port.spec.config;
+        let mut refused = config.port_down;
+        if config.no_recv != config.no_recv_stp {
+            let is_stp = self.read(FieldId::EthDst) == 0x0180_c200_0000;
+            refused |= if is_stp { config.no_recv_stp } else { config.no_recv };
+        } else {
+            refused |= config.no_recv;
+        }
+        if refused {
+            self.drop_reason = DropReason::RxPortConfig;
+            self.trace.detail(|| "the port's configuration forbids receiving, dropping".to_string());
+        }
+        !refused
+    }
+
+    #[inline(never)]
+    pub(super) fn output_action(&mut self, port: OfPort, max_len: u16) {
+        match port {
+            OfPort::IN_PORT => self.output(self.in_port()),
+            OfPort::TABLE => self.table(0, true),
+            OfPort::NORMAL => self.normal(),
+            OfPort::FLOOD => self.flood(false),
+            OfPort::ALL => self.flood(true),
+            OfPort::CONTROLLER => self.packet_in(max_len, PacketInReason::Action, 0, &[]),
+            OfPort::NONE => {}
+            // What a packet's in_port is, its mask always holds; one rewritten is the same for the whole flow.
+            port if port == self.in_port() => {
+                self.drop_reason = DropReason::NoOutput;
+                self.trace.detail(|| "skipping output to input port".to_string());
+            }
+            port => self.output(port),
+        }
+    }
+
+    pub(super) fn output_trunc(&mut self, port: OfPort, max_len: u32) {
+        let before = self.max_bytes;
+        self.max_bytes = Some(before.map_or(max_len, |b| b.min(max_len)));
+        match port {
+            OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::CONTROLLER | OfPort::TABLE => {}
+            port => self.output_action(port, 0),
+        }
+        self.max_bytes = before;
+    }
+
+    fn flood(&mut self, all: bool) {
+        let bridge: &'a Bridge = self.bridge;
+        self.visit_word(word_table::ports(bridge.idx.0), word_table::FLOOD);
+        let in_port = self.in_port();
+        self.drop_reason = DropReason::NoOutput;
+        for port in bridge.ports().filter(|p| p.spec.of_port != in_port) {
+            if all || !port.spec.config.no_flood {
+                self.output_to(port);
+            }
+        }
+    }
+
+    /// Sends to a port, be it the input port.
+    pub(super) fn output(&mut self, of_port: OfPort) {
+        let bridge: &'a Bridge = self.bridge;
+        self.visit_word(word_table::ports(bridge.idx.0), word_table::port(of_port.0));
+        match bridge.port(of_port) {
+            Some(port) => self.output_to(port),
+            None => {
+                self.drop_reason = DropReason::OutputPortGone;
+                self.trace.detail(|| "Nonexistent output port".to_string());
+            }
+        }
+    }
+
+    /// Sends to a port that this translation has looked up already.
+    pub(super) fn output_to(&mut self, port: &'a Port) {
+        let config = port.spec.config;
+        if config.no_fwd || config.port_down {
+            self.drop_reason = DropReason::TxPortDown;
+            self.trace.detail(|| {
+                let why = if config.no_fwd { "OFPPC_NO_FWD" } else { "OFPPC_PORT_DOWN" };
+                format!("{why} set, skipping output")
+            });
+            return;
+        }
+        match port.spec.kind {
+            PortKind::Patch { peer } => self.output_to_peer(port, peer),
+            PortKind::Normal | PortKind::Local => {
+                self.commit();
+                let port = port.spec.port_no;
+                self.out.actions.push(match self.max_bytes {
+                    Some(max_bytes) => DpAction::OutputTrunc { port, max_bytes },
+                    None => DpAction::Output(port),
+                });
+            }
+        }
+    }
+
+    /// Goes on in the bridge at the other end of a patch cable, as if the packet had come in there.
+    #[inline(never)]
+    fn output_to_peer(&mut self, port: &'a Port, peer: Option<PortNo>) {
+        self.out.credits.push(port.tx_slot);
+        let found = peer.and_then(|p| self.topology.port(p));
+        let Some((peer, bridge)) = found.and_then(|p| Some((p, self.topology.bridge(p.bridge)?))) else {
+            // The cable's end is part of what the port is, so its change is one of the port.
+            self.drop_reason = DropReason::OutputPortGone;
+            self.trace.detail(|| "Nonexistent patch port peer".to_string());
+            return;
+        };
+        if self.depth >= super::DEPTH_MAX {
+            self.trace.error(|| format!("over max translation depth {}", super::DEPTH_MAX));
+            self.error = Some(DropReason::ResubmitLimit);
+            return;
+        }
+        self.visit_word(word_table::ports(bridge.idx.0), word_table::port(peer.spec.of_port.0));
+        self.out.credits.push(peer.rx_slot);
+        self.trace.bridge(&bridge.config.name);
+        let before = (self.bridge, self.origin, self.exit, std::mem::take(&mut self.stack));
+        let set = std::mem::take(&mut self.action_set);
+        self.depth += 1;
+        self.with_packet_restored(|x| {
+            x.bridge = bridge;
+            x.origin = Origin::NONE;
+            x.write_field(FieldId::InPort, u128::from(peer.spec.of_port.0));
+            x.forget_pipeline_fields();
+            if x.may_receive(peer) {
+                x.pipeline();
+            }
+        });
+        self.depth -= 1;
+        (self.bridge, self.origin, self.exit, self.stack) = before;
+        self.action_set = set;
+        self.trace.leave();
+    }
+
+    /// Registers and the like do not cross a cable: they become zero, for all packets of the flow alike.
+    fn forget_pipeline_fields(&mut self) {
+        for b in [B_REGS, B_TUNNEL, B_CT, B_CT6].into_iter().chain(B_TUN_META..BLOCKS) {
+            if self.key.has(b) || self.written.0.has(b) || b == B_REGS {
+                for w in 0..8 {
+                    self.write(b, w, u64::MAX, 0);
+                }
+            }
+        }
+        for field in [FieldId::Metadata, FieldId::ActsetOutput, FieldId::ConjId] {
+            self.write_field(field, 0);
+        }
+        self.write(B_PIPELINE, 3, u64::MAX, 0);
+        self.write_field(FieldId::CtState, 0);
+        self.write_field(FieldId::CtZone, 0);
+    }
+
+    /// Does something on a copy: afterwards the packet, as later actions see it, is what it was before.
+    #[inline(never)]
+    pub(super) fn with_packet_restored(&mut self, inner: impl FnOnce(&mut Self)) {
+        let saved = self.save();
+        let start = self.out.actions.len();
+        inner(self);
+        self.restore(saved, start);
+    }
+
+    #[inline(never)]
+    fn save(&mut self) -> Box<Saved> {
+        Box::new(Saved {
+            key: self.key.clone(),
+            written: self.written.clone(),
+            base: self.base.clone(),
+            base_known: self.base_known.clone(),
+            any_written: self.any_written,
+            vlan_moved: self.vlan_moved,
+            unread: self.unread,
+            irreversible: std::mem::replace(&mut self.irreversible, false),
+        })
+    }
+
+    #[inline(never)]
+    fn restore(&mut self, saved: Box<Saved>, start: usize) {
+        let saved = *saved;
+        if self.irreversible {
+            // What was done to the packet cannot be undone, so it is done to a copy.
+            let actions = self.out.actions.split_off(start);
+            self.out.actions.push(DpAction::Clone(actions));
+            self.base = saved.base;
+            self.base_known = saved.base_known;
+            self.vlan_moved = saved.vlan_moved;
+        }
+        // Otherwise `commit` sets back what it must, when something else is output.
+        self.irreversible = saved.irreversible;
+        self.key = saved.key;
+        self.written = saved.written;
+        self.any_written = saved.any_written || !self.base_known.is_wild();
+        self.unread = saved.unread;
+        self.noted = None;
+    }
+
+    /// Hands the packet, as it is now, to the control thread.
+    #[inline(never)]
+    pub(super) fn packet_in(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
+        self.commit();
+        let mut metadata = Key::default();
+        for b in [B_REGS, B_PIPELINE, B_TUNNEL, B_CT, B_CT6].into_iter().chain(B_TUN_META..BLOCKS) {
+            if self.key.has(b) {
+                metadata.put(b, self.key.block(b).0);
+            }
+        }
+        for f in [FieldId::InPort, FieldId::CtState, FieldId::CtZone, FieldId::PktMark, FieldId::PacketType] {
+            metadata.set(f, self.key.get(f));
+        }
+        self.out.actions.push(DpAction::PacketIn(Arc::new(PacketInSpec {
+            bridge: self.bridge.idx.0,
+            table_id: self.origin.table_id,
+            cookie: self.origin.cookie,
+            reason,
+            max_len,
+            controller_id: id,
+            userdata: userdata.to_vec(),
+            metadata,
+        })));
+    }
+}

@@ -1,0 +1,410 @@
+//! What a switch does to packets, example by example, through its public interfaces.
+
+use base::hash::HashKey;
+use base::rcu::{Domain, Reader};
+use base::{DropReason, OfPort, PortNo};
+use datapath::pipeline::FlowView;
+use datapath::{DpAction, Pipeline, Translation};
+use flow::action::SubField;
+use flow::{Action, Depth, FieldId, Key, Match, Mf};
+use std::sync::Arc;
+use switch::control::{Command, FlowMod, FlowModError, RuleFilter};
+use switch::{
+    BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, SlotStats, Switch, VlanConfig, VlanMode,
+};
+
+/// A switch with one bridge and four ports, whose numbers are 101 to 104 in the datapath and 1 to 4 in OpenFlow.
+struct Rig {
+    control: Control,
+    switch: Arc<Switch>,
+    reader: Reader,
+    br: BridgeIdx,
+}
+
+fn rig() -> Rig {
+    let domain = Domain::new();
+    let (switch, mut control) = Control::new(domain.clone(), HashKey::from_seed(5));
+    let br = control.add_bridge(BridgeConfig::new("br0"));
+    for n in 1..=4u16 {
+        control.add_port(br, PortSpec::new(PortNo(100 + u32::from(n)), OfPort(n), &format!("p{n}"))).unwrap();
+    }
+    Rig { control, switch, reader: domain.register(), br }
+}
+
+fn output(port: u16) -> Action {
+    Action::Output { port: OfPort(port), max_len: 0 }
+}
+
+fn packet(port: u32) -> Key {
+    let mut key = Key::default();
+    key.set(FieldId::DpPort, u128::from(port));
+    key.set(FieldId::InPort, u128::from(port - 100));
+    key.set(FieldId::EthType, 0x0800);
+    key.set(FieldId::EthSrc, 0x0000_0000_0a00 + u128::from(port));
+    key.set(FieldId::EthDst, 0x0000_0000_0b00);
+    key.set(FieldId::NwSrc, 0x0a00_0001);
+    key.set(FieldId::NwDst, 0x0a00_0002);
+    key.set(FieldId::NwProto, 17);
+    key.set(FieldId::NwTtl, 64);
+    key.set(FieldId::TpSrc, 1000);
+    key.set(FieldId::TpDst, 2000);
+    key
+}
+
+impl Rig {
+    fn add(&mut self, table: u8, priority: i32, m: Match, actions: Vec<Action>) {
+        let fm = FlowMod { table_id: table, priority, ..FlowMod::add(m, actions) };
+        self.control.flow_mod(self.br, &fm, 0).unwrap();
+    }
+
+    fn translate(&self, key: &Key) -> Translation<Effect> {
+        let mut out = Translation::default();
+        self.switch.translate(self.switch.version(), key, &self.reader, &mut out);
+        out
+    }
+
+    fn actions(&self, key: &Key) -> Vec<DpAction> {
+        self.translate(key).actions
+    }
+}
+
+fn out(port: u32) -> DpAction {
+    DpAction::Output(PortNo(100 + port))
+}
+
+#[test]
+fn a_rule_forwards_from_the_moment_it_is_added() {
+    let mut r = rig();
+    assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::TableMiss)]);
+    let before = r.switch.version();
+    let miss = r.translate(&packet(101));
+    r.add(0, 1, Match::any().with(FieldId::InPort, 1), vec![output(2)]);
+    assert_eq!(r.actions(&packet(101)), [out(2)]);
+    assert_eq!(r.actions(&packet(102)), [DpAction::Drop(DropReason::TableMiss)]);
+    let view =
+        FlowView { key: &packet(101), mask: &miss.mask, visits: &miss.visits, rewrites: &miss.rewrites };
+    assert!(r.switch.touched(view, before, r.switch.version(), &r.reader));
+    let view = FlowView { key: &packet(102), ..view };
+    assert!(!r.switch.touched(view, before, r.switch.version(), &r.reader));
+    assert_eq!(r.switch.depth(PortNo(101)), Depth::Metadata);
+    r.add(0, 1, Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwSrc, 1), vec![]);
+    assert_eq!(r.switch.depth(PortNo(101)), Depth::Network);
+}
+
+#[test]
+fn resubmit_goto_and_the_action_set_go_through_tables() {
+    let mut r = rig();
+    let resubmit = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    r.add(0, 1, Match::any(), vec![output(2), resubmit, output(3)]);
+    r.add(1, 1, Match::any(), vec![Action::WriteActions(vec![output(4)]), Action::GotoTable(2)]);
+    r.add(2, 1, Match::any(), vec![Action::Load { target: reg(0), value: 7 }]);
+    assert_eq!(r.actions(&packet(101)), [out(2), out(3), out(4)]);
+    r.add(2, 2, Match::any(), vec![Action::ClearActions]);
+    assert_eq!(r.actions(&packet(101)), [out(2), out(3)]);
+    let credits = r.translate(&packet(101)).credits;
+    assert_eq!(credits.len(), 6, "three tables and three rules");
+}
+
+fn reg(n: u8) -> SubField {
+    SubField { field: Mf::Reg(n), offset: 0, count: 32 }
+}
+
+#[test]
+fn a_loop_of_resubmits_ends_with_its_own_drop_reason() {
+    let mut r = rig();
+    let again = |table| Action::Resubmit { in_port: None, table: Some(table), ct: false };
+    r.add(0, 1, Match::any(), vec![output(2), again(0)]);
+    assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::ResubmitLimit)]);
+    // Exponentially many, none deep.
+    for table in 1..20 {
+        r.add(table, 1, Match::any(), vec![again(table + 1), again(table + 1)]);
+    }
+    r.add(0, 1, Match::any(), vec![again(1), output(2)]);
+    assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::ResubmitLimit)]);
+    // 4096 nested ones, on a small stack.
+    for table in 0..253 {
+        r.add(table, 1, Match::any(), vec![again(table + 1)]);
+    }
+    r.add(253, 1, Match::any(), vec![again(0)]);
+    let Rig { switch, .. } = r;
+    let worker = move || {
+        let reader = switch.domain().register();
+        let mut out = Translation::default();
+        switch.translate(switch.version(), &packet(101), &reader, &mut out);
+        out.actions
+    };
+    let small = std::thread::Builder::new().stack_size(2 << 20);
+    let actions = small.spawn(worker).unwrap().join().unwrap();
+    assert_eq!(actions, [DpAction::Drop(DropReason::ResubmitLimit)]);
+}
+
+#[test]
+fn fields_are_set_when_an_output_comes_and_only_where_they_may_differ() {
+    let mut r = rig();
+    let udp = Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwProto, 17);
+    let set = |field, value| Action::SetField { field, value, mask: field.ones() };
+    r.add(
+        0,
+        1,
+        udp.with(FieldId::NwDst, 0x0a00_0002),
+        vec![set(Mf::NwDst, 0x0a00_0002), set(Mf::UdpDst, 53), output(2), set(Mf::NwDst, 9), output(3)],
+    );
+    let t = r.translate(&packet(101));
+    let set = |field, value, mask| DpAction::Set { field, value, mask };
+    assert_eq!(
+        t.actions,
+        [set(FieldId::TpDst, 53, 0xffff), out(2), set(FieldId::NwDst, 9, 0xffff_ffff), out(3)]
+    );
+    assert_eq!(t.mask.get(FieldId::TpDst), 0, "the old port is overwritten whatever it was");
+    assert_eq!(t.mask.get(FieldId::NwDst), 0xffff_ffff);
+}
+
+#[test]
+fn a_time_to_live_of_one_is_told_to_the_controllers() {
+    let mut r = rig();
+    r.add(0, 1, Match::any().with(FieldId::EthType, 0x800), vec![Action::DecTtl(vec![]), output(2)]);
+    let set = DpAction::Set { field: FieldId::NwTtl, value: 63, mask: 0xff };
+    assert_eq!(r.actions(&packet(101)), [set, out(2)]);
+    let mut key = packet(101);
+    key.set(FieldId::NwTtl, 1);
+    let actions = r.actions(&key);
+    assert!(matches!(&actions[..], [DpAction::PacketIn(spec)]
+        if spec.reason == flow::action::PacketInReason::InvalidTtl));
+}
+
+#[test]
+fn normal_learns_floods_and_forwards() {
+    let mut r = rig();
+    r.add(0, 0, Match::any(), vec![Action::Output { port: OfPort::NORMAL, max_len: 0 }]);
+    let mut there = packet(101);
+    there.set(FieldId::EthSrc, 0xaa);
+    there.set(FieldId::EthDst, 0xbb);
+    let t = r.translate(&there);
+    assert_eq!(t.actions, [out(2), out(3), out(4)]);
+    assert_eq!(t.effects, [Effect::Learn { bridge: r.br, vlan: 0, mac: 0xaa, port: PortNo(101) }]);
+    let seen = r.switch.version();
+    r.control.apply(&t.effects, 0);
+    let mut back = packet(103);
+    back.set(FieldId::EthSrc, 0xbb);
+    back.set(FieldId::EthDst, 0xaa);
+    let u = r.translate(&back);
+    assert_eq!(u.actions, [out(1)]);
+    r.control.apply(&u.effects, 0);
+    // The flooding flow looked for an address that is known now.
+    let view = FlowView { key: &there, mask: &t.mask, visits: &t.visits, rewrites: &t.rewrites };
+    assert!(r.switch.touched(view, seen, r.switch.version(), &r.reader));
+    assert_eq!(r.actions(&there), [out(3)]);
+    assert!(r.translate(&there).effects.is_empty());
+    // It moves.
+    let mut moved = back.clone();
+    moved.set(FieldId::DpPort, 104);
+    let t = r.translate(&moved);
+    r.control.apply(&t.effects, 0);
+    assert_eq!(r.actions(&there), [out(4)]);
+    assert_eq!(r.control.fdb_stats(r.br).moved, 1);
+    // It ages.
+    r.control.expire(299_900, &|_| SlotStats::default());
+    assert_eq!(r.actions(&there), [out(4)]);
+    r.control.expire(300_100, &|_| SlotStats::default());
+    assert_eq!(r.actions(&there), [out(2), out(3), out(4)]);
+}
+
+#[test]
+fn vlan_modes_tag_and_untag() {
+    let mut r = rig();
+    r.add(0, 0, Match::any(), vec![Action::Output { port: OfPort::NORMAL, max_len: 0 }]);
+    let spec = |n: u16, mode, tag| PortSpec {
+        vlan: VlanConfig { mode, tag, ..VlanConfig::default() },
+        ..PortSpec::new(PortNo(100 + u32::from(n)), OfPort(n), &format!("p{n}"))
+    };
+    r.control.modify_port(spec(1, VlanMode::Access, 10)).unwrap();
+    r.control.modify_port(spec(3, VlanMode::NativeUntagged, 10)).unwrap();
+    r.control.modify_port(spec(4, VlanMode::Access, 20)).unwrap();
+    let push = DpAction::PushVlan { tpid: 0x8100, tci: 0x100a };
+    assert_eq!(r.actions(&packet(101)), [push, out(2), DpAction::PopVlan, out(3)]);
+    // From the trunk, tagged 10.
+    let mut tagged = packet(102);
+    tagged.set(FieldId::VlanTci, 0x100a);
+    tagged.set(FieldId::VlanTpid, 0x8100);
+    assert_eq!(r.actions(&tagged), [DpAction::PopVlan, out(1), out(3)]);
+    // An access port takes no tag.
+    tagged.set(FieldId::DpPort, 101);
+    assert_eq!(r.actions(&tagged), [DpAction::Drop(DropReason::VlanViolation)]);
+    // A tunnel puts its own tag around.
+    r.control.modify_port(spec(1, VlanMode::Dot1qTunnel, 30)).unwrap();
+    let actions = r.actions(&tagged);
+    assert_eq!(actions[..2], [DpAction::PushVlan { tpid: 0x88a8, tci: 0x101e }, out(2)]);
+}
+
+#[test]
+fn a_patch_cable_leads_to_the_other_bridge_and_back_again() {
+    let mut r = rig();
+    let other = r.control.add_bridge(BridgeConfig::new("br1"));
+    let patch = |no, of, name, peer| PortSpec {
+        kind: PortKind::Patch { peer: Some(PortNo(peer)) },
+        ..PortSpec::new(PortNo(no), OfPort(of), name)
+    };
+    r.control.add_port(r.br, patch(110, 10, "to1", 111)).unwrap();
+    r.control.add_port(other, patch(111, 11, "to0", 110)).unwrap();
+    r.control.add_port(other, PortSpec::new(PortNo(105), OfPort(5), "p5")).unwrap();
+    let set = Action::SetField { field: Mf::EthDst, value: 5, mask: Mf::EthDst.ones() };
+    r.add(0, 1, Match::any().with(FieldId::InPort, 1), vec![output(10), output(2)]);
+    let fm = FlowMod::add(Match::any().with(FieldId::InPort, 11), vec![set, output(5)]);
+    r.control.flow_mod(other, &fm, 0).unwrap();
+    let t = r.translate(&packet(101));
+    let set = |value| DpAction::Set { field: FieldId::EthDst, value, mask: (1 << 48) - 1 };
+    assert_eq!(t.actions, [set(5), DpAction::Output(PortNo(105)), set(0xb00), out(2)]);
+    assert_eq!(t.mask.get(FieldId::EthDst), (1 << 48) - 1, "what is put back must be known");
+    r.control.remove_port(PortNo(111)).unwrap();
+    assert_eq!(r.actions(&packet(101)), [out(2)]);
+    r.control.remove_bridge(r.br, 0).unwrap();
+    assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::RxNoBridge)]);
+}
+
+#[test]
+fn what_lies_behind_a_popped_label_is_read_again() {
+    let mut r = rig();
+    let mpls = Match::any().with(FieldId::EthType, 0x8847);
+    let resubmit = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    r.add(
+        0,
+        1,
+        mpls,
+        vec![Action::Load { target: reg(3), value: 9 }, Action::PopMpls(0x800), resubmit, output(3)],
+    );
+    r.add(
+        1,
+        1,
+        Match::any().with(FieldId::Reg3, 9).with(FieldId::NwDst, 0x0a00_0002).with(FieldId::EthType, 0x800),
+        vec![output(2)],
+    );
+    let mut key = Key::default();
+    for (f, v) in [
+        (FieldId::DpPort, 101),
+        (FieldId::InPort, 1),
+        (FieldId::EthType, 0x8847),
+        (FieldId::Mpls0, 0x0001_0140),
+    ] {
+        key.set(f, v);
+    }
+    let actions = r.actions(&key);
+    let [DpAction::PopMpls { eth_type: 0x800 }, DpAction::Recirc(id)] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(r.actions(&key), actions, "equal states have one number");
+    let mut again = packet(101);
+    again.set(FieldId::RecircId, u128::from(id));
+    assert_eq!(r.actions(&again), [out(2), out(3)]);
+    again.set(FieldId::NwDst, 1);
+    assert_eq!(r.actions(&again), [out(3)]);
+    again.set(FieldId::RecircId, 77);
+    assert_eq!(r.actions(&again), [DpAction::Drop(DropReason::RecircUnknown)]);
+}
+
+#[test]
+fn strict_and_loose_commands_select_as_openflow_says() {
+    let mut r = rig();
+    let net =
+        || Match::any().with(FieldId::EthType, 0x800).with_masked(FieldId::NwSrc, 0x0a00_0000, 0xff00_0000);
+    let host = || Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwSrc, 0x0a00_0001);
+    r.add(0, 1, net(), vec![output(2)]);
+    r.add(0, 2, host(), vec![output(3)]);
+    r.add(5, 2, host(), vec![output(3)]);
+    let count = |r: &Rig| r.control.rules(r.br, &RuleFilter::default()).len();
+    assert_eq!(count(&r), 3);
+    let strict = FlowMod { command: Command::DeleteStrict, priority: 1, ..FlowMod::delete(host()) };
+    r.control.flow_mod(r.br, &strict, 0).unwrap();
+    assert_eq!(count(&r), 3, "another priority");
+    let by_port = FlowMod { out_port: Some(OfPort(2)), ..FlowMod::delete(Match::any()) };
+    r.control.flow_mod(r.br, &by_port, 0).unwrap();
+    assert_eq!(count(&r), 2);
+    let modify =
+        FlowMod { command: Command::Modify, new_cookie: None, ..FlowMod::add(net(), vec![output(4)]) };
+    r.control.flow_mod(r.br, &modify, 0).unwrap();
+    assert_eq!(r.actions(&packet(101)), [out(4)]);
+    r.control.flow_mod(r.br, &FlowMod::delete(net()), 0).unwrap();
+    assert_eq!(count(&r), 0);
+    assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::TableMiss)]);
+}
+
+#[test]
+fn a_batch_is_one_version_or_nothing() {
+    let mut r = rig();
+    r.add(0, 1, Match::any(), vec![output(2)]);
+    let version = r.switch.version();
+    let delete = FlowMod::delete(Match::any());
+    let add = FlowMod::add(Match::any().with(FieldId::InPort, 1), vec![output(3)]);
+    let bad = FlowMod::add(Match::any(), vec![Action::Group(1)]);
+    let error = r.control.flow_mods([(r.br, &add), (r.br, &delete), (r.br, &add), (r.br, &bad)], 0);
+    assert_eq!(error, Err((3, FlowModError::BadOutGroup(1))));
+    assert_eq!(r.switch.version(), version);
+    assert_eq!(r.actions(&packet(101)), [out(2)]);
+    assert_eq!(r.control.rules(r.br, &RuleFilter::default()).len(), 1);
+    r.control.flow_mods([(r.br, &add), (r.br, &delete), (r.br, &add)], 0).unwrap();
+    assert_eq!(r.switch.version(), version.next());
+    assert_eq!(r.actions(&packet(101)), [out(3)]);
+    assert_eq!(r.actions(&packet(102)), [DpAction::Drop(DropReason::TableMiss)]);
+}
+
+#[test]
+fn timeouts_are_exact_and_their_slots_come_back_only_when_released() {
+    let mut r = rig();
+    let m = |port| Match::any().with(FieldId::InPort, port);
+    let mut fm = FlowMod { hard_timeout_s: 10, ..FlowMod::add(m(1), vec![output(2)]) };
+    fm.flags.send_flow_removed = true;
+    r.control.flow_mod(r.br, &fm, 1000).unwrap();
+    let idle = FlowMod { idle_timeout_s: 5, ..FlowMod::add(m(2), vec![output(2)]) };
+    r.control.flow_mod(r.br, &idle, 1000).unwrap();
+    let count = |r: &Rig| r.control.rules(r.br, &RuleFilter::default()).len();
+    let used = |_| SlotStats { packets: 1, bytes: 60, last_used_ms: 4000 };
+    r.control.expire(6_100, &used);
+    assert_eq!(count(&r), 2, "it was used at 4,000");
+    r.control.expire(8_900, &used);
+    assert_eq!(count(&r), 2);
+    r.control.expire(9_000, &used);
+    assert_eq!(count(&r), 1);
+    r.control.expire(10_900, &used);
+    assert!(r.control.take_removals().is_empty());
+    r.control.expire(11_000, &used);
+    let removals = r.control.take_removals();
+    assert_eq!(removals.len(), 1);
+    let slot = removals[0].rule.slot;
+    assert_eq!(r.control.take_retired_slots().slots().len(), 1, "the idle one's");
+    for removal in removals {
+        r.control.removal_done(removal);
+    }
+    let retired = r.control.take_retired_slots();
+    assert_eq!(retired.slots(), [slot]);
+}
+
+#[test]
+fn what_is_removed_is_freed_once_no_worker_sees_it() {
+    let mut r = rig();
+    for i in 0..1000u128 {
+        r.add(0, 1, Match::any().with(FieldId::EthSrc, i), vec![output(2)]);
+    }
+    r.control.flow_mod(r.br, &FlowMod::delete(Match::any()), 0).unwrap();
+    for now in 0..10 {
+        r.control.tick(now);
+        r.reader.quiescent();
+    }
+    assert!(!r.control.tick(11), "nothing is left to free");
+}
+
+#[test]
+fn port_configuration_holds_in_both_directions() {
+    let mut r = rig();
+    r.add(0, 1, Match::any(), vec![Action::Output { port: OfPort::FLOOD, max_len: 0 }]);
+    let mut spec = PortSpec::new(PortNo(102), OfPort(2), "p2");
+    spec.config.no_flood = true;
+    r.control.modify_port(spec.clone()).unwrap();
+    assert_eq!(r.actions(&packet(101)), [out(3), out(4)]);
+    spec.config.no_recv = true;
+    r.control.modify_port(spec.clone()).unwrap();
+    assert_eq!(r.actions(&packet(102)), [DpAction::Drop(DropReason::RxPortConfig)]);
+    spec.config = Default::default();
+    spec.config.no_fwd = true;
+    r.control.modify_port(spec).unwrap();
+    r.add(0, 1, Match::any(), vec![output(2)]);
+    assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::TxPortDown)]);
+}
