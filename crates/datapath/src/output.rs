@@ -3,6 +3,7 @@
 use crate::pipeline::PacketInSpec;
 use crate::stats::{PortCounters, WorkerStats};
 use base::{DropReason, PortNo};
+use packet::batch::Runs;
 use packet::wait::Bell;
 use packet::{Batch, Packet, PoolCache, TxQueue};
 use std::sync::{Arc, Mutex};
@@ -128,11 +129,30 @@ impl Outputs {
         slot.batch.push(packet);
         if slot.batch.is_full() {
             transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
-            if self.dirty.last() == Some(&(port as u16)) {
-                self.dirty.pop();
-                if self.pending.last() != Some(&(port as u16)) {
-                    self.pending.push(port as u16);
-                }
+            note_sent(&mut self.dirty, &mut self.pending, port as u16);
+        }
+    }
+
+    /// Appends the next `count` packets of `from` to a port's batch.
+    #[inline(always)]
+    pub fn send_run(&mut self, port: u32, from: &mut Runs<'_>, mut count: usize) {
+        let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
+            for _ in 0..count {
+                let packet = from.take().expect("the caller counted them");
+                self.drop(packet, DropReason::OutputPortGone);
+            }
+            return;
+        };
+        while count > 0 {
+            if slot.batch.is_empty() {
+                self.dirty.push(port as u16);
+            }
+            let n = count.min(slot.batch.remaining_capacity());
+            from.move_to(n, &mut slot.batch);
+            count -= n;
+            if slot.batch.is_full() {
+                transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+                note_sent(&mut self.dirty, &mut self.pending, port as u16);
             }
         }
     }
@@ -189,7 +209,9 @@ impl Outputs {
     /// Sends what waits, rings the doorbells. Once per loop.
     pub fn flush(&mut self) {
         for &port in &self.dirty {
-            if let Some(slot) = &mut self.slots[usize::from(port)] {
+            if let Some(slot) = &mut self.slots[usize::from(port)]
+                && !slot.batch.is_empty()
+            {
                 transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
             }
             if !self.pending.contains(&port) {
@@ -219,6 +241,18 @@ impl Outputs {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         (self.random >> 32) as u32
+    }
+}
+
+/// The port's batch has just been sent: it need not be flushed, only its doorbell rung.
+#[inline(always)]
+fn note_sent(dirty: &mut Vec<u16>, pending: &mut Vec<u16>, port: u16) {
+    // Elsewhere in the list it stays; flushing an empty batch costs nothing.
+    if dirty.last() == Some(&port) {
+        dirty.pop();
+        if !pending.contains(&port) {
+            pending.push(port);
+        }
     }
 }
 

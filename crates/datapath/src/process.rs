@@ -15,7 +15,7 @@
 //! Until stage 5 no entry is added or removed, so that the entry numbers gathered in stages 2 and 3 hold.
 
 use crate::cache::entry::kind;
-use crate::cache::{FlowCache, FlowRef, Installed, MASK_EXACT, Moment};
+use crate::cache::{FlowCache, FlowRef, Installed, MASK_EXACT, Moment, equal};
 use crate::execute::{Carried, execute};
 use crate::output::{Outputs, Recirculated};
 use crate::pipeline::{Pipeline, Translation};
@@ -28,6 +28,7 @@ use base::slots::SlotTable;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
 use flow::extract::{Ingress, extract, extract_keeping_metadata};
 use flow::{Depth, FieldId, Key};
+use packet::batch::Runs;
 use packet::wait::Bell;
 use packet::{BURST, Batch, Packet};
 use std::sync::Arc;
@@ -42,15 +43,79 @@ struct Verdict {
 
 const TO_MISS: u8 = 100;
 const TRUNCATED: u8 = 101;
+/// As the packet before it.
+const SAME: u8 = 102;
 const MISS: Verdict = Verdict { kind: TO_MISS, port: 0, body: 0 };
 
-/// Indices into the burst.
-type Indices = ArrayVec<u8, BURST>;
+impl Scratch {
+    /// Whether two packets of the burst have the same key, block 0 being all they have.
+    #[inline(always)]
+    fn same_key(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.keys[a], &self.keys[b]);
+        a.present() == 1 && b.present() == 1 && equal(&a.common().0, &b.common().0)
+    }
+}
+
+impl Verdict {
+    #[inline(always)]
+    fn is_output_to(self, port: u32) -> bool {
+        self.kind == kind::OUTPUT && self.port == port
+    }
+}
+
+/// The packets of a burst that are still to be looked up, by their index.
+struct Todo {
+    idx: [u8; BURST],
+    len: usize,
+}
+
+impl Todo {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline(always)]
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        // Masked, so that the compiler sees every index within a burst.
+        self.idx[..self.len.min(BURST)].iter().map(|&i| usize::from(i) % BURST)
+    }
+
+    #[inline(always)]
+    fn push(&mut self, i: usize) {
+        self.idx[self.len] = i as u8;
+        self.len += 1;
+    }
+
+    /// Keeps those for which `keep` says so.
+    #[inline(always)]
+    fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        let mut kept = 0;
+        for n in 0..self.len.min(BURST) {
+            let i = self.idx[n];
+            if keep(usize::from(i) % BURST) {
+                self.idx[kept] = i;
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+}
 
 /// The burst's working memory, kept from burst to burst.
 struct Scratch {
     keys: Box<[Key; BURST]>,
     hashes: [u64; BURST],
+    likely: [u32; BURST],
+    /// Bytes that a hit of this packet counts: its own and those of the `SAME` ones behind it.
+    lens: [u32; BURST],
+    /// Packets that a hit of this packet counts.
+    counts: [u32; BURST],
     masked: Box<[[u64; 8]; BURST]>,
     verdicts: [Verdict; BURST],
     /// (packet, megaflow) to be given exact entries.
@@ -105,6 +170,9 @@ impl<P: Pipeline> Process<P> {
             scratch: Scratch {
                 keys,
                 hashes: [0; BURST],
+                likely: [0; BURST],
+                lens: [0; BURST],
+                counts: [1; BURST],
                 masked: Box::new([[0; 8]; BURST]),
                 verdicts: [MISS; BURST],
                 promote: ArrayVec::new(),
@@ -136,15 +204,29 @@ impl<P: Pipeline> Process<P> {
         for packet in batch.iter().take(4) {
             prefetch(packet.data());
         }
+        self.scratch.counts = [1; BURST];
+        // At the shallowest depth nearly all packets of a port have the same key, and one lookup serves them all.
+        let mut leader = if depth == Depth::Metadata { Some(0) } else { None };
         for i in 0..batch.len() {
             if let Some(ahead) = batch.get(i + 4) {
                 prefetch(ahead.data());
             }
             let packet = &batch[i];
+            let len = packet.len() as u32;
             let key = &mut self.scratch.keys[i];
             let found = extract(packet.data(), packet.len(), &ingress, key);
+            self.scratch.lens[i] = len;
             self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
             mark_depth(key, depth);
+            if let Some(first) = &mut leader {
+                if i > 0 && found.is_some() && self.scratch.same_key(*first, i) {
+                    self.scratch.verdicts[i].kind = SAME;
+                    self.scratch.counts[*first] += 1;
+                    self.scratch.lens[*first] += len;
+                } else {
+                    *first = i;
+                }
+            }
         }
         clock.lap(Stage::Extract);
         self.scratch.carried = [Carried::default(); BURST];
@@ -195,6 +277,7 @@ impl<P: Pipeline> Process<P> {
         key.set(FieldId::PktMark, item.pkt_mark.into());
         let found = extract_keeping_metadata(item.packet.data(), item.packet.len(), &ingress, key);
         mark_depth(key, Depth::Everything);
+        self.scratch.lens[i] = item.packet.len() as u32;
         self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
         self.scratch.carried[i] = Carried { pkt_mark: item.pkt_mark, recirc_depth: item.depth };
     }
@@ -210,18 +293,17 @@ impl<P: Pipeline> Process<P> {
         let at = Moment { version, now_ms: self.now_ms as u32 };
         let mut tuner = self.tuners[port.0 as usize & 0xffff].take().unwrap_or_default();
         let started = tuner.start();
-        let mut todo: Indices = (0..batch.len() as u8)
-            .filter(|&i| self.scratch.verdicts[usize::from(i)].kind == TO_MISS)
-            .collect();
-        let looked_up = todo.len();
-        let use_exact = tuner.use_exact(self.now_ms);
-        if use_exact {
-            self.exact_stage(&mut todo, at, batch, &mut tuner);
+        let mut todo = Todo { idx: [0; BURST], len: 0 };
+        for i in 0..batch.len() {
+            if self.scratch.verdicts[i].kind == TO_MISS {
+                todo.push(i);
+            }
         }
-        let exact_hits = looked_up - todo.len();
+        let looked_up = batch.len();
+        let use_exact = tuner.use_exact(self.now_ms);
+        let exact_hits = if use_exact { self.exact_stage(&mut todo, at, &mut tuner) } else { 0 };
         clock.lap(Stage::Exact);
-        let masks = self.megaflow_stage(port, &mut todo, at, batch);
-        let megaflow_hits = looked_up - exact_hits - todo.len();
+        let (masks, megaflow_hits) = self.megaflow_stage(port, &mut todo, at);
         clock.lap(Stage::Megaflow);
         self.hits_leave(batch);
         clock.lap(Stage::Execute);
@@ -232,38 +314,37 @@ impl<P: Pipeline> Process<P> {
         clock.lap(Stage::Miss);
         self.tuners[port.0 as usize & 0xffff] = Some(tuner);
         let stats = &self.out.stats;
-        stats.exact_hits.add(exact_hits as u64);
-        stats.megaflow_hits.add(megaflow_hits as u64);
+        stats.exact_hits.add(exact_hits);
+        stats.megaflow_hits.add(megaflow_hits);
         cycles
     }
 
-    // 2. Exact tier.
+    // 2. Exact tier. Returns the packets that it answered.
     #[inline(always)]
-    fn exact_stage(&mut self, todo: &mut Indices, at: Moment, batch: &Batch, tuner: &mut Tuner) {
-        let Scratch { keys, hashes, verdicts, stale_exact, .. } = &mut self.scratch;
-        for &i in todo.iter() {
-            hashes[usize::from(i)] = self.cache.exact_probe(&keys[usize::from(i)]);
+    fn exact_stage(&mut self, todo: &mut Todo, at: Moment, tuner: &mut Tuner) -> u64 {
+        let Scratch { keys, hashes, likely, lens, counts, verdicts, stale_exact, .. } = &mut self.scratch;
+        for i in todo.iter() {
+            hashes[i] = self.cache.exact_probe(&keys[i]);
         }
-        for &i in todo.iter() {
-            self.cache.exact_prefetch(hashes[usize::from(i)]);
+        for i in todo.iter() {
+            likely[i] = self.cache.exact_prefetch(hashes[i]);
         }
         let (pipeline, reader, cache, stats) =
             (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
+        let mut packets = 0;
         todo.retain(|i| {
-            let i = usize::from(*i);
-            let idx = cache.exact_find(hashes[i], &keys[i]);
+            let idx = cache.exact_find_likely(likely[i], hashes[i], &keys[i]);
             if idx == 0 {
                 return true;
             }
             let e = cache.exact(idx);
             if e.version != at.version.0 {
-                let (since, body) = (Version(e.version), e.body);
-                if e.kind == kind::STALE
+                let (since, body, was) = (Version(e.version), e.body, e.kind);
+                if was == kind::STALE
                     || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
                 {
-                    let e = cache.exact(idx);
-                    if e.kind != kind::STALE {
-                        e.kind = kind::STALE;
+                    if was != kind::STALE {
+                        cache.exact(idx).kind = kind::STALE;
                         stats.touched.add(1);
                         stale_exact.push(idx);
                     }
@@ -272,8 +353,9 @@ impl<P: Pipeline> Process<P> {
                 cache.exact(idx).version = at.version.0;
             }
             let e = cache.exact(idx);
-            e.packets += 1;
-            e.bytes += batch[i].len() as u64;
+            e.packets += u64::from(counts[i]);
+            packets += u64::from(counts[i]);
+            e.bytes += u64::from(lens[i]);
             e.used_ms = at.now_ms;
             if e.mask == MASK_EXACT {
                 tuner.alone_hit(at.now_ms);
@@ -281,44 +363,43 @@ impl<P: Pipeline> Process<P> {
             verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
             false
         });
+        packets
     }
 
-    // 3. Megaflow tier. Returns the number of masks searched.
+    // 3. Megaflow tier. Returns the number of masks searched and of packets that it answered.
     #[inline(always)]
-    fn megaflow_stage(&mut self, port: PortNo, todo: &mut Indices, at: Moment, batch: &Batch) -> usize {
-        let Scratch { keys, hashes, masked, verdicts, promote, stale_mega, .. } = &mut self.scratch;
+    fn megaflow_stage(&mut self, port: PortNo, todo: &mut Todo, at: Moment) -> (usize, u64) {
+        let Scratch { keys, hashes, likely, lens, counts, masked, verdicts, promote, stale_mega, .. } =
+            &mut self.scratch;
         let (pipeline, reader, cache, stats) =
             (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
-        let mut searched = 0;
+        let (mut searched, mut packets) = (0, 0);
         for n in 0..cache.port_masks(port) {
             if todo.is_empty() {
                 break;
             }
             searched += todo.len();
             let id = cache.port_mask(port, n);
-            for &i in todo.iter() {
-                let i = usize::from(i);
+            for i in todo.iter() {
                 hashes[i] = cache.mega_probe(id, &keys[i], &mut masked[i]);
             }
-            for &i in todo.iter() {
-                cache.mega_prefetch(hashes[usize::from(i)]);
+            for i in todo.iter() {
+                likely[i] = cache.mega_prefetch(hashes[i]);
             }
             let before = todo.len();
             todo.retain(|i| {
-                let n = usize::from(*i);
-                let idx = cache.mega_find(id, hashes[n], &keys[n], &masked[n]);
+                let idx = cache.mega_find_likely(likely[i], id, hashes[i], &keys[i], &masked[i]);
                 if idx == 0 {
                     return true;
                 }
                 let e = cache.mega(idx);
                 if e.version != at.version.0 {
-                    let (since, body) = (Version(e.version), e.body);
-                    if e.kind == kind::STALE
-                        || pipeline.touched(cache.view(body, &keys[n]), since, at.version, reader)
+                    let (since, body, was) = (Version(e.version), e.body, e.kind);
+                    if was == kind::STALE
+                        || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
                     {
-                        let e = cache.mega(idx);
-                        if e.kind != kind::STALE {
-                            e.kind = kind::STALE;
+                        if was != kind::STALE {
+                            cache.mega(idx).kind = kind::STALE;
                             stats.touched.add(1);
                             stale_mega.push(idx);
                         }
@@ -327,26 +408,45 @@ impl<P: Pipeline> Process<P> {
                     cache.mega(idx).version = at.version.0;
                 }
                 let e = cache.mega(idx);
-                e.packets += 1;
-                e.bytes += batch[n].len() as u64;
+                e.packets += u64::from(counts[i]);
+                packets += u64::from(counts[i]);
+                e.bytes += u64::from(lens[i]);
                 e.used_ms = at.now_ms;
-                verdicts[n] = Verdict { kind: e.kind, port: e.port, body: e.body };
-                promote.push((*i, idx));
+                verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
+                promote.push((i as u8, idx));
                 false
             });
             cache.port_mask_hit(port, n, (before - todo.len()) as u32);
         }
         stats.masks_searched.add(searched as u64);
-        searched
+        (searched, packets)
     }
 
-    // 4. Hits leave, in the order in which they came; misses wait in `scratch.missed`.
+    // 4. Hits leave, in the order in which they came, runs with the same destination together; misses wait in
+    // `scratch.missed`.
     #[inline(always)]
     fn hits_leave(&mut self, batch: &mut Batch) {
-        for (i, packet) in batch.drain(..).enumerate() {
+        let count = batch.len();
+        for i in 1..count {
+            if self.scratch.verdicts[i].kind == SAME {
+                self.scratch.verdicts[i] = self.scratch.verdicts[i - 1];
+            }
+        }
+        let mut runs = Runs::new(batch);
+        let mut i = 0;
+        while i < count {
             let v = self.scratch.verdicts[i];
+            if v.kind == kind::OUTPUT {
+                let mut end = i + 1;
+                while end < count && self.scratch.verdicts[end].is_output_to(v.port) {
+                    end += 1;
+                }
+                self.out.send_run(v.port, &mut runs, end - i);
+                i = end;
+                continue;
+            }
+            let Some(packet) = runs.take() else { break };
             match v.kind {
-                kind::OUTPUT => self.out.send(v.port, packet),
                 kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
                 kind::LIST => {
                     execute(self.cache.actions(v.body), packet, self.scratch.carried[i], &mut self.out);
@@ -354,6 +454,7 @@ impl<P: Pipeline> Process<P> {
                 TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
                 _ => self.scratch.missed.push((i as u8, packet)),
             }
+            i += 1;
         }
     }
 

@@ -10,6 +10,7 @@
 //! One viewpoint: `rx` always means into the switch.
 #![allow(unsafe_code)]
 
+pub mod batch;
 pub mod buffer;
 pub mod pool;
 pub mod port;

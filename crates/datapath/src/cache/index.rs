@@ -26,7 +26,8 @@ const LOG2_MAX: u32 = 24;
 #[repr(C, align(64))]
 #[derive(zerocopy::FromZeros)]
 struct Bucket {
-    sig: [u16; WAYS],
+    /// Four 16-bit signatures a word, so that a few word operations compare them all.
+    sig: [u64; WAYS / 4],
     piece: [u16; WAYS],
     idx: [u32; WAYS],
 }
@@ -35,7 +36,6 @@ struct Bucket {
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     first: u32,
-    second: u32,
     sig: u16,
 }
 
@@ -43,14 +43,17 @@ impl Probe {
     /// Splits a hash. All 64 bits should be good.
     #[inline(always)]
     pub fn new(hash: u64) -> Probe {
-        let first = hash as u32 & 0x00ff_ffff;
-        let sig = (hash >> 48) as u16;
-        // The second bucket follows from the first and the signature, as in a cuckoo filter; the odd constant makes
-        // the distance differ from signature to signature, and never 0.
-        Probe { first, second: first ^ distance(sig), sig }
+        Probe { first: hash as u32 & 0x00ff_ffff, sig: (hash >> 48) as u16 }
+    }
+
+    /// The second bucket follows from the first and the signature, as in a cuckoo filter.
+    #[inline(always)]
+    fn second(self) -> u32 {
+        self.first ^ distance(self.sig)
     }
 }
 
+/// The odd constant makes the distance differ from signature to signature, and never 0.
 #[inline(always)]
 fn distance(sig: u16) -> u32 {
     (u32::from(sig) | 0x1_0000).wrapping_mul(0x9e37_79b1) >> 8
@@ -118,8 +121,17 @@ impl Index {
     #[inline(always)]
     pub fn peek(&self, probe: Probe) -> u32 {
         let bucket = &self.buckets[self.bucket_of(probe.first)];
-        let hits = matches(&bucket.sig, probe.sig);
-        if hits == 0 { 0 } else { bucket.idx[hits.trailing_zeros() as usize] }
+        let low = equal_lanes(bucket.sig[0], probe.sig);
+        let way = if low != 0 {
+            low.trailing_zeros() / 16
+        } else {
+            let high = equal_lanes(bucket.sig[1], probe.sig);
+            if high == 0 {
+                return 0;
+            }
+            4 + high.trailing_zeros() / 16
+        };
+        bucket.idx[way as usize % WAYS]
     }
 
     /// Calls `is_it` for each candidate until it says yes, and returns that one.
@@ -130,20 +142,21 @@ impl Index {
         }
         // An entry stands in the second bucket only if the first was full when it came. A bucket that is not full may
         // have been full then: places are emptied without moving anybody. So the second is always looked at.
-        self.find_in(self.bucket_of(probe.second), probe.sig, &mut is_it)
+        self.find_in(self.bucket_of(probe.second()), probe.sig, &mut is_it)
     }
 
     #[inline(always)]
     fn find_in(&self, b: usize, sig: u16, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let bucket = &self.buckets[b];
-        let mut hits = matches(&bucket.sig, sig);
-        while hits != 0 {
-            let way = hits.trailing_zeros() as usize;
-            let idx = bucket.idx[way];
-            if idx != 0 && is_it(idx) {
-                return Some(idx);
+        for (word, &sigs) in bucket.sig.iter().enumerate() {
+            let mut hits = equal_lanes(sigs, sig);
+            while hits != 0 {
+                let idx = bucket.idx[(word * 4 + hits.trailing_zeros() as usize / 16) % WAYS];
+                if idx != 0 && is_it(idx) {
+                    return Some(idx);
+                }
+                hits &= hits - 1;
             }
-            hits &= hits - 1;
         }
         None
     }
@@ -152,7 +165,7 @@ impl Index {
     pub fn insert(&mut self, probe: Probe, idx: u32) -> Inserted {
         debug_assert_ne!(idx, 0);
         self.grow();
-        if self.place(probe.first, probe.sig, idx) || self.place(probe.second, probe.sig, idx) {
+        if self.place(probe.first, probe.sig, idx) || self.place(probe.second(), probe.sig, idx) {
             self.len += 1;
             return Inserted::Fresh;
         }
@@ -187,7 +200,7 @@ impl Index {
         let b = self.bucket_of(half);
         for way in 0..WAYS {
             let bucket = &self.buckets[b];
-            let (idx, sig, piece) = (bucket.idx[way], bucket.sig[way], bucket.piece[way]);
+            let (idx, sig, piece) = (bucket.idx[way], bucket.sig_at(way), bucket.piece[way]);
             // The occupant's half of the hash: its high bits are in the piece, the low eight in the bucket's number.
             let its_half = u32::from(piece) << LOG2_START | b as u32 & ((1 << LOG2_START) - 1);
             let other = its_half ^ distance(sig);
@@ -201,12 +214,11 @@ impl Index {
 
     /// Removes entry `idx`, which must have been inserted under the same hash. False where it is not there.
     pub fn remove(&mut self, probe: Probe, idx: u32) -> bool {
-        for half in [probe.first, probe.second] {
+        for half in [probe.first, probe.second()] {
             let b = self.bucket_of(half);
             let bucket = &mut self.buckets[b];
             if let Some(way) = bucket.idx.iter().position(|&i| i == idx) {
                 bucket.idx[way] = 0;
-                bucket.sig[way] = 0;
                 self.len -= 1;
                 return true;
             }
@@ -235,11 +247,12 @@ impl Index {
         let mut free = 0;
         for way in 0..WAYS {
             let old = &mut self.buckets[from];
-            let (idx, sig, piece) = (old.idx[way], old.sig[way], old.piece[way]);
+            let (idx, sig, piece) = (old.idx[way], old.sig_at(way), old.piece[way]);
             if idx != 0 && (u32::from(piece) << LOG2_START) & bit != 0 {
-                (old.idx[way], old.sig[way]) = (0, 0);
+                old.idx[way] = 0;
                 let new = &mut self.buckets[to];
-                (new.idx[free], new.sig[free], new.piece[free]) = (idx, sig, piece);
+                new.set_sig(free, sig);
+                (new.idx[free], new.piece[free]) = (idx, piece);
                 free += 1;
             }
         }
@@ -251,20 +264,31 @@ impl Index {
     }
 }
 
+impl Bucket {
+    fn sig_at(&self, way: usize) -> u16 {
+        (self.sig[way / 4] >> (way % 4 * 16)) as u16
+    }
+
+    fn set_sig(&mut self, way: usize, sig: u16) {
+        let shift = way % 4 * 16;
+        let word = &mut self.sig[way / 4];
+        *word = *word & !(0xffff << shift) | u64::from(sig) << shift;
+    }
+}
+
 #[inline(always)]
 fn put(bucket: &mut Bucket, way: usize, sig: u16, half: u32, idx: u32) {
-    (bucket.idx[way], bucket.sig[way]) = (idx, sig);
+    bucket.set_sig(way, sig);
+    bucket.idx[way] = idx;
     bucket.piece[way] = (half >> LOG2_START) as u16;
 }
 
-/// Bit `i` is set where `sig[i]` equals `wanted`: one vector comparison.
+/// The top bit of each 16-bit lane that equals `wanted`. Exact: no carry passes from lane to lane.
 #[inline(always)]
-fn matches(sig: &[u16; WAYS], wanted: u16) -> u32 {
-    let mut bits = 0;
-    for (i, &s) in sig.iter().enumerate() {
-        bits |= u32::from(s == wanted) << i;
-    }
-    bits
+fn equal_lanes(sigs: u64, wanted: u16) -> u64 {
+    const LOW: u64 = 0x7fff_7fff_7fff_7fff;
+    let differing = sigs ^ u64::from(wanted).wrapping_mul(0x0001_0001_0001_0001);
+    !(((differing & LOW) + LOW) | differing | LOW)
 }
 
 #[cfg(test)]
@@ -290,6 +314,14 @@ mod tests {
             assert!(index.remove(probe(n.into()), n));
             assert_eq!(index.find(probe(n.into()), |idx| idx == n), None);
         }
+    }
+
+    #[test]
+    fn lanes_are_compared_exactly() {
+        let sigs = 0x1234_0000_1235_1234;
+        assert_eq!(equal_lanes(sigs, 0x1234), 0x8000_0000_0000_8000);
+        assert_eq!(equal_lanes(sigs, 0), 0x0000_8000_0000_0000);
+        assert_eq!(equal_lanes(sigs, 0x8000), 0);
     }
 
     #[test]

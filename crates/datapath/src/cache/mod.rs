@@ -20,7 +20,7 @@ use crate::action::DpAction;
 use crate::pipeline::{FlowView, Translation};
 use arrayvec::ArrayVec;
 use base::hash::HashKey;
-use base::region::{Region, prefetch, prefetch_at};
+use base::region::{Region, prefetch, prefetch_at, prefetch_second_line};
 use base::slots::SlotTable;
 use base::{DropReason, PortNo, Version};
 use entry::{Arena, Bodies, Entry, classify, kind, wide_of};
@@ -213,25 +213,37 @@ impl FlowCache {
         hash
     }
 
-    /// Asks for the lines of the most likely entry.
+    /// The most likely entry (0: none), its lines asked for.
     #[inline(always)]
-    pub fn exact_prefetch(&self, hash: u64) {
-        let idx = self.exact.index.peek(Probe::new(hash)) as usize;
-        prefetch_at(&self.exact.entries, idx);
-        prefetch(&self.exact.entries[idx].packets);
+    pub fn exact_prefetch(&self, hash: u64) -> u32 {
+        let idx = self.exact.index.peek(Probe::new(hash));
+        prefetch_entry(&self.exact.entries, idx);
+        idx
+    }
+
+    /// The entry whose key equals this one, or 0. `likely` is what [`Self::exact_prefetch`] said.
+    #[inline(always)]
+    pub fn exact_find_likely(&self, likely: u32, hash: u64, key: &Key) -> u32 {
+        if likely != 0 && self.is_exact(likely, key) { likely } else { self.exact_find(hash, key) }
     }
 
     /// The entry whose key equals this one, or 0.
-    #[inline(always)]
+    #[inline(never)]
     pub fn exact_find(&self, hash: u64, key: &Key) -> u32 {
-        let (entries, arena) = (&self.exact.entries, &self.arena);
-        let is_it = |idx: u32| {
-            let e = &entries[idx as usize];
-            e.key == key.common().0 && e.present == key.present() && {
-                e.wide == 0 || wide_of(key, e.present).iter().eq(arena.run(e.wide, wide_len(e.present)))
-            }
-        };
-        self.exact.index.find(Probe::new(hash), is_it).unwrap_or(0)
+        self.exact.index.find(Probe::new(hash), |idx| self.is_exact(idx, key)).unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn is_exact(&self, idx: u32, key: &Key) -> bool {
+        let e = &self.exact.entries[idx as usize];
+        equal(&e.key, &key.common().0)
+            && e.present == key.present()
+            && (e.wide == 0 || self.wide_equal(e, key))
+    }
+
+    #[inline(never)]
+    fn wide_equal(&self, e: &Entry, key: &Key) -> bool {
+        wide_of(key, e.present).iter().eq(self.arena.run(e.wide, wide_len(e.present)))
     }
 
     /// An exact entry.
@@ -296,23 +308,35 @@ impl FlowCache {
         hash
     }
 
-    /// Asks for the lines of the most likely entry.
+    /// The most likely entry (0: none), its lines asked for.
     #[inline(always)]
-    pub fn mega_prefetch(&self, hash: u64) {
-        let idx = self.mega.index.peek(Probe::new(hash)) as usize;
-        prefetch_at(&self.mega.entries, idx);
-        prefetch(&self.mega.entries[idx].packets);
+    pub fn mega_prefetch(&self, hash: u64) -> u32 {
+        let idx = self.mega.index.peek(Probe::new(hash));
+        prefetch_entry(&self.mega.entries, idx);
+        idx
+    }
+
+    /// The megaflow of mask `id` with this masked key, or 0. `likely` is what [`Self::mega_prefetch`] said.
+    #[inline(always)]
+    pub fn mega_find_likely(&self, likely: u32, id: u16, hash: u64, key: &Key, masked: &[u64; 8]) -> u32 {
+        if likely != 0 && self.is_mega(likely, id, key, masked) {
+            likely
+        } else {
+            self.mega_find(id, hash, key, masked)
+        }
     }
 
     /// The megaflow of mask `id` with this masked key, or 0.
-    #[inline(always)]
+    #[inline(never)]
     pub fn mega_find(&self, id: u16, hash: u64, key: &Key, masked: &[u64; 8]) -> u32 {
-        let (entries, arena, m) = (&self.mega.entries, &self.arena, &self.masks[usize::from(id)]);
-        let is_it = |idx: u32| {
-            let e = &entries[idx as usize];
-            e.key == *masked && e.mask == id && (e.wide == 0 || masked_wide_equal(m, key, arena, e))
-        };
-        self.mega.index.find(Probe::new(hash), is_it).unwrap_or(0)
+        self.mega.index.find(Probe::new(hash), |idx| self.is_mega(idx, id, key, masked)).unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn is_mega(&self, idx: u32, id: u16, key: &Key, masked: &[u64; 8]) -> bool {
+        let e = &self.mega.entries[idx as usize];
+        let wide_equal = || masked_wide_equal(&self.masks[usize::from(id)], key, &self.arena, e);
+        equal(&e.key, masked) && e.mask == id && (e.wide == 0 || wide_equal())
     }
 
     /// A megaflow entry.
@@ -735,12 +759,25 @@ fn mega_hash(m: &MaskEntry, key: &Key, secret: &HashKey, masked: &mut [u64; 8]) 
     hash
 }
 
+#[inline(never)]
 fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &Entry) -> bool {
     let blocks = m.mask.0.present_blocks().filter(|&b| b > 0);
     blocks.zip(arena.run(e.wide, wide_len(e.present))).all(|(b, stored)| {
         let (k, bits) = (&key.block(b).0, &m.mask.0.block(b).0);
         (0..8).all(|w| k[w] & bits[w] == stored[w])
     })
+}
+
+/// Block comparison without a branch per word.
+#[inline(always)]
+pub fn equal(a: &[u64; 8], b: &[u64; 8]) -> bool {
+    (0..8).fold(0, |differing, w| differing | (a[w] ^ b[w])) == 0
+}
+
+#[inline(always)]
+fn prefetch_entry(entries: &[Entry], idx: u32) {
+    prefetch_at(entries, idx as usize);
+    prefetch_second_line(entries, idx as usize);
 }
 
 /// Blocks beyond the first.
