@@ -70,6 +70,8 @@ pub enum Action {
     SetTpSrc(u16),
     /// `mod_tp_dst`, likewise.
     SetTpDst(u16),
+    /// `mod_nw_ttl`.
+    SetNwTtl(u8),
     /// `load:VALUE->FIELD[..]`.
     Load { target: SubField, value: u64 },
     /// `move:SOURCE->TARGET`.

@@ -10,10 +10,16 @@
 //! Sources: OpenFlow 1.0.0 to 1.5.1 (Open Networking Foundation); the Nicira extensions as ovs-fields(7) and
 //! ovs-actions(7) describe them. Versions 1.0 and 1.3 are spoken so far; the tables have rows for all.
 
+pub mod codec;
+pub mod connection;
 pub mod error;
 pub mod message;
+pub mod reply;
 pub mod version;
 
+pub use codec::{Codec, Header, Unencodable};
+pub use connection::{Connection, ConnectionConfig, Event, Side};
 pub use error::{ErrorKind, OfError};
 pub use message::Message;
+pub use reply::ReplyWriter;
 pub use version::{Version, VersionSet};

@@ -25,6 +25,11 @@ impl Version {
         Self::ALL.into_iter().find(|&v| v as u8 == number)
     }
 
+    /// N of OpenFlow 1.N.
+    pub fn minor(self) -> u8 {
+        self as u8 - 1
+    }
+
     /// As options and the database name it: `OpenFlow13`.
     pub fn name(self) -> &'static str {
         match self {

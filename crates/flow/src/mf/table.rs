@@ -125,7 +125,8 @@ macro_rules! match_fields {
 }
 
 match_fields! {
-    DpHash => row("dp_hash", FieldId::DpHash, 0, 32, 4).nxm("NXOXM_ET_DP_HASH", NXOXM_ET, 0).mask(Arbitrary)
+    DpHash => row("dp_hash", FieldId::DpHash, 0, 32, 4).nxm("NXM_NX_DP_HASH", NXM_NX, 35)
+        .nxm("NXOXM_ET_DP_HASH", NXOXM_ET, 0).mask(Arbitrary)
         .format(Format::Hexadecimal)
         .doc("Hash that the datapath computed, for groups.");
     RecircId => row("recirc_id", FieldId::RecircId, 0, 32, 4).nxm("NXM_NX_RECIRC_ID", NXM_NX, 36).format(Format::Decimal)

@@ -18,8 +18,6 @@ bitflags::bitflags! {
         const NO_PACKET_COUNTS = 1 << 3;
         /// Do not count bytes (1.3).
         const NO_BYTE_COUNTS = 1 << 4;
-        /// OpenFlow 1.0's OFPFF_EMERG.
-        const EMERGENCY = 1 << 15;
     }
 }
 

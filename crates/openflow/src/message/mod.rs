@@ -134,6 +134,27 @@ pub enum Message {
 }
 
 impl Message {
+    /// Whether a controller sends it to a switch. Hello, errors and echoes go both ways.
+    pub fn is_for_switch(&self) -> bool {
+        use Message::*;
+        !matches!(
+            self,
+            FeaturesReply(_)
+                | GetConfigReply(_)
+                | PacketIn(_)
+                | FlowRemoved(_)
+                | PortStatus(_)
+                | StatsReply(_)
+                | BarrierReply
+                | QueueGetConfigReply { .. }
+                | RoleReply(_)
+                | GetAsyncReply(_)
+                | FlowMonitorPaused
+                | FlowMonitorResumed
+                | TlvTableReply(_)
+        )
+    }
+
     /// The name as `ovs-ofctl` prints it, such as `OFPT_FLOW_MOD` or `NXT_PACKET_IN2`.
     pub fn name(&self) -> &'static str {
         use Message::*;

@@ -183,6 +183,29 @@ pub struct PortStats {
     pub duration_ns: u32,
 }
 
+impl PortStats {
+    /// A port of which nothing is counted.
+    pub fn unknown(port: OfPort) -> PortStats {
+        PortStats {
+            port,
+            rx_packets: u64::MAX,
+            tx_packets: u64::MAX,
+            rx_bytes: u64::MAX,
+            tx_bytes: u64::MAX,
+            rx_dropped: u64::MAX,
+            tx_dropped: u64::MAX,
+            rx_errors: u64::MAX,
+            tx_errors: u64::MAX,
+            rx_frame_err: u64::MAX,
+            rx_over_err: u64::MAX,
+            rx_crc_err: u64::MAX,
+            collisions: u64::MAX,
+            duration_s: u32::MAX,
+            duration_ns: u32::MAX,
+        }
+    }
+}
+
 /// Counters of a queue. `u64::MAX` where one is not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]

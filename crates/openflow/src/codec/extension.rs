@@ -1,0 +1,258 @@
+//! Experimenters' messages: Nicira's (NXT_*), bundles and the table of tunnel options.
+
+use super::bytes::{Put, Reader};
+use super::kind::{NICIRA, ONF, nxt, onft};
+use super::{Codec, HEADER_LEN, flows, packet, switch};
+use crate::error::ErrorKind::{self, *};
+use crate::message::{
+    BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, Message, PacketInForm, TlvMap,
+    TlvTable, TlvTableCommand, TlvTableMod,
+};
+use crate::version::Version;
+
+/// NXT_SET_FLOW_FORMAT's numbers.
+const FLOW_FORMAT_OF10: u32 = 0;
+const FLOW_FORMAT_NXM: u32 = 2;
+
+pub(super) fn read(codec: &Codec, r: &mut Reader, xid: u32) -> Result<Message, ErrorKind> {
+    let (vendor, subtype) = (r.u32()?, r.u32()?);
+    let message = match vendor {
+        NICIRA => read_nicira(codec, subtype, r)?,
+        ONF if codec.version == Version::V13 => match subtype {
+            onft::BUNDLE_CONTROL => Message::BundleControl(read_bundle_control(r)?),
+            onft::BUNDLE_ADD => Message::BundleAdd(read_bundle_add(codec, r, xid)?),
+            _ => return Err(OFPBRC_BAD_SUBTYPE),
+        },
+        _ => return Err(OFPBRC_BAD_VENDOR),
+    };
+    r.end()?;
+    Ok(message)
+}
+
+fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, ErrorKind> {
+    Ok(match subtype {
+        nxt::ROLE_REQUEST => Message::RoleRequest(switch::read_nx_role(r)?),
+        nxt::ROLE_REPLY => Message::RoleReply(switch::read_nx_role(r)?),
+        nxt::SET_FLOW_FORMAT => Message::SetFlowFormat(match r.u32()? {
+            FLOW_FORMAT_OF10 => FlowForm::Standard,
+            FLOW_FORMAT_NXM => FlowForm::Nxm,
+            _ => return Err(OFPBRC_EPERM),
+        }),
+        nxt::FLOW_MOD => Message::FlowMod(flows::read_nx_flow_mod(codec, r)?),
+        nxt::FLOW_REMOVED => Message::FlowRemoved(flows::read_nx_flow_removed(r)?),
+        nxt::FLOW_MOD_TABLE_ID => {
+            let set = r.u8()?;
+            r.skip(7)?;
+            Message::FlowModTableId(set != 0)
+        }
+        nxt::SET_PACKET_IN_FORMAT => Message::SetPacketInFormat(match r.u32()? {
+            0 => PacketInForm::Standard,
+            1 => PacketInForm::Nxt,
+            2 => PacketInForm::Nxt2,
+            _ => return Err(OFPBRC_EPERM),
+        }),
+        nxt::PACKET_IN => Message::PacketIn(packet::read_nx_packet_in(r)?),
+        nxt::FLOW_AGE => Message::FlowAge,
+        nxt::SET_ASYNC_CONFIG => Message::SetAsync(switch::read_async(r)?),
+        nxt::SET_CONTROLLER_ID => {
+            r.zeros(6, NXBRC_MUST_BE_ZERO)?;
+            Message::SetControllerId(r.u16()?)
+        }
+        nxt::FLOW_MONITOR_CANCEL => Message::FlowMonitorCancel(r.u32()?),
+        nxt::FLOW_MONITOR_PAUSED => Message::FlowMonitorPaused,
+        nxt::FLOW_MONITOR_RESUMED => Message::FlowMonitorResumed,
+        nxt::TLV_TABLE_MOD => {
+            let command = match r.u16()? {
+                0 => TlvTableCommand::Add,
+                1 => TlvTableCommand::Delete,
+                2 => TlvTableCommand::Clear,
+                _ => return Err(NXTTMFC_BAD_COMMAND),
+            };
+            r.skip(6)?;
+            Message::TlvTableMod(TlvTableMod { command, maps: read_tlv_maps(r)? })
+        }
+        nxt::TLV_TABLE_REQUEST => Message::TlvTableRequest,
+        nxt::TLV_TABLE_REPLY => {
+            let (max_option_space, max_fields) = (r.u32()?, r.u16()?);
+            r.skip(10)?;
+            Message::TlvTableReply(TlvTable { max_option_space, max_fields, maps: read_tlv_maps(r)? })
+        }
+        nxt::RESUME => Message::Resume(packet::read_packet_in2(r)?),
+        nxt::CT_FLUSH_ZONE => {
+            r.zeros(6, NXBRC_MUST_BE_ZERO)?;
+            Message::CtFlushZone(r.u16()?)
+        }
+        nxt::PACKET_IN2 => Message::PacketIn(packet::read_packet_in2(r)?),
+        _ => return Err(OFPBRC_BAD_SUBTYPE),
+    })
+}
+
+fn read_tlv_maps(r: &mut Reader) -> Result<Vec<TlvMap>, ErrorKind> {
+    let mut maps = Vec::new();
+    while !r.is_empty() {
+        let (option_class, option_type, option_len) = (r.u16()?, r.u8()?, r.u8()?);
+        let index = r.u16()?;
+        r.skip(2)?;
+        if option_len % 4 != 0 || option_len > 124 {
+            return Err(NXTTMFC_BAD_OPT_LEN);
+        }
+        maps.push(TlvMap { option_class, option_type, option_len, index });
+    }
+    Ok(maps)
+}
+
+fn write_tlv_maps(out: &mut Vec<u8>, maps: &[TlvMap]) {
+    for map in maps {
+        out.u16(map.option_class);
+        out.u8(map.option_type);
+        out.u8(map.option_len);
+        out.u16(map.index);
+        out.zeros(2);
+    }
+}
+
+/// Appends the body of a message that goes as an experimenter's; `None` where the version has none.
+pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Option<()> {
+    let onf = match message {
+        Message::BundleControl(_) => Some(onft::BUNDLE_CONTROL),
+        Message::BundleAdd(_) => Some(onft::BUNDLE_ADD),
+        _ => None,
+    };
+    if let Some(subtype) = onf {
+        if codec.version != Version::V13 {
+            return None;
+        }
+        out.u32(ONF);
+        out.u32(subtype);
+    }
+    let mut begin = |subtype: u32| {
+        out.u32(NICIRA);
+        out.u32(subtype);
+    };
+    match message {
+        Message::BundleControl(control) => write_bundle_control(out, control),
+        Message::BundleAdd(add) => write_bundle_add(codec, out, add)?,
+        Message::RoleRequest(role) => {
+            begin(nxt::ROLE_REQUEST);
+            out.u32(switch::nx_role_number(role.role));
+        }
+        Message::RoleReply(role) => {
+            begin(nxt::ROLE_REPLY);
+            out.u32(switch::nx_role_number(role.role));
+        }
+        Message::SetFlowFormat(form) => {
+            begin(nxt::SET_FLOW_FORMAT);
+            out.u32(if *form == FlowForm::Nxm { FLOW_FORMAT_NXM } else { FLOW_FORMAT_OF10 });
+        }
+        Message::FlowModTableId(set) => {
+            begin(nxt::FLOW_MOD_TABLE_ID);
+            out.u8((*set).into());
+            out.zeros(7);
+        }
+        Message::SetPacketInFormat(form) => {
+            begin(nxt::SET_PACKET_IN_FORMAT);
+            out.u32(*form as u32);
+        }
+        Message::FlowAge => begin(nxt::FLOW_AGE),
+        Message::SetAsync(config) => {
+            begin(nxt::SET_ASYNC_CONFIG);
+            switch::write_async(out, config);
+        }
+        Message::SetControllerId(id) => {
+            begin(nxt::SET_CONTROLLER_ID);
+            out.zeros(6);
+            out.u16(*id);
+        }
+        Message::FlowMonitorCancel(id) => {
+            begin(nxt::FLOW_MONITOR_CANCEL);
+            out.u32(*id);
+        }
+        Message::FlowMonitorPaused => begin(nxt::FLOW_MONITOR_PAUSED),
+        Message::FlowMonitorResumed => begin(nxt::FLOW_MONITOR_RESUMED),
+        Message::TlvTableMod(table_mod) => {
+            begin(nxt::TLV_TABLE_MOD);
+            out.u16(table_mod.command as u16);
+            out.zeros(6);
+            write_tlv_maps(out, &table_mod.maps);
+        }
+        Message::TlvTableRequest => begin(nxt::TLV_TABLE_REQUEST),
+        Message::TlvTableReply(table) => {
+            begin(nxt::TLV_TABLE_REPLY);
+            out.u32(table.max_option_space);
+            out.u16(table.max_fields);
+            out.zeros(10);
+            write_tlv_maps(out, &table.maps);
+        }
+        Message::Resume(packet) => {
+            begin(nxt::RESUME);
+            packet::write_packet_in2(out, packet);
+        }
+        Message::CtFlushZone(zone) => {
+            begin(nxt::CT_FLUSH_ZONE);
+            out.zeros(6);
+            out.u16(*zone);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+pub(super) fn read_bundle_control(r: &mut Reader) -> Result<BundleControl, ErrorKind> {
+    let (bundle_id, kind, flags) = (r.u32()?, r.u16()?, r.u16()?);
+    let kind = BundleControlType::from_wire(kind).ok_or(OFPBFC_BAD_TYPE)?;
+    let flags = BundleFlags::from_bits(flags).ok_or(OFPBFC_BAD_FLAGS)?;
+    // Properties, of which none is known.
+    r.skip(r.len())?;
+    Ok(BundleControl { bundle_id, kind, flags })
+}
+
+pub(super) fn write_bundle_control(out: &mut Vec<u8>, m: &BundleControl) {
+    out.u32(m.bundle_id);
+    out.u16(m.kind as u16);
+    out.u16(m.flags.bits());
+}
+
+/// What a bundle may hold: changes of flows and ports, and packets.
+fn may_be_bundled(message: &Message) -> bool {
+    matches!(message, Message::FlowMod(_) | Message::PortMod(_) | Message::PacketOut(_))
+}
+
+pub(super) fn read_bundle_add(codec: &Codec, r: &mut Reader, xid: u32) -> Result<BundleAdd, ErrorKind> {
+    let bundle_id = r.u32()?;
+    r.skip(2)?;
+    let flags = BundleFlags::from_bits(r.u16()?).ok_or(OFPBFC_BAD_FLAGS)?;
+    let inner = super::Header::parse(r.rest()).ok_or(OFPBFC_MSG_BAD_LEN)?;
+    let length = usize::from(inner.length);
+    if length < HEADER_LEN || length > r.len() {
+        return Err(OFPBFC_MSG_BAD_LEN);
+    }
+    let bytes = r.take(length)?;
+    if inner.xid != xid {
+        return Err(OFPBFC_MSG_BAD_XID);
+    }
+    if inner.version != codec.version as u8 {
+        return Err(OFPBRC_BAD_VERSION);
+    }
+    // Bundles within bundles would nest as deep as a message is long.
+    let is_bundle = match codec.version {
+        Version::V13 => inner.kind == 4 && bytes.get(HEADER_LEN..HEADER_LEN + 4) == Some(&ONF.to_be_bytes()),
+        _ => matches!(inner.kind, 33 | 34),
+    };
+    if is_bundle {
+        return Err(OFPBFC_MSG_UNSUP);
+    }
+    let (xid, message) = codec.decode(bytes)?;
+    if !may_be_bundled(&message) {
+        return Err(OFPBFC_MSG_UNSUP);
+    }
+    r.skip(r.len())?;
+    Ok(BundleAdd { bundle_id, flags, xid, message: Box::new(message), bytes: bytes.to_vec() })
+}
+
+/// Encodes the message anew; its `bytes` are for the receiver.
+pub(super) fn write_bundle_add(codec: &Codec, out: &mut Vec<u8>, m: &BundleAdd) -> Option<()> {
+    out.u32(m.bundle_id);
+    out.zeros(2);
+    out.u16(m.flags.bits());
+    codec.encode_into(m.xid, &m.message, out).ok()
+}

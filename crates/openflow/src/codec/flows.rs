@@ -1,0 +1,476 @@
+//! Flow-mods, flow-removed, and flows in statistics.
+
+use super::Codec;
+use super::action::{read_actions, read_instructions, write_actions, write_instructions};
+use super::bytes::{Put, Reader};
+use super::kind::{Kind, NICIRA, nxt};
+use super::matching::{
+    read_match10, read_nxm_match, read_oxm_match, write_match10, write_nxm_match, write_oxm_match,
+};
+use crate::error::ErrorKind::{self, *};
+use crate::message::{
+    FlowFlags, FlowForm, FlowInfo, FlowMod, FlowModCommand, FlowRemoved, FlowRemovedReason, FlowStats,
+    FlowStatsRef, FlowStatsRequest, TABLE_ALL,
+};
+use crate::version::Version;
+use base::OfPort;
+use flow::{Action, Match};
+
+/// "None" for buffers, groups and (in the 32-bit form) ports.
+pub(super) const NONE32: u32 = u32::MAX;
+
+/// The port of a filter: `None` for OFPP_NONE, which OpenFlow 1.1 and later call OFPP_ANY.
+pub(super) fn filter_port16(number: u16) -> Option<OfPort> {
+    (number != OfPort::NONE.0).then_some(OfPort(number))
+}
+
+pub(super) fn filter_port32(number: u32, error: ErrorKind) -> Result<Option<OfPort>, ErrorKind> {
+    let port = OfPort::from_u32(number).ok_or(error)?;
+    Ok((port != OfPort::NONE).then_some(port))
+}
+
+pub(super) fn port32(port: Option<OfPort>) -> u32 {
+    port.unwrap_or(OfPort::NONE).to_u32()
+}
+
+pub(super) fn port16(port: Option<OfPort>) -> u16 {
+    port.unwrap_or(OfPort::NONE).0
+}
+
+/// OpenFlow 1.0's OFPFF_EMERG; no switch of today has an emergency table.
+const EMERGENCY10: u16 = 1 << 2;
+
+fn read_flags(version: Version, bits: u16, command: FlowModCommand) -> Result<FlowFlags, ErrorKind> {
+    let known = match version {
+        Version::V10 | Version::V11 => FlowFlags::SEND_FLOW_REM | FlowFlags::CHECK_OVERLAP,
+        Version::V12 => FlowFlags::SEND_FLOW_REM | FlowFlags::CHECK_OVERLAP | FlowFlags::RESET_COUNTS,
+        _ => FlowFlags::all(),
+    };
+    if version == Version::V10 && bits & EMERGENCY10 != 0 {
+        return Err(OFPFMFC_TABLE_FULL);
+    }
+    if bits & !known.bits() != 0 {
+        return Err(OFPFMFC_BAD_FLAGS);
+    }
+    let mut flags = FlowFlags::from_bits_truncate(bits);
+    if version <= Version::V11 && command == FlowModCommand::Add {
+        flags |= FlowFlags::RESET_COUNTS;
+    }
+    Ok(flags)
+}
+
+fn flags_bits(version: Version, flags: FlowFlags) -> u16 {
+    match version {
+        Version::V10 | Version::V11 => (flags & (FlowFlags::SEND_FLOW_REM | FlowFlags::CHECK_OVERLAP)).bits(),
+        Version::V12 => (flags - FlowFlags::NO_PACKET_COUNTS - FlowFlags::NO_BYTE_COUNTS).bits(),
+        _ => flags.bits(),
+    }
+}
+
+pub(super) fn read_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod>, ErrorKind> {
+    if codec.version != Version::V10 {
+        return read_flow_mod12(codec.version, r);
+    }
+    let fixed = *r;
+    r.skip(40)?;
+    let cookie = r.u64()?;
+    let (command, table_id) = read_command(codec, r.u16()?)?;
+    // The match comes first on the wire, but a short message is one of bad length, not of a bad match.
+    let mut flow_mod = read_common(codec.version, r, command, cookie)?;
+    flow_mod.table_id = table_id;
+    flow_mod.matching = read_match10(&mut { fixed })?;
+    flow_mod.actions = read_actions(codec.version, *r)?;
+    r.skip(r.len())?;
+    Ok(flow_mod)
+}
+
+/// NXT_FLOW_MOD.
+pub(super) fn read_nx_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod>, ErrorKind> {
+    let cookie = r.u64()?;
+    let (command, table_id) = read_command(codec, r.u16()?)?;
+    let mut flow_mod = read_common(codec.version, r, command, cookie)?;
+    let match_len = r.u16()?;
+    r.skip(6)?;
+    let mut filter = (0, 0);
+    flow_mod.matching = read_nxm_match(r, match_len, Some(&mut filter))?;
+    if command == FlowModCommand::Add && filter.1 != 0 {
+        // A cookie to look for makes no sense where nothing is looked for.
+        return Err(NXBRC_NXM_INVALID);
+    }
+    flow_mod.form = FlowForm::Nxm;
+    flow_mod.table_id = table_id;
+    (flow_mod.cookie, flow_mod.cookie_mask) = filter;
+    flow_mod.actions = read_actions(codec.version, *r)?;
+    r.skip(r.len())?;
+    Ok(flow_mod)
+}
+
+fn read_command(codec: &Codec, command: u16) -> Result<(FlowModCommand, u8), ErrorKind> {
+    let (number, table_id) =
+        if codec.flow_mod_table_id { (command & 0xff, (command >> 8) as u8) } else { (command, TABLE_ALL) };
+    let number = u8::try_from(number).map_err(|_| OFPFMFC_BAD_COMMAND)?;
+    Ok((FlowModCommand::from_wire(number).ok_or(OFPFMFC_BAD_COMMAND)?, table_id))
+}
+
+/// From the idle timeout to the flags, which OpenFlow 1.0 and the Nicira form have in common.
+fn read_common(
+    version: Version,
+    r: &mut Reader,
+    command: FlowModCommand,
+    cookie: u64,
+) -> Result<Box<FlowMod>, ErrorKind> {
+    let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
+    let (buffer_id, out_port, flags) = (r.u32()?, r.u16()?, r.u16()?);
+    // All ones in a modify: leave the cookie alone, and do not add.
+    let new_cookie = (command == FlowModCommand::Add || cookie != u64::MAX).then_some(cookie);
+    Ok(Box::new(FlowMod {
+        form: FlowForm::Standard,
+        command,
+        table_id: TABLE_ALL,
+        cookie: 0,
+        cookie_mask: 0,
+        new_cookie,
+        idle_timeout,
+        hard_timeout,
+        priority,
+        buffer_id: (buffer_id != NONE32 && !command.is_delete()).then_some(buffer_id),
+        out_port: if command.is_delete() { filter_port16(out_port) } else { None },
+        out_group: None,
+        flags: read_flags(version, flags, command)?,
+        importance: 0,
+        matching: Match::any(),
+        actions: Vec::new(),
+    }))
+}
+
+fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, ErrorKind> {
+    let (cookie, cookie_mask, table_id) = (r.u64()?, r.u64()?, r.u8()?);
+    let command = FlowModCommand::from_wire(r.u8()?).ok_or(OFPFMFC_BAD_COMMAND)?;
+    let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
+    let (buffer_id, out_port, out_group) = (r.u32()?, r.u32()?, r.u32()?);
+    let flags = read_flags(version, r.u16()?, command)?;
+    let importance = r.u16()?;
+    let is_delete = command.is_delete();
+    let out_port = if is_delete { filter_port32(out_port, OFPBRC_BAD_PORT)? } else { None };
+    let is_add = command == FlowModCommand::Add;
+    let matching = read_oxm_match(r)?;
+    let actions = read_instructions(version, *r)?;
+    r.skip(r.len())?;
+    Ok(Box::new(FlowMod {
+        form: FlowForm::Standard,
+        command,
+        table_id,
+        cookie: if is_add { 0 } else { cookie & cookie_mask },
+        cookie_mask: if is_add { 0 } else { cookie_mask },
+        new_cookie: is_add.then_some(cookie),
+        idle_timeout,
+        hard_timeout,
+        priority,
+        buffer_id: (buffer_id != NONE32 && !is_delete).then_some(buffer_id),
+        out_port,
+        out_group: (is_delete && out_group != NONE32).then_some(out_group),
+        flags,
+        importance: if version >= Version::V14 { importance } else { 0 },
+        matching,
+        actions,
+    }))
+}
+
+pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> Kind {
+    let version = codec.version;
+    let is_delete = m.command.is_delete();
+    let header_cookie = match m.new_cookie {
+        Some(cookie) => cookie,
+        None if is_delete => 0,
+        None => u64::MAX,
+    };
+    if m.form == FlowForm::Nxm {
+        out.u32(NICIRA);
+        out.u32(nxt::FLOW_MOD);
+        out.u64(header_cookie);
+        write_common(codec, out, m);
+        let length_at = out.len();
+        out.zeros(8);
+        let length = write_nxm_match(out, &m.matching, 0, (m.cookie, m.cookie_mask));
+        out.set_u16(length_at, length);
+        write_actions(out, version, Some(&m.matching), &m.actions);
+        return Kind::Experimenter;
+    }
+    if version == Version::V10 {
+        write_match10(out, &m.matching);
+        out.u64(header_cookie);
+        write_common(codec, out, m);
+        write_actions(out, version, Some(&m.matching), &m.actions);
+        return Kind::FlowMod;
+    }
+    out.u64(m.new_cookie.filter(|_| m.command == FlowModCommand::Add).unwrap_or(m.cookie));
+    out.u64(m.cookie_mask);
+    out.u8(m.table_id);
+    out.u8(m.command as u8);
+    [m.idle_timeout, m.hard_timeout, m.priority].into_iter().for_each(|n| out.u16(n));
+    out.u32(m.buffer_id.unwrap_or(NONE32));
+    out.u32(port32(m.out_port));
+    out.u32(m.out_group.unwrap_or(NONE32));
+    out.u16(flags_bits(version, m.flags));
+    out.u16(if version >= Version::V14 { m.importance } else { 0 });
+    write_oxm_match(out, &m.matching, version.minor());
+    write_instructions(out, version, &m.matching, &m.actions);
+    Kind::FlowMod
+}
+
+fn write_common(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) {
+    let table = if codec.flow_mod_table_id { u16::from(m.table_id) << 8 } else { 0 };
+    out.u16(table | m.command as u16);
+    [m.idle_timeout, m.hard_timeout, m.priority].into_iter().for_each(|n| out.u16(n));
+    out.u32(m.buffer_id.unwrap_or(NONE32));
+    out.u16(port16(m.out_port));
+    out.u16(flags_bits(codec.version, m.flags));
+}
+
+pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
+    let v10 = version == Version::V10;
+    let matching10 = if v10 { Some(read_match10(r)?) } else { None };
+    let (cookie, priority) = (r.u64()?, r.u16()?);
+    let (reason, table_id) = (read_reason(r.u8()?)?, r.u8()?);
+    let (duration_s, duration_ns, idle_timeout) = (r.u32()?, r.u32()?, r.u16()?);
+    let hard_timeout = r.u16()?;
+    let (packet_count, byte_count) = (r.u64()?, r.u64()?);
+    let matching = match matching10 {
+        Some(matching) => matching,
+        None => read_oxm_match(r)?,
+    };
+    Ok(Box::new(FlowRemoved {
+        form: FlowForm::Standard,
+        reason,
+        table_id: if v10 { 0 } else { table_id },
+        cookie,
+        priority,
+        duration_s,
+        duration_ns,
+        idle_timeout,
+        hard_timeout: if v10 { 0 } else { hard_timeout },
+        packet_count,
+        byte_count,
+        matching,
+    }))
+}
+
+pub(super) fn read_reason(number: u8) -> Result<FlowRemovedReason, ErrorKind> {
+    FlowRemovedReason::from_wire(number).ok_or(NXBRC_BAD_REASON)
+}
+
+/// NXT_FLOW_REMOVED.
+pub(super) fn read_nx_flow_removed(r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
+    let (cookie, priority) = (r.u64()?, r.u16()?);
+    let (reason, table) = (read_reason(r.u8()?)?, r.u8()?);
+    let (duration_s, duration_ns, idle_timeout, match_len) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
+    let (packet_count, byte_count) = (r.u64()?, r.u64()?);
+    Ok(Box::new(FlowRemoved {
+        form: FlowForm::Nxm,
+        reason,
+        // The number plus one on the wire.
+        table_id: table.saturating_sub(1),
+        cookie,
+        priority,
+        duration_s,
+        duration_ns,
+        idle_timeout,
+        hard_timeout: 0,
+        packet_count,
+        byte_count,
+        matching: read_nxm_match(r, match_len, None)?,
+    }))
+}
+
+pub(super) fn write_flow_removed(version: Version, out: &mut Vec<u8>, m: &FlowRemoved) -> Kind {
+    let (nxm, v10) = (m.form == FlowForm::Nxm, version == Version::V10);
+    if nxm {
+        out.u32(NICIRA);
+        out.u32(nxt::FLOW_REMOVED);
+    } else if v10 {
+        write_match10(out, &m.matching);
+    }
+    out.u64(m.cookie);
+    out.u16(m.priority);
+    // Older versions know the first three reasons.
+    out.u8(if v10 && m.reason as u8 > 2 { FlowRemovedReason::Delete as u8 } else { m.reason as u8 });
+    out.u8(match (nxm, v10) {
+        (true, _) => m.table_id.saturating_add(1),
+        (false, true) => 0,
+        (false, false) => m.table_id,
+    });
+    out.u32(m.duration_s);
+    out.u32(m.duration_ns);
+    out.u16(m.idle_timeout);
+    let length_at = out.len();
+    out.u16(if nxm || v10 { 0 } else { m.hard_timeout });
+    out.u64(m.packet_count);
+    out.u64(m.byte_count);
+    if nxm {
+        let length = write_nxm_match(out, &m.matching, 0, (0, 0));
+        out.set_u16(length_at, length);
+        return Kind::Experimenter;
+    }
+    if !v10 {
+        write_oxm_match(out, &m.matching, version.minor());
+    }
+    Kind::FlowRemoved
+}
+
+/// The body of OFPST_FLOW and OFPST_AGGREGATE requests, or of NXST_*.
+pub(super) fn read_flow_stats_request(
+    version: Version,
+    form: FlowForm,
+    r: &mut Reader,
+) -> Result<Box<FlowStatsRequest>, ErrorKind> {
+    let mut request = Box::new(FlowStatsRequest { form, ..FlowStatsRequest::default() });
+    if form == FlowForm::Nxm {
+        request.out_port = filter_port16(r.u16()?);
+        let match_len = r.u16()?;
+        request.table_id = r.u8()?;
+        r.skip(3)?;
+        let mut cookie = (0, 0);
+        request.matching = read_nxm_match(r, match_len, Some(&mut cookie))?;
+        (request.cookie, request.cookie_mask) = cookie;
+    } else if version == Version::V10 {
+        request.matching = read_match10(r)?;
+        request.table_id = r.u8()?;
+        r.skip(1)?;
+        request.out_port = filter_port16(r.u16()?);
+    } else {
+        request.table_id = r.u8()?;
+        r.skip(3)?;
+        request.out_port = filter_port32(r.u32()?, OFPBRC_BAD_PORT)?;
+        let group = r.u32()?;
+        request.out_group = (group != NONE32).then_some(group);
+        r.skip(4)?;
+        (request.cookie, request.cookie_mask) = (r.u64()?, r.u64()?);
+        request.matching = read_oxm_match(r)?;
+    }
+    Ok(request)
+}
+
+pub(super) fn write_flow_stats_request(version: Version, out: &mut Vec<u8>, m: &FlowStatsRequest) {
+    if m.form == FlowForm::Nxm {
+        out.u16(port16(m.out_port));
+        let length_at = out.len();
+        out.u16(0);
+        out.u8(m.table_id);
+        out.zeros(3);
+        let length = write_nxm_match(out, &m.matching, 0, (m.cookie, m.cookie_mask));
+        out.set_u16(length_at, length);
+    } else if version == Version::V10 {
+        write_match10(out, &m.matching);
+        out.u8(m.table_id);
+        out.u8(0);
+        out.u16(port16(m.out_port));
+    } else {
+        out.u8(m.table_id);
+        out.zeros(3);
+        out.u32(port32(m.out_port));
+        out.u32(m.out_group.unwrap_or(NONE32));
+        out.zeros(4);
+        out.u64(m.cookie);
+        out.u64(m.cookie_mask);
+        write_oxm_match(out, &m.matching, version.minor());
+    }
+}
+
+/// Ages are on the wire plus one, 0 meaning unknown.
+fn age_from_wire(age: u16) -> Option<u16> {
+    age.checked_sub(1)
+}
+
+fn age_to_wire(age: Option<u16>) -> u16 {
+    age.map_or(0, |age| age.saturating_add(1))
+}
+
+/// One entry of a flow statistics reply.
+pub(super) fn read_flow_stats(
+    version: Version,
+    form: FlowForm,
+    r: &mut Reader,
+) -> Result<FlowStats, ErrorKind> {
+    let length = usize::from(r.u16()?);
+    let mut r = r.sub(length.checked_sub(2).ok_or(OFPBRC_BAD_LEN)?)?;
+    let r = &mut r;
+    let mut info = FlowInfo { table_id: r.u8()?, ..FlowInfo::default() };
+    r.skip(1)?;
+    let v10 = version == Version::V10 && form == FlowForm::Standard;
+    let mut matching = if v10 { read_match10(r)? } else { Match::any() };
+    info.duration_s = r.u32()?;
+    info.duration_ns = r.u32()?;
+    info.priority = r.u16()?;
+    info.idle_timeout = r.u16()?;
+    info.hard_timeout = r.u16()?;
+    let mut match_len = 0;
+    if form == FlowForm::Nxm {
+        match_len = r.u16()?;
+        info.idle_age = age_from_wire(r.u16()?);
+        info.hard_age = age_from_wire(r.u16()?);
+    } else if v10 {
+        r.skip(6)?;
+    } else {
+        info.flags = FlowFlags::from_bits_truncate(r.u16()?);
+        info.importance = r.u16()?;
+        r.skip(2)?;
+    }
+    info.cookie = r.u64()?;
+    info.packet_count = r.u64()?;
+    info.byte_count = r.u64()?;
+    let actions: Vec<Action>;
+    if form == FlowForm::Nxm {
+        matching = read_nxm_match(r, match_len, None)?;
+        actions = read_actions(version, *r)?;
+    } else if v10 {
+        actions = read_actions(version, *r)?;
+    } else {
+        matching = read_oxm_match(r)?;
+        actions = read_instructions(version, *r)?;
+    }
+    Ok(FlowStats { info, matching, actions })
+}
+
+/// Appends one entry of a flow statistics reply.
+pub(crate) fn write_flow_stats(version: Version, form: FlowForm, out: &mut Vec<u8>, flow: &FlowStatsRef) {
+    let FlowStatsRef { info, matching, actions } = flow;
+    let start = out.len();
+    let v10 = version == Version::V10 && form == FlowForm::Standard;
+    out.u16(0);
+    out.u8(info.table_id);
+    out.u8(0);
+    if v10 {
+        write_match10(out, matching);
+    }
+    out.u32(info.duration_s);
+    out.u32(info.duration_ns);
+    [info.priority, info.idle_timeout, info.hard_timeout].into_iter().for_each(|n| out.u16(n));
+    let length_at = out.len();
+    if form == FlowForm::Nxm {
+        out.u16(0);
+        out.u16(age_to_wire(info.idle_age));
+        out.u16(age_to_wire(info.hard_age));
+    } else if v10 {
+        out.zeros(6);
+    } else {
+        out.u16(flags_bits(version, info.flags));
+        out.u16(if version >= Version::V14 { info.importance } else { 0 });
+        out.zeros(2);
+    }
+    out.u64(info.cookie);
+    out.u64(info.packet_count);
+    out.u64(info.byte_count);
+    if form == FlowForm::Nxm {
+        let length = write_nxm_match(out, matching, 0, (0, 0));
+        out.set_u16(length_at, length);
+        write_actions(out, version, Some(matching), actions);
+    } else if v10 {
+        write_actions(out, version, Some(matching), actions);
+    } else {
+        write_oxm_match(out, matching, version.minor());
+        write_instructions(out, version, matching, actions);
+    }
+    // A reply message is cut between entries; one longer than any message is dealt with there.
+    let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
+    out.set_u16(start, length);
+}

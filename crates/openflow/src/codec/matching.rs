@@ -1,0 +1,454 @@
+//! Matches on the wire: `ofp_match` of OpenFlow 1.0, and the lists of NXM and OXM entries.
+//!
+//! An NXM entry is a header of 4 bytes (8 with an experimenter), the value, and with the has-mask bit a mask of the
+//! same length. Bits of the value outside the mask must be zero, a field comes once, and after what it requires.
+//! Sources: OpenFlow 1.0 section 5.2.3, 1.3 section 7.2.3; ovs-fields(7).
+
+use super::bytes::{Put, Reader};
+use super::fields::for_each_field;
+use crate::error::ErrorKind::{self, *};
+use base::OfPort;
+use flow::mf::{Maskable, NxmHeader, Wire};
+use flow::{FieldId, Match, Mf};
+
+/// The flow's cookie as a pseudo-field of NXM requests.
+const COOKIE: Wire = Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
+
+/// A decoded entry.
+pub(super) struct Entry {
+    pub mf: Mf,
+    pub value: u128,
+    pub mask: u128,
+    /// Whether the header has the has-mask bit.
+    pub masked: bool,
+}
+
+/// Reads a header, and the experimenter that belongs to it.
+pub(super) fn read_header(r: &mut Reader) -> Result<NxmHeader, ErrorKind> {
+    let head = NxmHeader(u64::from(r.u32()?) << 32);
+    if !head.is_experimenter() {
+        return Ok(head);
+    }
+    if head.payload_length().is_none() {
+        return Err(OFPBMC_BAD_LEN);
+    }
+    Ok(NxmHeader(head.0 | u64::from(r.u32()?)))
+}
+
+pub(super) fn write_header(out: &mut Vec<u8>, header: NxmHeader) {
+    out.u32((header.0 >> 32) as u32);
+    if header.is_experimenter() {
+        out.u32(header.experimenter());
+    }
+}
+
+/// The numbers on the wire of ports differ from the switch's from OpenFlow 1.1 on.
+fn is_port32(mf: Mf) -> bool {
+    matches!(mf, Mf::InPortOxm | Mf::ActsetOutput)
+}
+
+fn value_to_wire(mf: Mf, value: u128) -> u128 {
+    if is_port32(mf) { OfPort(value as u16).to_u32().into() } else { value }
+}
+
+/// Reads one entry. Errors are those of matches; actions translate them.
+pub(super) fn read_entry(r: &mut Reader) -> Result<Entry, ErrorKind> {
+    let header = read_header(r)?;
+    let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
+    let mut body = r.sub(payload)?.with_error(OFPBMC_BAD_LEN);
+    let mf = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
+    entry_body(mf, header, &mut body)
+}
+
+fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
+    let row = mf.row();
+    if let Mf::TunMetadata(_) = mf {
+        // No option is mapped to any of these fields yet.
+        return Err(NXFMFC_INVALID_TLV_FIELD);
+    }
+    if row.name == "ipv6_exthdr" {
+        return Err(OFPBMC_BAD_FIELD);
+    }
+    let bytes = usize::from(row.bytes);
+    let masked = header.has_mask();
+    if body.len() != if masked { 2 * bytes } else { bytes } {
+        return Err(OFPBMC_BAD_LEN);
+    }
+    let mut value = body.number(bytes)?;
+    let mut mask = mf.ones();
+    if masked {
+        let full = if bytes == 16 { u128::MAX } else { (1 << (bytes * 8)) - 1 };
+        let wire_mask = body.number(bytes)?;
+        if value & !wire_mask != 0 {
+            return Err(OFPBMC_BAD_WILDCARDS);
+        }
+        // All ones stands for an exact match, also of a field that is narrower than its bytes.
+        mask = if wire_mask == full { mf.ones() } else { wire_mask };
+        if mask & !mf.ones() != 0 || (row.maskable == Maskable::No && mask != 0 && mask != mf.ones()) {
+            return Err(OFPBMC_BAD_MASK);
+        }
+    }
+    if is_port32(mf) && mask != 0 {
+        value = OfPort::from_u32(value as u32).ok_or(OFPBMC_BAD_VALUE)?.0.into();
+    } else if !mf.is_valid(value) {
+        return Err(OFPBMC_BAD_VALUE);
+    }
+    Ok(Entry { mf, value, mask, masked })
+}
+
+/// A list of NXM or OXM entries, in full.
+pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -> Result<Match, ErrorKind> {
+    r = r.with_error(OFPBMC_BAD_LEN);
+    let mut m = Match::any();
+    while !r.is_empty() {
+        let header = read_header(&mut r)?;
+        let mut body = r.sub(header.payload_length().ok_or(OFPBMC_BAD_LEN)?)?;
+        let Some(mf) = Mf::from_nxm(header) else {
+            if let Some(cookie) = cookie.as_deref_mut()
+                && header.class() == COOKIE.class
+                && header.number() == COOKIE.number
+            {
+                read_cookie(header, &mut body, cookie)?;
+                continue;
+            }
+            return Err(OFPBMC_BAD_FIELD);
+        };
+        let entry = entry_body(mf, header, &mut body)?;
+        if !m.has_prereq(mf) {
+            return Err(OFPBMC_BAD_PREREQ);
+        }
+        if m.get_mf(mf).1 != 0 {
+            return Err(OFPBMC_DUP_FIELD);
+        }
+        m.set_mf(mf, entry.value, entry.mask);
+    }
+    Ok(m)
+}
+
+fn read_cookie(header: NxmHeader, body: &mut Reader, cookie: &mut (u64, u64)) -> Result<(), ErrorKind> {
+    if cookie.1 != 0 {
+        return Err(OFPBMC_DUP_FIELD);
+    }
+    cookie.0 = body.u64()?;
+    cookie.1 = if header.has_mask() { body.u64()? } else { u64::MAX };
+    if cookie.0 & !cookie.1 != 0 {
+        return Err(OFPBMC_BAD_WILDCARDS);
+    }
+    body.end()
+}
+
+/// Appends the entries of a match, without padding. `cookie` and its mask come first, if the mask is not 0.
+pub(super) fn write_entries(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u64, u64)) {
+    if cookie.1 != 0 {
+        let masked = cookie.1 != u64::MAX;
+        write_header(out, NxmHeader::new(COOKIE, masked, if masked { 16 } else { 8 }));
+        out.u64(cookie.0 & cookie.1);
+        if masked {
+            out.u64(cookie.1);
+        }
+    }
+    for_each_field(m, minor, |mf, value, mask| write_entry(out, mf, minor, value, mask));
+}
+
+/// Appends one entry. A field without a number on the wire is left out.
+pub(super) fn write_entry(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mask: u128) {
+    let Some(wire) = mf.wire(minor) else { return };
+    let bytes = usize::from(mf.row().bytes);
+    let masked = mask != mf.ones();
+    write_header(out, NxmHeader::new(wire, masked, if masked { 2 * bytes } else { bytes }));
+    out.number(value_to_wire(mf, value), bytes);
+    if masked {
+        out.number(mask, bytes);
+    }
+}
+
+/// `ofp_match` of OpenFlow 1.2 and later, with its padding.
+pub(super) fn read_oxm_match(r: &mut Reader) -> Result<Match, ErrorKind> {
+    let mut head = *r;
+    let (kind, length) = (head.u16()?, usize::from(head.u16()?));
+    if kind != 1 {
+        return Err(OFPBMC_BAD_TYPE);
+    }
+    if length < 4 || length.next_multiple_of(8) > r.len() {
+        return Err(OFPBMC_BAD_LEN);
+    }
+    r.skip(4)?;
+    let entries = r.sub(length - 4)?;
+    r.zeros(length.next_multiple_of(8) - length, OFPBMC_BAD_LEN).or(Ok::<(), ErrorKind>(()))?;
+    read_entries(entries, None)
+}
+
+/// Appends an `ofp_match` of OpenFlow 1.2 and later, with its padding.
+pub(super) fn write_oxm_match(out: &mut Vec<u8>, m: &Match, minor: u8) {
+    let start = out.len();
+    out.u16(1);
+    out.u16(0);
+    write_entries(out, m, minor, (0, 0));
+    out.set_u16(start + 2, (out.len() - start) as u16);
+    out.pad8(start);
+}
+
+/// A list of NXM entries of the length given, with its padding to a multiple of 8.
+pub(super) fn read_nxm_match(
+    r: &mut Reader,
+    length: u16,
+    cookie: Option<&mut (u64, u64)>,
+) -> Result<Match, ErrorKind> {
+    let length = usize::from(length);
+    if length.next_multiple_of(8) > r.len() {
+        return Err(OFPBMC_BAD_LEN);
+    }
+    let entries = r.sub(length)?;
+    r.skip(length.next_multiple_of(8) - length)?;
+    read_entries(entries, cookie)
+}
+
+/// Appends NXM entries and their padding; returns their length without it.
+pub(super) fn write_nxm_match(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u64, u64)) -> u16 {
+    let start = out.len();
+    write_entries(out, m, minor, cookie);
+    let length = out.len() - start;
+    out.pad8(start);
+    length as u16
+}
+
+const W_IN_PORT: u32 = 1 << 0;
+const W_DL_VLAN: u32 = 1 << 1;
+const W_DL_SRC: u32 = 1 << 2;
+const W_DL_DST: u32 = 1 << 3;
+const W_DL_TYPE: u32 = 1 << 4;
+const W_NW_PROTO: u32 = 1 << 5;
+const W_TP_SRC: u32 = 1 << 6;
+const W_TP_DST: u32 = 1 << 7;
+const W_NW_SRC_SHIFT: u32 = 8;
+const W_NW_DST_SHIFT: u32 = 14;
+const W_DL_VLAN_PCP: u32 = 1 << 20;
+const W_NW_TOS: u32 = 1 << 21;
+/// OFPFW_ALL: every wildcard bit of OpenFlow 1.0.
+pub const OFPFW_ALL: u32 = (1 << 22) - 1;
+/// OFP_VLAN_NONE.
+const VLAN_NONE: u16 = 0xffff;
+
+/// `ofp_match` of OpenFlow 1.0. Fields that mean nothing for want of what they require are ignored, as the
+/// standard has it, not refused.
+pub(super) fn read_match10(r: &mut Reader) -> Result<Match, ErrorKind> {
+    let wild = r.u32()?;
+    let in_port = r.u16()?;
+    let (dl_src, dl_dst) = (r.number(6)?, r.number(6)?);
+    let (vlan, pcp) = (r.u16()?, r.u8()?);
+    r.skip(1)?;
+    let (dl_type, tos, proto) = (r.u16()?, r.u8()?, r.u8()?);
+    r.skip(2)?;
+    let (nw_src, nw_dst) = (r.u32()?, r.u32()?);
+    let (tp_src, tp_dst) = (r.u16()?, r.u16()?);
+
+    let mut m = Match::any();
+    let has = |bit: u32| wild & bit == 0;
+    if has(W_IN_PORT) {
+        m.set_masked(FieldId::InPort, in_port.into(), 0xffff);
+    }
+    if has(W_DL_SRC) {
+        m.set_mf(Mf::EthSrc, dl_src, Mf::EthSrc.ones());
+    }
+    if has(W_DL_DST) {
+        m.set_mf(Mf::EthDst, dl_dst, Mf::EthDst.ones());
+    }
+    match (has(W_DL_VLAN), has(W_DL_VLAN_PCP)) {
+        (true, _) if vlan == VLAN_NONE => m.set_masked(FieldId::VlanTci, 0, 0xffff),
+        (true, false) => m.set_masked(FieldId::VlanTci, u128::from(vlan & 0xfff | 0x1000), 0x1fff),
+        (false, true) => m.set_masked(FieldId::VlanTci, u128::from(pcp & 7) << 13 | 0x1000, 0xf000),
+        (true, true) => {
+            m.set_masked(
+                FieldId::VlanTci,
+                u128::from(pcp & 7) << 13 | u128::from(vlan & 0xfff | 0x1000),
+                0xffff,
+            );
+        }
+        (false, false) => {}
+    }
+    if !has(W_DL_TYPE) {
+        return Ok(m);
+    }
+    m.set_masked(FieldId::EthType, dl_type.into(), 0xffff);
+    let is_arp = dl_type == 0x806 || dl_type == 0x8035;
+    let is_ip = dl_type == 0x800 || dl_type == 0x86dd;
+    if !is_arp && !is_ip {
+        return Ok(m);
+    }
+    if dl_type != 0x86dd {
+        for (mf, value, shift) in [(Mf::NwSrc, nw_src, W_NW_SRC_SHIFT), (Mf::NwDst, nw_dst, W_NW_DST_SHIFT)] {
+            let mask = u32::MAX.checked_shl(wild >> shift & 63).unwrap_or(0);
+            m.set_mf(mf, value.into(), mask.into());
+        }
+    }
+    if has(W_NW_PROTO) {
+        m.set_masked(FieldId::NwProto, proto.into(), 0xff);
+    }
+    if !is_ip {
+        return Ok(m);
+    }
+    if has(W_NW_TOS) {
+        m.set_mf(Mf::NwTos, tos.into(), 0xfc);
+    }
+    if has(W_NW_PROTO) {
+        read_transport10(&mut m, has(W_TP_SRC).then_some(tp_src), has(W_TP_DST).then_some(tp_dst));
+    }
+    Ok(m)
+}
+
+fn read_transport10(m: &mut Match, src: Option<u16>, dst: Option<u16>) {
+    let is_icmp = m.has_prereq(Mf::IcmpType) || m.has_prereq(Mf::Icmpv6Type);
+    if !is_icmp && ![Mf::TcpSrc, Mf::UdpSrc, Mf::SctpSrc].iter().any(|&mf| m.has_prereq(mf)) {
+        return;
+    }
+    // Types and codes of ICMP are one byte.
+    let ones = if is_icmp { 0xff } else { 0xffff };
+    for (field, port) in [(FieldId::TpSrc, src), (FieldId::TpDst, dst)] {
+        if let Some(port) = port {
+            m.set_masked(field, port.into(), ones);
+        }
+    }
+}
+
+/// Appends an `ofp_match` of OpenFlow 1.0. What it cannot say is left out: see [`fits_match10`].
+pub(super) fn write_match10(out: &mut Vec<u8>, m: &Match) {
+    let mut wild = 0;
+    let mut field = |mf: Mf, bit: u32| -> u128 {
+        let (value, mask) = m.get_mf(mf);
+        if mask == mf.ones() {
+            return value;
+        }
+        wild |= bit;
+        0
+    };
+    let in_port = field(Mf::InPort, W_IN_PORT);
+    let (src, dst) = (field(Mf::EthSrc, W_DL_SRC), field(Mf::EthDst, W_DL_DST));
+    let eth_type = field(Mf::EthType, W_DL_TYPE);
+    let tos = field(Mf::NwTos, W_NW_TOS);
+    let proto = field(Mf::NwProto, W_NW_PROTO);
+    let icmp = matches!((eth_type, proto), (0x800, 1) | (0x86dd, 58));
+    let ports = if icmp { (Mf::IcmpType, Mf::IcmpCode) } else { (Mf::TcpSrc, Mf::TcpDst) };
+    let (tp_src, tp_dst) = (field(ports.0, W_TP_SRC), field(ports.1, W_TP_DST));
+    let mut address = |mf: Mf, shift: u32| {
+        let (value, mask) = m.get_mf(mf);
+        wild |= (mask as u32).trailing_zeros() << shift;
+        value as u32
+    };
+    let (nw_src, nw_dst) = (address(Mf::NwSrc, W_NW_SRC_SHIFT), address(Mf::NwDst, W_NW_DST_SHIFT));
+    let (tci, tci_mask) = m.get_mf(Mf::VlanTci);
+    let (mut vlan, mut pcp) = (0, 0);
+    if tci_mask & 0x1000 == 0 {
+        wild |= W_DL_VLAN | W_DL_VLAN_PCP;
+    } else if tci & 0x1000 == 0 {
+        vlan = VLAN_NONE;
+        wild |= W_DL_VLAN_PCP;
+    } else {
+        if tci_mask & 0xfff == 0xfff {
+            vlan = tci as u16 & 0xfff;
+        } else {
+            wild |= W_DL_VLAN;
+        }
+        if tci_mask & 0xe000 == 0xe000 {
+            pcp = (tci >> 13) as u8;
+        } else {
+            wild |= W_DL_VLAN_PCP;
+        }
+    }
+    out.u32(wild);
+    out.u16(in_port as u16);
+    out.number(src, 6);
+    out.number(dst, 6);
+    out.u16(vlan);
+    out.u8(pcp);
+    out.u8(0);
+    out.u16(eth_type as u16);
+    out.u8(tos as u8);
+    out.u8(proto as u8);
+    out.zeros(2);
+    out.u32(nw_src);
+    out.u32(nw_dst);
+    out.u16(tp_src as u16);
+    out.u16(tp_dst as u16);
+}
+
+/// Whether `ofp_match` of OpenFlow 1.0 can say all of the match, so that NXM is not needed.
+pub fn fits_match10(m: &Match) -> bool {
+    let mut bytes = Vec::with_capacity(40);
+    write_match10(&mut bytes, m);
+    read_match10(&mut Reader::new(&bytes, OFPBMC_BAD_LEN)).is_ok_and(|back| back == *m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits.chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
+    }
+
+    fn oxm(text: &str) -> Result<Match, ErrorKind> {
+        read_entries(Reader::new(&hex(text), OFPBMC_BAD_LEN), None)
+    }
+
+    #[test]
+    fn entries_are_refused_with_the_error_that_says_why() {
+        let cases = [
+            ("80000004 00000001", Ok(())),
+            ("80000004 00000001 80000004 00000001", Err(OFPBMC_DUP_FIELD)),
+            ("80000004 0000", Err(OFPBMC_BAD_LEN)),
+            ("80000002 0001", Err(OFPBMC_BAD_LEN)),
+            ("80000004 00010000", Err(OFPBMC_BAD_VALUE)),
+            ("80007e04 00000001", Err(OFPBMC_BAD_FIELD)),
+            ("80001604 0a000001", Err(OFPBMC_BAD_PREREQ)),
+            ("80000a02 0800 80001604 0a000001", Ok(())),
+            ("80000a02 0800 80001708 0a000001 ff000000", Err(OFPBMC_BAD_WILDCARDS)),
+            ("80000a02 0800 80001708 0a000000 ff0000ff", Ok(())),
+            ("80000b04 0800 ff00", Err(OFPBMC_BAD_MASK)),
+            ("80000b04 0800 ffff", Ok(())),
+            ("80000a02 0800 80001001 40", Err(OFPBMC_BAD_VALUE)),
+            ("80000c02 1003 80000e01 05", Ok(())),
+            ("80000e01 05", Err(OFPBMC_BAD_PREREQ)),
+            ("ffff0002 0000", Err(OFPBMC_BAD_LEN)),
+            ("ffff1806 00002320", Err(OFPBMC_BAD_LEN)),
+            ("00015004 00000000", Err(NXFMFC_INVALID_TLV_FIELD)),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(oxm(bytes).map(drop), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn the_match_of_openflow_10_takes_prefixes_and_vlans() {
+        let base = Match::any().with(FieldId::EthType, 0x800);
+        let cases = [
+            base.clone().with_masked(FieldId::NwSrc, 0x0a00_0000, 0xff00_0000).with(FieldId::InPort, 0xfffe),
+            base.clone().with(FieldId::NwProto, 17).with(FieldId::TpDst, 53),
+            base.clone().with(FieldId::NwProto, 1).with_masked(FieldId::TpSrc, 8, 0xff),
+            Match::any().with(FieldId::VlanTci, 0),
+            Match::any().with_masked(FieldId::VlanTci, 0x1005, 0x1fff),
+            Match::any().with_masked(FieldId::VlanTci, 0xb000, 0xf000),
+            Match::any().with(FieldId::VlanTci, 0xb007),
+        ];
+        for m in cases {
+            assert!(fits_match10(&m), "{m:?}");
+        }
+        let not = [
+            base.with_masked(FieldId::NwSrc, 1, 0xff),
+            Match::any().with(FieldId::Reg0, 1),
+            Match::any().with_masked(FieldId::EthDst, 1 << 40, 1 << 40),
+            Match::any().with(FieldId::NwProto, 17),
+        ];
+        for m in not {
+            assert!(!fits_match10(&m), "{m:?}");
+        }
+    }
+
+    #[test]
+    fn the_match_of_openflow_10_ignores_what_lacks_its_prerequisites() {
+        let mut bytes = Vec::new();
+        write_match10(&mut bytes, &Match::any().with(FieldId::NwProto, 6).with(FieldId::TpDst, 80));
+        let m = read_match10(&mut Reader::new(&bytes, OFPBMC_BAD_LEN)).unwrap();
+        assert_eq!(m, Match::any());
+    }
+}

@@ -1,0 +1,325 @@
+//! Ports and queues.
+
+use super::bytes::{Put, Reader};
+use super::flows::{NONE32, filter_port16, filter_port32, port32};
+use crate::error::ErrorKind::{self, *};
+use crate::message::{
+    Message, PortConfig, PortDesc, PortFeatures, PortMod, PortReason, PortState, PortStats, PortStatus,
+    QueueConfig, QueueStats,
+};
+use crate::version::Version;
+use base::OfPort;
+
+fn read_port(version: Version, r: &mut Reader) -> Result<OfPort, ErrorKind> {
+    if version == Version::V10 {
+        return Ok(OfPort(r.u16()?));
+    }
+    OfPort::from_u32(r.u32()?).ok_or(OFPBRC_BAD_PORT)
+}
+
+fn write_port(version: Version, out: &mut Vec<u8>, port: OfPort) {
+    if version == Version::V10 { out.u16(port.0) } else { out.u32(port.to_u32()) }
+}
+
+/// OpenFlow 1.0 numbers what comes after 10 Gb/s from bit 7 on, later versions from bit 11 on.
+const FEATURES10_SHARED: u32 = 0x7f;
+
+fn features_from_wire(version: Version, bits: u32) -> PortFeatures {
+    let bits = if version == Version::V10 { bits & FEATURES10_SHARED | (bits & 0xf80) << 4 } else { bits };
+    PortFeatures::from_bits_truncate(bits)
+}
+
+fn features_to_wire(version: Version, features: PortFeatures) -> u32 {
+    let bits = features.bits();
+    if version == Version::V10 { bits & FEATURES10_SHARED | bits >> 4 & 0xf80 } else { bits }
+}
+
+fn config_mask(version: Version) -> PortConfig {
+    match version {
+        Version::V10 => PortConfig::all(),
+        _ => PortConfig::PORT_DOWN | PortConfig::NO_RECV | PortConfig::NO_FWD | PortConfig::NO_PACKET_IN,
+    }
+}
+
+fn state_mask(version: Version) -> PortState {
+    match version {
+        Version::V10 => PortState::LINK_DOWN | PortState::STP_LEARN | PortState::STP_FORWARD,
+        _ => PortState::LINK_DOWN | PortState::BLOCKED | PortState::LIVE,
+    }
+}
+
+/// `ofp_phy_port`, or `ofp_port` of OpenFlow 1.1 to 1.3.
+pub(super) fn read_port_desc(version: Version, r: &mut Reader) -> Result<PortDesc, ErrorKind> {
+    let v10 = version == Version::V10;
+    let port = read_port(version, r)?;
+    r.skip(if v10 { 0 } else { 4 })?;
+    let hw_addr = r.array()?;
+    r.skip(if v10 { 0 } else { 2 })?;
+    let name = r.text(16)?;
+    let config = PortConfig::from_bits_truncate(r.u32()?) & config_mask(version);
+    let state = PortState::from_bits_truncate(r.u32()?) & state_mask(version);
+    let mut features = || r.u32().map(|bits| features_from_wire(version, bits));
+    let (current, advertised, supported, peer) = (features()?, features()?, features()?, features()?);
+    let (current_speed_kbps, max_speed_kbps) =
+        if v10 { (current.max_speed_kbps(), supported.max_speed_kbps()) } else { (r.u32()?, r.u32()?) };
+    Ok(PortDesc {
+        port,
+        hw_addr,
+        name,
+        config,
+        state,
+        current,
+        advertised,
+        supported,
+        peer,
+        current_speed_kbps,
+        max_speed_kbps,
+    })
+}
+
+pub(super) fn write_port_desc(version: Version, out: &mut Vec<u8>, p: &PortDesc) {
+    let v10 = version == Version::V10;
+    write_port(version, out, p.port);
+    out.zeros(if v10 { 0 } else { 4 });
+    out.extend_from_slice(&p.hw_addr);
+    out.zeros(if v10 { 0 } else { 2 });
+    out.text(&p.name, 16);
+    out.u32((p.config & config_mask(version)).bits());
+    out.u32((p.state & state_mask(version)).bits());
+    [p.current, p.advertised, p.supported, p.peer]
+        .into_iter()
+        .for_each(|f| out.u32(features_to_wire(version, f)));
+    if !v10 {
+        out.u32(p.current_speed_kbps);
+        out.u32(p.max_speed_kbps);
+    }
+}
+
+pub(super) fn read_port_status(version: Version, r: &mut Reader) -> Result<PortStatus, ErrorKind> {
+    let reason = match r.u8()? {
+        0 => PortReason::Add,
+        1 => PortReason::Delete,
+        2 => PortReason::Modify,
+        _ => return Err(NXBRC_BAD_REASON),
+    };
+    r.skip(7)?;
+    Ok(PortStatus { reason, desc: read_port_desc(version, r)? })
+}
+
+pub(super) fn write_port_status(version: Version, out: &mut Vec<u8>, m: &PortStatus) {
+    out.u8(m.reason as u8);
+    out.zeros(7);
+    write_port_desc(version, out, &m.desc);
+}
+
+pub(super) fn read_port_mod(version: Version, r: &mut Reader) -> Result<PortMod, ErrorKind> {
+    let v10 = version == Version::V10;
+    let port = read_port(version, r)?;
+    r.skip(if v10 { 0 } else { 4 })?;
+    let hw_addr = r.array()?;
+    r.skip(if v10 { 0 } else { 2 })?;
+    let (config, mask) = (r.u32()?, r.u32()?);
+    let config = PortConfig::from_bits_truncate(config) & config_mask(version);
+    let mask = PortConfig::from_bits_truncate(mask) & config_mask(version);
+    let advertise = features_from_wire(version, r.u32()?);
+    r.skip(4)?;
+    Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise })
+}
+
+pub(super) fn write_port_mod(version: Version, out: &mut Vec<u8>, m: &PortMod) {
+    let v10 = version == Version::V10;
+    write_port(version, out, m.port);
+    out.zeros(if v10 { 0 } else { 4 });
+    out.extend_from_slice(&m.hw_addr);
+    out.zeros(if v10 { 0 } else { 2 });
+    out.u32((m.config & config_mask(version)).bits());
+    out.u32((m.mask & config_mask(version)).bits());
+    out.u32(features_to_wire(version, m.advertise));
+    out.zeros(4);
+}
+
+pub(super) fn read_port_stats_request(version: Version, r: &mut Reader) -> Result<Option<OfPort>, ErrorKind> {
+    if version == Version::V10 {
+        let port = filter_port16(r.u16()?);
+        r.skip(6)?;
+        return Ok(port);
+    }
+    let port = filter_port32(r.u32()?, OFPBRC_BAD_PORT)?;
+    r.skip(4)?;
+    Ok(port)
+}
+
+pub(super) fn write_port_stats_request(version: Version, out: &mut Vec<u8>, port: Option<OfPort>) {
+    write_port(version, out, port.unwrap_or(OfPort::NONE));
+    out.zeros(if version == Version::V10 { 6 } else { 4 });
+}
+
+/// The counters, in the order of the wire.
+fn port_counters(s: &mut PortStats) -> [&mut u64; 12] {
+    [
+        &mut s.rx_packets,
+        &mut s.tx_packets,
+        &mut s.rx_bytes,
+        &mut s.tx_bytes,
+        &mut s.rx_dropped,
+        &mut s.tx_dropped,
+        &mut s.rx_errors,
+        &mut s.tx_errors,
+        &mut s.rx_frame_err,
+        &mut s.rx_over_err,
+        &mut s.rx_crc_err,
+        &mut s.collisions,
+    ]
+}
+
+pub(super) fn read_port_stats(version: Version, r: &mut Reader) -> Result<PortStats, ErrorKind> {
+    let mut s = PortStats { port: read_port(version, r)?, ..PortStats::unknown(OfPort::NONE) };
+    r.skip(if version == Version::V10 { 6 } else { 4 })?;
+    for counter in port_counters(&mut s) {
+        *counter = r.u64()?;
+    }
+    if version >= Version::V13 {
+        (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    }
+    Ok(s)
+}
+
+pub(super) fn write_port_stats(version: Version, out: &mut Vec<u8>, stats: &PortStats) {
+    let mut s = *stats;
+    write_port(version, out, s.port);
+    out.zeros(if version == Version::V10 { 6 } else { 4 });
+    port_counters(&mut s).into_iter().for_each(|counter| out.u64(*counter));
+    if version >= Version::V13 {
+        out.u32(s.duration_s);
+        out.u32(s.duration_ns);
+    }
+}
+
+/// A filter of queues: any port is OFPP_ALL in OpenFlow 1.0 and OFPP_ANY later, any queue all ones.
+pub(super) fn read_queue_stats_request(
+    version: Version,
+    r: &mut Reader,
+) -> Result<(Option<OfPort>, Option<u32>), ErrorKind> {
+    let port = read_port(version, r)?;
+    r.skip(if version == Version::V10 { 2 } else { 0 })?;
+    let queue = r.u32()?;
+    let any = port == OfPort::NONE || port == OfPort::ALL;
+    Ok(((!any).then_some(port), (queue != NONE32).then_some(queue)))
+}
+
+pub(super) fn write_queue_stats_request(
+    version: Version,
+    out: &mut Vec<u8>,
+    port: Option<OfPort>,
+    queue_id: Option<u32>,
+) {
+    if version == Version::V10 {
+        out.u16(port.unwrap_or(OfPort::ALL).0);
+        out.zeros(2);
+    } else {
+        out.u32(port32(port));
+    }
+    out.u32(queue_id.unwrap_or(NONE32));
+}
+
+pub(super) fn read_queue_stats(version: Version, r: &mut Reader) -> Result<QueueStats, ErrorKind> {
+    let port = read_port(version, r)?;
+    r.skip(if version == Version::V10 { 2 } else { 0 })?;
+    let queue_id = r.u32()?;
+    let (tx_bytes, tx_packets, tx_errors) = (r.u64()?, r.u64()?, r.u64()?);
+    let (duration_s, duration_ns) =
+        if version >= Version::V13 { (r.u32()?, r.u32()?) } else { (u32::MAX, u32::MAX) };
+    Ok(QueueStats { port, queue_id, tx_bytes, tx_packets, tx_errors, duration_s, duration_ns })
+}
+
+pub(super) fn write_queue_stats(version: Version, out: &mut Vec<u8>, s: &QueueStats) {
+    write_port(version, out, s.port);
+    out.zeros(if version == Version::V10 { 2 } else { 0 });
+    out.u32(s.queue_id);
+    [s.tx_bytes, s.tx_packets, s.tx_errors].into_iter().for_each(|n| out.u64(n));
+    if version >= Version::V13 {
+        out.u32(s.duration_s);
+        out.u32(s.duration_ns);
+    }
+}
+
+pub(super) fn read_queue_config_request(version: Version, r: &mut Reader) -> Result<Message, ErrorKind> {
+    let port = if version == Version::V10 {
+        filter_port16(r.u16()?)
+    } else {
+        filter_port32(r.u32()?, OFPQOFC_BAD_PORT)?
+    };
+    r.skip(if version == Version::V10 { 2 } else { 4 })?;
+    Ok(Message::QueueGetConfigRequest { port })
+}
+
+pub(super) fn write_queue_config_request(version: Version, out: &mut Vec<u8>, port: Option<OfPort>) {
+    write_port(version, out, port.unwrap_or(OfPort::NONE));
+    out.zeros(if version == Version::V10 { 2 } else { 4 });
+}
+
+/// Properties of a queue: rates in tenths of a percent, above 1000 meaning "not set".
+const QUEUE_MIN_RATE: u16 = 1;
+const QUEUE_MAX_RATE: u16 = 2;
+
+pub(super) fn read_queue_config_reply(version: Version, r: &mut Reader) -> Result<Message, ErrorKind> {
+    let v10 = version == Version::V10;
+    let port = read_port(version, r)?;
+    r.skip(if v10 { 6 } else { 4 })?;
+    let mut queues = Vec::new();
+    while !r.is_empty() {
+        let mut queue = QueueConfig { port, queue_id: r.u32()?, min_rate: None, max_rate: None };
+        if !v10 {
+            queue.port = read_port(version, r)?;
+        }
+        let length = usize::from(r.u16()?);
+        r.skip(if v10 { 2 } else { 6 })?;
+        let mut properties = r.sub(length.checked_sub(if v10 { 8 } else { 16 }).ok_or(OFPBRC_BAD_LEN)?)?;
+        while !properties.is_empty() {
+            let (kind, length) = (properties.u16()?, usize::from(properties.u16()?));
+            let mut value = properties.sub(length.checked_sub(4).ok_or(OFPBRC_BAD_LEN)?)?;
+            if kind == QUEUE_MIN_RATE || kind == QUEUE_MAX_RATE {
+                value.skip(4)?;
+                let rate = Some(value.u16()?).filter(|&rate| rate <= 1000);
+                if kind == QUEUE_MIN_RATE {
+                    queue.min_rate = rate;
+                } else {
+                    queue.max_rate = rate;
+                }
+            }
+        }
+        queues.push(queue);
+    }
+    Ok(Message::QueueGetConfigReply { port: (port != OfPort::NONE).then_some(port), queues })
+}
+
+pub(super) fn write_queue_config_reply(
+    version: Version,
+    out: &mut Vec<u8>,
+    port: Option<OfPort>,
+    queues: &[QueueConfig],
+) {
+    let v10 = version == Version::V10;
+    write_port(version, out, port.unwrap_or(OfPort::NONE));
+    out.zeros(if v10 { 6 } else { 4 });
+    for queue in queues {
+        let start = out.len();
+        out.u32(queue.queue_id);
+        if !v10 {
+            write_port(version, out, queue.port);
+        }
+        let length_at = out.len();
+        out.zeros(if v10 { 4 } else { 8 });
+        for (kind, rate) in [(QUEUE_MIN_RATE, queue.min_rate), (QUEUE_MAX_RATE, queue.max_rate)] {
+            if let Some(rate) = rate {
+                out.u16(kind);
+                out.u16(16);
+                out.zeros(4);
+                out.u16(rate);
+                out.zeros(6);
+            }
+        }
+        let length = (out.len() - start) as u16;
+        out.set_u16(length_at, length);
+    }
+}

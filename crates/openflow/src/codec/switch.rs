@@ -1,0 +1,236 @@
+//! The switch as a whole: hello, errors, features, configuration, roles, asynchronous messages.
+
+use super::bytes::{Put, Reader};
+use super::port::{read_port_desc, write_port_desc};
+use crate::error::{ErrorCode, ErrorKind, ErrorKind::*, ErrorNumber, OfError};
+use crate::message::{
+    AsyncConfig, Capabilities, FragHandling, Role, RoleRequest, SwitchConfig, SwitchFeatures, TableMod,
+};
+use crate::version::{Version, VersionSet};
+
+/// The element of a hello that holds a bitmap of versions.
+const VERSION_BITMAP: u16 = 1;
+
+/// Elements that are not known, or cut off, are ignored, as the standard wants: the version in the header stands.
+pub(super) fn read_hello(version: u8, mut r: Reader) -> Result<VersionSet, ErrorKind> {
+    while r.len() >= 4 {
+        let (kind, length) = (r.u16()?, usize::from(r.u16()?));
+        let Some(payload) = length.checked_sub(4).filter(|&n| n <= r.len()) else { break };
+        let mut body = r.sub(payload)?;
+        if kind == VERSION_BITMAP && payload >= 4 {
+            let low = u64::from(body.u32()?);
+            let high = if payload >= 8 { u64::from(body.u32()?) } else { 0 };
+            return Ok(VersionSet(low | high << 32));
+        }
+        r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
+    }
+    Ok(VersionSet::up_to(version))
+}
+
+/// A bitmap is sent where the version alone would not say the same.
+pub(super) fn write_hello(version: Version, out: &mut Vec<u8>, versions: VersionSet) {
+    if versions == VersionSet::up_to(version as u8) {
+        return;
+    }
+    let wide = versions.0 >> 32 != 0;
+    let start = out.len();
+    out.u16(VERSION_BITMAP);
+    out.u16(if wide { 12 } else { 8 });
+    out.u32(versions.0 as u32);
+    if wide {
+        out.u32((versions.0 >> 32) as u32);
+    }
+    out.pad8(start);
+}
+
+/// Type and code of OpenFlow 1.0's and 1.1's extension of errors (NXET_VENDOR, NXVC_VENDOR_ERROR).
+const NX_ERROR: (u16, u16) = (0xb0c2, 0);
+/// Type of experimenters' errors in OpenFlow 1.2 and later.
+const EXPERIMENTER_ERROR: u16 = 0xffff;
+
+pub(super) fn read_error(version: Version, r: &mut Reader) -> Result<OfError, ErrorKind> {
+    let (error_type, code) = (r.u16()?, r.u16()?);
+    let number = if version <= Version::V11 && (error_type, code) == NX_ERROR {
+        ErrorNumber { vendor: r.u32()?, error_type: r.u16()?, code: r.u16()? }
+    } else if version >= Version::V12 && error_type == EXPERIMENTER_ERROR {
+        ErrorNumber { vendor: r.u32()?, error_type: code, code: 0 }
+    } else {
+        ErrorNumber { vendor: 0, error_type, code }
+    };
+    let code = ErrorKind::from_number(version, number).map_or(ErrorCode::Unknown(number), ErrorCode::Known);
+    Ok(OfError { code, data: r.rest().to_vec() })
+}
+
+/// An error that the version does not have goes as NXBRC_UNENCODABLE_ERROR.
+pub(super) fn write_error(version: Version, out: &mut Vec<u8>, error: &OfError) {
+    let number = match error.code {
+        ErrorCode::Unknown(number) => Some(number),
+        ErrorCode::Known(kind) => kind.number(version).or_else(|| NXBRC_UNENCODABLE_ERROR.number(version)),
+    };
+    let number = number.unwrap_or(ErrorNumber { vendor: 0, error_type: 1, code: 1 });
+    if number.vendor == 0 {
+        out.u16(number.error_type);
+        out.u16(number.code);
+    } else if version <= Version::V11 {
+        out.u16(NX_ERROR.0);
+        out.u16(NX_ERROR.1);
+        out.u32(number.vendor);
+        out.u16(number.error_type);
+        out.u16(number.code);
+    } else {
+        out.u16(EXPERIMENTER_ERROR);
+        out.u16(number.error_type);
+        out.u32(number.vendor);
+    }
+    out.extend_from_slice(&error.data);
+}
+
+/// OpenFlow 1.0's bit for spanning tree, which later versions use for group statistics.
+const STP10: u32 = 1 << 3;
+
+pub(super) fn read_features(version: Version, r: &mut Reader) -> Result<SwitchFeatures, ErrorKind> {
+    let (datapath_id, n_buffers, n_tables) = (r.u64()?, r.u32()?, r.u8()?);
+    let auxiliary_id = r.u8()?;
+    r.skip(2)?;
+    let (bits, actions) = (r.u32()?, r.u32()?);
+    let v10 = version == Version::V10;
+    let mut capabilities =
+        Capabilities::from_bits_truncate(if v10 { bits & !STP10 } else { bits & !(1 << 31) });
+    if v10 && bits & STP10 != 0 {
+        capabilities |= Capabilities::STP;
+    }
+    let mut ports = Vec::new();
+    while version <= Version::V12 && !r.is_empty() {
+        ports.push(read_port_desc(version, r)?);
+    }
+    Ok(SwitchFeatures {
+        datapath_id,
+        n_buffers,
+        n_tables,
+        auxiliary_id: if version >= Version::V13 { auxiliary_id } else { 0 },
+        capabilities,
+        actions: if v10 { actions } else { 0 },
+        ports,
+    })
+}
+
+pub(super) fn write_features(version: Version, out: &mut Vec<u8>, m: &SwitchFeatures) {
+    let v10 = version == Version::V10;
+    out.u64(m.datapath_id);
+    out.u32(m.n_buffers);
+    out.u8(m.n_tables);
+    out.u8(if version >= Version::V13 { m.auxiliary_id } else { 0 });
+    out.zeros(2);
+    let all = m.capabilities;
+    let mut bits = (all - Capabilities::STP).bits();
+    match version {
+        Version::V10 => {
+            let later = Capabilities::GROUP_STATS
+                | Capabilities::PORT_BLOCKED
+                | Capabilities::BUNDLES
+                | Capabilities::FLOW_MONITORING;
+            bits &= !later.bits();
+            if all.contains(Capabilities::STP) {
+                bits |= STP10;
+            }
+        }
+        _ => bits &= !Capabilities::ARP_MATCH_IP.bits(),
+    }
+    out.u32(bits);
+    out.u32(if v10 { m.actions } else { 0 });
+    if version <= Version::V12 {
+        m.ports.iter().for_each(|port| write_port_desc(version, out, port));
+    }
+}
+
+const FRAG_MASK: u16 = 3;
+const INVALID_TTL_TO_CONTROLLER: u16 = 1 << 2;
+
+pub(super) fn read_config(version: Version, r: &mut Reader) -> Result<SwitchConfig, ErrorKind> {
+    let (flags, miss_send_len) = (r.u16()?, r.u16()?);
+    let has_ttl = version <= Version::V12;
+    let known = FRAG_MASK | if has_ttl { INVALID_TTL_TO_CONTROLLER } else { 0 };
+    if flags & !known != 0 {
+        return Err(OFPSCFC_BAD_FLAGS);
+    }
+    let frag = match flags & FRAG_MASK {
+        0 => FragHandling::Normal,
+        1 => FragHandling::Drop,
+        2 => FragHandling::Reassemble,
+        _ => FragHandling::NxMatch,
+    };
+    let invalid_ttl_to_controller = has_ttl.then_some(flags & INVALID_TTL_TO_CONTROLLER != 0);
+    Ok(SwitchConfig { frag, invalid_ttl_to_controller, miss_send_len })
+}
+
+pub(super) fn write_config(version: Version, out: &mut Vec<u8>, m: &SwitchConfig) {
+    let ttl = version <= Version::V12 && m.invalid_ttl_to_controller == Some(true);
+    out.u16(m.frag as u16 | if ttl { INVALID_TTL_TO_CONTROLLER } else { 0 });
+    out.u16(m.miss_send_len);
+}
+
+pub(super) fn read_table_mod(r: &mut Reader) -> Result<TableMod, ErrorKind> {
+    let table_id = r.u8()?;
+    r.skip(3)?;
+    Ok(TableMod { table_id, config: r.u32()? })
+}
+
+pub(super) fn write_table_mod(out: &mut Vec<u8>, m: &TableMod) {
+    out.u8(m.table_id);
+    out.zeros(3);
+    out.u32(m.config);
+}
+
+pub(super) fn read_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
+    let role = match r.u32()? {
+        0 => Role::NoChange,
+        1 => Role::Equal,
+        2 => Role::Primary,
+        3 => Role::Secondary,
+        _ => return Err(OFPRRFC_BAD_ROLE),
+    };
+    r.skip(4)?;
+    let generation = r.u64()?;
+    let counts = matches!(role, Role::Primary | Role::Secondary) && generation != u64::MAX;
+    Ok(RoleRequest { role, generation_id: counts.then_some(generation), nicira: false })
+}
+
+pub(super) fn write_role(out: &mut Vec<u8>, m: &RoleRequest) {
+    out.u32(m.role as u32);
+    out.zeros(4);
+    out.u64(m.generation_id.unwrap_or(u64::MAX));
+}
+
+/// NXT_ROLE_REQUEST and NXT_ROLE_REPLY.
+pub(super) fn read_nx_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
+    let role = match r.u32()? {
+        0 => Role::Equal,
+        1 => Role::Primary,
+        2 => Role::Secondary,
+        _ => return Err(OFPRRFC_BAD_ROLE),
+    };
+    Ok(RoleRequest { role, generation_id: None, nicira: true })
+}
+
+/// The role's number in Nicira's messages; "no change" does not exist there.
+pub(super) fn nx_role_number(role: Role) -> u32 {
+    match role {
+        Role::NoChange | Role::Equal => 0,
+        Role::Primary => 1,
+        Role::Secondary => 2,
+    }
+}
+
+pub(super) fn read_async(r: &mut Reader) -> Result<AsyncConfig, ErrorKind> {
+    Ok(AsyncConfig {
+        packet_in: [r.u32()?, r.u32()?],
+        port_status: [r.u32()?, r.u32()?],
+        flow_removed: [r.u32()?, r.u32()?],
+    })
+}
+
+pub(super) fn write_async(out: &mut Vec<u8>, m: &AsyncConfig) {
+    for mask in [m.packet_in, m.port_status, m.flow_removed].concat() {
+        out.u32(mask);
+    }
+}

@@ -1,0 +1,640 @@
+//! One OpenFlow connection, on either side: framing, hello, liveness, errors for what cannot be read.
+//!
+//! The owner moves the bytes and tells the time: what arrives goes into [`Connection::handle_bytes`], what is to be
+//! sent comes from [`Connection::transmit`], [`Connection::poll_timeout`] says when [`Connection::handle_timeout`] is
+//! due, and [`Connection::next_event`] gives what happened, message by message.
+//!
+//! Invariants:
+//! - Memory is bounded: input beyond [`INPUT_MAX`] is not taken, and while more than [`OUTPUT_MAX`] waits to be sent
+//!   no further message is handled (replies to one may exceed it; what the switch sends by itself may be dropped).
+//! - A message that cannot be read is answered with its error and skipped; the connection lives. It ends where the
+//!   bytes can no longer be split into messages, where no version is common, and where the peer is silent.
+//! - Echo requests are answered, and probes sent, here.
+//!
+//! Source: OpenFlow 1.3 sections 6.3 and 7.5.
+
+use crate::codec::{Codec, HEADER_LEN, Header, Unencodable};
+use crate::error::{ERROR_DATA_MAX, ErrorCode, ErrorKind, OfError};
+use crate::message::Message;
+use crate::version::{Version, VersionSet};
+use std::time::{Duration, Instant};
+
+/// Bytes of input that are kept: some of the longest messages.
+pub const INPUT_MAX: usize = 4 * 0x1_0000;
+/// Bytes of output above which no further request is handled and unasked messages are dropped.
+pub const OUTPUT_MAX: usize = 1 << 20;
+/// How long the peer may take for its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which end this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The switch: takes requests, answers what it cannot read with errors.
+    Switch,
+    /// The controller, or `ofctl`: takes everything, answers nothing by itself but echo requests.
+    Controller,
+}
+
+/// How a connection is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionConfig {
+    /// Which end this is.
+    pub side: Side,
+    /// Versions that may be spoken. What is not in [`VersionSet::SUPPORTED`] is left out.
+    pub versions: VersionSet,
+    /// Silence after which an echo request is sent; after as much again the connection ends. `None`: never.
+    pub probe_interval: Option<Duration>,
+}
+
+/// The beginning of a request, which an error in answer to it carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestHead {
+    length: u8,
+    bytes: [u8; ERROR_DATA_MAX],
+}
+
+impl RequestHead {
+    /// Of these bytes.
+    pub fn new(request: &[u8]) -> RequestHead {
+        let length = request.len().min(ERROR_DATA_MAX);
+        let mut bytes = [0; ERROR_DATA_MAX];
+        bytes[..length].copy_from_slice(&request[..length]);
+        RequestHead { length: length as u8, bytes }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// The error in answer to the request.
+    pub fn error(&self, kind: ErrorKind) -> OfError {
+        OfError::new(kind, self.as_bytes())
+    }
+}
+
+/// Why a connection ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// No version is common. The peer's versions.
+    NoCommonVersion(VersionSet),
+    /// The first message was no hello but this type.
+    NoHello(u8),
+    /// The peer refused with an error before saying hello.
+    RefusedByPeer(OfError),
+    /// A header gives a length of less than its own 8 bytes.
+    BadLength(u16),
+    /// No hello in time, or no answer to a probe.
+    Silent,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// Both have said hello: this version is spoken.
+    Up(Version),
+    /// A message.
+    Message {
+        /// Its transaction id.
+        xid: u32,
+        /// What it says.
+        message: Message,
+        /// Its beginning, for errors.
+        head: RequestHead,
+    },
+    /// A message that could not be read. On a switch the error has been sent.
+    Unreadable {
+        /// Its transaction id.
+        xid: u32,
+        /// What is wrong with it.
+        error: ErrorKind,
+        /// Its beginning.
+        head: RequestHead,
+    },
+    /// The connection is to be closed, once what waits to be sent has been. Nothing comes after this.
+    Closed(CloseReason),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    AwaitHello { deadline: Instant },
+    Up(Codec),
+    Closed,
+}
+
+/// One connection. See the module's text.
+#[derive(Debug)]
+pub struct Connection {
+    config: ConnectionConfig,
+    state: State,
+    pending: Option<Event>,
+    input: Vec<u8>,
+    /// Bytes of `input` that have been handled.
+    handled: usize,
+    output: Vec<u8>,
+    /// Bytes of `output` that have been sent.
+    sent: usize,
+    last_rx: Instant,
+    /// When and under which transaction id the probe was sent that has not been answered.
+    probe: Option<(Instant, u32)>,
+    next_xid: u32,
+    tap: Option<Vec<u8>>,
+}
+
+impl Connection {
+    /// A fresh connection; its hello waits to be sent.
+    pub fn new(config: ConnectionConfig, now: Instant) -> Connection {
+        let versions = config.versions.intersect(VersionSet::SUPPORTED);
+        let mut connection = Connection {
+            config: ConnectionConfig { versions, ..config },
+            state: State::AwaitHello { deadline: now + HELLO_TIMEOUT },
+            pending: None,
+            input: Vec::new(),
+            handled: 0,
+            output: Vec::new(),
+            sent: 0,
+            last_rx: now,
+            probe: None,
+            next_xid: 1,
+            tap: None,
+        };
+        let xid = connection.new_xid();
+        connection.output = Codec::hello(versions, xid);
+        connection
+    }
+
+    /// The version spoken, once it is agreed on.
+    pub fn version(&self) -> Option<Version> {
+        self.codec().map(|codec| codec.version)
+    }
+
+    /// The codec as agreed on so far.
+    pub fn codec(&self) -> Option<Codec> {
+        if let State::Up(codec) = self.state { Some(codec) } else { None }
+    }
+
+    /// A transaction id of its own.
+    pub fn new_xid(&mut self) -> u32 {
+        let xid = self.next_xid;
+        self.next_xid = self.next_xid.wrapping_add(1).max(1);
+        xid
+    }
+
+    /// Takes bytes that arrived; returns how many. Fewer than given means: handle events first, then give the rest.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        if self.handled > 0 && (self.handled == self.input.len() || self.handled >= INPUT_MAX / 2) {
+            self.input.drain(..self.handled);
+            self.handled = 0;
+        }
+        let room = INPUT_MAX.saturating_sub(self.input.len() - self.handled);
+        let taken = bytes.len().min(room);
+        self.input.extend_from_slice(&bytes[..taken]);
+        if taken > 0 {
+            self.last_rx = now;
+        }
+        taken
+    }
+
+    /// Whether [`Self::handle_bytes`] would take anything: if not, do not read from the peer.
+    pub fn wants_input(&self) -> bool {
+        self.state != State::Closed && self.input.len() - self.handled < INPUT_MAX
+    }
+
+    /// Whether so much waits to be sent that no message is handled.
+    pub fn is_congested(&self) -> bool {
+        self.output.len() - self.sent > OUTPUT_MAX
+    }
+
+    /// What happened next, or `None` until more bytes arrive (or are sent, where much waits).
+    pub fn next_event(&mut self, now: Instant) -> Option<Event> {
+        loop {
+            if let Some(event) = self.pending.take() {
+                return Some(event);
+            }
+            if self.state == State::Closed || self.is_congested() {
+                return None;
+            }
+            let rest = &self.input[self.handled..];
+            let header = Header::parse(rest)?;
+            let length = usize::from(header.length);
+            if length < HEADER_LEN {
+                let head = RequestHead::new(rest);
+                self.send_error(header.xid, head.error(ErrorKind::OFPBRC_BAD_LEN));
+                return Some(self.close(CloseReason::BadLength(header.length)));
+            }
+            if rest.len() < length {
+                return None;
+            }
+            let range = self.handled..self.handled + length;
+            self.handled = range.end;
+            if let Some(tap) = &mut self.tap
+                && tap.len() < OUTPUT_MAX
+            {
+                tap.extend_from_slice(&self.input[range.clone()]);
+            }
+            if let Some(event) = self.handle_message(now, header, range) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Instant,
+        header: Header,
+        range: std::ops::Range<usize>,
+    ) -> Option<Event> {
+        let State::Up(codec) = self.state else {
+            return Some(self.handle_hello(now, header, range));
+        };
+        let bytes = &self.input[range];
+        let result = match codec.decode(bytes) {
+            Ok((_, message)) if self.config.side == Side::Switch && !message.is_for_switch() => {
+                Err(ErrorKind::OFPBRC_BAD_TYPE)
+            }
+            Ok((_, message)) => Ok(message),
+            Err(error) => Err(error),
+        };
+        let xid = header.xid;
+        let message = match result {
+            Ok(message) => message,
+            Err(error) => {
+                let head = RequestHead::new(bytes);
+                // An error in answer to an error could go on for ever.
+                if self.config.side == Side::Switch && header.kind != 1 {
+                    self.send_error(xid, head.error(error));
+                }
+                return Some(Event::Unreadable { xid, error, head });
+            }
+        };
+        match message {
+            Message::EchoRequest(data) => {
+                self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
+                return None;
+            }
+            Message::EchoReply(_) if self.probe.is_some_and(|(_, probe)| probe == xid) => {
+                self.probe = None;
+                return None;
+            }
+            // Said once more, a hello changes nothing.
+            Message::Hello(_) => return None,
+            _ => {}
+        }
+        if let Message::FlowModTableId(set) = message {
+            self.state = State::Up(Codec { flow_mod_table_id: set, ..codec });
+        }
+        Some(Event::Message { xid, message, head: RequestHead::new(bytes) })
+    }
+
+    fn handle_hello(&mut self, now: Instant, header: Header, range: std::ops::Range<usize>) -> Event {
+        let bytes = &self.input[range];
+        // Errors have the same form in all versions, near enough to say what the peer means.
+        let version = Version::from_wire(header.version).unwrap_or(Version::V10);
+        let theirs = match Codec::new(version).decode(bytes) {
+            Ok((_, Message::Hello(theirs))) => theirs,
+            Ok((_, Message::Error(error))) => return self.close(CloseReason::RefusedByPeer(error)),
+            _ => return self.close(CloseReason::NoHello(header.kind)),
+        };
+        let Some(version) = self.config.versions.intersect(theirs).greatest() else {
+            let text = "no version of OpenFlow in common";
+            let error = OfError {
+                code: ErrorCode::Known(ErrorKind::OFPHFC_INCOMPATIBLE),
+                data: text.as_bytes().to_vec(),
+            };
+            self.send_error(header.xid, error);
+            return self.close(CloseReason::NoCommonVersion(theirs));
+        };
+        self.state = State::Up(Codec::new(version));
+        self.last_rx = now;
+        Event::Up(version)
+    }
+
+    fn close(&mut self, reason: CloseReason) -> Event {
+        self.state = State::Closed;
+        self.input = Vec::new();
+        self.handled = 0;
+        Event::Closed(reason)
+    }
+
+    fn send_error(&mut self, xid: u32, error: OfError) {
+        let codec = self
+            .codec()
+            .unwrap_or_else(|| Codec::new(self.config.versions.greatest().unwrap_or(Version::V10)));
+        let start = self.output.len();
+        codec
+            .encode_into(xid, &Message::Error(error), &mut self.output)
+            .expect("errors are short and in every version");
+        self.tap_output(start);
+    }
+
+    fn tap_output(&mut self, start: usize) {
+        if let Some(tap) = &mut self.tap
+            && tap.len() < OUTPUT_MAX
+        {
+            tap.extend_from_slice(&self.output[start..]);
+        }
+    }
+
+    /// Sends a message. Before the hellos nothing can be sent: the version is not known.
+    pub fn send(&mut self, xid: u32, message: &Message) -> Result<(), SendError> {
+        let codec = self.codec().ok_or(SendError::NotUp)?;
+        let start = self.output.len();
+        codec.encode_into(xid, message, &mut self.output).map_err(SendError::Unencodable)?;
+        // What is said after this is encoded so.
+        if let Message::FlowModTableId(set) = *message {
+            self.state = State::Up(Codec { flow_mod_table_id: set, ..codec });
+        }
+        self.tap_output(start);
+        Ok(())
+    }
+
+    /// Sends what the peer did not ask for, unless too much waits to be sent already: then `false`, and it is lost.
+    pub fn send_unasked(&mut self, message: &Message) -> Result<bool, SendError> {
+        if self.is_congested() {
+            return Ok(false);
+        }
+        self.send(0, message).map(|()| true)
+    }
+
+    /// Sends bytes that [`Codec`] or [`crate::ReplyWriter`] made: whole messages.
+    pub fn send_bytes(&mut self, messages: &[u8]) {
+        let start = self.output.len();
+        self.output.extend_from_slice(messages);
+        self.tap_output(start);
+    }
+
+    /// Answers a request with an error.
+    pub fn reply_error(&mut self, xid: u32, head: &RequestHead, kind: ErrorKind) {
+        self.send_error(xid, head.error(kind));
+    }
+
+    /// What is to be sent. Call [`Self::transmitted`] with how much of it was.
+    pub fn transmit(&self) -> &[u8] {
+        &self.output[self.sent..]
+    }
+
+    /// So many bytes of [`Self::transmit`] have been sent.
+    pub fn transmitted(&mut self, n: usize) {
+        self.sent += n.min(self.output.len() - self.sent);
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+            self.output.shrink_to(OUTPUT_MAX);
+        } else if self.sent > OUTPUT_MAX {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match (self.state, self.probe) {
+            (State::AwaitHello { deadline }, _) => Some(deadline),
+            (State::Up(_), Some((at, _))) => Some(at.max(self.last_rx) + self.config.probe_interval?),
+            (State::Up(_), None) => Some(self.last_rx + self.config.probe_interval?),
+            (State::Closed, _) => None,
+        }
+    }
+
+    /// Probes a silent peer, and gives up on one that stays silent.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return;
+        }
+        let silent = match (self.state, self.probe) {
+            (State::AwaitHello { .. }, _) => true,
+            // Anything that came since the probe shows that the peer is there.
+            (_, Some((at, _))) => self.last_rx <= at,
+            _ => false,
+        };
+        if silent {
+            let event = self.close(CloseReason::Silent);
+            self.pending = Some(event);
+            return;
+        }
+        let xid = self.new_xid();
+        self.probe = Some((now, xid));
+        self.send(xid, &Message::EchoRequest(Vec::new())).expect("up, and every version has echo requests");
+    }
+
+    /// Keeps a copy of every message in either direction from now on, for `snoop`.
+    pub fn start_tap(&mut self) {
+        self.tap.get_or_insert_default();
+    }
+
+    /// Ends that.
+    pub fn stop_tap(&mut self) {
+        self.tap = None;
+    }
+
+    /// The copies since the last call, whole messages. What exceeds [`OUTPUT_MAX`] between calls is missing.
+    pub fn take_tap(&mut self) -> Vec<u8> {
+        self.tap.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// No hello yet, or closed.
+    NotUp,
+    /// The version has no such message, or it is too long.
+    Unencodable(Unencodable),
+}
+
+impl std::fmt::Display for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SendError::NotUp => f.write_str("the connection is not up"),
+            SendError::Unencodable(why) => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(side: Side, versions: VersionSet, now: Instant) -> Connection {
+        Connection::new(
+            ConnectionConfig { side, versions, probe_interval: Some(Duration::from_secs(5)) },
+            now,
+        )
+    }
+
+    /// Moves what each has to send until both are quiet.
+    fn exchange(now: Instant, a: &mut Connection, b: &mut Connection) {
+        fn send(now: Instant, from: &mut Connection, to: &mut Connection) {
+            let taken = to.handle_bytes(now, from.transmit());
+            from.transmitted(taken);
+        }
+        while !a.transmit().is_empty() || !b.transmit().is_empty() {
+            send(now, a, b);
+            send(now, b, a);
+        }
+    }
+
+    fn up(now: Instant) -> (Connection, Connection) {
+        let mut switch = connection(Side::Switch, VersionSet::SUPPORTED, now);
+        let mut controller = connection(Side::Controller, VersionSet::SUPPORTED, now);
+        exchange(now, &mut switch, &mut controller);
+        assert_eq!(switch.next_event(now), Some(Event::Up(Version::V13)));
+        assert_eq!(controller.next_event(now), Some(Event::Up(Version::V13)));
+        (switch, controller)
+    }
+
+    #[test]
+    fn the_greatest_common_version_is_spoken() {
+        let now = Instant::now();
+        up(now);
+        let mut switch = connection(Side::Switch, VersionSet::SUPPORTED, now);
+        // OpenFlow 1.2 without a bitmap: all up to it.
+        assert_eq!(switch.handle_bytes(now, &[3, 0, 0, 8, 0, 0, 0, 9]), 8);
+        assert_eq!(switch.next_event(now), Some(Event::Up(Version::V10)));
+    }
+
+    #[test]
+    fn without_a_common_version_the_peer_is_told_so_and_the_connection_ends() {
+        let now = Instant::now();
+        let mut switch = connection(Side::Switch, VersionSet::only(Version::V13), now);
+        let hello = switch.transmit().len();
+        switch.transmitted(hello);
+        switch.handle_bytes(now, &[1, 0, 0, 8, 0, 0, 0, 9]);
+        let reason = CloseReason::NoCommonVersion(VersionSet::only(Version::V10));
+        assert_eq!(switch.next_event(now), Some(Event::Closed(reason)));
+        assert_eq!(switch.transmit()[..12], [4, 1, 0, 44, 0, 0, 0, 9, 0, 0, 0, 0]);
+        assert_eq!(switch.next_event(now), None);
+    }
+
+    #[test]
+    fn a_message_may_arrive_byte_by_byte() {
+        let now = Instant::now();
+        let (mut switch, mut controller) = up(now);
+        controller.send(77, &Message::BarrierRequest).unwrap();
+        let bytes = controller.transmit().to_vec();
+        for (i, byte) in bytes.iter().enumerate() {
+            assert_eq!(switch.next_event(now), None, "{i}");
+            switch.handle_bytes(now, &[*byte]);
+        }
+        let event = switch.next_event(now).unwrap();
+        assert!(
+            matches!(event, Event::Message { xid: 77, message: Message::BarrierRequest, .. }),
+            "{event:?}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_answered_and_the_connection_lives() {
+        let now = Instant::now();
+        let (mut switch, mut controller) = up(now);
+        let cases = [
+            (vec![4, 99, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
+            (vec![1, 5, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_VERSION),
+            (vec![4, 5, 0, 9, 0, 0, 0, 1, 0], ErrorKind::OFPBRC_BAD_LEN),
+            (vec![4, 6, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_LEN),
+            (vec![4, 21, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
+            (vec![4, 18, 0, 16, 0, 0, 0, 1, 0, 99, 0, 0, 0, 0, 0, 0], ErrorKind::OFPBRC_BAD_STAT),
+        ];
+        for (bytes, kind) in cases {
+            switch.handle_bytes(now, &bytes);
+            let event = switch.next_event(now).unwrap();
+            assert!(matches!(event, Event::Unreadable { xid: 1, error, .. } if error == kind), "{event:?}");
+            exchange(now, &mut switch, &mut controller);
+            let Some(Event::Message { message: Message::Error(error), .. }) = controller.next_event(now)
+            else {
+                panic!("no error for {kind}");
+            };
+            assert_eq!((error.kind(), &error.data), (Some(kind), &bytes));
+        }
+        assert!(switch.version().is_some());
+    }
+
+    #[test]
+    fn an_impossible_length_ends_the_connection() {
+        let now = Instant::now();
+        let (mut switch, _) = up(now);
+        switch.handle_bytes(now, &[4, 2, 0, 7, 0, 0, 0, 1]);
+        assert_eq!(switch.next_event(now), Some(Event::Closed(CloseReason::BadLength(7))));
+        assert!(!switch.wants_input() && !switch.transmit().is_empty());
+    }
+
+    #[test]
+    fn a_silent_peer_is_probed_and_then_given_up() {
+        let start = Instant::now();
+        let (mut switch, mut controller) = up(start);
+        let seconds = |n| start + Duration::from_secs(n);
+        switch.handle_timeout(seconds(4));
+        assert!(switch.transmit().is_empty());
+        switch.handle_timeout(seconds(5));
+        exchange(seconds(6), &mut switch, &mut controller);
+        assert_eq!(controller.next_event(seconds(6)), None);
+        exchange(seconds(6), &mut switch, &mut controller);
+        assert_eq!(switch.next_event(seconds(6)), None);
+        assert_eq!(switch.poll_timeout(), Some(seconds(11)));
+        switch.handle_timeout(seconds(11));
+        switch.handle_timeout(seconds(15));
+        assert_eq!(switch.next_event(seconds(15)), None);
+        switch.handle_timeout(seconds(16));
+        assert_eq!(switch.next_event(seconds(16)), Some(Event::Closed(CloseReason::Silent)));
+    }
+
+    #[test]
+    fn no_hello_in_time_ends_it() {
+        let now = Instant::now();
+        let mut switch = connection(Side::Switch, VersionSet::SUPPORTED, now);
+        let due = switch.poll_timeout().unwrap();
+        switch.handle_timeout(due);
+        assert_eq!(switch.next_event(due), Some(Event::Closed(CloseReason::Silent)));
+    }
+
+    #[test]
+    fn input_and_output_are_bounded() {
+        let now = Instant::now();
+        let (mut switch, _) = up(now);
+        let mut echo = vec![4, 2, 0xff, 0xff, 0, 0, 0, 1];
+        echo.resize(0xffff, 0);
+        let mut fed = 0;
+        for _ in 0..1000 {
+            while switch.next_event(now).is_some() {}
+            fed += switch.handle_bytes(now, &echo[fed % 0xffff..]);
+        }
+        assert!(!switch.wants_input());
+        assert!(switch.transmit().len() <= OUTPUT_MAX + 2 * 0xffff, "{}", switch.transmit().len());
+        // When the peer reads, all of it is answered.
+        let mut answered = 0;
+        while !switch.transmit().is_empty() {
+            answered += switch.transmit().len();
+            let n = switch.transmit().len();
+            switch.transmitted(n);
+            while switch.next_event(now).is_some() {}
+        }
+        assert_eq!(answered, fed / 0xffff * 0xffff);
+    }
+
+    #[test]
+    fn flow_mods_of_openflow_10_take_a_table_once_agreed() {
+        let now = Instant::now();
+        let v10 = VersionSet::only(Version::V10);
+        let (mut s, mut c) = (connection(Side::Switch, v10, now), connection(Side::Controller, v10, now));
+        exchange(now, &mut s, &mut c);
+        assert!(s.next_event(now).is_some() && c.next_event(now).is_some());
+        let mut flow_mod = crate::message::FlowMod::add();
+        flow_mod.table_id = 3;
+        for (agree, expected) in [(false, 0xff), (true, 3)] {
+            if agree {
+                c.send(1, &Message::FlowModTableId(true)).unwrap();
+            }
+            c.send(2, &Message::FlowMod(Box::new(flow_mod.clone()))).unwrap();
+            exchange(now, &mut s, &mut c);
+            if agree {
+                assert!(s.next_event(now).is_some());
+            }
+            let Some(Event::Message { message: Message::FlowMod(got), .. }) = s.next_event(now) else {
+                panic!()
+            };
+            assert_eq!(got.table_id, expected);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Replies of any length, split into messages as they fill.
+//!
+//! A dump of a million flows is some 2,000 messages. [`ReplyWriter`] takes one entry after another and gives a message
+//! whenever one is full, so that the caller decides how much is in memory at once. Every message but the last says
+//! that more follows, and each holds whole entries only.
+
+use crate::codec::{Codec, finish, write_flow_stats};
+use crate::message::{FlowForm, FlowStatsRef, Message, StatsBody, StatsReply};
+
+/// Bytes at which a message counts as full. Below the 65,535 that the length can say, with room for the next entry.
+const FULL: usize = 32 * 1024;
+/// The longest message.
+const MESSAGE_MAX: usize = 0xffff;
+
+/// Writes the flows of a reply to OFPST_FLOW or NXST_FLOW.
+#[derive(Debug)]
+pub struct ReplyWriter {
+    codec: Codec,
+    xid: u32,
+    form: FlowForm,
+    buffer: Vec<u8>,
+    head: usize,
+    /// Flows that no message can hold.
+    too_long: u64,
+}
+
+impl ReplyWriter {
+    /// A reply to the request with this transaction id, in the form of the request.
+    pub fn new(codec: Codec, xid: u32, form: FlowForm) -> ReplyWriter {
+        let mut writer =
+            ReplyWriter { codec, xid, form, buffer: Vec::with_capacity(FULL + 4096), head: 0, too_long: 0 };
+        writer.begin();
+        writer.head = writer.buffer.len();
+        writer
+    }
+
+    fn begin(&mut self) {
+        let body = StatsBody::Flow { form: self.form, flows: Vec::new() };
+        let message = Message::StatsReply(StatsReply { more: false, body });
+        self.codec
+            .encode_into(self.xid, &message, &mut self.buffer)
+            .expect("every version has flow statistics");
+    }
+
+    /// Adds a flow. A message that this fills is appended to `out`.
+    ///
+    /// A flow that is too long for any message is left out and counted: see [`Self::too_long`].
+    pub fn push(&mut self, flow: &FlowStatsRef, out: &mut Vec<u8>) {
+        let before = self.buffer.len();
+        write_flow_stats(self.codec.version, self.form, &mut self.buffer, flow);
+        let length = self.buffer.len() - before;
+        if self.head + length > MESSAGE_MAX {
+            self.buffer.truncate(before);
+            self.too_long += 1;
+            return;
+        }
+        if self.buffer.len() > MESSAGE_MAX {
+            // This one goes to the next message.
+            let entry = self.buffer.split_off(before);
+            self.flush(true, out);
+            self.buffer.extend_from_slice(&entry);
+        }
+        if self.buffer.len() >= FULL {
+            self.flush(true, out);
+        }
+    }
+
+    fn flush(&mut self, more: bool, out: &mut Vec<u8>) {
+        finish(&mut self.buffer, 0).expect("never longer than a message");
+        if more {
+            let flags = crate::codec::STATS_FLAGS_AT + 1;
+            self.buffer[flags] |= 1;
+        }
+        out.extend_from_slice(&self.buffer);
+        self.buffer[crate::codec::STATS_FLAGS_AT + 1] &= !1;
+        self.buffer.truncate(self.head);
+    }
+
+    /// The last message, which may hold no flow.
+    pub fn finish(mut self, out: &mut Vec<u8>) {
+        self.flush(false, out);
+    }
+
+    /// How many flows were left out because no message can hold them: theirs have more than 64 KiB of actions.
+    pub fn too_long(&self) -> u64 {
+        self.too_long
+    }
+}
+
+/// Appends a reply of any other kind, split into messages where it is too long for one.
+pub fn write_reply(
+    codec: Codec,
+    xid: u32,
+    body: StatsBody,
+    out: &mut Vec<u8>,
+) -> Result<(), crate::Unencodable> {
+    fn chunks<T: Clone>(list: &[T], n: usize, make: impl Fn(Vec<T>) -> StatsBody) -> Vec<StatsBody> {
+        if list.is_empty() {
+            return vec![make(Vec::new())];
+        }
+        list.chunks(n).map(|chunk| make(chunk.to_vec())).collect()
+    }
+    let parts = match body {
+        StatsBody::Table(tables) => chunks(&tables, 512, StatsBody::Table),
+        StatsBody::Port(ports) => chunks(&ports, 512, StatsBody::Port),
+        StatsBody::Queue(queues) => chunks(&queues, 1024, StatsBody::Queue),
+        StatsBody::PortDesc(ports) => chunks(&ports, 512, StatsBody::PortDesc),
+        // A table's features take up to some 3 KiB.
+        StatsBody::TableFeatures(tables) => chunks(&tables, 8, StatsBody::TableFeatures),
+        StatsBody::FlowMonitor(updates) => chunks(&updates, 16, StatsBody::FlowMonitor),
+        other => vec![other],
+    };
+    let last = parts.len() - 1;
+    for (i, body) in parts.into_iter().enumerate() {
+        codec.encode_into(xid, &Message::StatsReply(StatsReply { more: i < last, body }), out)?;
+    }
+    Ok(())
+}
