@@ -257,3 +257,66 @@ fn a_killed_process_leaves_no_program_and_its_successor_starts_at_once() {
     });
     assert!(net.xdp_of("p0").is_none());
 }
+
+#[test]
+fn tcp_inside_a_hosts_vxlan_tunnel_passes() {
+    let _alone = alone();
+    let net = Net::new("");
+    for (i, host) in ["a", "b"].iter().enumerate() {
+        let (local, remote) = (i + 1, 2 - i);
+        net.on(host, "ip addr flush dev eth0 scope global");
+        net.on(host, &format!("ip addr add 10.8.0.{local}/24 dev eth0"));
+        let tunnel = format!("id 5 local 10.8.0.{local} remote 10.8.0.{remote} dstport 4789");
+        net.on(host, &format!("ip link add vx0 mtu 1400 type vxlan {tunnel}"));
+        net.on(host, &format!("ip addr add 10.9.0.{local}/24 dev vx0"));
+        net.on(host, "ip link set vx0 up");
+    }
+    with_forwarder(&net, &[], |_, report| {
+        net.on("a", "ping -c 2 -i 0.2 -W 2 10.9.0.2");
+        let rate = iperf(&net, "-t 2");
+        eprintln!("TCP inside VXLAN: {rate} Mbit/s");
+        assert!(rate > 200.0, "{rate} {report:?}");
+        assert!(report.unfinished.load(Ordering::Relaxed) > 1000, "{report:?}");
+    });
+}
+
+#[test]
+fn queues_that_nobody_took_or_closed_give_their_chunks_back_with_the_port() {
+    let _alone = alone();
+    let net = Net::new("numrxqueues 2 numtxqueues 2");
+    net.enter("s");
+    let pool = pool();
+    let mut port = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
+    let lent = pool.stats().total - pool.stats().free;
+    assert!(lent >= 2 * 2048, "two queues lend as many chunks as their rings hold: {lent}");
+    let mut rx = port.take_rx_queues();
+    let tx = port.take_tx_queues(1);
+    assert_eq!((rx.len(), tx.len()), (2, 1));
+    rx[0].close(&mut pool.cache());
+    drop((rx, tx));
+    drop(port);
+    assert_eq!(pool.stats().free, pool.stats().total);
+    drop(AfXdpPort::open(&spec("p0", 1), pool).unwrap());
+    assert_eq!(pool.stats().free, pool.stats().total);
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_with_the_reason() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let refusal = |spec: &PortSpec| match AfXdpPort::open(spec, pool) {
+        Ok(_) => panic!("opened {spec:?}"),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(refusal(&spec("nosuch", 1)), "no interface is named nosuch");
+    assert!(refusal(&spec("p0", 1).with("xdp-mode", "fast")).contains("best-effort, native"));
+    assert!(refusal(&spec("p0", 1).with("n_rxq_desc", "100")).contains("power of two"));
+    assert!(
+        refusal(&spec("p0", 1).with("xdp-mode", "native-with-zerocopy")).contains("bind an AF_XDP socket")
+    );
+    assert!(net.xdp_of("p0").is_none(), "a refusal leaves nothing behind");
+    let _first = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
+    assert!(refusal(&spec("p0", 2)).contains("another running switch"));
+}

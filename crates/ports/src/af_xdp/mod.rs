@@ -165,11 +165,14 @@ impl AfXdpPort {
     }
 
     fn details(&self) -> Vec<(String, String)> {
+        // With a later port's memory registered by an earlier one, forwarding between them copies nothing in between.
+        let shared = self.sockets.iter().all(|socket| socket.shares_umem);
         let mut details = vec![
             ("xdp-mode".to_string(), self.mode_name().to_string()),
             ("use-need-wakeup".into(), self.kind.need_wakeup.to_string()),
             ("xdp-multi-buffer".into(), self.kind.multi_buffer.to_string()),
             ("xdp-vlan-tags".into(), if self.restores_tags { "restored" } else { "in-frame-only" }.into()),
+            ("xdp-umem".into(), if shared { "shared" } else { "registered" }.into()),
             ("n_rxq".into(), self.sockets.len().to_string()),
         ];
         if let Some([name, version, firmware]) = self.device.driver() {
