@@ -15,14 +15,14 @@
 //! ovs-vswitchd.conf.db(5).
 
 mod btf;
-mod device;
+pub(crate) mod device;
 mod lent;
 mod program;
 mod queue;
 mod ring;
 mod rtnetlink;
 mod socket;
-mod sys;
+pub(crate) mod sys;
 
 use crate::{PortError, PortSpec, QueueStats};
 use device::{Channels, Device, OffloadsOff};
