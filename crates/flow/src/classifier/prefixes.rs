@@ -167,11 +167,6 @@ impl Arena {
         let lists = |p: &Places| (p.next as usize - p.in_use()) * size_of::<u32>();
         sizes.iter().map(|(places, size)| places.next as usize * size + lists(places)).sum()
     }
-
-    #[inline(always)]
-    fn child(&self, node: Ref, group: usize) -> Ref {
-        Ref(self.nodes[node.place() as usize].0[group].load(Ordering::Acquire))
-    }
 }
 
 /// A set of values of `bits` bits. Values are passed left-aligned, zero behind their bits.
@@ -214,12 +209,16 @@ impl PrefixSet {
     fn nearest(&self, root: Ref, value: u128, arena: &Arena) -> Ref {
         let mut at = root;
         while !at.is_leaf() {
+            let children = &arena.nodes[at.place() as usize].0;
             let wanted = group(value, at.depth());
-            // Ascending differences: 1 shares three bits, 2 and 3 two, 4 to 7 one, the others none.
-            at = (0..16)
-                .map(|difference| arena.child(at, wanted ^ difference))
-                .find(|&child| child != Ref::NONE)
-                .expect("a linked node has children, an unlinked one keeps them");
+            at = Ref(children[wanted].load(Ordering::Acquire));
+            if at == Ref::NONE {
+                // Ascending differences: 1 shares three bits, 2 and 3 two, 4 to 7 one, the others none.
+                at = (1..16)
+                    .map(|difference| Ref(children[wanted ^ difference].load(Ordering::Acquire)))
+                    .find(|&child| child != Ref::NONE)
+                    .expect("a linked node has children, an unlinked one keeps them");
+            }
         }
         at
     }

@@ -361,6 +361,10 @@ impl<R: Send + Sync + 'static> Subtable<R> {
                     [(w, (bits as u64) << place.shift), (w, 0)]
                 };
                 by_prefix |= best.consider(b, words, wc);
+                if best.cost == 0 {
+                    // The megaflow has a proof already.
+                    return;
+                }
             }
         }
         if by_prefix {
