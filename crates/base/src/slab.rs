@@ -22,7 +22,8 @@ pub struct Slab<T: FromZeros> {
     chunks: [OnceLock<Chunk<T>>; CHUNKS],
 }
 
-struct Chunk<T: FromZeros> {
+/// Zeroed elements, in huge pages where there are many.
+pub(crate) struct Chunk<T: FromZeros> {
     /// What the owner derefs to, at hand without asking which kind of owner it is.
     elements: NonNull<[T]>,
     _owner: Owner<T>,
@@ -40,7 +41,7 @@ unsafe impl<T: FromZeros + Send> Send for Chunk<T> {}
 unsafe impl<T: FromZeros + Sync> Sync for Chunk<T> {}
 
 impl<T: FromZeros> Chunk<T> {
-    fn new(len: usize) -> Chunk<T> {
+    pub(crate) fn new(len: usize) -> Chunk<T> {
         let owner = if len * size_of::<T>() >= MAPPED_BYTES_MIN {
             // As with every other allocation, running out of memory is not an error one can handle here.
             Owner::Mapped(Region::new(len).expect("address space for a slab's chunk"))
@@ -55,7 +56,7 @@ impl<T: FromZeros> Chunk<T> {
     }
 
     #[inline(always)]
-    fn elements(&self) -> &[T] {
+    pub(crate) fn elements(&self) -> &[T] {
         // SAFETY: the owner's elements, which neither move nor go while it lives, and nobody borrows them mutably.
         unsafe { self.elements.as_ref() }
     }
