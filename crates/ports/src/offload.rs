@@ -338,7 +338,7 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
     if size == 0 || payload_len == 0 {
         return None;
     }
-    let mut source = Gather::new(packet, payload_at);
+    let mut source = gather(packet, payload_at);
     let mut done = 0;
     while done < payload_len {
         let len = size.min(payload_len - done);
@@ -405,12 +405,11 @@ struct Gather<'a, I: Iterator<Item = &'a [u8]>> {
     rest: &'a [u8],
 }
 
-impl<'a> Gather<'a, Box<dyn Iterator<Item = &'a [u8]> + 'a>> {
-    fn new(packet: &'a Packet, skip: usize) -> Self {
-        let mut segments = packet.segments();
-        let first = segments.next().unwrap_or_default();
-        Gather { rest: first.get(skip..).unwrap_or_default(), segments: Box::new(segments) }
-    }
+/// Reads from byte `skip` on, which lies in the first segment.
+fn gather(packet: &Packet, skip: usize) -> Gather<'_, impl Iterator<Item = &[u8]>> {
+    let mut segments = packet.segments();
+    let first = segments.next().unwrap_or_default();
+    Gather { rest: first.get(skip..).unwrap_or_default(), segments }
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
@@ -466,7 +465,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
 /// A copy of a packet with the usual headroom in front of every segment, metadata included. `None` when the pool is
 /// exhausted.
 pub fn copy_linear(packet: &Packet, cache: &mut PoolCache) -> Option<Packet> {
-    let mut copy = Gather::new(packet, 0).take(cache, &[], packet.len())?;
+    let mut copy = gather(packet, 0).take(cache, &[], packet.len())?;
     copy.in_port = packet.in_port;
     copy.gso_size = packet.gso_size;
     copy.csum_start = packet.csum_start;

@@ -320,3 +320,22 @@ fn what_cannot_be_had_is_refused_with_the_reason() {
     let _first = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
     assert!(refusal(&spec("p0", 2)).contains("another running switch"));
 }
+
+#[test]
+fn an_idle_forwarder_sleeps_and_wakes_for_each_packet() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let mut p0 = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
+    let mut p1 = AfXdpPort::open(&spec("p1", 2), pool).unwrap();
+    let forwarder = Forwarder::start(pool, [&mut p0, &mut p1]);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    net.on("a", "ping -c 5 -i 0.2 -W 1 10.9.0.2");
+    let report = forwarder.stop();
+    let (cpu_ms, sleeps) =
+        (report.cpu_ns.load(Ordering::Relaxed) / 1_000_000, report.sleeps.load(Ordering::Relaxed));
+    assert!(sleeps > 20, "it slept {sleeps} times");
+    // Closing takes some milliseconds as well.
+    assert!(cpu_ms < 40, "{cpu_ms} ms of CPU in 4 s");
+}
