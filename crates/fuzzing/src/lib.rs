@@ -25,5 +25,6 @@ pub const TARGETS: &[Target] = &[
     // One row per target keeps additions from touching each other.
     Target { name: "flow_extract", run: flow::flow_extract },
     Target { name: "ports_pcap", run: ports::ports_pcap },
+    Target { name: "ports_virtio_net", run: ports::ports_virtio_net },
     Target { name: "wire_frame", run: wire::wire_frame },
 ];
