@@ -126,7 +126,7 @@ pub fn extract_keeping_metadata(
     let ingress = Ingress { word0, ..*ingress };
     let packet_type = word6 as u32;
     let offsets = if packet_type == 0 {
-        extract_general(head, frame_len, &ingress, key).map(Found::offsets)
+        extract(head, frame_len, &ingress, key)
     } else {
         // The namespace of Ethernet types is 1; in another there is no type that we know.
         let eth_type = if packet_type >> 16 == 1 { u64::from(packet_type & 0xffff) } else { 0 };
