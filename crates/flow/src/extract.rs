@@ -1,8 +1,9 @@
 //! From a frame's bytes to its flow key.
 //!
 //! Idea: a block of the key is composed in registers and stored once; a block that the protocol does not need
-//! is neither written nor cleared, since `present` says that it counts as zero. An untagged IPv4 packet of TCP or
-//! UDP, no fragment and without options, takes a straight path of one length check; all others the general one.
+//! is neither written nor cleared, since `present` says that it counts as zero. TCP and UDP over IPv4 or IPv6, with
+//! one VLAN tag at the most, without options, extension headers or fragmentation, take a straight path of constant
+//! offsets (untagged IPv4 inline in the caller); all else, and all that looks wrong, the general one.
 //!
 //! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields zero
 //! and the packet is switched all the same; padding behind the IP payload is not looked at; only a frame without
@@ -10,7 +11,7 @@
 //! all checksums not at all. ND and IGMP fields are read behind the IP version that they belong to.
 //!
 //! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a depth
-//! equals extraction of everything with the deeper fields zeroed (tests/extract.rs). Pure: any thread.
+//! equals extraction of everything with the deeper fields zeroed (tests/extract/). Pure: any thread.
 
 mod bytes;
 mod l2;
