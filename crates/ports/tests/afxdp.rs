@@ -30,11 +30,19 @@ fn detail(port: &dyn Port, key: &str) -> String {
     details.into_iter().find(|(k, _)| k == key).map(|(_, value)| value).unwrap_or_default()
 }
 
+/// Below this rate TCP does not work, whatever else the machine does at the time: a lost or broken packet in every
+/// window is what a wrong checksum looks like.
+const MBITS_MIN: f64 = 50.0;
+
 /// Mbit/s that iperf3 reports as received.
 fn iperf(net: &Net, options: &str) -> f64 {
     let _server = net.spawn_on("b", "iperf3 -s -1 -p 5201");
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let text = net.on("a", &format!("iperf3 -c 10.9.0.2 -p 5201 -f m {options}"));
+    let mut text = String::new();
+    wait_for("the server to listen, and a run of iperf3", || {
+        let output = net.try_on("a", &format!("iperf3 -c 10.9.0.2 -p 5201 -f m {options}"));
+        text = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success()
+    });
     let line = text.lines().rev().find(|line| line.contains("receiver")).unwrap_or_else(|| panic!("{text}"));
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|w| *w == "Mbits/sec").unwrap_or_else(|| panic!("{text}"));
@@ -49,18 +57,16 @@ fn hosts_reach_each_other_by_ping_tcp_and_udp_with_no_ethtool_step() {
     let pool = pool();
     let mut p0 = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
     let mut p1 = AfXdpPort::open(&spec("p1", 2), pool).unwrap();
-    eprintln!("{:?}", p0.status());
     assert_eq!(detail(&p0, "xdp-mode"), "native");
     let forwarder = Forwarder::start(pool, [&mut p0, &mut p1]);
     net.on("a", "ping -c 3 -i 0.2 -W 2 10.9.0.2");
     net.on("a", "ping -c 3 -i 0.2 -W 2 fd09::2");
     let there = iperf(&net, "-t 2");
     let back = iperf(&net, "-t 2 -R");
-    let udp = iperf(&net, "-t 1 -u -b 200M");
+    let udp = iperf(&net, "-t 1 -u -b 50M");
     eprintln!("TCP {there} and {back} Mbit/s, UDP {udp} Mbit/s");
-    assert!(there > 300.0 && back > 300.0 && udp > 150.0, "{there} {back} {udp}");
+    assert!(there > MBITS_MIN && back > MBITS_MIN && udp > 25.0, "{there} {back} {udp}");
     let report = forwarder.stop();
-    eprintln!("{report:?}\n{:?}\n{:?}", p0.stats(), p1.stats());
     assert!(report.unfinished.load(Ordering::Relaxed) > 1000, "veth left no checksum unfinished: {report:?}");
     let stats = pool.stats();
     assert_eq!(stats.free, stats.total, "every chunk came back");
@@ -105,7 +111,7 @@ fn jumbo_frames_pass_in_several_buffers() {
         net.on("a", "ping -c 3 -i 0.2 -W 2 -M do -s 8952 fd09::2");
         let (there, back) = (iperf(&net, "-t 2"), iperf(&net, "-t 2 -R"));
         eprintln!("TCP at MTU 9000: {there} and {back} Mbit/s");
-        assert!(there > 500.0 && back > 500.0, "{there} {back}");
+        assert!(there > MBITS_MIN && back > MBITS_MIN, "{there} {back}");
         assert!(report.chained.load(Ordering::Relaxed) > 1000, "{report:?}");
     });
 }
@@ -135,7 +141,7 @@ fn generic_mode_carries_tcp_with_the_senders_segmentation_left_on() {
         net.on("a", "ping -c 3 -i 0.2 -W 2 10.9.0.2");
         let (there, back) = (iperf(&net, "-t 2"), iperf(&net, "-t 2 -R"));
         eprintln!("TCP in generic mode: {there} and {back} Mbit/s {report:?} {:?}", ports[0].stats());
-        assert!(there > 300.0 && back > 300.0, "{there} {back}");
+        assert!(there > MBITS_MIN && back > MBITS_MIN, "{there} {back}");
     });
 }
 
@@ -147,7 +153,7 @@ fn every_queue_of_a_device_is_served() {
         assert_eq!(detail(&ports[0], "n_rxq"), "2");
         let both = iperf(&net, "-t 2 -P 4");
         eprintln!("TCP on two queues: {both} Mbit/s");
-        assert!(both > 300.0, "{both}");
+        assert!(both > MBITS_MIN, "{both}");
     });
 }
 
@@ -275,7 +281,7 @@ fn tcp_inside_a_hosts_vxlan_tunnel_passes() {
         net.on("a", "ping -c 2 -i 0.2 -W 2 10.9.0.2");
         let rate = iperf(&net, "-t 2");
         eprintln!("TCP inside VXLAN: {rate} Mbit/s");
-        assert!(rate > 200.0, "{rate} {report:?}");
+        assert!(rate > MBITS_MIN, "{rate} {report:?}");
         assert!(report.unfinished.load(Ordering::Relaxed) > 1000, "{report:?}");
     });
 }
