@@ -350,3 +350,22 @@ fn a_system_port_takes_the_best_driver_and_says_which_and_why() {
     drop((best, second));
     assert_whole(pool);
 }
+
+#[test]
+fn eight_idle_tap_queues_cost_next_to_nothing_and_wake_for_each_packet() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let [mut a, mut b] = tap_pair(&net, pool, "4");
+    let forwarder = Forwarder::start(pool, [&mut *a, &mut *b]);
+    net.on("a", "ping -c 5 -i 0.2 -W 2 10.8.0.2");
+    let start = std::time::Instant::now();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let report = forwarder.stop();
+    let cpu_ms = report.cpu_ns.load(Ordering::Relaxed) / 1_000_000;
+    eprintln!("{cpu_ms} ms of CPU time in {:?}: {report:?}", start.elapsed());
+    // Start, neighbour discovery, ten packets of ping, and three idle seconds.
+    assert!(cpu_ms < 60 && report.sleeps.load(Ordering::Relaxed) > 10, "{cpu_ms} ms: {report:?}");
+    assert_whole(pool);
+}
