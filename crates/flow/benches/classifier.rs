@@ -72,9 +72,10 @@ impl Bench {
         }
         let table = self.table();
         let rss = rss_bytes();
+        let mut m = exact_rule(0);
         let started = thread_cpu_ns();
         for i in 0..rules {
-            let m = exact_rule(value(i));
+            m.key.set_word(0, 3, value(i));
             if table.find_exact(&m, 0, V, &self.reader).is_none() {
                 table.insert(&m, 0, V, i as u32, &self.reader);
             }
