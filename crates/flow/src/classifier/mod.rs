@@ -256,6 +256,9 @@ impl<R: Send + Sync + 'static> Classifier<R> {
 
     /// Unlinks up to `max` rules that vanished at `oldest` or before, where no reader will look up at an older version
     /// any more. Returns how many removed rules are still linked. Memory is freed by the domain's `reclaim`.
+    ///
+    /// How to know `oldest`: publish a version, then take a [`Domain::ticket`]; once it has passed, every reader has been
+    /// quiescent since, and reads that version or a newer one.
     pub fn retire(&self, oldest: Version, max: usize, reader: &Reader) -> usize {
         let mut writer = self.writer.lock().expect("no holder panics");
         for _ in 0..max {
