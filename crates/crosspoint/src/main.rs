@@ -1,2 +1,30 @@
-//! crosspoint
-fn main() {}
+//! The one binary. Each subcommand is a file; this one only chooses.
+
+mod appctl;
+mod switch;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A virtual switch with a poll-mode user-space datapath, spoken to with Open vSwitch's protocols and tools.
+#[derive(Parser)]
+#[command(name = "crosspoint", version, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a switch with the bridges and ports that flags say.
+    Switch(switch::Args),
+    /// Run a command in a switch that is running.
+    Appctl(appctl::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Switch(args) => switch::run(args),
+        Command::Appctl(args) => appctl::run(args),
+    }
+}

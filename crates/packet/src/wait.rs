@@ -1,7 +1,7 @@
 //! Sleeping until a packet comes: a set of descriptors, and a bell that other threads ring.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,15 +44,23 @@ impl Bell {
 
     /// Silences it.
     pub fn clear(&self) {
-        self.rung.store(false, Ordering::SeqCst);
         let mut count = [0u8; 8];
         // SAFETY: the buffer is 8 bytes long and lives through the call; the descriptor does not block.
         unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        // Last: were it first, a ring in between would be eaten by the read and leave `rung` set, and no later one
+        // would write.
+        self.rung.store(false, Ordering::SeqCst);
     }
 
     /// Readable when it has been rung.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

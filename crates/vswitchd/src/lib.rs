@@ -1,1 +1,22 @@
-//! vswitchd
+//! The daemon: takes a configuration, makes bridges and ports of it, listens on the management and control sockets, and
+//! keeps the control thread's schedule.
+//!
+//! Everything runs in one thread, the control thread, as tasks of a tokio runtime; packets are the workers' business,
+//! which never wait for it. All its state is one structure; tasks borrow it between two awaits and never
+//! across one, so a handler is a plain function that sees a consistent state and can be tested without a socket.
+
+mod commands;
+pub mod config;
+mod daemon;
+pub mod log;
+pub mod odp;
+mod ofconn;
+pub mod rundir;
+mod schedule;
+mod service;
+mod state;
+pub mod unixctl;
+
+pub use config::Config;
+pub use daemon::{NAME, StartError, run};
+pub use state::{SetupError, Vswitch};

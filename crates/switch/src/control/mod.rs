@@ -153,6 +153,25 @@ impl Control {
         left
     }
 
+    /// A ticket for [`Self::passed`]. What was changed before it was taken is seen by every worker once `passed` says so.
+    pub fn ticket(&mut self) -> u64 {
+        let ticket = self.inner.switch.domain.ticket();
+        self.reader.quiescent();
+        ticket
+    }
+
+    /// Whether every worker has passed a quiescent point since the ticket was taken.
+    pub fn passed(&mut self, ticket: u64) -> bool {
+        self.reader.quiescent();
+        self.inner.switch.domain.passed(ticket)
+    }
+
+    /// When [`Self::expire`] has something to look at, in milliseconds, to a tenth of a second. It may turn out that
+    /// traffic has moved the deadline on.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.inner.timers.next_ms()
+    }
+
     /// Takes the rules that are gone and want to be reported.
     pub fn take_removals(&mut self) -> Vec<Removal> {
         std::mem::take(&mut self.inner.removals)

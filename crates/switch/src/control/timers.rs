@@ -46,6 +46,10 @@ impl Timers {
         self.put(Entry::Mac { bridge, word, serial }, deadline_ms);
     }
 
+    pub fn next_ms(&self) -> Option<u64> {
+        self.buckets.first_key_value().map(|(bucket, _)| bucket * BUCKET_MS)
+    }
+
     fn take_due(&mut self, now_ms: u64) -> Vec<Entry> {
         let later = self.buckets.split_off(&(now_ms / BUCKET_MS + 1));
         let due: Vec<Entry> = std::mem::replace(&mut self.buckets, later).into_values().flatten().collect();

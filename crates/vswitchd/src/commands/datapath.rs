@@ -1,0 +1,268 @@
+//! `dpctl/*`, `dpif/*`, `dpif-netdev/*`: the fast path, its flows, its workers, and where packets were lost.
+
+use crate::odp::{self, ActionContext};
+use crate::state::Vswitch;
+use base::{DropReason, PortNo};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// The datapath's name as `dpctl` shows it.
+const NAME: &str = "netdev@ovs-netdev";
+/// How long `revalidator/wait` and dumps wait for the workers' counters.
+const FOLD_WAIT: Duration = Duration::from_millis(1_000);
+
+type Answer = Result<String, String>;
+
+/// Splits options from names.
+fn options<'a>(args: &'a [String], known: &[&str]) -> Result<(Vec<&'a str>, Vec<&'a str>), String> {
+    let (options, names): (Vec<_>, Vec<_>) =
+        args.iter().map(String::as_str).partition(|a| a.starts_with('-'));
+    match options.iter().find(|o| !known.contains(o)) {
+        Some(unknown) => Err(format!("unknown option {unknown}")),
+        None => Ok((options, names)),
+    }
+}
+
+fn check_names(names: &[&str]) -> Result<(), String> {
+    let unknown = names.iter().filter(|n| **n != NAME && **n != "ovs-netdev");
+    let lines: String =
+        unknown.map(|n| format!("ovs-vswitchd: opening datapath {n} failed (No such device)\n")).collect();
+    if lines.is_empty() { Ok(()) } else { Err(lines) }
+}
+
+fn hits(vswitch: &Vswitch) -> (u64, u64) {
+    let workers = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n));
+    workers.fold((0, 0), |(hit, missed), w| {
+        (hit + w.exact_hits.get() + w.megaflow_hits.get(), missed + w.misses.get())
+    })
+}
+
+pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let (options, names) = options(args, &["-s", "--statistics"])?;
+    check_names(&names)?;
+    let (hit, missed) = hits(vswitch);
+    let lost = vswitch.dp.drops(DropReason::TranslationError);
+    let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
+    let mut text = format!("{NAME}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
+    for port in vswitch.ports.values() {
+        let details: Vec<String> = port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let details = if details.is_empty() { String::new() } else { format!(": {}", details.join(", ")) };
+        let _ = writeln!(text, "  port {}: {} ({}{details})", port.port_no, port.name, port.kind);
+        if options.is_empty() {
+            continue;
+        }
+        let s = vswitch.dp.port(port.port_no).map(|p| p.stats()).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "    RX packets:{} errors:{} dropped:{} overruns:{} frame:{}\n    \
+             TX packets:{} errors:{} dropped:{} aborted:? carrier:?\n    \
+             collisions:{}\n    RX bytes:{}  TX bytes:{}",
+            s.rx_packets,
+            s.rx_errors,
+            s.rx_dropped,
+            s.rx_over_errors,
+            s.rx_frame_errors,
+            s.tx_packets,
+            s.tx_errors,
+            s.tx_dropped,
+            s.collisions,
+            s.rx_bytes,
+            s.tx_bytes
+        );
+    }
+    Ok(text)
+}
+
+pub fn dump_dps(_: &mut Vswitch, _: &[String]) -> Answer {
+    Ok(format!("{NAME}\n"))
+}
+
+pub fn dpif_dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    Ok(vswitch.bridges.values().map(|b| format!("netdev@{}\n", b.name)).collect())
+}
+
+pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    let (hit, missed) = hits(vswitch);
+    let mut text = format!("{NAME}: hit:{hit} missed:{missed}\n");
+    for bridge in vswitch.bridges.values() {
+        let _ = writeln!(text, "  {}:", bridge.name);
+        let mut ports: Vec<_> = vswitch.ports_of(bridge.idx).collect();
+        ports.sort_by_key(|p| &p.name);
+        for p in ports {
+            let _ = writeln!(text, "    {} {}/{}: ({})", p.name, p.of_port.0, p.port_no, p.kind);
+        }
+    }
+    Ok(text)
+}
+
+pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let (options, names) = options(args, &["-m", "--more", "--names", "--no-names"])?;
+    check_names(&names)?;
+    flows(vswitch, &options, |_| true, true)
+}
+
+pub fn dpif_dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let (options, names) = options(args, &["-m", "--names", "--no-names"])?;
+    let [name] = names[..] else { return Err("expected one bridge".into()) };
+    let bridge = vswitch.bridge_named(name).ok_or("no such bridge")?.idx;
+    let ports: Vec<PortNo> = vswitch.ports_of(bridge).map(|p| p.port_no).collect();
+    flows(vswitch, &options, |port| ports.contains(&port), false)
+}
+
+fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: impl Fn(PortNo) -> bool, heads: bool) -> Answer {
+    let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
+    let named = options.contains(&"--names") || verbose && !options.contains(&"--no-names");
+    vswitch.dp.fold(FOLD_WAIT);
+    let flows = vswitch.dp.dump_flows().map_err(|e| e.to_string())?;
+    let now_ms = vswitch.now_ms();
+    let name = |port: PortNo| vswitch.ports.get(&port).filter(|_| named).map(|p| p.name.clone());
+    let mut text = String::new();
+    let mut worker = None;
+    for f in flows {
+        let port = PortNo(f.flow.key.get64(flow::FieldId::DpPort) as u32);
+        if !wanted(port) {
+            continue;
+        }
+        if heads && worker != Some(f.worker) {
+            let _ = writeln!(text, "flow-dump from {}:", thread_of(vswitch, f.worker));
+            worker = Some(f.worker);
+        }
+        let _ = write!(
+            text,
+            "{}, packets:{}, bytes:{}, ",
+            odp::flow(&f.flow.key, &f.flow.mask, &name, verbose),
+            f.flow.packets,
+            f.flow.bytes
+        );
+        match f.flow.used_ms {
+            0 => text.push_str("used:never, "),
+            used => {
+                // The clock's low 32 bits.
+                let ago = (now_ms as u32).wrapping_sub(used);
+                let _ = write!(text, "used:{}.{:03}s, ", ago / 1000, ago % 1000);
+            }
+        }
+        let actions = odp::actions(&f.flow.actions, ActionContext::of(&f.flow.key), &name);
+        let dp = if verbose { "dp:ovs, " } else { "" };
+        let _ = writeln!(text, "{dp}actions:{actions}");
+    }
+    Ok(text)
+}
+
+pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let (_, names) = options(args, &[])?;
+    check_names(&names)?;
+    vswitch.dp.flush_flows();
+    Ok(String::new())
+}
+
+pub fn purge(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    vswitch.dp.flush_flows();
+    Ok(String::new())
+}
+
+/// Changes are in force at once; what can be waited for is that counters are up to date.
+pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    vswitch.dp.fold(FOLD_WAIT);
+    vswitch.handle_events();
+    Ok(String::new())
+}
+
+fn thread_of(vswitch: &Vswitch, n: usize) -> String {
+    match vswitch.dp.worker_cpu(n) {
+        Some(cpu) => format!("pmd thread numa_id 0 core_id {cpu}"),
+        None => format!("pmd thread numa_id 0 core_id {n}"),
+    }
+}
+
+/// The workers that `-pmd CORE` chooses; all without.
+fn chosen(vswitch: &Vswitch, args: &[String]) -> Result<Vec<usize>, String> {
+    let all = || (0..vswitch.dp.workers()).collect();
+    match args {
+        [] => Ok(all()),
+        [name] => check_names(&[name]).map(|()| all()),
+        [flag, core, rest @ ..] if flag == "-pmd" && rest.len() <= 1 => {
+            let core: usize = core.parse().map_err(|_| format!("{core}: not a core"))?;
+            let core_of = |n: &usize| vswitch.dp.worker_cpu(*n).unwrap_or(*n);
+            Ok((0..vswitch.dp.workers()).filter(|n| core_of(n) == core).collect())
+        }
+        _ => Err("expected [-pmd CORE] [DP]".into()),
+    }
+}
+
+pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let mut text = String::new();
+    for n in chosen(vswitch, args)? {
+        let w = vswitch.dp.worker_stats(n);
+        let (rx, recirculated) = (w.rx.get(), w.recirculations.get());
+        let (exact, mega, missed) = (w.exact_hits.get(), w.megaflow_hits.get(), w.misses.get());
+        let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+        let (busy, idle) = (w.busy_cycles.get(), w.idle_cycles.get());
+        let share = |part: u64| ratio(part, busy + idle) * 100.0;
+        let _ = writeln!(
+            text,
+            "{}:\n  packets received: {rx}\n  packet recirculations: {recirculated}\n  \
+             avg. datapath passes per packet: {:.2}\n  phwol hits: 0\n  mfex opt hits: 0\n  simple match hits: 0\n  \
+             emc hits: {exact}\n  smc hits: 0\n  megaflow hits: {mega}\n  \
+             avg. subtable lookups per megaflow hit: {:.2}\n  miss with success upcall: {missed}\n  \
+             miss with failed upcall: 0\n  avg. packets per output batch: {:.2}",
+            thread_of(vswitch, n),
+            ratio(rx + recirculated, rx),
+            ratio(w.masks_searched.get(), mega.max(1)),
+            ratio(w.tx.get(), w.busy_loops.get()),
+        );
+        let _ = writeln!(
+            text,
+            "  idle cycles: {idle} ({:.2}%)\n  processing cycles: {busy} ({:.2}%)",
+            share(idle),
+            share(busy)
+        );
+        if rx > 0 {
+            let _ = writeln!(
+                text,
+                "  avg cycles per packet: {:.2} ({}/{rx})\n  avg processing cycles per packet: {:.2} ({busy}/{rx})",
+                ratio(busy + idle, rx),
+                busy + idle,
+                ratio(busy, rx)
+            );
+        }
+    }
+    Ok(text)
+}
+
+pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let mut text = String::new();
+    for n in chosen(vswitch, args)? {
+        let _ = writeln!(text, "{}:\n  isolated : false", thread_of(vswitch, n));
+        let mut ports: Vec<_> = vswitch.ports.values().collect();
+        ports.sort_by_key(|p| &p.name);
+        for port in ports {
+            for (queue, _) in vswitch.dp.rx_workers(port.port_no).iter().enumerate().filter(|(_, w)| **w == n)
+            {
+                let state = if port.gone { "disabled" } else { "enabled" };
+                let _ = writeln!(text, "  port: {:<16}  queue-id: {queue:>2} ({state})", port.name);
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Our own: packets dropped, by reason and input port.
+pub fn drops(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    let mut text = String::new();
+    for &reason in DropReason::ALL {
+        let total = vswitch.dp.drops(reason);
+        if total == 0 {
+            continue;
+        }
+        let _ = writeln!(text, "{}: {total}", reason.name());
+        for port in vswitch.ports.values() {
+            let counters = vswitch.dp.port_counters(port.port_no);
+            let here: u64 = counters.iter().map(|c| c.drops.get(reason)).sum();
+            if here > 0 {
+                let _ = writeln!(text, "  {}: {here}", port.name);
+            }
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,82 @@
+//! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts read.
+
+mod coverage;
+mod datapath;
+mod dummy;
+mod switching;
+mod vlog;
+
+use crate::state::Vswitch;
+use crate::unixctl::{self, Command, Request};
+
+const fn row(
+    name: &'static str,
+    usage: &'static str,
+    args_min: usize,
+    args_max: usize,
+    run: fn(&mut Vswitch, &[String]) -> Result<String, String>,
+) -> Command<Vswitch> {
+    Command { name, usage, args_min, args_max, run }
+}
+
+const MANY: usize = usize::MAX;
+
+const COMMANDS: &[Command<Vswitch>] = &[
+    row("coverage/read-counter", "COUNTER", 1, 1, coverage::read_counter),
+    row("coverage/show", "", 0, 0, coverage::show),
+    row("crosspoint/block", "MILLISECONDS", 1, 1, dummy::block),
+    row("crosspoint/drops", "", 0, 0, datapath::drops),
+    row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
+    row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
+    row("dpctl/dump-flows", "[-m] [--names] [dp]", 0, 3, datapath::dump_flows),
+    row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
+    row("dpif-netdev/pmd-rxq-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_rxq_show),
+    row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
+    row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),
+    row("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, MANY, datapath::dpif_dump_flows),
+    row("dpif/show", "", 0, 0, datapath::dpif_show),
+    row("exit", "[--cleanup]", 0, 1, dummy::exit),
+    row("fdb/flush", "[bridge]", 0, 1, switching::fdb_flush),
+    row("fdb/show", "bridge", 1, 1, switching::fdb_show),
+    row("fdb/stats-show", "bridge", 1, 1, switching::fdb_stats),
+    row("memory/show", "", 0, 0, coverage::memory),
+    row(
+        "netdev-dummy/receive",
+        "name [--qid queue_id] packet|flow [--len packet_len]",
+        2,
+        MANY,
+        dummy::receive,
+    ),
+    row("netdev-dummy/sent", "name", 1, 1, dummy::sent),
+    row("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
+    row("ofproto/list", "", 0, 0, switching::list),
+    row("revalidator/purge", "", 0, 0, datapath::purge),
+    row("revalidator/wait", "", 0, 0, datapath::wait),
+    row("version", "", 0, 0, dummy::version),
+    row("vlog/close", "", 0, 0, vlog::close),
+    row("vlog/list", "", 0, 0, vlog::list),
+    row("vlog/reopen", "", 0, 0, vlog::reopen),
+    row("vlog/set", "{spec | PATTERN:destination:pattern}", 1, MANY, vlog::set),
+];
+
+/// Commands that are there for tests, and not shown.
+const HIDDEN: &[&str] = &["crosspoint/block"];
+
+/// Runs a request.
+pub(crate) fn run(vswitch: &mut Vswitch, request: &Request) -> Result<String, String> {
+    vswitch.counts.unixctl_received += 1;
+    let result = unixctl::run(COMMANDS, HIDDEN, vswitch, request);
+    vswitch.deliver();
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_and_hidden_ones_exist() {
+        assert!(COMMANDS.is_sorted_by_key(|c| c.name));
+        assert!(HIDDEN.iter().all(|h| COMMANDS.iter().any(|c| c.name == *h)));
+    }
+}

@@ -1,0 +1,180 @@
+//! Start, schedule and end of the daemon.
+
+use crate::commands;
+use crate::config::Config;
+use crate::log::{self, Setting};
+use crate::ofconn::Purpose;
+use crate::rundir::{PidFile, Socket};
+use crate::schedule::TICK_MS;
+use crate::service::{self, Shared};
+use crate::state::{SetupError, Vswitch};
+use crate::unixctl;
+use packet::wait::Bell;
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::unix::pipe::Receiver;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+/// The daemon's name: that of its pid file and control socket, by which the stock tools find it.
+pub const NAME: &str = "ovs-vswitchd";
+
+/// Why the daemon did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The flags contradict each other.
+    Config(String),
+    /// The run directory cannot be made.
+    RunDir(PathBuf, io::Error),
+    /// Another one runs on the same run directory, or the pid file cannot be written.
+    PidFile(PathBuf, io::Error),
+    /// A socket cannot be had.
+    Socket(PathBuf, io::Error),
+    /// The log file cannot be opened.
+    LogFile(PathBuf, io::Error),
+    /// A bridge, a port or the datapath cannot be made.
+    Setup(SetupError),
+    /// The operating system refused something else.
+    Os(io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Config(why) => f.write_str(why),
+            StartError::RunDir(path, e) => write!(f, "{}: {e}; OVS_RUNDIR names another", path.display()),
+            StartError::PidFile(path, e) if e.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "{}: a switch is running on this run directory; OVS_RUNDIR names another",
+                path.display()
+            ),
+            StartError::PidFile(path, e) | StartError::Socket(path, e) | StartError::LogFile(path, e) => {
+                write!(f, "{}: {e}", path.display())
+            }
+            StartError::Setup(e) => e.fmt(f),
+            StartError::Os(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Runs the switch until SIGTERM, SIGINT, or the command `exit`. Removes its sockets, its pid file, and what its ports
+/// made in the kernel.
+pub fn run(config: Config) -> Result<(), StartError> {
+    config.check().map_err(StartError::Config)?;
+    log::start();
+    for text in &config.verbosity {
+        log::set(&Setting::parse(text).map_err(StartError::Config)?);
+    }
+    if let Some(path) = &config.log_file {
+        log::open_file(path).map_err(|e| StartError::LogFile(path.clone(), e))?;
+    }
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Os)?;
+    let local = tokio::task::LocalSet::new();
+    let result = local.block_on(&runtime, serve(config));
+    // Tasks hold the state; with them it goes, and with it what its ports made in the kernel.
+    drop(local);
+    result
+}
+
+async fn serve(config: Config) -> Result<(), StartError> {
+    let dir = &config.run_dir;
+    dir.create().map_err(|e| StartError::RunDir(dir.path().to_owned(), e))?;
+    // First of all, so that a second start on the same directory disturbs nothing.
+    let pid_path = dir.file(&format!("{NAME}.pid"));
+    let _pid_file = PidFile::create(&pid_path).map_err(|e| StartError::PidFile(pid_path, e))?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(StartError::Os)?;
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(StartError::Os)?;
+
+    let listen = |name: String| {
+        let path = dir.file(&name);
+        Socket::listen(&path).map_err(|e| StartError::Socket(path, e))
+    };
+    // Sockets before ports: a start that fails for one of them has touched no interface.
+    let (ctl, ctl_listener) = listen(format!("{NAME}.{}.ctl", std::process::id()))?;
+    let mut sockets = Vec::new();
+    for bridge in &config.bridges {
+        sockets.push((listen(format!("{}.mgmt", bridge.name))?, listen(format!("{}.snoop", bridge.name))?));
+    }
+    let vswitch = Vswitch::new(&config).map_err(StartError::Setup)?;
+    let bell = vswitch.dp.event_bell().clone();
+    let bridges: Vec<_> = vswitch.bridges.keys().copied().collect();
+    let (workers, ports) = (vswitch.dp.workers(), vswitch.ports.len());
+    let shared: Shared = Rc::new(RefCell::new(vswitch));
+
+    let mut kept = Vec::new();
+    for (bridge, ((mgmt, mgmt_listener), (snoop, snoop_listener))) in bridges.into_iter().zip(sockets) {
+        tracing::info!(target: "connmgr", "listening for OpenFlow on {}", mgmt.path().display());
+        tokio::task::spawn_local(service::serve(mgmt_listener, shared.clone(), bridge, Purpose::Service));
+        tokio::task::spawn_local(service::serve(snoop_listener, shared.clone(), bridge, Purpose::Snoop));
+        kept.push((mgmt, snoop));
+    }
+    let exit = Arc::new(Notify::new());
+    let answer = {
+        let (shared, exit) = (shared.clone(), exit.clone());
+        move |request: &unixctl::Request| {
+            let mut vswitch = shared.borrow_mut();
+            let result = commands::run(&mut vswitch, request);
+            if vswitch.exiting {
+                exit.notify_one();
+            }
+            result
+        }
+    };
+    tokio::task::spawn_local(unixctl::serve(ctl_listener, Rc::new(answer)));
+    tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
+    tokio::task::spawn_local(tick(shared.clone()));
+    tracing::info!(
+        target: "vswitchd",
+        "crosspoint {} is running: {} bridges, {ports} ports, {workers} workers; commands on {}",
+        env!("CARGO_PKG_VERSION"), config.bridges.len(), ctl.path().display()
+    );
+
+    tokio::select! {
+        _ = terminated.recv() => tracing::info!(target: "daemon", "ending on SIGTERM"),
+        _ = interrupted.recv() => tracing::info!(target: "daemon", "ending on SIGINT"),
+        () = exit.notified() => {
+            // The reply to `exit` is on its way; without this its client would find a closed connection.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            tracing::info!(target: "daemon", "ending on the command exit");
+        }
+    }
+    Ok(())
+}
+
+/// The periodic work.
+async fn tick(shared: Shared) {
+    let mut interval = tokio::time::interval(Duration::from_millis(TICK_MS));
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        while shared.borrow_mut().tick() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Effects and packet-ins, as soon as workers ring.
+async fn listen_to_workers(shared: Shared, bell: Arc<Bell>) {
+    // An eventfd is read like a pipe; a descriptor of its own keeps it registered as long as this task lives.
+    let fd = bell.as_fd().try_clone_to_owned();
+    let rings = match fd.and_then(Receiver::from_owned_fd_unchecked) {
+        Ok(rings) => rings,
+        // The periodic work takes events too, only later.
+        Err(e) => return tracing::error!(target: "datapath", "cannot wait for the workers: {e}"),
+    };
+    while rings.readable().await.is_ok() {
+        // Tells the runtime that what was ringing is taken. Errors say that nothing was.
+        let _ = rings.try_read(&mut [0; 8]);
+        while shared.borrow_mut().handle_events() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

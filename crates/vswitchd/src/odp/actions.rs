@@ -1,0 +1,186 @@
+//! The datapath's actions.
+
+use super::{PortNames, decimal, hex, ipv4, ipv6, mac, port};
+use ::flow::{FieldId, Key};
+use datapath::DpAction;
+
+/// What the names of header fields depend on: the protocols of the flow that the actions belong to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ActionContext {
+    /// Ethernet type.
+    pub eth_type: u16,
+    /// IP protocol.
+    pub nw_proto: u8,
+}
+
+impl ActionContext {
+    /// From a flow's key.
+    pub fn of(key: &Key) -> ActionContext {
+        ActionContext {
+            eth_type: key.get64(FieldId::EthType) as u16,
+            nw_proto: key.get64(FieldId::NwProto) as u8,
+        }
+    }
+}
+
+/// Shows a list of actions; an empty one is `drop`.
+pub fn actions(list: &[DpAction], context: ActionContext, names: PortNames<'_>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut rest = list;
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if let DpAction::Set { field, .. } = first {
+            // Neighbouring changes of one header are one action.
+            let header = header(*field, context);
+            let same = |a: &&DpAction| matches!(a, DpAction::Set { field, .. } if self::header(*field, context) == header);
+            let more = tail.iter().take_while(same).count();
+            let members = std::iter::once(first).chain(&tail[..more]).filter_map(|a| member(a, context));
+            let members: Vec<_> = members.collect();
+            parts.push(format!("set({header}({}))", members.join(",")));
+            rest = &tail[more..];
+        } else {
+            parts.push(one(first, context, names));
+        }
+    }
+    if parts.is_empty() { "drop".into() } else { parts.join(",") }
+}
+
+fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> String {
+    match action {
+        DpAction::Output(to) => port(*to, names),
+        DpAction::OutputTrunc { port: to, max_bytes } => format!("trunc({max_bytes}),{}", port(*to, names)),
+        DpAction::Set { .. } => unreachable!("shown together with its neighbours"),
+        DpAction::PushVlan { tpid, tci } => {
+            let tpid = if *tpid == 0x8100 { String::new() } else { format!("tpid={tpid:#06x},") };
+            format!("push_vlan({tpid}vid={},pcp={})", tci & 0xfff, tci >> 13)
+        }
+        DpAction::PopVlan => "pop_vlan".into(),
+        DpAction::PushMpls { eth_type, lse } => format!(
+            "push_mpls(label={},tc={},ttl={},bos={},eth_type={eth_type:#x})",
+            lse >> 12,
+            lse >> 9 & 7,
+            lse & 0xff,
+            lse >> 8 & 1
+        ),
+        DpAction::PopMpls { eth_type } => format!("pop_mpls(eth_type={eth_type:#x})"),
+        DpAction::Recirc(id) => format!("recirc({})", hex(u128::from(*id))),
+        DpAction::Sample { probability, actions: inner } => format!(
+            "sample(sample={:.1}%,actions({}))",
+            f64::from(*probability) * 100.0 / f64::from(u32::MAX),
+            actions(inner, context, names)
+        ),
+        DpAction::Clone(inner) => format!("clone({})", actions(inner, context, names)),
+        DpAction::PacketIn(spec) => format!(
+            "userspace(pid=0,controller(reason={},dont_send=0,continuation=0,recirc_id=0,rule_cookie={},\
+             controller_id={},max_len={}))",
+            spec.reason as u8,
+            hex(u128::from(spec.cookie)),
+            spec.controller_id,
+            spec.max_len
+        ),
+        DpAction::Drop(_) => "drop".into(),
+    }
+}
+
+/// The attribute that a field is part of.
+fn header(field: FieldId, context: ActionContext) -> &'static str {
+    use FieldId::*;
+    match field {
+        EthSrc | EthDst => "eth",
+        VlanTci => "vlan",
+        NwSrc | NwDst | NwProto | ArpSha | ArpTha if matches!(context.eth_type, 0x0806 | 0x8035) => "arp",
+        NwSrc | NwDst => "ipv4",
+        Ipv6Src | Ipv6Dst | Ipv6Label => "ipv6",
+        NwTos | NwTtl if context.eth_type == 0x86dd => "ipv6",
+        NwTos | NwTtl => "ipv4",
+        TpSrc | TpDst => match context.nw_proto {
+            6 => "tcp",
+            132 => "sctp",
+            1 => "icmp",
+            58 => "icmpv6",
+            _ => "udp",
+        },
+        ArpSha | ArpTha | NdTarget => "nd",
+        Mpls0 => "mpls",
+        PktMark => "skb_mark",
+        SkbPriority => "skb_priority",
+        TunId | TunDst | TunSrc | TunTos | TunTtl => "tunnel",
+        other => other.name(),
+    }
+}
+
+/// `dst=10.0.0.1`, or with a mask behind.
+fn member(action: &DpAction, context: ActionContext) -> Option<String> {
+    let DpAction::Set { field, value, mask } = action else { return None };
+    use FieldId::*;
+    let is_icmp = matches!(context.nw_proto, 1 | 58);
+    let is_arp = header(*field, context) == "arp";
+    let is_ipv6 = context.eth_type == 0x86dd;
+    let (name, show): (&str, fn(u128) -> String) = match field {
+        EthSrc => ("src", mac),
+        EthDst => ("dst", mac),
+        NwSrc => (if is_arp { "sip" } else { "src" }, ipv4),
+        NwDst => (if is_arp { "tip" } else { "dst" }, ipv4),
+        NwProto => ("op", decimal),
+        Ipv6Src => ("src", ipv6),
+        Ipv6Dst => ("dst", ipv6),
+        Ipv6Label => ("label", hex),
+        NwTos => (if is_ipv6 { "tclass" } else { "tos" }, hex),
+        NwTtl => (if is_ipv6 { "hlimit" } else { "ttl" }, decimal),
+        TpSrc => (if is_icmp { "type" } else { "src" }, decimal),
+        TpDst => (if is_icmp { "code" } else { "dst" }, decimal),
+        ArpSha => (if is_arp { "sha" } else { "sll" }, mac),
+        ArpTha => (if is_arp { "tha" } else { "tll" }, mac),
+        NdTarget => ("target", ipv6),
+        VlanTci => return Some(format!("vid={},pcp={}", value & 0xfff, value >> 13 & 7)),
+        Mpls0 => {
+            let (label, tc, ttl, bos) = (value >> 12, value >> 9 & 7, value & 0xff, value >> 8 & 1);
+            return Some(format!("label={label},tc={tc},ttl={ttl},bos={bos}"));
+        }
+        PktMark | SkbPriority => return Some(masked(hex(*value), *mask, field.ones(), hex)),
+        _ => (field.name(), hex),
+    };
+    let show_mask: fn(u128) -> String = if show(0) == "0" { hex } else { show };
+    Some(format!("{name}={}", masked(show(*value), *mask, field.ones(), show_mask)))
+}
+
+fn masked(value: String, mask: u128, ones: u128, show: fn(u128) -> String) -> String {
+    if mask == ones { value } else { format!("{value}/{}", show(mask)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::numbers;
+    use super::*;
+    use base::{DropReason, PortNo};
+
+    #[test]
+    fn actions_look_as_open_vswitch_shows_them() {
+        let context = ActionContext { eth_type: 0x800, nw_proto: 6 };
+        let set = |field: FieldId, value: u128, mask: u128| DpAction::Set { field, value, mask };
+        for (list, text) in [
+            (vec![], "drop"),
+            (vec![DpAction::Drop(DropReason::ActionDrop)], "drop"),
+            (vec![DpAction::Output(PortNo(2)), DpAction::Output(PortNo(3))], "2,3"),
+            (vec![DpAction::OutputTrunc { port: PortNo(2), max_bytes: 100 }], "trunc(100),2"),
+            (
+                vec![
+                    set(FieldId::NwTtl, 63, 0xff),
+                    set(FieldId::NwTos, 0x10, 0xfc),
+                    set(FieldId::EthDst, 0x0200_0000_0001, FieldId::EthDst.ones()),
+                    DpAction::Output(PortNo(1)),
+                ],
+                "set(ipv4(ttl=63,tos=0x10/0xfc)),set(eth(dst=02:00:00:00:00:01)),1",
+            ),
+            (vec![set(FieldId::TpDst, 80, 0xffff)], "set(tcp(dst=80))"),
+            (vec![set(FieldId::PktMark, 5, 0xffff_ffff)], "set(skb_mark(0x5))"),
+            (
+                vec![DpAction::PopVlan, DpAction::PushVlan { tpid: 0x8100, tci: 0x3005 }],
+                "pop_vlan,push_vlan(vid=5,pcp=1)",
+            ),
+            (vec![DpAction::Clone(vec![DpAction::Recirc(1)])], "clone(recirc(0x1))"),
+        ] {
+            assert_eq!(actions(&list, context, &numbers), text);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! A flow's key under its mask.
+
+use super::{PortNames, decimal, hex, ipv4, ipv6, mac, port};
+use ::flow::{FieldId, Key, Mask};
+use base::PortNo;
+
+type Show = fn(u128) -> String;
+
+/// Bits of the field of fragments.
+const FRAG_ANY: u128 = 1;
+const FRAG_LATER: u128 = 2;
+
+const ETH_TYPE_IPV4: u16 = 0x0800;
+const ETH_TYPE_ARP: u16 = 0x0806;
+const ETH_TYPE_RARP: u16 = 0x8035;
+const ETH_TYPE_IPV6: u16 = 0x86dd;
+const ETH_TYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
+
+/// Shows a flow. `verbose` shows fields that do not matter too, with a mask of zero.
+pub fn flow(key: &Key, mask: &Mask, names: PortNames<'_>, verbose: bool) -> String {
+    let mut text = Text { key, mask, verbose, parts: Vec::new() };
+    text.metadata(names);
+    text.ethernet();
+    text.network();
+    let depth = text.vlan_depth();
+    text.parts.join(",") + &")".repeat(depth)
+}
+
+struct Text<'a> {
+    key: &'a Key,
+    mask: &'a Mask,
+    verbose: bool,
+    parts: Vec<String>,
+}
+
+/// One member of an attribute: its name, its field, and how its value and its mask look.
+type Member = (&'static str, FieldId, Show, Show);
+
+impl Text<'_> {
+    fn get(&self, field: FieldId) -> (u128, u128) {
+        (self.key.get(field) & self.mask.get(field), self.mask.get(field))
+    }
+
+    fn value(&self, field: FieldId, show: Show, show_mask: Show) -> Option<String> {
+        let (value, mask) = self.get(field);
+        if mask == field.ones() {
+            Some(show(value))
+        } else if mask != 0 || self.verbose {
+            Some(format!("{}/{}", show(self.key.get(field)), show_mask(mask)))
+        } else {
+            None
+        }
+    }
+
+    /// `name(value)`.
+    fn scalar(&mut self, name: &str, field: FieldId, show: Show) {
+        if let Some(value) = self.value(field, show, hex) {
+            self.parts.push(format!("{name}({value})"));
+        }
+    }
+
+    /// `name(member=value,...)`, left out where no member matters.
+    fn group(&mut self, name: &str, members: &[Member]) {
+        let shown = |(n, f, s, m): &Member| self.value(*f, *s, *m).map(|v| format!("{n}={v}"));
+        let members: Vec<_> = members.iter().filter_map(shown).collect();
+        if !members.is_empty() {
+            self.parts.push(format!("{name}({})", members.join(",")));
+        }
+    }
+
+    fn metadata(&mut self, names: PortNames<'_>) {
+        use FieldId::*;
+        self.scalar("skb_priority", SkbPriority, hex);
+        self.scalar("skb_mark", PktMark, hex);
+        self.scalar("ct_state", CtState, hex);
+        self.scalar("ct_zone", CtZone, hex);
+        self.scalar("ct_mark", CtMark, hex);
+        self.scalar("ct_label", CtLabel, hex);
+        self.scalar("recirc_id", RecircId, hex);
+        self.scalar("dp_hash", DpHash, hex);
+        let in_port = PortNo(self.key.get64(DpPort) as u32);
+        self.parts.push(format!("in_port({})", port(in_port, names)));
+        self.parts.push("packet_type(ns=0,id=0)".into());
+    }
+
+    fn ethernet(&mut self) {
+        use FieldId::*;
+        self.group("eth", &[("src", EthSrc, mac, mac), ("dst", EthDst, mac, mac)]);
+        for (tpid, tci) in [(VlanTpid, VlanTci), (VlanTpid2, VlanTci2)] {
+            if !self.has_tag(tpid, tci) {
+                break;
+            }
+            let tpid = self.key.get(tpid);
+            self.parts.push(format!("eth_type({:#06x})", if tpid == 0 { 0x8100 } else { tpid }));
+            let tag = self.vlan(tci);
+            self.parts.push(format!("{tag},encap("));
+        }
+        let (eth_type, eth_mask) = self.get(EthType);
+        if eth_mask != 0 {
+            let text = match eth_mask {
+                0xffff => format!("eth_type({eth_type:#06x})"),
+                _ => format!("eth_type({eth_type:#06x}/{eth_mask:#06x})"),
+            };
+            self.parts.push(text);
+        }
+        self.open_encaps();
+    }
+
+    fn has_tag(&self, tpid: FieldId, tci: FieldId) -> bool {
+        let is_tagged = self.key.get(tci) & 0x1000 != 0;
+        is_tagged && (self.mask.get(tpid) != 0 || self.mask.get(tci) != 0)
+    }
+
+    fn vlan_depth(&self) -> usize {
+        use FieldId::*;
+        match (self.has_tag(VlanTpid, VlanTci), self.has_tag(VlanTpid2, VlanTci2)) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+        }
+    }
+
+    fn vlan(&self, tci: FieldId) -> String {
+        let (value, mask) = self.get(tci);
+        let part = |name: &str, shift: u32, ones: u128| {
+            let (v, m) = (value >> shift & ones, mask >> shift & ones);
+            match m {
+                0 => None,
+                _ if m == ones => Some(format!("{name}={v}")),
+                _ => Some(format!("{name}={v}/{}", hex(m))),
+            }
+        };
+        let parts: Vec<_> = [part("vid", 0, 0xfff), part("pcp", 13, 7)].into_iter().flatten().collect();
+        format!("vlan({})", parts.join(","))
+    }
+
+    /// What follows a tag stands within `encap(`, so no comma may come behind that.
+    fn open_encaps(&mut self) {
+        let mut joined: Vec<String> = Vec::new();
+        for part in self.parts.drain(..) {
+            match joined.last_mut() {
+                Some(last) if last.ends_with("encap(") => last.push_str(&part),
+                _ => joined.push(part),
+            }
+        }
+        self.parts = joined;
+    }
+
+    fn network(&mut self) {
+        use FieldId::*;
+        let (eth_type, eth_mask) = self.get(EthType);
+        if eth_mask != 0xffff {
+            return;
+        }
+        match eth_type as u16 {
+            ETH_TYPE_IPV4 => {
+                self.ip("ipv4", [("src", NwSrc, ipv4, ipv4), ("dst", NwDst, ipv4, ipv4)], "tos", "ttl");
+                self.transport(false);
+            }
+            ETH_TYPE_IPV6 => {
+                self.ip(
+                    "ipv6",
+                    [("src", Ipv6Src, ipv6, ipv6), ("dst", Ipv6Dst, ipv6, ipv6)],
+                    "tclass",
+                    "hlimit",
+                );
+                self.transport(true);
+            }
+            ETH_TYPE_ARP | ETH_TYPE_RARP => self.group(
+                "arp",
+                &[
+                    ("sip", NwSrc, ipv4, ipv4),
+                    ("tip", NwDst, ipv4, ipv4),
+                    ("op", NwProto, decimal, hex),
+                    ("sha", ArpSha, mac, mac),
+                    ("tha", ArpTha, mac, mac),
+                ],
+            ),
+            t if ETH_TYPE_MPLS.contains(&t) => self.mpls(),
+            _ => {}
+        }
+    }
+
+    fn ip(&mut self, name: &str, addresses: [Member; 2], tos: &'static str, ttl: &'static str) {
+        use FieldId::*;
+        let label: &[Member] = if name == "ipv6" { &[("label", Ipv6Label, hex, hex)] } else { &[] };
+        let rest: [Member; 3] =
+            [("proto", NwProto, decimal, hex), (tos, NwTos, hex, hex), (ttl, NwTtl, decimal, hex)];
+        let members = addresses.iter().chain(label).chain(&rest);
+        let shown = members.filter_map(|(n, f, s, m)| self.value(*f, *s, *m).map(|v| format!("{n}={v}")));
+        let mut parts: Vec<String> = shown.collect();
+        let (frag, frag_mask) = self.get(NwFrag);
+        if frag_mask & (FRAG_ANY | FRAG_LATER) != 0 {
+            let frag = match frag & (FRAG_ANY | FRAG_LATER) {
+                0 => "no",
+                FRAG_ANY => "first",
+                _ => "later",
+            };
+            parts.push(format!("frag={frag}"));
+        }
+        if !parts.is_empty() {
+            self.parts.push(format!("{name}({})", parts.join(",")));
+        }
+    }
+
+    fn transport(&mut self, is_ipv6: bool) {
+        use FieldId::*;
+        let (proto, proto_mask) = (self.key.get(NwProto), self.mask.get(NwProto));
+        if proto_mask != 0xff && !self.verbose {
+            return;
+        }
+        let ports: [Member; 2] = [("src", TpSrc, decimal, hex), ("dst", TpDst, decimal, hex)];
+        match proto {
+            6 => {
+                self.group("tcp", &ports);
+                self.scalar("tcp_flags", TcpFlags, hex);
+            }
+            17 => self.group("udp", &ports),
+            132 => self.group("sctp", &ports),
+            1 if !is_ipv6 => self.group("icmp", &icmp()),
+            58 if is_ipv6 => {
+                self.group("icmpv6", &icmp());
+                let (kind, kind_mask) = self.get(TpSrc);
+                if kind_mask == 0xffff && (kind == 135 || kind == 136) {
+                    self.group(
+                        "nd",
+                        &[
+                            ("target", NdTarget, ipv6, ipv6),
+                            ("sll", ArpSha, mac, mac),
+                            ("tll", ArpTha, mac, mac),
+                        ],
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn mpls(&mut self) {
+        let (lse, mask) = self.get(FieldId::Mpls0);
+        let part = |name: &str, shift: u32, ones: u128| {
+            let (v, m) = (lse >> shift & ones, mask >> shift & ones);
+            match m {
+                0 => None,
+                _ if m == ones => Some(format!("{name}={v}")),
+                _ => Some(format!("{name}={v}/{}", hex(m))),
+            }
+        };
+        let parts = [part("label", 12, 0xf_ffff), part("tc", 9, 7), part("ttl", 0, 0xff), part("bos", 8, 1)];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        if !parts.is_empty() {
+            self.parts.push(format!("mpls({})", parts.join(",")));
+        }
+    }
+}
+
+fn icmp() -> [Member; 2] {
+    [("type", FieldId::TpSrc, decimal, hex), ("code", FieldId::TpDst, decimal, hex)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::numbers;
+    use super::*;
+
+    fn key(fields: &[(FieldId, u128)]) -> Key {
+        let mut key = Key::default();
+        fields.iter().for_each(|(f, v)| key.set(*f, *v));
+        key
+    }
+
+    fn mask(fields: &[(FieldId, u128)]) -> Mask {
+        let mut mask = Mask::wild();
+        fields.iter().for_each(|(f, m)| mask.add(*f, *m));
+        mask
+    }
+
+    #[test]
+    fn a_flow_shows_what_matters_as_open_vswitch_does() {
+        use FieldId::*;
+        let key = key(&[
+            (DpPort, 1),
+            (EthType, 0x800),
+            (NwSrc, 0x0a00_0001),
+            (NwDst, 0x0a00_0002),
+            (NwProto, 17),
+            (TpDst, 53),
+        ]);
+        let mut of = vec![
+            (RecircId, RecircId.ones()),
+            (DpPort, DpPort.ones()),
+            (EthType, 0xffff),
+            (NwFrag, 3),
+            (NwSrc, 0xffff_ffff),
+            (NwDst, 0xffff_ff00),
+        ];
+        assert_eq!(
+            flow(&key, &mask(&of), &numbers, false),
+            "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),\
+             ipv4(src=10.0.0.1,dst=10.0.0.2/255.255.255.0,frag=no)"
+        );
+        of.extend([(NwProto, 0xff), (TpDst, 0xffff), (NwTos, 0xfc)]);
+        let text = flow(&key, &mask(&of), &|_| Some("p1".into()), false);
+        assert!(text.contains("in_port(p1)"), "{text}");
+        assert!(text.ends_with("proto=17,tos=0/0xfc,frag=no),udp(dst=53)"), "{text}");
+    }
+
+    #[test]
+    fn what_is_behind_a_tag_stands_in_encap() {
+        use FieldId::*;
+        let key = key(&[(VlanTpid, 0x8100), (VlanTci, 0x1005), (EthType, 0x806), (NwProto, 1)]);
+        let mask =
+            mask(&[(RecircId, RecircId.ones()), (VlanTci, 0x1fff), (EthType, 0xffff), (NwProto, 0xff)]);
+        assert_eq!(
+            flow(&key, &mask, &numbers, false),
+            "recirc_id(0),in_port(0),packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=5),\
+             encap(eth_type(0x0806),arp(op=1))"
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Flow statistics: a piece at a time, so that a dump of a million rules delays nobody else, with counters that are
+//! exact when traffic stands still.
+//!
+//! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules are
+//! looked at, some thousand a turn, and written straight from the switch's rules into messages. While more
+//! waits to be sent than a connection may hold, the dump rests.
+
+use super::{FOLD_WAIT, OfConn, PLACES_PER_TURN, Pending, Served, flow_mods};
+use crate::state::Vswitch;
+use openflow::message::{
+    AggregateStats, FlowForm, FlowInfo, FlowStatsRef, FlowStatsRequest, Message, StatsBody, StatsReply,
+};
+use openflow::{Codec, ReplyWriter};
+use std::time::Instant;
+use switch::control::{Cursor, RuleFilter};
+use switch::{BridgeIdx, Rule, SlotStats};
+
+/// A request under way.
+pub(crate) struct Dump {
+    xid: u32,
+    filter: RuleFilter,
+    /// The fold whose counters it wants, and until when it waits.
+    fold: u64,
+    deadline: Option<Instant>,
+    cursor: Cursor,
+    output: Output,
+}
+
+enum Output {
+    Flows(ReplyWriter),
+    Aggregate(FlowForm, AggregateStats),
+}
+
+impl Dump {
+    pub fn new(codec: Codec, xid: u32, request: &FlowStatsRequest, aggregate: bool, fold: u64) -> Dump {
+        let filter = RuleFilter {
+            table_id: request.table_id,
+            matching: request.matching.clone(),
+            cookie: request.cookie,
+            cookie_mask: request.cookie_mask,
+            out_port: request.out_port,
+            out_group: request.out_group,
+            hidden: false,
+        };
+        let output = if aggregate {
+            Output::Aggregate(request.form, AggregateStats::default())
+        } else {
+            Output::Flows(ReplyWriter::new(codec, xid, request.form))
+        };
+        Dump { xid, filter, fold, deadline: None, cursor: Cursor::default(), output }
+    }
+}
+
+impl Vswitch {
+    /// Another piece of a dump.
+    pub(super) fn go_on_dumping(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        mut dump: Box<Dump>,
+        now: Instant,
+    ) -> Served {
+        let deadline = *dump.deadline.get_or_insert(now + FOLD_WAIT);
+        if !self.dp.fold_done(dump.fold) && now < deadline {
+            conn.pending = Some(Pending::Dump(dump));
+            return Served::Waiting;
+        }
+        if conn.connection.is_congested() {
+            conn.pending = Some(Pending::Dump(dump));
+            return Served::Quiet;
+        }
+        let now_ms = self.now_ms();
+        let mut bytes = Vec::new();
+        let Dump { filter, cursor, output, .. } = &mut *dump;
+        let next = self.control.dump(bridge, filter, *cursor, PLACES_PER_TURN, |rule| {
+            let counted = self.slot(rule.slot);
+            match output {
+                Output::Flows(writer) => {
+                    let matching = rule.matching.to_match();
+                    let info = info(rule, counted, now_ms);
+                    let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };
+                    writer.push(&flow, &mut bytes);
+                }
+                Output::Aggregate(_, sums) => {
+                    sums.flow_count = sums.flow_count.saturating_add(1);
+                    sums.packet_count += counted.packets;
+                    sums.byte_count += counted.bytes;
+                }
+            }
+        });
+        match next {
+            Some(next) => {
+                conn.connection.send_bytes(&bytes);
+                dump.cursor = next;
+                conn.pending = Some(Pending::Dump(dump));
+                Served::More
+            }
+            None => {
+                match dump.output {
+                    Output::Flows(writer) => {
+                        if writer.too_long() > 0 {
+                            tracing::warn!(target: "ofproto", "{} rules fit into no message", writer.too_long());
+                        }
+                        writer.finish(&mut bytes);
+                        conn.connection.send_bytes(&bytes);
+                    }
+                    Output::Aggregate(form, stats) => {
+                        let body = StatsBody::Aggregate { form, stats };
+                        conn.send(dump.xid, &Message::StatsReply(StatsReply { more: false, body }));
+                    }
+                }
+                Served::Quiet
+            }
+        }
+    }
+}
+
+fn info(rule: &Rule, counted: SlotStats, now_ms: u64) -> FlowInfo {
+    let age_ms = now_ms.saturating_sub(rule.created_ms);
+    let seconds_since = |then_ms: u64| (now_ms.saturating_sub(then_ms) / 1000).min(0xffff) as u16;
+    FlowInfo {
+        table_id: rule.table_id,
+        priority: rule.priority.clamp(0, 0xffff) as u16,
+        cookie: rule.cookie,
+        duration_s: (age_ms / 1000) as u32,
+        duration_ns: (age_ms % 1000) as u32 * 1_000_000,
+        idle_timeout: rule.idle_timeout_s,
+        hard_timeout: rule.hard_timeout_s,
+        idle_age: Some(seconds_since(counted.last_used_ms.max(rule.created_ms))),
+        hard_age: Some(seconds_since(rule.modified_ms)),
+        packet_count: counted.packets,
+        byte_count: counted.bytes,
+        flags: flow_mods::flags(&rule.flags),
+        importance: rule.importance,
+    }
+}

@@ -1,0 +1,106 @@
+//! Flow-mods: from the protocol's form to the switch's, and its refusals to the standard's errors.
+
+use super::{Handled, OfConn, Request};
+use crate::state::Vswitch;
+use openflow::ErrorKind;
+use openflow::message::{FlowFlags, FlowMod as OfFlowMod, FlowModCommand};
+use switch::control::{Command, FlowMod, FlowModError, TABLE_HIDDEN};
+use switch::{BridgeIdx, RuleFlags};
+
+impl Vswitch {
+    pub(super) fn flow_mod(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        request: &Request<'_>,
+        fm: &OfFlowMod,
+    ) -> Handled {
+        self.counts.flow_mods += 1;
+        let now_ms = self.now_ms();
+        self.control.flow_mod(bridge, &convert(fm), now_ms).map_err(|e| refusal(&e))?;
+        self.dp.reserve_slots(self.control.slot_count());
+        // Nothing is ever buffered. The rule stays, as in Open vSwitch.
+        if fm.buffer_id.is_some() {
+            self.refuse(conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
+        }
+        Ok(())
+    }
+}
+
+/// The same flow-mod for the switch.
+pub(super) fn convert(fm: &OfFlowMod) -> FlowMod {
+    FlowMod {
+        command: match fm.command {
+            FlowModCommand::Add => Command::Add,
+            FlowModCommand::Modify => Command::Modify,
+            FlowModCommand::ModifyStrict => Command::ModifyStrict,
+            FlowModCommand::Delete => Command::Delete,
+            FlowModCommand::DeleteStrict => Command::DeleteStrict,
+        },
+        table_id: fm.table_id,
+        priority: i32::from(fm.priority),
+        matching: fm.matching.clone(),
+        cookie: fm.cookie,
+        cookie_mask: fm.cookie_mask,
+        new_cookie: fm.new_cookie,
+        idle_timeout_s: fm.idle_timeout,
+        hard_timeout_s: fm.hard_timeout,
+        importance: fm.importance,
+        out_port: fm.out_port,
+        out_group: fm.out_group,
+        flags: RuleFlags {
+            send_flow_removed: fm.flags.contains(FlowFlags::SEND_FLOW_REM),
+            check_overlap: fm.flags.contains(FlowFlags::CHECK_OVERLAP),
+            reset_counts: fm.flags.contains(FlowFlags::RESET_COUNTS),
+            no_packet_counts: fm.flags.contains(FlowFlags::NO_PACKET_COUNTS),
+            no_byte_counts: fm.flags.contains(FlowFlags::NO_BYTE_COUNTS),
+            hidden: false,
+        },
+        actions: fm.actions.clone(),
+    }
+}
+
+/// A rule's flags as the protocol says them.
+pub(super) fn flags(flags: &RuleFlags) -> FlowFlags {
+    let bits = [
+        (flags.send_flow_removed, FlowFlags::SEND_FLOW_REM),
+        (flags.check_overlap, FlowFlags::CHECK_OVERLAP),
+        (flags.reset_counts, FlowFlags::RESET_COUNTS),
+        (flags.no_packet_counts, FlowFlags::NO_PACKET_COUNTS),
+        (flags.no_byte_counts, FlowFlags::NO_BYTE_COUNTS),
+    ];
+    bits.iter().filter(|(set, _)| *set).map(|(_, bit)| *bit).collect()
+}
+
+/// The standard's name for a refusal.
+pub(super) fn refusal(error: &FlowModError) -> ErrorKind {
+    match error {
+        FlowModError::NoBridge(_) => ErrorKind::OFPFMFC_UNKNOWN,
+        FlowModError::TableFull => ErrorKind::OFPFMFC_TABLE_FULL,
+        FlowModError::BadTableId(TABLE_HIDDEN) => ErrorKind::OFPBRC_EPERM,
+        FlowModError::BadTableId(_) => ErrorKind::OFPFMFC_BAD_TABLE_ID,
+        FlowModError::Overlap => ErrorKind::OFPFMFC_OVERLAP,
+        FlowModError::BadOutPort(_) => ErrorKind::OFPBAC_BAD_OUT_PORT,
+        FlowModError::BadOutGroup(_) => ErrorKind::OFPBAC_BAD_OUT_GROUP,
+        FlowModError::BadMeter(_) => ErrorKind::OFPMMFC_INVALID_METER,
+        FlowModError::BadArgument(_) => ErrorKind::OFPBAC_BAD_ARGUMENT,
+        FlowModError::BadSetType(_) => ErrorKind::OFPBAC_BAD_SET_TYPE,
+        FlowModError::MatchInconsistent(_) => ErrorKind::OFPBAC_MATCH_INCONSISTENT,
+        FlowModError::BadGoto(_) => ErrorKind::OFPBIC_BAD_TABLE_ID,
+        FlowModError::Unsupported(_) => ErrorKind::OFPBAC_BAD_TYPE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_survive_the_way_to_the_switch_and_back() {
+        let all = FlowFlags::all();
+        let fm = OfFlowMod { flags: all, ..OfFlowMod::add() };
+        assert_eq!(flags(&convert(&fm).flags), all);
+        let one = OfFlowMod { flags: FlowFlags::NO_BYTE_COUNTS, ..OfFlowMod::add() };
+        assert_eq!(flags(&convert(&one).flags), FlowFlags::NO_BYTE_COUNTS);
+    }
+}

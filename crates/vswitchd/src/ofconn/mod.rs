@@ -1,0 +1,290 @@
+//! One OpenFlow connection to a bridge: its settings, and the request that it waits for.
+//!
+//! Requests of a connection are handled in order. One that takes long (a dump, a barrier) is put into `pending` and
+//! goes on piece by piece; the requests behind it wait, other connections do not.
+//!
+//! Files: `requests` handles messages; `flow_mods` changes of rules and bundles; `statistics` answers requests for
+//! statistics, `dump` the long ones; `news` is what is told without being asked.
+
+mod bundle;
+mod dump;
+mod flow_mods;
+mod news;
+mod requests;
+mod statistics;
+
+pub(crate) use news::Asynchronous;
+
+pub(crate) use dump::Dump;
+
+use crate::state::Vswitch;
+use openflow::connection::{CloseReason, RequestHead};
+use openflow::message::{AsyncConfig, FlowForm, PacketInForm, Role, TABLE_ALL};
+use openflow::{Connection, ConnectionConfig, ErrorKind, Event, Message, Side, Version, VersionSet};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use switch::BridgeIdx;
+use tokio::sync::Notify;
+
+/// Messages handled for one connection before others get their turn.
+const MESSAGES_PER_TURN: usize = 256;
+/// Rules looked at for one dump before others get their turn.
+const PLACES_PER_TURN: usize = 4_096;
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A client of the management socket. It is told nothing that it has not asked for.
+    Service,
+    /// A listener that gets a copy of what the other connections of its bridge say.
+    Snoop,
+}
+
+/// What [`Vswitch::serve`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// Nothing to do until more bytes come, or are sent.
+    Quiet,
+    /// The turn is over, not the work.
+    More,
+    /// It waits for workers.
+    Waiting,
+    /// The connection is to be closed once all is sent.
+    Closed,
+}
+
+/// A request that goes on.
+pub(crate) enum Pending {
+    /// A barrier waits for the workers to pass.
+    Barrier { xid: u32, ticket: u64 },
+    /// Flow statistics.
+    Dump(Box<Dump>),
+}
+
+/// See the module's text.
+pub(crate) struct OfConn {
+    pub connection: Connection,
+    pub purpose: Purpose,
+    /// Wakes the task that moves the bytes.
+    pub notify: Rc<Notify>,
+    pub closed: bool,
+    pending: Option<Pending>,
+    /// Whether the last turn answered a barrier: the next request is likely to be close.
+    pub brisk: bool,
+
+    role: Role,
+    /// `None` as long as no controller chose: the defaults, by version.
+    async_config: Option<AsyncConfig>,
+    miss_send_len: u16,
+    invalid_ttl_to_controller: bool,
+    packet_in_form: PacketInForm,
+    flow_form: FlowForm,
+    controller_id: u16,
+    bundles: BTreeMap<u32, bundle::Bundle>,
+}
+
+impl OfConn {
+    fn new(purpose: Purpose, now: Instant) -> OfConn {
+        let config =
+            ConnectionConfig { side: Side::Switch, versions: VersionSet::SUPPORTED, probe_interval: None };
+        OfConn {
+            connection: Connection::new(config, now),
+            purpose,
+            notify: Rc::new(Notify::new()),
+            closed: false,
+            pending: None,
+            brisk: false,
+            role: Role::Equal,
+            async_config: None,
+            miss_send_len: 0,
+            invalid_ttl_to_controller: false,
+            packet_in_form: PacketInForm::Standard,
+            flow_form: FlowForm::Standard,
+            controller_id: 0,
+            bundles: BTreeMap::new(),
+        }
+    }
+
+    fn version(&self) -> Version {
+        self.connection.version().unwrap_or(Version::V10)
+    }
+
+    fn send(&mut self, xid: u32, message: &Message) {
+        if let Err(error) = self.connection.send(xid, message) {
+            tracing::warn!(target: "connmgr", "{} was not sent: {error}", message.name());
+        }
+    }
+
+    /// Whether it wants a message to be sent when a switch lacks rules: so do connections of OpenFlow 1.0 to 1.2.
+    fn wants_misses(&self) -> bool {
+        self.purpose == Purpose::Service && self.miss_send_len > 0 && self.version() < Version::V13
+    }
+
+    /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the socket.
+    pub fn wants_input(&self) -> bool {
+        self.pending.is_none() && !self.closed && self.connection.wants_input()
+    }
+
+    /// Wakes up for what the clock says.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.connection.poll_timeout().is_some_and(|due| due <= now) {
+            self.connection.handle_timeout(now);
+            self.notify.notify_one();
+        }
+    }
+}
+
+/// A request as handlers see it.
+struct Request<'a> {
+    xid: u32,
+    head: &'a RequestHead,
+}
+
+/// What a handler says: done, or the error to answer.
+type Handled = Result<(), ErrorKind>;
+
+impl Vswitch {
+    /// A connection was made to a bridge's socket. Its number.
+    pub(crate) fn connected(&mut self, bridge: BridgeIdx, purpose: Purpose, now: Instant) -> Option<u64> {
+        let bridge = self.bridges.get_mut(&bridge)?;
+        let id = bridge.next_conn;
+        bridge.next_conn += 1;
+        let mut conn = OfConn::new(purpose, now);
+        let snooped = bridge.conns.values().any(|c| c.purpose == Purpose::Snoop);
+        if purpose == Purpose::Snoop {
+            bridge.conns.values_mut().for_each(|c| c.connection.start_tap());
+        } else if snooped {
+            conn.connection.start_tap();
+        }
+        bridge.conns.insert(id, conn);
+        Some(id)
+    }
+
+    /// The connection is gone.
+    pub(crate) fn disconnected(&mut self, bridge: BridgeIdx, id: u64) {
+        let Some(bridge) = self.bridges.get_mut(&bridge) else { return };
+        let idx = bridge.idx;
+        bridge.conns.remove(&id);
+        if !bridge.conns.values().any(|c| c.purpose == Purpose::Snoop) {
+            bridge.conns.values_mut().for_each(|c| c.connection.stop_tap());
+        }
+        self.update_misses(idx);
+    }
+
+    pub(crate) fn conn(&mut self, bridge: BridgeIdx, id: u64) -> Option<&mut OfConn> {
+        self.bridges.get_mut(&bridge)?.conns.get_mut(&id)
+    }
+
+    /// Handles what a connection has received, and goes on with what it waits for.
+    pub(crate) fn serve(&mut self, bridge: BridgeIdx, id: u64, now: Instant) -> Served {
+        let Some(mut conn) = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id)) else {
+            return Served::Closed;
+        };
+        let served = self.turn(bridge, &mut conn, now);
+        let tapped = conn.connection.take_tap();
+        if let Some(bridge) = self.bridges.get_mut(&bridge) {
+            bridge.conns.insert(id, conn);
+            if !tapped.is_empty() {
+                let snoops = bridge.conns.values_mut().filter(|c| c.purpose == Purpose::Snoop);
+                for snoop in
+                    snoops.filter(|c| c.connection.version().is_some() && !c.connection.is_congested())
+                {
+                    snoop.connection.send_bytes(&tapped);
+                    snoop.notify.notify_one();
+                }
+            }
+        }
+        self.deliver();
+        served
+    }
+
+    fn turn(&mut self, bridge: BridgeIdx, conn: &mut OfConn, now: Instant) -> Served {
+        conn.brisk = false;
+        for _ in 0..MESSAGES_PER_TURN {
+            if conn.closed {
+                return Served::Closed;
+            }
+            if let Some(pending) = conn.pending.take() {
+                match self.go_on(bridge, conn, pending, now) {
+                    Served::Quiet if conn.pending.is_none() => continue,
+                    served => return served,
+                }
+            }
+            match conn.connection.next_event(now) {
+                None => return Served::Quiet,
+                Some(Event::Up(version)) => {
+                    tracing::debug!(target: "vconn", "a connection speaks {version}");
+                }
+                Some(Event::Message { xid, message, head }) => {
+                    self.counts.openflow_received += 1;
+                    let request = Request { xid, head: &head };
+                    if conn.purpose == Purpose::Service
+                        && let Err(error) = self.handle(bridge, conn, &request, message)
+                    {
+                        self.refuse(conn, &request, error);
+                    }
+                }
+                Some(Event::Unreadable { error, .. }) => {
+                    self.counts.openflow_errors += 1;
+                    tracing::debug!(target: "ofproto", "answered a message that cannot be read with {error}");
+                }
+                Some(Event::Closed(reason)) => {
+                    conn.closed = true;
+                    match reason {
+                        CloseReason::NoHello(_)
+                        | CloseReason::BadLength(_)
+                        | CloseReason::NoCommonVersion(_) => {
+                            tracing::info!(target: "vconn", "closing a connection: {reason:?}");
+                        }
+                        CloseReason::RefusedByPeer(_) | CloseReason::Silent => {}
+                    }
+                }
+            }
+        }
+        Served::More
+    }
+
+    fn refuse(&mut self, conn: &mut OfConn, request: &Request<'_>, error: ErrorKind) {
+        self.counts.openflow_errors += 1;
+        tracing::debug!(target: "ofproto", "refused a request with {error}");
+        conn.connection.reply_error(request.xid, request.head, error);
+    }
+
+    /// Another piece of a request that takes long. `Quiet` with nothing pending means that it is done.
+    fn go_on(&mut self, bridge: BridgeIdx, conn: &mut OfConn, pending: Pending, now: Instant) -> Served {
+        match pending {
+            Pending::Barrier { xid, ticket } => {
+                if !self.control.passed(ticket) {
+                    conn.pending = Some(Pending::Barrier { xid, ticket });
+                    return Served::Waiting;
+                }
+                conn.brisk = true;
+                conn.send(xid, &Message::BarrierReply);
+                Served::Quiet
+            }
+            Pending::Dump(dump) => self.go_on_dumping(bridge, conn, dump, now),
+        }
+    }
+
+    /// Packets that match no rule go to the control thread only while someone wants to hear of them.
+    fn update_misses(&mut self, bridge: BridgeIdx) {
+        let Some(record) = self.bridges.get(&bridge) else { return };
+        let wanted = record.conns.values().any(OfConn::wants_misses);
+        let Some(found) = self.control.topology().bridge(bridge) else { return };
+        if found.config.miss_to_controller != wanted {
+            let mut config = found.config.clone();
+            config.miss_to_controller = wanted;
+            config.miss_send_len = u16::MAX;
+            self.control.set_bridge(bridge, config).expect("it is there, looked up above");
+        }
+    }
+}
+
+/// Tables that a client may name: 0 to 253 and "all".
+fn check_table(table_id: u8) -> Handled {
+    if table_id == TABLE_ALL || table_id < 254 { Ok(()) } else { Err(ErrorKind::OFPBRC_BAD_TABLE_ID) }
+}
+
+/// How long a dump waits for the workers' counters.
+const FOLD_WAIT: Duration = Duration::from_millis(1_000);

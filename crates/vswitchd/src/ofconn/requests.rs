@@ -1,0 +1,259 @@
+//! What a connection asks for, message by message.
+
+use super::{Handled, OfConn, Pending, Request};
+use crate::state::Vswitch;
+use base::{OfPort, PortNo};
+use datapath::{Pipeline, Translation};
+use flow::{Depth, Ingress, Key, extract};
+use openflow::message::{
+    AsyncConfig, Capabilities, FragHandling, Message, PacketOut, PortConfig, PortMod, PortReason, Role,
+    RoleRequest, SwitchConfig, SwitchFeatures, TlvTable,
+};
+use openflow::{ErrorKind, Version};
+use switch::BridgeIdx;
+
+/// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
+const ACTIONS_OF10: u32 = 0xfff;
+/// What tunnel options may take, as Open vSwitch has it; no tunnel carries any yet.
+const TLV_SPACE_BYTES: u32 = 256;
+const TLV_FIELDS: u16 = 64;
+
+impl Vswitch {
+    /// Handles one message. The error is answered to it.
+    pub(super) fn handle(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        request: &Request<'_>,
+        message: Message,
+    ) -> Handled {
+        let xid = request.xid;
+        match message {
+            Message::FeaturesRequest => {
+                let reply = self.features(bridge, conn.version());
+                conn.send(xid, &Message::FeaturesReply(reply));
+            }
+            Message::GetConfigRequest => {
+                let reply = SwitchConfig {
+                    frag: FragHandling::Normal,
+                    invalid_ttl_to_controller: Some(conn.invalid_ttl_to_controller),
+                    miss_send_len: conn.miss_send_len,
+                };
+                conn.send(xid, &Message::GetConfigReply(reply));
+            }
+            Message::SetConfig(config) => return self.set_config(bridge, conn, config),
+            Message::BarrierRequest => {
+                // A bundle of its own is not waited for: what is in it has not happened.
+                conn.pending = Some(Pending::Barrier { xid, ticket: self.control.ticket() });
+            }
+            Message::FlowMod(fm) => {
+                not_secondary(conn)?;
+                return self.flow_mod(bridge, conn, request, &fm);
+            }
+            Message::PortMod(pm) => {
+                not_secondary(conn)?;
+                return self.port_mod(bridge, &pm);
+            }
+            Message::PacketOut(out) => {
+                not_secondary(conn)?;
+                return self.packet_out(bridge, out);
+            }
+            Message::TableMod(_) => {
+                // Nothing of it applies to OpenFlow 1.3 (config is deprecated there) and earlier versions lack it.
+                not_secondary(conn)?;
+            }
+            Message::StatsRequest(stats) => return self.stats_request(bridge, conn, xid, stats),
+            Message::QueueGetConfigRequest { port } => {
+                if let Some(port) = port
+                    && self.port_numbered(bridge, port).is_none()
+                {
+                    return Err(ErrorKind::OFPQOFC_BAD_PORT);
+                }
+                conn.send(xid, &Message::QueueGetConfigReply { port, queues: Vec::new() });
+            }
+            Message::RoleRequest(role) => return self.role_request(bridge, conn, xid, role),
+            Message::GetAsyncRequest => {
+                let config = conn.async_config();
+                conn.send(xid, &Message::GetAsyncReply(config));
+            }
+            Message::SetAsync(config) => conn.async_config = Some(config),
+            Message::FlowModTableId(_) => {} // The connection itself decodes by it from now on.
+            Message::SetFlowFormat(form) => conn.flow_form = form,
+            Message::SetPacketInFormat(form) => conn.packet_in_form = form,
+            Message::SetControllerId(id) => conn.controller_id = id,
+            Message::FlowAge => {}
+            Message::TlvTableRequest => {
+                let table =
+                    TlvTable { max_option_space: TLV_SPACE_BYTES, max_fields: TLV_FIELDS, maps: Vec::new() };
+                conn.send(xid, &Message::TlvTableReply(table));
+            }
+            Message::TlvTableMod(_) => return Err(ErrorKind::NXTTMFC_TABLE_FULL),
+            Message::Resume(_) => return Err(ErrorKind::NXR_STALE),
+            Message::CtFlushZone(_) => {} // No connection is tracked, so none has to go.
+            Message::FlowMonitorCancel(_) => return Err(ErrorKind::OFPMOFC_UNKNOWN_MONITOR),
+            Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
+            Message::BundleAdd(add) => return self.bundle_add(conn, add),
+            // An error in answer to what the switch said, or an echo's reply: nothing to do.
+            Message::Error(error) => tracing::debug!(target: "ofproto", "a peer says {error}"),
+            Message::EchoReply(_) => {}
+            // The connection handles hellos and echo requests, and answers replies with an error.
+            _ => return Err(ErrorKind::OFPBRC_BAD_TYPE),
+        }
+        Ok(())
+    }
+
+    fn features(&self, bridge: BridgeIdx, version: Version) -> SwitchFeatures {
+        let mut capabilities = Capabilities::FLOW_STATS
+            | Capabilities::TABLE_STATS
+            | Capabilities::PORT_STATS
+            | Capabilities::QUEUE_STATS;
+        if version <= Version::V11 {
+            capabilities |= Capabilities::ARP_MATCH_IP;
+        }
+        if version >= Version::V11 {
+            capabilities |= Capabilities::GROUP_STATS;
+        }
+        SwitchFeatures {
+            datapath_id: self.bridges[&bridge].datapath_id,
+            n_buffers: 0,
+            n_tables: 254,
+            auxiliary_id: 0,
+            capabilities,
+            actions: ACTIONS_OF10,
+            ports: self.ports_of(bridge).filter_map(|p| self.port_desc(p)).collect(),
+        }
+    }
+
+    fn set_config(&mut self, bridge: BridgeIdx, conn: &mut OfConn, config: SwitchConfig) -> Handled {
+        conn.miss_send_len = config.miss_send_len;
+        if let Some(set) = config.invalid_ttl_to_controller {
+            conn.invalid_ttl_to_controller = set;
+        }
+        let others = self.bridges[&bridge].conns.values().any(OfConn::wants_misses);
+        if let Some(found) = self.control.topology().bridge(bridge)
+            && found.config.miss_to_controller != (others || conn.wants_misses())
+        {
+            let mut changed = found.config.clone();
+            changed.miss_to_controller = others || conn.wants_misses();
+            changed.miss_send_len = u16::MAX;
+            self.control.set_bridge(bridge, changed).expect("it is there, looked up above");
+        }
+        // Fragments are matched as they are; there is nothing else to choose yet.
+        if config.frag == FragHandling::Normal { Ok(()) } else { Err(ErrorKind::OFPSCFC_BAD_FLAGS) }
+    }
+
+    fn role_request(&mut self, bridge: BridgeIdx, conn: &mut OfConn, xid: u32, role: RoleRequest) -> Handled {
+        let changes = matches!(role.role, Role::Primary | Role::Secondary);
+        if changes && let Some(new) = role.generation_id {
+            let known = &mut self.bridges.get_mut(&bridge).expect("the caller's bridge").generation_id;
+            // Distances that wrap around, as OpenFlow 1.3 section 6.3.5 has it.
+            if known.is_some_and(|known| (new.wrapping_sub(known) as i64) < 0) {
+                return Err(ErrorKind::OFPRRFC_STALE);
+            }
+            *known = Some(new);
+        }
+        if role.role == Role::Primary {
+            let others = self.bridges.get_mut(&bridge).into_iter().flat_map(|b| b.conns.values_mut());
+            others.filter(|c| c.role == Role::Primary).for_each(|c| c.role = Role::Secondary);
+        }
+        if role.role != Role::NoChange {
+            conn.role = role.role;
+        }
+        let generation_id = self.bridges[&bridge].generation_id;
+        let reply = RoleRequest { role: conn.role, generation_id, nicira: role.nicira };
+        conn.send(xid, &Message::RoleReply(reply));
+        Ok(())
+    }
+
+    fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod) -> Handled {
+        let record = self.port_numbered(bridge, pm.port).ok_or(ErrorKind::OFPPMFC_BAD_PORT)?;
+        let port_no = record.port_no;
+        if record.status.mac != pm.hw_addr {
+            return Err(ErrorKind::OFPPMFC_BAD_HW_ADDR);
+        }
+        if pm.mask.contains(PortConfig::PORT_DOWN) {
+            let up = !pm.config.contains(PortConfig::PORT_DOWN);
+            if let Some(port) = self.dp.port_mut(port_no)
+                && let Err(why) = port.set_admin_up(up)
+            {
+                let name = &self.ports[&port_no].name;
+                tracing::warn!(target: "netdev", "{name}: could not be set {}: {why}", if up { "up" } else { "down" });
+                return Err(ErrorKind::OFPPMFC_EPERM);
+            }
+            if let (Some(port), Some(record)) = (self.dp.port(port_no), self.ports.get_mut(&port_no)) {
+                record.status = port.status();
+            }
+        }
+        let link_up = self.ports[&port_no].status.link == packet::LinkState::Up;
+        self.update_port(port_no, |spec| {
+            let c = &mut spec.config;
+            for (bit, field) in [
+                (PortConfig::PORT_DOWN, &mut c.port_down),
+                (PortConfig::NO_RECV, &mut c.no_recv),
+                (PortConfig::NO_RECV_STP, &mut c.no_recv_stp),
+                (PortConfig::NO_FLOOD, &mut c.no_flood),
+                (PortConfig::NO_FWD, &mut c.no_fwd),
+                (PortConfig::NO_PACKET_IN, &mut c.no_packet_in),
+            ] {
+                if pm.mask.contains(bit) {
+                    *field = pm.config.contains(bit);
+                }
+            }
+            spec.link_up = link_up;
+        });
+        self.tell_port(port_no, PortReason::Modify);
+        Ok(())
+    }
+
+    fn packet_out(&mut self, bridge: BridgeIdx, out: PacketOut) -> Handled {
+        self.counts.packet_outs += 1;
+        if out.buffer_id.is_some() {
+            return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
+        }
+        let dp_port = match out.in_port {
+            OfPort::NONE | OfPort::CONTROLLER => PortNo::NONE,
+            port if port >= OfPort::MAX && port != OfPort::LOCAL => return Err(ErrorKind::OFPBRC_BAD_PORT),
+            port => self.port_numbered(bridge, port).map_or(PortNo::NONE, |p| p.port_no),
+        };
+        let mut key = Key::default();
+        let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
+        if extract(&out.data, out.data.len(), &ingress, &mut key).is_none() {
+            return Err(ErrorKind::OFPBRC_BAD_PACKET);
+        }
+        let mut translation = Translation::default();
+        let reader = self.domain.register();
+        let version = self.switch.version();
+        self.switch.translate_packet_out(version, &key, bridge, &out.actions, &reader, &mut translation);
+        drop(reader);
+        let now_ms = self.now_ms();
+        for &slot in &translation.credits {
+            let own = self.own_credits.entry(slot).or_default();
+            own.packets += 1;
+            own.bytes += out.data.len() as u64;
+            own.last_used_ms = now_ms;
+        }
+        self.control.apply(&translation.effects, now_ms);
+        self.dp.reserve_slots(self.control.slot_count());
+        if !self.dp.execute(&out.data, dp_port, translation.actions) {
+            tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
+        }
+        Ok(())
+    }
+}
+
+impl OfConn {
+    /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports alone to
+    /// secondaries.
+    pub(super) fn async_config(&self) -> AsyncConfig {
+        self.async_config.unwrap_or(AsyncConfig {
+            packet_in: [if self.invalid_ttl_to_controller { 7 } else { 3 }, 0],
+            port_status: [7, 7],
+            flow_removed: [0xf, 0],
+        })
+    }
+}
+
+/// A secondary only watches.
+fn not_secondary(conn: &OfConn) -> Handled {
+    if conn.role == Role::Secondary { Err(ErrorKind::OFPBRC_IS_SECONDARY) } else { Ok(()) }
+}

@@ -1,0 +1,142 @@
+//! Statistics that are answered at once. Those of flows, which may be a million, are in `dump`.
+
+use super::dump::Dump;
+use super::{Handled, OfConn, Pending, check_table};
+use crate::state::{PortRecord, Vswitch};
+use base::OfPort;
+use openflow::ErrorKind;
+use openflow::codec::OFPFW_ALL;
+use openflow::message::{
+    FlowStatsRequest, GroupFeatures, MeterFeatures, PortStats, StatsBody, StatsRequest, SwitchDesc,
+    TableStats,
+};
+use openflow::reply::write_reply;
+use std::collections::HashMap;
+use switch::BridgeIdx;
+
+/// Tables of a bridge.
+const TABLES: u8 = 254;
+/// Rules of a table that clients are told fit.
+const MAX_ENTRIES: u32 = 1_000_000;
+
+impl Vswitch {
+    pub(super) fn stats_request(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        xid: u32,
+        request: StatsRequest,
+    ) -> Handled {
+        let body = match request {
+            StatsRequest::Flow(r) => return self.begin_dump(conn, xid, &r, false),
+            StatsRequest::Aggregate(r) => return self.begin_dump(conn, xid, &r, true),
+            StatsRequest::Desc => StatsBody::Desc(SwitchDesc {
+                manufacturer: "Crosspoint".into(),
+                hardware: "Crosspoint".into(),
+                software: env!("CARGO_PKG_VERSION").into(),
+                serial_number: "None".into(),
+                datapath: self.bridges[&bridge].name.clone(),
+            }),
+            StatsRequest::Table => StatsBody::Table(self.table_stats(bridge)),
+            StatsRequest::Port(port) => StatsBody::Port(self.port_stats(bridge, port)?),
+            StatsRequest::PortDesc(port) => {
+                let ports = self.ports_of(bridge).filter(|p| port.is_none_or(|n| n == p.of_port));
+                StatsBody::PortDesc(ports.filter_map(|p| self.port_desc(p)).collect())
+            }
+            StatsRequest::Queue { port, queue_id } => {
+                if let Some(port) = port
+                    && self.port_numbered(bridge, port).is_none()
+                {
+                    return Err(ErrorKind::OFPQOFC_BAD_PORT);
+                }
+                if queue_id.is_some() {
+                    return Err(ErrorKind::OFPQOFC_BAD_QUEUE);
+                }
+                StatsBody::Queue(Vec::new())
+            }
+            StatsRequest::Group(_) => StatsBody::Group,
+            StatsRequest::GroupDesc(_) => StatsBody::GroupDesc,
+            StatsRequest::GroupFeatures => StatsBody::GroupFeatures(GroupFeatures::default()),
+            StatsRequest::Meter(_) => StatsBody::Meter,
+            StatsRequest::MeterConfig(_) => StatsBody::MeterConfig,
+            StatsRequest::MeterFeatures => StatsBody::MeterFeatures(MeterFeatures::default()),
+            StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => {
+                return Err(ErrorKind::NXST_NOT_CONFIGURED);
+            }
+            StatsRequest::TableFeatures { .. } | StatsRequest::FlowMonitor(_) => {
+                return Err(ErrorKind::OFPBRC_BAD_STAT);
+            }
+        };
+        let Some(codec) = conn.connection.codec() else { return Ok(()) };
+        let mut bytes = Vec::new();
+        write_reply(codec, xid, body, &mut bytes).map_err(|_| ErrorKind::OFPBRC_BAD_STAT)?;
+        conn.connection.send_bytes(&bytes);
+        Ok(())
+    }
+
+    fn begin_dump(
+        &mut self,
+        conn: &mut OfConn,
+        xid: u32,
+        request: &FlowStatsRequest,
+        aggregate: bool,
+    ) -> Handled {
+        check_table(request.table_id)?;
+        let Some(codec) = conn.connection.codec() else { return Ok(()) };
+        let ticket = self.dp.request_fold();
+        conn.pending = Some(Pending::Dump(Box::new(Dump::new(codec, xid, request, aggregate, ticket))));
+        Ok(())
+    }
+
+    fn table_stats(&self, bridge: BridgeIdx) -> Vec<TableStats> {
+        let known: HashMap<u8, _> =
+            self.control.table_stats(bridge).into_iter().map(|t| (t.table_id, t)).collect();
+        let table = |table_id: u8| {
+            let known = known.get(&table_id);
+            let matched = known.map_or(0, |t| self.slot(t.matched_slot).packets);
+            let missed = known.map_or(0, |t| self.slot(t.missed_slot).packets);
+            TableStats {
+                table_id,
+                name: String::new(),
+                wildcards: OFPFW_ALL,
+                max_entries: MAX_ENTRIES,
+                active_count: known.map_or(0, |t| t.active as u32),
+                lookup_count: matched + missed,
+                matched_count: matched,
+            }
+        };
+        (0..TABLES).map(table).collect()
+    }
+
+    fn port_stats(&self, bridge: BridgeIdx, port: Option<OfPort>) -> Result<Vec<PortStats>, ErrorKind> {
+        match port {
+            None => Ok(self.ports_of(bridge).map(|p| self.stats_of(p)).collect()),
+            Some(number) => {
+                let record = self.port_numbered(bridge, number).ok_or(ErrorKind::OFPBRC_BAD_PORT)?;
+                Ok(vec![self.stats_of(record)])
+            }
+        }
+    }
+
+    fn stats_of(&self, record: &PortRecord) -> PortStats {
+        let (duration_s, duration_ns) = self.since(record.created_ms);
+        let s = self.dp.port(record.port_no).map(|p| p.stats()).unwrap_or_default();
+        PortStats {
+            port: record.of_port,
+            rx_packets: s.rx_packets,
+            tx_packets: s.tx_packets,
+            rx_bytes: s.rx_bytes,
+            tx_bytes: s.tx_bytes,
+            rx_dropped: s.rx_dropped,
+            tx_dropped: s.tx_dropped,
+            rx_errors: s.rx_errors,
+            tx_errors: s.tx_errors,
+            rx_frame_err: s.rx_frame_errors,
+            rx_over_err: s.rx_over_errors,
+            rx_crc_err: s.rx_crc_errors,
+            collisions: s.collisions,
+            duration_s,
+            duration_ns,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The run directory: where pid files and sockets are, and how to take such a name over from a process that is gone
+//! without taking it from one that lives.
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// `$OVS_RUNDIR`, or its default.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunDir(PathBuf);
+
+impl RunDir {
+    /// What the environment says; `/var/run/openvswitch` where it says nothing.
+    pub fn from_env() -> RunDir {
+        match std::env::var_os("OVS_RUNDIR") {
+            Some(dir) if !dir.is_empty() => RunDir(dir.into()),
+            _ => RunDir("/var/run/openvswitch".into()),
+        }
+    }
+
+    /// A given directory.
+    pub fn new(path: impl Into<PathBuf>) -> RunDir {
+        RunDir(path.into())
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes it where it is missing.
+    pub fn create(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.0)
+    }
+}
+
+/// A pid file, locked as long as this lives and removed with it. The lock is what tells a live daemon's from a stale
+/// one: `ovs-appctl` asks for it too.
+#[derive(Debug)]
+pub struct PidFile {
+    path: PathBuf,
+    _file: File,
+}
+
+impl PidFile {
+    /// Writes the process's number to `path`. `ErrorKind::AddrInUse` where a live process holds it.
+    pub fn create(path: &Path) -> io::Result<PidFile> {
+        if is_locked(path)? {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "a process holds it"));
+        }
+        // Made under another name, locked and filled, then renamed: whoever reads it sees all of it.
+        let making = path.with_extension(format!("pid.tmp{}", std::process::id()));
+        let mut file = File::create(&making)?;
+        let made = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .and_then(|()| fs::rename(&making, path));
+        if let Err(e) = made {
+            let _ = fs::remove_file(&making);
+            return Err(e);
+        }
+        Ok(PidFile { path: path.to_owned(), _file: file })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether another process holds the file's lock.
+fn is_locked(path: &Path) -> io::Result<bool> {
+    let file = match File::options().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(true),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The process that a pid file names.
+pub fn read_pid_file(path: &Path) -> io::Result<u32> {
+    let text = fs::read_to_string(path)?;
+    text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a process number"))
+}
+
+/// A listening socket that is removed from the file system when this is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Listens at `path`, for the owner and group alone. A socket that nobody answers at any more is replaced;
+    /// `ErrorKind::AddrInUse` where someone does, `AlreadyExists` where something else is there.
+    pub fn listen(path: &Path) -> io::Result<(Socket, tokio::net::UnixListener)> {
+        match fs::symlink_metadata(path) {
+            Ok(meta) if !meta.file_type().is_socket() => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there and no socket"));
+            }
+            Ok(_) => match connect(path) {
+                Ok(_) => {
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
+                }
+                Err(_) => fs::remove_file(path)?,
+            },
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        let listener = with_short_path(path, |short| UnixListener::bind(short))?;
+        let socket = Socket { path: path.to_owned() };
+        fs::set_permissions(path, Permissions::from_mode(0o750))?;
+        listener.set_nonblocking(true)?;
+        Ok((socket, tokio::net::UnixListener::from_std(listener)?))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Connects to the socket at `path`, however long the path is.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    with_short_path(path, |short| UnixStream::connect(short))
+}
+
+/// The address of a Unix socket holds 107 bytes of path. A longer one is reached through its directory's descriptor.
+fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= 107 {
+        return f(path);
+    }
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return f(path) };
+    let dir = File::open(dir)?;
+    f(&Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_runtime<T>(f: impl FnOnce() -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _guard = runtime.enter();
+        f()
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        in_runtime(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("br0.mgmt");
+            let (socket, listener) = Socket::listen(&path).unwrap();
+            assert_eq!(Socket::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            drop(listener);
+            std::mem::forget(socket); // As a killed process leaves it.
+            let (socket, _listener) = Socket::listen(&path).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
+            drop(socket);
+            assert!(!path.exists());
+            fs::write(&path, "").unwrap();
+            assert_eq!(Socket::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        });
+    }
+
+    #[test]
+    fn a_path_longer_than_an_address_works() {
+        in_runtime(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let deep = dir.path().join("d".repeat(120));
+            fs::create_dir(&deep).unwrap();
+            let path = deep.join("br0.mgmt");
+            let (_socket, _listener) = Socket::listen(&path).unwrap();
+            connect(&path).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_pid_file_of_a_process_that_is_gone_is_taken_over_and_removed_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ovs-vswitchd.pid");
+        fs::write(&path, "999999\n").unwrap();
+        let pid_file = PidFile::create(&path).unwrap();
+        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
+        drop(pid_file);
+        assert!(!path.exists());
+        fs::write(&path, "x").unwrap();
+        assert!(read_pid_file(&path).is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! What the control thread does by itself: it applies effects, expires rules, forgets addresses, tells of removed rules once
+//! their counters are final, gives counter slots back, and watches ports.
+//!
+//! Counters are final in three steps. A rule vanishes with a version; when every worker has passed a quiescent point, none
+//! credits the rule any more; a fold that begins after that gathers what flows still hold. Deadlines are judged on
+//! counters too: a rule is expired as of the moment at which a fold that is done was asked for.
+//!
+//! Folding costs the workers time, so folds are spaced out: a fifth of a second apart, half a second where a worker
+//! caches many flows.
+
+use crate::ofconn::Asynchronous;
+use crate::state::Vswitch;
+use base::PortNo;
+use datapath::Event;
+use openflow::message::{FlowForm, FlowRemoved, FlowRemovedReason};
+use packet::LinkState;
+use switch::control::{Removal, RemovedReason};
+use switch::{Effect, RetiredSlots, SlotStats};
+
+/// How often [`Vswitch::tick`] is to be called.
+pub const TICK_MS: u64 = 100;
+/// Between two folds.
+const FOLD_INTERVAL_MS: u64 = 200;
+/// Between two folds where a worker has this many flows.
+const FOLD_INTERVAL_MANY_MS: u64 = 500;
+const MANY_FLOWS: u64 = 100_000;
+/// Each port is looked at once in this time.
+const WATCH_INTERVAL_MS: u64 = 1_000;
+/// Events taken at once.
+const EVENTS_MAX: usize = 4_096;
+
+/// What is under way.
+#[derive(Default)]
+pub(crate) struct Schedule {
+    /// Vanished, and waiting for workers to pass: ticket.
+    passing: Option<(u64, Finals)>,
+    /// Passed, and waiting for a fold to be asked for.
+    passed: Finals,
+    /// A fold that was asked for: ticket, when, and whose counters it makes final.
+    fold: Option<(u64, u64, Finals)>,
+    last_fold_ms: u64,
+    /// The next port to look at.
+    watched: PortNo,
+}
+
+/// What becomes final together.
+#[derive(Default)]
+struct Finals {
+    removals: Vec<Removal>,
+    slots: Vec<RetiredSlots>,
+}
+
+impl Finals {
+    fn is_empty(&self) -> bool {
+        self.removals.is_empty() && self.slots.is_empty()
+    }
+
+    fn append(&mut self, mut other: Finals) {
+        self.removals.append(&mut other.removals);
+        self.slots.append(&mut other.slots);
+    }
+}
+
+impl Vswitch {
+    /// The periodic work. Returns whether there is more to do right away.
+    pub fn tick(&mut self) -> bool {
+        let now_ms = self.now_ms();
+        let more = self.handle_events();
+        self.advance_finals();
+        self.fold_on_schedule(now_ms);
+        let left = self.control.tick(now_ms);
+        self.watch_ports();
+        self.deliver();
+        more || left && self.dp.workers() > 0 && self.schedule.passing.is_some()
+    }
+
+    /// Takes what workers have sent. Returns whether there may be more.
+    pub fn handle_events(&mut self) -> bool {
+        let events = self.dp.events(EVENTS_MAX);
+        let more = events.len() >= EVENTS_MAX;
+        let mut effects: Vec<Effect> = Vec::new();
+        for event in events {
+            match event {
+                Event::Effect(effect) => effects.push(effect),
+                Event::PacketIn(packet_in) => {
+                    self.counts.packet_ins += 1;
+                    let bridge = switch::BridgeIdx(packet_in.spec.bridge);
+                    let news = Asynchronous::packet_in(&packet_in.spec, &packet_in.packet);
+                    self.dp.free(packet_in.packet);
+                    self.news.push((bridge, news));
+                }
+                Event::PortGone(port) => self.port_gone(port),
+            }
+        }
+        if !effects.is_empty() {
+            self.counts.effects += effects.len() as u64;
+            let now_ms = self.now_ms();
+            self.control.apply(&effects, now_ms);
+            self.dp.reserve_slots(self.control.slot_count());
+        }
+        self.deliver();
+        more
+    }
+
+    fn port_gone(&mut self, port: PortNo) {
+        let Some(record) = self.ports.get_mut(&port) else { return };
+        if record.gone {
+            return;
+        }
+        record.gone = true;
+        record.status.link = LinkState::Down;
+        tracing::warn!(target: "netdev", "{}: the device is gone", record.name);
+        self.update_port(port, |spec| spec.link_up = false);
+        self.tell_port(port, openflow::message::PortReason::Modify);
+    }
+
+    /// Moves what has vanished towards final counters.
+    fn advance_finals(&mut self) {
+        if let Some((ticket, asked_ms, finals)) = self.schedule.fold.take() {
+            if self.dp.fold_done(ticket) {
+                self.control_expire(asked_ms);
+                self.finish(finals);
+            } else {
+                self.schedule.fold = Some((ticket, asked_ms, finals));
+            }
+        }
+        if let Some((ticket, finals)) = self.schedule.passing.take() {
+            if self.control.passed(ticket) {
+                self.schedule.passed.append(finals);
+            } else {
+                self.schedule.passing = Some((ticket, finals));
+            }
+        }
+        if self.schedule.passing.is_none() {
+            let slots = self.control.take_retired_slots();
+            let slots = if slots.slots().is_empty() { Vec::new() } else { vec![slots] };
+            let finals = Finals { removals: self.control.take_removals(), slots };
+            if !finals.is_empty() {
+                self.schedule.passing = Some((self.control.ticket(), finals));
+            }
+        }
+    }
+
+    fn fold_on_schedule(&mut self, now_ms: u64) {
+        if self.schedule.fold.is_some() {
+            return;
+        }
+        let due = self.control.next_deadline_ms().is_some_and(|at| at <= now_ms);
+        if !due && self.schedule.passed.is_empty() {
+            return;
+        }
+        let flows = |n: usize| {
+            let stats = self.dp.worker_stats(n);
+            stats.megaflows.get() + stats.exact_entries.get()
+        };
+        let many = (0..self.dp.workers()).any(|n| flows(n) >= MANY_FLOWS);
+        let interval_ms = if many { FOLD_INTERVAL_MANY_MS } else { FOLD_INTERVAL_MS };
+        if now_ms < self.schedule.last_fold_ms + interval_ms {
+            return;
+        }
+        let finals = std::mem::take(&mut self.schedule.passed);
+        self.schedule.last_fold_ms = now_ms;
+        self.schedule.fold = Some((self.dp.request_fold(), now_ms, finals));
+    }
+
+    fn control_expire(&mut self, as_of_ms: u64) {
+        let (dp, own) = (&self.dp, &self.own_credits);
+        let read = |slot: u32| {
+            let own = own.get(&slot).copied().unwrap_or_default();
+            let totals = dp.slot(slot);
+            SlotStats {
+                packets: totals.packets + own.packets,
+                bytes: totals.bytes + own.bytes,
+                last_used_ms: totals.last_used_ms.max(own.last_used_ms),
+            }
+        };
+        self.control.expire(as_of_ms, &read);
+    }
+
+    /// Counters are final: tells of removed rules, and gives slots back.
+    fn finish(&mut self, finals: Finals) {
+        for removal in finals.removals {
+            let news = self.flow_removed(&removal);
+            self.counts.flows_removed += 1;
+            self.news.push((removal.rule.bridge, Asynchronous::Removed(Box::new(news))));
+            self.control.removal_done(removal);
+        }
+        for slots in finals.slots {
+            for &slot in slots.slots() {
+                self.dp.clear_slot(slot);
+                self.own_credits.remove(&slot);
+            }
+            self.control.recycle_slots(slots);
+        }
+    }
+
+    fn flow_removed(&self, removal: &Removal) -> FlowRemoved {
+        let rule = &removal.rule;
+        let counted = self.slot(rule.slot);
+        let lived_ms = removal.now_ms.saturating_sub(rule.created_ms);
+        FlowRemoved {
+            form: FlowForm::Standard,
+            reason: match removal.reason {
+                RemovedReason::IdleTimeout => FlowRemovedReason::IdleTimeout,
+                RemovedReason::HardTimeout => FlowRemovedReason::HardTimeout,
+                RemovedReason::Delete => FlowRemovedReason::Delete,
+            },
+            table_id: rule.table_id,
+            cookie: rule.cookie,
+            priority: rule.priority.clamp(0, 0xffff) as u16,
+            duration_s: (lived_ms / 1000) as u32,
+            duration_ns: (lived_ms % 1000) as u32 * 1_000_000,
+            idle_timeout: rule.idle_timeout_s,
+            hard_timeout: rule.hard_timeout_s,
+            packet_count: counted.packets,
+            byte_count: counted.bytes,
+            matching: rule.matching.to_match(),
+        }
+    }
+
+    /// Looks at a share of the ports, so that a thousand of them do not hold up the rest.
+    fn watch_ports(&mut self) {
+        let share = self.ports.len().div_ceil((WATCH_INTERVAL_MS / TICK_MS) as usize);
+        for _ in 0..share {
+            let after = (std::ops::Bound::Excluded(self.schedule.watched), std::ops::Bound::Unbounded);
+            let next = self.ports.range(after).next().or_else(|| self.ports.iter().next());
+            let Some((&port, _)) = next else { return };
+            self.schedule.watched = port;
+            self.watch_port(port);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The other end of the control socket: finds a daemon by its pid file or the socket's path, and runs one command.
+
+use crate::rundir::{self, RunDir};
+use serde::Deserialize;
+use serde_json::json;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why there is no answer. The texts are those of `ovs-appctl`.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The daemon's pid file cannot be read.
+    PidFile(PathBuf, io::Error),
+    /// No connection.
+    Connect(PathBuf, io::Error),
+    /// The connection broke.
+    Transact(PathBuf, io::Error),
+}
+
+impl std::fmt::Display for ClientError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ClientError::PidFile(path, e) => write!(f, "cannot read pidfile \"{}\" ({e})", path.display()),
+            ClientError::Connect(path, e) => write!(f, "cannot connect to \"{}\" ({e})", path.display()),
+            ClientError::Transact(path, e) => write!(f, "{}: transaction error ({e})", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// A connection to a daemon.
+pub struct Client {
+    stream: UnixStream,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Connects to `target`: the path of a socket, or a daemon's name, whose pid file in the run directory says which.
+    /// `timeout` bounds each wait for the daemon.
+    pub fn connect(target: &str, timeout: Option<Duration>) -> Result<Client, ClientError> {
+        let path = if target.starts_with('/') { PathBuf::from(target) } else { by_name(target)? };
+        let connected = rundir::connect(&path).and_then(|stream| {
+            stream.set_read_timeout(timeout)?;
+            stream.set_write_timeout(timeout)?;
+            Ok(stream)
+        });
+        match connected {
+            Ok(stream) => Ok(Client { stream, path }),
+            Err(e) => Err(ClientError::Connect(path, e)),
+        }
+    }
+
+    /// Where it is connected to.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs a command. The inner result is the daemon's: its text, or its error's.
+    pub fn run(&mut self, command: &str, args: &[String]) -> Result<Result<String, String>, ClientError> {
+        self.exchange(command, args).map_err(|e| ClientError::Transact(self.path.clone(), e))
+    }
+
+    fn exchange(&mut self, command: &str, args: &[String]) -> io::Result<Result<String, String>> {
+        #[derive(Deserialize)]
+        struct Reply {
+            result: Option<String>,
+            error: Option<String>,
+        }
+        let request = json!({"id": 0, "method": command, "params": args}).to_string();
+        self.stream.write_all(request.as_bytes())?;
+        let mut stream =
+            serde_json::Deserializer::from_reader(io::BufReader::new(&self.stream)).into_iter::<Reply>();
+        match stream.next() {
+            Some(Ok(Reply { error: Some(error), .. })) => Ok(Err(error)),
+            Some(Ok(Reply { result, .. })) => Ok(Ok(result.unwrap_or_default())),
+            Some(Err(e)) => Err(e.into()),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+fn by_name(name: &str) -> Result<PathBuf, ClientError> {
+    let dir = RunDir::from_env();
+    let pid_file = dir.path().join(format!("{name}.pid"));
+    match rundir::read_pid_file(&pid_file) {
+        Ok(pid) => Ok(dir.path().join(format!("{name}.{pid}.ctl"))),
+        Err(e) => Err(ClientError::PidFile(pid_file, e)),
+    }
+}
