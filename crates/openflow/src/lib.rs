@@ -5,6 +5,7 @@
 //! - [`Codec`]: bytes to [`Message`] and back, for one version and what a connection agreed on.
 //! - [`Connection`]: framing, hello, liveness, on either side.
 //! - [`reply`]: replies of any length (a dump of a million flows), split into messages as they fill.
+//! - [`text`]: matches, actions, flows and messages in the syntax of ovs-ofctl(8), read and written.
 //! - [`error`]: the errors of the standard in one table.
 //!
 //! Sources: OpenFlow 1.0.0 to 1.5.1 (Open Networking Foundation); the Nicira extensions as ovs-fields(7) and
@@ -15,6 +16,7 @@ pub mod connection;
 pub mod error;
 pub mod message;
 pub mod reply;
+pub mod text;
 pub mod version;
 
 pub use codec::{Codec, Header, Unencodable};

@@ -8,7 +8,9 @@ use flow::{FieldId, Match, Mf};
 /// `vlan_vid` and `vlan_pcp`. What is matched without its prerequisites has no meaning and is left out.
 pub fn for_each_field(m: &Match, minor: u8, mut emit: impl FnMut(Mf, u128, u128)) {
     let mut put = |mf: Mf| {
+        // nw_tos shares its bits with nw_ecn, and names only its own.
         let (value, mask) = m.get_mf(mf);
+        let (value, mask) = (value & mf.ones(), mask & mf.ones());
         if mask != 0 {
             emit(mf, value, mask);
         }

@@ -1,0 +1,316 @@
+//! Values and masks of single fields, each in the notation of its row, and slices of fields (`NXM_NX_REG0[0..15]`).
+
+use super::value::{self, split_number, write_hex};
+use super::{PortNames, TextError, bad, put};
+use base::OfPort;
+use flow::Mf;
+use flow::action::SubField;
+use flow::mf::{Format, Maskable};
+
+/// Names of the bits of `ct_state`, from bit 0 on.
+pub(super) const CT_STATE: &[&str] = &["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+/// Names of the bits of `tcp_flags`, from bit 0 on.
+pub(super) const TCP_FLAGS: &[&str] =
+    &["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"];
+/// Names of the bits of `tun_flags`.
+pub(super) const TUN_FLAGS: &[&str] = &["oam"];
+/// Names of the values of `ip_frag`, with value and mask.
+const FRAGMENTS: [(&str, u128, u128); 5] =
+    [("no", 0, 3), ("yes", 1, 1), ("first", 1, 3), ("later", 3, 3), ("not_later", 0, 2)];
+
+/// The name under which `set_field` and errors know a field.
+pub(super) fn display_name(mf: Mf) -> String {
+    match mf {
+        Mf::NwSrc => "ip_src".to_string(),
+        Mf::NwDst => "ip_dst".to_string(),
+        _ => mf.name(),
+    }
+}
+
+/// Reads `VALUE[/MASK]` of a field; `*` stands for no match. Bits of the value outside the mask may be set.
+pub(super) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), TextError> {
+    if text == "*" {
+        return Ok((0, 0));
+    }
+    let (value, mask) = match mf.row().format {
+        Format::Decimal | Format::Hexadecimal => parse_integer(mf, text)?,
+        Format::Ethernet => value::ethernet_masked(text)
+            .ok_or_else(|| TextError::new(format!("{text}: invalid Ethernet address")))?,
+        Format::Ipv4 => value::ipv4_masked(text)?,
+        Format::Ipv6 => value::ipv6_masked(text)?,
+        Format::Port => parse_port(mf, text, ports)?,
+        Format::Frag => parse_fragments(text)?,
+        Format::TunFlags => parse_flags(text, TUN_FLAGS, "tun_flags", "tunnel", mf.ones())?,
+        Format::TcpFlags => parse_flags(text, TCP_FLAGS, "tcp_flags", "TCP", mf.ones())?,
+        Format::CtState => parse_flags(text, CT_STATE, "ct_state", "ct_state", mf.ones())?,
+        Format::PacketType => parse_packet_type(text)?,
+    };
+    let exact = mask & mf.ones() == mf.ones();
+    if mf.row().maskable == Maskable::No && !exact && mask != 0 {
+        return bad!("{text}: invalid mask for field {}", display_name(mf));
+    }
+    Ok((value, mask & mf.ones()))
+}
+
+fn parse_integer(mf: Mf, text: &str) -> Result<(u128, u128), TextError> {
+    let bytes = u32::from(mf.row().bytes);
+    let syntax = || TextError::new(format!("{text}: bad syntax for {} value", display_name(mf)));
+    let part = |text_part: &str| -> Result<(u128, usize), TextError> {
+        let (number, rest) = split_number(text_part).ok_or_else(syntax)?;
+        if bytes < 16 && number >> (bytes * 8) != 0 {
+            return bad!("{text}: value too large for {bytes}-byte field {}", display_name(mf));
+        }
+        Ok((number, text_part.len() - rest.len()))
+    };
+    let (number, len) = part(text)?;
+    match text[len..].strip_prefix('/') {
+        None if len == text.len() => Ok((number, u128::MAX)),
+        None => Err(syntax()),
+        Some(mask_text) => {
+            let (mask, len) = part(mask_text)?;
+            if len == mask_text.len() { Ok((number, mask)) } else { Err(syntax()) }
+        }
+    }
+}
+
+fn parse_port(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), TextError> {
+    match ports.parse(text) {
+        Some(port) if mf == Mf::ActsetOutput => Ok((port.to_u32().into(), u128::MAX)),
+        Some(port) => Ok((port.0.into(), u128::MAX)),
+        None => bad!("{text}: invalid or unknown port for {}", display_name(mf)),
+    }
+}
+
+fn parse_fragments(text: &str) -> Result<(u128, u128), TextError> {
+    if let Some(&(_, value, mask)) = FRAGMENTS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(text)) {
+        return Ok((value, mask));
+    }
+    // The stock tool's own output of odd masks, and its words, missing parenthesis included.
+    let (value, mask) = text.split_once('/').unwrap_or(("", ""));
+    match (value::number(value, 3), value::number(mask, 3)) {
+        (Some(value), Some(mask)) => Ok((value, mask)),
+        _ => bad!(
+            "{text}: unknown fragment type (valid types are \"no\", \"yes\", \"first\", \"later\", \"not_later\""
+        ),
+    }
+}
+
+/// `+set-unset`, `one|two`, or `VALUE[/MASK]` in numbers. `0` in the first two stands for no flag at all.
+fn parse_flags(
+    text: &str,
+    names: &[&str],
+    field: &str,
+    kind: &str,
+    ones: u128,
+) -> Result<(u128, u128), TextError> {
+    let bit = |name: &str| names.iter().position(|n| *n == name).map(|i| 1u128 << i);
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let (value, mask) = text.split_once('/').map_or((text, None), |(v, m)| (v, Some(m)));
+        let max = u16::MAX.into();
+        let parsed = value::number(value, max).zip(mask.map_or(Some(u128::MAX), |m| value::number(m, max)));
+        return match parsed {
+            Some((value, mask)) if value & !ones == 0 => Ok((value, mask)),
+            _ => bad!("{text}: unknown {kind} flag(s)"),
+        };
+    }
+    if !text.starts_with(['+', '-']) {
+        let mut value = 0;
+        for name in text.split('|').filter(|name| !name.is_empty()) {
+            value |= bit(name).ok_or_else(|| TextError::new(format!("{text}: unknown {kind} flag(s)")))?;
+        }
+        return if text.is_empty() { bad!("{text}: unknown {kind} flag(s)") } else { Ok((value, u128::MAX)) };
+    }
+    let (mut value, mut mask) = (0, 0);
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        if sign != '+' && sign != '-' {
+            return bad!("{text}: {field} must be preceded by '+' (for SET) or '-' (NOT SET)");
+        }
+        let body = &rest[1..];
+        let len = body.find(['+', '-']).unwrap_or(body.len());
+        let Some(bit) = bit(&body[..len]) else { return bad!("{text}: unknown {kind} flag(s)") };
+        if mask & bit != 0 {
+            return bad!("{text}: Each {kind} flag can be specified only once");
+        }
+        mask |= bit;
+        if sign == '+' {
+            value |= bit;
+        }
+        rest = &body[len..];
+    }
+    Ok((value, mask))
+}
+
+fn parse_packet_type(text: &str) -> Result<(u128, u128), TextError> {
+    let inner = text.strip_prefix('(').map_or(text, |t| t.strip_suffix(')').unwrap_or(t));
+    let parsed = inner.split_once(',').and_then(|(namespace, kind)| {
+        Some((value::number(namespace.trim(), 0xffff)?, value::number(kind.trim(), 0xffff)?))
+    });
+    match parsed {
+        Some((namespace, kind)) => Ok((namespace << 16 | kind, u128::MAX)),
+        None => bad!("{text}: not a valid packet type"),
+    }
+}
+
+/// Appends a value and, unless the field is matched exactly, its mask, as `set_field` and `load` write them.
+pub(super) fn write_value(out: &mut String, mf: Mf, value: u128, mask: u128, ports: &PortNames) {
+    let exact = mask == mf.ones();
+    match mf.row().format {
+        Format::Decimal if exact => put!(out, "{value}"),
+        Format::Decimal | Format::Hexadecimal => {
+            write_hex(out, value);
+            if !exact {
+                put!(out, "/{mask:#x}");
+            }
+        }
+        Format::Ethernet => write_ethernet_masked(out, value as u64, mask as u64),
+        Format::Ipv4 => value::write_ipv4(out, value as u32, mask as u32),
+        Format::Ipv6 => value::write_ipv6(out, value, mask),
+        Format::Port => match OfPort::from_u32(value as u32) {
+            Some(port) => ports.write(out, port),
+            None => ports.write(out, OfPort(value as u16)),
+        },
+        Format::Frag => write_fragments(out, value, mask),
+        Format::TunFlags => write_flags(out, TUN_FLAGS, value, mask, mf.ones(), true),
+        Format::TcpFlags => write_flags(out, TCP_FLAGS, value, mask, mf.ones(), false),
+        Format::CtState => write_flags(out, CT_STATE, value, mask, mf.ones(), false),
+        Format::PacketType => put!(out, "({},{})", value >> 16, hex_text(value & 0xffff)),
+    }
+}
+
+fn hex_text(number: u128) -> String {
+    let mut out = String::new();
+    write_hex(&mut out, number);
+    out
+}
+
+pub(super) fn write_ethernet_masked(out: &mut String, value: u64, mask: u64) {
+    value::write_ethernet(out, value);
+    if mask != 0xffff_ffff_ffff {
+        out.push('/');
+        value::write_ethernet(out, mask);
+    }
+}
+
+pub(super) fn write_fragments(out: &mut String, value: u128, mask: u128) {
+    match FRAGMENTS.iter().find(|(_, v, m)| (*v, *m) == (value, mask)) {
+        Some((name, ..)) => out.push_str(name),
+        None => put!(out, "<error>"),
+    }
+}
+
+/// Appends flags: `one|two` where every bit is matched, else `+one-two`, lowest bit first.
+pub(super) fn write_flags(
+    out: &mut String,
+    names: &[&str],
+    value: u128,
+    mask: u128,
+    ones: u128,
+    always_signed: bool,
+) {
+    if mask & ones == ones && !always_signed {
+        if value == 0 {
+            out.push('0');
+        }
+        let mut first = true;
+        for (i, name) in names.iter().enumerate().filter(|(i, _)| value >> i & 1 != 0) {
+            put!(out, "{}{name}", if first { "" } else { "|" });
+            debug_assert!(i < 128);
+            first = false;
+        }
+        return;
+    }
+    for (i, name) in names.iter().enumerate().filter(|(i, _)| mask >> i & 1 != 0) {
+        put!(out, "{}{name}", if value >> i & 1 != 0 { '+' } else { '-' });
+    }
+}
+
+/// Reads a slice of a field, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`, or `NAME` for the whole, at the beginning of
+/// a text; gives it and what follows.
+pub(super) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> {
+    let name_len = text.find(['[', '-']).unwrap_or(text.len());
+    let name = &text[..name_len];
+    let Some(field) = Mf::from_name(name) else { return bad!("{text}: unknown field `{name}'") };
+    let width = field.row().subfield_bits;
+    let whole = SubField { field, offset: 0, count: width };
+    let Some(inner) = text[name_len..].strip_prefix('[') else { return Ok((whole, &text[name_len..])) };
+    let syntax =
+        || TextError::new(format!("{text}: syntax error expecting [] or [<bit>] or [<start>..<end>]"));
+    let (inner, rest) = inner.split_once(']').ok_or_else(syntax)?;
+    if inner.is_empty() {
+        return Ok((whole, rest));
+    }
+    let (first, last) = inner.split_once("..").unwrap_or((inner, inner));
+    let bit = |t: &str| t.trim().parse::<u16>().map_err(|_| syntax());
+    let (first, last) = (bit(first)?, bit(last)?);
+    if first > last {
+        return bad!("{text}: starting bit {first} is after ending bit {last}");
+    }
+    for (which, bit) in [("starting", first), ("ending", last)] {
+        if bit >= width {
+            return bad!("{text}: {which} bit {bit} is not valid because field is only {width} bits wide");
+        }
+    }
+    Ok((SubField { field, offset: first, count: last - first + 1 }, rest))
+}
+
+/// Reads a slice of a field that is all of a text.
+pub fn parse_subfield(text: &str) -> Result<SubField, TextError> {
+    match split_subfield(text)? {
+        (sub, "") => Ok(sub),
+        (_, rest) => bad!("{text}: trailing garbage `{rest}' following subfield"),
+    }
+}
+
+/// Appends a slice of a field, under its name of the wire.
+pub(super) fn write_subfield(out: &mut String, sub: SubField) {
+    match sub.field.wire_name() {
+        Some(name) => out.push_str(&name),
+        None => out.push_str(&sub.field.name()),
+    }
+    if sub.offset == 0 && sub.count == sub.field.row().subfield_bits {
+        out.push_str("[]");
+    } else if sub.count == 1 {
+        put!(out, "[{}]", sub.offset);
+    } else {
+        put!(out, "[{}..{}]", sub.offset, sub.offset + sub.count - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_read_and_written() {
+        let cases = [
+            ("NXM_NX_REG0[0..15]", "NXM_NX_REG0[0..15]"),
+            ("reg0", "NXM_NX_REG0[]"),
+            ("reg0[]", "NXM_NX_REG0[]"),
+            ("reg0[0..31]", "NXM_NX_REG0[]"),
+            ("eth_src[5]", "NXM_OF_ETH_SRC[5]"),
+            ("metadata[]", "OXM_OF_METADATA[]"),
+        ];
+        for (text, expected) in cases {
+            let mut out = String::new();
+            write_subfield(&mut out, parse_subfield(text).unwrap());
+            assert_eq!(out, expected);
+        }
+        for bad in ["", "foo", "reg0[", "reg0[1", "reg0[a]", "reg0[3..1]", "reg0[32]", "reg0[]x", "reg0[-1]"]
+        {
+            assert!(parse_subfield(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn flags_are_read_in_each_notation() {
+        let read = |text| parse_value(Mf::TcpFlags, text, PortNames::none());
+        assert_eq!(read("+syn-ack"), Ok((2, 0x12)));
+        assert_eq!(read("syn|ack"), Ok((0x12, 0xfff)));
+        assert_eq!(read("0x3/0x7"), Ok((3, 7)));
+        assert_eq!(read("+[200]"), Ok((0x200, 0x200)));
+        for bad in ["", "+", "foo", "+syn+syn", "+syn|ack", "syn,", "0x10000", "+é"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Flows in text: the argument of `add-flow`, files of them, and the lines of `dump-flows`.
+
+use super::action::{ActionsIn, Context, parse_into, write_actions};
+use super::matching::{normalized, parse_field, write_match};
+use super::value::{number, u16_named, u32_of, u64_of};
+use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, put};
+use crate::message::{
+    DEFAULT_PRIORITY, FlowFlags, FlowForm, FlowMod, FlowModCommand, FlowStatsRef, FlowStatsRequest, TABLE_ALL,
+};
+use crate::version::Version;
+use base::OfPort;
+use flow::Match;
+use std::fmt;
+
+/// A flow-mod that was read, and the encodings that can say it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parsed {
+    /// The flow-mod.
+    pub flow_mod: FlowMod,
+    /// The encodings.
+    pub protocols: Protocols,
+    /// Whether something was matched that means nothing without what it requires, and so was left out.
+    pub changed: bool,
+}
+
+impl Parsed {
+    /// The flow-mod as that encoding says it.
+    pub fn in_protocol(self, protocol: Protocol) -> FlowMod {
+        let mut flow_mod = self.flow_mod;
+        flow_mod.form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
+        // From OpenFlow 1.1 on an add must name one table.
+        if flow_mod.command == FlowModCommand::Add
+            && flow_mod.table_id == TABLE_ALL
+            && protocol >= Protocol::Of11
+        {
+            flow_mod.table_id = 0;
+        }
+        flow_mod
+    }
+}
+
+/// Words before the flow in files, where each line says its command.
+const COMMANDS: [(&str, FlowModCommand); 5] = [
+    ("add", FlowModCommand::Add),
+    ("delete", FlowModCommand::Delete),
+    ("delete_strict", FlowModCommand::DeleteStrict),
+    ("modify", FlowModCommand::Modify),
+    ("modify_strict", FlowModCommand::ModifyStrict),
+];
+
+/// Reads the argument of `add-flow`, `mod-flows` or `del-flows`.
+pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) -> Result<Parsed, TextError> {
+    let mut reader = Reader::new(Some(command), ports);
+    let with_actions = !command.is_delete();
+    let (selection, actions) = if with_actions { split_actions(text) } else { (text, None) };
+    if with_actions && actions.is_none() {
+        return bad!("must specify an action");
+    }
+    reader.selection(selection)?;
+    let mut flow_mod = FlowMod { command, new_cookie: None, ..FlowMod::add() };
+    let matching = normalized(&reader.matching);
+    let changed = matching != reader.matching;
+    flow_mod.matching = matching;
+    if let Some((start, actions)) = actions {
+        let context = Context {
+            ports,
+            place: ActionsIn::Flow,
+            matching: Some(&flow_mod.matching),
+            table: (reader.table != TABLE_ALL).then_some(reader.table),
+        };
+        let (actions, protocols) = parse_into(actions, &context).map_err(|e| e.after(start))?;
+        flow_mod.actions = actions;
+        reader.protocols = reader.protocols.intersect(protocols);
+    }
+    flow_mod.table_id = reader.table;
+    flow_mod.cookie = reader.cookie.0;
+    flow_mod.cookie_mask = reader.cookie.1;
+    flow_mod.new_cookie = match reader.new_cookie {
+        // A modify that selects by cookie leaves cookies alone and adds nothing.
+        None if reader.cookie.1 != 0 || command.is_delete() => None,
+        cookie => Some(cookie.unwrap_or(0)),
+    };
+    flow_mod.idle_timeout = reader.idle_timeout;
+    flow_mod.hard_timeout = reader.hard_timeout;
+    flow_mod.priority = reader.priority;
+    flow_mod.importance = reader.importance;
+    flow_mod.flags = reader.flags;
+    flow_mod.out_port = reader.out_port;
+    flow_mod.out_group = reader.out_group;
+    Ok(Parsed { flow_mod, protocols: reader.protocols, changed })
+}
+
+/// Reads a line of a file: as [`parse_flow_mod`], with the command before the flow, or `add` where there is none.
+pub fn parse_flow_line(line: &str, ports: &PortNames) -> Result<Parsed, TextError> {
+    let start = line.len() - line.trim_start().len();
+    let text = line.trim_start();
+    let word = text.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or("");
+    match COMMANDS.iter().find(|(name, _)| *name == word && text.len() > word.len()) {
+        Some(&(_, command)) => {
+            let rest = &text[word.len()..];
+            parse_flow_mod(rest, command, ports).map_err(|e| e.after(start + word.len()))
+        }
+        None => parse_flow_mod(text, FlowModCommand::Add, ports).map_err(|e| e.after(start)),
+    }
+}
+
+/// Reads the argument of `dump-flows` and `dump-aggregate`.
+pub fn parse_flow_request(text: &str, ports: &PortNames) -> Result<(FlowStatsRequest, Protocols), TextError> {
+    let mut reader = Reader::new(None, ports);
+    reader.selection(text)?;
+    let request = FlowStatsRequest {
+        form: Default::default(),
+        matching: normalized(&reader.matching),
+        table_id: reader.table,
+        out_port: reader.out_port,
+        out_group: reader.out_group,
+        cookie: reader.cookie.0,
+        cookie_mask: reader.cookie.1,
+    };
+    Ok((request, reader.protocols))
+}
+
+/// What is wrong in a file of flows, and where: line and column count from 1.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileError {
+    /// Line.
+    pub line: usize,
+    /// Byte in the line.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+/// Reads a file of flows, a line each, with comments from `#` on. `command`: that of every line; `None`: each line
+/// may say its own. The first error ends it, so that nothing of a file with an error is used.
+pub fn parse_flow_file(
+    text: &str,
+    command: Option<FlowModCommand>,
+    ports: &PortNames,
+) -> Result<Vec<Parsed>, FileError> {
+    let mut all = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let flow = line.split('#').next().unwrap_or("");
+        if flow.trim().is_empty() {
+            continue;
+        }
+        let parsed = match command {
+            Some(command) => parse_flow_mod(flow, command, ports),
+            None => parse_flow_line(flow, ports),
+        };
+        match parsed {
+            Ok(parsed) => all.push(parsed),
+            Err(e) => return Err(FileError { line: i + 1, column: e.offset + 1, message: e.message }),
+        }
+    }
+    Ok(all)
+}
+
+/// Splits a flow at its actions; gives what follows `actions=` and where it begins.
+fn split_actions(text: &str) -> (&str, Option<(usize, &str)>) {
+    let Some(at) = text.find("action") else { return (text, None) };
+    // `action(s)` may be followed by `=` or, as fields may be, by an opening parenthesis' worth of blanks.
+    let actions = text[at..].find('=').map(|equals| (at + equals + 1, &text[at + equals + 1..]));
+    (&text[..at], actions)
+}
+
+/// What a flow's text says before its actions.
+struct Reader<'a> {
+    /// `None`: a request for statistics.
+    command: Option<FlowModCommand>,
+    ports: &'a PortNames,
+    matching: Match,
+    protocols: Protocols,
+    table: u8,
+    priority: u16,
+    cookie: (u64, u64),
+    new_cookie: Option<u64>,
+    idle_timeout: u16,
+    hard_timeout: u16,
+    importance: u16,
+    flags: FlowFlags,
+    out_port: Option<OfPort>,
+    out_group: Option<u32>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(command: Option<FlowModCommand>, ports: &'a PortNames) -> Reader<'a> {
+        Reader {
+            command,
+            ports,
+            matching: Match::any(),
+            protocols: Protocols::ANY,
+            table: TABLE_ALL,
+            priority: DEFAULT_PRIORITY,
+            cookie: (0, 0),
+            new_cookie: None,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            importance: 0,
+            flags: FlowFlags::empty(),
+            out_port: None,
+            out_group: None,
+        }
+    }
+
+    fn selection(&mut self, text: &str) -> Result<(), TextError> {
+        let mut items = KeyValues::new(text);
+        while let Some((key, value)) = items.next() {
+            self.item(key, value).map_err(|e| e.after(items.offset()))?;
+        }
+        Ok(())
+    }
+
+    fn restrict(&mut self, protocols: Protocols) {
+        self.protocols = self.protocols.intersect(protocols);
+    }
+
+    fn item(&mut self, key: &str, value: &str) -> Result<(), TextError> {
+        if let Some(protocols) = parse_field(&mut self.matching, key, value, self.ports)? {
+            self.restrict(protocols);
+            return Ok(());
+        }
+        let adds_or_modifies = self.command.is_some_and(|c| !c.is_delete());
+        if adds_or_modifies && self.flag(key) {
+            return Ok(());
+        }
+        let deletes_or_asks = !adds_or_modifies;
+        let has_priority = adds_or_modifies || self.command == Some(FlowModCommand::DeleteStrict);
+        let known = match key {
+            // Lines of `dump-flows` are taken back: what the switch counts is passed over.
+            "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" | "allow_hidden_fields" => {
+                return Ok(());
+            }
+            "table" | "cookie" => true,
+            "priority" => has_priority,
+            "idle_timeout" | "hard_timeout" => adds_or_modifies,
+            "importance" => self.command == Some(FlowModCommand::Add),
+            "out_port" | "out_group" => deletes_or_asks,
+            _ => false,
+        };
+        if value.is_empty() {
+            return bad!("field {key} missing value");
+        }
+        if !known {
+            return bad!("unknown keyword {key}");
+        }
+        match key {
+            "table" => match number(value, 255) {
+                Some(table) => self.set_table(table as u8),
+                None => return bad!("unknown table \"{value}\""),
+            },
+            "cookie" => self.cookie(value)?,
+            "priority" => self.priority = u16_named(value, key)?,
+            "idle_timeout" => self.idle_timeout = u16_named(value, key)?,
+            "hard_timeout" => self.hard_timeout = u16_named(value, key)?,
+            "importance" => self.importance = u16_named(value, key)?,
+            "out_group" => self.out_group = Some(u32_of(value)?),
+            _ => match self.ports.parse(value) {
+                Some(port) => self.out_port = (port != OfPort::NONE).then_some(port),
+                None => return bad!("{value} is not a valid OpenFlow port"),
+            },
+        }
+        Ok(())
+    }
+
+    fn set_table(&mut self, table: u8) {
+        self.table = table;
+        if table != TABLE_ALL {
+            self.restrict(Protocols::WITH_TABLE);
+        }
+    }
+
+    fn flag(&mut self, key: &str) -> bool {
+        let (flag, protocols) = match key {
+            "send_flow_rem" => (FlowFlags::SEND_FLOW_REM, Protocols::ANY),
+            "check_overlap" => (FlowFlags::CHECK_OVERLAP, Protocols::ANY),
+            "reset_counts" => (FlowFlags::RESET_COUNTS, Protocols::OXM),
+            "no_packet_counts" => (FlowFlags::NO_PACKET_COUNTS, Protocols::OF13_UP),
+            "no_byte_counts" => (FlowFlags::NO_BYTE_COUNTS, Protocols::OF13_UP),
+            _ => return false,
+        };
+        self.flags |= flag;
+        self.restrict(protocols);
+        true
+    }
+
+    fn cookie(&mut self, text: &str) -> Result<(), TextError> {
+        match (text.split_once('/'), self.command) {
+            (Some(_), Some(FlowModCommand::Add)) => return bad!("flow additions cannot use a cookie mask"),
+            (Some((cookie, mask)), _) => {
+                self.cookie = (u64_of(cookie)?, u64_of(mask)?);
+                if self.cookie.1 != 0 {
+                    self.restrict(Protocols::WITH_COOKIE_MASK);
+                }
+            }
+            (None, Some(command)) if !command.is_delete() => self.new_cookie = Some(u64_of(text)?),
+            (None, _) => return bad!("cannot set cookie"),
+        }
+        Ok(())
+    }
+}
+
+/// How a flow is written.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowStyle<'a> {
+    /// Version of the message that it came in.
+    pub version: Version,
+    /// Names of ports.
+    pub ports: &'a PortNames,
+    /// With counters and ages.
+    pub stats: bool,
+}
+
+/// A flow as a line of `dump-flows`.
+pub fn flow_text(flow: FlowStatsRef, style: FlowStyle) -> String {
+    let mut out = String::new();
+    write_flow(&mut out, flow, style);
+    out
+}
+
+/// Appends a flow as a line of `dump-flows`, without the blank before and the newline after.
+pub fn write_flow(out: &mut String, flow: FlowStatsRef, style: FlowStyle) {
+    let info = &flow.info;
+    if style.stats || info.cookie != 0 {
+        put!(out, "cookie=0x{:x}, ", info.cookie);
+    }
+    if style.stats {
+        out.push_str("duration=");
+        write_duration(out, info.duration_s, info.duration_ns);
+        out.push_str(", ");
+    }
+    if style.stats || info.table_id != 0 {
+        put!(out, "table={}, ", info.table_id);
+    }
+    if style.stats {
+        put!(out, "n_packets={}, n_bytes={}, ", info.packet_count, info.byte_count);
+    }
+    if info.idle_timeout != 0 {
+        put!(out, "idle_timeout={}, ", info.idle_timeout);
+    }
+    if info.hard_timeout != 0 {
+        put!(out, "hard_timeout={}, ", info.hard_timeout);
+    }
+    write_flags(out, info.flags);
+    if info.importance != 0 {
+        put!(out, "importance={}, ", info.importance);
+    }
+    if style.stats {
+        if let Some(age) = info.idle_age {
+            put!(out, "idle_age={age}, ");
+        }
+        if let Some(age) = info.hard_age.filter(|&age| u32::from(age) != info.duration_s) {
+            put!(out, "hard_age={age}, ");
+        }
+    }
+    let before = out.len();
+    write_match(out, flow.matching, info.priority, style.ports);
+    if out.len() > before {
+        out.push(' ');
+    }
+    out.push_str("actions=");
+    write_actions(out, flow.actions, style.version, style.ports);
+}
+
+/// Appends each flag with a blank after it.
+pub(super) fn write_flags(out: &mut String, flags: FlowFlags) {
+    const NAMES: [(FlowFlags, &str); 5] = [
+        (FlowFlags::SEND_FLOW_REM, "send_flow_rem "),
+        (FlowFlags::CHECK_OVERLAP, "check_overlap "),
+        (FlowFlags::RESET_COUNTS, "reset_counts "),
+        (FlowFlags::NO_PACKET_COUNTS, "no_packet_counts "),
+        (FlowFlags::NO_BYTE_COUNTS, "no_byte_counts "),
+    ];
+    for (_, name) in NAMES.iter().filter(|(flag, _)| flags.contains(*flag)) {
+        out.push_str(name);
+    }
+}
+
+/// Appends seconds, with as many decimals as they need: none, three or nine.
+pub(super) fn write_duration(out: &mut String, seconds: u32, nanoseconds: u32) {
+    if seconds == u32::MAX {
+        out.push('?');
+        return;
+    }
+    put!(out, "{seconds}");
+    if nanoseconds % 1_000_000 != 0 {
+        put!(out, ".{nanoseconds:09}");
+    } else if nanoseconds != 0 {
+        put!(out, ".{:03}", nanoseconds / 1_000_000);
+    }
+    out.push('s');
+}
+
+/// Appends a flow-mod as messages that hold one are printed, from the command on.
+pub fn write_flow_mod(out: &mut String, m: &FlowMod, version: Version, ports: &PortNames) {
+    out.push_str(match m.command {
+        FlowModCommand::Add => "ADD",
+        FlowModCommand::Modify => "MOD",
+        FlowModCommand::ModifyStrict => "MOD_STRICT",
+        FlowModCommand::Delete => "DEL",
+        FlowModCommand::DeleteStrict => "DEL_STRICT",
+    });
+    // OpenFlow 1.0 itself has no table: there, any is said by silence.
+    if m.table_id != 0 && !(m.table_id == TABLE_ALL && version == Version::V10) {
+        put!(out, " table:{}", m.table_id);
+    }
+    out.push(' ');
+    let before = out.len();
+    write_match(out, &m.matching, m.priority, ports);
+    if out.len() > before {
+        out.push(' ');
+    }
+    if let Some(cookie) = m.new_cookie.filter(|&cookie| cookie != 0) {
+        put!(out, "cookie:{cookie:#x} ");
+    }
+    if m.cookie_mask != 0 {
+        put!(out, "cookie:{:#x}/{:#x} ", m.cookie, m.cookie_mask);
+    }
+    if m.idle_timeout != 0 {
+        put!(out, "idle:{} ", m.idle_timeout);
+    }
+    if m.hard_timeout != 0 {
+        put!(out, "hard:{} ", m.hard_timeout);
+    }
+    if m.importance != 0 {
+        put!(out, "importance:{} ", m.importance);
+    }
+    if let Some(id) = m.buffer_id {
+        put!(out, "buf:{id:#x} ");
+    }
+    if let Some(port) = m.out_port {
+        put!(out, "out_port:{} ", ports.text(port));
+    }
+    if let Some(group) = m.out_group {
+        put!(out, "out_group:{group} ");
+    }
+    // In OpenFlow 1.0 every add resets the counters, and nothing says so.
+    let implied = if version < Version::V12 { FlowFlags::RESET_COUNTS } else { FlowFlags::empty() };
+    write_flags(out, m.flags - implied);
+    out.push_str("actions=");
+    write_actions(out, &m.actions, version, ports);
+}

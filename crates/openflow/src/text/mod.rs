@@ -1,0 +1,80 @@
+//! The text forms of ovs-ofctl(8), ovs-fields(7) and ovs-actions(7): matches, actions, flows and messages, read and
+//! written as the stock tools read and write them, since scripts and people take them for an interface.
+//!
+//! Reading takes every spelling that the manuals allow (`nw_src`, `ip_src`, `ipv4`, `eth_type(0x800)`, `action=`); writing
+//! gives the one that Open vSwitch 3.1 gives. Readers never panic and answer bad text with a sentence ([`TextError`])
+//! worded as the stock's, so that what looks for it finds it.
+//!
+//! - [`match_text`] and [`parse_match`]; [`actions_text`] and [`parse_actions`].
+//! - [`parse_flow_mod`], [`parse_flow_file`]: the lines of `add-flow` and `add-flows`; [`flow_text`] those of
+//!   `dump-flows`.
+//! - [`Protocols`]: in which encodings a flow can be said.
+
+mod action;
+mod field;
+mod flow;
+mod lex;
+mod matching;
+mod ports;
+mod protocols;
+mod value;
+
+pub use action::{ActionsIn, actions_text, parse_actions, write_actions};
+pub use field::parse_subfield;
+pub use flow::{
+    FileError, FlowStyle, Parsed, flow_text, parse_flow_file, parse_flow_line, parse_flow_mod,
+    parse_flow_request, write_flow, write_flow_mod,
+};
+pub use lex::KeyValues;
+pub use matching::{match_text, normalized, parse_match, write_match};
+pub use ports::PortNames;
+pub use protocols::{Protocol, Protocols};
+pub use value::{parse_ethernet, write_ethernet};
+
+use std::fmt;
+
+/// Why a text cannot be read, as a sentence, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TextError {
+    /// The sentence.
+    pub message: String,
+    /// Bytes before the item (match field or action) in which it lies.
+    pub offset: usize,
+}
+
+impl TextError {
+    /// At the beginning.
+    pub fn new(message: String) -> TextError {
+        TextError { message, offset: 0 }
+    }
+
+    /// So many bytes further on.
+    pub fn after(mut self, bytes: usize) -> TextError {
+        self.offset += bytes;
+        self
+    }
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// Shorthand: `Err` of a formatted [`TextError`].
+macro_rules! bad {
+    ($($arg:tt)*) => { Err($crate::text::TextError::new(format!($($arg)*))) };
+}
+pub(crate) use bad;
+
+/// Appends formatted text to a `String`.
+macro_rules! put {
+    ($out:expr, $($arg:tt)*) => {{
+        use std::fmt::Write;
+        // Writing to a String cannot fail.
+        let _ = write!($out, $($arg)*);
+    }};
+}
+pub(crate) use put;

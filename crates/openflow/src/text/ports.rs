@@ -1,0 +1,130 @@
+//! Ports in text: numbers, the reserved names, and the names that a switch gives its ports.
+
+use super::put;
+use base::OfPort;
+use std::collections::BTreeMap;
+
+/// The reserved ports by the names that are read and, the first of each number, written.
+const RESERVED: [(&str, OfPort); 10] = [
+    ("IN_PORT", OfPort::IN_PORT),
+    ("TABLE", OfPort::TABLE),
+    ("NORMAL", OfPort::NORMAL),
+    ("FLOOD", OfPort::FLOOD),
+    ("ALL", OfPort::ALL),
+    ("CONTROLLER", OfPort::CONTROLLER),
+    ("LOCAL", OfPort::LOCAL),
+    ("ANY", OfPort::NONE),
+    ("NONE", OfPort::NONE),
+    ("UNSET", OfPort::UNSET),
+];
+
+/// Names of ports. Empty: numbers only. A name that several ports have names none of them.
+#[derive(Clone, Default, Debug)]
+pub struct PortNames {
+    by_number: BTreeMap<u16, String>,
+    by_name: BTreeMap<String, Option<OfPort>>,
+}
+
+impl PortNames {
+    /// No names.
+    pub const fn none() -> &'static PortNames {
+        static NONE: PortNames = PortNames { by_number: BTreeMap::new(), by_name: BTreeMap::new() };
+        &NONE
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, port: OfPort, name: &str) {
+        if port == OfPort::NONE || name.is_empty() {
+            return;
+        }
+        self.by_number.insert(port.0, name.to_string());
+        self.by_name
+            .entry(name.to_string())
+            .and_modify(|other| {
+                if *other != Some(port) {
+                    *other = None;
+                }
+            })
+            .or_insert(Some(port));
+    }
+
+    /// The name of a port, where it has one that no other has.
+    pub fn name(&self, port: OfPort) -> Option<&str> {
+        let name = self.by_number.get(&port.0)?;
+        self.by_name.get(name)?.is_some().then_some(name)
+    }
+
+    /// The port of a name.
+    pub fn port(&self, name: &str) -> Option<OfPort> {
+        self.by_name.get(name).copied().flatten()
+    }
+
+    /// Reads a port: a decimal number (of 16 bits, or 32 with the reserved ones at the top), a reserved name in any case,
+    /// or a name, also in double quotes.
+    pub fn parse(&self, text: &str) -> Option<OfPort> {
+        if text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit())
+        {
+            let number: u32 = text.parse().ok()?;
+            return u16::try_from(number).ok().map(OfPort).or_else(|| OfPort::from_u32(number));
+        }
+        if let Some((_, port)) = RESERVED.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
+            return Some(*port);
+        }
+        match text.strip_prefix('"') {
+            Some(rest) => self.port(rest.strip_suffix('"')?),
+            None => self.port(text),
+        }
+    }
+
+    /// Appends a port: its reserved name, its name, or its number.
+    pub fn write(&self, out: &mut String, port: OfPort) {
+        if let Some((name, _)) = RESERVED.iter().find(|(_, p)| *p == port) {
+            out.push_str(name);
+        } else if let Some(name) = self.name(port) {
+            write_name(out, name);
+        } else {
+            put!(out, "{}", port.0);
+        }
+    }
+
+    /// As text.
+    pub fn text(&self, port: OfPort) -> String {
+        let mut out = String::new();
+        self.write(&mut out, port);
+        out
+    }
+}
+
+/// Appends a name, in double quotes where it could be taken for something else.
+fn write_name(out: &mut String, name: &str) {
+    let plain = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    if plain { out.push_str(name) } else { put!(out, "{name:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read_and_written_by_number_reserved_name_and_name() {
+        let mut names = PortNames::default();
+        names.insert(OfPort(1), "eth0");
+        names.insert(OfPort(2), "1x");
+        names.insert(OfPort(3), "twice");
+        names.insert(OfPort(4), "twice");
+        for (text, port) in
+            [("eth0", OfPort(1)), ("\"1x\"", OfPort(2)), ("LOCAL", OfPort::LOCAL), ("ANY", OfPort::NONE)]
+        {
+            assert_eq!(names.parse(text), Some(port), "{text}");
+            assert_eq!(names.text(port), text);
+        }
+        assert_eq!(names.text(OfPort(3)), "3");
+        assert_eq!(names.parse("local"), Some(OfPort::LOCAL));
+        assert_eq!(names.parse("4294967294"), Some(OfPort::LOCAL));
+        assert_eq!(names.parse("\"eth0\""), Some(OfPort(1)));
+        for bad in ["", "twice", "eth1", "70000", "0x1", "-1", "\"", "99999999999"] {
+            assert_eq!(names.parse(bad), None, "{bad}");
+        }
+    }
+}
