@@ -14,6 +14,7 @@
 //! element that is there during the whole lookup, exactly once.
 
 use crate::rcu::{Domain, Garbage, Reader};
+use crate::slab::Chunk;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -92,7 +93,7 @@ impl<T> Copy for Entry<'_, T> {}
 
 struct Table<T> {
     /// Null: never used, ends a run. Tombstone: was removed. Else a tagged pointer.
-    slots: Box<[AtomicPtr<Element<T>>]>,
+    slots: Chunk<AtomicPtr<Element<T>>>,
 }
 
 /// Removed, the run goes on: an address that no element has.
@@ -124,12 +125,18 @@ fn is_element<T>(slot: *mut Element<T>) -> bool {
 impl<T> Table<T> {
     fn new(slots: usize) -> Table<T> {
         assert!(slots.is_power_of_two());
-        Table { slots: (0..slots).map(|_| AtomicPtr::new(null_mut())).collect() }
+        // Zero is null.
+        Table { slots: Chunk::new(slots) }
+    }
+
+    #[inline(always)]
+    fn slots(&self) -> &[AtomicPtr<Element<T>>] {
+        self.slots.elements()
     }
 
     #[inline(always)]
     fn mask(&self) -> usize {
-        self.slots.len() - 1
+        self.slots().len() - 1
     }
 
     /// Writer: puts an element that is not in the table into the first free slot of its run; whether that slot was
@@ -137,10 +144,10 @@ impl<T> Table<T> {
     fn put(&self, element: NonNull<Element<T>>, hash: u32) -> bool {
         let mut i = hash as usize & self.mask();
         loop {
-            let slot = self.slots[i].load(Ordering::Relaxed);
+            let slot = self.slots()[i].load(Ordering::Relaxed);
             if !is_element(slot) {
                 // Release: who sees the pointer sees the element.
-                self.slots[i].store(tagged(element, hash), Ordering::Release);
+                self.slots()[i].store(tagged(element, hash), Ordering::Release);
                 return slot.is_null();
             }
             i = (i + 1) & self.mask();
@@ -190,12 +197,12 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     #[inline]
     pub fn find<'g>(&'g self, hash: u32, reader: &'g Reader) -> Find<'g, T> {
         let table = self.table(reader);
-        Find { table, next: hash as usize & table.mask(), hash, left: table.slots.len() }
+        Find { table, next: hash as usize & table.mask(), hash, left: table.slots().len() }
     }
 
     /// All elements, in no order. What is inserted or removed meanwhile may or may not be among them.
     pub fn iter<'g>(&'g self, reader: &'g Reader) -> impl Iterator<Item = Entry<'g, T>> {
-        self.table(reader).slots.iter().filter_map(|slot| {
+        self.table(reader).slots().iter().filter_map(|slot| {
             let slot = slot.load(Ordering::Acquire);
             // SAFETY: reached through the table that `reader` protects.
             is_element(slot).then(|| unsafe { entry(slot) })
@@ -208,7 +215,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         let mut writer = self.writer.lock().expect("no holder panics");
         // SAFETY: only writers replace the table, and we hold their lock.
         let mut table = unsafe { &*self.table.load(Ordering::Relaxed) };
-        if (writer.used + 1) * 3 > table.slots.len() * 2 {
+        if (writer.used + 1) * 3 > table.slots().len() * 2 {
             table = self.rebuild(table, &mut writer);
         }
         let element = Element::allocate(hash, words, value);
@@ -226,19 +233,19 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         // SAFETY: only writers replace the table, and we hold their lock.
         let table = unsafe { &*self.table.load(Ordering::Relaxed) };
         let mut i = hash as usize & table.mask();
-        for _ in 0..table.slots.len() {
-            let slot = table.slots[i].load(Ordering::Relaxed);
+        for _ in 0..table.slots().len() {
+            let slot = table.slots()[i].load(Ordering::Relaxed);
             if slot.is_null() {
                 return false;
             }
             // SAFETY: linked elements are alive, and only writers unlink.
             if is_element(slot) && std::ptr::eq(unsafe { entry(slot) }.value, value) {
-                let next = table.slots[(i + 1) & table.mask()].load(Ordering::Relaxed);
+                let next = table.slots()[(i + 1) & table.mask()].load(Ordering::Relaxed);
                 // A run that ends here anyway may end one slot earlier.
                 let gone = if next.is_null() { null_mut() } else { tombstone() };
                 writer.used -= usize::from(next.is_null());
                 writer.len -= 1;
-                table.slots[i].store(gone, Ordering::Release);
+                table.slots()[i].store(gone, Ordering::Release);
                 let element = NonNull::new(untag(slot)).expect("an element is not null");
                 // SAFETY: a linked element is alive.
                 writer.element_bytes -= allocated::<T>(unsafe { element.as_ref() }.words_len as usize);
@@ -256,7 +263,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     fn rebuild<'a>(&self, old: &Table<T>, writer: &mut Writer) -> &'a Table<T> {
         let slots = ((writer.len + 1) * 3).next_power_of_two().max(SLOTS_MIN);
         let new = Table::new(slots);
-        for slot in &old.slots {
+        for slot in old.slots() {
             let slot = slot.load(Ordering::Relaxed);
             if is_element(slot) {
                 let element = NonNull::new(untag(slot)).expect("an element is not null");
@@ -290,7 +297,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     pub fn memory_bytes(&self) -> usize {
         let writer = self.writer.lock().expect("no holder panics");
         // SAFETY: only writers replace the table, and we hold their lock.
-        let slots = unsafe { &*self.table.load(Ordering::Relaxed) }.slots.len();
+        let slots = unsafe { &*self.table.load(Ordering::Relaxed) }.slots().len();
         writer.element_bytes + slots * size_of::<usize>()
     }
 }
@@ -304,7 +311,7 @@ impl<T: Send + Sync + 'static> Drop for Multimap<T> {
     fn drop(&mut self) {
         // SAFETY: from `Box::into_raw`; `&mut self` says that nobody borrows through the map.
         let table = unsafe { Box::from_raw(*self.table.get_mut()) };
-        for slot in &table.slots {
+        for slot in table.slots() {
             let slot = slot.load(Ordering::Relaxed);
             if is_element(slot) {
                 let element = NonNull::new(untag(slot)).expect("an element is not null");
@@ -343,7 +350,7 @@ impl<'g, T> Iterator for Find<'g, T> {
     #[inline]
     fn next(&mut self) -> Option<Entry<'g, T>> {
         while self.left > 0 {
-            let slot = self.table.slots[self.next].load(Ordering::Acquire);
+            let slot = self.table.slots()[self.next].load(Ordering::Acquire);
             if slot.is_null() {
                 return None;
             }

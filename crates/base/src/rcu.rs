@@ -29,13 +29,86 @@
 //!
 //! Source: the scheme of liburcu's QSBR flavour.
 
+use protocol::{announce, come_online, go_offline, next_epoch, oldest};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A reader's slot says this while it holds no reference and needs none.
 const OFFLINE: u64 = u64::MAX;
+
+/// The accesses to epoch and slots, apart from the rest so that a model checker can run the very same ones.
+mod protocol {
+    use super::OFFLINE;
+    use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+    /// A word shared between threads: the processor's, or a model's.
+    pub(super) trait Word {
+        fn load(&self, order: Ordering) -> u64;
+        fn store(&self, value: u64, order: Ordering);
+        fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+        fn fence(order: Ordering);
+    }
+
+    impl Word for std::sync::atomic::AtomicU64 {
+        #[inline(always)]
+        fn load(&self, order: Ordering) -> u64 {
+            self.load(order)
+        }
+        #[inline(always)]
+        fn store(&self, value: u64, order: Ordering) {
+            self.store(value, order);
+        }
+        #[inline(always)]
+        fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+            self.fetch_add(value, order)
+        }
+        #[inline(always)]
+        fn fence(order: Ordering) {
+            std::sync::atomic::fence(order);
+        }
+    }
+
+    /// Reader: quiescent. `seen` is what the slot says.
+    #[inline(always)]
+    pub(super) fn announce<W: Word>(epoch: &W, slot: &W, seen: &mut u64) {
+        // Acquire: what was unlinked before the epoch became this is unlinked for all my later reads.
+        let now = epoch.load(Acquire);
+        if now != *seen {
+            *seen = now;
+            // Release: my reads of protected data stay before this store.
+            slot.store(now, Release);
+        }
+    }
+
+    /// Reader: from now on the writer waits for me.
+    pub(super) fn come_online<W: Word>(epoch: &W, slot: &W, seen: &mut u64) {
+        *seen = epoch.load(Acquire);
+        slot.store(*seen, Relaxed);
+        // My reads come after this store is visible; pairs with the fence of `oldest`.
+        W::fence(SeqCst);
+    }
+
+    /// Reader: holds nothing until `come_online`.
+    pub(super) fn go_offline<W: Word>(slot: &W) {
+        slot.store(OFFLINE, Release);
+    }
+
+    /// Writer: the stamp of what is unlinked already.
+    pub(super) fn next_epoch<W: Word>(epoch: &W) -> u64 {
+        // Release: the unlinking comes before.
+        epoch.fetch_add(1, AcqRel) + 1
+    }
+
+    /// Writer: what is stamped with this or less is seen by no reader.
+    pub(super) fn oldest<'a, W: Word + 'a>(slots: impl Iterator<Item = &'a W>) -> u64 {
+        // Pairs with the fence of `come_online`.
+        W::fence(SeqCst);
+        // Acquire: what a reader did before its announcement happened before we free.
+        slots.map(|slot| slot.load(Acquire)).min().unwrap_or(OFFLINE)
+    }
+}
 
 /// Garbage that shares an epoch: a batch is closed when it has this many pieces, or at the next reclaim.
 const BATCH_MAX: usize = 4096;
@@ -61,7 +134,7 @@ impl Deferred {
     fn close(&mut self, epoch: &AtomicU64) {
         if !self.open.is_empty() {
             self.closed_len += self.open.len();
-            let stamp = epoch.fetch_add(1, Ordering::SeqCst) + 1;
+            let stamp = next_epoch(epoch);
             self.closed.push_back((stamp, std::mem::take(&mut self.open)));
         }
     }
@@ -158,7 +231,7 @@ impl Domain {
     /// Writer: a ticket for [`Self::passed`]. What was published before it was taken is seen by every
     /// reader once `passed` says so.
     pub fn ticket(&self) -> u64 {
-        self.epoch.fetch_add(1, Ordering::SeqCst) + 1
+        next_epoch(&self.epoch)
     }
 
     /// Whether every reader has been quiescent since the ticket was taken.
@@ -168,10 +241,7 @@ impl Domain {
 
     fn oldest_seen(&self) -> u64 {
         let readers = self.readers.lock().expect("no reader panics here");
-        // Pairs with the fence of `Reader::online`, see the module's text.
-        fence(Ordering::SeqCst);
-        // Acquire: what a reader did before its quiescent point happened before we free.
-        readers.iter().map(|s| s.seen.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
+        oldest(readers.iter().map(|slot| &slot.seen))
     }
 }
 
@@ -188,12 +258,7 @@ impl Reader {
     /// Says: I hold no reference to protected data now (that it borrows mutably proves it). Call once per loop.
     #[inline]
     pub fn quiescent(&mut self) {
-        let epoch = self.domain.epoch.load(Ordering::Acquire);
-        if epoch != self.seen {
-            self.seen = epoch;
-            // Release: my reads of protected data stay before this store.
-            self.slot.seen.store(epoch, Ordering::Release);
-        }
+        announce(&self.domain.epoch, &self.slot.seen, &mut self.seen);
     }
 
     /// Runs `sleep` (waiting on file descriptors, say) while the writer waits for nothing from this reader.
@@ -204,7 +269,7 @@ impl Reader {
                 self.0.online();
             }
         }
-        self.slot.seen.store(OFFLINE, Ordering::Release);
+        go_offline(&self.slot.seen);
         let _back = Back(self);
         sleep()
     }
@@ -221,16 +286,13 @@ impl Reader {
     }
 
     fn online(&mut self) {
-        self.seen = self.domain.epoch.load(Ordering::Acquire);
-        self.slot.seen.store(self.seen, Ordering::Relaxed);
-        // My reads come after this store is visible, see the module's text.
-        fence(Ordering::SeqCst);
+        come_online(&self.domain.epoch, &self.slot.seen, &mut self.seen);
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.slot.seen.store(OFFLINE, Ordering::Release);
+        go_offline(&self.slot.seen);
         let mut readers = self.domain.readers.lock().expect("no reader panics here");
         readers.retain(|s| !Arc::ptr_eq(s, &self.slot));
     }
@@ -351,5 +413,118 @@ mod tests {
         reader.quiescent();
         domain.reclaim();
         assert!(dropped.load(Ordering::SeqCst));
+    }
+}
+
+/// All interleavings, and all that the memory model lets each load see, of one reader and the writer; with twins that
+/// lack one ordering each and must be found out.
+#[cfg(test)]
+mod model {
+    use super::OFFLINE;
+    use super::protocol::{self, Word};
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+
+    impl Word for AtomicU64 {
+        fn load(&self, order: Ordering) -> u64 {
+            self.load(order)
+        }
+        fn store(&self, value: u64, order: Ordering) {
+            self.store(value, order);
+        }
+        fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+            self.fetch_add(value, order)
+        }
+        fn fence(order: Ordering) {
+            loom::sync::atomic::fence(order);
+        }
+    }
+
+    /// What a twin does in place of the protocol.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Twin {
+        Faithful,
+        /// Announces an epoch that it loaded without Acquire.
+        RelaxedEpoch,
+        /// Announces without Release.
+        RelaxedAnnouncement,
+        /// Comes online without the fence.
+        NoFence,
+        /// The writer frees what it unlinked without waiting.
+        NoWait,
+    }
+
+    struct World {
+        epoch: AtomicU64,
+        slot: AtomicU64,
+        /// Which of the two objects is linked.
+        linked: AtomicU64,
+        objects: [UnsafeCell<u64>; 2],
+    }
+
+    // SAFETY: the cells are what the model checks: it panics where two threads may touch one at once.
+    unsafe impl Sync for World {}
+    // SAFETY: as above.
+    unsafe impl Send for World {}
+
+    fn read(world: &World) {
+        let at = world.linked.load(Acquire) as usize;
+        // SAFETY: loom checks that nobody writes meanwhile; the value is a plain number.
+        let value = world.objects[at].with(|object| unsafe { *object });
+        assert_eq!(value, 7, "read what was freed");
+    }
+
+    fn run(twin: Twin, starts_offline: bool) {
+        loom::model(move || {
+            let slot = AtomicU64::new(if starts_offline { OFFLINE } else { 1 });
+            let objects = [UnsafeCell::new(7), UnsafeCell::new(7)];
+            let world =
+                Arc::new(World { epoch: AtomicU64::new(1), slot, linked: AtomicU64::new(0), objects });
+            let shared = world.clone();
+            let reader = loom::thread::spawn(move || {
+                let world = &*shared;
+                let mut seen = 1;
+                if starts_offline && twin == Twin::NoFence {
+                    seen = world.epoch.load(Acquire);
+                    world.slot.store(seen, Relaxed);
+                } else if starts_offline {
+                    protocol::come_online(&world.epoch, &world.slot, &mut seen);
+                }
+                read(world);
+                match twin {
+                    Twin::RelaxedEpoch => world.slot.store(world.epoch.load(Relaxed), Release),
+                    Twin::RelaxedAnnouncement => world.slot.store(world.epoch.load(Acquire), Relaxed),
+                    _ => protocol::announce(&world.epoch, &world.slot, &mut seen),
+                }
+                read(world);
+            });
+            world.linked.store(1, Release);
+            let stamp = protocol::next_epoch(&world.epoch);
+            if twin == Twin::NoWait || protocol::oldest([&world.slot].into_iter()) >= stamp {
+                // SAFETY: loom checks that nobody reads meanwhile.
+                world.objects[0].with_mut(|object| unsafe { *object = 0 });
+            }
+            reader.join().unwrap();
+        });
+    }
+
+    fn is_found_out(twin: Twin, starts_offline: bool) -> bool {
+        std::panic::catch_unwind(|| run(twin, starts_offline)).is_err()
+    }
+
+    #[test]
+    fn nothing_is_freed_that_a_reader_sees() {
+        run(Twin::Faithful, false);
+        run(Twin::Faithful, true);
+    }
+
+    #[test]
+    fn the_model_finds_out_each_missing_order() {
+        assert!(is_found_out(Twin::NoWait, false));
+        assert!(is_found_out(Twin::RelaxedEpoch, false));
+        assert!(is_found_out(Twin::RelaxedAnnouncement, false));
+        assert!(is_found_out(Twin::NoFence, true));
     }
 }

@@ -6,6 +6,7 @@
 //! Threads: any. Elements are shared, so their type brings its own way to change (atomics, [`crate::Counter`]).
 
 use crate::region::Region;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use zerocopy::FromZeros;
 
@@ -21,27 +22,43 @@ pub struct Slab<T: FromZeros> {
     chunks: [OnceLock<Chunk<T>>; CHUNKS],
 }
 
-enum Chunk<T: FromZeros> {
+/// Zeroed elements, in huge pages where there are many.
+pub(crate) struct Chunk<T: FromZeros> {
+    /// What the owner derefs to, at hand without asking which kind of owner it is.
+    elements: NonNull<[T]>,
+    _owner: Owner<T>,
+}
+
+#[allow(dead_code)] // Held for the sake of being dropped.
+enum Owner<T: FromZeros> {
     Small(Box<[T]>),
     Mapped(Region<T>),
 }
 
+// SAFETY: a chunk owns its elements as its owner does, and gives them out by shared reference only.
+unsafe impl<T: FromZeros + Send> Send for Chunk<T> {}
+// SAFETY: as above.
+unsafe impl<T: FromZeros + Sync> Sync for Chunk<T> {}
+
 impl<T: FromZeros> Chunk<T> {
-    fn new(len: usize) -> Chunk<T> {
-        if len * size_of::<T>() >= MAPPED_BYTES_MIN {
+    pub(crate) fn new(len: usize) -> Chunk<T> {
+        let owner = if len * size_of::<T>() >= MAPPED_BYTES_MIN {
             // As with every other allocation, running out of memory is not an error one can handle here.
-            Chunk::Mapped(Region::new(len).expect("address space for a slab's chunk"))
+            Owner::Mapped(Region::new(len).expect("address space for a slab's chunk"))
         } else {
-            Chunk::Small((0..len).map(|_| T::new_zeroed()).collect())
-        }
+            Owner::Small((0..len).map(|_| T::new_zeroed()).collect())
+        };
+        let elements = NonNull::from(match &owner {
+            Owner::Small(elements) => &elements[..],
+            Owner::Mapped(elements) => &elements[..],
+        });
+        Chunk { elements, _owner: owner }
     }
 
     #[inline(always)]
-    fn get(&self, offset: usize) -> &T {
-        match self {
-            Chunk::Small(elements) => &elements[offset],
-            Chunk::Mapped(elements) => &elements[offset],
-        }
+    pub(crate) fn elements(&self) -> &[T] {
+        // SAFETY: the owner's elements, which neither move nor go while it lives, and nobody borrows them mutably.
+        unsafe { self.elements.as_ref() }
     }
 }
 
@@ -89,7 +106,7 @@ impl<T: FromZeros> Slab<T> {
     #[inline(always)]
     pub fn get(&self, idx: usize) -> Option<&T> {
         let (chunk, offset) = locate(idx);
-        Some(self.chunks.get(chunk)?.get()?.get(offset))
+        self.chunks.get(chunk)?.get()?.elements().get(offset)
     }
 
     /// For how many elements there is room.

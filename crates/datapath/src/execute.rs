@@ -82,12 +82,12 @@ fn takes(action: &DpAction) -> bool {
     )
 }
 
-fn give(action: &DpAction, mut packet: Packet, carried: Carried, out: &mut Outputs) {
+fn give(action: &DpAction, packet: Packet, carried: Carried, out: &mut Outputs) {
     match action {
         DpAction::Output(port) => out.send(port.0, packet),
         DpAction::OutputTrunc { port, max_bytes } => {
-            edit::truncate(&mut packet, *max_bytes as usize, &mut out.cache);
-            out.send(port.0, packet);
+            let cut = edit::truncate(packet, *max_bytes as usize, &mut out.cache);
+            out.send(port.0, cut);
         }
         DpAction::Sample { actions, .. } | DpAction::Clone(actions) => {
             execute(actions, packet, carried, out);

@@ -1,7 +1,8 @@
 //! What does extraction cost? TSC cycles per packet, for each kind of packet and each depth, bursts of 32 in cache.
 //!
-//! `cargo bench -p flow --bench extract`; arguments are kinds to run (all without). Minimum and median over many runs:
-//! the minimum is the figure that other programs on the machine do not reach.
+//! `cargo bench -p flow --bench extract`; arguments are the kinds and the depths to run (all without), and `runs=N`. Minimum
+//! and median over the runs: the minimum is the figure that other programs on the machine do not reach. Instructions per
+//! packet: `valgrind --tool=callgrind` on the binary with two values of `runs`, whose difference is N * 6,400 packets.
 
 use base::{OfPort, PortNo, clock};
 use flow::{Depth, Ingress, Key, Offsets, extract};
@@ -13,6 +14,8 @@ use wire::{Compose, EthAddr, VlanId};
 const BURST: usize = 32;
 const BURSTS_PER_RUN: usize = 200;
 const RUNS: usize = 2_000;
+
+const _: () = assert!(BURST * BURSTS_PER_RUN == 6_400, "the module's text says so");
 
 fn ethernet(i: usize) -> Compose {
     Compose::ethernet(EthAddr([2, 0, 0, 0, 0, i as u8]), EthAddr([2, 0, 0, 0, 1, i as u8]))
@@ -55,27 +58,31 @@ const KINDS: &[Kind] = &[
 fn main() {
     // Cargo itself passes `--bench`.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let runs =
+        wanted.iter().find_map(|arg| arg.strip_prefix("runs=")).map_or(RUNS, |n| n.parse().expect("runs=N"));
+    let depth_name = |depth: Depth| format!("{depth:?}").to_lowercase();
+    let is_kind = |arg: &&String| KINDS.iter().any(|(name, _)| name == arg);
+    let is_depth = |arg: &&String| Depth::ALL.into_iter().any(|depth| depth_name(depth) == **arg);
+    let chosen = |name: &str, all: bool| all || wanted.iter().any(|arg| arg == name);
+    let (all_kinds, all_depths) = (!wanted.iter().any(|a| is_kind(&a)), !wanted.iter().any(|a| is_depth(&a)));
     println!("{:24} {:>10} {:>10} {:>10}", "extract: cycles/packet", "depth", "minimum", "median");
-    for (name, compose) in KINDS {
-        if !wanted.is_empty() && !wanted.iter().any(|w| w == name) {
-            continue;
-        }
+    for (name, compose) in KINDS.iter().filter(|(name, _)| chosen(name, all_kinds)) {
         // Behind one another in whole cache lines, as far apart as in a pool they would share a few sets of the cache.
         let frames: Vec<Vec<u8>> = (0..BURST)
             .map(|i| compose(i).payload(&[0; 18]).build().expect("a frame within the limits"))
             .collect();
-        for depth in Depth::ALL {
-            let (minimum, median) = measure(&frames, depth);
-            println!("{name:24} {:>10} {minimum:10.1} {median:10.1}", format!("{depth:?}").to_lowercase());
+        for depth in Depth::ALL.into_iter().filter(|&depth| chosen(&depth_name(depth), all_depths)) {
+            let (minimum, median) = measure(&frames, depth, runs);
+            println!("{name:24} {:>10} {minimum:10.1} {median:10.1}", depth_name(depth));
         }
     }
 }
 
-fn measure(frames: &[Vec<u8>], depth: Depth) -> (f64, f64) {
+fn measure(frames: &[Vec<u8>], depth: Depth, runs: usize) -> (f64, f64) {
     let ingress = black_box(Ingress::new(OfPort(1), PortNo(2), depth));
     let mut keys = vec![Key::default(); BURST];
     let mut offsets = [Offsets::default(); BURST];
-    let mut runs: Vec<u64> = (0..RUNS)
+    let mut cycles: Vec<u64> = (0..runs)
         .map(|_| {
             let started = clock::tsc();
             for _ in 0..BURSTS_PER_RUN {
@@ -87,7 +94,7 @@ fn measure(frames: &[Vec<u8>], depth: Depth) -> (f64, f64) {
             clock::tsc() - started
         })
         .collect();
-    runs.sort_unstable();
+    cycles.sort_unstable();
     let per_packet = |cycles: u64| cycles as f64 / (BURST * BURSTS_PER_RUN) as f64;
-    (per_packet(runs[0]), per_packet(runs[RUNS / 2]))
+    (per_packet(cycles[0]), per_packet(cycles[runs / 2]))
 }

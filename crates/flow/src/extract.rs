@@ -1,8 +1,9 @@
 //! From a frame's bytes to its flow key.
 //!
 //! Idea: a block of the key is composed in registers and stored once; a block that the protocol does not need
-//! is neither written nor cleared, since `present` says that it counts as zero. An untagged IPv4 packet of TCP or
-//! UDP, no fragment and without options, takes a straight path of one length check; all others the general one.
+//! is neither written nor cleared, since `present` says that it counts as zero. TCP and UDP over IPv4 or IPv6, with
+//! one VLAN tag at the most, without options, extension headers or fragmentation, take a straight path of constant
+//! offsets (untagged IPv4 inline in the caller); all else, and all that looks wrong, the general one.
 //!
 //! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields zero
 //! and the packet is switched all the same; padding behind the IP payload is not looked at; only a frame without
@@ -10,7 +11,7 @@
 //! all checksums not at all. ND and IGMP fields are read behind the IP version that they belong to.
 //!
 //! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a depth
-//! equals extraction of everything with the deeper fields zeroed (tests/extract.rs). Pure: any thread.
+//! equals extraction of everything with the deeper fields zeroed (tests/extract/). Pure: any thread.
 
 mod bytes;
 mod l2;
@@ -22,6 +23,7 @@ use crate::key::{B_COMMON, B_CT, B_IPV6, B_RARE, Key};
 use base::{OfPort, PortNo};
 use bytes::{be16, be32, be64};
 use l2::L2;
+use std::num::NonZeroU32;
 
 /// Fragment bit: a fragment, the first or a later one.
 const FRAG_ANY: u64 = 1;
@@ -79,6 +81,22 @@ pub struct Offsets {
     pub l4: u8,
 }
 
+/// [`Offsets`] on their way out of a function, in one register together with whether there are any.
+#[derive(Clone, Copy)]
+struct Found(NonZeroU32);
+
+impl Found {
+    #[inline(always)]
+    fn at(l3: u8, l4: u8) -> Found {
+        Found(NonZeroU32::MIN | u32::from(l3) << 8 | u32::from(l4) << 16)
+    }
+
+    #[inline(always)]
+    fn offsets(self) -> Offsets {
+        Offsets { l3: (self.0.get() >> 8) as u8, l4: (self.0.get() >> 16) as u8 }
+    }
+}
+
 /// Fills `key` from the frame. `head` is the frame, or of a chained one the first segment; `frame_len` is the length
 /// of the whole. Headers beyond `head` count as absent.
 ///
@@ -88,10 +106,9 @@ pub struct Offsets {
 #[inline]
 #[must_use = "a truncated frame is to be dropped"]
 pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Offsets> {
-    match plain_ipv4::<14>(head, frame_len, ingress, 0, 0, key) {
-        Some(offsets) => Some(offsets),
-        None => extract_tagged_or_ipv6(head, frame_len, ingress, key),
-    }
+    plain_ipv4::<14>(head, frame_len, ingress, 0, 0, key)
+        .or_else(|| extract_tagged_or_ipv6(head, frame_len, ingress, key))
+        .map(Found::offsets)
 }
 
 /// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata (ports,
@@ -110,7 +127,7 @@ pub fn extract_keeping_metadata(
     let ingress = Ingress { word0, ..*ingress };
     let packet_type = word6 as u32;
     let offsets = if packet_type == 0 {
-        extract_general(head, frame_len, &ingress, key)
+        extract(head, frame_len, &ingress, key)
     } else {
         // The namespace of Ethernet types is 1; in another there is no type that we know.
         let eth_type = if packet_type >> 16 == 1 { u64::from(packet_type & 0xffff) } else { 0 };
@@ -125,12 +142,7 @@ pub fn extract_keeping_metadata(
 
 /// The other two straight paths: one VLAN tag, IPv6.
 #[inline(never)]
-fn extract_tagged_or_ipv6(
-    head: &[u8],
-    frame_len: usize,
-    ingress: &Ingress,
-    key: &mut Key,
-) -> Option<Offsets> {
+fn extract_tagged_or_ipv6(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Found> {
     let plain = match head.first_chunk::<18>() {
         Some(h) => match (be16::<12, 18>(h), be16::<16, 18>(h)) {
             (ETH_TYPE_IPV6, _) => plain_ipv6::<14>(head, frame_len, ingress, 0, 0, key),
@@ -146,10 +158,7 @@ fn extract_tagged_or_ipv6(
         },
         None => None,
     };
-    match plain {
-        Some(offsets) => Some(offsets),
-        None => extract_general(head, frame_len, ingress, key),
-    }
+    plain.or_else(|| extract_general(head, frame_len, ingress, key))
 }
 
 /// The network layer at `L3`: IPv4 without options, not a fragment, with a whole header of TCP or UDP. `None`, and the
@@ -162,7 +171,7 @@ fn plain_ipv4<const L3: usize>(
     tci: u64,
     tpid: u64,
     key: &mut Key,
-) -> Option<Offsets> {
+) -> Option<Found> {
     // The two bytes of Ethernet type, the header, and TCP's, which is the longer one; Ethernet pads to 60 bytes.
     let h = head.get(L3 - 2..)?.first_chunk::<42>()?;
     // Ethernet type, version and header length, type of service, total length, identification.
@@ -170,27 +179,28 @@ fn plain_ipv4<const L3: usize>(
     // Fragment bits, time to live, protocol, checksum, half an address.
     let w8 = be64::<8, 42>(h);
     let total_len = (w0 >> 16 & 0xffff) as usize;
-    let room = frame_len.saturating_sub(L3);
-    // A room so large that the rest cannot be padding is left to the general path.
+    // A room so large that the rest cannot be padding, or "negative", is left to the general path.
+    let room = frame_len.wrapping_sub(L3);
     if w0 >> 40 != ETH_TYPE_IPV4 << 8 | 0x45 || w8 >> 48 & 0x3fff != 0 || total_len > room || room > 0xffff {
         return None;
     }
     let depth = ingress.depth;
     let mut words = [ingress.word0, ETH_TYPE_IPV4, 0, 0, 0, 0, 0, 0];
-    let mut offsets = Offsets { l3: L3 as u8, l4: 0 };
+    let mut l4_off = 0;
     let proto = w8 >> 32 & 0xff;
     if depth >= Depth::Transport {
-        let header_len = match proto {
-            l4::UDP => 8,
-            l4::TCP if h[34] >> 4 >= 5 => usize::from(h[34] >> 4) * 4,
+        // TCP's length of the header in words 4 bits, flags 12.
+        let w34 = be16::<34, 42>(h);
+        let (header_len, flags) = match proto {
+            l4::UDP => (8, 0),
+            l4::TCP if w34 >= 5 << 12 => ((w34 >> 12) as usize * 4, w34 & 0xfff),
             _ => return None,
         };
         if total_len < 20 + header_len {
             return None;
         }
-        let flags = if proto == l4::TCP { be16::<34, 42>(h) & 0xfff } else { 0 };
         words[4] = be32::<22, 42>(h) << 32 | flags << 16;
-        offsets.l4 = L3 as u8 + 20;
+        l4_off = L3 as u8 + 20;
     } else if total_len < 20 {
         return None;
     }
@@ -207,7 +217,7 @@ fn plain_ipv4<const L3: usize>(
     }
     key.set_present(0);
     key.put(B_COMMON, words);
-    Some(offsets)
+    Some(Found::at(L3 as u8, l4_off))
 }
 
 /// As [`plain_ipv4`] for IPv6 without extension headers. That the Ethernet type is IPv6 is known.
@@ -219,13 +229,13 @@ fn plain_ipv6<const L3: usize>(
     tci: u64,
     tpid: u64,
     key: &mut Key,
-) -> Option<Offsets> {
+) -> Option<Found> {
     let (h, behind) = head.get(L3..)?.split_first_chunk::<40>()?;
     // Version 4 bits, class 8, label 20, payload length 16, next header 8, hop limit 8.
     let w0 = be64::<0, 40>(h);
     let payload_len = (w0 >> 16 & 0xffff) as usize;
     let proto = w0 >> 8 & 0xff;
-    let room = frame_len.saturating_sub(L3 + 40);
+    let room = frame_len.wrapping_sub(L3 + 40);
     if payload_len > room || room > 0xffff {
         return None;
     }
@@ -233,20 +243,22 @@ fn plain_ipv6<const L3: usize>(
         l4::UDP if payload_len >= 8 => be32::<0, 8>(behind.first_chunk()?) << 32,
         l4::TCP => {
             let tcp = behind.first_chunk::<20>()?;
-            let header_len = usize::from(tcp[12] >> 4) * 4;
+            // Length of the header in words 4 bits, flags 12.
+            let w12 = be16::<12, 20>(tcp);
+            let header_len = (w12 >> 12) as usize * 4;
             if header_len < 20 || header_len > payload_len {
                 return None;
             }
-            be32::<0, 20>(tcp) << 32 | (be16::<12, 20>(tcp) & 0xfff) << 16
+            be32::<0, 20>(tcp) << 32 | (w12 & 0xfff) << 16
         }
         _ => return None,
     };
     let depth = ingress.depth;
     let mut words = [ingress.word0, ETH_TYPE_IPV6, 0, 0, 0, 0, 0, 0];
-    let mut offsets = Offsets { l3: L3 as u8, l4: 0 };
+    let mut l4_off = 0;
     if depth >= Depth::Transport {
         words[4] = ports;
-        offsets.l4 = L3 as u8 + 40;
+        l4_off = L3 as u8 + 40;
     }
     if depth >= Depth::Ethernet {
         let addresses = head.first_chunk::<14>()?;
@@ -263,16 +275,17 @@ fn plain_ipv6<const L3: usize>(
         key.put(B_IPV6, [s0, s1, d0, d1, 0, 0, label, 0]);
     }
     key.put(B_COMMON, words);
-    Some(offsets)
+    Some(Found::at(L3 as u8, l4_off))
 }
 
 #[inline(never)]
-fn extract_general(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Offsets> {
+fn extract_general(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Found> {
     let Some(l2) = l2::ethernet(head, ingress.vlan_limit) else {
         key.clear();
         return None;
     };
-    Some(layers(head, frame_len, l2, ingress, key))
+    let offsets = layers(head, frame_len, l2, ingress, key);
+    Some(Found::at(offsets.l3, offsets.l4))
 }
 
 /// Everything behind the link layer, and the stores.

@@ -345,7 +345,11 @@ fn run(ops: &[Op], mutant: Mutant) -> Verdict {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(testkit::cases("flow::classifier_agrees_with_a_linear_search", 400)))]
+    #![proptest_config(ProptestConfig {
+        cases: testkit::cases("flow::classifier_agrees_with_a_linear_search", 400),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn classifier_agrees_with_a_linear_search_and_its_masks_are_not_too_wide(ops in ops()) {

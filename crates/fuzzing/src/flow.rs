@@ -1,11 +1,19 @@
-//! Targets for `flow`: a key depends on the frame alone, and a shallow one is a part of the deep one.
+//! Targets for `flow`: a key depends on the frame alone, a shallow one is a part of the deep one, and the deep one
+//! is what a second, plain extraction finds.
 
 use base::{OfPort, PortNo};
-use flow::{Depth, FieldId, Ingress, Key, extract};
+use flow::{Depth, FieldId, Ingress, Key, extract, extract_keeping_metadata};
+
+// The same that flow's own tests compare with.
+#[path = "../../flow/tests/extract/reference.rs"]
+mod reference;
 
 /// A frame at every depth, each key taken over from the depth before, as a worker does.
 pub fn flow_extract(input: &[u8]) {
     let ingress = |depth| Ingress::new(OfPort(1), PortNo(2), depth);
+    let mut metadata = Key::default();
+    metadata.set(FieldId::InPort, 1);
+    metadata.set(FieldId::DpPort, 2);
     let mut everything = Key::default();
     let whole = extract(input, input.len(), &ingress(Depth::Everything), &mut everything);
     let mut reused = everything.clone();
@@ -16,12 +24,25 @@ pub fn flow_extract(input: &[u8]) {
         assert_eq!(fresh, reused, "what the key held before shows at {depth:?}");
         assert_eq!(offsets.is_some(), whole.is_some(), "{depth:?}");
         for &field in FieldId::ALL {
-            let value = fresh.get(field);
-            assert!(value == 0 || value == everything.get(field), "{field:?} at {depth:?}");
+            let expected = if field.depth() <= depth { everything.get(field) } else { 0 };
+            assert_eq!(fresh.get(field), expected, "{field:?} at {depth:?}");
         }
+        let expected = reference::extract(input, depth, 2, &metadata);
+        assert_eq!(expected, whole.map(|_| fresh), "the reference differs at {depth:?}");
+
+        let mut kept = metadata.clone();
+        kept.set(FieldId::Reg3, 3);
+        assert_eq!(offsets, extract_keeping_metadata(input, input.len(), &ingress(depth), &mut kept));
+        assert_eq!(kept.get(FieldId::Reg3), 3, "a register is lost at {depth:?}");
+        kept.set(FieldId::Reg3, 0);
+        assert_eq!(kept, expected.unwrap_or_else(|| metadata.clone()), "metadata matter at {depth:?}");
     }
     if let Some(offsets) = whole {
         assert!(usize::from(offsets.l3) <= input.len() && usize::from(offsets.l4) <= input.len());
         assert!(offsets.l4 == 0 || offsets.l4 >= offsets.l3);
+    }
+    // As the first segment of longer frames.
+    for frame_len in [input.len() + 1, input.len() + 9000, usize::MAX] {
+        let _ = extract(input, frame_len, &ingress(Depth::Everything), &mut reused);
     }
 }

@@ -9,6 +9,7 @@
 //! binaries of `fuzz/Cargo.toml` and the corpora agree.
 
 pub mod flow;
+pub mod openflow;
 pub mod ports;
 pub mod wire;
 
@@ -24,6 +25,9 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     // One row per target keeps additions from touching each other.
     Target { name: "flow_extract", run: flow::flow_extract },
+    Target { name: "openflow_connection", run: openflow::openflow_connection },
+    Target { name: "openflow_message", run: openflow::openflow_message },
     Target { name: "ports_pcap", run: ports::ports_pcap },
+    Target { name: "ports_virtio_net", run: ports::ports_virtio_net },
     Target { name: "wire_frame", run: wire::wire_frame },
 ];

@@ -1,6 +1,9 @@
 //! Targets for `ports`: files that a user replays.
 
+use packet::{Pool, PoolConfig};
 use ports::pcap::file::{Writer, parse};
+use ports::{offload, virtio_net};
+use std::sync::OnceLock;
 
 /// A capture file: what is read lies in the file, and written again it is read the same.
 pub fn ports_pcap(input: &[u8]) {
@@ -18,4 +21,35 @@ pub fn ports_pcap(input: &[u8]) {
     for (again, record) in again.iter().zip(&records) {
         assert!(record.time_ns >> 32 >= 1_000_000_000 || again.time_ns == record.time_ns);
     }
+}
+
+/// A virtio-net header and a frame, as a guest might give them: what is accepted can be written again, finished and cut
+/// up, and every chunk comes back.
+pub fn ports_virtio_net(input: &[u8]) {
+    static POOL: OnceLock<&'static Pool> = OnceLock::new();
+    let config = PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false };
+    let pool = POOL.get_or_init(|| Pool::new(config).expect("memory for 256 chunks"));
+    let Some((header, frame)) = input.split_first_chunk::<{ virtio_net::HEADER_LEN }>() else { return };
+    let mut cache = pool.cache();
+    let mut packet = cache.alloc_frame(&frame[..frame.len().min(65_000)]).expect("chunks came back");
+    let noted = |p: &packet::Packet| (p.flags, p.gso_size, p.csum_start, p.csum_offset);
+    if virtio_net::apply(header, &mut packet).is_ok() {
+        let mut again = cache.alloc_frame(&frame[..frame.len().min(65_000)]).expect("room for two");
+        virtio_net::apply(&virtio_net::header_of(&packet), &mut again).expect("ours is accepted");
+        assert_eq!(noted(&again), noted(&packet));
+        cache.free(again);
+    }
+    let mut frames = Vec::new();
+    if !offload::is_segmentation_pending(&packet) {
+        frames.push(packet);
+    } else if let Err(whole) = offload::segment(packet, &mut cache, &mut frames) {
+        assert!(frames.is_empty());
+        frames.push(whole);
+    }
+    for mut frame in frames {
+        offload::complete_checksum(&mut frame);
+        cache.free(frame);
+    }
+    drop(cache);
+    assert_eq!(pool.stats().free, 256, "chunks are missing");
 }

@@ -6,10 +6,12 @@
 //! Threads: injector, observer and workers meet at two locks. That is fine for a port of the tests and no
 //! example for another.
 
-use crate::virtual_link::{VirtualLink, refuse_unsendable};
+use crate::virtual_link::{VirtualLink, to_wire_frames};
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
-use packet::{Batch, DummyControl, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use packet::{
+    Batch, DummyControl, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
+};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
@@ -77,7 +79,11 @@ impl Port for DummyPort {
     }
 
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
-        let queue = || DummyTx { shared: self.shared.clone(), stats: self.shared.link.add_tx_queue() };
+        let queue = || DummyTx {
+            shared: self.shared.clone(),
+            stats: self.shared.link.add_tx_queue(),
+            frames: Vec::new(),
+        };
         (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
     }
 
@@ -145,21 +151,21 @@ impl RxQueue for DummyRx {
 struct DummyTx {
     shared: Arc<Shared>,
     stats: Arc<QueueStats>,
+    frames: Vec<Packet>,
 }
 
 impl TxQueue for DummyTx {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        refuse_unsendable(&self.shared.link, &self.stats, cache, batch);
+        to_wire_frames(&self.shared.link, &self.stats, cache, batch, &mut self.frames);
         let mut sent = self.shared.sent.lock().expect("no panic while held");
-        for packet in batch.iter() {
+        for packet in self.frames.drain(..) {
             self.stats.passed(1, packet.len() as u64);
             if sent.len() >= KEPT_MAX {
                 sent.pop_front();
             }
             sent.push_back(packet.segments().flatten().copied().collect());
+            cache.free(packet);
         }
-        drop(sent);
-        cache.free_all(batch);
     }
 }
 
@@ -230,6 +236,23 @@ mod tests {
         tx.tx_burst(&mut cache, &mut batch);
         assert_eq!(port.stats().tx_dropped, 2);
         assert_eq!(cache.pool().stats().free, 64);
+    }
+
+    #[test]
+    fn an_unfinished_segment_is_seen_as_the_frames_that_a_wire_would_carry() {
+        let (mut port, mut cache) = open(&PortSpec::new("d", "dummy", PortNo(9)));
+        let mut tx = port.take_tx_queues(1).remove(0);
+        let mut packet = cache.alloc_frame(&crate::null::udp_frame(42 + 2500, 1)).unwrap();
+        packet.flags.set(packet::PacketFlags::CSUM_PARTIAL);
+        packet.flags.set(packet::PacketFlags::GSO_UDP);
+        (packet.csum_start, packet.csum_offset, packet.gso_size) = (34, 6, 1000);
+        let mut batch = Batch::new();
+        batch.push(packet);
+        tx.tx_burst(&mut cache, &mut batch);
+        let sent = port.as_dummy().unwrap().take_sent();
+        assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [1042, 1042, 542]);
+        assert!(sent.iter().all(|f| f[40..42] != [0, 0]), "without a checksum");
+        assert_eq!((port.stats().tx_packets, cache.pool().stats().free), (3, 64));
     }
 
     #[test]

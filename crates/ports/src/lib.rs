@@ -12,6 +12,7 @@
 //! `unsafe` is system calls, rings shared with the kernel, and nothing else.
 #![allow(unsafe_code)]
 
+pub mod af_packet;
 pub mod af_xdp;
 pub mod dummy;
 pub mod netlink;
@@ -21,6 +22,7 @@ pub mod pcap;
 mod replay;
 mod spec;
 mod stats;
+pub mod system;
 mod tails;
 pub mod tap;
 pub mod virtio_net;
@@ -33,7 +35,7 @@ pub use stats::QueueStats;
 use packet::{Pool, Port};
 
 /// The port types that [`open`] knows, sorted.
-pub const KINDS: &[&str] = &["afxdp", "dummy", "internal", "null", "pcap", "tap"];
+pub const KINDS: &[&str] = &["afxdp", "dummy", "internal", "null", "pcap", "system", "tap"];
 
 /// Makes the port that `spec` describes, its packets in `pool`.
 ///
@@ -46,6 +48,7 @@ pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortE
         "internal" | "tap" => Box::new(tap::TapPort::open(spec, pool)?),
         "null" => Box::new(null::NullPort::open(spec)?),
         "pcap" => Box::new(pcap::PcapPort::open(spec)?),
+        "system" => Box::new(system::SystemPort::open(spec, pool)?),
         _ => return Err(PortError::UnknownKind { kind: spec.kind.clone() }),
     })
 }

@@ -13,15 +13,22 @@
 //!
 //! A UDP checksum of zero means "none" and is left alone: P is never zero, as the protocol number is not.
 //!
-//! Source: RFC 1071, RFC 768, RFC 9293; Linux's Documentation/networking/checksum-offloads.rst.
+//! The same holds inside a tunnel: a host that encapsulates leaves the inner checksum to the device, and computes
+//! the outer one so that it will fit. So packets to the ports of VXLAN and Geneve are looked into. SCTP's checksum, a
+//! CRC, is left as zero, and no port of ours can pass that on: it is finished where it is found.
+//!
+//! Source: RFC 1071, RFC 768, RFC 9293, RFC 9260, RFC 7348, RFC 8926; Linux's
+//! Documentation/networking/checksum-offloads.rst.
 
 use packet::pool::HEADROOM_BYTES;
 use packet::{Packet, PacketFlags, PoolCache};
 use wire::checksum::{Sum, nonzero};
+use wire::crc32c::Crc32c;
 
 const ETHERNET_HEADER: usize = 14;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const SCTP: u8 = 132;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// VLAN tags that are looked through.
@@ -29,7 +36,7 @@ const TAGS_MAX: usize = 4;
 /// IPv6 extension headers that are looked through.
 const EXTENSIONS_MAX: usize = 8;
 
-/// Where the headers of a TCP or UDP packet are, from the start of the frame.
+/// Where the headers of a TCP, UDP or SCTP packet are, from the start of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Transport {
     l3: usize,
@@ -62,13 +69,18 @@ fn put16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Finds the TCP or UDP header. `None` for everything else, fragments, and whatever is cut off.
+fn is_transport(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | SCTP)
+}
+
+/// Finds the TCP, UDP or SCTP header of the frame that starts at `start`. `None` for everything else, fragments, and
+/// whatever is cut off.
 #[inline(always)]
-fn find_transport(frame: &[u8]) -> Option<Transport> {
-    let mut l3 = ETHERNET_HEADER;
-    let mut ethertype = be16(frame, 12)?;
+fn find_transport(frame: &[u8], start: usize) -> Option<Transport> {
+    let mut l3 = start + ETHERNET_HEADER;
+    let mut ethertype = be16(frame, start + 12)?;
     if matches!(ethertype, 0x8100 | 0x88a8) {
-        (l3, ethertype) = skip_tags(frame)?;
+        (l3, ethertype) = skip_tags(frame, start)?;
     }
     match ethertype {
         ETHERTYPE_IPV4 => {
@@ -76,7 +88,7 @@ fn find_transport(frame: &[u8]) -> Option<Transport> {
             let header_len = usize::from(header[0] & 15) * 4;
             let is_fragment = (header[6] & 0x3f) | header[7] != 0;
             let protocol = header[9];
-            let wanted = header[0] >> 4 == 4 && header_len >= 20 && (protocol == TCP || protocol == UDP);
+            let wanted = header[0] >> 4 == 4 && header_len >= 20 && is_transport(protocol);
             if !wanted || is_fragment {
                 return None;
             }
@@ -89,8 +101,8 @@ fn find_transport(frame: &[u8]) -> Option<Transport> {
 }
 
 #[cold]
-fn skip_tags(frame: &[u8]) -> Option<(usize, u16)> {
-    let mut at = 12;
+fn skip_tags(frame: &[u8], start: usize) -> Option<(usize, u16)> {
+    let mut at = start + 12;
     for _ in 0..=TAGS_MAX {
         let ethertype = be16(frame, at)?;
         if !matches!(ethertype, 0x8100 | 0x88a8) {
@@ -109,7 +121,7 @@ fn find_transport_v6(frame: &[u8], l3: usize) -> Option<Transport> {
     }
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let transport = Transport { l3, l4: l3 + 40, protocol: header[6], is_v6: true, len };
-    if matches!(transport.protocol, TCP | UDP) { Some(transport) } else { skip_extensions(frame, transport) }
+    if is_transport(transport.protocol) { Some(transport) } else { skip_extensions(frame, transport) }
 }
 
 /// Hop-by-hop, routing and destination options; anything else ends the search.
@@ -117,7 +129,7 @@ fn find_transport_v6(frame: &[u8], l3: usize) -> Option<Transport> {
 fn skip_extensions(frame: &[u8], mut at: Transport) -> Option<Transport> {
     for _ in 0..EXTENSIONS_MAX {
         match at.protocol {
-            TCP | UDP => return Some(at),
+            TCP | UDP | SCTP => return Some(at),
             0 | 43 | 60 => {
                 let len = (usize::from(*frame.get(at.l4 + 1)?) + 1) * 8;
                 at.protocol = *frame.get(at.l4)?;
@@ -135,19 +147,92 @@ fn skip_extensions(frame: &[u8], mut at: Transport) -> Option<Transport> {
 #[inline]
 pub fn recognise_unfinished(packet: &mut Packet, frame_max: u32) {
     let frame = packet.data();
-    let Some(at) = find_transport(frame) else { return };
-    let field_at = at.l4 + at.checksum_offset();
-    let (Some(field), Some(pseudo)) = (be16(frame, field_at), at.pseudo_sum(frame, at.len)) else { return };
-    if field != pseudo.fold() {
+    let Some(at) = find_transport(frame, 0) else { return };
+    if !is_unfinished(frame, at) {
+        if at.protocol != TCP {
+            recognise_uncommon(packet, at);
+        }
         return;
     }
+    mark_unfinished(packet, at);
+    if packet.len() > frame_max as usize {
+        recognise_segmentation(packet, at, frame_max as usize);
+    }
+}
+
+/// Whether the checksum field holds the sum of the pseudo-header.
+#[inline(always)]
+fn is_unfinished(frame: &[u8], at: Transport) -> bool {
+    let field = be16(frame, at.l4 + at.checksum_offset());
+    let (Some(field), Some(pseudo)) = (field, at.pseudo_sum(frame, at.len)) else { return false };
+    field == pseudo.fold() && at.protocol != SCTP
+}
+
+fn mark_unfinished(packet: &mut Packet, at: Transport) {
     let Ok(csum_start) = u16::try_from(at.l4) else { return };
     packet.csum_start = csum_start;
     packet.csum_offset = at.checksum_offset() as u8;
     packet.flags.set(PacketFlags::CSUM_PARTIAL);
-    if packet.len() > frame_max as usize {
-        recognise_segmentation(packet, at, frame_max as usize);
+}
+
+/// What is left of packets that are not TCP: an SCTP checksum to finish, or a tunnel to look into.
+#[inline]
+fn recognise_uncommon(packet: &mut Packet, at: Transport) {
+    if at.protocol == SCTP {
+        return finish_sctp(packet, at);
     }
+    let Some(port) = be16(packet.data(), at.l4 + 2) else { return };
+    if matches!(port, VXLAN_PORT | VXLAN_PORT_OF_LINUX | GENEVE_PORT) {
+        recognise_inner(packet, at, port);
+    }
+}
+
+const VXLAN_PORT: u16 = 4789;
+/// What Linux took before there was an assigned number, and still takes unless told.
+const VXLAN_PORT_OF_LINUX: u16 = 8472;
+const GENEVE_PORT: u16 = 6081;
+
+#[cold]
+fn recognise_inner(packet: &mut Packet, outer: Transport, port: u16) {
+    let frame = packet.data();
+    let tunnel = outer.l4 + 8;
+    let Some(header) = frame.get(tunnel..tunnel + 8) else { return };
+    let inner = if port == GENEVE_PORT {
+        const ETHERNET: u16 = 0x6558;
+        if u16::from_be_bytes([header[2], header[3]]) != ETHERNET {
+            return;
+        }
+        tunnel + 8 + usize::from(header[0] & 0x3f) * 4
+    } else {
+        const VNI_VALID: u8 = 0x08;
+        if header[0] & VNI_VALID == 0 {
+            return;
+        }
+        tunnel + 8
+    };
+    let Some(at) = find_transport(frame, inner) else { return };
+    if is_unfinished(frame, at) {
+        mark_unfinished(packet, at);
+    }
+}
+
+/// Computes the CRC of an SCTP packet whose field is zero. A finished packet whose CRC is zero keeps it.
+#[cold]
+fn finish_sctp(packet: &mut Packet, at: Transport) {
+    let field = at.l4 + 8..at.l4 + 12;
+    if packet.data().get(field.clone()) != Some(&[0; 4]) {
+        return;
+    }
+    let mut crc = Crc32c::new();
+    let mut left = at.len;
+    for (n, segment) in packet.segments().enumerate() {
+        let bytes = if n == 0 { segment.get(at.l4..).unwrap_or_default() } else { segment };
+        let bytes = &bytes[..bytes.len().min(left)];
+        crc = crc.bytes(bytes);
+        left -= bytes.len();
+    }
+    // RFC 9260 appendix A: the CRC is sent with its least significant byte first.
+    packet.data_mut()[field].copy_from_slice(&crc.finish().to_le_bytes());
 }
 
 /// A TCP packet that no link would take: its sender counts on segmentation. The size of the segments was in a note that is lost;
@@ -240,7 +325,7 @@ pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> 
 }
 
 fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
-    let at = find_transport(packet.data())?;
+    let at = find_transport(packet.data(), 0).filter(|at| at.protocol != SCTP)?;
     let header_len = match at.protocol {
         TCP => (usize::from(*packet.data().get(at.l4 + 12)? >> 4) * 4).max(20),
         _ => 8,
@@ -253,7 +338,7 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
     if size == 0 || payload_len == 0 {
         return None;
     }
-    let mut source = Gather::new(packet, payload_at);
+    let mut source = gather(packet, payload_at);
     let mut done = 0;
     while done < payload_len {
         let len = size.min(payload_len - done);
@@ -320,12 +405,11 @@ struct Gather<'a, I: Iterator<Item = &'a [u8]>> {
     rest: &'a [u8],
 }
 
-impl<'a> Gather<'a, Box<dyn Iterator<Item = &'a [u8]> + 'a>> {
-    fn new(packet: &'a Packet, skip: usize) -> Self {
-        let mut segments = packet.segments();
-        let first = segments.next().unwrap_or_default();
-        Gather { rest: first.get(skip..).unwrap_or_default(), segments: Box::new(segments) }
-    }
+/// Reads from byte `skip` on, which lies in the first segment.
+fn gather(packet: &Packet, skip: usize) -> Gather<'_, impl Iterator<Item = &[u8]>> {
+    let mut segments = packet.segments();
+    let first = segments.next().unwrap_or_default();
+    Gather { rest: first.get(skip..).unwrap_or_default(), segments }
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
@@ -381,7 +465,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
 /// A copy of a packet with the usual headroom in front of every segment, metadata included. `None` when the pool is
 /// exhausted.
 pub fn copy_linear(packet: &Packet, cache: &mut PoolCache) -> Option<Packet> {
-    let mut copy = Gather::new(packet, 0).take(cache, &[], packet.len())?;
+    let mut copy = gather(packet, 0).take(cache, &[], packet.len())?;
     copy.in_port = packet.in_port;
     copy.gso_size = packet.gso_size;
     copy.csum_start = packet.csum_start;

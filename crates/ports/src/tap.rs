@@ -47,6 +47,8 @@ const TUN_F_USO6: libc::c_uint = 0x40;
 const SEGMENTS_MAX: usize = 128;
 /// After a large frame this many reads expect another.
 const LARGE_READS: u32 = 64;
+/// A frame that seems too long has the MTU asked anew, so many times per second at most.
+const ASKS_PER_S: u64 = 20;
 /// An idle queue is asked at least this often while its worker polls.
 const IDLE_MAX_US: u64 = 20;
 
@@ -204,7 +206,8 @@ impl Port for TapPort {
         self.tx_stats.extend((0..count.max(1)).map(|_| Arc::default()));
         let queue = |(i, stats): (usize, &Arc<QueueStats>)| {
             let idx = i % self.shared.files.len();
-            Box::new(TapTx { shared: self.shared.clone(), idx, stats: stats.clone() }) as Box<dyn TxQueue>
+            Box::new(TapTx { shared: self.shared.clone(), idx, stats: stats.clone(), next_ask_tsc: 0 })
+                as Box<dyn TxQueue>
         };
         self.tx_stats[first..].iter().enumerate().map(queue).collect()
     }
@@ -477,9 +480,23 @@ struct TapTx {
     shared: Arc<Shared>,
     idx: usize,
     stats: Arc<QueueStats>,
+    next_ask_tsc: u64,
 }
 
 impl TapTx {
+    /// The MTU, asked anew where the last answer is old: somebody else may have raised it.
+    #[cold]
+    fn current_mtu(&mut self) -> usize {
+        let now = clock::tsc();
+        if now >= self.next_ask_tsc {
+            self.next_ask_tsc = now + clock::tsc_hz() / ASKS_PER_S;
+            if let Ok(link) = self.shared.link() {
+                self.shared.mtu.store(link.mtu, Ordering::Relaxed);
+            }
+        }
+        self.shared.mtu.load(Ordering::Relaxed) as usize
+    }
+
     /// Writes one frame. `Err` is the error number.
     fn write(&self, packet: &mut Packet) -> Result<(), i32> {
         let header = virtio_net::header_of(packet);
@@ -512,7 +529,7 @@ impl TxQueue for TapTx {
         let mtu = self.shared.mtu.load(Ordering::Relaxed) as usize;
         let mut sent = 0;
         for packet in batch.iter_mut() {
-            if is_longer_than(packet, mtu) {
+            if is_longer_than(packet, mtu) && is_longer_than(packet, self.current_mtu()) {
                 self.stats.too_long();
                 sent += 1;
                 continue;

@@ -5,7 +5,7 @@
 //! swallow another's.
 
 use crate::wait::Event;
-use crate::{PortError, PortSpec, QueueStats, stats};
+use crate::{PortError, PortSpec, QueueStats, offload, stats};
 use packet::{Batch, LinkState, Packet, PoolCache, PortStats, PortStatus};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -126,16 +126,45 @@ pub(crate) fn refuse_unsendable(
 
 #[cold]
 fn refuse_each(link: &VirtualLink, stats: &QueueStats, cache: &mut PoolCache, batch: &mut Batch) {
-    let mtu = link.mtu() as usize;
     for packet in std::mem::take(batch) {
-        if !link.is_up() {
+        if let Some(packet) = refuse(link, stats, cache, packet) {
+            batch.push(packet);
+        }
+    }
+}
+
+fn refuse(link: &VirtualLink, stats: &QueueStats, cache: &mut PoolCache, packet: Packet) -> Option<Packet> {
+    if !link.is_up() {
+        stats.dropped.add(1);
+    } else if is_longer_than(&packet, link.mtu() as usize) {
+        stats.too_long();
+    } else {
+        return Some(packet);
+    }
+    cache.free(packet);
+    None
+}
+
+/// Moves what may be sent from `batch` to `frames`, as it would look on a wire: segments cut, checksums finished.
+/// For ports that show frames to somebody. The rest is freed and counted.
+pub(crate) fn to_wire_frames(
+    link: &VirtualLink,
+    stats: &QueueStats,
+    cache: &mut PoolCache,
+    batch: &mut Batch,
+    frames: &mut Vec<Packet>,
+) {
+    let mut cut = Vec::new();
+    for packet in batch.drain(..) {
+        if !offload::is_segmentation_pending(&packet) {
+            cut.push(packet);
+        } else if let Err(packet) = offload::segment(packet, cache, &mut cut) {
             stats.dropped.add(1);
             cache.free(packet);
-        } else if is_longer_than(&packet, mtu) {
-            stats.too_long();
-            cache.free(packet);
-        } else {
-            batch.push(packet);
+        }
+        for mut frame in cut.drain(..) {
+            offload::complete_checksum(&mut frame);
+            frames.extend(refuse(link, stats, cache, frame));
         }
     }
 }

@@ -30,11 +30,19 @@ fn detail(port: &dyn Port, key: &str) -> String {
     details.into_iter().find(|(k, _)| k == key).map(|(_, value)| value).unwrap_or_default()
 }
 
+/// Below this rate TCP does not work, whatever else the machine does at the time: a lost or broken packet in every
+/// window is what a wrong checksum looks like.
+const MBITS_MIN: f64 = 50.0;
+
 /// Mbit/s that iperf3 reports as received.
 fn iperf(net: &Net, options: &str) -> f64 {
     let _server = net.spawn_on("b", "iperf3 -s -1 -p 5201");
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let text = net.on("a", &format!("iperf3 -c 10.9.0.2 -p 5201 -f m {options}"));
+    let mut text = String::new();
+    wait_for("the server to listen, and a run of iperf3", || {
+        let output = net.try_on("a", &format!("iperf3 -c 10.9.0.2 -p 5201 -f m {options}"));
+        text = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success()
+    });
     let line = text.lines().rev().find(|line| line.contains("receiver")).unwrap_or_else(|| panic!("{text}"));
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|w| *w == "Mbits/sec").unwrap_or_else(|| panic!("{text}"));
@@ -49,18 +57,16 @@ fn hosts_reach_each_other_by_ping_tcp_and_udp_with_no_ethtool_step() {
     let pool = pool();
     let mut p0 = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
     let mut p1 = AfXdpPort::open(&spec("p1", 2), pool).unwrap();
-    eprintln!("{:?}", p0.status());
     assert_eq!(detail(&p0, "xdp-mode"), "native");
     let forwarder = Forwarder::start(pool, [&mut p0, &mut p1]);
     net.on("a", "ping -c 3 -i 0.2 -W 2 10.9.0.2");
     net.on("a", "ping -c 3 -i 0.2 -W 2 fd09::2");
     let there = iperf(&net, "-t 2");
     let back = iperf(&net, "-t 2 -R");
-    let udp = iperf(&net, "-t 1 -u -b 200M");
+    let udp = iperf(&net, "-t 1 -u -b 50M");
     eprintln!("TCP {there} and {back} Mbit/s, UDP {udp} Mbit/s");
-    assert!(there > 300.0 && back > 300.0 && udp > 150.0, "{there} {back} {udp}");
+    assert!(there > MBITS_MIN && back > MBITS_MIN && udp > 25.0, "{there} {back} {udp}");
     let report = forwarder.stop();
-    eprintln!("{report:?}\n{:?}\n{:?}", p0.stats(), p1.stats());
     assert!(report.unfinished.load(Ordering::Relaxed) > 1000, "veth left no checksum unfinished: {report:?}");
     let stats = pool.stats();
     assert_eq!(stats.free, stats.total, "every chunk came back");
@@ -105,7 +111,7 @@ fn jumbo_frames_pass_in_several_buffers() {
         net.on("a", "ping -c 3 -i 0.2 -W 2 -M do -s 8952 fd09::2");
         let (there, back) = (iperf(&net, "-t 2"), iperf(&net, "-t 2 -R"));
         eprintln!("TCP at MTU 9000: {there} and {back} Mbit/s");
-        assert!(there > 500.0 && back > 500.0, "{there} {back}");
+        assert!(there > MBITS_MIN && back > MBITS_MIN, "{there} {back}");
         assert!(report.chained.load(Ordering::Relaxed) > 1000, "{report:?}");
     });
 }
@@ -135,7 +141,7 @@ fn generic_mode_carries_tcp_with_the_senders_segmentation_left_on() {
         net.on("a", "ping -c 3 -i 0.2 -W 2 10.9.0.2");
         let (there, back) = (iperf(&net, "-t 2"), iperf(&net, "-t 2 -R"));
         eprintln!("TCP in generic mode: {there} and {back} Mbit/s {report:?} {:?}", ports[0].stats());
-        assert!(there > 300.0 && back > 300.0, "{there} {back}");
+        assert!(there > MBITS_MIN && back > MBITS_MIN, "{there} {back}");
     });
 }
 
@@ -147,7 +153,7 @@ fn every_queue_of_a_device_is_served() {
         assert_eq!(detail(&ports[0], "n_rxq"), "2");
         let both = iperf(&net, "-t 2 -P 4");
         eprintln!("TCP on two queues: {both} Mbit/s");
-        assert!(both > 300.0, "{both}");
+        assert!(both > MBITS_MIN, "{both}");
     });
 }
 
@@ -256,4 +262,86 @@ fn a_killed_process_leaves_no_program_and_its_successor_starts_at_once() {
         net.on("a", "ping -c 2 -i 0.2 -W 2 10.9.0.2");
     });
     assert!(net.xdp_of("p0").is_none());
+}
+
+#[test]
+fn tcp_inside_a_hosts_vxlan_tunnel_passes() {
+    let _alone = alone();
+    let net = Net::new("");
+    for (i, host) in ["a", "b"].iter().enumerate() {
+        let (local, remote) = (i + 1, 2 - i);
+        net.on(host, "ip addr flush dev eth0 scope global");
+        net.on(host, &format!("ip addr add 10.8.0.{local}/24 dev eth0"));
+        let tunnel = format!("id 5 local 10.8.0.{local} remote 10.8.0.{remote} dstport 4789");
+        net.on(host, &format!("ip link add vx0 mtu 1400 type vxlan {tunnel}"));
+        net.on(host, &format!("ip addr add 10.9.0.{local}/24 dev vx0"));
+        net.on(host, "ip link set vx0 up");
+    }
+    with_forwarder(&net, &[], |_, report| {
+        net.on("a", "ping -c 2 -i 0.2 -W 2 10.9.0.2");
+        let rate = iperf(&net, "-t 2");
+        eprintln!("TCP inside VXLAN: {rate} Mbit/s");
+        assert!(rate > MBITS_MIN, "{rate} {report:?}");
+        assert!(report.unfinished.load(Ordering::Relaxed) > 1000, "{report:?}");
+    });
+}
+
+#[test]
+fn queues_that_nobody_took_or_closed_give_their_chunks_back_with_the_port() {
+    let _alone = alone();
+    let net = Net::new("numrxqueues 2 numtxqueues 2");
+    net.enter("s");
+    let pool = pool();
+    let mut port = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
+    let lent = pool.stats().total - pool.stats().free;
+    assert!(lent >= 2 * 2048, "two queues lend as many chunks as their rings hold: {lent}");
+    let mut rx = port.take_rx_queues();
+    let tx = port.take_tx_queues(1);
+    assert_eq!((rx.len(), tx.len()), (2, 1));
+    rx[0].close(&mut pool.cache());
+    drop((rx, tx));
+    drop(port);
+    assert_eq!(pool.stats().free, pool.stats().total);
+    drop(AfXdpPort::open(&spec("p0", 1), pool).unwrap());
+    assert_eq!(pool.stats().free, pool.stats().total);
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_with_the_reason() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let refusal = |spec: &PortSpec| match AfXdpPort::open(spec, pool) {
+        Ok(_) => panic!("opened {spec:?}"),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(refusal(&spec("nosuch", 1)), "no interface is named nosuch");
+    assert!(refusal(&spec("p0", 1).with("xdp-mode", "fast")).contains("best-effort, native"));
+    assert!(refusal(&spec("p0", 1).with("n_rxq_desc", "100")).contains("power of two"));
+    assert!(
+        refusal(&spec("p0", 1).with("xdp-mode", "native-with-zerocopy")).contains("bind an AF_XDP socket")
+    );
+    assert!(net.xdp_of("p0").is_none(), "a refusal leaves nothing behind");
+    let _first = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
+    assert!(refusal(&spec("p0", 2)).contains("another running switch"));
+}
+
+#[test]
+fn an_idle_forwarder_sleeps_and_wakes_for_each_packet() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let mut p0 = AfXdpPort::open(&spec("p0", 1), pool).unwrap();
+    let mut p1 = AfXdpPort::open(&spec("p1", 2), pool).unwrap();
+    let forwarder = Forwarder::start(pool, [&mut p0, &mut p1]);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    net.on("a", "ping -c 5 -i 0.2 -W 1 10.9.0.2");
+    let report = forwarder.stop();
+    let (cpu_ms, sleeps) =
+        (report.cpu_ns.load(Ordering::Relaxed) / 1_000_000, report.sleeps.load(Ordering::Relaxed));
+    assert!(sleeps > 20, "it slept {sleeps} times");
+    // Closing takes some milliseconds as well.
+    assert!(cpu_ms < 40, "{cpu_ms} ms of CPU in 4 s");
 }

@@ -195,3 +195,177 @@ fn links_are_made_changed_watched_and_removed_over_netlink() {
     assert!(seen.iter().any(is_the_change));
     assert!(!try_run("ip link show dev v0").status.success());
 }
+
+fn packet_socket(name: &str, number: u32) -> PortSpec {
+    PortSpec::new(name, "system", PortNo(number)).with("driver", "af_packet")
+}
+
+fn detail(port: &dyn Port, key: &str) -> String {
+    let details = port.status().details;
+    details.into_iter().find(|(k, _)| k == key).map(|(_, value)| value).unwrap_or_default()
+}
+
+#[test]
+fn hosts_reach_each_other_through_packet_sockets_in_whole_segments() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let mut p0 = ports::open(&packet_socket("p0", 1), pool).unwrap();
+    let mut p1 = ports::open(&packet_socket("p1", 2), pool).unwrap();
+    let forwarder = Forwarder::start(pool, [&mut *p0, &mut *p1]);
+    net.on("a", "ping -c 3 -i 0.2 -W 2 10.9.0.2");
+    net.on("a", "ping -c 3 -i 0.2 -W 2 fd09::2");
+    net.on("a", "ping -c 2 -i 0.2 -W 2 -s 20000 10.9.0.2");
+    let there = iperf(&net, "10.9.0.2", "-t 2");
+    let six = iperf(&net, "fd09::2", "-t 1");
+    let udp = iperf(&net, "10.9.0.2", "-t 1 -u -b 200M");
+    eprintln!("TCP {there}, over IPv6 {six}, UDP {udp} Mbit/s");
+    net.set_mtu(9000);
+    net.on("a", "ping -c 2 -i 0.2 -W 2 -M do -s 8900 10.9.0.2");
+    let report = forwarder.stop();
+    eprintln!("{report:?}\n{:?}\n{:?}\n{:?}", p0.stats(), p1.stats(), p0.status());
+    assert!(report.chained.load(Ordering::Relaxed) > 100, "segments were cut up: {report:?}");
+    assert!(there > 300.0 && six > 300.0 && udp > 100.0, "{there} {six} {udp} Mbit/s");
+    let (s0, s1) = (p0.stats(), p1.stats());
+    assert_eq!(s0.rx_packets, s1.tx_packets + s1.tx_dropped + s1.tx_errors);
+    assert_eq!((s0.rx_errors, s1.rx_errors, s0.tx_errors, s1.tx_errors), (0, 0, 0, 0));
+    assert_eq!((s0.tx_mtu_drops, s1.tx_mtu_drops, p0.status().mtu), (0, 0, 9000));
+    assert_whole(pool);
+}
+
+#[test]
+fn packet_sockets_share_an_interface_by_fanout() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let mut p0 = ports::open(&packet_socket("p0", 1).with("n_rxq", "3"), pool).unwrap();
+    let mut p1 = ports::open(&packet_socket("p1", 2).with("n_rxq", "3"), pool).unwrap();
+    let forwarder = Forwarder::start(pool, [&mut *p0, &mut *p1]);
+    net.on("a", "ping -c 3 -i 0.2 -W 2 10.9.0.2");
+    let four = iperf(&net, "10.9.0.2", "-t 1 -P 4");
+    assert!(four > 200.0, "{four}");
+    let sockets = || net.on("s", "cat /proc/net/packet").lines().count() - 1;
+    assert_eq!(sockets(), 2 * 3 + 2 * 3, "a receiving and a sending one per queue");
+    forwarder.stop();
+    drop((p0, p1));
+    assert_eq!(sockets(), 0);
+    assert_whole(pool);
+}
+
+#[test]
+fn the_kernels_own_stack_gets_what_the_switch_receives_only_where_that_is_asked_for() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    net.on("s", "ip addr add 10.9.0.9/24 dev p0");
+    net.on("a", "ping -c 1 -W 2 10.9.0.9");
+    let port = ports::open(&packet_socket("p0", 1), pool).unwrap();
+    assert_eq!(detail(&*port, "kernel-stack"), "blocked");
+    assert!(!net.try_on("a", "ping -c 1 -W 1 10.9.0.9").status.success(), "the kernel answered");
+    drop(port);
+    net.on("a", "ping -c 1 -W 2 10.9.0.9");
+    let port = ports::open(&packet_socket("p0", 1).with("kernel-stack", "true"), pool).unwrap();
+    assert_eq!(detail(&*port, "kernel-stack"), "receives too");
+    net.on("a", "ping -c 1 -W 2 10.9.0.9");
+}
+
+#[test]
+fn tags_that_the_kernel_took_out_are_put_back() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    netlink::create_veth("v0", "v1").unwrap();
+    net.on("s", "ip link set v0 up");
+    net.on("s", "ip link set v1 up");
+    let mut v0 = ports::open(&packet_socket("v0", 1), pool).unwrap();
+    let mut v1 = ports::open(&packet_socket("v1", 2), pool).unwrap();
+    let (mut tx, mut rx) = (v0.take_tx_queues(1).remove(0), v1.take_rx_queues().remove(0));
+    let mut cache = pool.cache();
+    for protocol in [[0x81, 0x00], [0x88, 0xa8]] {
+        let mut frame = ports::null::udp_frame(100, 1);
+        frame.splice(12..12, [protocol[0], protocol[1], 0x60, 0x05]);
+        let mut batch = packet::Batch::new();
+        batch.push(cache.alloc_frame(&frame).unwrap());
+        tx.tx_burst(&mut cache, &mut batch);
+        let mut seen = Vec::new();
+        wait_for("the tagged frame", || {
+            rx.rx_burst(&mut cache, &mut batch);
+            seen.extend(batch.iter().map(|p| p.data().to_vec()));
+            cache.free_all(&mut batch);
+            seen.contains(&frame)
+        });
+    }
+    rx.close(&mut cache);
+    drop(cache);
+    assert_whole(pool);
+}
+
+#[test]
+fn a_packet_sockets_interface_goes_down_and_up_and_away_under_traffic() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let mut p0 = ports::open(&packet_socket("p0", 1), pool).unwrap();
+    let mut p1 = ports::open(&packet_socket("p1", 2), pool).unwrap();
+    let forwarder = Forwarder::start(pool, [&mut *p0, &mut *p1]);
+    let _server = net.spawn_on("b", "iperf3 -s -1 -p 5201");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let _client = net.spawn_on("a", "iperf3 -c 10.9.0.2 -p 5201 -t 30");
+    wait_for("traffic", || p1.stats().tx_packets > 1000);
+    net.on("s", "ip link set p1 down");
+    wait_for("drops while the interface is down", || p1.stats().tx_dropped > 0);
+    assert_eq!((p1.status().link, p1.status().admin_up), (LinkState::Down, false));
+    p1.set_admin_up(true).unwrap();
+    let before = p1.stats().tx_packets;
+    wait_for("traffic again", || p1.stats().tx_packets > before + 100);
+    net.on("s", "ip link del p1");
+    let report = forwarder.report.clone();
+    wait_for("the queue to say so", || report.gone.load(Ordering::Relaxed) == 1);
+    assert_eq!(p1.status().error.as_deref(), Some("the interface is gone"));
+    forwarder.stop();
+    drop((p0, p1));
+    assert_whole(pool);
+}
+
+#[test]
+fn a_system_port_takes_the_best_driver_and_says_which_and_why() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let best = ports::open(&PortSpec::new("p0", "system", PortNo(1)), pool).unwrap();
+    assert_eq!((best.kind(), detail(&*best, "driver").as_str()), ("system", "af_xdp"));
+    // Its program is in the way of a second one.
+    let second = ports::open(&PortSpec::new("p0", "system", PortNo(2)), pool).unwrap();
+    assert_eq!(detail(&*second, "driver"), "af_packet");
+    assert!(!detail(&*second, "af_xdp-error").is_empty());
+    let error = |spec: &PortSpec| ports::open(spec, pool).err().unwrap().to_string();
+    assert_eq!(error(&PortSpec::new("none", "system", PortNo(3))), "no interface is named none");
+    assert!(error(&packet_socket("p1", 3).with("driver", "xdp")).contains("af_xdp or af_packet"));
+    drop((best, second));
+    assert_whole(pool);
+}
+
+#[test]
+fn eight_idle_tap_queues_cost_next_to_nothing_and_wake_for_each_packet() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let [mut a, mut b] = tap_pair(&net, pool, "4");
+    let forwarder = Forwarder::start(pool, [&mut *a, &mut *b]);
+    net.on("a", "ping -c 5 -i 0.2 -W 2 10.8.0.2");
+    let start = std::time::Instant::now();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let report = forwarder.stop();
+    let cpu_ms = report.cpu_ns.load(Ordering::Relaxed) / 1_000_000;
+    eprintln!("{cpu_ms} ms of CPU time in {:?}: {report:?}", start.elapsed());
+    // Start, neighbour discovery, ten packets of ping, and three idle seconds.
+    assert!(cpu_ms < 60 && report.sleeps.load(Ordering::Relaxed) > 10, "{cpu_ms} ms: {report:?}");
+    assert_whole(pool);
+}

@@ -336,3 +336,55 @@ fn segmentation_without_buffers_gives_the_packet_back_whole() {
     cache.free(packet);
     assert_eq!(pool.stats().free, 32);
 }
+
+#[test]
+fn inside_a_tunnel_the_inner_checksum_is_the_one_to_finish() {
+    with_cache(|cache| {
+        let inner = Shape { v6: false, tcp: true, tags: 0, options: false, payload: vec![3; 100] };
+        let geneve = [0x01, 0, 0x65, 0x58, 0, 0, 7, 0, 1, 2, 3, 4];
+        for (port, header) in [(4789u16, &[8u8, 0, 0, 0, 0, 0, 7, 0][..]), (6081, &geneve)] {
+            let outer = |inner: &[u8]| {
+                Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]))
+                    .ipv4("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())
+                    .udp(50_000, port)
+                    .udp_checksum_zero()
+                    .payload(&[header, inner].concat())
+                    .build()
+                    .unwrap()
+            };
+            let mut packet = packet_of(cache, &outer(&inner.unfinished()), 256);
+            recognise_unfinished(&mut packet, FRAME_MAX);
+            assert!(packet.flags.has(PacketFlags::CSUM_PARTIAL));
+            assert_eq!(packet.csum_start as usize, 14 + 20 + 8 + header.len() + inner.l4());
+            complete_checksum(&mut packet);
+            assert_eq!(bytes_of(&packet), outer(&inner.frame()));
+            cache.free(packet);
+            let mut packet = packet_of(cache, &outer(&inner.frame()), 256);
+            recognise_unfinished(&mut packet, FRAME_MAX);
+            assert!(packet.flags.is_empty());
+            cache.free(packet);
+        }
+    });
+}
+
+#[test]
+fn an_sctp_checksum_left_as_zero_is_computed_on_the_spot() {
+    with_cache(|cache| {
+        let finished = Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]))
+            .ipv4("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())
+            .sctp(1, 2)
+            .payload(&[9; 700])
+            .build()
+            .unwrap();
+        let mut unfinished = finished.clone();
+        unfinished[42..46].fill(0);
+        assert_ne!(unfinished, finished);
+        for frame in [&unfinished, &finished] {
+            let mut packet = packet_of(cache, frame, 300);
+            recognise_unfinished(&mut packet, FRAME_MAX);
+            assert!(packet.flags.is_empty());
+            assert_eq!(bytes_of(&packet), finished);
+            cache.free(packet);
+        }
+    });
+}

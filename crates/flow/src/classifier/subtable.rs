@@ -14,7 +14,7 @@ use super::prefixes::{Arena, PrefixSet};
 use super::rule::Rule;
 use super::values::Values;
 use crate::depth::Depth;
-use crate::field::FieldId;
+use crate::field::{FieldId, Place};
 use crate::key::{BLOCKS, Key, Mask};
 use base::Version;
 use base::hash::HashKey;
@@ -80,10 +80,61 @@ impl std::ops::Deref for Words {
 
 /// A field that the subtable matches by prefix.
 struct Prefixed {
-    field: FieldId,
+    place: Place,
     /// Length of the prefixes.
     bits: u32,
-    set: PrefixSet,
+    set: Prefixes,
+}
+
+enum Prefixes {
+    /// Of a field of up to 32 bits.
+    Narrow(PrefixSet<u64>),
+    /// Of a field of 128 bits.
+    Wide(PrefixSet<u128>),
+}
+
+impl Prefixed {
+    fn new(field: FieldId, bits: u32) -> Prefixed {
+        let place = field.place();
+        let wide = place.bits > 32;
+        let set =
+            if wide { Prefixes::Wide(PrefixSet::new(bits)) } else { Prefixes::Narrow(PrefixSet::new(bits)) };
+        Prefixed { place, bits, set }
+    }
+
+    /// The leading bits of the key's value that no rule has, as bits of the key's words.
+    #[inline]
+    fn proof(&self, key: &Key, arena: &Arena) -> Option<[(usize, u64); 2]> {
+        let (b, w) = (usize::from(self.place.block), usize::from(self.place.word));
+        match &self.set {
+            Prefixes::Narrow(set) => {
+                let up = 64 - self.place.shift - self.place.bits;
+                let shared = set.shared_bits(key.word(b, w) << up, arena)?;
+                let leading = !(u64::MAX >> 1 >> shared);
+                (shared < self.bits).then_some([(w, leading >> up), (w, 0)])
+            }
+            Prefixes::Wide(set) => {
+                let value = u128::from(key.word(b, w)) << 64 | u128::from(key.word(b, w + 1));
+                let shared = set.shared_bits(value, arena)?;
+                let leading = !(u128::MAX >> 1).checked_shr(shared).unwrap_or(0);
+                (shared < self.bits).then_some([(w, (leading >> 64) as u64), (w + 1, leading as u64)])
+            }
+        }
+    }
+
+    /// Calls what counts a rule's value in or out.
+    fn count(&self, word: impl Fn(u8) -> u64, insert: bool, arena: &Arena) {
+        match &self.set {
+            Prefixes::Narrow(set) => {
+                let value = word(self.place.word) >> self.place.shift << (64 - self.place.bits);
+                if insert { set.insert(value, arena) } else { set.remove(value, arena) }
+            }
+            Prefixes::Wide(set) => {
+                let value = u128::from(word(self.place.word)) << 64 | u128::from(word(self.place.word + 1));
+                if insert { set.insert(value, arena) } else { set.remove(value, arena) }
+            }
+        }
+    }
 }
 
 /// Fields whose prefixes are tracked.
@@ -212,7 +263,7 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         let stages = ends.iter().map(|&end| Stage { end, values: values(end) }).collect();
         let prefixed = PREFIXED.iter().filter_map(|&field| {
             let bits = prefix_len(&mask, field)?;
-            Some(Prefixed { field, bits, set: PrefixSet::new(bits) })
+            Some(Prefixed::new(field, bits))
         });
         let prefixed = prefixed.collect();
         Arc::new_cyclic(|this| Subtable {
@@ -340,30 +391,21 @@ impl<R: Send + Sync + 'static> Subtable<R> {
     fn prove_by_stages(&self, end: usize, key: &Key, wc: &mut Mask, shared: &Shared) {
         // Fields in which all rules agree prove nothing: the key agrees with them.
         let needed = |part: &Part| part.mask & !part.agreed.load(Ordering::Relaxed);
-        let missing = |part: &Part| (needed(part) & !wc.0.word(part.block(), part.word())).count_ones();
-        let mut best = Proof { cost: self.parts[..end].iter().map(missing).sum(), ..Proof::NONE };
-        if best.cost == 0 {
+        let missing = |part: &Part| needed(part) & !wc.0.word(part.block(), part.word());
+        if self.parts[..end].iter().all(|part| missing(part) == 0) {
             return;
         }
-        let mut by_prefix = false;
+        let mut best = Proof::NONE;
         for prefixed in &self.prefixed {
-            let place = prefixed.field.place();
-            let aligned = key.get(prefixed.field) << (128 - u32::from(place.bits));
-            let value = aligned & !u128::MAX.checked_shr(prefixed.bits).unwrap_or(0);
-            let shared_bits = prefixed.set.shared_bits(value, &shared.arena);
-            if let Some(shared_bits) = shared_bits.filter(|&bits| bits < prefixed.bits) {
-                let aligned = !u128::MAX.checked_shr(shared_bits + 1).unwrap_or(0);
-                let bits = aligned >> (128 - u32::from(place.bits));
-                let (b, w) = (usize::from(place.block), usize::from(place.word));
-                let words = if place.bits == 128 {
-                    [(w, (bits >> 64) as u64), (w + 1, bits as u64)]
-                } else {
-                    [(w, (bits as u64) << place.shift), (w, 0)]
-                };
-                by_prefix |= best.consider(b, words, wc);
+            if let Some(words) = prefixed.proof(key, &shared.arena) {
+                best.consider(prefixed.place.block.into(), words, wc);
+                if best.cost == 0 {
+                    // The megaflow has a proof already.
+                    return;
+                }
             }
         }
-        if by_prefix {
+        if best.cost < self.parts[..end].iter().map(|part| missing(part).count_ones()).sum() {
             best.add_to(wc);
         } else {
             for part in &self.parts[..end] {
@@ -397,7 +439,7 @@ impl<R: Send + Sync + 'static> Subtable<R> {
                 }
             }
         }
-        self.each_prefix(words, |set, value| set.insert(value, &shared.arena));
+        self.count_prefixes(words, true, &shared.arena);
     }
 
     /// Writer: takes the words of a rule out again, after it was unlinked.
@@ -410,23 +452,17 @@ impl<R: Send + Sync + 'static> Subtable<R> {
                 values.remove(hash, reader);
             }
         }
-        self.each_prefix(words, |set, value| set.remove(value, &shared.arena));
+        self.count_prefixes(words, false, &shared.arena);
     }
 
-    fn each_prefix(&self, words: &[u64], mut act: impl FnMut(&PrefixSet, u128)) {
+    fn count_prefixes(&self, words: &[u64], insert: bool, arena: &Arena) {
         for prefixed in &self.prefixed {
-            let place = prefixed.field.place();
             let word = |w: u8| {
-                let of_word =
-                    self.parts.iter().zip(words).filter(|(p, _)| (p.block, p.word) == (place.block, w));
-                of_word.fold(0, |all, (_, word)| all | word)
+                let of_word = |part: &Part| (part.block, part.word) == (prefixed.place.block, w);
+                let words = self.parts.iter().zip(words).filter(|(part, _)| of_word(part));
+                words.fold(0, |all, (_, word)| all | word)
             };
-            let value = if place.bits == 128 {
-                u128::from(word(place.word)) << 64 | u128::from(word(place.word + 1))
-            } else {
-                u128::from(word(place.word) >> place.shift) << (128 - u32::from(place.bits))
-            };
-            act(&prefixed.set, value);
+            prefixed.count(word, insert, arena);
         }
     }
 
@@ -477,14 +513,13 @@ struct Proof {
 impl Proof {
     const NONE: Proof = Proof { cost: u32::MAX, block: 0, words: [(0, 0); 2] };
 
-    /// Takes these bits instead if they cost less; whether it did.
-    fn consider(&mut self, block: usize, words: [(usize, u64); 2], wc: &Mask) -> bool {
+    /// Takes these bits instead if they cost less.
+    #[inline]
+    fn consider(&mut self, block: usize, words: [(usize, u64); 2], wc: &Mask) {
         let cost = words.iter().map(|&(w, bits)| (bits & !wc.0.word(block, w)).count_ones()).sum();
-        let better = cost < self.cost;
-        if better {
+        if cost < self.cost {
             *self = Proof { cost, block, words };
         }
-        better
     }
 
     fn add_to(&self, wc: &mut Mask) {

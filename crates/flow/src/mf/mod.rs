@@ -473,10 +473,11 @@ impl Slice {
 impl Key {
     /// The field's value. 0 for tunnel options.
     pub fn get_mf(&self, mf: Mf) -> u128 {
-        mf.slices().fold(0, |acc, s| {
+        let value = mf.slices().fold(0, |acc, s| {
             let part = (self.word(s.block, s.word) & s.ones()) >> s.shift;
             (if s.bits == 64 { acc << 64 } else { 0 }) | u128::from(part)
-        })
+        });
+        value & mf.ones()
     }
 
     /// Sets the bits of `mask` of the field to those of `value`. Nothing happens for tunnel options.

@@ -215,25 +215,60 @@ fn the_headers_of_a_chained_frame_are_found_in_its_first_segment() {
     }
 }
 
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
+}
+
+const MACS: &str = "010203040506a1a2a3a4a5a6";
+const UDP: &str = "450000200000000040110000_0a0000010a000002_000100020008_0000_00000000";
+const IPV6_UDP: &str = concat!(
+    "60000000000c1140_fe800000000000000000000000000001_fe800000000000000000000000000002",
+    "_000100020008_0000_00000000"
+);
+
 #[test]
 fn offsets_point_at_the_headers() {
     let mut key = Key::default();
     let mut at = |frame: &str| {
-        let bytes: Vec<u8> =
-            (0..frame.len() / 2).map(|i| u8::from_str_radix(&frame[2 * i..2 * i + 2], 16).unwrap()).collect();
+        let bytes = bytes(frame);
         extract(&bytes, bytes.len(), &ingress(Depth::Everything), &mut key).map(|o| (o.l3, o.l4))
     };
-    let macs = "010203040506a1a2a3a4a5a6";
-    let udp = "450000200000000040110000_0a0000010a000002_000100020008_0000_00000000".replace('_', "");
-    assert_eq!(at(&format!("{macs}0800{udp}")), Some((14, 34)));
-    assert_eq!(at(&format!("{macs}81000001{}{udp}", "0800")), Some((18, 38)));
-    assert_eq!(at(&format!("{macs}88a800028100000108004600{}", &udp[4..])), Some((22, 46)));
+    let udp = UDP.replace('_', "");
+    assert_eq!(at(&format!("{MACS}0800{udp}")), Some((14, 34)));
+    assert_eq!(at(&format!("{MACS}810000010800{udp}")), Some((18, 38)));
+    assert_eq!(at(&format!("{MACS}88a800028100000108004600{}", &udp[4..])), Some((22, 46)));
     let later = udp.replacen("00000000", "00000001", 1);
-    assert_eq!(at(&format!("{macs}0800{later}")), Some((14, 0)));
+    assert_eq!(at(&format!("{MACS}0800{later}")), Some((14, 0)));
     let cut = udp.replacen("45000020", "4500001b", 1);
-    assert_eq!(at(&format!("{macs}0800{cut}")), Some((14, 0)), "7 bytes of UDP");
-    assert_eq!(at(&format!("{macs}88cc")), Some((14, 0)));
-    assert_eq!(at(macs), None);
+    assert_eq!(at(&format!("{MACS}0800{cut}")), Some((14, 0)), "7 bytes of UDP");
+    assert_eq!(at(&format!("{MACS}88cc")), Some((14, 0)));
+    assert_eq!(at(MACS), None);
+    // Destination options of 200 bytes leave UDP at 254, of 208 at 262, which an offset cannot say.
+    let options = |words: usize| {
+        let header = format!("6000000001083c40{}", "00".repeat(32));
+        let behind = format!("11{:02x}{}{}", words - 1, "00".repeat(words * 8 - 2), "00".repeat(64));
+        format!("{MACS}86dd{header}{behind}{}", "00".repeat(64))
+    };
+    assert_eq!(at(&options(25)), Some((14, 254)));
+    assert_eq!(at(&options(26)), Some((14, 0)));
+}
+
+#[test]
+fn more_than_64_kib_behind_the_ip_payload_is_no_padding() {
+    let mut key = Key::default();
+    for (eth_type, packet, field) in [("0800", UDP, FieldId::NwSrc), ("86dd", IPV6_UDP, FieldId::Ipv6Src)] {
+        // Long enough for the straight paths, which leave such lengths to the general one.
+        let head = bytes(&format!("{MACS}{eth_type}{}{}", packet.replace('_', ""), "00".repeat(60)));
+        let packet_len = packet.replace('_', "").len() / 2;
+        for (padding, read) in [(0xffff, true), (0x1_0000, false), (0x10_0000, false)] {
+            let frame_len = 14 + packet_len + padding;
+            for depth in [Depth::Network, Depth::Everything] {
+                let offsets = extract(&head, frame_len, &ingress(depth), &mut key).unwrap();
+                assert_eq!(key.get(field) != 0, read, "{eth_type} and {padding} bytes at {depth:?}");
+                assert_eq!(offsets.l4 != 0, read && depth == Depth::Everything);
+            }
+        }
+    }
 }
 
 proptest! {

@@ -132,7 +132,7 @@ impl Builder<'_> {
             ihl = self.rng.below(16) as u8;
         }
         if self.goes_wrong() {
-            total = self.rng.below(usize::from(total) + 9) as u16;
+            total = self.wrong_length(total, &[19, 20, 27, 28, 31, 32, 39, 40]);
         }
         let version = if self.goes_wrong() { 6 } else { 4 };
         let frag = self.rng.pick(&[0u16, 0, 0, 0, 0x4000, 0x2000, 0x2001, 0x0010, 0x1fff, 0x8000]);
@@ -146,6 +146,15 @@ impl Builder<'_> {
         out
     }
 
+    /// One off, just at the end of some header, or anything.
+    fn wrong_length(&mut self, right: u16, ends: &[u16]) -> u16 {
+        match self.rng.below(4) {
+            0 => right.wrapping_add(self.rng.pick(&[1, u16::MAX])),
+            1 | 2 => self.rng.pick(ends),
+            _ => self.rng.below(usize::from(right) + 9) as u16,
+        }
+    }
+
     fn ipv6(&mut self) -> Vec<u8> {
         let proto = self.rng.pick(&[6, 6, 17, 17, 58, 58, 58, 132, 1, 59, 50, 41]);
         let mut payload = self.transport(proto);
@@ -157,7 +166,7 @@ impl Builder<'_> {
         }
         let mut len = payload.len() as u16;
         if self.goes_wrong() {
-            len = self.rng.below(payload.len() + 9) as u16;
+            len = self.wrong_length(len, &[0, 7, 8, 11, 12, 19, 20]);
         }
         let version = if self.goes_wrong() { 4 } else { 6 };
         let mut out = vec![version << 4 | self.rng.below(16) as u8];

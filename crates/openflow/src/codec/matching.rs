@@ -103,16 +103,13 @@ pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -
     while !r.is_empty() {
         let header = read_header(&mut r)?;
         let mut body = r.sub(header.payload_length().ok_or(OFPBMC_BAD_LEN)?)?;
-        let Some(mf) = Mf::from_nxm(header) else {
-            if let Some(cookie) = cookie.as_deref_mut()
-                && header.class() == COOKIE.class
-                && header.number() == COOKIE.number
-            {
-                read_cookie(header, &mut body, cookie)?;
-                continue;
-            }
-            return Err(OFPBMC_BAD_FIELD);
-        };
+        if let Some(cookie) = cookie.as_deref_mut()
+            && is_cookie(header)
+        {
+            read_cookie(header, &mut body, cookie)?;
+            continue;
+        }
+        let mf = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
         let entry = entry_body(mf, header, &mut body)?;
         if !m.has_prereq(mf) {
             return Err(OFPBMC_BAD_PREREQ);
@@ -123,6 +120,12 @@ pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -
         m.set_mf(mf, entry.value, entry.mask);
     }
     Ok(m)
+}
+
+/// The cookie shares its number with `mpls_ttl`, which is shorter.
+fn is_cookie(header: NxmHeader) -> bool {
+    let length = if header.has_mask() { 16 } else { 8 };
+    (header.class(), header.number(), header.wire_length()) == (COOKIE.class, COOKIE.number, length)
 }
 
 fn read_cookie(header: NxmHeader, body: &mut Reader, cookie: &mut (u64, u64)) -> Result<(), ErrorKind> {

@@ -61,11 +61,24 @@ pub(super) fn read_error(version: Version, r: &mut Reader) -> Result<OfError, Er
     Ok(OfError { code, data: r.rest().to_vec() })
 }
 
-/// An error that the version does not have goes as NXBRC_UNENCODABLE_ERROR.
+/// The error that says the most of what the version has, for one that it does not have.
+fn nearest(kind: ErrorKind) -> ErrorKind {
+    match kind {
+        OFPBMC_BAD_LEN | OFPBMC_BAD_TYPE => NXBRC_NXM_INVALID,
+        OFPFMFC_BAD_FLAGS => OFPFMFC_UNSUPPORTED,
+        OFPGMFC_OUT_OF_GROUPS | OFPMMFC_OUT_OF_METERS => OFPBRC_BAD_TYPE,
+        _ => NXBRC_UNENCODABLE_ERROR,
+    }
+}
+
+/// An error that the version does not have goes as the nearest that it has, at worst NXBRC_UNENCODABLE_ERROR.
 pub(super) fn write_error(version: Version, out: &mut Vec<u8>, error: &OfError) {
     let number = match error.code {
         ErrorCode::Unknown(number) => Some(number),
-        ErrorCode::Known(kind) => kind.number(version).or_else(|| NXBRC_UNENCODABLE_ERROR.number(version)),
+        ErrorCode::Known(kind) => kind
+            .number(version)
+            .or_else(|| nearest(kind).number(version))
+            .or_else(|| NXBRC_UNENCODABLE_ERROR.number(version)),
     };
     let number = number.unwrap_or(ErrorNumber { vendor: 0, error_type: 1, code: 1 });
     if number.vendor == 0 {

@@ -241,7 +241,7 @@ pub struct TableFeatures {
     pub miss: Option<TableInstructionFeatures>,
     /// NXM/OXM headers that can be matched (has-mask bit where they can be masked).
     pub matchable: Vec<u64>,
-    /// Of those, the ones that may be left out.
+    /// Of those, the ones that may be left out; never with the has-mask bit.
     pub wildcards: Vec<u64>,
 }
 

@@ -23,23 +23,23 @@ const ETH_FLAG_LRO: u32 = 1 << 15;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// A device and the socket to ask about it.
-pub(super) struct Device {
+pub(crate) struct Device {
     control: OwnedFd,
-    pub(super) ifindex: u32,
+    pub(crate) ifindex: u32,
 }
 
 /// What a device is right now.
-pub(super) struct DeviceState {
-    pub(super) admin_up: bool,
-    pub(super) link: LinkState,
-    pub(super) mac: [u8; 6],
-    pub(super) mtu: u32,
+pub(crate) struct DeviceState {
+    pub(crate) admin_up: bool,
+    pub(crate) link: LinkState,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
 }
 
 /// `struct ethtool_channels`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(C)]
-pub(super) struct Channels {
+pub(crate) struct Channels {
     cmd: u32,
     max_rx: u32,
     max_tx: u32,
@@ -53,12 +53,12 @@ pub(super) struct Channels {
 
 impl Channels {
     /// Receive queues in use.
-    pub(super) fn rx_queues(&self) -> u32 {
+    pub(crate) fn rx_queues(&self) -> u32 {
         (self.rx + self.combined).max(1)
     }
 
     /// The same with `count` receive queues, `None` where the device has no means to that.
-    pub(super) fn with_rx_queues(&self, count: u32) -> Option<Channels> {
+    pub(crate) fn with_rx_queues(&self, count: u32) -> Option<Channels> {
         if (1..=self.max_combined).contains(&count) && self.rx == 0 {
             return Some(Channels { combined: count, ..*self });
         }
@@ -78,14 +78,14 @@ struct EthtoolValue {
 
 /// Offloads that were on and that we turned off; [`Device::restore_offloads`] turns them on again.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct OffloadsOff {
+pub(crate) struct OffloadsOff {
     gro: bool,
     flags: u32,
 }
 
 impl Device {
     /// Finds a device by name in the network namespace of the calling thread.
-    pub(super) fn find(name: &str) -> Result<Device, PortError> {
+    pub(crate) fn find(name: &str) -> Result<Device, PortError> {
         let control =
             sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0, "make a socket for interface requests")?;
         let missing = || PortError::NoSuchInterface { name: name.into() };
@@ -120,7 +120,7 @@ impl Device {
     }
 
     /// Its state. The error is an errno; ENODEV when it is gone.
-    pub(super) fn state(&self) -> Result<DeviceState, i32> {
+    pub(crate) fn state(&self) -> Result<DeviceState, i32> {
         let mut request = self.request()?;
         self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: SIOCGIFFLAGS fills this member.
@@ -141,7 +141,7 @@ impl Device {
     }
 
     /// Sets it up or down.
-    pub(super) fn set_admin_up(&self, up: bool) -> Result<(), i32> {
+    pub(crate) fn set_admin_up(&self, up: bool) -> Result<(), i32> {
         let mut request = self.request()?;
         self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: SIOCGIFFLAGS fills this member.
@@ -152,14 +152,14 @@ impl Device {
     }
 
     /// Sets the MTU in bytes.
-    pub(super) fn set_mtu(&self, mtu: u32) -> Result<(), i32> {
+    pub(crate) fn set_mtu(&self, mtu: u32) -> Result<(), i32> {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_mtu = mtu as i32;
         self.ioctl(libc::SIOCSIFMTU, &mut request)
     }
 
     /// Sets the Ethernet address.
-    pub(super) fn set_mac(&self, mac: [u8; 6]) -> Result<(), i32> {
+    pub(crate) fn set_mac(&self, mac: [u8; 6]) -> Result<(), i32> {
         let mut request = self.request()?;
         self.ioctl(libc::SIOCGIFHWADDR, &mut request)?;
         // SAFETY: SIOCGIFHWADDR fills this member.
@@ -179,7 +179,7 @@ impl Device {
     }
 
     /// Receive and transmit channels; one of each where the device cannot tell.
-    pub(super) fn channels(&self) -> Channels {
+    pub(crate) fn channels(&self) -> Channels {
         let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Default::default() };
         match self.ethtool(&mut channels) {
             Ok(()) => channels,
@@ -188,7 +188,7 @@ impl Device {
     }
 
     /// Sets the channels as [`Channels::with_rx_queues`] has made them.
-    pub(super) fn set_channels(&self, channels: Channels) -> Result<(), i32> {
+    pub(crate) fn set_channels(&self, channels: Channels) -> Result<(), i32> {
         self.ethtool(&mut Channels { cmd: ETHTOOL_SCHANNELS, ..channels })
     }
 
@@ -207,7 +207,7 @@ impl Device {
     /// Turns off what hides or merges packets before the program sees them: VLAN tags stripped into the
     /// descriptor, LRO, and (`gro`) GRO, which matters where the program runs behind it. What the device
     /// refuses to change stays as it is.
-    pub(super) fn turn_off_offloads(&self, gro: bool) -> OffloadsOff {
+    pub(crate) fn turn_off_offloads(&self, gro: bool) -> OffloadsOff {
         let mut off = OffloadsOff::default();
         if gro && self.value(ETHTOOL_GGRO) != 0 {
             off.gro = self.set_value(ETHTOOL_SGRO, 0).is_ok();
@@ -221,7 +221,7 @@ impl Device {
     }
 
     /// Turns on again what [`Self::turn_off_offloads`] turned off. Best effort: the device may be gone.
-    pub(super) fn restore_offloads(&self, off: OffloadsOff) {
+    pub(crate) fn restore_offloads(&self, off: OffloadsOff) {
         if off.gro {
             let _ = self.set_value(ETHTOOL_SGRO, 1);
         }
@@ -231,7 +231,7 @@ impl Device {
     }
 
     /// Link speed in bits per second, 0 where unknown.
-    pub(super) fn speed_bps(&self) -> u64 {
+    pub(crate) fn speed_bps(&self) -> u64 {
         const SPEED: usize = 6; // in units of 16 bits, in struct ethtool_cmd
         const SPEED_HIGH: usize = 14;
         let mut command = [0u16; 22];
@@ -244,7 +244,7 @@ impl Device {
     }
 
     /// Driver name, its version, and the firmware's, as `ethtool -i` shows them.
-    pub(super) fn driver(&self) -> Option<[String; 3]> {
+    pub(crate) fn driver(&self) -> Option<[String; 3]> {
         let mut info = [0u8; 196];
         info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
         self.ethtool(&mut info).ok()?;

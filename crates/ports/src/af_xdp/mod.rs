@@ -15,17 +15,18 @@
 //! ovs-vswitchd.conf.db(5).
 
 mod btf;
-mod device;
+pub(crate) mod device;
 mod lent;
 mod program;
 mod queue;
 mod ring;
 mod rtnetlink;
 mod socket;
-mod sys;
+pub(crate) mod sys;
 
 use crate::{PortError, PortSpec, QueueStats};
 use device::{Channels, Device, OffloadsOff};
+use packet::pool::HEADROOM_BYTES;
 use packet::{LinkState, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
 use program::{AttachMode, Link, Program, XskMap};
 use queue::{PortShared, XskRxQueue, XskTxQueue};
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const ETHERNET_HEADER: u32 = 14;
+const VLAN_TAG: u32 = 4;
 
 /// Most receive queues that a port opens.
 const QUEUES_MAX: u32 = 64;
@@ -124,7 +126,9 @@ impl AfXdpPort {
         device.offloads_off = device.turn_off_offloads(true);
         let map = XskMap::new(queues)?;
         let slots = SocketSpec { pool, ifindex: device.ifindex, queue_id: 0, rx_slots, tx_slots };
-        let bound = bind_best(&map, mode, need_wakeup, &slots, queues)?;
+        let frame_fits =
+            (mtu + ETHERNET_HEADER + VLAN_TAG) as usize <= pool.config().chunk_bytes - HEADROOM_BYTES;
+        let bound = bind_best(&map, mode, &slots, Wanted { queues, need_wakeup, frame_fits })?;
         let frame_max = AtomicU32::new(mtu + ETHERNET_HEADER);
         let mut port = AfXdpPort {
             _link: bound.link,
@@ -165,11 +169,14 @@ impl AfXdpPort {
     }
 
     fn details(&self) -> Vec<(String, String)> {
+        // With a later port's memory registered by an earlier one, forwarding between them copies nothing in between.
+        let shared = self.sockets.iter().all(|socket| socket.shares_umem);
         let mut details = vec![
             ("xdp-mode".to_string(), self.mode_name().to_string()),
             ("use-need-wakeup".into(), self.kind.need_wakeup.to_string()),
             ("xdp-multi-buffer".into(), self.kind.multi_buffer.to_string()),
             ("xdp-vlan-tags".into(), if self.restores_tags { "restored" } else { "in-frame-only" }.into()),
+            ("xdp-umem".into(), if shared { "shared" } else { "registered" }.into()),
             ("n_rxq".into(), self.sockets.len().to_string()),
         ];
         if let Some([name, version, firmware]) = self.device.driver() {
@@ -254,15 +261,18 @@ fn apply_requests(spec: &PortSpec, device: &Device) -> Result<(), PortError> {
     Ok(())
 }
 
+/// What the sockets of a port shall be.
+struct Wanted {
+    queues: u32,
+    need_wakeup: bool,
+    /// Whether the longest frame fits into one buffer.
+    frame_fits: bool,
+}
+
 /// Attaches the program and binds a socket to each queue, in the best mode that works. The error is that of the
 /// last way tried.
-fn bind_best(
-    map: &XskMap,
-    mode: XdpMode,
-    need_wakeup: bool,
-    slots: &SocketSpec,
-    queues: u32,
-) -> Result<Bound, PortError> {
+fn bind_best(map: &XskMap, mode: XdpMode, slots: &SocketSpec, wanted: Wanted) -> Result<Bound, PortError> {
+    let Wanted { queues, need_wakeup, frame_fits } = wanted;
     let mut last = None;
     let mut attached: Option<(AttachMode, Program, Link)> = None;
     for (attach_mode, zero_copy) in mode.attempts() {
@@ -283,7 +293,8 @@ fn bind_best(
         };
         let restores_tags = program.restores_tags;
         for multi_buffer in [true, false] {
-            if multi_buffer && !program.multi_buffer {
+            // Without several buffers jumbo frames are lost: not for zero-copy's sake, only where nothing else works.
+            if (multi_buffer && !program.multi_buffer) || (!multi_buffer && *zero_copy && !frame_fits) {
                 continue;
             }
             let kind = BindKind { zero_copy: *zero_copy, need_wakeup, multi_buffer };

@@ -273,6 +273,8 @@ pub(super) struct XskTxQueue {
     stats: Arc<QueueStats>,
     rings: Option<TxRings>,
     geometry: Geometry,
+    /// Room for what a packet is cut into, kept so that the packet path allocates nothing.
+    segments: Vec<Packet>,
     /// Frames were pushed, or not all consumed, since the kernel was last told.
     kick: bool,
     /// The kernel said that the interface is down.
@@ -282,8 +284,8 @@ pub(super) struct XskTxQueue {
 
 /// What becomes of one packet.
 enum Verdict {
-    /// In the ring.
-    Sent,
+    /// Sent, or freed and counted.
+    Taken,
     /// It does not fit now.
     Full(Packet),
 }
@@ -302,6 +304,7 @@ impl XskTxQueue {
             stats,
             rings: Some(rings),
             geometry,
+            segments: Vec::with_capacity(64),
             kick: false,
             down: false,
             flushes_in_vain: 0,
@@ -315,69 +318,92 @@ impl XskTxQueue {
         cache.free_all(batch);
     }
 
+    /// Frees one packet that cannot be sent; the caller has counted it.
+    #[cold]
+    fn refuse(&self, cache: &mut PoolCache, packet: Packet) -> Verdict {
+        if std::ptr::eq(packet.pool(), cache.pool()) {
+            cache.free(packet);
+        } else {
+            packet.pool().cache().free(packet);
+        }
+        Verdict::Taken
+    }
+
     /// The way of packets that are not one segment of the right length, ready to go.
     #[cold]
     fn send_unusual(&mut self, cache: &mut PoolCache, packet: Packet, frame_max: usize) -> Verdict {
-        let pool = self.socket.pool;
-        let Some(rings) = &mut self.rings else {
-            cache.free(packet);
-            return Verdict::Sent;
-        };
-        if packet.len() == 0 {
+        if packet.len() == 0 || !std::ptr::eq(packet.pool(), self.socket.pool) {
             self.stats.errors.add(1);
-            cache.free(packet);
-            return Verdict::Sent;
+            return self.refuse(cache, packet);
         }
         if offload::is_segmentation_pending(&packet) {
-            let room = rings.tx.free(rings.tx.size());
-            let needed = offload::chunks_after_segmentation(&packet);
-            if needed > room as usize && needed <= rings.tx.size() as usize {
-                return Verdict::Full(packet);
-            }
-            let mut segments = Vec::new();
-            let whole = match offload::segment(packet, cache, &mut segments) {
-                Ok(()) if needed <= room as usize => return self.send_segments(cache, segments, frame_max),
-                Ok(()) => None,
-                Err(packet) => Some(packet),
-            };
-            self.stats.dropped.add(1);
-            for packet in segments.into_iter().chain(whole) {
-                cache.free(packet);
-            }
-            return Verdict::Sent;
+            return self.send_in_segments(cache, packet, frame_max);
         }
-        if packet.len() > frame_max && crate::offload::is_longer_than(&packet, frame_max) {
+        if packet.len() > frame_max && offload::is_longer_than(&packet, frame_max) {
             self.stats.too_long();
-            cache.free(packet);
-            return Verdict::Sent;
+            return self.refuse(cache, packet);
         }
-        // The kernel wants room for its metadata in front of every segment, used or not.
-        let metadata = if self.socket.tx_metadata { TX_METADATA_BYTES } else { 0 };
         let count = packet.segments().count() as u32;
         if count > SEGMENTS_MAX || (count > 1 && !self.socket.kind.multi_buffer) {
             self.stats.errors.add(1);
-            cache.free(packet);
-            return Verdict::Sent;
+            return self.refuse(cache, packet);
         }
-        if rings.tx.free(count) < count {
+        if self.room(cache, count) < count {
             return Verdict::Full(packet);
         }
-        debug_assert!(std::ptr::eq(packet.pool(), pool));
-        let mut packet = match with_front_room(packet, cache, metadata) {
-            Ok(packet) => packet,
+        // The kernel wants room for its metadata in front of every segment, used or not.
+        let metadata = if self.socket.tx_metadata { TX_METADATA_BYTES } else { 0 };
+        match with_front_room(packet, cache, metadata) {
+            Ok(packet) => self.push_chain(packet),
             Err(packet) => {
                 self.stats.dropped.add(1);
-                cache.free(packet);
-                return Verdict::Sent;
+                return self.refuse(cache, packet);
             }
-        };
-        let checksum = packet.flags.has(PacketFlags::CSUM_PARTIAL) && !self.request_checksum(&mut packet);
-        if checksum {
-            offload::complete_checksum(&mut packet);
         }
-        let offloaded = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+        Verdict::Taken
+    }
+
+    /// Cuts a packet up, and sends all of its segments or none.
+    fn send_in_segments(&mut self, cache: &mut PoolCache, packet: Packet, frame_max: usize) -> Verdict {
+        let needed = offload::chunks_after_segmentation(&packet) as u32;
+        let size = self.rings.as_ref().map_or(0, |r| r.tx.size());
+        if needed <= size && self.room(cache, needed) < needed {
+            return Verdict::Full(packet);
+        }
+        let mut segments = std::mem::take(&mut self.segments);
+        let cut = if needed <= size { offload::segment(packet, cache, &mut segments) } else { Err(packet) };
+        if let Err(packet) = cut {
+            self.stats.dropped.add(1);
+            self.refuse(cache, packet);
+        }
+        for segment in segments.drain(..) {
+            if let Verdict::Full(segment) = self.send_unusual(cache, segment, frame_max) {
+                // Not reached as long as the estimate of the room holds; the segment must not leak if it does not.
+                self.stats.dropped.add(1);
+                self.refuse(cache, segment);
+            }
+        }
+        self.segments = segments;
+        Verdict::Taken
+    }
+
+    /// Free slots, after making room where there are fewer than `wanted`.
+    fn room(&mut self, cache: &mut PoolCache, wanted: u32) -> u32 {
+        let Some(rings) = &mut self.rings else { return 0 };
+        let free = rings.tx.free(wanted);
+        if free >= wanted {
+            return free;
+        }
+        rings.tx.publish();
+        self.ring_doorbell();
+        self.reap(cache);
+        self.rings.as_mut().map_or(0, |rings| rings.tx.free(wanted))
+    }
+
+    /// Pushes every segment of a packet, for which the ring has room.
+    fn push_chain(&mut self, mut packet: Packet) {
+        let mut options = self.checksum_options(&mut packet);
         self.stats.passed(1, packet.len() as u64);
-        let mut options = if offloaded { libc::XDP_TX_METADATA } else { 0 };
         let mut rest = Some(packet);
         while let Some(packet) = rest.take() {
             let (segment, tail) = packet.split_next();
@@ -386,18 +412,19 @@ impl XskTxQueue {
             self.push(segment, options);
             options = 0;
         }
-        Verdict::Sent
     }
 
-    fn send_segments(&mut self, cache: &mut PoolCache, segments: Vec<Packet>, frame_max: usize) -> Verdict {
-        for segment in segments {
-            if let Verdict::Full(segment) = self.send_unusual(cache, segment, frame_max) {
-                // Not reached as long as the estimate of the room was right; the segment must not leak if it was not.
-                self.stats.dropped.add(1);
-                cache.free(segment);
-            }
+    /// Has the device finish an unfinished checksum, or finishes it here. Returns the descriptor's options.
+    #[inline(always)]
+    fn checksum_options(&self, packet: &mut Packet) -> u32 {
+        if !packet.flags.has(PacketFlags::CSUM_PARTIAL) {
+            return 0;
         }
-        Verdict::Sent
+        if self.request_checksum(packet) {
+            return libc::XDP_TX_METADATA;
+        }
+        offload::complete_checksum(packet);
+        0
     }
 
     /// Writes the request for a checksum in front of the frame. False where the device cannot do it.
@@ -487,36 +514,24 @@ impl TxQueue for XskTxQueue {
         if self.down {
             self.ring_doorbell();
         }
-        let Some(rings) = &mut self.rings else { return self.drop_all(cache, batch) };
-        if self.socket.is_gone() || self.down {
+        if self.rings.is_none() || self.socket.is_gone() || self.down {
             return self.drop_all(cache, batch);
         }
         let frame_max = self.shared.frame_max.load(Ordering::Relaxed) as usize;
         let wanted = batch.len() as u32;
-        let mut free = rings.tx.free(wanted);
-        if free < wanted {
-            self.ring_doorbell();
-            self.reap(cache);
-            let Some(rings) = &mut self.rings else { return };
-            free = rings.tx.free(wanted);
-        }
+        let free = self.room(cache, wanted);
+        let pool = self.socket.pool;
         let plain = |p: &Packet| {
             let room = p.data_off() >= TX_METADATA_BYTES + 8;
-            (p.len().wrapping_sub(1) < frame_max) & !p.is_chained() & (p.gso_size == 0) & room
+            let ours = std::ptr::eq(p.pool(), pool);
+            (p.len().wrapping_sub(1) < frame_max) & !p.is_chained() & (p.gso_size == 0) & room & ours
         };
         let fitting = wanted.min(free) as usize;
         let count = batch.iter().take(fitting).take_while(|p| plain(p)).count();
         let mut bytes = 0;
         for mut packet in batch.drain(..count) {
             bytes += packet.len() as u64;
-            let mut options = 0;
-            if packet.flags.has(PacketFlags::CSUM_PARTIAL) {
-                if self.request_checksum(&mut packet) {
-                    options = libc::XDP_TX_METADATA;
-                } else {
-                    offload::complete_checksum(&mut packet);
-                }
-            }
+            let options = self.checksum_options(&mut packet);
             self.push(packet, options);
         }
         self.stats.passed(count as u64, bytes);

@@ -8,13 +8,18 @@
 //! parks its rings here; when both are, the rings are unmapped, the descriptor is closed, and only then, when the
 //! kernel can touch nothing any more, do the chunks that it still held go back to the pool.
 //!
+//! When is that? In copy mode once close returns: the kernel has waited for receivers under way, and what it
+//! transmits it has copied. A zero-copy driver lets go later, on a work queue; the proof is that the queue can be
+//! bound again ([`is_released`]). A chunk that is not proven free stays lent: a leak shows in the accounts, and a
+//! device that writes into a packet of somebody else's would not.
+//!
 //! Threads: opening and closing lock; the hot paths of [`super::queue`] do not come here.
 
 use super::lent::Lent;
 use super::ring::{Consumer, Producer, RingLayout};
 use super::sys;
 use crate::PortError;
-use packet::{Pool, PoolCache};
+use packet::{Pool, PoolCache, PoolConfig};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -67,12 +72,15 @@ pub(super) struct TxRings {
 /// A bound socket.
 pub(super) struct Socket {
     fd: RawFd,
+    ifindex: u32,
+    queue_id: u32,
     pub(super) pool: &'static Pool,
     pub(super) kind: BindKind,
+    /// Whether it shares the UMEM that an earlier socket registered.
+    pub(super) shares_umem: bool,
     /// Whether a frame may carry a request for its checksum in front of it.
     pub(super) tx_metadata: bool,
     gone: AtomicBool,
-    /// What the kernel counted, as last asked: the socket cannot be asked any more once it is closed.
     state: Mutex<State>,
 }
 
@@ -80,6 +88,7 @@ struct State {
     owner: Option<OwnedFd>,
     rx: Option<RxRings>,
     tx: Option<TxRings>,
+    /// What the kernel counted, as last asked: the socket cannot be asked any more once it is closed.
     statistics: libc::xdp_statistics,
 }
 
@@ -111,7 +120,12 @@ fn try_open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, 
         match sys::bind(fresh.fd.as_raw_fd(), &address(spec, libc::XDP_SHARED_UMEM, Some(anchor_fd))) {
             Ok(()) => {
                 drop(state);
-                return Ok(fresh.into_socket(spec, kind, anchor.tx_metadata, &mut umems));
+                return Ok(fresh.into_socket(
+                    spec,
+                    kind,
+                    Umem { shared: true, tx_metadata: anchor.tx_metadata },
+                    &mut umems,
+                ));
             }
             // The anchor's own device is gone, or is on its way: another may serve, or a registration of our own.
             Err(libc::EBADF | libc::EINVAL | libc::ENXIO) => continue,
@@ -128,7 +142,7 @@ fn try_open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, 
         flags |= libc::XDP_USE_SG;
     }
     sys::bind(fresh.fd.as_raw_fd(), &address(spec, flags, None)).map_err(|errno| bind_error(spec, errno))?;
-    Ok(fresh.into_socket(spec, kind, tx_metadata, &mut umems))
+    Ok(fresh.into_socket(spec, kind, Umem { shared: false, tx_metadata }, &mut umems))
 }
 
 fn bind_error(spec: &SocketSpec, errno: i32) -> PortError {
@@ -164,6 +178,12 @@ fn register_umem(fd: &OwnedFd, pool: &'static Pool) -> Result<bool, PortError> {
         Err(error) if error.errno() == Some(libc::EINVAL) => set(registration(0, 0)).map(|()| false),
         Err(error) => Err(error),
     }
+}
+
+/// Where a socket's UMEM comes from.
+struct Umem {
+    shared: bool,
+    tx_metadata: bool,
 }
 
 /// A socket with its rings made and mapped, before it is bound.
@@ -216,14 +236,17 @@ impl Unbound {
         self,
         spec: &SocketSpec,
         kind: BindKind,
-        tx_metadata: bool,
+        umem: Umem,
         umems: &mut Vec<Weak<Socket>>,
     ) -> (Arc<Socket>, RxRings, TxRings) {
         let socket = Arc::new(Socket {
             fd: self.fd.as_raw_fd(),
+            ifindex: spec.ifindex,
+            queue_id: spec.queue_id,
             pool: spec.pool,
             kind,
-            tx_metadata,
+            shares_umem: umem.shared,
+            tx_metadata: umem.tx_metadata,
             gone: AtomicBool::new(false),
             state: Mutex::new(State {
                 owner: Some(self.fd),
@@ -279,14 +302,74 @@ impl Socket {
     pub(super) fn park_rx(&self, rings: RxRings, cache: &mut PoolCache) {
         let mut state = self.state.lock().expect("no panic while held");
         state.rx = Some(rings);
-        state.end_if_parked(cache);
+        self.end_if_parked(&mut state, cache);
     }
 
     /// Parks the transmitting side's rings, likewise.
     pub(super) fn park_tx(&self, rings: TxRings, cache: &mut PoolCache) {
         let mut state = self.state.lock().expect("no panic while held");
         state.tx = Some(rings);
-        state.end_if_parked(cache);
+        self.end_if_parked(&mut state, cache);
+    }
+}
+
+impl Socket {
+    fn end_if_parked(&self, state: &mut State, cache: &mut PoolCache) {
+        if state.rx.is_none() || state.tx.is_none() {
+            return;
+        }
+        state.ask_statistics();
+        let (Some(rx), Some(tx)) = (state.rx.take(), state.tx.take()) else { return };
+        let (RxRings { rx, fill, lent: mut rx_lent }, TxRings { tx, completion, lent: mut tx_lent }) =
+            (rx, tx);
+        // The mappings hold the socket as well: first they go, then the descriptor, and with its close the
+        // kernel unbinds the socket and waits for receivers under way.
+        drop((rx, fill));
+        drop((tx, completion));
+        drop(state.owner.take());
+        if self.kind.zero_copy && !wait_until_released(self.ifindex, self.queue_id) {
+            return;
+        }
+        for idx in rx_lent.drain().chain(tx_lent.drain()) {
+            cache.give_chunk(idx);
+        }
+    }
+}
+
+/// Waits for a zero-copy driver to let go of a queue. False where it did not in ample time.
+fn wait_until_released(ifindex: u32, queue_id: u32) -> bool {
+    let deadline = Instant::now() + RELEASE_GRACE;
+    while !is_released(ifindex, queue_id) {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Whether no socket's memory is attached to the queue, which is so when another socket, of two pages, can be bound to
+/// it, or when the device is gone. An error that says neither counts as no.
+fn is_released(ifindex: u32, queue_id: u32) -> bool {
+    static PROBE: Mutex<Option<&'static Pool>> = Mutex::new(None);
+    let mut probe = PROBE.lock().expect("no panic while held");
+    let pool = match *probe {
+        Some(pool) => pool,
+        None => {
+            let config = PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false };
+            let Ok(pool) = Pool::new(config) else { return false };
+            *probe.insert(pool)
+        }
+    };
+    let spec = SocketSpec { pool, ifindex, queue_id, rx_slots: 32, tx_slots: 32 };
+    let bound = Unbound::new(&spec).and_then(|socket| {
+        register_umem(&socket.fd, pool)?;
+        sys::bind(socket.fd.as_raw_fd(), &address(&spec, libc::XDP_COPY, None))
+            .map_err(|e| bind_error(&spec, e))
+    });
+    match bound {
+        Ok(()) => true,
+        Err(error) => matches!(error.errno(), Some(libc::ENODEV | libc::ENXIO)),
     }
 }
 
@@ -301,25 +384,48 @@ impl State {
         }
         self.statistics
     }
+}
 
-    fn end_if_parked(&mut self, cache: &mut PoolCache) {
-        if self.rx.is_none() || self.tx.is_none() {
-            return;
-        }
-        self.ask_statistics();
-        let (Some(rx), Some(tx)) = (self.rx.take(), self.tx.take()) else { return };
-        let (RxRings { rx, fill, lent: mut rx_lent }, TxRings { tx, completion, lent: mut tx_lent }) =
-            (rx, tx);
-        // The mappings hold the socket as well: first they go, then the descriptor, and with its close the
-        // kernel unbinds the socket and waits for receivers under way.
-        drop((rx, fill));
-        drop((tx, completion));
-        drop(self.owner.take());
-        for idx in rx_lent.drain() {
-            cache.give_chunk(idx);
-        }
-        for idx in tx_lent.drain() {
-            cache.give_chunk(idx);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_counts_as_released_once_the_kernel_has_let_go_of_it() {
+        let ifindex = crate::af_xdp::program::tests::veth();
+        assert!(wait_until_released(ifindex, 0));
+        let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let spec = SocketSpec { pool, ifindex, queue_id: 0, rx_slots: 64, tx_slots: 64 };
+        let kind = BindKind { zero_copy: false, need_wakeup: true, multi_buffer: true };
+        let (socket, rx, tx) = open(&spec, kind).unwrap();
+        assert!(!is_released(ifindex, 0));
+        let mut cache = pool.cache();
+        socket.park_rx(rx, &mut cache);
+        assert!(!is_released(ifindex, 0), "one side is still open");
+        socket.park_tx(tx, &mut cache);
+        assert!(wait_until_released(ifindex, 0));
+        assert!(is_released(ifindex + 1000, 0), "a device that is gone holds nothing");
+    }
+
+    #[test]
+    fn sockets_of_one_pool_share_its_registration_across_queues_and_devices() {
+        let first = crate::af_xdp::program::tests::veth();
+        let second = crate::af_xdp::device::Device::find("veth0").unwrap().ifindex;
+        let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let kind = BindKind { zero_copy: false, need_wakeup: true, multi_buffer: true };
+        let open = |ifindex| {
+            let spec = SocketSpec { pool, ifindex, queue_id: 0, rx_slots: 64, tx_slots: 64 };
+            super::open(&spec, kind).unwrap()
+        };
+        let (one, rx, tx) = open(first);
+        let (two, ..) = open(second);
+        assert_eq!((one.shares_umem, two.shares_umem), (false, true));
+        // The registration outlives the socket that made it, and any that has it will do.
+        let mut cache = pool.cache();
+        one.park_rx(rx, &mut cache);
+        one.park_tx(tx, &mut cache);
+        let (three, ..) = open(first);
+        assert!(three.shares_umem);
+        assert!(!two.is_umem_for(pool, BindKind { need_wakeup: false, ..kind }));
     }
 }

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 ///
 /// A mapping of a socket's ring holds a reference to the socket: closing the descriptor ends nothing before the
 /// last mapping is gone.
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     at: NonNull<u8>,
     len: usize,
 }
@@ -22,7 +22,7 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes at `offset` of a socket.
-    pub(super) fn new(fd: &OwnedFd, len: usize, offset: libc::off_t) -> Result<Mapping, PortError> {
+    pub(crate) fn new(fd: &OwnedFd, len: usize, offset: libc::off_t) -> Result<Mapping, PortError> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap ours.
@@ -34,7 +34,7 @@ impl Mapping {
     }
 
     /// Address of a `T` at `offset`; panics where it would not lie in the mapping or not be aligned.
-    pub(super) fn at<T>(&self, offset: u64, count: usize) -> NonNull<T> {
+    pub(crate) fn at<T>(&self, offset: u64, count: usize) -> NonNull<T> {
         let offset = offset as usize;
         assert!(offset + count * size_of::<T>() <= self.len, "ring outside its mapping");
         // SAFETY: `offset` lies within the mapping, asserted on the line above.
@@ -60,14 +60,14 @@ fn owned(fd: i64, call: &str) -> Result<OwnedFd, PortError> {
 }
 
 /// A socket that does not block and is not inherited.
-pub(super) fn socket(domain: i32, kind: i32, protocol: i32, call: &str) -> Result<OwnedFd, PortError> {
+pub(crate) fn socket(domain: i32, kind: i32, protocol: i32, call: &str) -> Result<OwnedFd, PortError> {
     // SAFETY: the call touches no memory of ours.
     let fd = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
     owned(fd.into(), call)
 }
 
 /// Sets an option of an AF_XDP socket. `T` is a plain structure of the kernel's ABI.
-pub(super) fn set_option<T: Copy>(
+pub(crate) fn set_option<T: Copy>(
     fd: RawFd,
     level: i32,
     option: i32,
@@ -86,7 +86,7 @@ pub(super) fn set_option<T: Copy>(
 ///
 /// # Safety
 /// Any bytes must be a valid `T`.
-pub(super) unsafe fn get_option<T: Copy>(fd: RawFd, option: i32, call: &str) -> Result<T, PortError> {
+pub(crate) unsafe fn get_option<T: Copy>(fd: RawFd, option: i32, call: &str) -> Result<T, PortError> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` has room for `len` bytes and outlives the call.
@@ -98,7 +98,7 @@ pub(super) unsafe fn get_option<T: Copy>(fd: RawFd, option: i32, call: &str) -> 
 }
 
 /// Binds an AF_XDP socket to one queue of one device. The error is an errno: the caller tries several ways.
-pub(super) fn bind(fd: RawFd, address: &libc::sockaddr_xdp) -> Result<(), i32> {
+pub(crate) fn bind(fd: RawFd, address: &libc::sockaddr_xdp) -> Result<(), i32> {
     let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
     // SAFETY: `address` is initialised, `len` bytes long, and outlives the call.
     match unsafe { libc::bind(fd, (&raw const *address).cast(), len) } {
@@ -109,7 +109,7 @@ pub(super) fn bind(fd: RawFd, address: &libc::sockaddr_xdp) -> Result<(), i32> {
 
 /// Tells the kernel to transmit what is in the TX ring. The error is an errno.
 #[inline]
-pub(super) fn kick_tx(fd: RawFd) -> Result<(), i32> {
+pub(crate) fn kick_tx(fd: RawFd) -> Result<(), i32> {
     // SAFETY: no buffer and no address are passed.
     match unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) } {
         0.. => Ok(()),
@@ -118,7 +118,7 @@ pub(super) fn kick_tx(fd: RawFd) -> Result<(), i32> {
 }
 
 /// Tells the kernel to receive, and finds out whether the socket is still bound. The error is an errno.
-pub(super) fn kick_rx(fd: RawFd) -> Result<(), i32> {
+pub(crate) fn kick_rx(fd: RawFd) -> Result<(), i32> {
     let (none, nobody) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: no buffer and no address are passed.
     match unsafe { libc::recvfrom(fd, none, 0, libc::MSG_DONTWAIT, nobody, std::ptr::null_mut()) } {
@@ -127,14 +127,14 @@ pub(super) fn kick_rx(fd: RawFd) -> Result<(), i32> {
     }
 }
 
-pub(super) fn last_errno() -> i32 {
+pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Commands of bpf(2).
 #[derive(Clone, Copy)]
 #[repr(i32)]
-pub(super) enum BpfCommand {
+pub(crate) enum BpfCommand {
     MapCreate = 0,
     MapUpdateElem = 2,
     MapDeleteElem = 3,
@@ -146,26 +146,26 @@ pub(super) enum BpfCommand {
 
 /// `union bpf_attr`, filled by offset.
 #[repr(C, align(8))]
-pub(super) struct BpfAttr([u8; 128]);
+pub(crate) struct BpfAttr([u8; 128]);
 
 impl BpfAttr {
-    pub(super) fn new() -> BpfAttr {
+    pub(crate) fn new() -> BpfAttr {
         BpfAttr([0; 128])
     }
 
-    pub(super) fn u32(mut self, offset: usize, value: u32) -> BpfAttr {
+    pub(crate) fn u32(mut self, offset: usize, value: u32) -> BpfAttr {
         self.0[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
         self
     }
 
     /// A pointer, or a 64-bit value. What it points to must outlive the call of [`bpf`].
-    pub(super) fn u64(mut self, offset: usize, value: u64) -> BpfAttr {
+    pub(crate) fn u64(mut self, offset: usize, value: u64) -> BpfAttr {
         self.0[offset..offset + 8].copy_from_slice(&value.to_ne_bytes());
         self
     }
 
     /// A name of at most 15 bytes.
-    pub(super) fn name(mut self, offset: usize, name: &str) -> BpfAttr {
+    pub(crate) fn name(mut self, offset: usize, name: &str) -> BpfAttr {
         assert!(name.len() < 16, "BPF object names have 15 bytes");
         self.0[offset..offset + name.len()].copy_from_slice(name.as_bytes());
         self
@@ -176,7 +176,7 @@ impl BpfAttr {
 ///
 /// # Safety
 /// Pointers in `attr` must be valid for what the command does with them.
-pub(super) unsafe fn bpf(command: BpfCommand, attr: &BpfAttr) -> Result<i64, i32> {
+pub(crate) unsafe fn bpf(command: BpfCommand, attr: &BpfAttr) -> Result<i64, i32> {
     // SAFETY: `attr` is 128 initialised bytes; the pointers in it are good, says the caller.
     match unsafe { libc::syscall(libc::SYS_bpf, command as i32, attr.0.as_ptr(), attr.0.len()) } {
         result @ 0.. => Ok(result),
@@ -188,7 +188,7 @@ pub(super) unsafe fn bpf(command: BpfCommand, attr: &BpfAttr) -> Result<i64, i32
 ///
 /// # Safety
 /// As for [`bpf`].
-pub(super) unsafe fn bpf_fd(command: BpfCommand, attr: &BpfAttr) -> Result<OwnedFd, i32> {
+pub(crate) unsafe fn bpf_fd(command: BpfCommand, attr: &BpfAttr) -> Result<OwnedFd, i32> {
     // SAFETY: the caller's promise is passed on.
     let fd = unsafe { bpf(command, attr) }?;
     // SAFETY: the command just returned this descriptor (close-on-exec, as all of bpf's), nobody else has it.

@@ -10,12 +10,12 @@
 pub mod file;
 
 use crate::replay::{Moved, Replay};
-use crate::virtual_link::{VirtualLink, refuse_unsendable};
+use crate::virtual_link::{VirtualLink, refuse_unsendable, to_wire_frames};
 use crate::wait::Timer;
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
 use file::{Record, Writer};
-use packet::{Batch, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use packet::{Batch, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 use std::fs::File;
 use std::io::BufWriter;
 use std::os::fd::RawFd;
@@ -138,6 +138,7 @@ impl Port for PcapPort {
             link: self.link.clone(),
             stats: self.link.add_tx_queue(),
             capture: self.capture.clone(),
+            frames: Vec::new(),
             pending: false,
         };
         (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
@@ -277,29 +278,35 @@ struct PcapTx {
     link: Arc<VirtualLink>,
     stats: Arc<QueueStats>,
     capture: Option<Arc<Mutex<Capture>>>,
+    frames: Vec<Packet>,
     /// Frames may be in the buffer that are not yet in the file.
     pending: bool,
 }
 
 impl TxQueue for PcapTx {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        let bytes = refuse_unsendable(&self.link, &self.stats, cache, batch);
-        if let Some(capture) = &self.capture {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let mut capture = capture.lock().expect("no panic while held");
-            for packet in batch.iter() {
-                let pieces: arrayvec::ArrayVec<&[u8], 64> = packet.segments().take(64).collect();
-                if capture.attempt(&self.link, |w| w.write(now.as_nanos() as u64, pieces.iter().copied())) {
-                    self.stats.passed(1, packet.len() as u64);
-                } else {
-                    self.stats.errors.add(1);
-                }
-            }
-            self.pending |= !batch.is_empty();
-        } else {
+        let Some(capture) = &self.capture else {
+            let bytes = refuse_unsendable(&self.link, &self.stats, cache, batch);
             self.stats.passed(batch.len() as u64, bytes);
+            cache.free_all(batch);
+            return;
+        };
+        to_wire_frames(&self.link, &self.stats, cache, batch, &mut self.frames);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut capture = capture.lock().expect("no panic while held");
+        self.pending |= !self.frames.is_empty();
+        for packet in self.frames.drain(..) {
+            let written = {
+                let pieces: Vec<&[u8]> = packet.segments().collect();
+                capture.attempt(&self.link, |w| w.write(now.as_nanos() as u64, pieces.iter().copied()))
+            };
+            if written {
+                self.stats.passed(1, packet.len() as u64);
+            } else {
+                self.stats.errors.add(1);
+            }
+            cache.free(packet);
         }
-        cache.free_all(batch);
     }
 
     fn flush(&mut self, _cache: &mut PoolCache) {

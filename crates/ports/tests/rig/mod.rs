@@ -268,7 +268,7 @@ pub fn thread_cpu_ns() -> u64 {
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(10), "waited 10 s in vain: {what}");
+        assert!(start.elapsed() < Duration::from_secs(20), "waited 20 s in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

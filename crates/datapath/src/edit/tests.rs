@@ -1,0 +1,276 @@
+//! Every change, on every kind of packet: the field that was set has its new value, no other field has another, the
+//! checksums verify. Extraction and the header views of `wire` are the judges.
+
+use super::*;
+use flow::extract::{Ingress, extract};
+use flow::{Depth, Key};
+use packet::{Pool, PoolConfig};
+use proptest::prelude::*;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use wire::compose::Compose;
+use wire::ethernet::EthAddr;
+
+const SRC: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
+const DST: EthAddr = EthAddr([2, 0, 0, 0, 0, 2]);
+
+fn cache() -> PoolCache {
+    Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap().cache()
+}
+
+fn packet(cache: &mut PoolCache, frame: &[u8]) -> Packet {
+    let mut p = cache.alloc().unwrap();
+    p.fill(frame).unwrap();
+    p
+}
+
+fn key_of(frame: &[u8]) -> Key {
+    let ingress = Ingress::new(base::OfPort(1), base::PortNo(1), Depth::Everything);
+    let mut key = Key::default();
+    let _ = extract(frame, frame.len(), &ingress, &mut key).expect("a whole frame");
+    key
+}
+
+fn eth() -> Compose {
+    Compose::ethernet(SRC, DST)
+}
+
+fn v4() -> Compose {
+    eth().ipv4(Ipv4Addr::new(10, 1, 2, 3), Ipv4Addr::new(192, 168, 7, 9))
+}
+
+fn v6() -> Compose {
+    eth().ipv6("2001:db8::1".parse().unwrap(), "fe80::77:1".parse().unwrap())
+}
+
+/// Frames of all kinds, with the fields that can be set in each.
+fn kinds() -> Vec<(&'static str, Vec<u8>, Vec<FieldId>)> {
+    use FieldId::*;
+    let build = |c: Compose| c.payload(b"some payload").build().unwrap();
+    let addresses4 = [EthSrc, EthDst, NwSrc, NwDst, NwTos, NwTtl];
+    let addresses6 = [EthSrc, EthDst, Ipv6Src, Ipv6Dst, NwTos, NwTtl, Ipv6Label];
+    let with = |base: &[FieldId], more: &[FieldId]| [base, more].concat();
+    let solicit = wire::nd::NdRepr::solicit("fe80::5".parse().unwrap(), SRC);
+    let tag = wire::vlan::VlanId::new(5).unwrap();
+    vec![
+        ("tcp4", build(v4().tcp(1000, 80)), with(&addresses4, &[TpSrc, TpDst])),
+        ("udp4", build(v4().udp(1000, 53)), with(&addresses4, &[TpSrc, TpDst])),
+        ("udp4 without checksum", build(v4().udp(9, 9).udp_checksum_zero()), with(&addresses4, &[TpSrc])),
+        ("sctp4", build(v4().sctp(1000, 53)), with(&addresses4, &[TpSrc, TpDst])),
+        ("tcp6", build(v6().tcp(1000, 80)), with(&addresses6, &[TpSrc, TpDst])),
+        ("udp6", build(v6().udp(1000, 53)), with(&addresses6, &[TpSrc, TpDst])),
+        (
+            "tagged tcp4",
+            build(eth().vlan(tag).ipv4([1, 2, 3, 4].into(), [5, 6, 7, 8].into()).tcp(1, 2)),
+            with(&addresses4, &[VlanTci, TpSrc]),
+        ),
+        (
+            "arp",
+            eth()
+                .arp(wire::arp::ArpRepr::request(SRC, Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(5, 6, 7, 8)))
+                .build()
+                .unwrap(),
+            vec![EthSrc, NwSrc, NwDst, ArpSha, ArpTha],
+        ),
+        (
+            "nd",
+            eth().ipv6("fe80::1".parse().unwrap(), "ff02::1".parse().unwrap()).nd(solicit).build().unwrap(),
+            with(&addresses6, &[NdTarget, ArpSha, NdReserved]),
+        ),
+        (
+            "mpls",
+            build(eth().mpls(100).mpls(200).ipv4([1, 2, 3, 4].into(), [5, 6, 7, 8].into()).udp(1, 2)),
+            vec![EthDst, Mpls0, Mpls1],
+        ),
+    ]
+}
+
+/// Bits of a field that a test may change without making the frame another kind of frame.
+fn free_bits(field: FieldId) -> u128 {
+    match field {
+        FieldId::VlanTci => 0xefff,
+        FieldId::Ipv6Label => 0xf_ffff,
+        // The bottom-of-stack bit says how many entries there are.
+        FieldId::Mpls0 | FieldId::Mpls1 => 0xffff_feff,
+        f => f.ones(),
+    }
+}
+
+fn checksums_hold(frame: &[u8]) {
+    let parsed = etherparse::SlicedPacket::from_ethernet(frame).expect("still well-formed");
+    use etherparse::{NetSlice, TransportSlice};
+    let (v4, v6) = match &parsed.net {
+        Some(NetSlice::Ipv4(ip)) => {
+            let header = ip.header().to_header();
+            assert_eq!(header.calc_header_checksum(), header.header_checksum, "IPv4 header");
+            (Some(header), None)
+        }
+        Some(NetSlice::Ipv6(ip)) => (None, Some(ip.header().to_header())),
+        _ => (None, None),
+    };
+    match (&parsed.transport, v4, v6) {
+        (Some(TransportSlice::Tcp(t)), Some(ip), _) => {
+            assert_eq!(t.to_header().calc_checksum_ipv4(&ip, t.payload()).unwrap(), t.checksum());
+        }
+        (Some(TransportSlice::Tcp(t)), _, Some(ip)) => {
+            assert_eq!(t.to_header().calc_checksum_ipv6(&ip, t.payload()).unwrap(), t.checksum());
+        }
+        (Some(TransportSlice::Udp(u)), Some(ip), _) if u.checksum() != 0 => {
+            assert_eq!(u.to_header().calc_checksum_ipv4(&ip, u.payload()).unwrap(), u.checksum());
+        }
+        (Some(TransportSlice::Udp(u)), _, Some(ip)) => {
+            assert_eq!(u.to_header().calc_checksum_ipv6(&ip, u.payload()).unwrap(), u.checksum());
+        }
+        (Some(TransportSlice::Icmpv6(i)), _, Some(ip)) => {
+            assert!(i.is_checksum_valid(ip.source, ip.destination));
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::edit", 500)))]
+
+    #[test]
+    fn a_set_field_changes_itself_alone_and_the_checksums_follow(value: u128, bits: u128) {
+        let mut cache = cache();
+        for (kind, frame, fields) in kinds() {
+            for field in fields {
+                let mask = bits & free_bits(field);
+                let mut p = packet(&mut cache, &frame);
+                apply(&mut p, &DpAction::Set { field, value, mask }).unwrap_or_else(|e| panic!("{kind} {field:?}: {e:?}"));
+                let mut expected = key_of(&frame);
+                expected.set_masked(field, value, mask);
+                let got = key_of(p.data());
+                for &other in FieldId::ALL {
+                    prop_assert_eq!(got.get(other), expected.get(other), "{} {:?}: {:?}", kind, field, other);
+                }
+                if kind != "mpls" {
+                    checksums_hold(p.data());
+                }
+                if kind == "sctp4" {
+                    let crc = wire::crc32c::crc32c;
+                    let mut sctp = p.data()[34..].to_vec();
+                    let stored = u32::from_le_bytes(sctp[8..12].try_into().unwrap());
+                    sctp[8..12].fill(0);
+                    prop_assert_eq!(crc(&sctp), stored);
+                }
+                cache.free(p);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_a_change_panic(frame in proptest::collection::vec(any::<u8>(), 0..200), cut in 0usize..120, n in 0usize..FieldId::ALL.len(), value: u128) {
+        let mut cache = cache();
+        let mut samples: Vec<Vec<u8>> = kinds().into_iter().map(|k| k.1).collect();
+        samples.push(frame);
+        for mut sample in samples {
+            sample.truncate(cut.max(1));
+            let mut p = packet(&mut cache, &sample);
+            let field = FieldId::ALL[n];
+            let before = p.data().to_vec();
+            if apply(&mut p, &DpAction::Set { field, value, mask: field.ones() }).is_err() {
+                prop_assert_eq!(p.data(), &before[..], "a refused change leaves the packet as it was: {:?}", field);
+            }
+            for action in [DpAction::PopVlan, DpAction::PushVlan { tpid: 0x8100, tci: 0x1005 }, DpAction::PopMpls { eth_type: 0x800 }, DpAction::PushMpls { eth_type: 0x8847, lse: 0x100 }] {
+                let _ = apply(&mut p, &action);
+            }
+            cache.free(p);
+        }
+    }
+}
+
+#[test]
+fn tags_and_labels_are_pushed_in_front_and_popped_again() {
+    let mut cache = cache();
+    let frame = v4().udp(1, 2).payload(b"x").build().unwrap();
+    let mut p = packet(&mut cache, &frame);
+    p.flags.set(PacketFlags::CSUM_PARTIAL);
+    p.csum_start = 34;
+    apply(&mut p, &DpAction::PushVlan { tpid: 0x8100, tci: 0x1000 | 7 }).unwrap();
+    apply(&mut p, &DpAction::PushVlan { tpid: 0x88a8, tci: 0x1000 | 9 }).unwrap();
+    assert_eq!(p.csum_start, 42);
+    let key = key_of(p.data());
+    assert_eq!((key.get(FieldId::VlanTci), key.get(FieldId::VlanTci2)), (0x1009, 0x1007));
+    assert_eq!(key.get(FieldId::TpDst), 2);
+    apply(&mut p, &DpAction::PopVlan).unwrap();
+    apply(&mut p, &DpAction::PopVlan).unwrap();
+    apply(&mut p, &DpAction::PopVlan).unwrap();
+    assert_eq!((p.data(), p.csum_start), (&frame[..], 34));
+    apply(&mut p, &DpAction::PushMpls { eth_type: 0x8847, lse: 100 << 12 | 0x100 | 64 }).unwrap();
+    assert_eq!(key_of(p.data()).get(FieldId::Mpls0), 100 << 12 | 0x100 | 64);
+    apply(&mut p, &DpAction::PopMpls { eth_type: 0x0800 }).unwrap();
+    assert_eq!(p.data(), &frame[..]);
+    assert_eq!(apply(&mut p, &DpAction::PopMpls { eth_type: 0x0800 }), Err(DOES_NOT_FIT));
+    cache.free(p);
+}
+
+#[test]
+fn an_unfinished_checksum_stays_the_sum_of_the_pseudo_header() {
+    let mut cache = cache();
+    let frame = v4().tcp(1, 2).payload(b"abc").build().unwrap();
+    let mut p = packet(&mut cache, &frame);
+    let (src, dst) = (Ipv4Addr::new(10, 1, 2, 3), Ipv4Addr::new(192, 168, 7, 9));
+    let sum = |src, dst| wire::checksum::pseudo_v4(src, dst, wire::ip::IpProtocol::TCP, 23).fold();
+    p.data_mut()[50..52].copy_from_slice(&sum(src, dst).to_be_bytes());
+    p.flags.set(PacketFlags::CSUM_PARTIAL);
+    let new = Ipv4Addr::new(172, 16, 200, 1);
+    let set = |field, value: u32| DpAction::Set { field, value: value.into(), mask: u32::MAX.into() };
+    apply(&mut p, &set(FieldId::NwSrc, new.to_bits())).unwrap();
+    apply(&mut p, &DpAction::Set { field: FieldId::TpSrc, value: 99, mask: 0xffff }).unwrap();
+    assert_eq!(p.data()[50..52], sum(new, dst).to_be_bytes());
+    cache.free(p);
+}
+
+#[test]
+fn a_later_fragment_keeps_its_payload_when_its_address_changes() {
+    let mut cache = cache();
+    let mut frame = v4().udp(1, 2).payload(&[7; 64]).build().unwrap();
+    frame[20..22].copy_from_slice(&0x0010u16.to_be_bytes());
+    let mut p = packet(&mut cache, &frame);
+    apply(&mut p, &DpAction::Set { field: FieldId::NwDst, value: 1, mask: u32::MAX.into() }).unwrap();
+    assert_eq!(p.data()[34..], frame[34..]);
+    assert_eq!(
+        apply(&mut p, &DpAction::Set { field: FieldId::TpDst, value: 1, mask: 0xffff }),
+        Err(DOES_NOT_FIT)
+    );
+    cache.free(p);
+}
+
+#[test]
+fn ipv6_addresses_behind_extension_headers_are_changed_with_the_checksum() {
+    let mut cache = cache();
+    let mut frame = v6().udp(5, 6).payload(b"0123456789").build().unwrap();
+    // A hop-by-hop header of eight bytes (PadN) between the two.
+    let hop = [17, 0, 1, 4, 0, 0, 0, 0];
+    frame.splice(54..54, hop);
+    frame[20] = 0;
+    let len = (frame.len() - 54) as u16;
+    frame[18..20].copy_from_slice(&len.to_be_bytes());
+    let mut p = packet(&mut cache, &frame);
+    let new: Ipv6Addr = "2001:db8:ffff::5".parse().unwrap();
+    apply(&mut p, &DpAction::Set { field: FieldId::Ipv6Dst, value: new.to_bits(), mask: u128::MAX }).unwrap();
+    assert_eq!(key_of(p.data()).get(FieldId::Ipv6Dst), new.to_bits());
+    let udp = &p.data()[62..];
+    let src: Ipv6Addr = "2001:db8::1".parse().unwrap();
+    let pseudo = wire::checksum::pseudo_v6(src, new, wire::ip::IpProtocol::UDP, udp.len() as u32);
+    assert!(pseudo.bytes(udp).is_valid());
+    cache.free(p);
+}
+
+#[test]
+fn a_frame_is_cut_across_its_segments_and_nothing_leaks() {
+    let mut cache = cache();
+    for max in [1, 14, 60, 1000, 1001, 1500, 2499, 2500, 9000] {
+        let mut p = packet(&mut cache, &[1; 1000]);
+        for byte in [2u8, 3, 4] {
+            let tail = packet(&mut cache, &[byte; 500]);
+            p.append(tail);
+        }
+        let cut = truncate(p, max, &mut cache);
+        assert_eq!(cut.len(), max.clamp(14, 2500));
+        assert_eq!(cut.segments().map(<[u8]>::len).sum::<usize>(), cut.len());
+        cache.free(cut);
+        assert_eq!(cache.pool().stats().free, 64, "cut to {max}");
+    }
+}

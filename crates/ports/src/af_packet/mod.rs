@@ -1,0 +1,599 @@
+//! Packet sockets: any interface of the kernel, where AF_XDP does not work. The driver behind `system`'s second choice.
+//!
+//! Receives from a ring that the kernel fills (see [`ring`]), several queues by fanout on the flow's hash; sends by
+//! `sendmmsg`, a burst per system call. Both ways carry the virtio-net header, so that checksums stay unfinished and
+//! segments whole as between taps. A VLAN tag that the kernel took out of a frame is put back.
+//!
+//! The kernel's own stack sees a copy of all that a packet socket receives. Where the switch owns the interface that
+//! would answer, forward or reset connections on its own account; so a program at the interface's ingress drops
+//! what comes in, behind the packet sockets (tcx, Linux 6.6 and later; it goes when the port does, also when the
+//! switch is killed). `kernel-stack=true` leaves it out; `status:kernel-stack` says what is in force.
+//!
+//! Threads: each queue has its own socket. The port asks the kernel by a socket of its own.
+
+mod ring;
+
+use crate::af_xdp::device::Device;
+use crate::af_xdp::sys::{self, BpfAttr, BpfCommand};
+use crate::tails::{Places, Tails, first_place};
+use crate::virtio_net;
+use crate::{PortError, PortSpec, QueueStats, stats};
+use base::{PortNo, clock};
+use packet::{
+    BURST, Batch, LinkState, Packet, PacketFlags, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome,
+    RxQueue, TxQueue,
+};
+use ring::{RxRing, Slot, VNET_LEN};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex};
+
+const PACKET_ADD_MEMBERSHIP: i32 = 1;
+const PACKET_STATISTICS: i32 = 6;
+const PACKET_COPY_THRESH: i32 = 7;
+const PACKET_VERSION: i32 = 10;
+const PACKET_VNET_HDR: i32 = 15;
+const PACKET_FANOUT: i32 = 18;
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+const TPACKET_V2: i32 = 1;
+const FANOUT_HASH: u32 = 0;
+const FANOUT_FLAG_IGNORE_OUTGOING: u32 = 0x4000;
+const FANOUT_FLAG_UNIQUE_ID: u32 = 0x2000;
+/// Bytes that large frames may take in a socket's queue.
+const RECEIVE_BUFFER: i32 = 32 << 20;
+/// Bytes that a transmit socket may have on the way.
+const SEND_BUFFER: i32 = 8 << 20;
+/// An idle queue asks whether its interface is still there this often per second.
+const CHECKS_PER_S: u64 = 20;
+/// A frame in more pieces than this cannot be sent.
+const SEGMENTS_MAX: usize = 128;
+
+/// A port on a kernel interface by packet sockets.
+pub struct AfPacketPort {
+    device: Arc<Device>,
+    rx_sockets: Vec<Arc<OwnedFd>>,
+    rx_stats: Vec<Arc<QueueStats>>,
+    tx_stats: Vec<Arc<QueueStats>>,
+    rx_queues: Vec<Box<dyn RxQueue>>,
+    tx_spare: Vec<OwnedFd>,
+    ingress: Ingress,
+    missed: Mutex<u64>,
+}
+
+/// What keeps the kernel's stack from what the switch receives.
+enum Ingress {
+    /// A program that drops it; the link's descriptor holds it in place.
+    Blocked { _link: OwnedFd },
+    /// The administrator wants both to have it.
+    Open,
+    /// The kernel cannot.
+    Unblocked(String),
+}
+
+/// Further transmit sockets than this are not made: more workers share.
+const TX_SOCKETS_MAX: usize = 64;
+
+impl AfPacketPort {
+    /// Options:
+    ///
+    /// * `ifname`: the interface's name, where it is not the port's.
+    /// * `n_rxq_desc`: slots of a receive ring, 128 to 65536 (2048).
+    /// * `kernel-stack`: let the kernel's own stack receive what the switch receives as well (`false`).
+    ///
+    /// Needs CAP_NET_RAW and CAP_NET_ADMIN. The interface is left in the administrative state that it has, and is
+    /// promiscuous as long as the port lives.
+    pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfPacketPort, PortError> {
+        spec.check_options(OPTIONS)?;
+        let queues = spec.rx_queues()?;
+        let slots: usize = spec.parsed("n_rxq_desc", "a number of slots")?.unwrap_or(2048);
+        if !(128..=65536).contains(&slots) {
+            return Err(spec.bad("n_rxq_desc", "expected 128 to 65536".into()));
+        }
+        let wants_stack = spec.flag("kernel-stack", false)?;
+        let device = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
+        let os = |call: &str, errno| PortError::Os { call: call.into(), errno };
+        if let Some(mtu) = spec.mtu {
+            device.set_mtu(mtu).map_err(|errno| os("set the MTU", errno))?;
+        }
+        if let Some(mac) = spec.mac {
+            device.set_mac(mac).map_err(|errno| os("set the Ethernet address", errno))?;
+        }
+        let ingress = if wants_stack { Ingress::Open } else { block_ingress(device.ifindex) };
+        let mut port = AfPacketPort {
+            device: Arc::new(device),
+            rx_sockets: Vec::new(),
+            rx_stats: Vec::new(),
+            tx_stats: Vec::new(),
+            rx_queues: Vec::new(),
+            tx_spare: Vec::new(),
+            ingress,
+            missed: Mutex::default(),
+        };
+        port.tx_spare.push(tx_socket(port.device.ifindex)?);
+        let mut fanout = None;
+        for _ in 0..queues {
+            port.add_rx_queue(spec.port_no, slots, queues > 1, &mut fanout, pool)?;
+        }
+        Ok(port)
+    }
+
+    fn add_rx_queue(
+        &mut self,
+        port_no: PortNo,
+        slots: usize,
+        is_one_of_many: bool,
+        fanout: &mut Option<u32>,
+        pool: &'static Pool,
+    ) -> Result<(), PortError> {
+        let socket = rx_socket()?;
+        let ring = RxRing::new(&socket, slots)?;
+        let ifindex = self.device.ifindex;
+        bind(&socket, ifindex, libc::ETH_P_ALL as u16)?;
+        let promiscuous = libc::packet_mreq {
+            mr_ifindex: ifindex as i32,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set(&socket, PACKET_ADD_MEMBERSHIP, &promiscuous, "make an interface promiscuous")?;
+        if is_one_of_many {
+            join_fanout(&socket, fanout)?;
+        }
+        let (socket, stats) = (Arc::new(socket), Arc::<QueueStats>::default());
+        self.rx_sockets.push(socket.clone());
+        self.rx_stats.push(stats.clone());
+        self.rx_queues.push(Box::new(PacketRx {
+            ring,
+            socket,
+            device: self.device.clone(),
+            stats,
+            port_no,
+            tails: Tails::new(pool),
+            next_check_tsc: 0,
+            check_interval_tsc: clock::tsc_hz() / CHECKS_PER_S,
+        }));
+        Ok(())
+    }
+}
+
+/// The options that packet sockets take.
+pub(crate) const OPTIONS: &[&str] = &["ifname", "n_rxq_desc", "kernel-stack"];
+
+fn set<T: Copy>(socket: &OwnedFd, option: i32, value: &T, call: &str) -> Result<(), PortError> {
+    sys::set_option(socket.as_raw_fd(), libc::SOL_PACKET, option, value, call)
+}
+
+/// A socket that is bound to nothing yet and so receives nothing.
+fn rx_socket() -> Result<OwnedFd, PortError> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+    let socket = sys::socket(libc::AF_PACKET, kind, 0, "open a packet socket")?;
+    set(&socket, PACKET_IGNORE_OUTGOING, &1, "leave out what is sent")?;
+    set(&socket, PACKET_VNET_HDR, &1, "ask for virtio-net headers")?;
+    set(&socket, PACKET_VERSION, &TPACKET_V2, "choose the ring's format")?;
+    set(&socket, PACKET_COPY_THRESH, &1, "ask for whole frames")?;
+    buffer_size(&socket, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)?;
+    Ok(socket)
+}
+
+fn tx_socket(ifindex: u32) -> Result<OwnedFd, PortError> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+    let socket = sys::socket(libc::AF_PACKET, kind, 0, "open a packet socket")?;
+    set(&socket, PACKET_VNET_HDR, &1, "ask for virtio-net headers")?;
+    buffer_size(&socket, libc::SO_SNDBUFFORCE, SEND_BUFFER)?;
+    bind(&socket, ifindex, 0)?;
+    Ok(socket)
+}
+
+fn buffer_size(socket: &OwnedFd, option: i32, bytes: i32) -> Result<(), PortError> {
+    sys::set_option(socket.as_raw_fd(), libc::SOL_SOCKET, option, &bytes, "set a socket's buffer")
+}
+
+fn bind(socket: &OwnedFd, ifindex: u32, protocol: u16) -> Result<(), PortError> {
+    // SAFETY: zero bytes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = ifindex as i32;
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the address is initialised, of the length given, and outlives the call.
+    match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(PortError::last_os("bind a packet socket")),
+    }
+}
+
+/// Makes the socket a member of the port's fanout group; the first one founds it.
+fn join_fanout(socket: &OwnedFd, group: &mut Option<u32>) -> Result<(), PortError> {
+    let mode = FANOUT_HASH | FANOUT_FLAG_IGNORE_OUTGOING;
+    let value = match *group {
+        Some(id) => id | mode << 16,
+        None => (mode | FANOUT_FLAG_UNIQUE_ID) << 16,
+    };
+    set(socket, PACKET_FANOUT, &value, "share an interface among packet sockets (fanout)")?;
+    if group.is_none() {
+        let id: u32 = get(socket, PACKET_FANOUT)?;
+        *group = Some(id & 0xffff);
+    }
+    Ok(())
+}
+
+/// An option of a packet socket whose value is plain integers.
+fn get<T: Copy + Default>(socket: &OwnedFd, option: i32) -> Result<T, PortError> {
+    let mut value = T::default();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let at = (&raw mut value).cast();
+    // SAFETY: `value` has room for `len` bytes and outlives the call; it is made of integers.
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, at, &mut len) } {
+        0 => Ok(value),
+        _ => Err(PortError::last_os("ask a packet socket")),
+    }
+}
+
+/// Attaches a program of two instructions at the interface's ingress that drops everything.
+fn block_ingress(ifindex: u32) -> Ingress {
+    const PROGRAM_TYPE_SCHED_CLS: u32 = 3;
+    const ATTACH_TCX_INGRESS: u32 = 46;
+    // r0 = TCX_DROP (2); exit.
+    let instructions: [[u8; 8]; 2] = [[0xb7, 0, 0, 0, 2, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+    let attr = BpfAttr::new().u32(0, PROGRAM_TYPE_SCHED_CLS).u32(4, instructions.len() as u32);
+    let attr = attr.u64(8, instructions.as_ptr() as u64).u64(16, c"Apache-2.0".as_ptr() as u64);
+    // SAFETY: instructions (of the count given) and licence (with its terminating zero) outlive the call.
+    let program = match unsafe { sys::bpf_fd(BpfCommand::ProgLoad, &attr.name(48, "crosspoint_drop")) } {
+        Ok(program) => program,
+        Err(errno) => return unblocked(errno),
+    };
+    let attr = BpfAttr::new().u32(0, program.as_raw_fd() as u32).u32(4, ifindex).u32(8, ATTACH_TCX_INGRESS);
+    // SAFETY: the attributes hold no pointer.
+    match unsafe { sys::bpf_fd(BpfCommand::LinkCreate, &attr) } {
+        Ok(link) => Ingress::Blocked { _link: link },
+        Err(errno) => unblocked(errno),
+    }
+}
+
+fn unblocked(errno: i32) -> Ingress {
+    Ingress::Unblocked(std::io::Error::from_raw_os_error(errno).to_string())
+}
+
+impl Port for AfPacketPort {
+    fn kind(&self) -> &'static str {
+        "system"
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        std::mem::take(&mut self.rx_queues)
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        let count = count.clamp(1, TX_SOCKETS_MAX);
+        while self.tx_spare.len() < count {
+            // The first one was made when the port was; without another, workers share.
+            let Ok(socket) = tx_socket(self.device.ifindex) else { break };
+            self.tx_spare.push(socket);
+        }
+        let mut queues: Vec<Box<dyn TxQueue>> = Vec::new();
+        for socket in self.tx_spare.drain(..) {
+            let stats = Arc::<QueueStats>::default();
+            self.tx_stats.push(stats.clone());
+            queues.push(Box::new(PacketTx { socket, stats }));
+        }
+        queues
+    }
+
+    fn stats(&self) -> PortStats {
+        let mut total = stats::sum(self.rx_stats.iter().map(|q| &**q), self.tx_stats.iter().map(|q| &**q));
+        let mut missed = self.missed.lock().expect("no panic while held");
+        for socket in &self.rx_sockets {
+            // Frames and drops since the last time it was asked.
+            if let Ok([_, drops]) = get::<[u32; 2]>(socket, PACKET_STATISTICS) {
+                *missed += u64::from(drops);
+            }
+        }
+        total.rx_missed_errors += *missed;
+        total.rx_dropped += *missed;
+        total
+    }
+
+    fn status(&self) -> PortStatus {
+        let stack = match &self.ingress {
+            Ingress::Blocked { .. } => "blocked".to_string(),
+            Ingress::Open => "receives too".to_string(),
+            Ingress::Unblocked(why) => format!("receives too ({why})"),
+        };
+        let mut details = vec![
+            ("datapath".to_string(), "af_packet".to_string()),
+            ("kernel-stack".to_string(), stack),
+            ("offloads".to_string(), "csum tso4 tso6 uso".to_string()),
+        ];
+        if let Some([driver, version, firmware]) = self.device.driver() {
+            for (key, value) in
+                [("driver_name", driver), ("driver_version", version), ("firmware_version", firmware)]
+            {
+                details.push((key.into(), value));
+            }
+        }
+        let state = self.device.state().ok();
+        PortStatus {
+            link: state.as_ref().map_or(LinkState::Down, |s| s.link),
+            admin_up: state.as_ref().is_some_and(|s| s.admin_up),
+            mac: state.as_ref().map(|s| s.mac).unwrap_or_default(),
+            mtu: state.as_ref().map_or(0, |s| s.mtu),
+            speed_bps: self.device.speed_bps(),
+            ifindex: self.device.ifindex,
+            details,
+            error: state.is_none().then(|| "the interface is gone".to_string()),
+        }
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        let set = self.device.set_admin_up(up);
+        set.map_err(|errno| PortError::Os { call: "set the interface up or down".into(), errno }.to_string())
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        let set = self.device.set_mtu(mtu);
+        set.map_err(|errno| PortError::Os { call: "set the MTU".into(), errno }.to_string())
+    }
+}
+
+struct PacketRx {
+    // The mapping goes before the socket.
+    ring: RxRing,
+    socket: Arc<OwnedFd>,
+    device: Arc<Device>,
+    stats: Arc<QueueStats>,
+    port_no: PortNo,
+    tails: Tails,
+    next_check_tsc: u64,
+    check_interval_tsc: u64,
+}
+
+impl PacketRx {
+    /// The frame in the next slot as a packet. `Err` where there is no buffer: it stays in the ring.
+    fn receive(&mut self, cache: &mut PoolCache) -> Result<Option<Packet>, ()> {
+        let Some(Slot { bytes, is_copied, vlan }) = self.ring.peek() else { return Ok(None) };
+        let packet = match bytes {
+            Some((header, frame)) => {
+                let mut packet = cache.alloc_frame(frame).ok_or(())?;
+                let bad = virtio_net::apply(&padded(header), &mut packet).is_err();
+                if bad { Received::Bad(packet) } else { Received::Frame(packet) }
+            }
+            None if is_copied => self.receive_large(cache)?,
+            // Cut off, and the socket's queue had no room for the whole.
+            None => Received::Lost,
+        };
+        Ok(match packet {
+            Received::Frame(mut packet) => {
+                if let Some(tag) = vlan {
+                    push_tag(&mut packet, tag);
+                }
+                packet.in_port = self.port_no;
+                Some(packet)
+            }
+            Received::Bad(packet) => {
+                self.stats.errors.add(1);
+                cache.free(packet);
+                None
+            }
+            Received::Lost => {
+                self.stats.dropped.add(1);
+                None
+            }
+        })
+    }
+
+    /// Fetches a frame that is too long for a slot from the socket's queue.
+    fn receive_large(&mut self, cache: &mut PoolCache) -> Result<Received, ()> {
+        if !self.tails.fill(cache) {
+            return Err(());
+        }
+        let mut head = cache.alloc().ok_or(())?;
+        let mut places = Places::new();
+        places.push(first_place(&mut head, VNET_LEN));
+        self.tails.add_places(&mut places);
+        // SAFETY: zero bytes are a valid msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = places.as_mut_ptr();
+        message.msg_iovlen = places.len();
+        // SAFETY: the places lie in chunks that this queue owns, and outlive the call.
+        let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let Ok(len) = usize::try_from(len) else {
+            cache.free(head);
+            return Ok(Received::Lost);
+        };
+        let first_len = len.min(head.len());
+        head.set_len(first_len).expect("shorter than it was");
+        let header = head.data().first_chunk::<VNET_LEN>().map(padded);
+        let Some(header) = header.filter(|_| message.msg_flags & libc::MSG_TRUNC == 0) else {
+            return Ok(Received::Bad(head));
+        };
+        head.pull_front(VNET_LEN).expect("as long as the header, checked above");
+        self.tails.append_to(&mut head, len - first_len);
+        if virtio_net::apply(&header, &mut head).is_err() {
+            return Ok(Received::Bad(head));
+        }
+        Ok(Received::Frame(head))
+    }
+
+    /// Finds out whether the interface is still there.
+    #[cold]
+    fn check(&mut self) -> RxOutcome {
+        // Takes the pending error (link down, interface gone), which else keeps the descriptor readable.
+        let mut error = 0i32;
+        let mut len = size_of::<i32>() as libc::socklen_t;
+        let at = (&raw mut error).cast();
+        // SAFETY: `error` has room for `len` bytes and outlives the call.
+        unsafe { libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, at, &mut len) };
+        match self.device.state() {
+            Err(libc::ENODEV | libc::ENXIO) => RxOutcome::Gone,
+            _ => RxOutcome::Ok,
+        }
+    }
+}
+
+enum Received {
+    Frame(Packet),
+    /// Its header makes no sense.
+    Bad(Packet),
+    /// The kernel had no room for it.
+    Lost,
+}
+
+fn padded(header: &[u8; VNET_LEN]) -> [u8; virtio_net::HEADER_LEN] {
+    std::array::from_fn(|i| header.get(i).copied().unwrap_or(0))
+}
+
+/// Puts a tag back behind the addresses.
+fn push_tag(packet: &mut Packet, tag: [u8; 4]) {
+    if packet.data().len() < 12 || packet.push_front(4).is_none() {
+        return; // No Ethernet header, no tag.
+    }
+    let bytes = packet.data_mut();
+    bytes.copy_within(4..16, 0);
+    bytes[12..16].copy_from_slice(&tag);
+    if packet.flags.has(PacketFlags::CSUM_PARTIAL) {
+        packet.csum_start += 4;
+    }
+}
+
+impl RxQueue for PacketRx {
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        let before = batch.len();
+        while !batch.is_full() && self.ring.has_next() {
+            match self.receive(cache) {
+                Err(()) => break,
+                Ok(None) => {}
+                Ok(Some(packet)) => {
+                    self.stats.passed(1, packet.len() as u64);
+                    batch.push(packet);
+                }
+            }
+            self.ring.release();
+        }
+        if batch.len() > before {
+            return RxOutcome::Ok;
+        }
+        let now = clock::tsc();
+        if now < self.next_check_tsc {
+            return RxOutcome::Ok;
+        }
+        self.next_check_tsc = now + self.check_interval_tsc;
+        self.check()
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.socket.as_raw_fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        // The descriptor is readable as long as a slot is ours; asking for it here saves the sleep's system calls.
+        !self.ring.has_next()
+    }
+
+    fn disarm(&mut self) {
+        // What woke the worker may have been an error and no frame.
+        self.next_check_tsc = 0;
+    }
+
+    fn close(&mut self, cache: &mut PoolCache) {
+        self.tails.close(cache);
+    }
+}
+
+struct PacketTx {
+    socket: OwnedFd,
+    stats: Arc<QueueStats>,
+}
+
+/// What became of a burst's first packets.
+enum Sent {
+    /// So many went out.
+    Some(usize),
+    /// The first one was refused.
+    Refused(i32),
+}
+
+impl PacketTx {
+    /// Sends the unchained packets at the front of `packets` in one call.
+    fn send_run(&self, packets: &mut [Packet]) -> Sent {
+        let mut places = arrayvec::ArrayVec::<libc::iovec, BURST>::new();
+        let mut messages = arrayvec::ArrayVec::<libc::mmsghdr, BURST>::new();
+        for packet in packets.iter_mut() {
+            let header = virtio_net::header_of(packet);
+            packet.push_front(VNET_LEN).expect("the caller has looked at the headroom");
+            packet.data_mut()[..VNET_LEN].copy_from_slice(&header[..VNET_LEN]);
+            let bytes = packet.data_mut();
+            places.push(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() });
+        }
+        for place in &mut places {
+            // SAFETY: zero bytes are a valid mmsghdr.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_iov = place;
+            message.msg_hdr.msg_iovlen = 1;
+            messages.push(message);
+        }
+        let count = messages.len() as libc::c_uint;
+        // SAFETY: messages, places and the packets' bytes outlive the call, which only reads the bytes.
+        let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
+        let errno = sys::last_errno();
+        for packet in packets.iter_mut() {
+            packet.pull_front(VNET_LEN).expect("pushed above");
+        }
+        usize::try_from(sent).map_or(Sent::Refused(errno), Sent::Some)
+    }
+
+    /// Sends one packet in pieces.
+    fn send_chain(&self, packet: &Packet) -> Sent {
+        let header = virtio_net::header_of(packet);
+        let mut places = arrayvec::ArrayVec::<libc::iovec, SEGMENTS_MAX>::new();
+        for segment in std::iter::once(&header[..VNET_LEN]).chain(packet.segments()) {
+            let place = libc::iovec { iov_base: segment.as_ptr().cast_mut().cast(), iov_len: segment.len() };
+            if places.try_push(place).is_err() {
+                return Sent::Refused(libc::EINVAL);
+            }
+        }
+        let fd = self.socket.as_raw_fd();
+        // SAFETY: header and segments outlive the call, which only reads them.
+        let written = unsafe { libc::writev(fd, places.as_ptr(), places.len() as libc::c_int) };
+        if written < 0 { Sent::Refused(sys::last_errno()) } else { Sent::Some(1) }
+    }
+
+    /// Counts a packet that was refused. False where it may be tried again later.
+    fn refuse(&self, errno: i32) -> bool {
+        match errno {
+            libc::EAGAIN | libc::EINTR | libc::ENOMEM => return false,
+            // The kernel compares with the MTU as it is now.
+            libc::EMSGSIZE => self.stats.too_long(),
+            // Down, gone, or the device's own queue is full.
+            libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::ENOBUFS => self.stats.dropped.add(1),
+            _ => self.stats.errors.add(1),
+        }
+        true
+    }
+}
+
+impl TxQueue for PacketTx {
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        let mut done = 0;
+        while done < batch.len() {
+            let rest = &mut batch[done..];
+            let goes_alone = |p: &Packet| p.is_chained() || p.headroom() < VNET_LEN;
+            let run = rest.iter().take_while(|p| !goes_alone(p)).count();
+            let sent = if run > 0 { self.send_run(&mut rest[..run]) } else { self.send_chain(&rest[0]) };
+            match sent {
+                Sent::Some(count) => {
+                    let bytes: usize = rest[..count].iter().map(Packet::len).sum();
+                    self.stats.passed(count as u64, bytes as u64);
+                    done += count;
+                }
+                Sent::Refused(errno) if self.refuse(errno) => done += 1,
+                Sent::Refused(_) => break,
+            }
+        }
+        if done == batch.len() {
+            cache.free_all(batch);
+        } else {
+            for packet in batch.drain(..done) {
+                cache.free(packet);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `system`: any interface of the kernel, by the best driver that works on it.
+//!
+//! AF_XDP where the interface takes it, else packet sockets; `driver=af_xdp` or `driver=af_packet` decides by hand.
+//! The choice and, for packet sockets, what AF_XDP's objection was are in the port's status.
+
+use crate::af_packet::{self, AfPacketPort};
+use crate::af_xdp::AfXdpPort;
+use crate::{PortError, PortSpec};
+use packet::{DummyControl, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
+
+/// Options that say which driver, or that both have.
+const COMMON: &[&str] = &["ifname", "n_rxq_desc", "driver"];
+/// Options of AF_XDP alone.
+const AF_XDP_OPTIONS: &[&str] = &["xdp-mode", "use-need-wakeup", "n_txq_desc"];
+
+/// A port of type `system`.
+pub struct SystemPort {
+    inner: Box<dyn Port>,
+    details: Vec<(String, String)>,
+}
+
+impl SystemPort {
+    /// Takes the options of both drivers, each of which ignores the other's, and `driver`.
+    pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<SystemPort, PortError> {
+        let all: Vec<&str> = [COMMON, AF_XDP_OPTIONS, af_packet::OPTIONS].concat();
+        spec.check_options(&all)?;
+        let note = |driver: &str| ("driver".to_string(), driver.to_string());
+        match spec.option("driver") {
+            None => {}
+            Some("af_packet") => {
+                let inner = Box::new(AfPacketPort::open(&restricted(spec, af_packet::OPTIONS), pool)?);
+                return Ok(SystemPort { inner, details: vec![note("af_packet (chosen by option)")] });
+            }
+            Some("af_xdp") => {
+                let inner = Box::new(AfXdpPort::open(&for_af_xdp(spec), pool)?);
+                return Ok(SystemPort { inner, details: vec![note("af_xdp (chosen by option)")] });
+            }
+            Some(_) => return Err(spec.bad("driver", "expected af_xdp or af_packet".into())),
+        }
+        let why = match AfXdpPort::open(&for_af_xdp(spec), pool) {
+            Ok(port) => return Ok(SystemPort { inner: Box::new(port), details: vec![note("af_xdp")] }),
+            // Another driver would not help there.
+            Err(e @ (PortError::NoSuchInterface { .. } | PortError::BadOption { .. })) => return Err(e),
+            Err(e) => e.to_string(),
+        };
+        let inner = Box::new(AfPacketPort::open(&restricted(spec, af_packet::OPTIONS), pool)?);
+        Ok(SystemPort { inner, details: vec![note("af_packet"), ("af_xdp-error".into(), why)] })
+    }
+}
+
+fn for_af_xdp(spec: &PortSpec) -> PortSpec {
+    restricted(spec, &[COMMON, AF_XDP_OPTIONS].concat())
+}
+
+/// The same with only those options that the driver has.
+fn restricted(spec: &PortSpec, options: &[&str]) -> PortSpec {
+    let mut spec = spec.clone();
+    spec.options.retain(|k, _| k == "n_rxq" || (k != "driver" && options.contains(&k.as_str())));
+    spec
+}
+
+impl Port for SystemPort {
+    fn kind(&self) -> &'static str {
+        "system"
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        self.inner.take_rx_queues()
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        self.inner.take_tx_queues(count)
+    }
+
+    fn stats(&self) -> PortStats {
+        self.inner.stats()
+    }
+
+    fn status(&self) -> PortStatus {
+        let mut status = self.inner.status();
+        status.details.splice(0..0, self.details.iter().cloned());
+        status
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        self.inner.set_admin_up(up)
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        self.inner.set_mtu(mtu)
+    }
+
+    fn as_dummy(&self) -> Option<&dyn DummyControl> {
+        None
+    }
+}
