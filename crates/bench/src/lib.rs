@@ -1,1 +1,20 @@
-//! bench
+//! The benchmark that is built in: rigs in memory around the real datapath and the real switch, traffic made to measure,
+//! peers (Open vSwitch with DPDK, testpmd) run beside them on the same machine, and results as rows of JSON.
+//!
+//! Costs are in TSC cycles per packet per CPU-second of the worker's thread: the thread's CPU time, not wall time,
+//! so that a shared machine's interruptions do not count. What is compared is measured in one run, in turns.
+
+mod churn;
+mod cli;
+mod frames;
+mod io_floor;
+mod masks;
+mod misses;
+mod p2p;
+mod peer;
+mod port_count;
+mod report;
+mod rig;
+mod testpmd;
+
+pub use cli::{Args, run};

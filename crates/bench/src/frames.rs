@@ -1,0 +1,80 @@
+//! The traffic: 60-byte UDP frames, as a generator gives them without the frame check sequence, one address pair a flow.
+
+use std::io::{self, BufWriter};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use wire::compose::Compose;
+use wire::ethernet::EthAddr;
+
+/// Destination of all frames.
+pub const DST_MAC: EthAddr = EthAddr([2, 0, 0, 0, 0, 2]);
+const SRC_MAC: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
+
+/// In what order flows follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// One after the other.
+    Sequential,
+    /// In a random order, the same in every run.
+    Shuffled,
+}
+
+/// Source and destination address of flow `n`.
+pub fn addresses(n: usize) -> (Ipv4Addr, Ipv4Addr) {
+    let n = n as u32;
+    (Ipv4Addr::from_bits(0x0a00_0000 + n), Ipv4Addr::from_bits(0x0b00_0000 + (n ^ 0x55)))
+}
+
+/// The frame of flow `n`.
+pub fn frame(n: usize) -> Vec<u8> {
+    let (src, dst) = addresses(n);
+    let udp = Compose::ethernet(SRC_MAC, DST_MAC).ipv4(src, dst).udp(1024, 1025).udp_checksum_zero();
+    udp.frame_len(60).build().expect("headers of 42 bytes in a frame of 60")
+}
+
+/// The numbers of the flows in their order.
+pub fn sequence(flows: usize, order: Order) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..flows).collect();
+    if order == Order::Shuffled {
+        let mut state = 0x2545_f491_4f6c_dd1du64;
+        for i in (1..flows).rev() {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            numbers.swap(i, (state % (i as u64 + 1)) as usize);
+        }
+    }
+    numbers
+}
+
+/// Writes one frame per flow into a capture file.
+pub fn write_pcap(path: &Path, flows: usize, order: Order) -> io::Result<()> {
+    let file = BufWriter::new(std::fs::File::create(path)?);
+    let mut writer = ports::pcap::file::Writer::new(file)?;
+    for n in sequence(flows, order) {
+        let frame = frame(n);
+        writer.write(0, [frame.as_slice()].into_iter())?;
+    }
+    writer.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shuffling_keeps_every_flow_once() {
+        let mut s = sequence(1000, Order::Shuffled);
+        assert_ne!(s, sequence(1000, Order::Sequential));
+        s.sort_unstable();
+        assert_eq!(s, sequence(1000, Order::Sequential));
+    }
+
+    #[test]
+    fn flows_have_addresses_of_their_own() {
+        let pairs: std::collections::HashSet<_> = (0..100_000).map(addresses).collect();
+        assert_eq!(pairs.len(), 100_000);
+        assert_eq!(frame(5).len(), 60);
+    }
+}

@@ -1,0 +1,319 @@
+//! Debian's Open vSwitch with its user-space datapath on DPDK, run beside us: a database server and a daemon of our own in
+//! a directory of our own, driven by the stock tools, stopped (SIGSTOP) while another is measured.
+
+use crate::rig::{Sample, WORKER_CPU};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// The peer's packet memory: 262,144 buffers and what DPDK needs beside.
+const HUGE_PAGES: usize = 1200;
+
+/// Huge pages for DPDK, given back when dropped.
+pub struct HugePages {
+    before: String,
+    mounted: bool,
+}
+
+const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+const MOUNT: &str = "/dev/hugepages";
+
+impl HugePages {
+    /// Makes sure that there are enough, and that they are mounted.
+    pub fn provide() -> Result<HugePages, String> {
+        let before = std::fs::read_to_string(NR_HUGE_PAGES).map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
+        if before.trim().parse::<usize>().unwrap_or(0) < HUGE_PAGES {
+            std::fs::write(NR_HUGE_PAGES, HUGE_PAGES.to_string())
+                .map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
+        }
+        let got = std::fs::read_to_string(NR_HUGE_PAGES).unwrap_or_default();
+        if got.trim().parse::<usize>().unwrap_or(0) < HUGE_PAGES {
+            return Err(format!("the peer needs {HUGE_PAGES} huge pages of 2 MB, the kernel gave {}", got.trim()));
+        }
+        let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let mounted = !mounts.contains(" hugetlbfs ");
+        if mounted {
+            let _ = std::fs::create_dir_all(MOUNT);
+            run(Command::new("mount").args(["-t", "hugetlbfs", "none", MOUNT]))?;
+        }
+        Ok(HugePages { before, mounted })
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = run(Command::new("umount").arg(MOUNT));
+        }
+        let _ = std::fs::write(NR_HUGE_PAGES, self.before.trim());
+    }
+}
+
+/// A directory that goes when dropped.
+pub struct TempDir(pub PathBuf);
+
+impl TempDir {
+    /// A fresh one.
+    pub fn new(name: &str) -> Result<TempDir, String> {
+        let path = std::env::temp_dir().join(format!("crosspoint-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(TempDir(path))
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command to its end and returns what it printed; an error with what it said where it failed.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?}: {}: {}", output.status, said.trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A child that is ended (by its id) when dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    fn signal(&self, signal: i32) {
+        let pid = self.0.id().to_string();
+        let _ = run(Command::new("kill").args([format!("-{signal}"), pid]));
+    }
+
+    /// Stops it from running at all.
+    pub fn pause(&self) {
+        self.signal(19);
+    }
+
+    /// Lets it run on.
+    pub fn resume(&self) {
+        self.signal(18);
+    }
+
+    /// CPU time of its thread whose name begins so, in nanoseconds.
+    pub fn thread_cpu_ns(&self, name: &str) -> Option<u64> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).ok()?;
+        for task in tasks.flatten() {
+            let comm = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            if comm.starts_with(name) {
+                let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+                return stat.split_whitespace().next()?.parse().ok();
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.resume();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Open vSwitch with DPDK.
+pub struct OvsDpdk {
+    daemon: Process,
+    _database: Process,
+    dir: TempDir,
+    _pages: HugePages,
+    sources: usize,
+}
+
+impl OvsDpdk {
+    /// Starts it with a bridge `br0`, one polling thread, and a sink as port 2.
+    pub fn start() -> Result<OvsDpdk, String> {
+        if !Path::new(DAEMON).exists() {
+            return Err(format!("{DAEMON} is not there: install openvswitch-switch-dpdk (make bench does)"));
+        }
+        let pages = HugePages::provide()?;
+        let dir = TempDir::new("peer")?;
+        let db = dir.0.join("conf.db");
+        run(Command::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA))?;
+        let socket = format!("punix:{}/db.sock", dir.0.display());
+        let database = spawn(
+            Command::new("ovsdb-server").arg(&db).arg(format!("--remote={socket}")).arg("--pidfile"),
+            &dir.0,
+        )?;
+        wait_for(&dir.0.join("db.sock"))?;
+        let peer = |args: &[&str]| vsctl(&dir.0, args);
+        let mask = format!("{:#x}", 1 << WORKER_CPU);
+        peer(&["--no-wait", "init"])?;
+        peer(&[
+            "--no-wait",
+            "set",
+            "Open_vSwitch",
+            ".",
+            "other_config:dpdk-init=true",
+            "other_config:dpdk-lcore-mask=0x1",
+            "other_config:dpdk-alloc-mem=1536",
+            &format!("other_config:pmd-cpu-mask={mask}"),
+            "other_config:dpdk-extra=\"--no-pci --file-prefix=crosspoint-peer\"",
+        ])?;
+        let database_socket = format!("unix:{}/db.sock", dir.0.display());
+        let daemon =
+            spawn(Command::new(DAEMON).arg(database_socket).args(["--pidfile", "--log-file"]), &dir.0)?;
+        let peer_up = OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0 };
+        peer_up.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
+        peer_up.add_dpdk_port("sink", "net_null0,no-rx=1", 2)?;
+        Ok(peer_up)
+    }
+
+    fn vsctl(&self, args: &[&str]) -> Result<String, String> {
+        vsctl(&self.dir.0, args)
+    }
+
+    fn appctl(&self, args: &[&str]) -> Result<String, String> {
+        run(Command::new("ovs-appctl").env("OVS_RUNDIR", &self.dir.0).args(args))
+    }
+
+    fn ofctl(&self, args: &[&str]) -> Result<String, String> {
+        run(Command::new("ovs-ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
+    }
+
+    fn add_dpdk_port(&self, name: &str, devargs: &str, ofport: u16) -> Result<(), String> {
+        self.vsctl(&[
+            "add-port",
+            "br0",
+            name,
+            "--",
+            "set",
+            "interface",
+            name,
+            "type=dpdk",
+            &format!("options:dpdk-devargs={}", devargs.replace('=', "\\=").replace(',', "\\,")),
+            &format!("ofport_request={ofport}"),
+        ])
+        .or_else(|_| {
+            // Quoting of the value as the database's atom.
+            self.vsctl(&["--if-exists", "del-port", "br0", name])?;
+            self.vsctl(&[
+                "add-port",
+                "br0",
+                name,
+                "--",
+                "set",
+                "interface",
+                name,
+                "type=dpdk",
+                &format!("options:dpdk-devargs=\"{devargs}\""),
+                &format!("ofport_request={ofport}"),
+            ])
+        })?;
+        let error = self.vsctl(&["get", "interface", name, "error"])?;
+        if error.trim() != "[]" {
+            return Err(format!("the peer's port {name}: {}", error.trim()));
+        }
+        Ok(())
+    }
+
+    /// Replaces all rules by those of a file in `ovs-ofctl`'s syntax.
+    pub fn set_rules(&self, text: &str) -> Result<(), String> {
+        let file = self.dir.0.join("rules");
+        std::fs::write(&file, text).map_err(|e| e.to_string())?;
+        self.ofctl(&["del-flows", "br0"])?;
+        self.ofctl(&["add-flows", "br0", &file.to_string_lossy()]).map(drop)
+    }
+
+    /// Teaches it where an address is, as a static entry.
+    pub fn set_mac(&self, port: &str, mac: &str) -> Result<(), String> {
+        self.appctl(&["fdb/add", "br0", port, "0", mac]).map(drop)
+    }
+
+    /// Replaces the source, port 1, by one that replays this file. The device's number is new each time: DPDK may
+    /// still hold the old one.
+    pub fn set_source(&mut self, pcap: &Path) -> Result<(), String> {
+        self.drop_source()?;
+        self.sources += 1;
+        let devargs = format!("net_pcap{},rx_pcap={},infinite_rx=1", self.sources, pcap.display());
+        self.add_dpdk_port("source", &devargs, 1)
+    }
+
+    /// Takes the source away.
+    pub fn drop_source(&mut self) -> Result<(), String> {
+        self.vsctl(&["--if-exists", "del-port", "br0", "source"]).map(drop)
+    }
+
+    /// Stops it from running at all.
+    pub fn pause(&self) {
+        self.daemon.pause();
+    }
+
+    /// Lets it run on.
+    pub fn resume(&self) {
+        self.daemon.resume();
+    }
+
+    /// Measures its polling thread for a while.
+    pub fn measure(&self, time: Duration) -> Result<Sample, String> {
+        let before = self.reading()?;
+        std::thread::sleep(time);
+        let after = self.reading()?;
+        let packets = (after.0[0] - before.0[0]) as u64;
+        let share = |n: usize| (after.0[n] - before.0[n]) as f64 / (packets as f64).max(1.0);
+        let cpu_ns = (after.1 - before.1) as f64;
+        Ok(Sample {
+            packets,
+            cycles_per_packet: cpu_ns * base::clock::tsc_hz() as f64 / 1e9 / (packets as f64).max(1.0),
+            exact_ratio: share(1),
+            megaflow_ratio: share(2) + share(3),
+            miss_ratio: share(4) + share(5),
+        })
+    }
+
+    /// Packets received, hits of its tiers, misses; CPU time of the polling thread in nanoseconds.
+    fn reading(&self) -> Result<([i64; 6], u64), String> {
+        let text = self.appctl(&["dpif-netdev/pmd-stats-show"])?;
+        let cpu = self.daemon.thread_cpu_ns("pmd-c").ok_or("the peer has no polling thread")?;
+        let number = |name: &str| {
+            let line = text.lines().find(|l| l.trim().starts_with(name))?;
+            line.split(": ").nth(1)?.split_whitespace().next()?.parse::<i64>().ok()
+        };
+        let names = [
+            "packets received",
+            "emc hits",
+            "smc hits",
+            "megaflow hits",
+            "miss with success upcall",
+            "miss with failed upcall",
+        ];
+        let mut values = [0; 6];
+        for (value, name) in values.iter_mut().zip(names) {
+            *value = number(name).ok_or_else(|| format!("the peer's statistics have no `{name}`"))?;
+        }
+        Ok((values, cpu))
+    }
+}
+
+fn vsctl(dir: &Path, args: &[&str]) -> Result<String, String> {
+    let db = format!("--db=unix:{}/db.sock", dir.display());
+    run(Command::new("ovs-vsctl").arg(db).arg("--timeout=60").args(args))
+}
+
+fn spawn(command: &mut Command, dir: &Path) -> Result<Process, String> {
+    let log = std::fs::File::create(dir.join("stderr")).map_err(|e| e.to_string())?;
+    command.env("OVS_RUNDIR", dir).env("OVS_DBDIR", dir).env("OVS_LOGDIR", dir).current_dir(dir);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+    child.map(Process).map_err(|e| format!("{command:?}: {e}"))
+}
+
+/// Waits up to 10 s for a file to appear.
+pub fn wait_for(path: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    while !path.exists() {
+        if start.elapsed() > Duration::from_secs(10) {
+            return Err(format!("{} did not appear", path.display()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

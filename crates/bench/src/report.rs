@@ -1,0 +1,99 @@
+//! Numbers over several runs, and where they go.
+
+use serde::Serialize;
+use std::io;
+use std::path::Path;
+
+/// The middle one of an odd number of values, the mean of the two middle ones of an even number.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// What a JSON file holds: the command, the machine, and the rows.
+#[derive(Serialize)]
+pub struct Report<R: Serialize> {
+    /// As it was typed.
+    pub command: String,
+    /// Processor, kernel, TSC rate.
+    pub machine: Machine,
+    /// Results.
+    pub rows: Vec<R>,
+}
+
+/// Where it ran.
+#[derive(Serialize)]
+pub struct Machine {
+    /// Model name of the first processor.
+    pub cpu: String,
+    /// Number of processors.
+    pub cpus: usize,
+    /// Kernel release.
+    pub kernel: String,
+    /// TSC cycles per second.
+    pub tsc_hz: u64,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Machine {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find(|l| l.starts_with("model name"));
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            cpu: model.and_then(|l| l.split(": ").nth(1)).unwrap_or("unknown").to_string(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: kernel.trim().to_string(),
+            tsc_hz: base::clock::tsc_hz(),
+        }
+    }
+}
+
+/// Writes the report to a file.
+pub fn write_json<R: Serialize>(path: &Path, rows: Vec<R>) -> io::Result<()> {
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let report = Report { command, machine: Machine::here(), rows };
+    let mut text = serde_json::to_string_pretty(&report)?;
+    text.push('\n');
+    std::fs::write(path, text)
+}
+
+/// Lower bound of the 95 % confidence interval of the mean of paired ratios, by Student's t; the ratio itself where there is one
+/// pair.
+pub fn lower_bound(ratios: &[f64]) -> f64 {
+    bounds(ratios).0
+}
+
+/// Both bounds, see [`lower_bound`].
+pub fn bounds(ratios: &[f64]) -> (f64, f64) {
+    let n = ratios.len() as f64;
+    let mean = ratios.iter().sum::<f64>() / n;
+    if ratios.len() < 2 {
+        return (mean, mean);
+    }
+    let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom.
+    const T: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    let t = T.get(ratios.len() - 2).copied().unwrap_or(2.1);
+    let half = t * (variance / n).sqrt();
+    (mean - half, mean + half)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_bounds() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        let (low, high) = bounds(&[1.0, 1.1, 0.9]);
+        assert!(low < 1.0 && high > 1.0 && low > 0.7);
+        assert_eq!(lower_bound(&[0.5]), 0.5);
+    }
+}

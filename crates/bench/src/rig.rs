@@ -1,0 +1,159 @@
+//! A switch in memory: the real control half, the real datapath with one worker, and ports without a device.
+
+use base::hash::HashKey;
+use base::rcu::Domain;
+use base::{OfPort, PortNo};
+use datapath::{Config, Datapath, Event};
+use packet::{Pool, PoolConfig};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switch::control::FlowMod;
+use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
+
+/// The processor that workers and peers' threads are pinned to; the other one drives them.
+pub const WORKER_CPU: usize = 1;
+/// Where the benchmark itself runs.
+pub const DRIVER_CPU: usize = 0;
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Packets received.
+    pub packets: u64,
+    /// TSC cycles of the thread's CPU time per packet.
+    pub cycles_per_packet: f64,
+    /// Share of lookups that the exact tier answered.
+    pub exact_ratio: f64,
+    /// Share that the megaflow tier answered.
+    pub megaflow_ratio: f64,
+    /// Share that missed.
+    pub miss_ratio: f64,
+}
+
+/// See the module's text.
+pub struct Rig {
+    /// Workers and ports.
+    pub datapath: Datapath<Switch>,
+    /// Rules, MAC addresses.
+    pub control: Control,
+    /// The only bridge.
+    pub bridge: BridgeIdx,
+}
+
+/// The packet memory that all rigs of this process share: pools live as long as the process.
+pub fn pool() -> Result<&'static Pool, String> {
+    static POOL: std::sync::OnceLock<Result<&'static Pool, String>> = std::sync::OnceLock::new();
+    let make = || Pool::new(PoolConfig::default()).map_err(|e| format!("packet memory: {e}"));
+    POOL.get_or_init(make).clone()
+}
+
+impl Rig {
+    /// A bridge without ports, and a worker.
+    pub fn new(config: Config) -> Result<Rig, String> {
+        packet::thread::pin(DRIVER_CPU);
+        let domain = Domain::new();
+        let (switch, mut control) = Control::new(domain.clone(), HashKey::random());
+        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        let mut datapath =
+            Datapath::new(pool()?, switch as Arc<Switch>, domain, config).map_err(|e| e.to_string())?;
+        datapath.start_worker(Some(WORKER_CPU)).map_err(|e| e.to_string())?;
+        Ok(Rig { datapath, control, bridge })
+    }
+
+    /// Opens a port and adds it to the bridge under the same number in both numberings.
+    pub fn add_port(&mut self, spec: &ports::PortSpec) -> Result<(), String> {
+        let no = spec.port_no;
+        let of_port = OfPort(no.0 as u16);
+        if self.control.topology().port(no).is_none() {
+            let port = PortSpec::new(no, of_port, &spec.name);
+            self.control.add_port(self.bridge, port).map_err(|e| format!("{e:?}"))?;
+        }
+        let port = ports::open(spec, self.datapath.pool()).map_err(|e| e.to_string())?;
+        self.datapath.add_port(no, port).map_err(|e| e.to_string())
+    }
+
+    /// Takes a port's queues away from the worker; the bridge keeps it.
+    pub fn detach(&mut self, no: PortNo) -> Result<(), String> {
+        self.datapath.remove_port(no).map(drop).map_err(|e| e.to_string())
+    }
+
+    /// Adds rules, all in one version.
+    pub fn add_rules(&mut self, rules: &[FlowMod]) -> Result<(), String> {
+        let now_ms = self.datapath.now_ms();
+        let changes = rules.iter().map(|fm| (self.bridge, fm));
+        self.control.flow_mods(changes, now_ms).map_err(|e| format!("{e:?}"))?;
+        self.datapath.reserve_slots(self.control.slot_count());
+        Ok(())
+    }
+
+    /// What the control thread of a daemon does all the time.
+    pub fn pump(&mut self) {
+        let now_ms = self.datapath.now_ms();
+        for event in self.datapath.events(1024) {
+            match event {
+                Event::Effect(effect) => self.control.apply(&[effect], now_ms),
+                Event::PacketIn(packet_in) => self.datapath.free(packet_in.packet),
+                Event::PortGone(_) => {}
+            }
+        }
+        self.control.tick(now_ms);
+        self.datapath.reserve_slots(self.control.slot_count());
+    }
+
+    /// Runs for a while.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.pump();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Runs for a while and measures the worker.
+    pub fn measure(&mut self, time: Duration) -> Sample {
+        let before = self.reading();
+        self.run_for(time);
+        let after = self.reading();
+        let packets = after.packets - before.packets;
+        let cpu_ns = (after.cpu_ns - before.cpu_ns) as f64;
+        let share = |a: u64, b: u64| (a - b) as f64 / packets.max(1) as f64;
+        Sample {
+            packets,
+            cycles_per_packet: cpu_ns * base::clock::tsc_hz() as f64 / 1e9 / packets.max(1) as f64,
+            exact_ratio: share(after.exact, before.exact),
+            megaflow_ratio: share(after.megaflow, before.megaflow),
+            miss_ratio: share(after.misses, before.misses),
+        }
+    }
+
+    fn reading(&self) -> Reading {
+        let stats = self.datapath.worker_stats(0);
+        Reading {
+            packets: stats.rx.get(),
+            exact: stats.exact_hits.get(),
+            megaflow: stats.megaflow_hits.get(),
+            misses: stats.misses.get(),
+            cpu_ns: packet::thread::cpu_time_ns(self.datapath.worker_thread_id(0)).unwrap_or(0),
+        }
+    }
+
+    /// Runs until the caches have settled: no misses for a while, the tuner's first trials over.
+    pub fn warm_up(&mut self, least: Duration) {
+        self.run_for(least);
+        for _ in 0..50 {
+            let before = self.datapath.worker_stats(0).misses.get();
+            self.run_for(Duration::from_millis(200));
+            if self.datapath.worker_stats(0).misses.get() == before {
+                return;
+            }
+        }
+    }
+}
+
+struct Reading {
+    packets: u64,
+    exact: u64,
+    megaflow: u64,
+    misses: u64,
+    cpu_ns: u64,
+}
