@@ -86,6 +86,8 @@ struct Row {
     megaflow_hit_ratio: f64,
     miss_ratio: f64,
     runs: u32,
+    /// Packets of all turns together.
+    packets: u64,
     /// Each turn's cycles per packet.
     raw: Vec<f64>,
 }
@@ -156,7 +158,8 @@ pub fn run(args: &Args) -> Result<(), String> {
                 let ratio = ours.cycles_per_packet / one;
                 println!("    total in ratio to one flow: {ratio:.2} (goal {goal})");
                 if ratio > goal {
-                    missed_goals.push(format!("{flows} flows {order:?}: {ratio:.2} times one flow, goal {goal}"));
+                    missed_goals
+                        .push(format!("{flows} flows {order:?}: {ratio:.2} times one flow, goal {goal}"));
                 }
             }
             rows.extend(new);
@@ -202,11 +205,15 @@ fn compare(rows: &[Row], missed_goals: &mut Vec<String>) {
     let goal = goal(ours.rules, ours.flows);
     // "So many times cheaper" at the lower bound of the interleaved pairs.
     let low = lower_bound(&pairs);
-    println!("    switching cost in ratio to the peer's: {ratio:.3} (goal {goal:?}), at most {:.3} with 95 %", 1.0 / low);
+    println!(
+        "    switching cost in ratio to the peer's: {ratio:.3} (goal {goal:?}), at most {:.3} with 95 %",
+        1.0 / low
+    );
     if let Some(goal) = goal
         && 1.0 / low > goal
     {
-        missed_goals.push(format!("{:?} {:?} {} flows: {ratio:.3}, goal {goal}", ours.rules, ours.order, ours.flows));
+        missed_goals
+            .push(format!("{:?} {:?} {} flows: {ratio:.3}, goal {goal}", ours.rules, ours.order, ours.flows));
     }
 }
 
@@ -219,7 +226,9 @@ fn point(
     mut peer: Option<&mut OvsDpdk>,
 ) -> Result<Vec<Row>, String> {
     let turn = Duration::from_millis(args.turn_ms);
-    let source = PortSpec::new("source", "pcap", PortNo(1)).with("rx_file", &pcap.to_string_lossy()).with("loop", "true");
+    let source = PortSpec::new("source", "pcap", PortNo(1))
+        .with("rx_file", &pcap.to_string_lossy())
+        .with("loop", "true");
     let sink = PortSpec::new("sink", "null", PortNo(2));
     if let Some(peer) = &mut peer {
         peer.resume();
@@ -267,7 +276,13 @@ fn point(
     let mut rows = vec![row("crosspoint", args.rules, order, flows, our_floor, &ours)];
     if peer.is_some() {
         rows.push(row("ovs-dpdk", args.rules, order, flows, peer_floor, &theirs));
-        let floor = Sample { packets: 0, cycles_per_packet: peer_floor, exact_ratio: 0.0, megaflow_ratio: 0.0, miss_ratio: 0.0 };
+        let floor = Sample {
+            packets: 0,
+            cycles_per_packet: peer_floor,
+            exact_ratio: 0.0,
+            megaflow_ratio: 0.0,
+            miss_ratio: 0.0,
+        };
         rows.push(row("testpmd", args.rules, order, flows, peer_floor, &[floor]));
     }
     Ok(rows)
@@ -288,6 +303,7 @@ fn row(switch: &'static str, rules: Rules, order: Order, flows: usize, io: f64, 
         megaflow_hit_ratio: of(|s| s.megaflow_ratio),
         miss_ratio: of(|s| s.miss_ratio),
         runs: samples.len() as u32,
+        packets: samples.iter().map(|s| s.packets).sum(),
         raw: samples.iter().map(|s| s.cycles_per_packet).collect(),
     }
 }

@@ -30,7 +30,10 @@ impl HugePages {
         }
         let got = std::fs::read_to_string(NR_HUGE_PAGES).unwrap_or_default();
         if got.trim().parse::<usize>().unwrap_or(0) < HUGE_PAGES {
-            return Err(format!("the peer needs {HUGE_PAGES} huge pages of 2 MB, the kernel gave {}", got.trim()));
+            return Err(format!(
+                "the peer needs {HUGE_PAGES} huge pages of 2 MB, the kernel gave {}",
+                got.trim()
+            ));
         }
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
         let mounted = !mounts.contains(" hugetlbfs ");

@@ -1,6 +1,7 @@
 //! The one binary. Each subcommand is a file; this one only chooses.
 
 mod appctl;
+mod bench;
 mod switch;
 
 use clap::{Parser, Subcommand};
@@ -20,11 +21,14 @@ enum Command {
     Switch(switch::Args),
     /// Run a command in a switch that is running.
     Appctl(appctl::Args),
+    /// Measure this switch, and others beside it.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Switch(args) => switch::run(args),
         Command::Appctl(args) => appctl::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }
