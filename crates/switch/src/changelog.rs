@@ -339,6 +339,17 @@ impl ChangeLogWriter {
         }
     }
 
+    /// Everything about a table of rules changes in `version`.
+    pub(crate) fn whole_table(&mut self, table: u32, version: Version) {
+        let idx = table as usize;
+        if self.tables.get(idx).is_none_or(|t| t.is_none()) {
+            self.add_table(idx);
+        }
+        let shared = &self.tables[idx].as_ref().expect("added above").shared;
+        shared.floor.store(version.0, Ordering::Relaxed);
+        shared.last.store(version.0, Ordering::Relaxed);
+    }
+
     fn add_table(&mut self, idx: usize) {
         if idx >= self.tables.len() {
             self.tables.resize_with(idx + 1, || None);

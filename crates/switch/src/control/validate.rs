@@ -181,7 +181,9 @@ fn check_field_write(field: Mf, state: &Match) -> Result<(), FlowModError> {
     if !field.row().writable || matches!(field, Mf::TunMetadata(_)) {
         return Err(FlowModError::BadSetType(field));
     }
-    if state.has_prereq(field) { Ok(()) } else { Err(FlowModError::MatchInconsistent("set_field")) }
+    // To match it, a packet needs no tag; to set it, it does.
+    let prerequisite = if field == Mf::VlanVid { Mf::VlanPcp } else { field };
+    if state.has_prereq(prerequisite) { Ok(()) } else { Err(FlowModError::MatchInconsistent("set_field")) }
 }
 
 /// What is worked out of a list once.

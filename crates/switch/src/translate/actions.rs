@@ -116,6 +116,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         match field {
             Mf::VlanTci => self.set_tci(value as u64, mask as u64),
+            // OpenFlow 1.3 has it change a tag that is there; the bit that says so stays.
+            Mf::VlanVid => self.set_vlan(value as u64, mask as u64 & 0xfff, false),
             Mf::DlVlan => self.set_vlan(value as u64, mask as u64 & 0xfff, true),
             Mf::DlVlanPcp => self.set_vlan((value as u64) << 13, (mask as u64) << 13 & 0xe000, true),
             _ => self.write_mf(field, value, mask),
@@ -357,8 +359,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     pub(super) fn push_vlan(&mut self, tpid: u16) {
         let (outer, outer_tpid) = (self.read(FieldId::VlanTci), self.read(FieldId::VlanTpid));
         if outer & 0x1000 != 0 {
-            self.read(FieldId::VlanTci2);
-            self.read(FieldId::VlanTpid2);
+            let (inner, inner_tpid) = (self.read(FieldId::VlanTci2), self.read(FieldId::VlanTpid2));
+            if inner & 0x1000 != 0 {
+                self.below.push((inner_tpid as u16, inner as u16));
+            }
             self.write_field(FieldId::VlanTci2, u128::from(outer));
             self.write_field(FieldId::VlanTpid2, u128::from(outer_tpid));
         }
@@ -375,8 +379,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let (inner, inner_tpid) = (self.read(FieldId::VlanTci2), self.read(FieldId::VlanTpid2));
         self.write_field(FieldId::VlanTci, u128::from(inner));
         self.write_field(FieldId::VlanTpid, u128::from(inner_tpid));
-        self.write_field(FieldId::VlanTci2, 0);
-        self.write_field(FieldId::VlanTpid2, 0);
+        let (third_tpid, third) = self.below.pop().unwrap_or_default();
+        self.write_field(FieldId::VlanTci2, u128::from(third));
+        self.write_field(FieldId::VlanTpid2, u128::from(third_tpid));
         self.vlan_moved = true;
     }
 }

@@ -8,7 +8,7 @@ use super::Xlate;
 use crate::trace::Sink;
 use datapath::DpAction;
 use flow::key::B_COMMON;
-use flow::{FieldId, Mask};
+use flow::{FieldId, Key, Mask};
 
 /// Header fields that can be set, in the order in which they are.
 const FIELDS: &[FieldId] = &[
@@ -115,11 +115,6 @@ impl<S: Sink> Xlate<'_, S> {
         if !changed(&self.written) && !changed(&self.base_known) {
             return;
         }
-        let tags = |key: &flow::Key| {
-            let outer = (key.get64(FieldId::VlanTpid) as u16, key.get64(FieldId::VlanTci) as u16);
-            let inner = (key.get64(FieldId::VlanTpid2) as u16, key.get64(FieldId::VlanTci2) as u16);
-            [outer, inner]
-        };
         self.read(FieldId::VlanTci);
         self.read(FieldId::VlanTpid);
         if self.vlan_moved {
@@ -131,34 +126,36 @@ impl<S: Sink> Xlate<'_, S> {
             let back = self.base_known.get(f) & !self.written.get(f);
             self.out.mask.add(f, back);
         }
-        let (have, want) = (tags(&self.base), tags(&self.key));
+        // Outermost first.
+        let (have, want) = (tags(&self.base, &self.base_below), tags(&self.key, &self.below));
         if have == want {
             return;
         }
-        let count = |tags: &[(u16, u16); 2]| tags.iter().filter(|t| t.1 & 0x1000 != 0).count();
-        let (n_have, n_want) = (count(&have), count(&want));
-        if n_have == n_want && n_have > 0 && have[1] == want[1] && have[0].0 == want[0].0 {
-            let mask = u128::from(have[0].1 ^ want[0].1);
-            let value = u128::from(want[0].1) & mask;
-            self.out.actions.push(DpAction::Set { field: FieldId::VlanTci, value, mask });
-        } else {
-            // From the innermost on: tags that agree stay.
-            let mut same = 0;
-            while same < n_have && same < n_want && have[n_have - 1 - same] == want[n_want - 1 - same] {
-                same += 1;
-            }
-            for _ in same..n_have {
-                self.out.actions.push(DpAction::PopVlan);
-            }
-            for (tpid, tci) in want[..n_want - same].iter().rev() {
-                let tpid = if *tpid == 0 { 0x8100 } else { *tpid };
-                self.out.actions.push(DpAction::PushVlan { tpid, tci: *tci });
-            }
-        }
+        self.emit_tags(&have, &want);
+        self.base_below.clone_from(&self.below);
         for f in [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2] {
             if self.vlan_moved || matches!(f, FieldId::VlanTci | FieldId::VlanTpid) {
                 self.note_base(f, f.ones());
             }
+        }
+    }
+
+    /// Makes one stack of tags of another.
+    fn emit_tags(&mut self, have: &[(u16, u16)], want: &[(u16, u16)]) {
+        if have.len() == want.len() && have[1..] == want[1..] && have[0].0 == want[0].0 {
+            let mask = u128::from(have[0].1 ^ want[0].1);
+            let value = u128::from(want[0].1) & mask;
+            self.out.actions.push(DpAction::Set { field: FieldId::VlanTci, value, mask });
+            return;
+        }
+        // Tags that agree, from the innermost on, stay.
+        let same = have.iter().rev().zip(want.iter().rev()).take_while(|(h, w)| h == w).count();
+        for _ in same..have.len() {
+            self.out.actions.push(DpAction::PopVlan);
+        }
+        for (tpid, tci) in want[..want.len() - same].iter().rev() {
+            let tpid = if *tpid == 0 { 0x8100 } else { *tpid };
+            self.out.actions.push(DpAction::PushVlan { tpid, tci: *tci });
         }
     }
 
@@ -238,4 +235,12 @@ impl<S: Sink> Xlate<'_, S> {
         // A fourth label would not have been read either.
         self.unread = third != 0 || !matches!(eth_type, 0x8847 | 0x8848);
     }
+}
+
+/// All tags, as far as they are known, outermost first.
+fn tags(key: &Key, below: &[(u16, u16)]) -> Vec<(u16, u16)> {
+    let outer = (key.get64(FieldId::VlanTpid) as u16, key.get64(FieldId::VlanTci) as u16);
+    let inner = (key.get64(FieldId::VlanTpid2) as u16, key.get64(FieldId::VlanTci2) as u16);
+    let known = [outer, inner].into_iter().chain(below.iter().rev().copied());
+    known.filter(|tag| tag.1 & 0x1000 != 0).collect()
 }

@@ -87,6 +87,10 @@ pub(crate) struct Xlate<'a, S: Sink> {
     base_known: Mask,
     /// Whether a VLAN tag was pushed or popped.
     vlan_moved: bool,
+    /// Tags (protocol id, tag) that the key has no room for, innermost first: pushed ones have moved them out of it.
+    below: Vec<(u16, u16)>,
+    /// The same of `base`.
+    base_below: Vec<(u16, u16)>,
     /// The datapath's actions so far contain one that cannot be undone by others.
     irreversible: bool,
     /// Rewrites as noted for the last visit, if nothing was written since.
@@ -131,6 +135,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             any_written: false,
             base_known: Mask::wild(),
             vlan_moved: false,
+            below: Vec::new(),
+            base_below: Vec::new(),
             irreversible: false,
             noted: None,
             bridge,

@@ -21,6 +21,8 @@ struct Tag {
     vid: u16,
     /// In place, the upper three bits.
     pcp: u16,
+    /// It lies behind another and stays what it is, even without a VLAN.
+    inner: bool,
 }
 
 /// The two tags of a packet, outer first.
@@ -61,7 +63,7 @@ impl VlanConfig {
     fn ingress(&self, tags: Tags) -> Tags {
         let mut inside = tags;
         match self.mode {
-            VlanMode::Access => inside = [Tag { vid: self.tag, ..tags[0] }, Tag::default()],
+            VlanMode::Access => inside[0].vid = self.tag,
             VlanMode::Trunk => {}
             VlanMode::NativeUntagged | VlanMode::NativeTagged => {
                 if tags[0].vid == 0 {
@@ -69,7 +71,10 @@ impl VlanConfig {
                 }
             }
             VlanMode::Dot1qTunnel => {
-                inside = [Tag { tpid: self.qinq_tpid, vid: self.tag, pcp: 0 }, tags[0]];
+                inside = [
+                    Tag { tpid: self.qinq_tpid, vid: self.tag, pcp: 0, inner: false },
+                    Tag { inner: tags[0].tpid != 0, ..tags[0] },
+                ];
             }
         }
         inside
@@ -78,7 +83,7 @@ impl VlanConfig {
     /// Whether a packet with these tags inside the switch leaves here.
     fn includes(&self, tags: Tags) -> bool {
         match self.mode {
-            VlanMode::Access => tags[0].vid == self.tag && tags[1].vid == 0,
+            VlanMode::Access => tags[0].vid == self.tag && !tags[1].inner,
             VlanMode::Trunk => self.trunks_vlan(tags[0].vid),
             VlanMode::NativeUntagged | VlanMode::NativeTagged => {
                 tags[0].vid == self.tag || self.trunks_vlan(tags[0].vid)
@@ -91,7 +96,7 @@ impl VlanConfig {
     fn egress(&self, tags: Tags) -> Tags {
         match self.mode {
             // Only the priority is left of the tag.
-            VlanMode::Access => [Tag { vid: 0, ..tags[0] }, Tag::default()],
+            VlanMode::Access => [Tag { vid: 0, ..tags[0] }, tags[1]],
             VlanMode::Trunk | VlanMode::NativeTagged => tags,
             VlanMode::NativeUntagged if tags[0].vid == self.tag => [Tag { vid: 0, ..tags[0] }, tags[1]],
             VlanMode::NativeUntagged => tags,
@@ -144,14 +149,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn tags(&mut self) -> Tags {
         let mut tag = |tci, tpid| {
             let (tci, tpid) = (self.read(tci) as u16, self.read(tpid) as u16);
-            if tci & 0x1000 == 0 { Tag::default() } else { Tag { tpid, vid: tci & 0xfff, pcp: tci & 0xe000 } }
+            let inner = false;
+            if tci & 0x1000 == 0 {
+                Tag::default()
+            } else {
+                Tag { tpid, vid: tci & 0xfff, pcp: tci & 0xe000, inner }
+            }
         };
         let outer = tag(FieldId::VlanTci, FieldId::VlanTpid);
         if outer == Tag::default() {
             // Without an outer tag there is no inner one.
             return [outer, Tag::default()];
         }
-        [outer, tag(FieldId::VlanTci2, FieldId::VlanTpid2)]
+        let inner = tag(FieldId::VlanTci2, FieldId::VlanTpid2);
+        [outer, Tag { inner: inner.tpid != 0, ..inner }]
     }
 
     fn learn(&mut self, port: &'a Port, vlan: u16, mac: u64) {
@@ -218,16 +229,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
                     PriorityTags::IfNonzero => t.pcp != 0,
                     PriorityTags::Always => true,
                 };
-            if t.vid != 0 || priority { 0x1000 | t.pcp | t.vid } else { 0 }
+            if t.vid != 0 || t.inner || priority { 0x1000 | t.pcp | t.vid } else { 0 }
         };
-        let tcis = [tci(out[0], true), tci(out[1], false)];
+        let (mut outer, mut inner) = ((out[0], tci(out[0], true)), (out[1], tci(out[1], false)));
+        if outer.1 == 0 {
+            // Where the outer tag goes, the inner one becomes the outer.
+            (outer, inner) = (inner, (Tag::default(), 0));
+        }
         let fields = [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2];
-        let tpid = |i: usize| match (tcis[i], out[i].tpid) {
+        let tpid = |(tag, tci): (Tag, u16)| match (tci, tag.tpid) {
             (0, _) => 0,
             (_, 0) => 0x8100,
             (_, tpid) => tpid,
         };
-        let wanted = [tcis[0], tpid(0), tcis[1], tpid(1)];
+        let wanted = [outer.1, tpid(outer), inner.1, tpid(inner)];
         let same = fields.iter().zip(wanted).all(|(f, v)| self.key.get64(*f) == u64::from(v));
         if same {
             return self.output_to(port);

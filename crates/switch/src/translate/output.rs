@@ -19,6 +19,8 @@ struct Saved {
     base_known: Mask,
     any_written: bool,
     vlan_moved: bool,
+    below: Vec<(u16, u16)>,
+    base_below: Vec<(u16, u16)>,
     unread: bool,
     irreversible: bool,
 }
@@ -191,6 +193,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             base_known: self.base_known.clone(),
             any_written: self.any_written,
             vlan_moved: self.vlan_moved,
+            below: self.below.clone(),
+            base_below: self.base_below.clone(),
             unread: self.unread,
             irreversible: std::mem::replace(&mut self.irreversible, false),
         })
@@ -205,11 +209,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.out.actions.push(DpAction::Clone(actions));
             self.base = saved.base;
             self.base_known = saved.base_known;
+            self.base_below = saved.base_below;
             self.vlan_moved = saved.vlan_moved;
         }
         // Otherwise `commit` sets back what it must, when something else is output.
         self.irreversible = saved.irreversible;
         self.key = saved.key;
+        self.below = saved.below;
         self.written = saved.written;
         self.any_written = saved.any_written || !self.base_known.is_wild();
         self.unread = saved.unread;

@@ -1,0 +1,474 @@
+//! The reference: tables searched from end to end, packets with all their fields, no mask anywhere. Written for
+//! plainness, from OpenFlow 1.3 and ovs-actions(7), and sharing nothing with the translator.
+
+use base::{OfPort, PortNo};
+use flow::{Action, FieldId, Key, Match, Mf};
+use std::collections::{BTreeMap, HashMap};
+use switch::{Effect, PortKind, PortSpec, VlanMode};
+
+#[derive(Clone, Debug)]
+pub struct ModelRule {
+    pub priority: i32,
+    pub matching: Match,
+    pub actions: Vec<Action>,
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct ModelBridge {
+    pub ports: BTreeMap<u16, PortSpec>,
+    pub tables: BTreeMap<u8, Vec<ModelRule>>,
+    pub macs: HashMap<(u16, u64), PortNo>,
+    pub flood_vlans: Vec<u16>,
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct Model {
+    pub bridges: Vec<ModelBridge>,
+}
+
+/// A packet on its way: the fields, and all its tags, outermost first.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Packet {
+    pub key: Key,
+    pub tags: Vec<(u16, u16)>,
+}
+
+impl Packet {
+    pub fn of(key: &Key) -> Packet {
+        let tag = |tpid, tci| (key.get64(tpid) as u16, key.get64(tci) as u16);
+        let both = [tag(FieldId::VlanTpid, FieldId::VlanTci), tag(FieldId::VlanTpid2, FieldId::VlanTci2)];
+        Packet { key: key.clone(), tags: both.into_iter().filter(|t| t.1 & 0x1000 != 0).collect() }
+    }
+
+    /// Makes the key's tags those of the list.
+    pub fn show_tags(&mut self) {
+        let mut show = |i: usize, tpid, tci| {
+            let (p, t) = self.tags.get(i).copied().unwrap_or((0, 0));
+            self.key.set(tpid, p.into());
+            self.key.set(tci, t.into());
+        };
+        show(0, FieldId::VlanTpid, FieldId::VlanTci);
+        show(1, FieldId::VlanTpid2, FieldId::VlanTci2);
+    }
+
+    /// What is on the wire, and the marks that go with it: the pipeline's own fields do not.
+    pub fn wire(&self) -> Packet {
+        let mut packet = self.clone();
+        packet.show_tags();
+        let key = &packet.key;
+        let mut wire = Key::default();
+        for &f in WIRE {
+            wire.set(f, key.get(f));
+        }
+        Packet { key: wire, tags: packet.tags }
+    }
+}
+
+const WIRE: &[FieldId] = &[
+    FieldId::EthType,
+    FieldId::EthSrc,
+    FieldId::EthDst,
+    FieldId::NwSrc,
+    FieldId::NwDst,
+    FieldId::NwProto,
+    FieldId::NwTos,
+    FieldId::NwTtl,
+    FieldId::NwFrag,
+    FieldId::TpSrc,
+    FieldId::TpDst,
+    FieldId::TcpFlags,
+    FieldId::ArpSha,
+    FieldId::ArpTha,
+    FieldId::PktMark,
+    FieldId::SkbPriority,
+];
+
+/// What comes of a packet.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Seen {
+    /// Sent out of a port.
+    Sent(PortNo, Packet),
+    /// Handed to the controllers, for this reason.
+    Told(u8, Packet),
+}
+
+/// All that comes of a packet, and what is learned.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Fate {
+    pub seen: Vec<Seen>,
+    pub learned: Vec<Effect>,
+}
+
+struct Run<'a> {
+    model: &'a Model,
+    fate: Fate,
+    resubmits: u32,
+    failed: bool,
+}
+
+/// Where a packet is.
+struct Place {
+    bridge: usize,
+    in_port: u16,
+    packet: Packet,
+    stack: Vec<u128>,
+    set: Vec<Action>,
+    stopped: bool,
+    depth: u32,
+}
+
+impl Model {
+    pub fn port(&self, port_no: PortNo) -> Option<(usize, &PortSpec)> {
+        let all = self.bridges.iter().enumerate();
+        all.flat_map(|(i, b)| b.ports.values().map(move |p| (i, p))).find(|(_, p)| p.port_no == port_no)
+    }
+
+    /// For reading what went wrong.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for (i, bridge) in self.bridges.iter().enumerate() {
+            for p in bridge.ports.values() {
+                text += &format!(
+                    "\nbr{i} port {} {:?} {:?} tag {} protected {} trunks {}",
+                    p.of_port.0,
+                    p.kind,
+                    p.vlan.mode,
+                    p.vlan.tag,
+                    p.protected,
+                    p.vlan.trunks.is_some()
+                );
+            }
+            for (table, rules) in &bridge.tables {
+                for r in rules {
+                    let held = FieldId::ALL.iter().filter(|f| r.matching.mask.get(**f) != 0);
+                    let fields: Vec<String> = held
+                        .map(|f| {
+                            format!("{}={:x}/{:x}", f.name(), r.matching.key.get(*f), r.matching.mask.get(*f))
+                        })
+                        .collect();
+                    text += &format!("\nbr{i} {table} {} {fields:?} {:?}", r.priority, r.actions);
+                }
+            }
+            text += &format!("\nbr{i} {:?} flood {:?}", bridge.macs, bridge.flood_vlans);
+        }
+        text
+    }
+
+    pub fn fate(&self, key: &Key) -> Fate {
+        let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
+        let Some((bridge, port)) = self.port(port_no) else { return Fate::default() };
+        let mut packet = Packet::of(key);
+        packet.key.set(FieldId::InPort, port.of_port.0.into());
+        let mut run = Run { model: self, fate: Fate::default(), resubmits: 0, failed: false };
+        run.enter_bridge(bridge, port, packet, 0);
+        if run.failed { Fate::default() } else { run.fate }
+    }
+}
+
+impl Run<'_> {
+    fn enter_bridge(&mut self, bridge: usize, port: &PortSpec, packet: Packet, depth: u32) {
+        let stp = packet.key.get64(FieldId::EthDst) == 0x0180_c200_0000;
+        let config = port.config;
+        if config.port_down || (if stp { config.no_recv_stp } else { config.no_recv }) {
+            return;
+        }
+        let mut place = Place {
+            bridge,
+            in_port: port.of_port.0,
+            packet,
+            stack: vec![],
+            set: vec![],
+            stopped: false,
+            depth,
+        };
+        self.table(&mut place, 0);
+        if place.set.is_empty() || place.stopped {
+            return;
+        }
+        for action in in_order(&std::mem::take(&mut place.set)) {
+            if !place.stopped {
+                self.action(&mut place, &action, 0);
+            }
+        }
+    }
+
+    fn table(&mut self, at: &mut Place, table: u8) {
+        let rules = self.model.bridges[at.bridge].tables.get(&table);
+        at.packet.show_tags();
+        let key = &at.packet.key;
+        let all_fields = |r: &&ModelRule| {
+            FieldId::ALL.iter().all(|f| (key.get(*f) ^ r.matching.key.get(*f)) & r.matching.mask.get(*f) == 0)
+        };
+        let best = rules.into_iter().flatten().filter(all_fields).max_by_key(|r| r.priority);
+        if let Some(rule) = best {
+            let actions = rule.actions.clone();
+            self.list(at, &actions, table);
+        }
+    }
+
+    fn list(&mut self, at: &mut Place, actions: &[Action], table: u8) {
+        for action in actions {
+            if at.stopped || self.failed {
+                return;
+            }
+            self.action(at, action, table);
+        }
+    }
+
+    fn action(&mut self, at: &mut Place, action: &Action, table: u8) {
+        match action {
+            Action::Output { port, .. } => self.output(at, *port),
+            Action::Resubmit { in_port, table: to, .. } => {
+                let before = at.in_port;
+                if let Some(port) = in_port {
+                    at.in_port = port.0;
+                    at.packet.key.set(FieldId::InPort, port.0.into());
+                }
+                self.resubmit(at, to.unwrap_or(table));
+                at.in_port = before;
+                at.packet.key.set(FieldId::InPort, before.into());
+            }
+            Action::GotoTable(to) => self.resubmit(at, *to),
+            Action::SetField { field, value, mask } => set(at, *field, *value, *mask),
+            Action::Load { target, value } => {
+                let ones = bits(target.count);
+                set(at, target.field, u128::from(*value) << target.offset, ones << target.offset);
+            }
+            Action::Move { source, target } => {
+                if has(at, source.field) && has(at, target.field) {
+                    let value = at.packet.key.get_mf(source.field) >> source.offset & bits(source.count);
+                    set(at, target.field, value << target.offset, bits(target.count) << target.offset);
+                }
+            }
+            Action::StackPush(s) => at.stack.push(at.packet.key.get_mf(s.field) >> s.offset & bits(s.count)),
+            Action::StackPop(t) => {
+                if let Some(value) = at.stack.pop() {
+                    set(at, t.field, value << t.offset, bits(t.count) << t.offset);
+                }
+            }
+            Action::WriteMetadata { value, mask } => {
+                at.packet.key.set_masked(FieldId::Metadata, (*value).into(), (*mask).into());
+            }
+            Action::WriteActions(list) => at.set.extend(list.iter().cloned()),
+            Action::ClearActions => at.set.clear(),
+            Action::Exit => at.stopped = true,
+            Action::PushVlan(tpid) => at.packet.tags.insert(0, (*tpid, 0x1000)),
+            Action::PopVlan => {
+                if !at.packet.tags.is_empty() {
+                    at.packet.tags.remove(0);
+                }
+            }
+            Action::SetVlanVid { vid, .. } => set_tag(at, *vid, 0xfff),
+            Action::SetVlanPcp { pcp, .. } => set_tag(at, u16::from(*pcp) << 13, 0xe000),
+            Action::SetQueue(q) => at.packet.key.set(FieldId::SkbPriority, (*q).into()),
+            Action::DecTtl(_) => {
+                let ttl = at.packet.key.get64(FieldId::NwTtl);
+                if at.packet.key.get64(FieldId::EthType) != 0x800 {
+                } else if ttl > 1 {
+                    at.packet.key.set(FieldId::NwTtl, (ttl - 1).into());
+                } else {
+                    self.fate.seen.push(Seen::Told(2, at.packet.wire()));
+                    at.stopped = true;
+                }
+            }
+            Action::Clone(list) => {
+                let mut copy =
+                    Place { packet: at.packet.clone(), stack: at.stack.clone(), set: vec![], ..*at };
+                self.list(&mut copy, list, table);
+            }
+            other => panic!("the generator makes no {other:?}"),
+        }
+        at.packet.show_tags();
+    }
+
+    fn resubmit(&mut self, at: &mut Place, table: u8) {
+        self.resubmits += 1;
+        if self.resubmits > switch::RESUBMITS_MAX {
+            self.failed = true;
+        }
+        if !self.failed {
+            self.table(at, table);
+        }
+    }
+
+    fn output(&mut self, at: &mut Place, port: OfPort) {
+        let bridge = &self.model.bridges[at.bridge];
+        match port {
+            OfPort::IN_PORT => self.send(at, OfPort(at.in_port)),
+            OfPort::CONTROLLER => self.fate.seen.push(Seen::Told(1, at.packet.wire())),
+            OfPort::NORMAL => self.normal(at),
+            OfPort::FLOOD | OfPort::ALL => {
+                let all = bridge.ports.values().filter(|p| p.of_port.0 != at.in_port);
+                let wanted = all.filter(|p| port == OfPort::ALL || !p.config.no_flood);
+                for p in wanted.map(|p| p.of_port).collect::<Vec<_>>() {
+                    self.send(at, p);
+                }
+            }
+            port if port.0 == at.in_port => {}
+            port => self.send(at, port),
+        }
+    }
+
+    fn send(&mut self, at: &mut Place, port: OfPort) {
+        let Some(spec) = self.model.bridges[at.bridge].ports.get(&port.0) else { return };
+        if self.failed || spec.config.no_fwd || spec.config.port_down {
+            return;
+        }
+        let PortKind::Patch { peer } = spec.kind else {
+            return self.fate.seen.push(Seen::Sent(spec.port_no, at.packet.wire()));
+        };
+        let Some((bridge, far)) = peer.and_then(|p| self.model.port(p)) else { return };
+        if at.depth >= switch::DEPTH_MAX {
+            self.failed = true;
+            return;
+        }
+        let mut packet = at.packet.clone();
+        for &f in FieldId::ALL {
+            let own = f.name().starts_with("reg") || f == FieldId::Metadata;
+            if own {
+                packet.key.set(f, 0);
+            }
+        }
+        packet.key.set(FieldId::InPort, far.of_port.0.into());
+        self.enter_bridge(bridge, far, packet, at.depth + 1);
+    }
+
+    fn normal(&mut self, at: &mut Place) {
+        let bridge = self.model.bridges[at.bridge].clone();
+        let Some(from) = bridge.ports.get(&at.in_port) else { return };
+        let (src, dst) = (at.packet.key.get64(FieldId::EthSrc), at.packet.key.get64(FieldId::EthDst));
+        let tags = at.packet.tags.clone();
+        let vid = tags.first().map_or(0, |t| t.1 & 0xfff);
+        let on_trunk = |p: &PortSpec, v: u16| p.vlan.trunks.as_ref().is_none_or(|t| t.contains(v));
+        let native = matches!(from.vlan.mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
+        let vlan = match from.vlan.mode {
+            VlanMode::Access if vid == 0 => from.vlan.tag,
+            VlanMode::Access => return,
+            _ if native && vid == 0 => from.vlan.tag,
+            VlanMode::Dot1qTunnel => panic!("the generator makes no tunnels"),
+            _ if on_trunk(from, vid) => vid,
+            _ => return,
+        };
+        if dst >> 4 == 0x0180_c200_0000 >> 4 {
+            return;
+        }
+        let multicast = |mac: u64| mac >> 40 & 1 == 1;
+        if !multicast(src)
+            && !bridge.flood_vlans.contains(&vlan)
+            && bridge.macs.get(&(vlan, src)) != Some(&from.port_no)
+        {
+            let bridge = switch::BridgeIdx(at.bridge as u32);
+            self.fate.learned.push(Effect::Learn { bridge, vlan, mac: src, port: from.port_no });
+        }
+        let known = bridge.macs.get(&(vlan, dst)).filter(|_| !multicast(dst));
+        let known = known.and_then(|p| bridge.ports.values().find(|x| x.port_no == *p));
+        let to: Vec<&PortSpec> = match known {
+            Some(port) => vec![port],
+            None => {
+                let carries = |p: &&PortSpec| match p.vlan.mode {
+                    VlanMode::Access => p.vlan.tag == vlan && tags.len() < 2,
+                    VlanMode::Trunk => on_trunk(p, vlan),
+                    _ => p.vlan.tag == vlan || on_trunk(p, vlan),
+                };
+                bridge.ports.values().filter(|p| !p.config.no_flood).filter(carries).collect()
+            }
+        };
+        for port in to {
+            if port.port_no == from.port_no || port.protected && from.protected {
+                continue;
+            }
+            let untagged = match port.vlan.mode {
+                VlanMode::Access => true,
+                VlanMode::NativeUntagged => port.vlan.tag == vlan || vlan == 0,
+                _ => vlan == 0,
+            };
+            let mut copy = tags.clone();
+            if !copy.is_empty() && untagged {
+                copy.remove(0);
+            } else if !untagged {
+                let (tpid, tci) = copy.first().copied().unwrap_or((0x8100, 0));
+                copy.splice(..copy.len().min(1), [(tpid, 0x1000 | tci & 0xe000 | vlan)]);
+            }
+            let before = std::mem::replace(&mut at.packet.tags, copy);
+            at.packet.show_tags();
+            self.send(at, port.of_port);
+            at.packet.tags = before;
+            at.packet.show_tags();
+        }
+    }
+}
+
+fn bits(count: u16) -> u128 {
+    if count == 128 { u128::MAX } else { (1 << count) - 1 }
+}
+
+/// Whether the packet has the field.
+fn has(at: &Place, field: Mf) -> bool {
+    let key = &at.packet.key;
+    let (eth_type, proto) = (key.get64(FieldId::EthType), key.get64(FieldId::NwProto));
+    let first = key.get64(FieldId::NwFrag) & 2 == 0;
+    match field {
+        Mf::NwSrc | Mf::NwDst | Mf::NwTtl | Mf::IpDscp | Mf::NwTos | Mf::NwProto => eth_type == 0x800,
+        Mf::TcpSrc | Mf::TcpDst => eth_type == 0x800 && proto == 6 && first,
+        Mf::UdpSrc | Mf::UdpDst => eth_type == 0x800 && proto == 17 && first,
+        Mf::ArpSpa | Mf::ArpTpa | Mf::ArpOp => eth_type == 0x806,
+        Mf::VlanVid | Mf::VlanPcp => !at.packet.tags.is_empty(),
+        _ => true,
+    }
+}
+
+fn set(at: &mut Place, field: Mf, value: u128, mask: u128) {
+    if !has(at, field) {
+        return;
+    }
+    match field {
+        Mf::VlanTci => {
+            let (tpid, tci) = at.packet.tags.first().copied().unwrap_or((0x8100, 0));
+            let tci = tci & !(mask as u16) | value as u16 & mask as u16;
+            let had = !at.packet.tags.is_empty();
+            match (had, tci & 0x1000 != 0) {
+                (true, true) => at.packet.tags[0] = (tpid, tci),
+                (false, true) => at.packet.tags.insert(0, (0x8100, tci)),
+                (true, false) => drop(at.packet.tags.remove(0)),
+                (false, false) => {}
+            }
+        }
+        Mf::VlanVid => {
+            let tag = &mut at.packet.tags[0].1;
+            *tag = *tag & !(mask as u16) | value as u16 & mask as u16;
+            *tag |= 0x1000;
+        }
+        _ => at.packet.key.set_mf(field, value, mask),
+    }
+}
+
+fn set_tag(at: &mut Place, value: u16, mask: u16) {
+    match at.packet.tags.first_mut() {
+        Some(tag) => tag.1 = tag.1 & !mask | value,
+        None => at.packet.tags.push((0x8100, 0x1000 | value)),
+    }
+}
+
+/// An action set in the order in which it is executed.
+fn in_order(set: &[Action]) -> Vec<Action> {
+    let kind = |a: &Action| match a {
+        Action::PopVlan => 0,
+        Action::PushVlan(_) => 1,
+        Action::DecTtl(_) => 2,
+        Action::SetField { .. } | Action::Load { .. } | Action::Move { .. } => 3,
+        Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } => 3,
+        Action::SetQueue(_) => 4,
+        Action::Output { .. } => 5,
+        Action::Resubmit { .. } => 6,
+        other => panic!("the generator puts no {other:?} into a set"),
+    };
+    let mut ordered = vec![];
+    for k in 0..=5 {
+        let of_kind: Vec<&Action> = set.iter().filter(|a| kind(a) == k).collect();
+        match k {
+            3 => ordered.extend(of_kind.into_iter().cloned()),
+            _ => ordered.extend(of_kind.last().map(|a| (*a).clone())),
+        }
+    }
+    ordered
+}

@@ -1,0 +1,533 @@
+//! Worlds: a real switch and its model, made and changed alike, and packets that live near their rules.
+//!
+//! Values come from small pools, so that rules overlap, packets hit them, and changes hit flows.
+
+use super::chance::Chance;
+use super::model::{Model, ModelBridge, ModelRule};
+use base::hash::HashKey;
+use base::rcu::{Domain, Reader};
+use base::{OfPort, PortNo, Version};
+use datapath::{Pipeline, Translation};
+use flow::action::SubField;
+use flow::{Action, FieldId, Key, Match, Mf};
+use std::sync::Arc;
+use switch::control::{Command, FlowMod};
+use switch::{BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, Switch, VlanConfig, VlanMode};
+
+pub const TABLES: u64 = 4;
+const PORTS: u64 = 4;
+
+pub struct World {
+    pub control: Control,
+    pub switch: Arc<Switch>,
+    pub reader: Reader,
+    pub model: Model,
+    pub bridges: Vec<BridgeIdx>,
+    /// Matches of the last changes: packets near them are worth trying.
+    pub changed: Vec<Match>,
+    pub now_ms: u64,
+}
+
+fn port_no(bridge: usize, of_port: u16) -> PortNo {
+    PortNo(100 * (bridge as u32 + 1) + u32::from(of_port))
+}
+
+impl World {
+    /// Two bridges of four ports, joined by a patch cable at port 9, and some rules.
+    pub fn new(chance: &mut Chance) -> World {
+        let domain = Domain::new();
+        let (switch, control) = Control::new(domain.clone(), HashKey::from_seed(chance.next()));
+        let reader = domain.register();
+        let mut world = World {
+            control,
+            switch,
+            reader,
+            model: Model::default(),
+            bridges: vec![],
+            changed: vec![],
+            now_ms: 0,
+        };
+        for b in 0..2 {
+            let idx = world.control.add_bridge(BridgeConfig::new(&format!("br{b}")));
+            assert_eq!(idx.0 as usize, b);
+            world.bridges.push(idx);
+            world.model.bridges.push(ModelBridge::default());
+            for p in 1..=PORTS as u16 {
+                world.put_port(b, world.port_spec(b, p, chance));
+            }
+            let peer = PortKind::Patch { peer: Some(port_no(1 - b, 9)) };
+            world.put_port(b, PortSpec { kind: peer, ..PortSpec::new(port_no(b, 9), OfPort(9), "patch") });
+        }
+        for _ in 0..chance.below(25) + 3 {
+            world.add_rule(chance);
+        }
+        world
+    }
+
+    fn port_spec(&self, bridge: usize, of_port: u16, chance: &mut Chance) -> PortSpec {
+        let mut spec = PortSpec::new(port_no(bridge, of_port), OfPort(of_port), "p");
+        spec.config.no_flood = chance.one_in(8);
+        spec.config.no_fwd = chance.one_in(12);
+        spec.config.no_recv = chance.one_in(16);
+        spec.config.no_recv_stp = chance.one_in(16);
+        spec.protected = chance.one_in(4);
+        let mode = *chance.pick(&[
+            VlanMode::Trunk,
+            VlanMode::Trunk,
+            VlanMode::Access,
+            VlanMode::NativeTagged,
+            VlanMode::NativeUntagged,
+        ]);
+        let tag = if mode == VlanMode::Trunk { 0 } else { *chance.pick(&[10, 20]) };
+        let trunks = chance.one_in(3).then(|| [0, 10].into_iter().collect());
+        spec.vlan = VlanConfig { mode, tag, trunks, ..VlanConfig::default() };
+        spec
+    }
+
+    fn put_port(&mut self, bridge: usize, spec: PortSpec) {
+        let new = self.model.bridges[bridge].ports.insert(spec.of_port.0, spec.clone());
+        match new {
+            None => self.control.add_port(self.bridges[bridge], spec).unwrap(),
+            Some(old) => {
+                if old.vlan != spec.vlan {
+                    self.model.bridges[bridge].macs.retain(|_, p| *p != spec.port_no);
+                }
+                self.control.modify_port(spec).unwrap();
+            }
+        }
+    }
+
+    fn remove_port(&mut self, bridge: usize, of_port: u16) {
+        if let Some(old) = self.model.bridges[bridge].ports.remove(&of_port) {
+            self.model.bridges[bridge].macs.retain(|_, p| *p != old.port_no);
+            self.control.remove_port(old.port_no).unwrap();
+        }
+    }
+
+    /// A rule, which may replace one of the same match and priority.
+    pub fn add_rule(&mut self, chance: &mut Chance) {
+        let bridge = usize::from(chance.one_in(3));
+        let table = if chance.one_in(2) { 0 } else { chance.below(TABLES) as u8 };
+        let old = self.model.bridges[bridge].tables.get(&table).and_then(|t| t.first().cloned());
+        let matching = match old {
+            Some(old) if chance.one_in(8) => old.matching,
+            _ => random_match(chance, bridge),
+        };
+        let actions = random_actions(chance, table, &matching);
+        let priority = chance.below(8) as i32;
+        self.add(bridge, table, priority, matching, actions);
+    }
+
+    pub fn add(&mut self, bridge: usize, table: u8, priority: i32, matching: Match, actions: Vec<Action>) {
+        let mut fm = FlowMod { table_id: table, priority, ..FlowMod::add(matching.clone(), actions.clone()) };
+        // Which of two overlapping rules of one priority wins is open, so there are none.
+        fm.flags.check_overlap = true;
+        if self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).is_ok() {
+            let rules = self.model.bridges[bridge].tables.entry(table).or_default();
+            rules.retain(|r| r.matching != matching || r.priority != priority);
+            rules.push(ModelRule { priority, matching: matching.clone(), actions });
+            self.changed.push(matching);
+        }
+    }
+
+    fn delete(&mut self, chance: &mut Chance) {
+        let bridge = usize::from(chance.one_in(3));
+        let tables = &self.model.bridges[bridge].tables;
+        let all: Vec<(u8, ModelRule)> =
+            tables.iter().flat_map(|(t, rules)| rules.iter().map(|r| (*t, r.clone()))).collect();
+        if all.is_empty() {
+            return;
+        }
+        let (table, rule) = chance.pick(&all).clone();
+        let strict = FlowMod {
+            command: Command::DeleteStrict,
+            table_id: table,
+            priority: rule.priority,
+            ..FlowMod::delete(rule.matching.clone())
+        };
+        let loose = FlowMod { command: Command::Delete, ..strict.clone() };
+        let is_loose = chance.one_in(4);
+        let fm = if is_loose { loose } else { strict };
+        self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).unwrap();
+        let rules = self.model.bridges[bridge].tables.get_mut(&table).unwrap();
+        let gone = |r: &ModelRule| match is_loose {
+            true => r.matching.is_within(&rule.matching),
+            false => r.matching == rule.matching && r.priority == rule.priority,
+        };
+        self.changed.extend(rules.iter().filter(|r| gone(r)).map(|r| r.matching.clone()));
+        rules.retain(|r| !gone(r));
+    }
+
+    fn modify(&mut self, chance: &mut Chance) {
+        let bridge = usize::from(chance.one_in(3));
+        let tables = &self.model.bridges[bridge].tables;
+        let all: Vec<(u8, ModelRule)> =
+            tables.iter().flat_map(|(t, rules)| rules.iter().map(|r| (*t, r.clone()))).collect();
+        if all.is_empty() {
+            return;
+        }
+        let (table, rule) = chance.pick(&all).clone();
+        let actions = random_actions(chance, table, &rule.matching);
+        let fm = FlowMod {
+            command: Command::ModifyStrict,
+            table_id: table,
+            priority: rule.priority,
+            ..FlowMod::add(rule.matching.clone(), actions.clone())
+        };
+        self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).unwrap();
+        let rules = self.model.bridges[bridge].tables.get_mut(&table).unwrap();
+        for r in rules.iter_mut().filter(|r| r.matching == rule.matching && r.priority == rule.priority) {
+            r.actions.clone_from(&actions);
+        }
+        self.changed.push(rule.matching);
+    }
+
+    /// Something changes.
+    pub fn change(&mut self, chance: &mut Chance) {
+        self.now_ms += 10;
+        let bridge = usize::from(chance.one_in(3));
+        match chance.below(12) {
+            0..=4 => self.add_rule(chance),
+            5..=6 => self.delete(chance),
+            7..=8 => self.modify(chance),
+            9 => {
+                let of_port = chance.below(PORTS) as u16 + 1;
+                let spec = self.port_spec(bridge, of_port, chance);
+                self.put_port(bridge, spec);
+            }
+            10 => {
+                let of_port = *chance.pick(&[1, 2, 3, 4, 9]);
+                if chance.one_in(3) {
+                    self.remove_port(bridge, of_port);
+                } else if of_port == 9 {
+                    let far = [Some(port_no(1 - bridge, 9)), None];
+                    let kind = PortKind::Patch { peer: *chance.pick(&far) };
+                    self.put_port(
+                        bridge,
+                        PortSpec { kind, ..PortSpec::new(port_no(bridge, 9), OfPort(9), "patch") },
+                    );
+                }
+            }
+            _ => {
+                if chance.one_in(2) {
+                    let vlans: Vec<u16> =
+                        if chance.one_in(2) { vec![] } else { vec![*chance.pick(&[0, 10])] };
+                    let mut config = BridgeConfig::new(&format!("br{bridge}"));
+                    config.flood_vlans = vlans.iter().copied().collect();
+                    self.model.bridges[bridge].flood_vlans = vlans;
+                    self.control.set_bridge(self.bridges[bridge], config).unwrap();
+                } else {
+                    self.model.bridges[bridge].macs.clear();
+                    self.control.fdb_flush(self.bridges[bridge]);
+                }
+            }
+        }
+        if chance.one_in(4) {
+            self.control.tick(self.now_ms);
+            self.reader.quiescent();
+        }
+    }
+
+    /// What was learned is written down.
+    pub fn learn(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            let Effect::Learn { bridge, vlan, mac, port } = *effect;
+            self.model.bridges[bridge.0 as usize].macs.insert((vlan, mac), port);
+        }
+        self.control.apply(effects, self.now_ms);
+    }
+
+    pub fn version(&self) -> Version {
+        self.switch.version()
+    }
+
+    pub fn translate(&self, key: &Key) -> Translation<Effect> {
+        let mut out = Translation::default();
+        self.switch.translate(self.version(), key, &self.reader, &mut out);
+        out
+    }
+
+    /// A packet, likely one that some rule matches or nearly does.
+    pub fn packet(&self, chance: &mut Chance) -> Key {
+        let bridge = usize::from(chance.one_in(3));
+        let mut key = random_packet(chance, bridge);
+        let near = match chance.below(3) {
+            0 => None,
+            1 => self.changed.last().cloned(),
+            _ => {
+                let rules: Vec<&ModelRule> = self.model.bridges[bridge].tables.values().flatten().collect();
+                if rules.is_empty() { None } else { Some(chance.pick(&rules).matching.clone()) }
+            }
+        };
+        if let Some(near) = near {
+            draw_near(&mut key, &near);
+        }
+        if !is_possible(&key) {
+            return self.packet(chance);
+        }
+        self.number_port(&mut key);
+        key
+    }
+
+    /// Gives the key the OpenFlow number of its port, as extraction does.
+    pub fn number_port(&self, key: &mut Key) {
+        let port = PortNo(key.get64(FieldId::DpPort) as u32);
+        key.set(FieldId::InPort, self.switch.of_port(port).into());
+    }
+}
+
+/// Takes over what the match says of the packet itself.
+pub fn draw_near(key: &mut Key, near: &Match) {
+    for &f in HEADER {
+        key.set_masked(f, near.key.get(f), near.mask.get(f));
+    }
+}
+
+/// Fields of the packet itself that worlds use.
+pub const HEADER: &[FieldId] = &[
+    FieldId::EthType,
+    FieldId::EthSrc,
+    FieldId::EthDst,
+    FieldId::VlanTci,
+    FieldId::VlanTpid,
+    FieldId::VlanTci2,
+    FieldId::VlanTpid2,
+    FieldId::NwSrc,
+    FieldId::NwDst,
+    FieldId::NwProto,
+    FieldId::NwTos,
+    FieldId::NwTtl,
+    FieldId::NwFrag,
+    FieldId::TpSrc,
+    FieldId::TpDst,
+    FieldId::TcpFlags,
+];
+
+/// Whether extraction could have made this key.
+pub fn is_possible(key: &Key) -> bool {
+    let tag = |tci, tpid| {
+        let (tci, tpid) = (key.get64(tci), key.get64(tpid));
+        if tci & 0x1000 == 0 { tci == 0 && tpid == 0 } else { tpid == 0x8100 || tpid == 0x88a8 }
+    };
+    let outer = tag(FieldId::VlanTci, FieldId::VlanTpid);
+    let inner = tag(FieldId::VlanTci2, FieldId::VlanTpid2)
+        && (key.get64(FieldId::VlanTci) != 0 || key.get64(FieldId::VlanTci2) == 0);
+    let zero = |fields: &[FieldId]| fields.iter().all(|f| key.get(*f) == 0);
+    let network = match key.get64(FieldId::EthType) {
+        0x800 => {
+            let proto = key.get64(FieldId::NwProto);
+            let later = key.get64(FieldId::NwFrag) & 2 != 0;
+            matches!(key.get64(FieldId::NwFrag), 0 | 1 | 3)
+                && (matches!(proto, 6 | 17) && !later || zero(&[FieldId::TpSrc, FieldId::TpDst]))
+                && (proto == 6 && !later || zero(&[FieldId::TcpFlags]))
+        }
+        0x806 => zero(&[
+            FieldId::NwTos,
+            FieldId::NwTtl,
+            FieldId::NwFrag,
+            FieldId::TpSrc,
+            FieldId::TpDst,
+            FieldId::TcpFlags,
+        ]),
+        _ => zero(&HEADER[7..]),
+    };
+    outer && inner && network
+}
+
+pub fn random_packet(chance: &mut Chance, bridge: usize) -> Key {
+    let mut key = Key::default();
+    let mut set = |f, v: u64| key.set(f, v.into());
+    let of_port = if chance.one_in(30) { 77 } else { chance.below(PORTS) as u16 + 1 };
+    set(FieldId::DpPort, port_no(bridge, of_port).0.into());
+    set(FieldId::EthSrc, *chance.pick(MACS));
+    set(FieldId::EthDst, *chance.pick(MACS));
+    if chance.one_in(3) {
+        set(FieldId::VlanTpid, 0x8100);
+        set(FieldId::VlanTci, 0x1000 | *chance.pick(&[0, 10, 20, 0x600a]));
+        if chance.one_in(3) {
+            set(FieldId::VlanTpid2, 0x8100);
+            set(FieldId::VlanTci2, 0x1000 | *chance.pick(&[10, 30]));
+        }
+    }
+    match chance.below(8) {
+        0 => {
+            set(FieldId::EthType, 0x806);
+            set(FieldId::NwProto, chance.below(2) + 1);
+            set(FieldId::NwSrc, 0x0a00_0000 + chance.below(8));
+            set(FieldId::NwDst, 0x0a00_0000 + chance.below(8));
+        }
+        1 => set(FieldId::EthType, 0x88cc),
+        _ => {
+            set(FieldId::EthType, 0x800);
+            set(FieldId::NwSrc, *chance.pick(&[0x0a00_0000, 0x0a01_0000, 0xc0a8_0100]) + chance.below(8));
+            set(FieldId::NwDst, *chance.pick(&[0x0a00_0000, 0x0a01_0000, 0xc0a8_0100]) + chance.below(8));
+            set(FieldId::NwTtl, *chance.pick(&[0, 1, 2, 64]));
+            set(FieldId::NwTos, *chance.pick(&[0, 0xb8]));
+            let proto = *chance.pick(&[6, 17, 17, 1]);
+            set(FieldId::NwProto, proto);
+            let frag = *chance.pick(&[0, 0, 0, 0, 1, 3]);
+            set(FieldId::NwFrag, frag);
+            if frag != 3 && proto != 1 {
+                set(FieldId::TpSrc, *chance.pick(&[53, 80, 1000]));
+                set(FieldId::TpDst, *chance.pick(&[53, 80, 1000]));
+                set(FieldId::TcpFlags, if proto == 6 { chance.below(4) } else { 0 });
+            }
+        }
+    }
+    key
+}
+
+const MACS: &[u64] = &[
+    0x0200_0000_0001,
+    0x0200_0000_0002,
+    0x0200_0000_0003,
+    0x0200_0000_0004,
+    0x0100_5e00_0001,
+    0xffff_ffff_ffff,
+    0x0180_c200_0000,
+    0x0180_c200_000e,
+];
+
+fn random_match(chance: &mut Chance, bridge: usize) -> Match {
+    let like = random_packet(chance, bridge);
+    let mut m = Match::any();
+    let mut take = |f: FieldId, mask: u128| m.set_masked(f, like.get(f), mask & f.ones());
+    let prefix = |chance: &mut Chance| u128::from(u32::MAX << chance.below(25));
+    if chance.one_in(2) {
+        take(FieldId::EthType, 0xffff);
+        if like.get64(FieldId::EthType) == 0x800 {
+            let exact = chance.one_in(2);
+            for f in [FieldId::NwSrc, FieldId::NwDst] {
+                if chance.one_in(2) {
+                    let mask = if exact { u128::MAX } else { prefix(chance) };
+                    take(f, mask);
+                }
+            }
+            if chance.one_in(4) {
+                take(FieldId::NwFrag, *chance.pick(&[1, 2, 3]));
+            }
+            if chance.one_in(6) {
+                take(FieldId::NwTtl, 0xff);
+            }
+            if chance.one_in(3) {
+                take(FieldId::NwProto, 0xff);
+                if like.get64(FieldId::NwProto) != 1 {
+                    if chance.one_in(2) {
+                        let mask = *chance.pick(&[0xffff, 0xfff0]);
+                        take(FieldId::TpDst, mask);
+                    }
+                    if chance.one_in(3) {
+                        take(FieldId::TpSrc, 0xffff);
+                    }
+                }
+            }
+        }
+    }
+    if chance.one_in(4) {
+        take(FieldId::EthDst, *chance.pick(&[u128::MAX, 0x0100_0000_0000]));
+    }
+    if chance.one_in(6) {
+        take(FieldId::EthSrc, u128::MAX);
+    }
+    if chance.one_in(5) {
+        take(FieldId::VlanTci, *chance.pick(&[0x1fff, 0x1000, 0xffff, 0xf000]));
+    }
+    if chance.one_in(3) {
+        m.set_masked(FieldId::InPort, *chance.pick(&[1, 2, 3, 4, 9]), 0xffff);
+    }
+    if chance.one_in(4) {
+        m.set_masked(FieldId::Reg0, chance.below(3).into(), *chance.pick(&[1, 3, 0xffff_ffff]));
+    }
+    if chance.one_in(8) {
+        m.set_masked(FieldId::Metadata, chance.below(3).into(), *chance.pick(&[1, 3]));
+    }
+    m
+}
+
+fn output(port: OfPort) -> Action {
+    Action::Output { port, max_len: 0 }
+}
+
+fn random_actions(chance: &mut Chance, table: u8, m: &Match) -> Vec<Action> {
+    let mut list: Vec<Action> = (0..chance.below(5)).map(|_| random_action(chance, table, m, true)).collect();
+    if chance.one_in(3) && u64::from(table) + 1 < TABLES {
+        list.push(Action::GotoTable(table + 1 + chance.below(TABLES - u64::from(table) - 1) as u8));
+    }
+    // Some do not fit the match, which the switch refuses: then the rest.
+    list.retain(|a| fits(a, m));
+    list
+}
+
+fn fits(action: &Action, m: &Match) -> bool {
+    let sub_ok = |s: &SubField| m.has_prereq(s.field);
+    match action {
+        Action::SetField { field: Mf::VlanVid, .. } => m.has_prereq(Mf::VlanPcp),
+        Action::SetField { field, .. } => m.has_prereq(*field),
+        Action::Load { target, .. } | Action::StackPop(target) => sub_ok(target),
+        Action::Move { source, target } => sub_ok(source) && sub_ok(target),
+        Action::StackPush(s) => sub_ok(s),
+        Action::DecTtl(_) => m.has_prereq(Mf::NwTtl),
+        Action::WriteActions(list) | Action::Clone(list) => list.iter().all(|a| fits(a, m)),
+        _ => true,
+    }
+}
+
+fn sub(field: Mf, offset: u16, count: u16) -> SubField {
+    SubField { field, offset, count }
+}
+
+fn random_set(chance: &mut Chance) -> Action {
+    let set = |field: Mf, value: u64, mask: u128| Action::SetField {
+        field,
+        value: u128::from(value) & mask,
+        mask: mask & field.ones(),
+    };
+    match chance.below(12) {
+        0 => set(Mf::EthDst, *chance.pick(MACS), u128::MAX),
+        1 => set(Mf::EthSrc, *chance.pick(MACS), u128::MAX),
+        2 => set(Mf::NwDst, 0x0a00_0000 + chance.below(8), u128::MAX),
+        3 => set(Mf::NwSrc, 0x0a01_0000, 0xffff_0000),
+        4 => set(Mf::UdpDst, *chance.pick(&[53, 80]), u128::MAX),
+        5 => set(Mf::TcpDst, *chance.pick(&[53, 80]), u128::MAX),
+        6 => set(Mf::Reg(0), chance.below(4), u128::MAX),
+        7 => set(Mf::PktMark, chance.below(3), u128::MAX),
+        8 => set(Mf::VlanTci, *chance.pick(&[0, 0x100a, 0x1014]), u128::MAX),
+        9 => set(Mf::VlanVid, *chance.pick(&[0x100a, 0x1014]), 0x1fff),
+        10 => set(Mf::IpDscp, 12, u128::MAX),
+        _ => Action::Load { target: sub(Mf::Reg(0), 0, 1), value: chance.below(2) },
+    }
+}
+
+fn random_action(chance: &mut Chance, table: u8, m: &Match, nest: bool) -> Action {
+    match chance.below(30) {
+        0..=8 => output(OfPort(*chance.pick(&[1, 2, 3, 4, 5, 9, 9]))),
+        9 => output(*chance.pick(&[OfPort::FLOOD, OfPort::ALL, OfPort::IN_PORT, OfPort::CONTROLLER])),
+        10..=11 => output(OfPort::NORMAL),
+        12..=16 => random_set(chance),
+        17 => Action::Move { source: sub(Mf::NwSrc, 0, 2), target: sub(Mf::Reg(0), 0, 2) },
+        18 => Action::Move { source: sub(Mf::EthSrc, 0, 48), target: sub(Mf::EthDst, 0, 48) },
+        19 => Action::Move { source: sub(Mf::InPort, 0, 16), target: sub(Mf::Reg(0), 0, 16) },
+        20 => Action::StackPush(sub(Mf::EthDst, 0, 3)),
+        21 => Action::StackPop(sub(Mf::Reg(0), 0, 3)),
+        22 => Action::PushVlan(*chance.pick(&[0x8100, 0x88a8])),
+        23 => Action::PopVlan,
+        24 => match chance.below(3) {
+            0 => Action::SetVlanVid { vid: *chance.pick(&[0, 10, 20]), push_vlan_if_needed: true },
+            1 => Action::SetVlanPcp { pcp: chance.below(8) as u8, push_vlan_if_needed: true },
+            _ => Action::SetQueue(chance.below(3) as u32),
+        },
+        25 => Action::DecTtl(vec![]),
+        26 if nest => Action::Clone((0..2).map(|_| random_action(chance, table, m, false)).collect()),
+        27 if nest => {
+            let ordinary = [output(OfPort(*chance.pick(&[1, 2, 3]))), random_set(chance), Action::PopVlan];
+            Action::WriteActions(vec![chance.pick(&ordinary).clone()])
+        }
+        28 => Action::WriteMetadata { value: chance.below(4), mask: 3 },
+        _ if u64::from(table) + 1 < TABLES => {
+            let to = table + 1 + chance.below(TABLES - u64::from(table) - 1) as u8;
+            let in_port = chance.one_in(4).then(|| OfPort(chance.below(4) as u16 + 1));
+            Action::Resubmit { in_port, table: Some(to), ct: false }
+        }
+        _ => Action::Exit,
+    }
+}
