@@ -157,10 +157,8 @@ struct MaskLog {
     ring: Ring,
 }
 
-#[inline(always)]
-fn start(secret: &HashKey, shape_len: usize) -> u64 {
-    secret.word(0x5eed, shape_len as u64)
-}
+/// Where hashes of words begin.
+const START: u64 = 0x5eed;
 
 impl MaskLog {
     fn new(shape: Arc<Shape>) -> MaskLog {
@@ -185,7 +183,7 @@ impl MaskLog {
     }
 
     fn push(&self, values: &[u64], version: u64, secret: &HashKey) {
-        let hash = values.iter().fold(start(secret, values.len()), |h, v| secret.word(h, *v));
+        let hash = values.iter().fold(START, |h, v| secret.word(h, *v));
         self.buckets[hash as usize & (self.buckets.len() - 1)].store(version, Ordering::Relaxed);
         self.ring.push(values, version);
         self.last.store(version, Ordering::Relaxed);
@@ -197,11 +195,19 @@ impl MaskLog {
             return false;
         }
         let words = self.shape.words();
-        let (mut hash, mut missing) = (start(secret, words.len()), 0);
-        for sw in words {
-            let (value, held) = held_word(sw, flow, rewrites);
-            missing |= sw.bits & !held;
-            hash = secret.word(hash, value & sw.bits);
+        let (mut hash, mut missing) = (START, 0);
+        if rewrites.is_empty() {
+            for sw in words {
+                let (b, w) = (usize::from(sw.block), usize::from(sw.word));
+                missing |= sw.bits & !flow.mask.0.word(b, w);
+                hash = secret.word(hash, flow.key.word(b, w) & sw.bits);
+            }
+        } else {
+            for sw in words {
+                let (value, held) = held_word(sw, flow, rewrites);
+                missing |= sw.bits & !held;
+                hash = secret.word(hash, value & sw.bits);
+            }
         }
         if missing == 0 {
             return self.buckets[hash as usize & (self.buckets.len() - 1)].load(Ordering::Relaxed) > since;

@@ -1,6 +1,6 @@
 //! One OpenFlow table: a classifier and the slots of its counters.
 
-use crate::rule::Rule;
+use crate::rule::{Actions, Rule};
 use base::Version;
 use base::hash::HashKey;
 use base::rcu::{Domain, Reader};
@@ -8,8 +8,17 @@ use flow::classifier::Classifier;
 use flow::{Key, Mask};
 use std::sync::Arc;
 
+/// What the classifier keeps of a rule: what a translation needs lies beside the matched words, so that a look-up among a
+/// million rules does not wait for another line of memory.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub rule: Arc<Rule>,
+    pub actions: Arc<Actions>,
+    pub slot: u32,
+}
+
 pub(crate) struct Table {
-    pub rules: Classifier<Arc<Rule>>,
+    pub rules: Classifier<Entry>,
     /// Counts packets that a rule matched.
     pub matched_slot: u32,
     /// Counts packets that none matched.
@@ -29,7 +38,7 @@ impl Table {
         key: &Key,
         mask: &mut Mask,
         reader: &'g Reader,
-    ) -> Option<&'g Rule> {
-        self.rules.lookup(version, key, mask, reader).map(|r| &**r.data())
+    ) -> Option<&'g Entry> {
+        self.rules.lookup(version, key, mask, reader).map(|r| r.data())
     }
 }

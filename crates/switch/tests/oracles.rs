@@ -186,11 +186,8 @@ fn check_flows(
             let fresh = world.translate(&packet);
             if !same(&packet, &fresh, &flow.translation) {
                 return Err(format!(
-                    "{packet:?}\n of a flow with {:?}\n gives {:?} now, and was not touched; visits {:?} {:?}",
-                    flow.translation.actions,
-                    fresh.actions,
-                    flow.translation.visits,
-                    flow.translation.rewrites
+                    "{packet:?}\n gives {fresh:?}\n and was not touched: its flow has {:?}",
+                    flow.translation
                 ));
             }
         }
@@ -203,6 +200,10 @@ fn check_flows(
 
 #[test]
 fn translation_agrees_with_the_model_and_its_flows_hold_until_they_are_touched() {
+    // One world can be looked at alone.
+    if let Ok(seed) = std::env::var("CROSSPOINT_ORACLE_SEED") {
+        check(seed.parse().expect("a number"), Mistake::None).unwrap();
+    }
     for seed in 0..u64::from(testkit::cases("switch::oracles", 600)) {
         if let Err(error) = check(seed, Mistake::None) {
             panic!("seed {seed}: {error}");

@@ -6,6 +6,7 @@
 
 use super::{Control, Inner, Removal, RemovedReason, validate};
 use crate::rule::{Actions, Rule, RuleFlags};
+use crate::table::Entry;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use base::{OfPort, Version};
@@ -305,7 +306,7 @@ impl Inner {
         let control = self.bridge(bridge).expect("the caller has looked");
         let state = control.state.clone();
         let rules = &state.table(table_id).expect("made above").rules;
-        let old = rules.find_exact(&fm.matching, fm.priority, version, reader).map(|r| r.data().clone());
+        let old = rules.find_exact(&fm.matching, fm.priority, version, reader).map(|r| r.data().rule.clone());
         if old.is_none() {
             if fm.flags.check_overlap
                 && rules.find_overlap(&fm.matching, fm.priority, version, reader).is_some()
@@ -398,14 +399,14 @@ impl Inner {
             if strict {
                 selected.extend(
                     (rules.find_exact(&fm.matching, fm.priority, version, reader))
-                        .map(|r| r.data())
+                        .map(|r| &r.data().rule)
                         .filter(|r| wanted(r))
                         .cloned(),
                 );
             } else {
                 selected.extend(
                     (rules.iter_within(&fm.matching, version, reader))
-                        .map(|r| r.data())
+                        .map(|r| &r.data().rule)
                         .filter(|r| wanted(r))
                         .cloned(),
                 );
@@ -431,7 +432,8 @@ impl Inner {
         store.live += 1;
         let state = self.bridges[rule.bridge.0 as usize].as_ref().expect("its table is there").state.clone();
         let table = state.table(rule.table_id).expect("made above");
-        table.rules.insert(matching, rule.priority, version, rule.clone(), reader);
+        let entry = Entry { rule: rule.clone(), actions: rule.actions.clone(), slot: rule.slot };
+        table.rules.insert(matching, rule.priority, version, entry, reader);
         let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
         self.log.rule(number, &rule.matching, version);
         self.depths.add(&rule);
@@ -462,7 +464,7 @@ impl Inner {
         let state = control.state.clone();
         let Some(table) = state.table(rule.table_id) else { return false };
         let found = table.rules.find_exact(&rule.matching.to_match(), rule.priority, version, reader);
-        let Some(found) = found.filter(|f| Arc::ptr_eq(f.data(), rule)) else { return false };
+        let Some(found) = found.filter(|f| Arc::ptr_eq(&f.data().rule, rule)) else { return false };
         let hidden = table.rules.remove(found, version);
         if hidden {
             self.table(rule.bridge, rule.table_id).vanishing += 1;
@@ -485,7 +487,7 @@ impl Inner {
             let table = state.table(rule.table_id).expect("its rule was there");
             let found = table.rules.find_exact(&rule.matching.to_match(), rule.priority, published, reader);
             // A rule that the batch itself had added was never visible.
-            let Some(found) = found.filter(|f| Arc::ptr_eq(f.data(), rule)) else { continue };
+            let Some(found) = found.filter(|f| Arc::ptr_eq(&f.data().rule, rule)) else { continue };
             table.rules.restore(found);
             let store = self.table(rule.bridge, rule.table_id);
             store.vanishing -= 1;

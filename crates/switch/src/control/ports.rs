@@ -259,6 +259,8 @@ impl Inner {
             .collect();
         for (bridge, of_port) in cables {
             self.log.word(word_table::ports(bridge.0), word_table::port(of_port.0), version);
+            // A flood leads there without asking for the port by its number.
+            self.log.word(word_table::ports(bridge.0), word_table::FLOOD, version);
         }
     }
 }

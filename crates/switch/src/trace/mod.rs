@@ -2,13 +2,14 @@
 
 use crate::rule::Rule;
 use flow::Action;
+use std::sync::Arc;
 
 /// A listener to a translation. Texts come as closures: they are made only when somebody listens.
 pub(crate) trait Sink {
     /// The translation goes on in this bridge; ends with [`Self::leave`] unless it is the first.
     fn bridge(&mut self, name: &str);
     /// A table was looked into; ends with [`Self::leave`].
-    fn enter_table(&mut self, table_id: u8, rule: Option<&Rule>);
+    fn enter_table(&mut self, table_id: u8, rule: Option<&Arc<Rule>>);
     /// An action begins; ends with [`Self::leave`].
     fn begin_action(&mut self, action: &Action);
     /// The end of the innermost table, action or bridge.
@@ -30,7 +31,7 @@ impl Sink for Quiet {
     #[inline(always)]
     fn bridge(&mut self, _: &str) {}
     #[inline(always)]
-    fn enter_table(&mut self, _: u8, _: Option<&Rule>) {}
+    fn enter_table(&mut self, _: u8, _: Option<&Arc<Rule>>) {}
     #[inline(always)]
     fn begin_action(&mut self, _: &Action) {}
     #[inline(always)]

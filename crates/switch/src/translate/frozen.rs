@@ -8,7 +8,7 @@
 //! written once: neither finding nor adding one waits for a lock. When three quarters are used the control thread
 //! begins a new generation, and the one before lives on until the next, for packets on their way.
 
-use super::{Origin, Snapshot, Xlate, always_needed};
+use super::{Cookie, Origin, Snapshot, Xlate, always_needed};
 use crate::changelog::word_table;
 use crate::switch::Effect;
 use crate::topology::BridgeIdx;
@@ -138,7 +138,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let step = Step {
             actions: rest.to_vec(),
             table_id: self.origin.table_id,
-            cookie: self.origin.cookie,
+            cookie: self.origin.cookie.get(),
             in_port: self.in_port().0,
         };
         self.freezing.get_or_insert_default().push(step);
@@ -221,7 +221,7 @@ pub(crate) fn thaw<S: Sink>(
             x.leave_for_later(&step.actions);
             continue;
         }
-        x.origin = Origin { table_id: step.table_id, cookie: step.cookie };
+        x.origin = Origin { table_id: step.table_id, cookie: Cookie::Is(step.cookie) };
         x.write_field(FieldId::InPort, u128::from(step.in_port));
         x.actions(&step.actions);
     }

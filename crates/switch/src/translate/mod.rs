@@ -28,6 +28,7 @@ mod output;
 use crate::changelog::{rule_table, word_table};
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
+use crate::table::Entry;
 use crate::topology::{self, Bridge, Topology};
 use crate::trace::Sink;
 use base::rcu::Reader;
@@ -46,14 +47,30 @@ const STACK_MAX: usize = 4096;
 
 /// Where the actions being executed come from.
 #[derive(Clone, Copy)]
-pub(crate) struct Origin {
+pub(crate) struct Origin<'a> {
     table_id: u8,
-    cookie: u64,
+    cookie: Cookie<'a>,
 }
 
-impl Origin {
+/// A rule's cookie, which few translations ask for, and the rule may lie in memory that none of them has touched yet.
+#[derive(Clone, Copy)]
+enum Cookie<'a> {
+    Of(&'a Rule),
+    Is(u64),
+}
+
+impl Cookie<'_> {
+    fn get(self) -> u64 {
+        match self {
+            Cookie::Of(rule) => rule.cookie,
+            Cookie::Is(cookie) => cookie,
+        }
+    }
+}
+
+impl Origin<'_> {
     /// Of actions that belong to no rule.
-    pub(crate) const NONE: Origin = Origin { table_id: 0, cookie: u64::MAX };
+    pub(crate) const NONE: Self = Origin { table_id: 0, cookie: Cookie::Is(u64::MAX) };
 }
 
 /// The state that is translated on: a switch at a version, protected by a reader.
@@ -96,7 +113,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     /// Rewrites as noted for the last visit, if nothing was written since.
     noted: Option<(u16, u16)>,
     bridge: &'a Bridge,
-    origin: Origin,
+    origin: Origin<'a>,
     depth: u32,
     resubmits: u32,
     stack: Vec<u128>,
@@ -262,7 +279,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// Looks into a table of the current bridge. Not inlined: its second mask would make each level of nested resubmits
     /// cost its size in stack.
     #[inline(never)]
-    fn lookup(&mut self, table_id: u8) -> Option<&'a Rule> {
+    fn lookup(&mut self, table_id: u8) -> Option<&'a Entry> {
         self.visit_rules(table_id);
         let table = self.bridge.state.table(table_id)?;
         let found = if self.any_written {
@@ -278,7 +295,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             table.lookup(self.version, &self.key, &mut self.out.mask, self.reader)
         };
         match found {
-            Some(rule) => self.out.credits.extend([table.matched_slot, rule.slot]),
+            Some(entry) => self.out.credits.extend([table.matched_slot, entry.slot]),
             None => self.out.credits.push(table.missed_slot),
         }
         found
@@ -309,15 +326,15 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     fn enter(&mut self, table_id: u8, honor_miss: bool) {
         let saved = self.origin;
-        let rule = self.lookup(table_id);
-        self.trace.enter_table(table_id, rule);
-        match rule {
-            Some(rule) => {
-                self.origin = Origin { table_id, cookie: rule.cookie };
-                self.actions(&rule.actions.list);
+        let entry = self.lookup(table_id);
+        self.trace.enter_table(table_id, entry.map(|e| &e.rule));
+        match entry {
+            Some(entry) => {
+                self.origin = Origin { table_id, cookie: Cookie::Of(&entry.rule) };
+                self.actions(&entry.actions.list);
             }
             None if honor_miss => {
-                self.origin = Origin { table_id, cookie: u64::MAX };
+                self.origin = Origin { table_id, cookie: Cookie::Is(u64::MAX) };
                 self.miss();
             }
             None => {}

@@ -238,7 +238,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.out.actions.push(DpAction::PacketIn(Arc::new(PacketInSpec {
             bridge: self.bridge.idx.0,
             table_id: self.origin.table_id,
-            cookie: self.origin.cookie,
+            cookie: self.origin.cookie.get(),
             reason,
             max_len,
             controller_id: id,

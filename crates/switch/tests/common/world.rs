@@ -449,7 +449,7 @@ fn output(port: OfPort) -> Action {
 }
 
 fn random_actions(chance: &mut Chance, table: u8, m: &Match) -> Vec<Action> {
-    let mut list: Vec<Action> = (0..chance.below(5)).map(|_| random_action(chance, table, m, true)).collect();
+    let mut list: Vec<Action> = (0..chance.below(5)).map(|_| random_action(chance, table, true)).collect();
     if chance.one_in(3) && u64::from(table) + 1 < TABLES {
         list.push(Action::GotoTable(table + 1 + chance.below(TABLES - u64::from(table) - 1) as u8));
     }
@@ -498,7 +498,7 @@ fn random_set(chance: &mut Chance) -> Action {
     }
 }
 
-fn random_action(chance: &mut Chance, table: u8, m: &Match, nest: bool) -> Action {
+fn random_action(chance: &mut Chance, table: u8, nest: bool) -> Action {
     match chance.below(30) {
         0..=8 => output(OfPort(*chance.pick(&[1, 2, 3, 4, 5, 9, 9]))),
         9 => output(*chance.pick(&[OfPort::FLOOD, OfPort::ALL, OfPort::IN_PORT, OfPort::CONTROLLER])),
@@ -517,7 +517,7 @@ fn random_action(chance: &mut Chance, table: u8, m: &Match, nest: bool) -> Actio
             _ => Action::SetQueue(chance.below(3) as u32),
         },
         25 => Action::DecTtl(vec![]),
-        26 if nest => Action::Clone((0..2).map(|_| random_action(chance, table, m, false)).collect()),
+        26 if nest => Action::Clone((0..2).map(|_| random_action(chance, table, false)).collect()),
         27 if nest => {
             let ordinary = [output(OfPort(*chance.pick(&[1, 2, 3]))), random_set(chance), Action::PopVlan];
             Action::WriteActions(vec![chance.pick(&ordinary).clone()])
