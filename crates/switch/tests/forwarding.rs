@@ -408,3 +408,33 @@ fn port_configuration_holds_in_both_directions() {
     r.add(0, 1, Match::any(), vec![output(2)]);
     assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::TxPortDown)]);
 }
+
+#[test]
+fn a_trace_tells_the_way_of_a_packet() {
+    let mut r = rig();
+    let resubmit = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    r.add(0, 7, Match::any().with(FieldId::InPort, 1), vec![resubmit, output(3)]);
+    r.add(1, 9, Match::any().with(FieldId::EthType, 0x800), vec![output(1), output(2)]);
+    let names = openflow::text::PortNames::default();
+    let (text, t) = switch::trace::trace(&r.switch, r.switch.version(), &packet(101), &names, &r.reader);
+    let (flow, rest) = text.split_once('\n').unwrap();
+    assert!(flow.starts_with("Flow: udp,"), "{flow}");
+    assert!(flow.contains("in_port=1"), "{flow}");
+    let (steps, end) = rest.split_once("\n\nFinal flow: ").unwrap();
+    assert_eq!(
+        steps,
+        "
+bridge(\"br0\")
+-------------
+ 0. in_port=1, priority 7
+    resubmit(,1)
+     1. ip, priority 9
+            output:1
+             -> skipping output to input port
+            output:2
+    output:3"
+    );
+    assert!(end.starts_with("unchanged\nMegaflow: recirc_id=0,ip,in_port=1,nw_frag=no\n"), "{end}");
+    assert!(end.ends_with("Datapath actions: 102,103\n"), "{end}");
+    assert_eq!(t.actions, r.actions(&packet(101)));
+}

@@ -1,5 +1,9 @@
 //! What a translation tells whoever watches it. Chosen at compile time, so that nobody watching costs nothing.
 
+mod report;
+
+pub use report::{datapath_actions_text, trace};
+
 use crate::rule::Rule;
 use flow::Action;
 use std::sync::Arc;

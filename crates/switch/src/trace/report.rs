@@ -1,0 +1,241 @@
+//! The text of `ofproto/trace`: what a translation did, step by step.
+//!
+//! Steps form a tree (bridge, table, action, what became of it). As in Open vSwitch, the last step of a level is not indented
+//! further, so that a chain of tables reads as a list.
+
+use super::Sink;
+use crate::rule::Rule;
+use crate::switch::{Effect, Switch};
+use base::Version;
+use base::rcu::Reader;
+use datapath::{DpAction, Translation};
+use flow::key::B_TUN_META;
+use flow::{Action, FieldId, Key, Mask, Match};
+use openflow::text::{PortNames, actions_text, match_text};
+use std::fmt::Write;
+use std::sync::Arc;
+
+#[derive(PartialEq)]
+enum Kind {
+    Bridge,
+    Table,
+    Action,
+    Detail,
+    Warning,
+    Error,
+}
+
+struct Node {
+    kind: Kind,
+    text: String,
+    below: Vec<Node>,
+}
+
+/// Listens and remembers.
+struct Listener<'a> {
+    ports: &'a PortNames,
+    /// Nodes that are not finished, outermost first; the first is the root.
+    open: Vec<Node>,
+}
+
+impl Listener<'_> {
+    fn enter(&mut self, kind: Kind, text: String) {
+        self.open.push(Node { kind, text, below: vec![] });
+    }
+
+    fn leaf(&mut self, kind: Kind, text: String) {
+        let parent = self.open.last_mut().expect("the root is never left");
+        parent.below.push(Node { kind, text, below: vec![] });
+    }
+}
+
+impl Sink for Listener<'_> {
+    fn bridge(&mut self, name: &str) {
+        self.enter(Kind::Bridge, format!("bridge(\"{name}\")"));
+    }
+
+    fn enter_table(&mut self, table_id: u8, rule: Option<&Arc<Rule>>) {
+        let text = match rule {
+            None => format!("{table_id:2}. No match."),
+            Some(rule) => {
+                let matched = match_text(&rule.matching.to_match(), self.ports);
+                let comma = if matched.is_empty() { "" } else { ", " };
+                let mut text = format!("{table_id:2}. {matched}{comma}priority {}", rule.priority);
+                if rule.cookie != 0 {
+                    let _ = write!(text, ", cookie {:#x}", rule.cookie);
+                }
+                text
+            }
+        };
+        self.enter(Kind::Table, text);
+        if rule.is_some_and(|r| r.actions.list.is_empty()) {
+            self.leaf(Kind::Action, "drop".to_string());
+        }
+    }
+
+    fn begin_action(&mut self, action: &Action) {
+        let version = openflow::Version::V13;
+        self.enter(Kind::Action, actions_text(std::slice::from_ref(action), version, self.ports));
+    }
+
+    fn leave(&mut self) {
+        if self.open.len() > 1 {
+            let node = self.open.pop().expect("more than one");
+            self.open.last_mut().expect("the root is never left").below.push(node);
+        }
+    }
+
+    fn action(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(Kind::Action, text());
+    }
+
+    fn detail(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(Kind::Detail, text());
+    }
+
+    fn warn(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(Kind::Warning, text());
+    }
+
+    fn error(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(Kind::Error, text());
+    }
+}
+
+/// Traces a packet as `ofproto/trace` does, and returns the text with what the translation found out. `key` is the packet
+/// with its input port's numbers; `ports` names the ports.
+pub fn trace(
+    switch: &Switch,
+    version: Version,
+    key: &Key,
+    ports: &PortNames,
+    reader: &Reader,
+) -> (String, Translation<Effect>) {
+    let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
+    let mut listener = Listener { ports, open: vec![root] };
+    let mut out = Translation::default();
+    switch.translate_watched(version, key, reader, &mut out, &mut listener);
+    while listener.open.len() > 1 {
+        listener.leave();
+    }
+    let mut text = format!("Flow: {}\n", flow_text(key, &everything(key), ports));
+    let root = listener.open.pop().expect("the root is left");
+    print(&mut text, &root.below, 0);
+    let after = final_key(key, &out.actions);
+    let changed = if after == *key { "unchanged".to_string() } else { flow_text(&after, &everything(&after), ports) };
+    let _ = writeln!(text, "\nFinal flow: {changed}");
+    let _ = writeln!(text, "Megaflow: recirc_id={:#x},{}", key.get64(FieldId::RecircId), flow_text(key, &out.mask, ports));
+    let _ = writeln!(text, "Datapath actions: {}", datapath_actions_text(&out.actions));
+    (text, out)
+}
+
+fn print(text: &mut String, nodes: &[Node], level: usize) {
+    for (i, node) in nodes.iter().enumerate() {
+        let ends_a_line = !matches!(node.kind, Kind::Bridge | Kind::Table);
+        let more = usize::from(i + 1 < nodes.len() || ends_a_line);
+        let indent = " ".repeat((level + more) * 4);
+        let _ = match node.kind {
+            Kind::Bridge => {
+                let line = "-".repeat(node.text.len());
+                writeln!(text, "\n{indent}{}\n{indent}{line}", node.text)
+            }
+            Kind::Table | Kind::Action => writeln!(text, "{indent}{}", node.text),
+            Kind::Detail => writeln!(text, "{indent} -> {}", node.text),
+            Kind::Warning => writeln!(text, "{indent} >> {}", node.text),
+            Kind::Error => writeln!(text, "{indent} >>>> {} <<<<", node.text),
+        };
+        print(text, &node.below, level + 2 * more);
+    }
+}
+
+/// The mask under which a packet is shown whole: every field that it has.
+fn everything(key: &Key) -> Mask {
+    let mut mask = Mask::wild();
+    let shown = |f: &&FieldId| {
+        usize::from(f.place().block) < B_TUN_META && !matches!(f, FieldId::DpPort | FieldId::RecircId)
+    };
+    for f in FieldId::ALL.iter().filter(shown).filter(|f| key.get(**f) != 0) {
+        mask.add_exact(*f);
+    }
+    mask
+}
+
+fn flow_text(key: &Key, mask: &Mask, ports: &PortNames) -> String {
+    let mut mask = mask.clone();
+    for internal in [FieldId::DpPort, FieldId::RecircId, FieldId::PacketType] {
+        mask.set(internal, 0);
+    }
+    match_text(&Match::new(key, mask.canonical()), ports)
+}
+
+/// The packet after all actions.
+fn final_key(key: &Key, actions: &[DpAction]) -> Key {
+    let mut after = key.clone();
+    for action in actions {
+        match action {
+            DpAction::Set { field, value, mask } => after.set_masked(*field, *value, *mask),
+            DpAction::PushVlan { tpid, tci } => {
+                after.set(FieldId::VlanTci2, after.get(FieldId::VlanTci));
+                after.set(FieldId::VlanTpid2, after.get(FieldId::VlanTpid));
+                after.set(FieldId::VlanTci, (tci | 0x1000).into());
+                after.set(FieldId::VlanTpid, (*tpid).into());
+            }
+            DpAction::PopVlan => {
+                after.set(FieldId::VlanTci, after.get(FieldId::VlanTci2));
+                after.set(FieldId::VlanTpid, after.get(FieldId::VlanTpid2));
+                after.set(FieldId::VlanTci2, 0);
+                after.set(FieldId::VlanTpid2, 0);
+            }
+            _ => {}
+        }
+    }
+    after
+}
+
+/// The datapath's actions as `dpctl/dump-flows` shows them.
+pub fn datapath_actions_text(actions: &[DpAction]) -> String {
+    let all: Vec<String> = actions.iter().map(one_action_text).collect();
+    if all.is_empty() { "drop".to_string() } else { all.join(",") }
+}
+
+fn one_action_text(action: &DpAction) -> String {
+    match action {
+        DpAction::Output(port) => port.to_string(),
+        DpAction::OutputTrunc { port, max_bytes } => format!("trunc({max_bytes}),{port}"),
+        DpAction::Set { field: FieldId::VlanTci, value, .. } => {
+            format!("pop_vlan,push_vlan(vid={},pcp={})", value & 0xfff, value >> 13)
+        }
+        DpAction::Set { field: FieldId::SkbPriority, value, .. } => format!("set(skb_priority({value:#x}))"),
+        DpAction::Set { field: FieldId::PktMark, value, .. } => format!("set(skb_mark({value:#x}))"),
+        DpAction::Set { field, value, mask } => {
+            let whole = *mask == field.ones();
+            let mask = if whole { String::new() } else { format!("/{mask:#x}") };
+            format!("set({}={value:#x}{mask})", field.name())
+        }
+        DpAction::PushVlan { tpid, tci } => {
+            let tpid = if *tpid == 0x8100 { String::new() } else { format!("tpid={tpid:#06x},") };
+            format!("push_vlan({tpid}vid={},pcp={})", tci & 0xfff, tci >> 13)
+        }
+        DpAction::PopVlan => "pop_vlan".to_string(),
+        DpAction::PushMpls { eth_type, lse } => format!(
+            "push_mpls(label={},tc={},ttl={},bos={},eth_type={eth_type:#x})",
+            lse >> 12,
+            lse >> 9 & 7,
+            lse & 0xff,
+            lse >> 8 & 1
+        ),
+        DpAction::PopMpls { eth_type } => format!("pop_mpls(eth_type={eth_type:#x})"),
+        DpAction::Recirc(id) => format!("recirc({id:#x})"),
+        DpAction::Sample { probability, actions } => format!(
+            "sample(sample={:.1}%,actions({}))",
+            f64::from(*probability) * 100.0 / f64::from(u32::MAX),
+            datapath_actions_text(actions)
+        ),
+        DpAction::Clone(actions) => format!("clone({})", datapath_actions_text(actions)),
+        DpAction::PacketIn(spec) => format!(
+            "userspace(controller(reason={},id={},max_len={}))",
+            spec.reason as u8, spec.controller_id, spec.max_len
+        ),
+        DpAction::Drop(_) => "drop".to_string(),
+    }
+}
