@@ -434,7 +434,7 @@ bridge(\"br0\")
             output:2
     output:3"
     );
-    assert!(end.starts_with("unchanged\nMegaflow: recirc_id=0,ip,in_port=1,nw_frag=no\n"), "{end}");
+    assert!(end.starts_with("unchanged\nMegaflow: recirc_id=0,eth,ip,in_port=1,nw_frag=no\n"), "{end}");
     assert!(end.ends_with("Datapath actions: 102,103\n"), "{end}");
     assert_eq!(t.actions, r.actions(&packet(101)));
 }

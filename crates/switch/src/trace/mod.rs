@@ -14,9 +14,9 @@ pub(crate) trait Sink {
     fn bridge(&mut self, name: &str);
     /// A table was looked into; ends with [`Self::leave`].
     fn enter_table(&mut self, table_id: u8, rule: Option<&Arc<Rule>>);
-    /// An action begins; ends with [`Self::leave`].
+    /// An action begins.
     fn begin_action(&mut self, action: &Action);
-    /// The end of the innermost table, action or bridge.
+    /// The end of the innermost table or bridge.
     fn leave(&mut self);
     /// A line in the place of an action.
     fn action(&mut self, text: impl FnOnce() -> String);

@@ -1,6 +1,7 @@
 //! The text of `ofproto/trace`: what a translation did, step by step.
 //!
-//! Steps form a tree (bridge, table, action, what became of it). As in Open vSwitch, the last step of a level is not indented
+//! Steps form a tree: bridges have tables; tables have actions, each followed by what became of it and by the tables and
+//! bridges that it led to. As in Open vSwitch, the last step of a level is not indented
 //! further, so that a chain of tables reads as a list.
 
 use super::Sink;
@@ -75,7 +76,7 @@ impl Sink for Listener<'_> {
 
     fn begin_action(&mut self, action: &Action) {
         let version = openflow::Version::V13;
-        self.enter(Kind::Action, actions_text(std::slice::from_ref(action), version, self.ports));
+        self.leaf(Kind::Action, actions_text(std::slice::from_ref(action), version, self.ports));
     }
 
     fn leave(&mut self) {
@@ -122,9 +123,15 @@ pub fn trace(
     let root = listener.open.pop().expect("the root is left");
     print(&mut text, &root.below, 0);
     let after = final_key(key, &out.actions);
-    let changed = if after == *key { "unchanged".to_string() } else { flow_text(&after, &everything(&after), ports) };
+    let changed =
+        if after == *key { "unchanged".to_string() } else { flow_text(&after, &everything(&after), ports) };
     let _ = writeln!(text, "\nFinal flow: {changed}");
-    let _ = writeln!(text, "Megaflow: recirc_id={:#x},{}", key.get64(FieldId::RecircId), flow_text(key, &out.mask, ports));
+    let recirc_id = match key.get64(FieldId::RecircId) {
+        0 => "0".to_string(),
+        id => format!("{id:#x}"),
+    };
+    let matched = flow_text(key, &out.mask, ports);
+    let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},eth,{matched}");
     let _ = writeln!(text, "Datapath actions: {}", datapath_actions_text(&out.actions));
     (text, out)
 }

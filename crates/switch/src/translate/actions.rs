@@ -29,7 +29,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             self.trace.begin_action(action);
             self.action(action);
-            self.trace.leave();
             if self.freezing.is_some() {
                 // The action itself wanted the packet read again: it is repeated then, if it is a lookup.
                 let from = if matches!(action, Action::PopMpls(_)) { i + 1 } else { i };
