@@ -10,6 +10,7 @@ use crate::output::{Outputs, PacketIn, TxHandle};
 use crate::pipeline::Pipeline;
 use crate::process::Process;
 use crate::stats::{PortCounters, WorkerStats};
+use crate::tuner::ExactTier;
 use crate::worker::{Clock, Command, Reply, Shared, Worker};
 use base::hash::HashKey;
 use base::rcu::Domain;
@@ -35,6 +36,11 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Seed of the hashes; `None` takes the operating system's randomness. For replays.
     pub hash_seed: Option<u64>,
+    /// Who decides whether the exact-match tier is used.
+    pub exact_tier: ExactTier,
+    /// Whether workers measure the CPU time of their longest pass (see [`WorkerStats::longest_pass_ns`]): ten thousand
+    /// system calls per second. For benchmarks.
+    pub measure_passes: bool,
 }
 
 /// Why a datapath operation failed.
@@ -190,9 +196,11 @@ impl<P: Pipeline> Datapath<P> {
             out,
             effects_tx,
             self.event_bell.clone(),
+            self.config.exact_tier,
         );
         let waiter = Waiter::new()?;
-        let worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
+        let mut worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
+        worker.measures_passes = self.config.measure_passes;
         let bell = worker.bell();
         let thread_id = Arc::new(std::sync::atomic::AtomicI32::new(0));
         let its_id = thread_id.clone();

@@ -24,4 +24,5 @@ pub use control::{Config, Datapath, DatapathError, Event, SlotTotals, WorkerFlow
 pub use output::PacketIn;
 pub use pipeline::{FlowView, PacketInSpec, Pipeline, Rewrite, Translation, Visit};
 pub use stats::{PortCounters, WorkerStats};
+pub use tuner::ExactTier;
 pub use worker::Clock;

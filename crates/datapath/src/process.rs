@@ -20,7 +20,7 @@ use crate::execute::{Carried, execute};
 use crate::output::{Outputs, Recirculated};
 use crate::pipeline::{Pipeline, Translation};
 use crate::stats::Stage;
-use crate::tuner::Tuner;
+use crate::tuner::{ExactTier, Tuner};
 use arrayvec::ArrayVec;
 use base::clock::tsc;
 use base::region::prefetch;
@@ -139,6 +139,7 @@ pub struct Process<P: Pipeline> {
     scratch: Scratch,
     /// By input port.
     tuners: Vec<Option<Box<Tuner>>>,
+    exact_tier: ExactTier,
     pub now_ms: u64,
     sample_next: u32,
 }
@@ -155,6 +156,7 @@ impl<P: Pipeline> Process<P> {
         out: Outputs,
         effects: rtrb::Producer<P::Effect>,
         event_bell: Arc<Bell>,
+        exact_tier: ExactTier,
     ) -> Self {
         let keys: Vec<Key> = (0..BURST).map(|_| Key::default()).collect();
         let keys: Box<[Key; BURST]> = keys.try_into().unwrap_or_else(|_| unreachable!("BURST keys"));
@@ -182,6 +184,7 @@ impl<P: Pipeline> Process<P> {
                 carried: [Carried::default(); BURST],
             },
             tuners: (0..=u16::MAX).map(|_| None).collect(),
+            exact_tier,
             now_ms: 0,
             sample_next: 0,
         }
@@ -291,7 +294,10 @@ impl<P: Pipeline> Process<P> {
         clock: &mut StageClock,
     ) -> u64 {
         let at = Moment { version, now_ms: self.now_ms as u32 };
-        let mut tuner = self.tuners[port.0 as usize & 0xffff].take().unwrap_or_default();
+        let exact_tier = self.exact_tier;
+        let mut tuner = self.tuners[port.0 as usize & 0xffff]
+            .take()
+            .unwrap_or_else(|| Box::new(Tuner::new(exact_tier)));
         let started = tuner.start();
         let mut todo = Todo { idx: [0; BURST], len: 0 };
         for i in 0..batch.len() {

@@ -70,6 +70,9 @@ pub struct WorkerStats {
     pub busy_cycles: Counter,
     /// TSC cycles of polling in vain.
     pub idle_cycles: Counter,
+    /// Most CPU time in nanoseconds that a pass of the loop took, [`crate::Config::measure_passes`] given: at most
+    /// 100 us too much. The reader may set it to 0.
+    pub longest_pass_ns: Counter,
     /// Times it went to sleep.
     pub sleeps: Counter,
     /// Gauge: megaflows.

@@ -20,6 +20,18 @@ const INTERVAL_MAX_MS: u64 = 60_000;
 const WARM_MS_MAX: u64 = 1_000;
 const ALONE_MS: u32 = 10_000;
 
+/// Who decides whether the exact-match tier is used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ExactTier {
+    /// Measurement, per input port.
+    #[default]
+    Auto,
+    /// It is always used.
+    On,
+    /// It is not used, as long as no flow lives in it alone. For comparison.
+    Off,
+}
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
     Steady,
@@ -35,6 +47,7 @@ enum Phase {
 
 /// One input port's choice.
 pub struct Tuner {
+    policy: ExactTier,
     use_exact: bool,
     phase: Phase,
     next_ms: u64,
@@ -50,6 +63,7 @@ pub struct Tuner {
 impl Default for Tuner {
     fn default() -> Self {
         Tuner {
+            policy: ExactTier::Auto,
             use_exact: true,
             phase: Phase::Steady,
             next_ms: 0,
@@ -65,11 +79,16 @@ impl Default for Tuner {
 }
 
 impl Tuner {
+    /// One that measures, or one whose choice is made.
+    pub fn new(policy: ExactTier) -> Tuner {
+        Tuner { policy, use_exact: policy != ExactTier::Off, ..Tuner::default() }
+    }
+
     /// Whether this burst goes through the exact tier.
     #[inline]
     pub fn use_exact(&mut self, now_ms: u64) -> bool {
         self.now_ms = now_ms;
-        if self.phase == Phase::Steady && now_ms >= self.next_ms {
+        if self.phase == Phase::Steady && now_ms >= self.next_ms && self.policy == ExactTier::Auto {
             if self.next_ms == 0 {
                 self.next_ms = now_ms + FIRST_TRIAL_MS;
             } else {
@@ -190,6 +209,15 @@ mod tests {
         assert!(!tuner.chosen());
         run(&mut tuner, 5_001, 130_000, 50, 300);
         assert!(tuner.chosen());
+    }
+
+    #[test]
+    fn a_choice_that_was_made_stands_whatever_it_costs() {
+        for (policy, used) in [(ExactTier::On, true), (ExactTier::Off, false)] {
+            let mut tuner = Tuner::new(policy);
+            run(&mut tuner, 1, 130_000, if used { 300 } else { 50 }, if used { 50 } else { 300 });
+            assert_eq!((tuner.chosen(), tuner.phase), (used, Phase::Steady));
+        }
     }
 
     #[test]

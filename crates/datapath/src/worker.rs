@@ -160,6 +160,9 @@ pub struct Worker<P: Pipeline> {
     /// Entries that the pace of the round asks for.
     sweep_due: u64,
     last_rank_ms: u64,
+    pub measures_passes: bool,
+    /// When the thread's CPU time was last read, on both clocks.
+    cpu_read: (u64, u64),
 }
 
 impl<P: Pipeline> Worker<P> {
@@ -186,6 +189,8 @@ impl<P: Pipeline> Worker<P> {
             round_rx: 0,
             sweep_due: 0,
             last_rank_ms: 0,
+            measures_passes: false,
+            cpu_read: (0, 0),
         }
     }
 
@@ -219,6 +224,9 @@ impl<P: Pipeline> Worker<P> {
             // 4. The clock and the sweep.
             if end >= self.next_tick {
                 self.tick(end);
+            }
+            if self.measures_passes {
+                self.measure_pass(end);
             }
             if moved {
                 self.stats().busy_loops.add(1);
@@ -273,6 +281,20 @@ impl<P: Pipeline> Worker<P> {
             q.served += tsc() - start + translation;
         }
         moved
+    }
+
+    /// Reads the thread's CPU time every 100 us: a pass that took longer shows as a long interval.
+    fn measure_pass(&mut self, now: u64) {
+        let (read_at, cpu_ns) = self.cpu_read;
+        if now - read_at < self.clock.ticks_per_ms / 10 {
+            return;
+        }
+        let now_ns = packet::thread::cpu_time_ns(packet::thread::id()).unwrap_or(0);
+        let longest = &self.stats().longest_pass_ns;
+        if cpu_ns > 0 && now_ns - cpu_ns > longest.get() {
+            longest.set(now_ns - cpu_ns);
+        }
+        self.cpu_read = (now, now_ns);
     }
 
     fn tick(&mut self, now: u64) {
