@@ -11,7 +11,7 @@ use crate::pipeline::Pipeline;
 use crate::process::Process;
 use crate::stats::{PortCounters, WorkerStats};
 use crate::tuner::ExactTier;
-use crate::worker::{Clock, Command, Reply, Shared, Worker};
+use crate::worker::{Clock, Command, Reply, Shared, SteppedWorker, Worker};
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::slots::SlotTable;
@@ -177,6 +177,29 @@ impl<P: Pipeline> Datapath<P> {
     /// that there are.
     pub fn start_worker(&mut self, cpu: Option<usize>) -> Result<usize, DatapathError> {
         let n = self.workers.len();
+        let (worker, mut handle) = self.make_worker()?;
+        let its_id = handle.thread_id.clone();
+        handle.cpu = cpu;
+        handle.thread = Some(std::thread::Builder::new().name(format!("pmd-{n}")).spawn(move || {
+            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Relaxed);
+            if let Some(cpu) = cpu {
+                packet::thread::pin(cpu);
+            }
+            worker.run();
+        })?);
+        self.workers.push(handle);
+        Ok(n)
+    }
+
+    /// Adds a worker whose turns the caller takes, see [`SteppedWorker`]. What waits for workers ([`Self::remove_port`],
+    /// [`Self::fold`], [`Self::dump_flows`]) would wait in vain for it.
+    pub fn stepped_worker(&mut self) -> Result<SteppedWorker<P>, DatapathError> {
+        let (worker, handle) = self.make_worker()?;
+        self.workers.push(handle);
+        Ok(SteppedWorker::new(worker))
+    }
+
+    fn make_worker(&mut self) -> Result<(Worker<P>, WorkerHandle<P>), DatapathError> {
         let (commands, commands_rx) = rtrb::RingBuffer::new(COMMANDS_RING);
         let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + 256);
         let (effects_tx, effects) = rtrb::RingBuffer::new(EFFECTS_RING);
@@ -201,17 +224,7 @@ impl<P: Pipeline> Datapath<P> {
         let waiter = Waiter::new()?;
         let mut worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
         worker.measures_passes = self.config.measure_passes;
-        let bell = worker.bell();
-        let thread_id = Arc::new(std::sync::atomic::AtomicI32::new(0));
-        let its_id = thread_id.clone();
-        let thread = std::thread::Builder::new().name(format!("pmd-{n}")).spawn(move || {
-            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Relaxed);
-            if let Some(cpu) = cpu {
-                packet::thread::pin(cpu);
-            }
-            worker.run();
-        })?;
-        self.workers.push(WorkerHandle {
+        let handle = WorkerHandle {
             commands,
             replies,
             effects,
@@ -220,13 +233,13 @@ impl<P: Pipeline> Datapath<P> {
             shared,
             stats,
             slots,
-            bell,
-            thread: Some(thread),
-            thread_id,
+            bell: worker.bell(),
+            thread: None,
+            thread_id: Arc::default(),
             queues: 0,
-            cpu,
-        });
-        Ok(n)
+            cpu: None,
+        };
+        Ok((worker, handle))
     }
 
     /// Adds a port under a number. Its receive queues go to the workers with the fewest; each worker gets a transmit

@@ -25,4 +25,4 @@ pub use output::PacketIn;
 pub use pipeline::{FlowView, PacketInSpec, Pipeline, Rewrite, Translation, Visit};
 pub use stats::{PortCounters, WorkerStats};
 pub use tuner::ExactTier;
-pub use worker::Clock;
+pub use worker::{Clock, SteppedWorker};

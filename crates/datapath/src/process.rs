@@ -295,9 +295,8 @@ impl<P: Pipeline> Process<P> {
     ) -> u64 {
         let at = Moment { version, now_ms: self.now_ms as u32 };
         let exact_tier = self.exact_tier;
-        let mut tuner = self.tuners[port.0 as usize & 0xffff]
-            .take()
-            .unwrap_or_else(|| Box::new(Tuner::new(exact_tier)));
+        let mut tuner =
+            self.tuners[port.0 as usize & 0xffff].take().unwrap_or_else(|| Box::new(Tuner::new(exact_tier)));
         let started = tuner.start();
         let mut todo = Todo { idx: [0; BURST], len: 0 };
         for i in 0..batch.len() {

@@ -1,6 +1,6 @@
 //! The worker's loop: poll, process, send, look after the caches, sleep.
 //!
-//! One pass, as numbered in [`Worker::run`]:
+//! One pass, as numbered in [`Worker::turn`] and [`Worker::run`]:
 //! 1. a quiescent point, and commands of the control thread;
 //! 2. each receive queue in turn, one burst;
 //! 3. what was gathered for the outputs leaves;
@@ -141,6 +141,16 @@ struct Rx {
     gone: bool,
 }
 
+/// How a pass went.
+enum Turn {
+    /// The control thread says to stop.
+    Stop,
+    /// Packets came.
+    Moved { end: u64 },
+    /// None came; `rest` where nothing else is to be done either.
+    Idle { end: u64, rest: bool },
+}
+
 /// One worker, to be run on a thread of its own.
 pub struct Worker<P: Pipeline> {
     pub process: Process<P>,
@@ -210,38 +220,54 @@ impl<P: Pipeline> Worker<P> {
         let mut idle_since = tsc();
         self.tick(tsc());
         loop {
-            // 1. A quiescent point, and commands.
-            self.process.reader_mut().quiescent();
-            if !self.commands.is_empty() && !self.obey() {
-                break;
-            }
-            // 2. Receive queues.
-            let start = tsc();
-            let moved = self.poll(&mut batch);
-            // 3. Outputs.
-            self.process.out.flush();
-            let end = tsc();
-            // 4. The clock and the sweep.
-            if end >= self.next_tick {
-                self.tick(end);
-            }
-            if self.measures_passes {
-                self.measure_pass(end);
-            }
-            if moved {
-                self.stats().busy_loops.add(1);
-                self.stats().busy_cycles.add(end - start);
-                idle_since = end;
-                self.sweep(false);
-                continue;
-            }
-            self.stats().idle_cycles.add(end - start);
-            // 5. Sleep. Folds come first, so that counters are exact when traffic has stopped.
-            if self.sweep(true) && end - idle_since > spin_cycles {
-                self.sleep();
-                idle_since = tsc();
+            match self.turn(&mut batch) {
+                Turn::Stop => break,
+                Turn::Moved { end } => idle_since = end,
+                // 5. Sleep.
+                Turn::Idle { end, rest } => {
+                    if rest && end - idle_since > spin_cycles {
+                        self.sleep();
+                        idle_since = tsc();
+                    }
+                }
             }
         }
+        self.close();
+    }
+
+    /// One pass but for the sleep.
+    #[inline(always)]
+    fn turn(&mut self, batch: &mut Batch) -> Turn {
+        // 1. A quiescent point, and commands.
+        self.process.reader_mut().quiescent();
+        if !self.commands.is_empty() && !self.obey() {
+            return Turn::Stop;
+        }
+        // 2. Receive queues.
+        let start = tsc();
+        let moved = self.poll(batch);
+        // 3. Outputs.
+        self.process.out.flush();
+        let end = tsc();
+        // 4. The clock and the sweep.
+        if end >= self.next_tick {
+            self.tick(end);
+        }
+        if self.measures_passes {
+            self.measure_pass(end);
+        }
+        if moved {
+            self.stats().busy_loops.add(1);
+            self.stats().busy_cycles.add(end - start);
+            self.sweep(false);
+            return Turn::Moved { end };
+        }
+        self.stats().idle_cycles.add(end - start);
+        // Folds come before sleep, so that counters are exact when traffic has stopped.
+        Turn::Idle { end, rest: self.sweep(true) }
+    }
+
+    fn close(&mut self) {
         for slot in 0..self.rx.len() {
             self.rx[slot].queue.close(&mut self.process.out.cache);
         }
@@ -436,5 +462,30 @@ impl<P: Pipeline> Worker<P> {
         }
         let tx = self.process.out.remove_port(port);
         self.answer(Reply::Removed { port, rx: closed, tx });
+    }
+}
+
+/// A worker without a thread: who holds it takes its turns. For tests that are to replay, and for measuring what a
+/// turn does (allocations, say) from within its thread. It never sleeps.
+pub struct SteppedWorker<P: Pipeline> {
+    worker: Worker<P>,
+    batch: Box<Batch>,
+}
+
+impl<P: Pipeline> SteppedWorker<P> {
+    pub(crate) fn new(mut worker: Worker<P>) -> Self {
+        worker.tick(tsc());
+        SteppedWorker { worker, batch: Box::new(Batch::new()) }
+    }
+
+    /// One pass of the loop. True when packets came, or the caches' counters are not all folded yet.
+    pub fn turn(&mut self) -> bool {
+        !matches!(self.worker.turn(&mut self.batch), Turn::Stop | Turn::Idle { rest: true, .. })
+    }
+}
+
+impl<P: Pipeline> Drop for SteppedWorker<P> {
+    fn drop(&mut self) {
+        self.worker.close();
     }
 }

@@ -1,0 +1,118 @@
+//! The switch as a pipeline that must not be cached, and with mistakes put in on purpose.
+
+use crate::common::chance::Chance;
+use crate::common::world::HEADER;
+use base::rcu::Reader;
+use base::{PortNo, Version};
+use datapath::{FlowView, Pipeline, Translation, Visit};
+use flow::{Depth, FieldId, Key, Mask};
+use std::sync::Arc;
+use switch::{Effect, Switch};
+
+/// Every packet is extracted in full and translated by itself: the reference.
+pub struct Uncached(pub Arc<Switch>);
+
+impl Pipeline for Uncached {
+    type Effect = Effect;
+    fn version(&self) -> Version {
+        self.0.version()
+    }
+    fn depth(&self, _port: PortNo) -> Depth {
+        Depth::Everything
+    }
+    fn of_port(&self, port: PortNo) -> u16 {
+        self.0.of_port(port)
+    }
+    fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {
+        self.0.translate(version, key, reader, out);
+        out.uncacheable = true;
+    }
+    fn touched(&self, _: FlowView<'_>, _: Version, _: Version, _: &Reader) -> bool {
+        true
+    }
+}
+
+/// A mistake put in on purpose.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Mistake {
+    /// None: the switch as it is.
+    None,
+    /// One bit of the mask is lost.
+    MaskBitLost,
+    /// A flow of an older version is taken for one of the newest.
+    StaleVersion,
+    /// A change is judged on the packet at hand.
+    JudgedOnPacket,
+    /// What was rewritten before a lookup is forgotten.
+    RewritesForgotten,
+    /// A packet is extracted one level less deep than its rules ask for.
+    TooShallow,
+}
+
+/// The switch with a mistake.
+pub struct Mistaken {
+    /// The switch.
+    pub switch: Arc<Switch>,
+    /// What is wrong.
+    pub mistake: Mistake,
+}
+
+impl Pipeline for Mistaken {
+    type Effect = Effect;
+    fn version(&self) -> Version {
+        self.switch.version()
+    }
+    fn depth(&self, port: PortNo) -> Depth {
+        let depth = self.switch.depth(port);
+        match self.mistake {
+            Mistake::TooShallow => Depth::ALL[(depth as usize).saturating_sub(1)],
+            _ => depth,
+        }
+    }
+    fn of_port(&self, port: PortNo) -> u16 {
+        self.switch.of_port(port)
+    }
+    fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {
+        self.switch.translate(version, key, reader, out);
+        match self.mistake {
+            Mistake::MaskBitLost => lose_a_bit(&mut out.mask, &mut Chance::new(version.0)),
+            // The worker would notice by the mask.
+            Mistake::TooShallow => {
+                let depth = self.depth(PortNo(key.get64(FieldId::DpPort) as u32));
+                for f in FieldId::ALL.iter().filter(|f| f.depth() > depth) {
+                    out.mask.set(*f, 0);
+                }
+            }
+            _ => {}
+        }
+    }
+    fn touched(&self, flow: FlowView<'_>, since: Version, now: Version, reader: &Reader) -> bool {
+        match self.mistake {
+            Mistake::StaleVersion => false,
+            Mistake::JudgedOnPacket => {
+                let mut all = flow.mask.clone();
+                HEADER.iter().for_each(|f| all.add_exact(*f));
+                self.switch.touched(FlowView { mask: &all, ..flow }, since, now, reader)
+            }
+            Mistake::RewritesForgotten => {
+                let forget = |v: &Visit| match v.table < 1 << 31 {
+                    true => Visit { rewrites_len: 0, ..*v },
+                    false => *v,
+                };
+                let visits: Vec<Visit> = flow.visits.iter().map(forget).collect();
+                self.switch.touched(FlowView { visits: &visits, ..flow }, since, now, reader)
+            }
+            _ => self.switch.touched(flow, since, now, reader),
+        }
+    }
+}
+
+fn lose_a_bit(mask: &mut Mask, chance: &mut Chance) {
+    let held: Vec<FieldId> = HEADER[1..].iter().copied().filter(|f| mask.get(*f) != 0).collect();
+    if !held.is_empty() {
+        let field = *chance.pick(&held);
+        let bits: Vec<u32> = (0..128).filter(|b| mask.get(field) >> b & 1 != 0).collect();
+        let lost = 1 << *chance.pick(&bits);
+        mask.set(field, mask.get(field) & !lost);
+    }
+}

@@ -1,0 +1,119 @@
+//! A datapath with one worker whose turns the test takes, and ports in memory.
+
+use crate::port::Link;
+use base::rcu::Domain;
+use base::{DropReason, PortNo};
+use datapath::{Config, Datapath, Event, PacketInSpec, Pipeline, SteppedWorker};
+use packet::{Pool, PoolConfig};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+thread_local! {
+    // Pools live as long as the process; one per thread is shared by all worlds that it tests.
+    static POOL: &'static Pool =
+        Pool::new(PoolConfig { chunks: 8192, chunk_bytes: 2048, huge_pages: false }).expect("a pool");
+}
+
+/// This thread's pool.
+pub fn pool() -> &'static Pool {
+    POOL.with(|p| *p)
+}
+
+/// See the module's text.
+pub struct Rig<P: Pipeline> {
+    /// First, so that its packets are back in the pool before the datapath goes.
+    pub worker: SteppedWorker<P>,
+    /// Its other half.
+    pub dp: Datapath<P>,
+    /// The test's ends of the ports.
+    pub links: BTreeMap<PortNo, Arc<Link>>,
+}
+
+/// What a packet-in told, and the frame.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Told {
+    /// Why and from where.
+    pub spec: Arc<PacketInSpec>,
+    /// The packet.
+    pub frame: Vec<u8>,
+}
+
+impl<P: Pipeline> Rig<P> {
+    /// A rig with ports of these numbers.
+    pub fn new(pipeline: Arc<P>, domain: Arc<Domain>, config: Config, ports: &[PortNo]) -> Rig<P> {
+        let mut dp = Datapath::new(pool(), pipeline, domain, config).expect("a datapath");
+        let worker = dp.stepped_worker().expect("a worker");
+        let mut rig = Rig { worker, dp, links: BTreeMap::new() };
+        for &no in ports {
+            let link = Link::new(no);
+            rig.dp.add_port(no, link.port()).expect("a port");
+            rig.links.insert(no, link);
+        }
+        rig
+    }
+
+    /// Receives a burst at a port. All of it has left when this returns; it need not be folded.
+    pub fn receive(&mut self, port: PortNo, burst: Vec<Vec<u8>>) {
+        self.links[&port].receive(burst);
+        while !self.links[&port].is_received() {
+            self.worker.turn();
+        }
+    }
+
+    /// Takes turns until there is nothing to do: nothing under way, all counters folded.
+    pub fn settle(&mut self) {
+        while self.worker.turn() {}
+    }
+
+    /// What was sent since the last call, by port.
+    pub fn take_sent(&mut self) -> BTreeMap<PortNo, Vec<Vec<u8>>> {
+        self.links.iter().map(|(no, link)| (*no, link.take_sent())).collect()
+    }
+
+    /// Effects and packet-ins since the last call.
+    pub fn events(&mut self) -> (Vec<P::Effect>, Vec<Told>) {
+        let (mut effects, mut told) = (vec![], vec![]);
+        for event in self.dp.events(usize::MAX) {
+            match event {
+                Event::Effect(effect) => effects.push(effect),
+                Event::PacketIn(packet_in) => {
+                    let frame = packet_in.packet.segments().flatten().copied().collect();
+                    told.push(Told { spec: packet_in.spec, frame });
+                    self.dp.free(packet_in.packet);
+                }
+                Event::PortGone(port) => panic!("port {port} cannot be gone"),
+            }
+        }
+        (effects, told)
+    }
+
+    /// Drops so far, by reason.
+    pub fn drops(&self) -> Vec<(DropReason, u64)> {
+        let all = DropReason::ALL.iter().map(|&r| (r, self.dp.drops(r)));
+        all.filter(|(_, n)| *n > 0).collect()
+    }
+
+    /// Whether what came in went out or was counted.
+    pub fn account(&self) -> Result<(), String> {
+        let s = self.dp.worker_stats(0);
+        let came = s.rx.get() + s.copies.get();
+        let went = s.tx.get() + s.packet_ins.get() + s.surplus.get() + s.drops.total();
+        if came == went { Ok(()) } else { Err(format!("{came} came, {went} went: {s:?}")) }
+    }
+
+    /// Ends it. An error says how many chunks are missing from the pool.
+    pub fn end(mut self) -> Result<(), String> {
+        self.settle();
+        self.events();
+        self.account()?;
+        drop(self.worker);
+        drop(self.dp);
+        Ok(())
+    }
+}
+
+/// Whether all of this thread's pool is free, which it is when no rig is there.
+pub fn pool_is_whole() -> Result<(), String> {
+    let stats = pool().stats();
+    if stats.free == stats.total { Ok(()) } else { Err(format!("chunks are lost: {stats:?}")) }
+}
