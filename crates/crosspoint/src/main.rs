@@ -2,6 +2,7 @@
 
 mod appctl;
 mod bench;
+mod demo;
 mod switch;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +24,11 @@ enum Command {
     Appctl(appctl::Args),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
+    /// Show real packets crossing a real switch between two network namespaces, with figures.
+    Demo(demo::Args),
+    /// What the demo starts in its namespaces.
+    #[command(hide = true)]
+    DemoTraffic(demo::traffic::Args),
 }
 
 fn main() -> ExitCode {
@@ -30,5 +36,7 @@ fn main() -> ExitCode {
         Command::Switch(args) => switch::run(args),
         Command::Appctl(args) => appctl::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoTraffic(args) => demo::traffic::run(args),
     }
 }

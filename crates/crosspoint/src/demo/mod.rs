@@ -1,0 +1,99 @@
+//! `crosspoint demo`: real packets through a real switch, between two network namespaces, with figures.
+//!
+//! Seven stages, each of which says what it does and with which command. Everything that is made carries one fixed
+//! prefix and is removed at the end, on a failure and on a signal; what a killed demo left behind is removed at the next
+//! start, and its processes end with it by themselves. One thread; every wait looks whether it is to stop.
+//!
+//! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by OpenFlow and asked by its
+//! control socket, as any user would.
+
+mod command;
+mod error;
+mod lab;
+mod report;
+mod rules;
+mod sample;
+mod stages;
+mod switch;
+pub mod traffic;
+mod view;
+
+use command::Shell;
+use error::DemoError;
+use lab::Lab;
+use stages::Durations;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use switch::Switch;
+use view::View;
+
+/// Options of the subcommand.
+#[derive(clap::Args)]
+pub struct Args {
+    /// About a second per measurement, for tests.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs the demo. 0 after its table, 1 on a failure, 130 where a signal ended it.
+pub fn run(args: &Args) -> ExitCode {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!(
+            "crosspoint demo: this needs root, because it makes network namespaces and AF_XDP sockets. \
+             Run: sudo env PATH=\"$PATH\" make demo"
+        );
+        return ExitCode::FAILURE;
+    }
+    match stop_flag().map_err(DemoError::from).and_then(|stop| demo(args, stop)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(DemoError::Interrupted) => {
+            eprintln!("crosspoint demo: interrupted; all that it made is removed");
+            ExitCode::from(130)
+        }
+        Err(DemoError::Failed(why)) => {
+            eprintln!("crosspoint demo: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Raised by the signals that ask a program to end.
+fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
+    let shell = Shell::new(stop)?;
+    let durations = if args.quick { Durations::QUICK } else { Durations::FULL };
+    shell.introduce();
+    shell.stage("two hosts: network namespaces, each with a veth pair to this one");
+    let lab = Lab::build(&shell)?;
+    shell.stage("a switch: one process, one worker, an AF_XDP port on each veth");
+    let switch = Switch::start(&shell)?;
+    let view = View::new();
+
+    shell.stage("OpenFlow rules: ARP, and one per flow and direction");
+    rules::add_hosts(&shell)?;
+    shell.stage("ping: two hosts that know nothing of the switch");
+    let ping = stages::ping(&shell, &durations)?;
+    shell.stage("TCP: one stream by the kernel's sockets, its segments and checksums left to the devices");
+    let tcp = stages::tcp(&shell, &switch, &view, &durations)?;
+    shell.stage("UDP: packets of 60 bytes in 10, 1,000 and 10,000 flows, each with rules of its own");
+    let streams = stages::streams(&shell, &switch, &view, &durations)?;
+    shell.stage("drops: packets that no rule matches are counted under a reason");
+    stages::strangers(&shell)?;
+
+    let drops = switch.drops()?;
+    let ports = switch.sample()?.ports;
+    switch.stop();
+    drop(lab);
+    println!();
+    print!("{}", report::text(&report::Figures { ping, tcp, streams, drops, ports }));
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! The frames of the demo's UDP traffic: 60 bytes, one pair of addresses per flow, and a payload that says what
+//! to do with them.
+//!
+//! The Ethernet addresses belong to no interface, so that the kernel's own stack ignores the frames where it sees them.
+//! UDP goes without a checksum, so that a payload can change.
+
+use std::net::Ipv4Addr;
+use wire::compose::Compose;
+use wire::ethernet::EthAddr;
+
+/// Length of a frame without its checksum: the shortest that Ethernet has.
+pub const LEN: usize = 60;
+const PAYLOAD: usize = 42;
+const MAGIC: [u8; 4] = *b"xpnt";
+const KIND: usize = PAYLOAD + 4;
+/// Where the number stands that a reply brings back.
+const STAMP: std::ops::Range<usize> = PAYLOAD + 8..PAYLOAD + 16;
+
+/// What a frame is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// To be counted.
+    Stream = 1,
+    /// To be counted and sent back: the source lets only so many be on their way.
+    StreamEcho = 2,
+    /// To be sent back.
+    Probe = 3,
+}
+
+/// Addresses of flow number `n`, of 65,536.
+pub fn addresses(n: u16) -> (Ipv4Addr, Ipv4Addr) {
+    let [high, low] = n.to_be_bytes();
+    (Ipv4Addr::new(10, 214, high, low), Ipv4Addr::new(10, 215, high, low))
+}
+
+/// The frame of a flow, its payload empty.
+pub fn compose(n: u16) -> Result<[u8; LEN], String> {
+    let (src, dst) = addresses(n);
+    let (from, to) = (EthAddr([0x02, 0xc9, 0, 0, 0, 1]), EthAddr([0x02, 0xc9, 0, 0, 0, 2]));
+    let frame = Compose::ethernet(from, to)
+        .ipv4(src, dst)
+        .udp(5001, 5002)
+        .udp_checksum_zero()
+        .payload(&[&MAGIC[..], &[0; LEN - PAYLOAD - 4]].concat())
+        .build()
+        .map_err(|e| format!("cannot make a frame: {e}"))?;
+    frame.try_into().map_err(|_| format!("a frame is not {LEN} bytes long"))
+}
+
+/// Marks a frame.
+pub fn mark(frame: &mut [u8; LEN], kind: Kind, stamp: u64) {
+    frame[KIND] = kind as u8;
+    frame[STAMP].copy_from_slice(&stamp.to_be_bytes());
+}
+
+/// Kind and stamp of a frame; `None` where it is not of this traffic.
+pub fn read(frame: &[u8]) -> Option<(Kind, u64)> {
+    if frame.get(PAYLOAD..PAYLOAD + 4)? != MAGIC {
+        return None;
+    }
+    let kind = match frame.get(KIND)? {
+        1 => Kind::Stream,
+        2 => Kind::StreamEcho,
+        3 => Kind::Probe,
+        _ => return None,
+    };
+    Some((kind, u64::from_be_bytes(frame.get(STAMP)?.try_into().ok()?)))
+}
+
+/// Makes a frame that [`read`] knows its own reply. Addresses and ports change sides, so its sums stay right.
+pub fn turn_round(frame: &mut [u8]) {
+    for (first, second, len) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
+        let (head, tail) = frame.split_at_mut(second);
+        head[first..first + len].swap_with_slice(&mut tail[..len]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_differ_in_their_addresses_and_are_as_short_as_frames_get() {
+        let (first, last) = (compose(0).unwrap(), compose(9_999).unwrap());
+        assert_eq!(first[26..34], [10, 214, 0, 0, 10, 215, 0, 0]);
+        assert_eq!(last[26..34], [10, 214, 39, 15, 10, 215, 39, 15]);
+    }
+
+    #[test]
+    fn a_mark_is_read_and_foreign_frames_are_not() {
+        let mut frame = compose(7).unwrap();
+        assert_eq!(read(&frame), None);
+        mark(&mut frame, Kind::Probe, 0x0102_0304_0506_0708);
+        assert_eq!(read(&frame), Some((Kind::Probe, 0x0102_0304_0506_0708)));
+        for len in 0..STAMP.end {
+            assert_eq!(read(&frame[..len]), None);
+        }
+        frame[PAYLOAD] ^= 1;
+        assert_eq!(read(&frame), None);
+    }
+
+    #[test]
+    fn a_reply_goes_back_and_keeps_its_payload() {
+        let mut frame = compose(258).unwrap();
+        mark(&mut frame, Kind::StreamEcho, 5);
+        let mut reply = frame;
+        turn_round(&mut reply);
+        assert_eq!(reply[..6], frame[6..12]);
+        assert_eq!(reply[26..34], [10, 215, 1, 2, 10, 214, 1, 2]);
+        assert_eq!((&reply[34..36], &reply[36..38]), (&frame[36..38], &frame[34..36]));
+        assert_eq!(read(&reply), Some((Kind::StreamEcho, 5)));
+    }
+}
