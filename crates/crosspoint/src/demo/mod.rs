@@ -87,9 +87,8 @@ fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
     shell.stage("UDP: packets of 60 bytes in 10, 1,000 and 10,000 flows, each with rules of its own");
     let streams = stages::streams(&shell, &switch, &view, &durations)?;
     shell.stage("drops: packets that no rule matches are counted under a reason");
-    stages::strangers(&shell)?;
+    let drops = stages::strangers(&shell, &switch)?;
 
-    let drops = switch.drops()?;
     let ports = switch.sample()?.ports;
     switch.stop();
     drop(lab);

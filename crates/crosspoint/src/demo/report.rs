@@ -93,10 +93,10 @@ fn stream_table(streams: &[Stream]) -> Table {
 
 /// The switch's own reasons, and what the ports' rings had no room for before the switch saw it.
 fn drop_table(drops: &Drops, ports: &[Port]) -> Table {
-    let mut table = table(&["reason", "packets", "from"]);
+    let mut table = table(&["reason", "packets", "received at"]);
     for (reason, packets, by_port) in drops {
-        let from: Vec<&str> = by_port.iter().map(|(port, _)| port.as_str()).collect();
-        table.add_row([reason.clone(), grouped(*packets), from.join(" ")]);
+        let from: Vec<String> = by_port.iter().map(|(port, n)| format!("{port}: {}", grouped(*n))).collect();
+        table.add_row([reason.clone(), grouped(*packets), from.join(", ")]);
     }
     for port in ports.iter().filter(|port| port.rx_dropped > 0) {
         table.add_row(["receive ring full".into(), grouped(port.rx_dropped), port.name.clone()]);
@@ -152,7 +152,7 @@ mod tests {
         let row = cells("1,000");
         let expected = ["1,000", "123,456", "8", "901", "99.00 %", "0 %", "1.00 %", "70.1", "80.2", "90.3"];
         assert_eq!(row, expected);
-        assert_eq!(cells("table_miss"), ["table_miss", "1,000", "p1"]);
+        assert_eq!(cells("table_miss"), ["table_miss", "1,000", "p1: 1,000"]);
         assert_eq!(cells("receive ring full"), ["receive ring full", "7", "p2"]);
         assert!(text.contains("TCP (iperf3): 2.50 Gbit/s") && text.contains("5 of 5 answered"), "{text}");
     }

@@ -4,7 +4,7 @@ use super::command::{Child, Shell};
 use super::error::DemoError;
 use super::lab::{ADDRESSES, HOSTS};
 use super::rules;
-use super::sample::{Lookups, Sample};
+use super::sample::{self, Drops, Lookups, Sample};
 use super::switch::Switch;
 use super::traffic::{ProbeReport, SinkReport, StreamReport, TcpReport};
 use super::view::{View, grouped};
@@ -269,8 +269,8 @@ fn watch(
     result
 }
 
-/// Sends packets of a flow that has no rule, and waits until the switch has them.
-pub fn strangers(shell: &Shell) -> Result<(), DemoError> {
+/// Sends packets of a flow that has no rule. Returns all that the switch has dropped since it started.
+pub fn strangers(shell: &Shell, switch: &Switch) -> Result<Drops, DemoError> {
     let sink = start_sink(shell, false)?;
     let source = "crosspoint demo-traffic source --first 60000 --flows 1 --blind";
     let text = shell.run(&format!("ip netns exec {} {source} {STRANGERS}", HOSTS[0]))?;
@@ -279,7 +279,11 @@ pub fn strangers(shell: &Shell) -> Result<(), DemoError> {
     let received = end_sink(shell, sink)?;
     shell.say(&format!("{} sent, {} arrived", grouped(sent.sent), grouped(received.stream)));
     shell.show("crosspoint appctl crosspoint/drops");
-    Ok(())
+    let text = switch.ask("crosspoint/drops", &[])?;
+    for line in text.lines() {
+        shell.say(line);
+    }
+    Ok(sample::drops(&text))
 }
 
 #[cfg(test)]

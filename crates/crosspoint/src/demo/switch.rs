@@ -3,7 +3,7 @@
 use super::command::{Child, Shell};
 use super::error::DemoError;
 use super::lab::{PORTS, RUN_DIR};
-use super::sample::{self, Drops, Sample};
+use super::sample::{self, Sample};
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
@@ -70,11 +70,6 @@ impl Switch {
         let lookups = sample::lookups(&self.ask("dpif-netdev/pmd-stats-show", &[])?);
         let ports = sample::ports(&self.ask("dpctl/show", &["-s"])?);
         Ok(Sample { at: Instant::now(), cpu_ns: sample::cpu_ns(self.child.pid()), lookups, ports })
-    }
-
-    /// What it has dropped, by reason and port.
-    pub fn drops(&self) -> Result<Drops, DemoError> {
-        Ok(sample::drops(&self.ask("crosspoint/drops", &[])?))
     }
 
     /// Asks it to end, and waits for that.
