@@ -8,6 +8,7 @@
 //! - [`match_text`] and [`parse_match`]; [`actions_text`] and [`parse_actions`].
 //! - [`parse_flow_mod`], [`parse_flow_file`]: the lines of `add-flow` and `add-flows`; [`flow_text`] those of
 //!   `dump-flows`.
+//! - [`message_text`]: whole messages, as `ovs-ofctl` prints what it receives.
 //! - [`Protocols`]: in which encodings a flow can be said.
 
 mod action;
@@ -15,6 +16,7 @@ mod field;
 mod flow;
 mod lex;
 mod matching;
+mod message;
 mod ports;
 mod protocols;
 mod value;
@@ -27,6 +29,9 @@ pub use flow::{
 };
 pub use lex::KeyValues;
 pub use matching::{match_text, normalized, parse_match, write_match};
+pub use message::{
+    MessageStyle, frag_name, message_text, packet_text, unreadable_text, write_hex_dump, write_port_desc,
+};
 pub use ports::PortNames;
 pub use protocols::{Protocol, Protocols};
 pub use value::{parse_ethernet, write_ethernet};

@@ -54,6 +54,7 @@ impl Checker {
         }
     }
 
+    #[allow(clippy::collapsible_match)] // One arm a kind of action reads better than guards.
     /// Looks at an action. `lenient`: OpenFlow 1.0 takes it without its prerequisites.
     pub fn check(&mut self, action: &Action, lenient: bool) {
         match *action {

@@ -1,0 +1,68 @@
+//! A packet's headers in text.
+
+use crate::text::PortNames;
+use crate::text::matching::write_match;
+use base::{OfPort, PortNo};
+use flow::depth::Depth;
+use flow::extract::{Ingress, extract};
+use flow::{FieldId, Key, Match, Mf};
+
+/// The headers of a packet, as a match that says each of its fields.
+pub fn packet_text(frame: &[u8]) -> String {
+    let mut key = Key::default();
+    let ingress = Ingress::new(OfPort::NONE, PortNo(0), Depth::Everything);
+    let Some(offsets) = extract(frame, frame.len(), &ingress, &mut key) else {
+        return format!("(packet of {} bytes is too short)", frame.len());
+    };
+    let m = all_fields(&key);
+    let mut out = String::new();
+    write_match(&mut out, &m, crate::message::DEFAULT_PRIORITY, PortNames::none());
+    // The transport checksum, which no field has.
+    let at = |offset: usize| {
+        let start = usize::from(offsets.l4) + offset;
+        frame.get(start..start + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
+    };
+    if offsets.l4 != 0 {
+        let (name, offset) = match (m.eth_type(), key.get64(FieldId::NwProto)) {
+            (0x800 | 0x86dd, 6) => ("tcp", 16),
+            (0x800 | 0x86dd, 17) => ("udp", 6),
+            (0x800, 1) => ("icmp", 2),
+            (0x86dd, 58) => ("icmp6", 2),
+            _ => return out,
+        };
+        if let Some(sum) = at(offset) {
+            out += &format!(" {name}_csum:{sum:x}");
+        }
+    }
+    out
+}
+
+/// A match on every field that the packet has.
+fn all_fields(key: &Key) -> Match {
+    let mut m = Match::any();
+    let take = |m: &mut Match, mf: Mf| m.set_mf(mf, key.get_mf(mf), mf.ones());
+    for mf in [Mf::EthSrc, Mf::EthDst, Mf::EthType] {
+        take(&mut m, mf);
+    }
+    for (tci, tpid) in [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)] {
+        m.set_masked(tci, key.get(tci), 0xffff);
+        // Of tags that are not there the first is said to be none.
+        if key.get(tpid) == 0 {
+            break;
+        }
+    }
+    let optional = Mf::simple().filter(|mf| {
+        let excluded = matches!(
+            mf.row().field,
+            FieldId::EthSrc | FieldId::EthDst | FieldId::EthType | FieldId::VlanTci | FieldId::InPort
+        );
+        !excluded && mf.row().prereq != flow::mf::Prereq::None && mf.row().prereq != flow::mf::Prereq::Ct
+    });
+    for mf in optional {
+        // In the order of the table, so that what a field requires has been taken before.
+        if m.has_prereq(mf) {
+            take(&mut m, mf);
+        }
+    }
+    m
+}
