@@ -3,6 +3,7 @@
 mod appctl;
 mod bench;
 mod demo;
+mod ofctl;
 mod switch;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +23,8 @@ enum Command {
     Switch(switch::Args),
     /// Run a command in a switch that is running.
     Appctl(appctl::Args),
+    /// Show and change flows, ports and settings of a bridge over OpenFlow.
+    Ofctl(ofctl::Args),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
     /// Show real packets crossing a real switch between two network namespaces, with figures.
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Switch(args) => switch::run(args),
         Command::Appctl(args) => appctl::run(args),
+        Command::Ofctl(args) => ofctl::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::DemoTraffic(args) => demo::traffic::run(args),

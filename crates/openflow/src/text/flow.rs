@@ -271,7 +271,8 @@ impl<'a> Reader<'a> {
 
     fn set_table(&mut self, table: u8) {
         self.table = table;
-        if table != TABLE_ALL {
+        // A request for statistics says its table in every encoding.
+        if table != TABLE_ALL && self.command.is_some() {
             self.restrict(Protocols::WITH_TABLE);
         }
     }

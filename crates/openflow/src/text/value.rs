@@ -37,14 +37,23 @@ pub(super) fn u16_named(text: &str, name: &str) -> Result<u16, TextError> {
 }
 
 pub(super) fn u32_of(text: &str) -> Result<u32, TextError> {
-    u64_of(text).and_then(|n| u32::try_from(n).or_else(|_| bad!("invalid numeric format {text}")))
+    if text.is_empty() {
+        return bad!("missing required numeric argument");
+    }
+    number(text, u32::MAX.into())
+        .map(|n| n as u32)
+        .ok_or(())
+        .or_else(|()| bad!("invalid numeric format {text}"))
 }
 
 pub(super) fn u64_of(text: &str) -> Result<u64, TextError> {
     if text.is_empty() {
         return bad!("missing required numeric argument");
     }
-    match number(text, u64::MAX.into()) {
+    // As C has it, a minus counts down from 2^64: `-1` is a mask of all ones.
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    match number(digits, u64::MAX.into()) {
+        Some(n) if negative => Ok((n as u64).wrapping_neg()),
         Some(n) => Ok(n as u64),
         None => bad!("invalid numeric format {text}"),
     }

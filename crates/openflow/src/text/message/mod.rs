@@ -15,8 +15,8 @@ use crate::codec::{Codec, HEADER_LEN, Header};
 use crate::error::{ErrorKind, OfError};
 use crate::message::{
     BundleControl, BundleControlType, BundleFlags, Capabilities, DEFAULT_PRIORITY, FlowForm, FlowRemoved,
-    FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus, Role, RoleRequest,
-    SwitchConfig, SwitchFeatures,
+    FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus, Role,
+    RoleRequest, SwitchConfig, SwitchFeatures,
 };
 use crate::version::{Version, VersionSet};
 
@@ -66,7 +66,11 @@ pub fn unreadable_text(bytes: &[u8], error: ErrorKind) -> String {
     match Header::parse(bytes) {
         Some(header) => {
             put!(out, "type {}", header.kind);
-            write_version_and_xid(&mut out, Version::from_wire(header.version).unwrap_or(Version::V10), header.xid);
+            write_version_and_xid(
+                &mut out,
+                Version::from_wire(header.version).unwrap_or(Version::V10),
+                header.xid,
+            );
         }
         None => out.push_str("message:"),
     }

@@ -114,7 +114,7 @@ pub(super) fn write_stats(out: &mut String, all: &[PortStats], version: Version,
     put!(out, " {} ports\n", all.len());
     for s in all {
         let name = ports.text(s.port);
-        let pad = if name.len() < 2 { " " } else { "" };
+        let pad = if s.port.0 < 10 { " " } else { "" };
         put!(out, "  port {pad}{name}: rx ");
         write_counter(out, "pkts=", s.rx_packets, false);
         write_counter(out, "bytes=", s.rx_bytes, false);

@@ -3,8 +3,8 @@
 use super::{MessageStyle, port, removed_reason, table_name};
 use crate::codec::OFPFW_ALL;
 use crate::message::{
-    DEFAULT_PRIORITY, FlowEvent, FlowStatsRequest, FlowUpdate, FlowUpdateFull, StatsBody, StatsReply, StatsRequest,
-    SwitchDesc, TABLE_ALL, TableStats,
+    DEFAULT_PRIORITY, FlowEvent, FlowStatsRequest, FlowUpdate, FlowUpdateFull, StatsBody, StatsReply,
+    StatsRequest, SwitchDesc, TABLE_ALL, TableStats,
 };
 use crate::text::action::write_actions;
 use crate::text::flow::{FlowStyle, write_flow};
@@ -34,7 +34,13 @@ pub(super) fn write_request(out: &mut String, request: &StatsRequest, style: Mes
         }
         StatsRequest::FlowMonitor(monitors) => {
             for monitor in monitors {
-                put!(out, "\n id={} flags={:?} table={}", monitor.id, monitor.flags, table_name(monitor.table_id));
+                put!(
+                    out,
+                    "\n id={} flags={:?} table={}",
+                    monitor.id,
+                    monitor.flags,
+                    table_name(monitor.table_id)
+                );
                 out.push(' ');
                 write_match(out, &monitor.matching, DEFAULT_PRIORITY, style.ports);
             }

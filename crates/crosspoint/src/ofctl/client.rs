@@ -1,0 +1,408 @@
+//! The connection of `crosspoint ofctl` to a switch: requests, replies and errors, one after the other.
+//!
+//! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for us.
+
+use openflow::connection::CloseReason;
+use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest};
+use openflow::text::{MessageStyle, PortNames, Protocol, Protocols, message_text, unreadable_text};
+use openflow::{Codec, Connection, ConnectionConfig, Event, Message, Side, Version, VersionSet};
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+/// Bytes that wait to be sent before they are written.
+const WRITE_AT: usize = 256 * 1024;
+
+/// Why a command fails, as a sentence; what the switch said is printed already where it is empty.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<T: std::error::Error> From<T> for Failure {
+    fn from(error: T) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// Shorthand: an `Err` with a formatted sentence.
+macro_rules! fail {
+    ($($arg:tt)*) => { Err($crate::ofctl::client::Failure(format!($($arg)*))) };
+}
+pub(crate) use fail;
+
+/// A connection on which both have said hello.
+pub struct Client {
+    name: String,
+    connection: Connection,
+    writer: Box<dyn Write>,
+    arrivals: Receiver<std::io::Result<Vec<u8>>>,
+    /// Bytes that the connection has not taken yet.
+    backlog: Vec<u8>,
+    version: Version,
+    protocol: Protocol,
+}
+
+/// Where the sockets of bridges are.
+pub fn run_dir() -> PathBuf {
+    std::env::var_os("OVS_RUNDIR").map_or_else(|| PathBuf::from("/var/run/openvswitch"), PathBuf::from)
+}
+
+/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, the name of a bridge, or the path of a socket. `suffix` is
+/// that of the bridge's socket.
+fn open(target: &str, suffix: &str) -> Result<(Box<dyn Read + Send>, Box<dyn Write>), Failure> {
+    let unix = |path: PathBuf| -> Result<(Box<dyn Read + Send>, Box<dyn Write>), Failure> {
+        let path = if path.is_relative() { run_dir().join(path) } else { path };
+        match UnixStream::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
+            Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer))),
+            Err(error) => fail!("connecting to {target} ({})", os_text(&error)),
+        }
+    };
+    if let Some(path) = target.strip_prefix("unix:") {
+        return unix(PathBuf::from(path));
+    }
+    if let Some(address) = target.strip_prefix("tcp:") {
+        // A port after the last colon, which in an IPv6 address without brackets is none.
+        let has_port =
+            address.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':') || host.ends_with(']'));
+        let address = if has_port { address.to_string() } else { format!("{address}:6653") };
+        return match TcpStream::connect(&address).and_then(|s| Ok((s.try_clone()?, s))) {
+            Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer))),
+            Err(error) => fail!("{target}: failed to connect to socket ({})", os_text(&error)),
+        };
+    }
+    if target.contains(':') {
+        return fail!("{target}: connection methods are unix: and tcp:");
+    }
+    let socket = run_dir().join(format!("{target}.{suffix}"));
+    if socket.exists() {
+        return unix(socket);
+    }
+    let path = PathBuf::from(target);
+    if path.exists() && std::fs::metadata(&path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        return unix(std::path::absolute(path)?);
+    }
+    fail!("{target} is not a bridge or a socket")
+}
+
+/// An operating system's error without its number.
+pub fn os_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
+impl Client {
+    /// Connects to a switch and says hello.
+    pub fn connect(target: &str, versions: VersionSet) -> Result<Client, Failure> {
+        Self::connect_to(target, "mgmt", versions)
+    }
+
+    /// As [`Self::connect`], to another socket of the bridge.
+    pub fn connect_to(target: &str, suffix: &str, versions: VersionSet) -> Result<Client, Failure> {
+        let (mut reader, writer) = open(target, suffix)?;
+        let (sender, arrivals) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 64 * 1024];
+            loop {
+                let result = reader.read(&mut buffer).map(|n| buffer[..n].to_vec());
+                let done = !matches!(&result, Ok(bytes) if !bytes.is_empty());
+                if sender.send(result).is_err() || done {
+                    return;
+                }
+            }
+        });
+        let config = ConnectionConfig { side: Side::Controller, versions, probe_interval: None };
+        let mut client = Client {
+            name: target.to_string(),
+            connection: Connection::new(config, Instant::now()),
+            writer,
+            arrivals,
+            backlog: Vec::new(),
+            version: Version::V10,
+            protocol: Protocol::Of10,
+        };
+        client.flush()?;
+        match client.next_event()? {
+            Event::Up(version) => {
+                client.version = version;
+                client.protocol = Protocol::of_version(version);
+                Ok(client)
+            }
+            Event::Closed(CloseReason::NoCommonVersion(theirs)) => {
+                let names = |set: VersionSet| set.iter().map(|v| v.name()).collect::<Vec<_>>().join(",");
+                fail!(
+                    "{target}: version negotiation failed (we support {}, peer supports {})",
+                    names(versions),
+                    names(theirs)
+                )
+            }
+            _ => fail!("{target}: failed to connect to socket (Protocol error)"),
+        }
+    }
+
+    /// The version spoken.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The encoding of flows in use.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// How messages from it are written.
+    pub fn style<'a>(&self, ports: &'a PortNames, verbosity: u8) -> MessageStyle<'a> {
+        MessageStyle { version: self.version, ports, verbosity }
+    }
+
+    /// Passes over a transaction id, where the stock tool spends one on a second connection's hello.
+    pub fn skip_xid(&mut self) {
+        self.connection.new_xid();
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        while !self.connection.transmit().is_empty() {
+            let n = self.writer.write(self.connection.transmit());
+            match n {
+                Ok(n) => self.connection.transmitted(n),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return fail!("{}: error sending OpenFlow message ({})", self.name, os_text(&e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn next_event(&mut self) -> Result<Event, Failure> {
+        loop {
+            let taken = self.connection.handle_bytes(Instant::now(), &self.backlog);
+            self.backlog.drain(..taken);
+            if let Some(event) = self.connection.next_event(Instant::now()) {
+                return Ok(event);
+            }
+            self.flush()?;
+            if !self.backlog.is_empty() && self.connection.wants_input() {
+                continue;
+            }
+            match self.arrivals.recv() {
+                Ok(Ok(bytes)) if !bytes.is_empty() => self.backlog.extend_from_slice(&bytes),
+                Ok(Err(e)) => {
+                    return fail!("{}: error receiving OpenFlow message ({})", self.name, os_text(&e));
+                }
+                _ => return fail!("{}: error receiving OpenFlow message (End of file)", self.name),
+            }
+        }
+    }
+
+    /// The next message, with its transaction id. What cannot be read is printed and skipped.
+    pub fn receive(&mut self) -> Result<(u32, Message), Failure> {
+        loop {
+            match self.next_event()? {
+                Event::Message { xid, message, .. } => return Ok((xid, message)),
+                Event::Unreadable { error, head, .. } => {
+                    eprint!("{}", unreadable_text(head.as_bytes(), error))
+                }
+                Event::Up(_) => {}
+                Event::Closed(_) => {
+                    return fail!("{}: error receiving OpenFlow message (Protocol error)", self.name);
+                }
+            }
+        }
+    }
+
+    /// Sends a message; gives its transaction id.
+    pub fn send(&mut self, message: &Message) -> Result<u32, Failure> {
+        let xid = self.connection.new_xid();
+        match self.connection.send(xid, message) {
+            Ok(()) => {}
+            Err(error) => return fail!("{}: {error}", self.name),
+        }
+        if self.connection.transmit().len() >= WRITE_AT {
+            self.flush()?;
+        }
+        Ok(xid)
+    }
+
+    /// Adds a message to a bundle, under its own transaction id.
+    pub fn send_bundled(&mut self, mut add: BundleAdd) -> Result<(), Failure> {
+        let xid = self.connection.new_xid();
+        add.xid = xid;
+        // Its bytes begin with a header, of which the last four are the transaction id.
+        if let Some(bytes) = add.bytes.get_mut(4..8) {
+            bytes.copy_from_slice(&xid.to_be_bytes());
+        }
+        if let Err(error) = self.connection.send(xid, &Message::BundleAdd(add)) {
+            return fail!("{}: {error}", self.name);
+        }
+        if self.connection.transmit().len() >= WRITE_AT {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request and waits for the answer, which may be an error message.
+    pub fn transact(&mut self, request: &Message) -> Result<(u32, Message), Failure> {
+        let xid = self.send(request)?;
+        self.flush()?;
+        loop {
+            let (reply_xid, reply) = self.receive()?;
+            if reply_xid == xid {
+                return Ok((xid, reply));
+            }
+        }
+    }
+
+    /// As [`Self::transact`]; an error message is a failure, and printed.
+    pub fn request(&mut self, request: &Message) -> Result<Message, Failure> {
+        match self.transact(request)? {
+            (xid, error @ Message::Error(_)) => Err(self.refused(xid, &error)),
+            (_, reply) => Ok(reply),
+        }
+    }
+
+    /// The failure that an error message is.
+    pub fn refused(&self, xid: u32, error: &Message) -> Failure {
+        let text = message_text(xid, error, self.style(PortNames::none(), 1));
+        Failure(text.trim_end().to_string())
+    }
+
+    /// Asks for statistics and hands over each part of the reply with its transaction id.
+    pub fn statistics(
+        &mut self,
+        request: StatsRequest,
+        mut part: impl FnMut(u32, Message) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let xid = self.send(&Message::StatsRequest(request))?;
+        self.flush()?;
+        loop {
+            let (reply_xid, reply) = self.receive()?;
+            if reply_xid != xid {
+                continue;
+            }
+            match reply {
+                Message::Error(_) => return Err(self.refused(xid, &reply)),
+                Message::StatsReply(ref body) => {
+                    let more = body.more;
+                    part(xid, reply)?;
+                    if !more {
+                        return Ok(());
+                    }
+                }
+                _ => return fail!("{}: reply of another kind", self.name),
+            }
+        }
+    }
+
+    /// Asks for statistics and collects the parts.
+    pub fn collect(&mut self, request: StatsRequest) -> Result<Vec<StatsBody>, Failure> {
+        let mut parts = Vec::new();
+        self.statistics(request, |_, message| {
+            if let Message::StatsReply(reply) = message {
+                parts.push(reply.body);
+            }
+            Ok(())
+        })?;
+        Ok(parts)
+    }
+
+    /// Sends messages that are answered only if they are refused, and waits until the switch is done with them. The
+    /// first error ends it.
+    pub fn command(&mut self, message: &Message) -> Result<(), Failure> {
+        self.send(message)?;
+        self.barrier()
+    }
+
+    /// Waits until the switch is done with what was sent. An error that comes meanwhile is a failure.
+    pub fn barrier(&mut self) -> Result<(), Failure> {
+        let xid = self.send(&Message::BarrierRequest)?;
+        self.flush()?;
+        let mut failure = None;
+        loop {
+            match self.receive()? {
+                (reply_xid, Message::BarrierReply) if reply_xid == xid => return failure.map_or(Ok(()), Err),
+                (error_xid, error @ Message::Error(_)) if failure.is_none() => {
+                    failure = Some(self.refused(error_xid, &error));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The ports as the switch describes them.
+    pub fn ports(&mut self) -> Result<Vec<PortDesc>, Failure> {
+        if self.version == Version::V10 {
+            return match self.request(&Message::FeaturesRequest)? {
+                Message::FeaturesReply(features) => Ok(features.ports),
+                _ => fail!("{}: reply of another kind", self.name),
+            };
+        }
+        let parts = self.collect(StatsRequest::PortDesc(None))?;
+        let all = parts.into_iter().flat_map(|part| match part {
+            StatsBody::PortDesc(ports) => ports,
+            _ => Vec::new(),
+        });
+        Ok(all.collect())
+    }
+
+    /// Switches to an encoding of the same version; `false` where the switch refuses.
+    fn set_protocol(&mut self, wanted: Protocol) -> Result<bool, Failure> {
+        if wanted.version() != self.version {
+            return Ok(false);
+        }
+        let mut messages = Vec::new();
+        if wanted.is_nxm() != self.protocol.is_nxm() {
+            let form = if wanted.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
+            messages.push(Message::SetFlowFormat(form));
+        }
+        if wanted.has_table_id_extension() != self.protocol.has_table_id_extension() {
+            messages.push(Message::FlowModTableId(wanted.has_table_id_extension()));
+        }
+        for message in &messages {
+            if self.command(message).is_err() {
+                return Ok(false);
+            }
+        }
+        self.protocol = wanted;
+        Ok(true)
+    }
+
+    /// Sees to it that one of these encodings is in use: the one that is, if it will do, else the first that the switch
+    /// takes.
+    pub fn use_one_of(&mut self, usable: Protocols) -> Result<Protocol, Failure> {
+        if usable.contains(self.protocol) {
+            return Ok(self.protocol);
+        }
+        for wanted in usable.iter() {
+            if self.set_protocol(wanted)? {
+                return Ok(wanted);
+            }
+        }
+        fail!("switch does not support any of the usable flow formats ({usable})")
+    }
+
+    /// Sees to it that flows are dumped with all that the switch knows of them.
+    pub fn prepare_dump(&mut self, allowed: Protocols) -> Result<(), Failure> {
+        let preferred = [Protocol::Nxm, Protocol::NxmTableId, Protocol::Of10, Protocol::Of10TableId];
+        if self.version != Version::V10 {
+            return Ok(());
+        }
+        for wanted in preferred.into_iter().filter(|&p| allowed.contains(p)) {
+            if wanted == self.protocol || self.set_protocol(wanted)? {
+                return Ok(());
+            }
+        }
+        fail!("switch does not support any of the usable flow formats ({allowed})")
+    }
+
+    /// The codec, for messages within messages.
+    pub fn codec(&self) -> Codec {
+        self.connection.codec().unwrap_or(Codec::new(self.version))
+    }
+}

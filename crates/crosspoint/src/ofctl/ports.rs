@@ -1,0 +1,176 @@
+//! Commands about the switch and its ports.
+
+use super::Options;
+use super::client::{Client, Failure, fail};
+use base::OfPort;
+use openflow::message::{FragHandling, PortConfig, PortMod, StatsRequest, SwitchConfig};
+use openflow::text::{PortNames, frag_name, message_text};
+use openflow::{Message, Version};
+use std::process::ExitCode;
+
+/// Prints the reply to a request.
+fn print_reply(options: &Options, client: &mut Client, request: &Message) -> Result<(), Failure> {
+    let (xid, reply) = client.transact(request)?;
+    if let Message::Error(_) = reply {
+        return Err(client.refused(xid, &reply));
+    }
+    print!("{}", message_text(xid, &reply, client.style(PortNames::none(), options.more())));
+    Ok(())
+}
+
+/// Prints all parts of the reply to a request for statistics.
+fn print_statistics(
+    options: &Options,
+    client: &mut Client,
+    request: StatsRequest,
+) -> Result<ExitCode, Failure> {
+    let names = if options.shows_names() { shown_names(options)? } else { PortNames::default() };
+    let style = client.style(&names, options.more());
+    client.statistics(request, |xid, message| {
+        print!("{}", message_text(xid, &message, style));
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown_names(options: &Options) -> Result<PortNames, Failure> {
+    let mut client = connect(options)?;
+    options.names_of(&mut client)
+}
+
+fn connect(options: &Options) -> Result<Client, Failure> {
+    options.connect(options.word(1).unwrap_or(""))
+}
+
+pub fn show(options: &Options) -> Result<ExitCode, Failure> {
+    let mut client = connect(options)?;
+    print_reply(options, &mut client, &Message::FeaturesRequest)?;
+    if client.version() >= Version::V13 {
+        print_statistics(options, &mut client, StatsRequest::PortDesc(None))?;
+    }
+    client.skip_xid();
+    print_reply(options, &mut client, &Message::GetConfigRequest)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn dump_desc(options: &Options) -> Result<ExitCode, Failure> {
+    print_statistics(options, &mut connect(options)?, StatsRequest::Desc)
+}
+
+pub fn dump_tables(options: &Options) -> Result<ExitCode, Failure> {
+    print_statistics(options, &mut connect(options)?, StatsRequest::Table)
+}
+
+/// A port given by number, reserved name or the name that the switch has for it; and the client that was asked.
+fn port_argument(options: &Options, idx: usize) -> Result<(Option<OfPort>, Client), Failure> {
+    let mut client = connect(options)?;
+    let Some(text) = options.word(idx) else { return Ok((None, client)) };
+    if let Some(port) = PortNames::none().parse(text) {
+        return Ok((Some(port), client));
+    }
+    let found = if options.takes_names() { options.names_of(&mut client)?.parse(text) } else { None };
+    let Some(port) = found else {
+        return fail!("{}: unknown port `{text}'", options.word(1).unwrap_or(""));
+    };
+    client.skip_xid();
+    Ok((Some(port), client))
+}
+
+pub fn dump_ports(options: &Options) -> Result<ExitCode, Failure> {
+    let (port, mut client) = port_argument(options, 2)?;
+    print_statistics(options, &mut client, StatsRequest::Port(port.filter(|&p| p != OfPort::NONE)))
+}
+
+pub fn dump_ports_desc(options: &Options) -> Result<ExitCode, Failure> {
+    let (port, mut client) = port_argument(options, 2)?;
+    print_statistics(options, &mut client, StatsRequest::PortDesc(port.filter(|&p| p != OfPort::NONE)))
+}
+
+pub fn queue_stats(options: &Options) -> Result<ExitCode, Failure> {
+    let all = options.word(2).is_some_and(|text| text.eq_ignore_ascii_case("all"));
+    let (port, mut client) = if all { (None, connect(options)?) } else { port_argument(options, 2)? };
+    let queue_id = match options.word(3) {
+        None => None,
+        Some(text) if text.eq_ignore_ascii_case("all") => None,
+        Some(text) => Some(text.parse().or_else(|_| fail!("{text} is not a valid queue"))?),
+    };
+    let port = port.filter(|&p| p != OfPort::NONE && p != OfPort::ALL);
+    print_statistics(options, &mut client, StatsRequest::Queue { port, queue_id })
+}
+
+/// What `mod-port` takes: name, bits, whether they are set.
+const ACTS: [(&str, PortConfig, bool); 14] = [
+    ("up", PortConfig::PORT_DOWN, false),
+    ("down", PortConfig::PORT_DOWN, true),
+    ("stp", PortConfig::NO_STP, false),
+    ("no-stp", PortConfig::NO_STP, true),
+    ("receive", PortConfig::NO_RECV, false),
+    ("no-receive", PortConfig::NO_RECV, true),
+    ("receive-stp", PortConfig::NO_RECV_STP, false),
+    ("no-receive-stp", PortConfig::NO_RECV_STP, true),
+    ("flood", PortConfig::NO_FLOOD, false),
+    ("no-flood", PortConfig::NO_FLOOD, true),
+    ("forward", PortConfig::NO_FWD, false),
+    ("no-forward", PortConfig::NO_FWD, true),
+    ("packet-in", PortConfig::NO_PACKET_IN, false),
+    ("no-packet-in", PortConfig::NO_PACKET_IN, true),
+];
+
+pub fn mod_port(options: &Options) -> Result<ExitCode, Failure> {
+    let (port, act) = (options.word(2).unwrap_or(""), options.word(3).unwrap_or(""));
+    let Some(&(_, mask, set)) = ACTS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(act)) else {
+        return fail!("unknown mod-port command '{act}'");
+    };
+    let mut client = connect(options)?;
+    let number = PortNames::none().parse(port);
+    let ports = client.ports()?;
+    let named = |name: &str| options.takes_names() && name == port;
+    let Some(desc) = ports.iter().find(|d| Some(d.port) == number || named(&d.name)) else {
+        return fail!("{}: couldn't find port `{port}'", options.word(1).unwrap_or(""));
+    };
+    let port_mod = PortMod {
+        port: desc.port,
+        hw_addr: desc.hw_addr,
+        config: if set { mask } else { PortConfig::empty() },
+        mask,
+        advertise: Default::default(),
+    };
+    client.command(&Message::PortMod(port_mod))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The switch's configuration.
+pub fn config(client: &mut Client) -> Result<SwitchConfig, Failure> {
+    match client.request(&Message::GetConfigRequest)? {
+        Message::GetConfigReply(config) => Ok(config),
+        _ => fail!("reply of another kind"),
+    }
+}
+
+pub fn get_frags(options: &Options) -> Result<ExitCode, Failure> {
+    let mut client = connect(options)?;
+    println!("{}", frag_name(config(&mut client)?.frag));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn set_frags(options: &Options) -> Result<ExitCode, Failure> {
+    const ALL: [FragHandling; 4] =
+        [FragHandling::Normal, FragHandling::Drop, FragHandling::Reassemble, FragHandling::NxMatch];
+    let text = options.word(2).unwrap_or("");
+    let Some(frag) = ALL.into_iter().find(|&f| frag_name(f).eq_ignore_ascii_case(text)) else {
+        return fail!("{text}: unknown fragment handling mode");
+    };
+    let mut client = connect(options)?;
+    let before = config(&mut client)?;
+    if before.frag == frag {
+        return Ok(ExitCode::SUCCESS);
+    }
+    client.command(&Message::SetConfig(SwitchConfig { frag, ..before }))?;
+    if config(&mut client)?.frag != frag {
+        return fail!(
+            "{}: setting fragment handling mode failed (this switch probably doesn't support mode \"{text}\")",
+            options.word(1).unwrap_or("")
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,190 @@
+//! Commands that go on until they are interrupted, and those that measure the connection.
+
+use super::Options;
+use super::client::{Client, Failure, fail};
+use super::ports::config;
+use openflow::Message;
+use openflow::message::{
+    FlowMonitorFlags, FlowMonitorRequest, PacketInForm, StatsBody, StatsReply, StatsRequest, SwitchConfig,
+    TABLE_ALL,
+};
+use openflow::text::{KeyValues, PortNames, message_text, parse_match};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Prints what the switch says until the connection ends.
+fn print_all(options: &Options, client: &mut Client) -> Result<ExitCode, Failure> {
+    let names = if options.shows_names() {
+        options.names_of(&mut options.connect(options.word(1).unwrap_or(""))?)?
+    } else {
+        PortNames::default()
+    };
+    loop {
+        let (xid, message) = client.receive()?;
+        if options.args.timestamp {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            eprint!("{}.{:03}: ", now.as_secs(), now.subsec_millis());
+        }
+        eprint!("{}", message_text(xid, &message, client.style(&names, options.more())));
+    }
+}
+
+pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
+    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let before = config(&mut client)?;
+    let mut wanted = SwitchConfig { invalid_ttl_to_controller: None, ..before };
+    let mut watches = Vec::new();
+    for word in options.args.words.iter().skip(2) {
+        if let Some(text) = word.strip_prefix("watch:") {
+            watches.push(parse_watch(text, watches.len() as u32)?);
+        } else if word == "invalid_ttl" {
+            wanted.invalid_ttl_to_controller = Some(true);
+        } else if let Ok(length) = word.parse() {
+            wanted.miss_send_len = length;
+        } else {
+            return fail!("{word}: unsupported \"monitor\" argument");
+        }
+    }
+    if wanted != before {
+        client.command(&Message::SetConfig(wanted))?;
+    }
+    let forms = match options.args.packet_in_format.as_deref() {
+        Some("standard" | "openflow10") => &[PacketInForm::Standard][..],
+        Some("nxt_packet_in" | "nxm") => &[PacketInForm::Nxt],
+        Some("nxt_packet_in2") => &[PacketInForm::Nxt2],
+        Some(other) => return fail!("{other}: unknown packet-in format"),
+        None => &[PacketInForm::Nxt2, PacketInForm::Nxt, PacketInForm::Standard],
+    };
+    let mut refused = None;
+    for &form in forms {
+        match client.command(&Message::SetPacketInFormat(form)) {
+            Ok(()) => {
+                refused = None;
+                break;
+            }
+            Err(failure) => refused = Some(failure),
+        }
+    }
+    // A switch that knows no other form than the standard's need not know how to be asked for it.
+    if let Some(failure) = refused
+        && options.args.packet_in_format.is_some()
+    {
+        return Err(failure);
+    }
+    if !watches.is_empty() {
+        let style = client.style(PortNames::none(), options.more());
+        client.statistics(StatsRequest::FlowMonitor(watches), |xid, message| {
+            if let Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(updates), .. }) = &message
+                && updates.is_empty()
+            {
+                return Ok(());
+            }
+            eprint!("{}", message_text(xid, &message, style));
+            Ok(())
+        })?;
+    }
+    print_all(options, &mut client)
+}
+
+/// `[!initial][,!add][,!delete][,!modify][,!actions][,!own][,out_port=PORT][,table=TABLE][,FIELD=VALUE]...`
+fn parse_watch(text: &str, id: u32) -> Result<FlowMonitorRequest, Failure> {
+    const NAMES: [(&str, FlowMonitorFlags); 6] = [
+        ("initial", FlowMonitorFlags::INITIAL),
+        ("add", FlowMonitorFlags::ADD),
+        ("delete", FlowMonitorFlags::DELETE),
+        ("modify", FlowMonitorFlags::MODIFY),
+        ("actions", FlowMonitorFlags::ACTIONS),
+        ("own", FlowMonitorFlags::OWN),
+    ];
+    let mut request = FlowMonitorRequest {
+        id,
+        flags: FlowMonitorFlags::all(),
+        out_port: None,
+        table_id: TABLE_ALL,
+        matching: Default::default(),
+    };
+    let mut rest = String::new();
+    for (key, value) in KeyValues::new(text) {
+        if let Some((_, flag)) = NAMES.iter().find(|(name, _)| key.strip_prefix('!') == Some(name)) {
+            request.flags -= *flag;
+        } else if key == "table" {
+            request.table_id = value.parse().or_else(|_| fail!("unknown table \"{value}\""))?;
+        } else if key == "out_port" {
+            match PortNames::none().parse(value) {
+                Some(port) => request.out_port = Some(port),
+                None => return fail!("{value} is not a valid OpenFlow port"),
+            }
+        } else {
+            rest += &if value.is_empty() { format!("{key},") } else { format!("{key}={value},") };
+        }
+    }
+    request.matching = parse_match(&rest, PortNames::none())?;
+    Ok(request)
+}
+
+pub fn snoop(options: &Options) -> Result<ExitCode, Failure> {
+    let mut client = Client::connect_to(options.word(1).unwrap_or(""), "snoop", options.versions)?;
+    print_all(options, &mut client)
+}
+
+/// Sends an echo request and checks that its answer says the same.
+fn echo(client: &mut Client, data: Vec<u8>) -> Result<u32, Failure> {
+    let (xid, reply) = client.transact(&Message::EchoRequest(data.clone()))?;
+    match reply {
+        Message::EchoReply(back) if back == data => Ok(xid),
+        Message::Error(_) => Err(client.refused(xid, &reply)),
+        _ => fail!("reply does not match request"),
+    }
+}
+
+pub fn probe(options: &Options) -> Result<ExitCode, Failure> {
+    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    echo(&mut client, Vec::new())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn payload(options: &Options, idx: usize, default: usize) -> Result<Vec<u8>, Failure> {
+    let length = match options.word(idx) {
+        None => default,
+        Some(text) => text.parse().or_else(|_| fail!("{text}: not a number of bytes"))?,
+    };
+    if length > 65_535 - 8 {
+        return fail!("payload must be between 0 and {} bytes", 65_535 - 8);
+    }
+    Ok((0..length).map(|i| (i * 197) as u8).collect())
+}
+
+pub fn ping(options: &Options) -> Result<ExitCode, Failure> {
+    let target = options.word(1).unwrap_or("");
+    let data = payload(options, 2, 64)?;
+    let mut client = options.connect(target)?;
+    for _ in 0..10 {
+        let start = Instant::now();
+        let xid = echo(&mut client, data.clone())?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        println!("{} bytes from {target}: xid={xid:08x} time={ms:.1} ms", data.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn benchmark(options: &Options) -> Result<ExitCode, Failure> {
+    let data = payload(options, 2, 0)?;
+    let count: u32 = match options.word(3).unwrap_or("").parse() {
+        Ok(count) if count > 0 => count,
+        _ => return fail!("benchmark: the number of packets must be at least 1"),
+    };
+    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let size = data.len() as u64 + 8;
+    println!(
+        "Sending {count} packets * {size} bytes (with header) = {} bytes total",
+        size * u64::from(count)
+    );
+    let start = Instant::now();
+    for _ in 0..count {
+        echo(&mut client, data.clone())?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let (packets, bytes) = (f64::from(count) / seconds, size as f64 * f64::from(count) / seconds);
+    println!("Finished in {:.1} ms ({packets:.0} packets/s) ({bytes:.0} bytes/s)", seconds * 1e3);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,144 @@
+//! `crosspoint ofctl` beside the stock `ovs-ofctl`: the same command lines, against the same switch, give the same
+//! output, the same errors and the same exit codes. The switch is Open vSwitch's, with its dummy datapath.
+
+mod rig;
+
+use rig::{Rig, Which};
+use std::process::{Command, Output};
+
+/// Command lines, in the order in which they are run. `DIR` is the directory of the files below.
+const COMMANDS: &str = include_str!("commands.txt");
+
+const FILES: [(&str, &str); 4] = [
+    (
+        "a.txt",
+        "in_port=1,actions=2\n\
+         table=2,in_port=2,cookie=5,idle_timeout=700,importance=3,actions=3 # comment\n\
+         \n\
+         priority=5,ip,nw_src=1.2.3.4,actions=mod_dl_src:1:2:3:4:5:6,2\n",
+    ),
+    (
+        "b.txt",
+        "in_port=1,actions=3\n\
+         table=2,in_port=2,cookie=5,idle_timeout=800,actions=3\n\
+         priority=6,ip,nw_src=1.2.3.4,actions=mod_dl_src:1:2:3:4:5:6,2\n\
+         priority=5,ip,nw_src=1.2.3.4,actions=mod_dl_src:1:2:3:4:5:6,2\n",
+    ),
+    ("c.txt", "in_port=1,actions=3\ntable=2,tcp,tp_dst=80,actions=2\npriority=7,arp,actions=NORMAL\n"),
+    ("bad.txt", "in_port=1,actions=1\nin_port=2,actions=1\n\n  ip,foo=1,actions=2\nin_port=3,actions=1\n"),
+];
+
+/// Words of a command line; double quotes keep blanks.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().expect("there is one from the start").push(c),
+        }
+    }
+    words
+}
+
+/// Output with what is never the same twice masked, and with the name of the program left out.
+fn masked(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let log = |line: &&str| !line.contains("|WARN|") && !line.contains("|INFO|");
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in stderr.lines().filter(log) {
+        let line =
+            line.strip_prefix("ovs-ofctl: ").or(line.strip_prefix("crosspoint ofctl: ")).unwrap_or(line);
+        text += &format!("stderr: {line}\n");
+    }
+    let keys = ["duration=", "_age=", "time=", "pkts=", "bytes=", "n_packets=", "lookup=", "matched="];
+    for key in keys {
+        text = mask(&text, key);
+    }
+    text + &format!("exit code {:?}\n", output.status.code())
+}
+
+/// Replaces the number after each `key`.
+fn mask(text: &str, key: &str) -> String {
+    let mut parts = text.split(key);
+    let mut out = parts.next().unwrap_or("").to_string();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        out += &format!("{key}N{rest}");
+    }
+    out
+}
+
+fn run_all(rig: &Rig, program: &[&str]) -> Vec<(String, String)> {
+    let lines = COMMANDS.lines().map(|line| line.replace("DIR", &rig.dir().display().to_string()));
+    lines
+        .map(|line| {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(words(&line)).env("OVS_RUNDIR", rig.dir());
+            command.stdin(std::process::Stdio::null());
+            (line, masked(&command.output().expect("the client runs")))
+        })
+        .collect()
+}
+
+/// Runs all commands by both clients against a switch of its own each, so that each finds the same state.
+fn compare(which: Which) {
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    let ours = ours.to_str().expect("a path in UTF-8");
+    let run = |program: &[&str]| {
+        let rig = Rig::start(which);
+        for (name, text) in FILES {
+            std::fs::write(rig.dir().join(name), text).unwrap();
+        }
+        let mut results = run_all(&rig, program);
+        for (line, text) in &mut results {
+            *line = line.replace(&rig.dir().display().to_string(), "DIR");
+            *text = text.replace(&rig.dir().display().to_string(), "DIR");
+            *text = rig.without_addresses(text);
+        }
+        results
+    };
+    let (stock, ours) = (run(&["ovs-ofctl"]), run(&[ours, "ofctl"]));
+    let mut differences = String::new();
+    for ((line, stock), (_, ours)) in stock.iter().zip(&ours) {
+        if stock != ours {
+            differences += &format!(">> {line}\n--- stock\n{stock}--- ours\n{ours}");
+        }
+    }
+    assert!(differences.is_empty(), "{differences}");
+}
+
+#[test]
+fn every_command_does_and_says_what_the_stock_client_does_with_the_stock_switch() {
+    compare(Which::Stock);
+}
+
+#[test]
+fn a_file_with_an_error_names_file_line_and_column_and_adds_nothing() {
+    let rig = Rig::start(Which::Stock);
+    let file = rig.dir().join("bad.txt");
+    std::fs::write(&file, FILES[3].1).unwrap();
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    let run = |args: &[&str]| {
+        let output =
+            Command::new(&ours).arg("ofctl").args(args).env("OVS_RUNDIR", rig.dir()).output().unwrap();
+        masked(&output)
+    };
+    run(&["del-flows", "br0"]);
+    let said = run(&["add-flows", "br0", file.to_str().unwrap()]);
+    assert_eq!(said, format!("stderr: {}:4:6: unknown keyword foo\nexit code Some(1)\n", file.display()));
+    assert_eq!(run(&["--no-stats", "dump-flows", "br0"]), "exit code Some(0)\n");
+}
+
+#[test]
+fn monitor_prints_packets_as_the_stock_client_does() {
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    let ours = ours.to_str().expect("a path in UTF-8");
+    for version in ["OpenFlow10", "OpenFlow13"] {
+        let seen: Vec<String> =
+            [&["ovs-ofctl"][..], &[ours, "ofctl"]].iter().map(|p| rig::monitor(p, version)).collect();
+        assert!(seen[0].contains("NXT_PACKET_IN2") && seen[0].contains("FLOW_REMOVED"), "{}", seen[0]);
+        assert_eq!(seen[0], seen[1], "{version}");
+    }
+}

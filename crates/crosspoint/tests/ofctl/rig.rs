@@ -1,0 +1,208 @@
+//! A switch to talk to: its processes, in a run directory of its own, ended with it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whose switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Open vSwitch's, with its dummy datapath.
+    Stock,
+    /// Crosspoint's.
+    Ours,
+}
+
+/// A running switch with the bridge br0 and the dummy ports p1, p2 and 3x, numbered 1 to 3.
+pub struct Rig {
+    dir: PathBuf,
+    children: Vec<Child>,
+}
+
+impl Rig {
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Starts the switch and waits for its socket.
+    pub fn start(which: Which) -> Rig {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("crosspoint-ofctl-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut rig = Rig { dir, children: Vec::new() };
+        match which {
+            Which::Stock => rig.start_stock(),
+            Which::Ours => rig.start_ours(),
+        }
+        rig.wait_for("br0.mgmt");
+        rig
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        for variable in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"] {
+            command.env(variable, &self.dir);
+        }
+        command
+    }
+
+    fn run(&self, program: &str, args: &[&str]) {
+        let status = self.command(program).args(args).status().unwrap_or_else(|e| panic!("{program}: {e}"));
+        assert!(status.success(), "{program} {args:?}: {status}");
+    }
+
+    fn start_stock(&mut self) {
+        let db = format!("unix:{}/db.sock", self.dir.display());
+        let file = self.dir.join("conf.db");
+        self.run(
+            "ovsdb-tool",
+            &["create", file.to_str().unwrap(), "/usr/share/openvswitch/vswitch.ovsschema"],
+        );
+        let server = self.command("ovsdb-server").arg("--remote=punix:db.sock").arg(&file).spawn().unwrap();
+        self.children.push(server);
+        self.wait_for("db.sock");
+        let vsctl = |args: &str| {
+            let args: Vec<&str> = args.split(' ').collect();
+            self.run("ovs-vsctl", &[&["--no-wait", "--db", &db][..], &args].concat());
+        };
+        vsctl("init");
+        vsctl(
+            "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure other-config:datapath-id=1234567890abcdef",
+        );
+        for (number, name) in [(1, "p1"), (2, "p2"), (3, "3x")] {
+            vsctl(&format!("add-port br0 {name} -- set interface {name} type=dummy ofport_request={number}"));
+        }
+        let daemon = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+        let args = ["--enable-dummy=override", "--disable-system", "--pidfile", &db];
+        let daemon = self.command(daemon).args(args).spawn().unwrap();
+        self.children.push(daemon);
+    }
+
+    fn start_ours(&mut self) {
+        let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+        let args = [
+            "switch",
+            "--bridge",
+            "br0,datapath-id=1234567890abcdef,fail-mode=secure,local=dummy",
+            "--port",
+            "p1,type=dummy,ofport=1,bridge=br0",
+            "--port",
+            "p2,type=dummy,ofport=2,bridge=br0",
+            "--port",
+            "3x,type=dummy,ofport=3,bridge=br0",
+        ];
+        let daemon = self.command(ours.to_str().unwrap()).args(args).spawn().unwrap();
+        self.children.push(daemon);
+    }
+
+    fn wait_for(&self, socket: &str) {
+        let path = self.dir.join(socket);
+        let start = Instant::now();
+        while !path.exists() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{} does not appear", path.display());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A text without the Ethernet addresses, which a switch chooses anew each time.
+    pub fn without_addresses(&self, text: &str) -> String {
+        let mut out = String::new();
+        for (i, part) in text.split("addr:").enumerate() {
+            out += if i == 0 { part } else { "addr:XX:XX:XX:XX:XX:XX" };
+            if i > 0 {
+                out += part.get(17..).unwrap_or("");
+            }
+        }
+        out
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for mut child in self.children.drain(..).rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// What `monitor` prints while packets come in and flows go.
+pub fn monitor(program: &[&str], version: &str) -> String {
+    let rig = Rig::start(Which::Stock);
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).args(["-O", version, "monitor", "br0", "65534", "watch:"]);
+    command.env("OVS_RUNDIR", rig.dir()).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut monitor = command.spawn().unwrap();
+    let mut stderr = monitor.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        text
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let daemon_pid = std::fs::read_to_string(rig.dir().join("ovs-vswitchd.pid")).unwrap();
+    let control = rig.dir().join(format!("ovs-vswitchd.{}.ctl", daemon_pid.trim()));
+    let ofctl = |args: &[&str]| rig.run("ovs-ofctl", &[&["-O", version][..], args].concat());
+    ofctl(&["add-flow", "br0", "priority=9,in_port=1,actions=controller:100"]);
+    let removed =
+        "priority=9,in_port=2,send_flow_rem,actions=controller(id=0,userdata=01.02,reason=no_match)";
+    ofctl(&["add-flow", "br0", removed]);
+    let ethernet = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07)";
+    let packets = [
+        (
+            "p1",
+            format!(
+                "in_port(1),{ethernet},eth_type(0x0800),ipv4(src=192.168.0.1,dst=192.168.0.2,proto=6,tos=0,ttl=64,frag=no),\
+             tcp(src=8,dst=10),tcp_flags(syn)"
+            ),
+        ),
+        (
+            "p2",
+            format!(
+                "in_port(2),{ethernet},eth_type(0x0806),arp(sip=1.2.3.4,tip=2.3.4.5,op=1,sha=50:54:00:00:00:05,\
+             tha=00:00:00:00:00:00)"
+            ),
+        ),
+        (
+            "p1",
+            format!(
+                "in_port(1),{ethernet},eth_type(0x8100),vlan(vid=99,pcp=7),encap(eth_type(0x0800),\
+             ipv4(src=1.2.3.4,dst=2.3.4.5,proto=17,tos=4,ttl=1,frag=no),udp(src=53,dst=53))"
+            ),
+        ),
+        (
+            "p2",
+            format!(
+                "in_port(2),{ethernet},eth_type(0x86dd),ipv6(src=fe80::1,dst=fe80::2,label=0,proto=58,tclass=0x70,\
+             hlimit=128,frag=no),icmpv6(type=128,code=0)"
+            ),
+        ),
+    ];
+    for (port, packet) in &packets {
+        let target = control.to_str().unwrap();
+        rig.run("ovs-appctl", &["-t", target, "netdev-dummy/receive", port, packet]);
+    }
+    ofctl(&["mod-port", "br0", "1", "no-flood"]);
+    ofctl(&["del-flows", "br0"]);
+    std::thread::sleep(Duration::from_millis(500));
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
+    let text = reader.join().unwrap();
+    let text = rig.without_addresses(&text);
+    // Lines of the log, and durations, are never the same twice.
+    // An empty report of what there is at first is printed by chance of its transaction id: left out.
+    let first = |line: &&str| !(line.contains("FLOW_MONITOR reply") && line.ends_with("(xid=0x9):"));
+    let lines =
+        text.lines().filter(|line| !line.contains("|WARN|") && !line.contains("|INFO|")).filter(first);
+    let lines = lines.map(|line| match line.split_once(" duration") {
+        Some((before, after)) => format!("{before} {}", after.split_once(' ').map_or("", |(_, rest)| rest)),
+        None => line.to_string(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
