@@ -27,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "flow_extract", run: flow::flow_extract },
     Target { name: "openflow_connection", run: openflow::openflow_connection },
     Target { name: "openflow_message", run: openflow::openflow_message },
+    Target { name: "openflow_text", run: openflow::openflow_text },
     Target { name: "ports_pcap", run: ports::ports_pcap },
     Target { name: "ports_virtio_net", run: ports::ports_virtio_net },
     Target { name: "wire_frame", run: wire::wire_frame },

@@ -40,3 +40,24 @@ pub fn openflow_connection(input: &[u8]) {
     // An error to each 8 bytes is the most that a peer can make it say.
     assert!(connection.transmit().len() <= 64 + input.len() * 12);
 }
+
+/// Flows in text: no text makes the reader panic, and what is written of a flow is read back and written as the same.
+pub fn openflow_text(input: &[u8]) {
+    use openflow::text::{
+        ActionsIn, PortNames, actions_text, match_text, parse_actions, parse_flow_file, parse_match,
+    };
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let names = PortNames::none();
+    let Ok(flows) = parse_flow_file(text, None, names) else { return };
+    for flow in flows {
+        let matching = match_text(&flow.flow_mod.matching, names);
+        let back = parse_match(&matching, names).unwrap_or_else(|e| panic!("{e}: {matching}"));
+        assert_eq!(match_text(&back, names), matching);
+        for version in [openflow::Version::V10, openflow::Version::V13] {
+            let actions = actions_text(&flow.flow_mod.actions, version, names);
+            let back =
+                parse_actions(&actions, ActionsIn::Flow, names).unwrap_or_else(|e| panic!("{e}: {actions}"));
+            assert_eq!(actions_text(&back, version, names), actions);
+        }
+    }
+}

@@ -56,10 +56,13 @@ pub fn run_dir() -> PathBuf {
     std::env::var_os("OVS_RUNDIR").map_or_else(|| PathBuf::from("/var/run/openvswitch"), PathBuf::from)
 }
 
+/// A stream, to read from and to write to.
+type Halves = (Box<dyn Read + Send>, Box<dyn Write>);
+
 /// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, the name of a bridge, or the path of a socket. `suffix` is
 /// that of the bridge's socket.
-fn open(target: &str, suffix: &str) -> Result<(Box<dyn Read + Send>, Box<dyn Write>), Failure> {
-    let unix = |path: PathBuf| -> Result<(Box<dyn Read + Send>, Box<dyn Write>), Failure> {
+fn open(target: &str, suffix: &str) -> Result<Halves, Failure> {
+    let unix = |path: PathBuf| -> Result<Halves, Failure> {
         let path = if path.is_relative() { run_dir().join(path) } else { path };
         match UnixStream::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
             Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer))),

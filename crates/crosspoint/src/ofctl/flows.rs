@@ -74,7 +74,7 @@ pub fn flows_of_file(
     names: &PortNames,
 ) -> Result<Vec<Parsed>, Failure> {
     let (text, shown) = read_file(name)?;
-    parse_flow_file(&text, command, names).or_else(|error| fail!("{shown}:{error}"))
+    parse_flow_file(&text, command, names).map_err(|error| Failure(format!("{shown}:{error}")))
 }
 
 pub fn add_flow(options: &Options) -> Result<ExitCode, Failure> {

@@ -92,7 +92,7 @@ pub fn queue_stats(options: &Options) -> Result<ExitCode, Failure> {
     let queue_id = match options.word(3) {
         None => None,
         Some(text) if text.eq_ignore_ascii_case("all") => None,
-        Some(text) => Some(text.parse().or_else(|_| fail!("{text} is not a valid queue"))?),
+        Some(text) => Some(text.parse().map_err(|_| Failure(format!("{text} is not a valid queue")))?),
     };
     let port = port.filter(|&p| p != OfPort::NONE && p != OfPort::ALL);
     print_statistics(options, &mut client, StatsRequest::Queue { port, queue_id })

@@ -108,7 +108,7 @@ fn parse_watch(text: &str, id: u32) -> Result<FlowMonitorRequest, Failure> {
         if let Some((_, flag)) = NAMES.iter().find(|(name, _)| key.strip_prefix('!') == Some(name)) {
             request.flags -= *flag;
         } else if key == "table" {
-            request.table_id = value.parse().or_else(|_| fail!("unknown table \"{value}\""))?;
+            request.table_id = value.parse().map_err(|_| Failure(format!("unknown table \"{value}\"")))?;
         } else if key == "out_port" {
             match PortNames::none().parse(value) {
                 Some(port) => request.out_port = Some(port),
@@ -146,7 +146,7 @@ pub fn probe(options: &Options) -> Result<ExitCode, Failure> {
 fn payload(options: &Options, idx: usize, default: usize) -> Result<Vec<u8>, Failure> {
     let length = match options.word(idx) {
         None => default,
-        Some(text) => text.parse().or_else(|_| fail!("{text}: not a number of bytes"))?,
+        Some(text) => text.parse().map_err(|_| Failure(format!("{text}: not a number of bytes")))?,
     };
     if length > 65_535 - 8 {
         return fail!("payload must be between 0 and {} bytes", 65_535 - 8);

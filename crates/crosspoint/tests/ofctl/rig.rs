@@ -136,7 +136,11 @@ impl Drop for Rig {
 pub fn monitor(program: &[&str], version: &str) -> String {
     let rig = Rig::start(Which::Stock);
     let mut command = Command::new(program[0]);
-    command.args(&program[1..]).args(["-O", version, "monitor", "br0", "65534", "watch:"]);
+    command.args(&program[1..]).args(["-O", version, "monitor", "br0", "65534"]);
+    // Flow monitors have an encoding of their own in OpenFlow 1.3, which is not there yet.
+    if version == "OpenFlow10" {
+        command.arg("watch:");
+    }
     command.env("OVS_RUNDIR", rig.dir()).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut monitor = command.spawn().unwrap();
     let mut stderr = monitor.stderr.take().unwrap();

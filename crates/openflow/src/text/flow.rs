@@ -390,7 +390,7 @@ pub(super) fn write_duration(out: &mut String, seconds: u32, nanoseconds: u32) {
         return;
     }
     put!(out, "{seconds}");
-    if nanoseconds % 1_000_000 != 0 {
+    if !nanoseconds.is_multiple_of(1_000_000) {
         put!(out, ".{nanoseconds:09}");
     } else if nanoseconds != 0 {
         put!(out, ".{:03}", nanoseconds / 1_000_000);

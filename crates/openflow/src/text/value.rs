@@ -40,10 +40,10 @@ pub(super) fn u32_of(text: &str) -> Result<u32, TextError> {
     if text.is_empty() {
         return bad!("missing required numeric argument");
     }
-    number(text, u32::MAX.into())
-        .map(|n| n as u32)
-        .ok_or(())
-        .or_else(|()| bad!("invalid numeric format {text}"))
+    match number(text, u32::MAX.into()) {
+        Some(n) => Ok(n as u32),
+        None => bad!("invalid numeric format {text}"),
+    }
 }
 
 pub(super) fn u64_of(text: &str) -> Result<u64, TextError> {
