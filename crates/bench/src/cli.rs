@@ -1,6 +1,8 @@
 //! `crosspoint bench`: one subcommand per question.
 
-use crate::{churn, masks, misses, p2p, port_count};
+use crate::{
+    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, p2p, port_count, wake,
+};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -21,8 +23,27 @@ enum Bench {
     Masks(masks::Args),
     /// Many idle ports beside two that carry traffic: does a packet cost more?
     Ports(port_count::Args),
-    /// Rule changes under traffic: how much of the throughput stays?
-    Churn(churn::Args),
+    /// Rule changes under traffic that touch other flows: how much of the throughput stays?
+    Churn(churn::ChurnArgs),
+    /// All rules replaced at once under traffic: how much of the throughput stays, and does the worker stall?
+    Replace(churn::ReplaceArgs),
+    /// A full cache whose idle flows expire: how much does it disturb the others?
+    Expiry(churn::ExpiryArgs),
+    /// A port that opens new flows as fast as it can: what does an established flow keep?
+    Fairness(fairness::FairnessArgs),
+    /// Flows that collide under a CRC: does anything degrade?
+    Collide(fairness::CollideArgs),
+    /// Rules and active flows: how many bytes each, and in all?
+    Memory(memory::Args),
+    /// Rules loaded by the stock ovs-ofctl: how long, and how much memory?
+    LoadRules(load_rules::Args),
+    /// Between two veth pairs, against Open vSwitch and the Linux bridge: what does a packet cost the machine?
+    Afxdp(afxdp_bridge::Args),
+    /// Sleep: what does waking cost, and an idle switch?
+    Wake(wake::Args),
+    /// Send small UDP frames at a fixed rate (what `afxdp` runs in a namespace).
+    #[command(hide = true)]
+    Generate(generate::Args),
 }
 
 /// Runs a benchmark. Fails with a sentence on stderr when a rig or a peer cannot be set up, or a goal that was asked for
@@ -33,7 +54,16 @@ pub fn run(args: Args) -> ExitCode {
         Bench::Misses(args) => misses::run(&args),
         Bench::Masks(args) => masks::run(&args),
         Bench::Ports(args) => port_count::run(&args),
-        Bench::Churn(args) => churn::run(&args),
+        Bench::Churn(args) => churn::run_churn(&args),
+        Bench::Replace(args) => churn::run_replace(&args),
+        Bench::Expiry(args) => churn::run_expiry(&args),
+        Bench::Fairness(args) => fairness::run_fairness(&args),
+        Bench::Collide(args) => fairness::run_collide(&args),
+        Bench::Memory(args) => memory::run(&args),
+        Bench::LoadRules(args) => load_rules::run(&args),
+        Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
+        Bench::Wake(args) => wake::run(&args),
+        Bench::Generate(args) => generate::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

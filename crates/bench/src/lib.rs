@@ -4,11 +4,17 @@
 //! Costs are in TSC cycles per packet per CPU-second of the worker's thread: the thread's CPU time, not wall time,
 //! so that a shared machine's interruptions do not count. What is compared is measured in one run, in turns.
 
+mod afxdp_bridge;
 mod churn;
 mod cli;
+mod daemons;
+mod fairness;
 mod frames;
+mod generate;
 mod io_floor;
+mod load_rules;
 mod masks;
+mod memory;
 mod misses;
 mod p2p;
 mod peer;
@@ -16,5 +22,7 @@ mod port_count;
 mod report;
 mod rig;
 mod testpmd;
+mod trial;
+mod wake;
 
 pub use cli::{Args, run};

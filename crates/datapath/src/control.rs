@@ -211,7 +211,7 @@ impl<P: Pipeline> Datapath<P> {
         let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
         let cache = FlowCache::new(self.config.cache, secret)?;
         let out = Outputs::new(self.pool.cache(), stats.clone(), packet_ins_tx, self.event_bell.clone());
-        let process = Process::new(
+        let mut process = Process::new(
             self.pipeline.clone(),
             self.domain.register(),
             cache,
@@ -219,8 +219,8 @@ impl<P: Pipeline> Datapath<P> {
             out,
             effects_tx,
             self.event_bell.clone(),
-            self.config.exact_tier,
         );
+        process.exact_tier = self.config.exact_tier;
         let waiter = Waiter::new()?;
         let mut worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
         worker.measures_passes = self.config.measure_passes;
@@ -317,6 +317,11 @@ impl<P: Pipeline> Datapath<P> {
     /// A worker's counters.
     pub fn worker_stats(&self, n: usize) -> &WorkerStats {
         &self.workers[n].stats
+    }
+
+    /// The same, for another thread to read.
+    pub fn shared_worker_stats(&self, n: usize) -> Arc<WorkerStats> {
+        self.workers[n].stats.clone()
     }
 
     /// The processor that a worker is pinned to.

@@ -139,7 +139,7 @@ pub struct Process<P: Pipeline> {
     scratch: Scratch,
     /// By input port.
     tuners: Vec<Option<Box<Tuner>>>,
-    exact_tier: ExactTier,
+    pub exact_tier: ExactTier,
     pub now_ms: u64,
     sample_next: u32,
 }
@@ -156,7 +156,6 @@ impl<P: Pipeline> Process<P> {
         out: Outputs,
         effects: rtrb::Producer<P::Effect>,
         event_bell: Arc<Bell>,
-        exact_tier: ExactTier,
     ) -> Self {
         let keys: Vec<Key> = (0..BURST).map(|_| Key::default()).collect();
         let keys: Box<[Key; BURST]> = keys.try_into().unwrap_or_else(|_| unreachable!("BURST keys"));
@@ -184,7 +183,7 @@ impl<P: Pipeline> Process<P> {
                 carried: [Carried::default(); BURST],
             },
             tuners: (0..=u16::MAX).map(|_| None).collect(),
-            exact_tier,
+            exact_tier: ExactTier::Auto,
             now_ms: 0,
             sample_next: 0,
         }
