@@ -1,0 +1,217 @@
+//! Every benchmark runs, briefly, and its JSON has the shape that bench/README.md describes. No ratio is asserted here: that
+//! is `make bench`'s job, on a quiet machine.
+
+use serde_json::Value;
+use std::process::Command;
+use std::sync::Mutex;
+
+/// They pin their threads and read the machine's counters: one at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Fields of every row and what kind of value they hold: `n` number, `s` text, `a` array, `?` number or null.
+type Shape = &'static [(&'static str, char)];
+
+const P2P: Shape = &[
+    ("switch", 's'),
+    ("rules", 's'),
+    ("order", 's'),
+    ("flows", 'n'),
+    ("cycles_per_packet", 'n'),
+    ("io_cycles_per_packet", 'n'),
+    ("packets_per_cpu_second", 'n'),
+    ("emc_hit_ratio", 'n'),
+    ("megaflow_hit_ratio", 'n'),
+    ("miss_ratio", 'n'),
+    ("runs", 'n'),
+];
+const CHURN: Shape = &[
+    ("switch", 's'),
+    ("what", 's'),
+    ("flows", 'n'),
+    ("cycles_per_packet", 'n'),
+    ("throughput_ratio", 'n'),
+    ("worst_window_ratio", 'n'),
+    ("longest_pass_ms", 'n'),
+    ("runs", 'n'),
+    ("raw", 'a'),
+];
+
+/// Runs `crosspoint bench` and returns its rows, each of which has the shape.
+fn check(args: &str, shape: Shape) -> Vec<Value> {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let name = args.split(' ').next().unwrap();
+    let json = std::env::temp_dir().join(format!("crosspoint-bench-test-{name}-{}", std::process::id()));
+    let output = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")))
+        .arg("bench")
+        .args(args.split(' '))
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "bench {args}: {}\n{said}", output.status);
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    std::fs::remove_file(json).unwrap();
+    assert!(report["command"].is_string() && report["machine"]["tsc_hz"].as_u64().unwrap() > 0);
+    let rows = report["rows"].as_array().unwrap().clone();
+    assert!(!rows.is_empty(), "bench {args}: no rows");
+    for row in &rows {
+        for (field, kind) in shape {
+            let value = &row[*field];
+            let right = match kind {
+                'n' => value.is_number(),
+                's' => value.is_string(),
+                'a' => value.as_array().is_some_and(|a| !a.is_empty() && a.iter().all(Value::is_number)),
+                _ => value.is_number() || value.is_null(),
+            };
+            assert!(right, "bench {args}: field {field} of {row}");
+        }
+        assert!(row["runs"].is_u64());
+    }
+    rows
+}
+
+#[test]
+fn p2p_measures_every_order_and_number_of_flows() {
+    let rows = check("p2p --rules exact --flows 1,10 --runs 1 --turn-ms 100", P2P);
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        assert!(row["flows"].is_u64() && row["cycles_per_packet"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(row["switch"], "crosspoint");
+        assert!(["sequential", "shuffled"].contains(&row["order"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn misses_are_misses_and_nothing_else() {
+    const SHAPE: Shape =
+        &[("rules", 'n'), ("packets_per_cpu_second", 'n'), ("miss_ratio", 'n'), ("raw", 'a')];
+    for row in check("misses --rules 10,1k --flows 20k --runs 1", SHAPE) {
+        assert!(row["miss_ratio"].as_f64().unwrap() > 0.999, "{row}");
+    }
+}
+
+#[test]
+fn masks_are_as_many_in_the_cache_as_in_the_rules_and_a_forced_tier_serves() {
+    const SHAPE: Shape = &[
+        ("exact_tier", 's'),
+        ("masks", 'n'),
+        ("flows", 'n'),
+        ("megaflows", 's'),
+        ("cycles_per_packet", 'n'),
+        ("emc_hit_ratio", 'n'),
+        ("megaflow_hit_ratio", 'n'),
+        ("cached_masks", 'n'),
+        ("raw", 'a'),
+    ];
+    let rows = check("masks --masks 4 --flows 1k --runs 1 --turn-ms 300", SHAPE);
+    assert_eq!(rows.len(), 6);
+    for row in &rows {
+        assert_eq!(row["cached_masks"], 4, "{row}");
+        let ratio = |name: &str| row[name].as_f64().unwrap();
+        match row["exact_tier"].as_str().unwrap() {
+            "on" => assert!(ratio("emc_hit_ratio") > 0.9, "{row}"),
+            "off" => assert!(ratio("emc_hit_ratio") == 0.0 && ratio("megaflow_hit_ratio") > 0.9, "{row}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn idle_ports_are_measured_against_two() {
+    const SHAPE: Shape = &[("ports", 'n'), ("cycles_per_packet", 'n'), ("ratio_to_two", 'n'), ("raw", 'a')];
+    let rows = check("ports --ports 2,8 --runs 1 --turn-ms 100", SHAPE);
+    assert_eq!(rows.iter().map(|r| r["ports"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 8]);
+}
+
+#[test]
+fn changes_under_traffic_are_measured() {
+    let rows = check("churn --flows 1k --runs 1 --turn-ms 300", CHURN);
+    assert!(rows[0]["flow_mods_made_per_s"].as_f64().unwrap() > 100.0, "{}", rows[0]);
+    check("replace --rules 2k --flows 1k --runs 1 --turn-ms 100", CHURN);
+    check("expiry --flows 10k --active 1k --max-idle-ms 1500 --runs 1 --turn-ms 100", CHURN);
+}
+
+#[test]
+fn those_who_take_more_than_their_share_are_measured() {
+    let fairness = check("fairness --flows 50k --runs 1 --turn-ms 200", &[("kept_ratio", 'n'), ("raw", 'a')]);
+    assert!(fairness[0]["new_flows_per_s"].as_f64().unwrap() > 0.0, "{}", fairness[0]);
+    let collide = check(
+        "collide --flows 1k --runs 1 --turn-ms 100",
+        &[("colliding_under", 's'), ("cycles_per_packet", 'n'), ("new_flow_cycles", 'n'), ("ratio", 'n')],
+    );
+    assert_eq!(collide.len(), 3);
+}
+
+#[test]
+fn memory_is_accounted_for_every_rule_and_flow() {
+    const SHAPE: Shape =
+        &[("bytes_per_rule", 'n'), ("bytes_per_cached_flow", 'n'), ("rss_of_switch_bytes", 'n')];
+    let rows = check("memory --rules 5k --flows 5k", SHAPE);
+    assert!(rows[0]["bytes_per_rule"].as_f64().unwrap() > 50.0, "{}", rows[0]);
+}
+
+#[test]
+fn rules_are_loaded_into_both_switches_by_the_stock_client() {
+    const SHAPE: Shape =
+        &[("switch", 's'), ("seconds", 'n'), ("rss_after_bytes", 'n'), ("bytes_per_rule", 'n')];
+    let rows = check("load-rules --rules 1k --peer ovs-vswitchd --runs 1", SHAPE);
+    assert_eq!(
+        rows.iter().map(|r| r["switch"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["crosspoint", "ovs-vswitchd"]
+    );
+}
+
+#[test]
+fn sleep_is_measured_awake_and_asleep() {
+    const SHAPE: Shape =
+        &[("what", 's'), ("port_type", 's'), ("added_us", '?'), ("cpu_share", '?'), ("raw", 'a')];
+    let rows = check("wake --idle afxdp --runs 1 --turn-ms 100", SHAPE);
+    assert!(rows[0]["added_us"].is_number() && rows[1]["cpu_share"].is_number());
+}
+
+#[test]
+fn three_switches_forward_between_kernel_interfaces() {
+    const SHAPE: Shape = &[
+        ("switch", 's'),
+        ("port_type", 's'),
+        ("offered_per_s", 'n'),
+        ("received_per_s", 'n'),
+        ("loss_ratio", 'n'),
+        ("machine_cycles_per_packet", 'n'),
+        ("own_cycles_per_packet", 'n'),
+        ("raw", 'a'),
+    ];
+    let rows = check("afxdp --rates 5k --runs 1 --turn-ms 300", SHAPE);
+    for switch in ["crosspoint", "ovs", "bridge", "none"] {
+        assert!(rows.iter().any(|r| r["switch"] == switch), "{switch} is missing");
+    }
+}
+
+#[test]
+fn a_goal_that_is_missed_fails_when_it_is_asserted_and_the_rows_are_written_all_the_same() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let json = std::env::temp_dir().join(format!("crosspoint-bench-test-goal-{}", std::process::id()));
+    // Fewer active flows than the goal asks for cannot be in the cache: it holds none without traffic to speak of.
+    let output = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")))
+        .args([
+            "bench",
+            "churn",
+            "--flows",
+            "100",
+            "--rate",
+            "100m",
+            "--runs",
+            "1",
+            "--turn-ms",
+            "100",
+            "--assert",
+            "--json",
+        ])
+        .arg(&json)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("goals missed: "));
+    std::fs::remove_file(json).unwrap();
+}
