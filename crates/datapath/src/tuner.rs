@@ -36,7 +36,9 @@ pub enum ExactTier {
 enum Phase {
     Steady,
     /// Measuring the way in use.
-    Before,
+    Before {
+        since_ms: u64,
+    },
     /// Letting the exact tier fill.
     Warm {
         since_ms: u64,
@@ -56,6 +58,8 @@ pub struct Tuner {
     bursts: u32,
     cycles: u64,
     packets: u64,
+    /// Masks searched: with the exact tier in use, how many packets it did not know.
+    unknown: u64,
     before: f64,
     alone_until: Option<u32>,
 }
@@ -72,6 +76,7 @@ impl Default for Tuner {
             bursts: 0,
             cycles: 0,
             packets: 0,
+            unknown: 0,
             before: 0.0,
             alone_until: None,
         }
@@ -92,7 +97,7 @@ impl Tuner {
             if self.next_ms == 0 {
                 self.next_ms = now_ms + FIRST_TRIAL_MS;
             } else {
-                self.enter(Phase::Before);
+                self.enter(Phase::Before { since_ms: now_ms });
             }
         }
         let other = matches!(self.phase, Phase::Warm { .. } | Phase::Other);
@@ -154,12 +159,21 @@ impl Tuner {
         self.bursts += 1;
         self.cycles += cycles;
         self.packets += packets as u64;
+        self.unknown += masks_searched as u64;
         if self.bursts < BURSTS {
             return;
         }
         let per_packet = self.cycles as f64 / self.packets as f64;
         match self.phase {
-            Phase::Before => {
+            // While the exact tier fills it costs more than it will.
+            Phase::Before { since_ms }
+                if self.use_exact
+                    && self.unknown * 50 > self.packets
+                    && self.now_ms - since_ms <= WARM_MS_MAX =>
+            {
+                self.enter(Phase::Before { since_ms });
+            }
+            Phase::Before { .. } => {
                 self.before = per_packet;
                 self.enter(if self.use_exact { Phase::Other } else { Phase::Warm { since_ms: self.now_ms } });
             }
@@ -170,7 +184,7 @@ impl Tuner {
 
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
-        (self.bursts, self.cycles, self.packets) = (0, 0, 0);
+        (self.bursts, self.cycles, self.packets, self.unknown) = (0, 0, 0, 0);
     }
 
     fn settle(&mut self, change: bool) {
@@ -208,6 +222,27 @@ mod tests {
         run(&mut tuner, 1, 5_000, 80, 50);
         assert!(!tuner.chosen());
         run(&mut tuner, 5_001, 130_000, 50, 300);
+        assert!(tuner.chosen());
+    }
+
+    #[test]
+    fn an_exact_tier_that_is_filling_is_not_judged_yet() {
+        let mut tuner = Tuner::default();
+        for now in 1..700u64 {
+            let filling = now < 400;
+            for _ in 0..10 {
+                let exact = tuner.use_exact(now);
+                if tuner.phase != Phase::Steady {
+                    let cost = if exact && !filling { 80 } else { 300 };
+                    tuner.measure(
+                        (cost + u64::from(exact && filling) * 50) * 32,
+                        32,
+                        0,
+                        if exact && !filling { 0 } else { 32 },
+                    );
+                }
+            }
+        }
         assert!(tuner.chosen());
     }
 

@@ -24,6 +24,14 @@ use std::sync::Arc;
 
 /// How far a queue may be ahead of the least served one, in cycles, before it is passed over.
 const AHEAD_CYCLES_MAX: u64 = 20_000;
+/// A queue that was polled in vain so often is idle: it is looked at in turn with the other idle ones.
+const QUIET_POLLS: u32 = 64;
+/// Idle queues take one part in so many of the busy ones' time at most.
+const IDLE_SHARE: i64 = 32;
+/// Idle queues are looked at in groups of so many, between which the clock is read.
+const IDLE_GROUP: usize = 8;
+/// Time for idle queues saved up at most, in cycles.
+const IDLE_CREDIT_MAX: i64 = 100_000;
 /// Polls in vain for this long before it sleeps.
 const SPIN_US: u64 = 60;
 /// Entries of the caches swept per pass while there is traffic, at the least.
@@ -139,6 +147,10 @@ struct Rx {
     served: u64,
     active: bool,
     gone: bool,
+    /// Whether it is polled in every pass.
+    is_busy: bool,
+    /// Polls in vain since its last packet.
+    quiet: u32,
 }
 
 /// How a pass went.
@@ -160,6 +172,12 @@ pub struct Worker<P: Pipeline> {
     pub waiter: Waiter,
     pub clock: Clock,
     rx: Vec<Rx>,
+    /// Those that are polled in every pass, by their places in `rx`.
+    busy: Vec<usize>,
+    /// The last one looked at in turn.
+    idle_next: usize,
+    /// Cycles that may be spent on looking at idle queues; negative for what was spent too much.
+    idle_credit: i64,
     next_tick: u64,
     /// The wish that the open round fulfils.
     fold_round: Option<u64>,
@@ -192,6 +210,9 @@ impl<P: Pipeline> Worker<P> {
             waiter,
             clock,
             rx: Vec::with_capacity(64),
+            busy: Vec::with_capacity(64),
+            idle_next: 0,
+            idle_credit: 0,
             next_tick: 0,
             fold_round: None,
             round_open: false,
@@ -274,39 +295,102 @@ impl<P: Pipeline> Worker<P> {
     }
 
     /// One burst from each queue that is not ahead of the others. True if anything came.
+    ///
+    /// Queues that have given nothing for a while are looked at in turn, at the price of a small share of the time that the
+    /// others take: hundreds of idle ports must not slow two busy ones. When nothing else is to be done, all are.
     fn poll(&mut self, batch: &mut Batch) -> bool {
-        let floor = self.rx.iter().filter(|q| q.active).map(|q| q.served).min().unwrap_or(0);
+        let busy = self.busy.iter().map(|&n| &self.rx[n]);
+        let floor = busy.filter(|q| q.active).map(|q| q.served).min().unwrap_or(0);
+        let start = tsc();
         let mut moved = false;
-        for n in 0..self.rx.len() {
+        let mut at = 0;
+        while let Some(&n) = self.busy.get(at) {
+            moved |= self.poll_queue(n, floor, batch);
             let q = &mut self.rx[n];
-            if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
+            if q.gone || q.quiet >= QUIET_POLLS {
+                q.is_busy = false;
+                self.busy.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        let idle = self.rx.len() - self.busy.len();
+        if idle == 0 {
+            return moved;
+        }
+        if !moved {
+            return self.poll_idle(self.rx.len(), floor, batch);
+        }
+        let mut now = tsc();
+        self.idle_credit = (self.idle_credit + (now - start) as i64 / IDLE_SHARE).min(IDLE_CREDIT_MAX);
+        let mut left = self.rx.len();
+        while self.idle_credit > 0 && left > 0 {
+            let some = left.min(IDLE_GROUP);
+            left -= some;
+            if !self.poll_idle(some, floor, batch) {
+                let end = tsc();
+                self.idle_credit -= (end - now) as i64;
+                now = end;
+            } else {
+                now = tsc();
+            }
+        }
+        true
+    }
+
+    /// Looks at the next so many queues, those that are idle among them. True if anything came.
+    #[inline(never)]
+    fn poll_idle(&mut self, count: usize, floor: u64, batch: &mut Batch) -> bool {
+        let mut moved = false;
+        for _ in 0..count {
+            self.idle_next = if self.idle_next + 1 < self.rx.len() { self.idle_next + 1 } else { 0 };
+            let n = self.idle_next;
+            if self.rx[n].is_busy {
                 continue;
             }
-            if !q.active {
-                // An idle queue has no credit from the past.
-                q.served = q.served.max(floor);
+            if self.poll_queue(n, floor, batch) {
+                moved = true;
+                self.rx[n].is_busy = true;
+                self.busy.push(n);
             }
-            let start = tsc();
-            let outcome = q.queue.rx_burst(&mut self.process.out.cache, batch);
-            if batch.is_empty() {
-                q.active = false;
-                if outcome == RxOutcome::Gone {
-                    q.gone = true;
-                    // Full means that the control thread is far behind; it finds out by the port's status then.
-                    let _ = self.replies.push(Reply::Gone(q.port));
-                }
-                continue;
-            }
-            moved = true;
-            q.active = true;
-            if let Some(c) = &q.counters {
-                c.rx_packets.add(batch.len() as u64);
-                c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
-            }
-            let translation = self.process.burst(q.port, batch);
-            q.served += tsc() - start + translation;
         }
         moved
+    }
+
+    /// One burst from a queue, if it is not ahead of the others. True if anything came.
+    #[inline(always)]
+    fn poll_queue(&mut self, n: usize, floor: u64, batch: &mut Batch) -> bool {
+        let q = &mut self.rx[n];
+        if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
+            return false;
+        }
+        if !q.active {
+            // An idle queue has no credit from the past.
+            q.served = q.served.max(floor);
+        }
+        // A queue that has been idle gets its first burst's reception for nothing, and saves the clock when there is none.
+        let start = if q.is_busy { tsc() } else { 0 };
+        let outcome = q.queue.rx_burst(&mut self.process.out.cache, batch);
+        if batch.is_empty() {
+            q.active = false;
+            q.quiet = q.quiet.saturating_add(1);
+            if outcome == RxOutcome::Gone {
+                q.gone = true;
+                // Full means that the control thread is far behind; it finds out by the port's status then.
+                let _ = self.replies.push(Reply::Gone(q.port));
+            }
+            return false;
+        }
+        let start = if start == 0 { tsc() } else { start };
+        q.active = true;
+        q.quiet = 0;
+        if let Some(c) = &q.counters {
+            c.rx_packets.add(batch.len() as u64);
+            c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
+        }
+        let translation = self.process.burst(q.port, batch);
+        q.served += tsc() - start + translation;
+        true
     }
 
     /// Reads the thread's CPU time every 100 us: a pass that took longer shows as a long interval.
@@ -447,7 +531,25 @@ impl<P: Pipeline> Worker<P> {
         }
         let counters = self.process.out.in_counters[port.0 as usize & 0xffff].clone();
         let served = self.rx.iter().map(|q| q.served).min().unwrap_or(0);
-        self.rx.push(Rx { port, queue, counters, served, active: false, gone: false });
+        self.rx.push(Rx {
+            port,
+            queue,
+            counters,
+            served,
+            active: false,
+            gone: false,
+            is_busy: true,
+            quiet: 0,
+        });
+        self.list_busy();
+    }
+
+    /// Places in `rx` have changed, or queues have come.
+    fn list_busy(&mut self) {
+        self.busy.clear();
+        self.busy.extend((0..self.rx.len()).filter(|&n| self.rx[n].is_busy));
+        // Room for all, so that a queue that wakes up allocates nothing.
+        self.busy.reserve(self.rx.len() - self.busy.len());
     }
 
     fn remove_port(&mut self, port: PortNo) {
@@ -460,6 +562,7 @@ impl<P: Pipeline> Worker<P> {
             q.queue.close(&mut self.process.out.cache);
             closed.push(q.queue);
         }
+        self.list_busy();
         let tx = self.process.out.remove_port(port);
         self.answer(Reply::Removed { port, rx: closed, tx });
     }
