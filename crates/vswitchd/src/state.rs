@@ -236,7 +236,6 @@ impl Vswitch {
         let status = port.status();
         let kind = port.kind().to_string();
         let add = |e: String| SetupError::AddPort(name.clone(), e);
-        self.dp.add_port(port_no, port).map_err(|e| add(e.to_string()))?;
         let vlan = match flags.tag {
             Some(tag) => VlanConfig { mode: VlanMode::Access, tag, ..VlanConfig::default() },
             None => VlanConfig::default(),
@@ -247,7 +246,12 @@ impl Vswitch {
             vlan,
             ..switch::PortSpec::new(port_no, of_port, name)
         };
+        // The switch first: a packet that comes in at once shall find its bridge.
         self.control.add_port(idx, in_switch).map_err(|e| add(e.to_string()))?;
+        if let Err(e) = self.dp.add_port(port_no, port) {
+            self.control.remove_port(port_no).expect("added above");
+            return Err(add(e.to_string()));
+        }
         self.dp.reserve_slots(self.control.slot_count());
         tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
         for (key, value) in &status.details {

@@ -123,7 +123,7 @@ fn read_common(
     let (buffer_id, out_port, flags) = (r.u32()?, r.u16()?, r.u16()?);
     // All ones in a modify: leave the cookie alone, and do not add.
     let new_cookie = (command == FlowModCommand::Add || cookie != u64::MAX).then_some(cookie);
-    Ok(Box::new(FlowMod {
+    Ok(FlowMod {
         form: FlowForm::Standard,
         command,
         table_id: TABLE_ALL,
@@ -140,7 +140,8 @@ fn read_common(
         importance: 0,
         matching: Match::any(),
         actions: Vec::new(),
-    }))
+    }
+    .boxed())
 }
 
 fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, ErrorKind> {
@@ -156,7 +157,7 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let matching = read_oxm_match(r)?;
     let actions = read_instructions(version, *r)?;
     r.skip(r.len())?;
-    Ok(Box::new(FlowMod {
+    Ok(FlowMod {
         form: FlowForm::Standard,
         command,
         table_id,
@@ -173,7 +174,8 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
         importance: if version >= Version::V14 { importance } else { 0 },
         matching,
         actions,
-    }))
+    }
+    .boxed())
 }
 
 pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> Kind {

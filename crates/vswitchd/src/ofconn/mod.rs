@@ -12,6 +12,7 @@ mod flow_mods;
 mod news;
 mod requests;
 mod statistics;
+mod table_features;
 
 pub(crate) use news::Asynchronous;
 

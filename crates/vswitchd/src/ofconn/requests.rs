@@ -48,7 +48,9 @@ impl Vswitch {
             }
             Message::FlowMod(fm) => {
                 not_secondary(conn)?;
-                return self.flow_mod(bridge, conn, request, &fm);
+                let handled = self.flow_mod(bridge, conn, request, &fm);
+                fm.recycle();
+                return handled;
             }
             Message::PortMod(pm) => {
                 not_secondary(conn)?;

@@ -1,6 +1,7 @@
 //! Statistics that are answered at once. Those of flows, which may be a million, are in `dump`.
 
 use super::dump::Dump;
+use super::table_features::{self, MAX_ENTRIES, TABLES};
 use super::{Handled, OfConn, Pending, check_table};
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
@@ -13,11 +14,6 @@ use openflow::message::{
 use openflow::reply::write_reply;
 use std::collections::HashMap;
 use switch::BridgeIdx;
-
-/// Tables of a bridge.
-const TABLES: u8 = 254;
-/// Rules of a table that clients are told fit.
-const MAX_ENTRIES: u32 = 1_000_000;
 
 impl Vswitch {
     pub(super) fn stats_request(
@@ -63,9 +59,11 @@ impl Vswitch {
             StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => {
                 return Err(ErrorKind::NXST_NOT_CONFIGURED);
             }
-            StatsRequest::TableFeatures { .. } | StatsRequest::FlowMonitor(_) => {
-                return Err(ErrorKind::OFPBRC_BAD_STAT);
+            StatsRequest::TableFeatures { features, more } if features.is_empty() && !more => {
+                StatsBody::TableFeatures(table_features::all())
             }
+            StatsRequest::TableFeatures { .. } => return Err(ErrorKind::OFPTFFC_EPERM),
+            StatsRequest::FlowMonitor(_) => return Err(ErrorKind::OFPBRC_BAD_STAT),
         };
         let Some(codec) = conn.connection.codec() else { return Ok(()) };
         let mut bytes = Vec::new();

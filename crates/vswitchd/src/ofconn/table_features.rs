@@ -1,0 +1,75 @@
+//! What tables can do, as OpenFlow 1.3 asks for it. All tables are alike but for where they can go on to.
+//!
+//! A controller may send features of its own with the request; tables cannot be changed, so that is refused.
+
+use flow::Mf;
+use flow::mf::{Maskable, NxmHeader};
+use openflow::message::{TableFeatures, TableInstructionFeatures};
+
+/// Tables of a bridge.
+pub(super) const TABLES: u8 = 254;
+/// Rules of a table that clients are told fit.
+pub(super) const MAX_ENTRIES: u32 = 1_000_000;
+/// OFPIT_*: goto-table, write-metadata, write-, apply- and clear-actions.
+const INSTRUCTIONS: u32 = 0b11_1110;
+/// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, IP TTL (set, decrement), set-field.
+const ACTIONS: u32 = 1 | 0x7f << 15 | 1 << 23 | 1 << 24 | 1 << 25;
+/// OpenFlow 1.3.
+const MINOR: u8 = 3;
+
+/// The features of all tables.
+pub(super) fn all() -> Vec<TableFeatures> {
+    let fields: Vec<Mf> = Mf::all().filter(|mf| !matches!(mf, Mf::TunMetadata(_))).collect();
+    let exact = |mf: &Mf| header(*mf, false);
+    let matchable: Vec<u64> = fields.iter().filter_map(|mf| header(*mf, is_maskable(*mf))).collect();
+    let writable: Vec<u64> = fields.iter().filter(|mf| mf.row().writable).filter_map(exact).collect();
+    let wildcards: Vec<u64> = fields.iter().filter_map(exact).collect();
+    let table = |table_id: u8| TableFeatures {
+        table_id,
+        name: String::new(),
+        metadata_match: u64::MAX,
+        metadata_write: u64::MAX,
+        config: 0,
+        max_entries: MAX_ENTRIES,
+        nonmiss: TableInstructionFeatures {
+            instructions: INSTRUCTIONS,
+            next_tables: (table_id + 1..TABLES).collect(),
+            write_actions: ACTIONS,
+            apply_actions: ACTIONS,
+            write_set_fields: writable.clone(),
+            apply_set_fields: writable.clone(),
+        },
+        miss: None,
+        matchable: matchable.clone(),
+        wildcards: wildcards.clone(),
+    };
+    (0..TABLES).map(table).collect()
+}
+
+fn is_maskable(mf: Mf) -> bool {
+    mf.row().maskable == Maskable::Arbitrary
+}
+
+fn header(mf: Mf, has_mask: bool) -> Option<u64> {
+    let bytes = usize::from(mf.row().bytes);
+    Some(NxmHeader::new(mf.wire(MINOR)?, has_mask, if has_mask { 2 * bytes } else { bytes }).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openflow::message::StatsBody;
+    use openflow::reply::write_reply;
+    use openflow::{Codec, Version};
+
+    #[test]
+    fn every_table_fits_into_the_reply_and_the_last_leads_nowhere() {
+        let all = all();
+        assert_eq!(all.len(), 254);
+        assert!(all[253].nonmiss.next_tables.is_empty());
+        assert!(all[0].matchable.len() > 60, "{}", all[0].matchable.len());
+        let mut bytes = Vec::new();
+        write_reply(Codec::new(Version::V13), 1, StatsBody::TableFeatures(all), &mut bytes).unwrap();
+        assert!(bytes.len() < 1_000_000, "{}", bytes.len());
+    }
+}
