@@ -18,6 +18,8 @@ use wire::crc32c::crc32c;
 const MAC_LEN: usize = 6;
 const TAG_LEN: usize = 4;
 const LSE_LEN: usize = 4;
+/// VLAN tags walked at most.
+const TAGS_MAX: usize = 8;
 /// Bit of a TCI that the key uses for "present"; on the wire it is the drop eligible indicator, which is left alone.
 const TCI_PRESENT: u16 = 0x1000;
 /// IPv6 extension headers walked at most.
@@ -109,10 +111,11 @@ fn is_tag(eth_type: u16) -> bool {
 }
 
 impl Layout {
-    /// Behind up to two VLAN tags, as extraction sees it.
+    /// Behind all VLAN tags. Extraction sees two; what it had seen behind them may lie behind a tag or two that
+    /// were pushed since, and a change of what it never saw is not asked for.
     fn of(bytes: &[u8]) -> Option<Layout> {
         let mut at = 2 * MAC_LEN;
-        for _ in 0..2 {
+        for _ in 0..TAGS_MAX {
             if !is_tag(be16(bytes, at)?) {
                 break;
             }

@@ -53,7 +53,7 @@ struct TxSlot {
 }
 
 /// Most packets that wait to go round again.
-const RECIRCULATED_MAX: usize = 256;
+pub const RECIRCULATED_MAX: usize = 256;
 /// Most rounds of one packet.
 pub const RECIRC_DEPTH_MAX: u8 = 8;
 

@@ -17,7 +17,7 @@
 use crate::cache::entry::kind;
 use crate::cache::{FlowCache, FlowRef, Installed, MASK_EXACT, Moment, equal};
 use crate::execute::{Carried, execute};
-use crate::output::{Outputs, Recirculated};
+use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
 use crate::pipeline::{Pipeline, Translation};
 use crate::stats::Stage;
 use crate::tuner::{ExactTier, Tuner};
@@ -137,6 +137,8 @@ pub struct Process<P: Pipeline> {
     event_bell: Arc<Bell>,
     translation: Translation<P::Effect>,
     scratch: Scratch,
+    /// Empty, to take turns with the one that packets wait in: neither ever grows.
+    recirculated_room: Vec<Recirculated>,
     /// By input port.
     tuners: Vec<Option<Box<Tuner>>>,
     pub exact_tier: ExactTier,
@@ -182,6 +184,7 @@ impl<P: Pipeline> Process<P> {
                 missed: ArrayVec::new(),
                 carried: [Carried::default(); BURST],
             },
+            recirculated_room: Vec::with_capacity(RECIRCULATED_MAX),
             tuners: (0..=u16::MAX).map(|_| None).collect(),
             exact_tier: ExactTier::Auto,
             now_ms: 0,
@@ -245,23 +248,19 @@ impl<P: Pipeline> Process<P> {
         while !self.out.recirculated.is_empty() {
             let mut batch = Batch::new();
             let port = self.out.recirculated[0].packet.in_port;
-            let mut rest = std::mem::take(&mut self.out.recirculated);
-            let mut kept = 0;
+            let room = std::mem::take(&mut self.recirculated_room);
+            let mut rest = std::mem::replace(&mut self.out.recirculated, room);
             for item in rest.drain(..) {
                 // In the order in which they came, a burst of one input port at a time.
                 if batch.is_full() || item.packet.in_port != port {
                     self.out.recirculated.push(item);
-                    kept += 1;
                     continue;
                 }
                 let i = batch.len();
                 self.prepare_round(i, &item);
                 batch.push(item.packet);
             }
-            if kept == 0 {
-                // Keep the vector with the larger room.
-                self.out.recirculated = rest;
-            }
+            self.recirculated_room = rest;
             let mut clock = StageClock::off();
             cycles += self.classify_and_run(port, version, &mut batch, &mut clock);
         }

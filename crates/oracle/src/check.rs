@@ -220,7 +220,7 @@ impl Trial {
     }
 
     fn compare(&mut self, numbers: &[u64]) -> Result<(), String> {
-        let (found, wanted) = (self.cached.take_sent(), self.plain.take_sent());
+        let (frames, wanted) = (self.cached.take_sent(), self.plain.take_sent());
         let (effects, found_told) = self.cached.events();
         let (plain_effects, wanted_told) = self.plain.events();
         self.pending.extend(effects);
@@ -237,11 +237,15 @@ impl Trial {
             }
         }
         for port in PORTS.map(PortNo) {
-            let who = format!("out of port {port}");
-            same(&who, &self.sent, sorted(&found[&port]), sorted(&wanted[&port]))?;
             let modelled = modelled.remove(&port).unwrap_or_default();
-            same(&format!("{who}, by the model"), &self.sent, sorted(&found[&port]), sorted(&modelled))?;
-            self.in_order(port, &found[&port])?;
+            let (found, wanted) = (sorted(&frames[&port]), sorted(&wanted[&port]));
+            same(&format!("out of port {port}"), &found, &wanted)
+                .and_then(|()| same(&format!("out of port {port}, by the model"), &found, &sorted(&modelled)))
+                .map_err(|(number, text)| {
+                    let key = &self.sent[number as usize];
+                    format!("{text}\n of {key:?}\n by {:?}", self.world.translate(key))
+                })?;
+            self.in_order(port, &frames[&port])?;
         }
         let brief = |told: &[Told]| {
             let one = |t: &Told| {
@@ -357,7 +361,8 @@ fn sorted(frames: &[Vec<u8>]) -> Vec<&[u8]> {
     all
 }
 
-fn same(what: &str, sent: &[Key], found: Vec<&[u8]>, wanted: Vec<&[u8]>) -> Result<(), String> {
+/// An error says which frame differs, and names the packet.
+fn same(what: &str, found: &[&[u8]], wanted: &[&[u8]]) -> Result<(), (u64, String)> {
     if found == wanted {
         return Ok(());
     }
@@ -365,10 +370,10 @@ fn same(what: &str, sent: &[Key], found: Vec<&[u8]>, wanted: Vec<&[u8]>) -> Resu
     let show = |frames: &[&[u8]]| match frames.get(at) {
         None => "nothing".to_owned(),
         Some(frame) => {
-            let number = number_of(frame).unwrap_or(0);
             let hex: String = frame.iter().map(|b| format!("{b:02x}")).collect();
-            format!("packet {number} {:?} as {hex}", sent.get(number as usize))
+            format!("packet {} as {hex}", number_of(frame).unwrap_or(0))
         }
     };
-    Err(format!("{what}: {}\n ought to be {}", show(&found), show(&wanted)))
+    let number = found.get(at).or(wanted.get(at)).and_then(|f| number_of(f)).unwrap_or(0);
+    Err((number, format!("{what}: {}\n ought to be {}", show(found), show(wanted))))
 }

@@ -12,7 +12,9 @@
 pub mod common;
 
 pub mod check;
+pub mod flood;
 pub mod frames;
+pub mod home;
 pub mod pipelines;
 pub mod port;
 pub mod rig;

@@ -206,6 +206,25 @@ fn tags_and_labels_are_pushed_in_front_and_popped_again() {
 }
 
 #[test]
+fn what_lies_behind_pushed_tags_can_still_be_changed() {
+    let mut cache = cache();
+    let tag = wire::vlan::VlanId::new(5).unwrap();
+    let frame =
+        eth().vlan(tag).vlan(tag).ipv4([1, 2, 3, 4].into(), [5, 6, 7, 8].into()).udp(1, 2).build().unwrap();
+    let mut packet = packet(&mut cache, &frame);
+    apply(&mut packet, &DpAction::PushVlan { tpid: 0x88a8, tci: 0x1007 }).unwrap();
+    for (field, value) in [(FieldId::NwTtl, 9), (FieldId::TpDst, 77)] {
+        apply(&mut packet, &DpAction::Set { field, value, mask: field.ones() }).unwrap();
+    }
+    apply(&mut packet, &DpAction::PopVlan).unwrap();
+    let key = key_of(packet.data());
+    assert_eq!((key.get64(FieldId::NwTtl), key.get64(FieldId::TpDst)), (9, 77));
+    assert_eq!(key.get64(FieldId::EthDst), key_of(&frame).get64(FieldId::EthDst));
+    checksums_hold(packet.data());
+    cache.free(packet);
+}
+
+#[test]
 fn an_unfinished_checksum_stays_the_sum_of_the_pseudo_header() {
     let mut cache = cache();
     let frame = v4().tcp(1, 2).payload(b"abc").build().unwrap();

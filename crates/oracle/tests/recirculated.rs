@@ -1,0 +1,116 @@
+//! Packets that go round again (behind an MPLS label lies what only a second look can read) are forwarded and counted
+//! through the caches as without them, while the rules of either round change.
+
+use base::PortNo;
+use datapath::{Config, ExactTier};
+use flow::action::SubField;
+use flow::{Action, FieldId, Match, Mf};
+use oracle::common::chance::Chance;
+use oracle::home::{bridge_of, output, udp_frame};
+use oracle::pipelines::{Mistake, Mistaken, Uncached};
+use oracle::rig::{Rig, pool_is_whole};
+use std::sync::Arc;
+use switch::control::FlowMod;
+
+/// An IPv4 packet behind a label, numbered.
+fn labelled(label: u32, destination: u32, number: u64) -> Vec<u8> {
+    let plain = udp_frame();
+    let mut frame = plain[..12].to_vec();
+    frame.extend([0x88, 0x47]);
+    frame.extend((label << 12 | 1 << 8 | 64).to_be_bytes());
+    frame.extend(&plain[14..]);
+    frame[34..38].copy_from_slice(&destination.to_be_bytes());
+    let end = frame.len() - 8;
+    frame[end..].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
+    let chance = &mut Chance::new(seed);
+    let ports = [1, 2, 3, 4].map(PortNo);
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
+    let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
+    let config = Config { hash_seed: Some(seed), exact_tier, ..Config::default() };
+    let cached = Arc::new(Mistaken { switch: switch.clone(), mistake });
+    let mut cached = Rig::new(cached, domain.clone(), config, &ports);
+    let mut plain = Rig::new(Arc::new(Uncached(switch)), domain, config, &ports);
+    let mut number = 0;
+    for round in 0..12 {
+        for _ in 0..2 {
+            let label = 16 + chance.below(3) as u128;
+            let mpls = Match::any().with(FieldId::EthType, 0x8847).with_masked(
+                FieldId::Mpls0,
+                label << 12,
+                0xfffff000,
+            );
+            let remember = Action::Load {
+                target: SubField { field: Mf::Reg(1), offset: 0, count: 8 },
+                value: chance.below(3),
+            };
+            let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+            let actions = vec![remember, Action::PopMpls(0x800), on];
+            let first = FlowMod { priority: chance.below(2) as i32, ..FlowMod::add(mpls, actions) };
+            let prefix = u128::from(u32::MAX << chance.below(4));
+            let inner = Match::any()
+                .with(FieldId::EthType, 0x800)
+                .with_masked(FieldId::NwDst, 0x0a00_0000 + u128::from(chance.below(8)), prefix)
+                .with(FieldId::Reg1, chance.below(3).into());
+            let port = output(2 + chance.below(3) as u16);
+            let second = FlowMod {
+                table_id: 1,
+                priority: chance.next() as u16 as i32,
+                ..FlowMod::add(inner, vec![port])
+            };
+            for fm in [first, second] {
+                control.flow_mod(bridge, &fm, 0).map_err(|e| format!("{e:?}"))?;
+            }
+        }
+        for _ in 0..3 {
+            let burst: Vec<Vec<u8>> = (0..chance.below(32) + 1)
+                .map(|_| {
+                    number += 1;
+                    labelled(16 + chance.below(4) as u32, 0x0a00_0000 + chance.below(8) as u32, number)
+                })
+                .collect();
+            cached.receive(PortNo(1), burst.clone());
+            plain.receive(PortNo(1), burst);
+            let [mut found, mut wanted] = [cached.take_sent(), plain.take_sent()];
+            found.values_mut().chain(wanted.values_mut()).for_each(|frames| frames.sort());
+            if found != wanted || cached.drops() != plain.drops() {
+                return Err(format!(
+                    "seed {seed}, round {round}: sent {found:02x?}\n and uncached {wanted:02x?}\n dropped {:?}\n and {:?}",
+                    cached.drops(),
+                    plain.drops()
+                ));
+            }
+        }
+        control.tick(0);
+    }
+    cached.settle();
+    plain.settle();
+    for slot in 0..control.slot_count() {
+        let (found, wanted) = (cached.dp.slot(slot), plain.dp.slot(slot));
+        if (found.packets, found.bytes) != (wanted.packets, wanted.bytes) {
+            return Err(format!("seed {seed}: slot {slot} counts {found:?}\n and uncached {wanted:?}"));
+        }
+    }
+    let rounds = cached.dp.worker_stats(0).recirculations.get();
+    cached.end()?;
+    plain.end()?;
+    Ok(rounds)
+}
+
+#[test]
+fn caches_forward_what_goes_round_again_as_translation_does() {
+    let mut rounds = 0;
+    for seed in 0..u64::from(testkit::cases("oracle::recirculated", 60)) {
+        rounds += run(seed, Mistake::None).unwrap_or_else(|e| panic!("{e}"));
+    }
+    pool_is_whole().unwrap();
+    assert!(rounds > 10_000, "only {rounds} rounds");
+}
+
+#[test]
+fn a_stale_version_of_what_goes_round_again_is_found() {
+    assert!((0..60).any(|seed| run(seed, Mistake::StaleVersion).is_err()));
+}

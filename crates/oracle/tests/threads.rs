@@ -1,0 +1,103 @@
+//! A worker on its own thread, and a control thread that changes things, or does nothing for a long time.
+
+use base::PortNo;
+use datapath::{Config, Datapath};
+use flow::{Action, FieldId, Match};
+use oracle::home::{bridge_of, output, udp_frame};
+use oracle::port::Link;
+use oracle::rig::pool;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switch::control::{Command, FlowMod};
+
+fn links(dp: &mut Datapath<switch::Switch>, ports: &[u16]) -> Vec<Arc<Link>> {
+    ports
+        .iter()
+        .map(|&p| {
+            let link = Link::new(PortNo(p.into()));
+            dp.add_port(PortNo(p.into()), link.port()).unwrap();
+            link
+        })
+        .collect()
+}
+
+/// Waits for frames out of any of the links; which of them, and how many.
+fn wait_sent(links: &[Arc<Link>], wanted: usize) -> Vec<usize> {
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut sent = vec![0; links.len()];
+    while sent.iter().sum::<usize>() < wanted {
+        for (n, link) in links.iter().enumerate() {
+            sent[n] += link.take_sent().len();
+        }
+        assert!(Instant::now() < end, "only {sent:?} of {wanted} came out");
+        std::thread::yield_now();
+    }
+    sent
+}
+
+#[test]
+fn a_changed_rule_holds_from_the_next_packet() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1, 2, 3]);
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
+    let narrow =
+        Match::any().with(FieldId::EthType, 0x800).with(FieldId::TpDst, 2000).with(FieldId::NwProto, 17);
+    for n in 0..testkit::cases("oracle::changed_rule", 1_000) {
+        // By turns a rule modified, one added over it, and that one deleted.
+        let fm = match n % 4 {
+            0 | 1 => FlowMod {
+                command: Command::ModifyStrict,
+                ..FlowMod::add(Match::any(), vec![output(2 + (n % 2) as u16)])
+            },
+            2 => FlowMod { priority: 0x9000, ..FlowMod::add(narrow.clone(), vec![output(2)]) },
+            _ => FlowMod {
+                command: Command::DeleteStrict,
+                priority: 0x9000,
+                ..FlowMod::delete(narrow.clone())
+            },
+        };
+        control.flow_mod(bridge, &fm, 0).unwrap();
+        links[0].receive(vec![udp_frame(); 3]);
+        let sent = wait_sent(&links, 3);
+        let wanted = [[0, 3, 0], [0, 0, 3], [0, 3, 0], [0, 0, 3]][(n % 4) as usize];
+        assert_eq!(sent, wanted, "after change {n}");
+        control.tick(0);
+    }
+}
+
+#[test]
+fn a_control_thread_held_for_five_seconds_loses_no_packet() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1, 2, 3]);
+    let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![normal]), 0).unwrap();
+    let start = Instant::now();
+    let (mut given, mut address) = (0, 0u32);
+    // Nobody looks at effects meanwhile: the ring of the learned addresses runs full.
+    while start.elapsed() < Duration::from_secs(5) {
+        let burst: Vec<Vec<u8>> = (0..32)
+            .map(|n| {
+                let mut frame = udp_frame();
+                if n % 2 == 0 {
+                    address += 1;
+                    frame[8..12].copy_from_slice(&address.to_be_bytes());
+                }
+                frame
+            })
+            .collect();
+        given += burst.len();
+        links[0].receive(burst);
+        // Flooded to the two other ports.
+        let sent = wait_sent(&links[1..], 64);
+        assert_eq!(sent, [32, 32]);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let stats = dp.worker_stats(0);
+    assert!(address > 4_096, "only {address} addresses");
+    assert!(stats.effects_refused.get() > 0);
+    assert_eq!((stats.drops.total(), stats.rx.get(), stats.tx.get()), (0, given as u64, 2 * given as u64));
+}
