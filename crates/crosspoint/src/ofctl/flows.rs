@@ -8,8 +8,8 @@ use openflow::message::{
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
 };
 use openflow::text::{
-    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, message_text, parse_actions,
-    parse_flow_file, parse_flow_mod, parse_flow_request, write_flow,
+    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, flows_in, message_text,
+    parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, write_flow,
 };
 use openflow::{Message, Version};
 use std::io::{Read, Write};
@@ -111,21 +111,43 @@ fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Fail
     let (names, client) =
         if text.is_empty() { Default::default() } else { taken_names(options, target(options))? };
     let parsed = parse_flow_mod(text, command, &names)?;
-    send_flows(options, client, vec![parsed])
+    send_flows(options, client, parsed.protocols, std::iter::once(parsed))
 }
 
 fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<ExitCode, Failure> {
     let (names, client) = taken_names(options, target(options))?;
-    let parsed = flows_of_file(options.word(2).unwrap_or("-"), command, &names)?;
-    send_flows(options, client, parsed)
+    let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
+    // Read twice, first to know that all is well and how it can be said, so that a million flows need no room.
+    let usable = usable_of(&text, shown, command, &names)?;
+    let all = flows_in(&text, command, &names).filter_map(Result::ok);
+    send_flows(options, client, usable, all)
+}
+
+/// The encodings that can say all flows of a file; an error names file, line and column.
+fn usable_of(
+    text: &str,
+    shown: &str,
+    command: Option<FlowModCommand>,
+    names: &PortNames,
+) -> Result<Protocols, Failure> {
+    let mut usable = Protocols::ANY;
+    for flow in flows_in(text, command, names) {
+        let flow = flow.map_err(|error| Failure(format!("{shown}:{error}")))?;
+        usable = usable.intersect(flow.protocols);
+    }
+    Ok(usable)
 }
 
 /// Sends flow-mods, all in one encoding that can say them all.
-fn send_flows(options: &Options, client: Option<Client>, flows: Vec<Parsed>) -> Result<ExitCode, Failure> {
-    let usable = flows.iter().fold(Protocols::ANY, |acc, flow| acc.intersect(flow.protocols));
+fn send_flows(
+    options: &Options,
+    client: Option<Client>,
+    usable: Protocols,
+    flows: impl Iterator<Item = Parsed>,
+) -> Result<ExitCode, Failure> {
     let mut client = client_for(options, client, usable)?;
     let protocol = client.protocol();
-    let messages = flows.into_iter().map(|flow| flow.in_protocol(protocol));
+    let messages = flows.map(|flow| flow.in_protocol(protocol));
     if options.args.bundle {
         send_bundle(&mut client, messages)?;
     } else {
@@ -317,31 +339,36 @@ fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Failure>
 
 pub fn parse_flow_command(options: &Options) -> Result<ExitCode, Failure> {
     let parsed = parse_flow_mod(options.word(1).unwrap_or(""), FlowModCommand::Add, PortNames::none())?;
-    show_parsed(options, vec![parsed])
+    show_parsed(options, parsed.protocols, std::iter::once(parsed))
 }
 
 pub fn parse_flows_command(options: &Options) -> Result<ExitCode, Failure> {
-    let parsed = flows_of_file(options.word(1).unwrap_or("-"), None, PortNames::none())?;
-    show_parsed(options, parsed)
+    let (text, shown) = read_file(options.word(1).unwrap_or("-"))?;
+    let usable = usable_of(&text, shown, None, PortNames::none())?;
+    show_parsed(options, usable, flows_in(&text, None, PortNames::none()).filter_map(Result::ok))
 }
 
-fn show_parsed(options: &Options, flows: Vec<Parsed>) -> Result<ExitCode, Failure> {
-    let usable = flows.iter().fold(Protocols::ANY, |acc, flow| acc.intersect(flow.protocols));
+fn show_parsed(
+    options: &Options,
+    usable: Protocols,
+    flows: impl Iterator<Item = Parsed>,
+) -> Result<ExitCode, Failure> {
     println!("usable protocols: {usable}");
     let Some(protocol) = usable.intersect(options.allowed).iter().next() else {
         return fail!("no usable protocol");
     };
     println!("chosen protocol: {}", protocol.name());
-    let mut out = std::io::stdout().lock();
-    for (i, flow) in flows.into_iter().enumerate() {
+    let style = openflow::text::MessageStyle {
+        version: protocol.version(),
+        ports: PortNames::none(),
+        verbosity: options.more(),
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for (i, flow) in flows.enumerate() {
         let message = as_received(flow, protocol)?;
-        let style = openflow::text::MessageStyle {
-            version: protocol.version(),
-            ports: PortNames::none(),
-            verbosity: options.more(),
-        };
         out.write_all(message_text(i as u32 + 1, &message, style).as_bytes())?;
     }
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 

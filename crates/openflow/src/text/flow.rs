@@ -137,29 +137,30 @@ impl fmt::Display for FileError {
     }
 }
 
-/// Reads a file of flows, a line each, with comments from `#` on. `command`: that of every line; `None`: each line
-/// may say its own. The first error ends it, so that nothing of a file with an error is used.
+/// The flows of a file, a line each, with comments from `#` on. `command`: that of every line; `None`: each line may
+/// say its own. A parsed flow has two kilobytes: of a long file, check all and then take them one by one.
+pub fn flows_in<'a>(
+    text: &'a str,
+    command: Option<FlowModCommand>,
+    ports: &'a PortNames,
+) -> impl Iterator<Item = Result<Parsed, FileError>> + 'a {
+    let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("")));
+    lines.filter(|(_, flow)| !flow.trim().is_empty()).map(move |(line, flow)| {
+        let parsed = match command {
+            Some(command) => parse_flow_mod(flow, command, ports),
+            None => parse_flow_line(flow, ports),
+        };
+        parsed.map_err(|e| FileError { line, column: e.offset + 1, message: e.message })
+    })
+}
+
+/// All flows of a file, or the first error: nothing of a file with an error is used.
 pub fn parse_flow_file(
     text: &str,
     command: Option<FlowModCommand>,
     ports: &PortNames,
 ) -> Result<Vec<Parsed>, FileError> {
-    let mut all = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let flow = line.split('#').next().unwrap_or("");
-        if flow.trim().is_empty() {
-            continue;
-        }
-        let parsed = match command {
-            Some(command) => parse_flow_mod(flow, command, ports),
-            None => parse_flow_line(flow, ports),
-        };
-        match parsed {
-            Ok(parsed) => all.push(parsed),
-            Err(e) => return Err(FileError { line: i + 1, column: e.offset + 1, message: e.message }),
-        }
-    }
-    Ok(all)
+    flows_in(text, command, ports).collect()
 }
 
 /// Splits a flow at its actions; gives what follows `actions=` and where it begins.

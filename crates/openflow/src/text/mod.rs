@@ -24,7 +24,7 @@ mod value;
 pub use action::{ActionsIn, actions_text, parse_actions, write_actions};
 pub use field::parse_subfield;
 pub use flow::{
-    FileError, FlowStyle, Parsed, flow_text, parse_flow_file, parse_flow_line, parse_flow_mod,
+    FileError, FlowStyle, Parsed, flow_text, flows_in, parse_flow_file, parse_flow_line, parse_flow_mod,
     parse_flow_request, write_flow, write_flow_mod,
 };
 pub use lex::KeyValues;
