@@ -205,6 +205,27 @@ fn a_step_that_fails_says_so_and_cleans_up() {
 }
 
 #[test]
+fn without_the_stock_tools_and_iperf3_its_own_take_their_places() {
+    let _turn = take_turn();
+    let dir = std::env::temp_dir().join(format!("crosspoint-demo-path-{}", std::process::id()));
+    fs::create_dir(&dir).unwrap();
+    let path = std::env::var("PATH").unwrap() + ":/usr/sbin:/sbin";
+    for tool in ["ip", "ping", "sysctl"] {
+        let places = path.split(':').map(|place| Path::new(place).join(tool));
+        let place = places.into_iter().find(|p| p.is_file()).unwrap_or_else(|| panic!("no {tool} in {path}"));
+        std::os::unix::fs::symlink(place, dir.join(tool)).unwrap();
+    }
+    let output = Command::new(binary()).args(["demo", "--quick"]).env("PATH", &dir).output();
+    fs::remove_dir_all(&dir).unwrap();
+    let output = output.unwrap();
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{errors}\n{text}");
+    assert!(text.contains("TCP (built in): ") && text.contains("crosspoint ofctl add-flows br0 "), "{text}");
+    assert!(number(&row(&text, "10,000")[1]) > 1_000.0, "{text}");
+    assert_nothing_is_left();
+}
+
+#[test]
 fn without_root_it_says_so_and_how() {
     let _turn = take_turn();
     // The user nobody may not be able to enter the build directory.

@@ -12,6 +12,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -100,10 +101,16 @@ fn names(dir: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with(PREFIX)).collect()
 }
 
-/// Not by [`Shell`]: this works while the demo is being stopped.
+/// Not by [`Shell`]: this works while the demo is being stopped. A process group of its own, so that a second Ctrl-C does not
+/// end it half-way.
 fn quietly(words: &[&str]) -> bool {
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -36,7 +36,7 @@ pub fn text(figures: &Figures) -> String {
         "UDP, frames of 60 bytes, host to host through one worker:\n{}\n",
         stream_table(streams)
     );
-    let _ = writeln!(text, "Packets dropped, by reason:\n{}\n", drop_table(drops, ports));
+    let _ = writeln!(text, "Packets dropped, by reason:\n{}\n", drop_table(drops, ports, streams));
     let _ = writeln!(
         text,
         "Sender, switch, receiver and the kernel's veth share {} cores here; what the switch alone can do, from memory to\n\
@@ -91,8 +91,9 @@ fn stream_table(streams: &[Stream]) -> Table {
     table
 }
 
-/// The switch's own reasons, and what the ports' rings had no room for before the switch saw it.
-fn drop_table(drops: &Drops, ports: &[Port]) -> Table {
+/// The switch's own reasons, what the ports' rings had no room for before the switch saw it, and what the receiver had no
+/// room for behind it.
+fn drop_table(drops: &Drops, ports: &[Port], streams: &[Stream]) -> Table {
     let mut table = table(&["reason", "packets", "received at"]);
     for (reason, packets, by_port) in drops {
         let from: Vec<String> = by_port.iter().map(|(port, n)| format!("{port}: {}", grouped(*n))).collect();
@@ -100,6 +101,10 @@ fn drop_table(drops: &Drops, ports: &[Port]) -> Table {
     }
     for port in ports.iter().filter(|port| port.rx_dropped > 0) {
         table.add_row(["receive ring full".into(), grouped(port.rx_dropped), port.name.clone()]);
+    }
+    let missed: u64 = streams.iter().map(|s| s.missed).sum();
+    if missed > 0 {
+        table.add_row(["receiver's socket full", &grouped(missed), "cp-demo-b"]);
     }
     if table.row_count() == 0 {
         table.add_row(["none", "0", ""]);
@@ -122,6 +127,7 @@ mod tests {
             flows: 1_000,
             packets_per_s: 123_456.7,
             lost: 8,
+            missed: 6,
             cpu_ns_per_packet: 901.4,
             lookups: Lookups { exact: 99, megaflow: 0, missed: 1 },
             probes: ProbeReport {
@@ -154,6 +160,7 @@ mod tests {
         assert_eq!(row, expected);
         assert_eq!(cells("table_miss"), ["table_miss", "1,000", "p1: 1,000"]);
         assert_eq!(cells("receive ring full"), ["receive ring full", "7", "p2"]);
+        assert_eq!(cells("receiver's socket full"), ["receiver's socket full", "6", "cp-demo-b"]);
         assert!(text.contains("TCP (iperf3): 2.50 Gbit/s") && text.contains("5 of 5 answered"), "{text}");
     }
 }

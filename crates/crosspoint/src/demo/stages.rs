@@ -139,8 +139,10 @@ pub struct Stream {
     pub flows: u16,
     /// Packets per second that arrived.
     pub packets_per_s: f64,
-    /// Packets that did not arrive.
+    /// Packets that did not arrive, or not back.
     pub lost: u64,
+    /// Those of them that the receiving socket had no room for.
+    pub missed: u64,
     /// CPU time of the switch per packet that it received, in nanoseconds.
     pub cpu_ns_per_packet: f64,
     /// Which tier knew what to do.
@@ -190,7 +192,8 @@ fn stream(
     let stream = Stream {
         flows,
         packets_per_s: received.stream as f64 / sent.seconds,
-        lost: sent.sent.saturating_sub(received.stream),
+        lost: sent.sent.saturating_sub(received.stream) + probes.lost,
+        missed: received.missed,
         cpu_ns_per_packet: cpu_ns_per_packet(&before, &after),
         lookups: after.lookups.since(&before.lookups),
         probes,

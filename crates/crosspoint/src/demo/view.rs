@@ -46,13 +46,14 @@ impl View {
     pub fn update(&self, now: Sample) {
         let mut state = self.state.borrow_mut();
         let Some(shown) = state.as_mut() else { return };
-        let line = line(&shown.last, &now);
+        let (rates, tiers) = (rates(&shown.last, &now), tiers(&shown.last, &now));
         match &shown.bar {
             Some(bar) => {
                 bar.set_position(shown.start.elapsed().as_millis() as u64);
-                bar.set_message(line);
+                bar.set_prefix(rates);
+                bar.set_message(tiers);
             }
-            None => println!("   {:4.1} s  {line}", shown.start.elapsed().as_secs_f64()),
+            None => println!("   {:4.1} s  {rates}; {tiers}", shown.start.elapsed().as_secs_f64()),
         }
         shown.last = now;
     }
@@ -65,18 +66,25 @@ impl View {
     }
 }
 
-fn line(before: &Sample, now: &Sample) -> String {
-    let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
-    let mut text = String::new();
-    for (old, new) in before.ports.iter().zip(&now.ports) {
-        let rate = |old: u64, new: u64| grouped((new.saturating_sub(old) as f64 / seconds) as u64);
-        text += &format!("{} rx {}/s tx {}/s, ", new.name, rate(old.rx, new.rx), rate(old.tx, new.tx));
-    }
+fn seconds(before: &Sample, now: &Sample) -> f64 {
+    (now.at - before.at).as_secs_f64().max(1e-3)
+}
+
+fn rates(before: &Sample, now: &Sample) -> String {
+    let seconds = seconds(before, now);
+    let rate = |old: u64, new: u64| grouped((new.saturating_sub(old) as f64 / seconds) as u64);
+    let ports = before.ports.iter().zip(&now.ports).map(|(old, new)| {
+        format!("{} rx {}/s tx {}/s", new.name, rate(old.rx, new.rx), rate(old.tx, new.tx))
+    });
+    ports.collect::<Vec<_>>().join(", ")
+}
+
+fn tiers(before: &Sample, now: &Sample) -> String {
     let lookups = now.lookups.since(&before.lookups);
     let share = |part| percent(part, lookups.total());
-    let cpu = now.cpu_ns.saturating_sub(before.cpu_ns) as f64 / seconds / 1e7;
-    text + &format!(
-        "exact {} megaflow {} miss {}, CPU {cpu:.0} %",
+    let cpu = now.cpu_ns.saturating_sub(before.cpu_ns) as f64 / seconds(before, now) / 1e7;
+    format!(
+        "exact {}, megaflow {}, miss {}; switch CPU {cpu:.0} %",
         share(lookups.exact),
         share(lookups.megaflow),
         share(lookups.missed)
@@ -127,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_shows_rates_between_two_samples() {
+    fn lines_show_rates_and_shares_between_two_samples() {
         let at = Instant::now();
         let port = |rx, tx| Port { name: "p1".into(), rx, tx, rx_dropped: 0 };
         let before = Sample { at, cpu_ns: 0, lookups: Lookups::default(), ports: vec![port(0, 0)] };
@@ -138,7 +146,7 @@ mod tests {
             lookups,
             ports: vec![port(2_000, 10)],
         };
-        let expected = "p1 rx 1,000/s tx 5/s, exact 75.00 % megaflow 25.00 % miss 0 %, CPU 50 %";
-        assert_eq!(line(&before, &now), expected);
+        assert_eq!(rates(&before, &now), "p1 rx 1,000/s tx 5/s");
+        assert_eq!(tiers(&before, &now), "exact 75.00 %, megaflow 25.00 %, miss 0 %; switch CPU 50 %");
     }
 }
