@@ -123,7 +123,7 @@ fn the_demo_shows_sane_figures_and_leaves_nothing_behind() {
         assert!(exact + megaflow > 10.0, "the caches answer: {text}");
         assert!(p50 > 1.0 && p50 <= p99 && p99 <= p999, "round trips of {flows} flows: {p50} {p99} {p999}");
     }
-    // Those that no rule matches; besides them the hosts' kernels may send of their own accord.
+    // Besides those that no rule matches, the hosts' kernels may send of their own accord.
     assert!(number(&row(&text, "table_miss")[1]) >= 1_000.0, "{text}");
 }
 

@@ -47,8 +47,9 @@ impl Lab {
             shell.run(&format!("ip netns add {host}"))?;
             shell.run(&format!("ip link add {port} type veth peer name eth0 netns {host}"))?;
             if Path::new("/proc/sys/net/ipv6").exists() {
-                // The kernel would announce itself by IPv6 on the switch's ports.
+                // Kernels announce themselves by IPv6 at both ends; the drops at the end are to be the demo's alone.
                 shell.run(&format!("sysctl -qw net.ipv6.conf.{port}.disable_ipv6=1"))?;
+                shell.run(&format!("ip netns exec {host} sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1"))?;
             }
             shell.run(&format!("ip link set {port} up"))?;
             shell.run(&format!("ip -n {host} addr add {address}/24 dev eth0"))?;
