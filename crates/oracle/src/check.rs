@@ -97,7 +97,7 @@ impl Trial {
         let config = Config { cache, hash_seed: Some(seed), exact_tier, ..Config::default() };
         let domain = world.switch.domain().clone();
         let ports = PORTS.map(PortNo);
-        let mistaken = Arc::new(Mistaken { switch: world.switch.clone(), mistake });
+        let mistaken = Mistaken::new(world.switch.clone(), mistake);
         let uncached = Arc::new(Uncached(world.switch.clone()));
         Trial {
             mistake,

@@ -7,6 +7,7 @@ use base::{PortNo, Version};
 use datapath::{FlowView, Pipeline, Translation, Visit};
 use flow::{Depth, FieldId, Key, Mask};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use switch::{Effect, Switch};
 
 /// Every packet is extracted in full and translated by itself: the reference.
@@ -45,6 +46,10 @@ pub enum Mistake {
     JudgedOnPacket,
     /// What was rewritten before a lookup is forgotten.
     RewritesForgotten,
+    /// No mistake: at times packets are extracted more deeply than their rules ask for.
+    DeeperAtTimes,
+    /// No mistake: changes touch flows that they do not concern.
+    TouchedAtTimes,
     /// A packet is extracted one level less deep than its rules ask for.
     TooShallow,
 }
@@ -55,6 +60,20 @@ pub struct Mistaken {
     pub switch: Arc<Switch>,
     /// What is wrong.
     pub mistake: Mistake,
+    /// Times that somebody asked.
+    asked: AtomicU64,
+}
+
+impl Mistaken {
+    /// The switch with this mistake.
+    pub fn new(switch: Arc<Switch>, mistake: Mistake) -> Arc<Mistaken> {
+        Arc::new(Mistaken { switch, mistake, asked: AtomicU64::new(0) })
+    }
+
+    /// Any number below `n`.
+    fn any(&self, n: u64) -> u64 {
+        Chance::new(self.asked.fetch_add(1, Ordering::Relaxed)).below(n)
+    }
 }
 
 impl Pipeline for Mistaken {
@@ -66,6 +85,7 @@ impl Pipeline for Mistaken {
         let depth = self.switch.depth(port);
         match self.mistake {
             Mistake::TooShallow => Depth::ALL[(depth as usize).saturating_sub(1)],
+            Mistake::DeeperAtTimes => Depth::ALL[(depth as usize + self.any(3) as usize).min(4)],
             _ => depth,
         }
     }
@@ -89,6 +109,7 @@ impl Pipeline for Mistaken {
     fn touched(&self, flow: FlowView<'_>, since: Version, now: Version, reader: &Reader) -> bool {
         match self.mistake {
             Mistake::StaleVersion => false,
+            Mistake::TouchedAtTimes if self.any(3) == 0 => true,
             Mistake::JudgedOnPacket => {
                 let mut all = flow.mask.clone();
                 HEADER.iter().for_each(|f| all.add_exact(*f));

@@ -26,6 +26,17 @@ fn caches_forward_count_and_learn_as_translation_and_the_model_do() {
     assert_eq!(covered.depth_misses, 0, "{covered:?}");
 }
 
+#[test]
+fn depths_and_needless_translations_make_no_difference() {
+    for seed in 0..u64::from(testkit::cases("oracle::depths_and_needless_translations", 100)) {
+        for harmless in [Mistake::DeeperAtTimes, Mistake::TouchedAtTimes] {
+            if let Err(error) = check(seed, harmless) {
+                panic!("{harmless:?}: {error}");
+            }
+        }
+    }
+}
+
 fn must_be_found(mistake: Mistake) {
     let found = (0..300).find_map(|seed| check(seed, mistake).err());
     assert!(found.is_some(), "{mistake:?} was not found in 300 worlds");

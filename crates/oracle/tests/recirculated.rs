@@ -31,7 +31,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
     let config = Config { hash_seed: Some(seed), exact_tier, ..Config::default() };
-    let cached = Arc::new(Mistaken { switch: switch.clone(), mistake });
+    let cached = Mistaken::new(switch.clone(), mistake);
     let mut cached = Rig::new(cached, domain.clone(), config, &ports);
     let mut plain = Rig::new(Arc::new(Uncached(switch)), domain, config, &ports);
     let mut number = 0;

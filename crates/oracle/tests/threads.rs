@@ -3,6 +3,7 @@
 use base::PortNo;
 use datapath::{Config, Datapath};
 use flow::{Action, FieldId, Match};
+use oracle::flood::Flood;
 use oracle::home::{bridge_of, output, udp_frame};
 use oracle::port::Link;
 use oracle::rig::pool;
@@ -37,14 +38,31 @@ fn wait_sent(links: &[Arc<Link>], wanted: usize) -> Vec<usize> {
 
 #[test]
 fn a_changed_rule_holds_from_the_next_packet() {
-    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+    changes(testkit::cases("oracle::changed_rule", 1_000), 0);
+}
+
+#[test]
+fn a_changed_rule_holds_from_the_next_packet_beside_a_flood() {
+    changes(testkit::cases("oracle::changed_rule_beside_a_flood", 300), u64::MAX);
+}
+
+/// Changes rules and sends a packet after each, while another port receives bursts.
+fn changes(count: u32, bursts: u64) {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
     dp.start_worker(None).unwrap();
     let links = links(&mut dp, &[1, 2, 3]);
     control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
+    // The flood is dropped, by a rule above those that change.
+    let at_flood =
+        FlowMod { priority: 0xa000, ..FlowMod::add(Match::any().with(FieldId::InPort, 4), vec![]) };
+    control.flow_mod(bridge, &at_flood, 0).unwrap();
+    let (flood, port) = Flood::new(PortNo(4), udp_frame(), 500);
+    dp.add_port(PortNo(4), port).unwrap();
+    flood.set_bursts(bursts);
     let narrow =
         Match::any().with(FieldId::EthType, 0x800).with(FieldId::TpDst, 2000).with(FieldId::NwProto, 17);
-    for n in 0..testkit::cases("oracle::changed_rule", 1_000) {
+    for n in 0..count {
         // By turns a rule modified, one added over it, and that one deleted.
         let fm = match n % 4 {
             0 | 1 => FlowMod {
@@ -65,6 +83,7 @@ fn a_changed_rule_holds_from_the_next_packet() {
         assert_eq!(sent, wanted, "after change {n}");
         control.tick(0);
     }
+    assert_eq!(flood.received() > 1_000, bursts > 0);
 }
 
 #[test]

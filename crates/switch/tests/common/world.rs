@@ -174,7 +174,10 @@ impl World {
             priority: rule.priority,
             ..FlowMod::add(rule.matching.clone(), actions.clone())
         };
-        self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).unwrap();
+        // Actions that do not go together are refused, and nothing is changed.
+        if self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).is_err() {
+            return;
+        }
         let rules = self.model.bridges[bridge].tables.get_mut(&table).unwrap();
         for r in rules.iter_mut().filter(|r| r.matching == rule.matching && r.priority == rule.priority) {
             r.actions.clone_from(&actions);
