@@ -175,6 +175,7 @@ pub fn run_bench(args: &Args) -> Result<(), String> {
     let mut subjects = Subject::ALL.to_vec();
     subjects.retain(|&s| match start(&net.0, s) {
         Ok(_) => true,
+        // Its build lacks the type, or the type does not take these interfaces.
         Err(e) if matches!(s, Subject::Ovs(_)) => {
             println!("Open vSwitch cannot do {}: {e}", s.names().1);
             false
@@ -279,6 +280,10 @@ fn start(net: &Namespaces, subject: Subject) -> Result<Running, String> {
 }
 
 fn one_turn(args: &Args, net: &Namespaces, subject: Subject, rate: usize) -> Result<Turn, String> {
+    // What a switch that was killed has left.
+    for port in ["p0", "p1"] {
+        let _ = net.on(&net.switch(), &format!("ip link set {port} xdp off"));
+    }
     let running = start(net, subject)?;
     let settle = Duration::from_millis(700);
     let length = args.common.turn();

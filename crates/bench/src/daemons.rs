@@ -5,6 +5,7 @@ use crate::peer::{Process, TempDir, run, wait_for};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const OVS: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -35,7 +36,8 @@ impl Daemon {
         let dir = TempDir::new("ours")?;
         let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
         let mut command = in_namespace(namespace, &program);
-        command.args(["switch", "--bridge", "br0"]).args(args);
+        // Secure: no rule but those that are added.
+        command.args(["switch", "--bridge", "br0,fail-mode=secure"]).args(args);
         let process = spawn(&mut command, &dir.0)?;
         let daemon = Daemon { process, _database: None, dir };
         daemon.wait_for_bridge()?;
@@ -69,10 +71,14 @@ impl Daemon {
     }
 
     fn wait_for_bridge(&self) -> Result<(), String> {
-        wait_for(&self.dir.0.join("br0.mgmt")).map_err(|e| {
-            let said = std::fs::read_to_string(self.dir.0.join("stderr")).unwrap_or_default();
-            format!("{e}; the daemon said: {}", said.trim())
-        })
+        wait_for(&self.dir.0.join("br0.mgmt")).map_err(|e| self.explained(e))
+    }
+
+    /// An error with what the daemon said last.
+    fn explained(&self, error: String) -> String {
+        let said = std::fs::read_to_string(self.dir.0.join("stderr")).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        format!("{error}; the daemon said: {}", lines[lines.len().saturating_sub(3)..].join(" / "))
     }
 
     /// Runs `ovs-vsctl` on its database.
@@ -84,6 +90,7 @@ impl Daemon {
     /// Runs the stock `ovs-ofctl`.
     pub fn ofctl(&self, args: &[&str]) -> Result<String, String> {
         run(Command::new("ovs-ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
+            .map_err(|e| self.explained(e))
     }
 
     /// Memory that it has in use, in bytes.
@@ -99,6 +106,22 @@ impl Daemon {
             stat.split_whitespace().next()?.parse::<u64>().ok()
         };
         tasks.into_iter().flatten().flatten().filter_map(of_task).sum()
+    }
+}
+
+impl Drop for Daemon {
+    /// Lets it take back what it did to kernel interfaces, which it cannot when it is killed.
+    fn drop(&mut self) {
+        let mut exit = Command::new("ovs-appctl");
+        exit.env("OVS_RUNDIR", &self.dir.0).args(["-T", "5", "-t", "ovs-vswitchd", "exit"]);
+        if self._database.is_some() {
+            exit.arg("--cleanup");
+        }
+        let _ = run(&mut exit);
+        let end = Instant::now() + Duration::from_secs(5);
+        while matches!(self.process.0.try_wait(), Ok(None)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 

@@ -192,7 +192,7 @@ fn three_switches_forward_between_kernel_interfaces() {
 fn a_goal_that_is_missed_fails_when_it_is_asserted_and_the_rows_are_written_all_the_same() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let json = std::env::temp_dir().join(format!("crosspoint-bench-test-goal-{}", std::process::id()));
-    // Fewer active flows than the goal asks for cannot be in the cache: it holds none without traffic to speak of.
+    // Nobody makes so many flow-mods per second.
     let output = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")))
         .args([
             "bench",

@@ -27,7 +27,7 @@ const AHEAD_CYCLES_MAX: u64 = 20_000;
 /// A queue that was polled in vain so often is idle: it is looked at in turn with the other idle ones.
 const QUIET_POLLS: u32 = 64;
 /// Idle queues take one part in so many of the busy ones' time at most.
-const IDLE_SHARE: i64 = 32;
+const IDLE_SHARE: i64 = 64;
 /// Idle queues are looked at in groups of so many, between which the clock is read.
 const IDLE_GROUP: usize = 8;
 /// Time for idle queues saved up at most, in cycles.
