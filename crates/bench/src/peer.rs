@@ -11,6 +11,9 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 /// The peer's packet memory: 262,144 buffers and what DPDK needs beside.
 const HUGE_PAGES: usize = 1200;
 
+/// Named by us: the daemon's own name for it has the program's name and process id in it.
+const CONTROL_SOCKET: &str = "peer.ctl";
+
 /// Huge pages for DPDK, given back when dropped.
 pub struct HugePages {
     before: String,
@@ -163,8 +166,10 @@ impl OvsDpdk {
             "other_config:dpdk-extra=\"--no-pci --file-prefix=crosspoint-peer\"",
         ])?;
         let database_socket = format!("unix:{}/db.sock", dir.0.display());
-        let daemon =
-            spawn(Command::new(DAEMON).arg(database_socket).args(["--pidfile", "--log-file"]), &dir.0)?;
+        let control = format!("--unixctl={}", dir.0.join(CONTROL_SOCKET).display());
+        let mut command = Command::new(DAEMON);
+        command.arg(database_socket).args(["--pidfile", "--log-file"]).arg(control);
+        let daemon = spawn(&mut command, &dir.0)?;
         let peer_up = OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0 };
         peer_up.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
         peer_up.add_dpdk_port("sink", "net_null0,no-rx=1", 2)?;
@@ -176,7 +181,8 @@ impl OvsDpdk {
     }
 
     fn appctl(&self, args: &[&str]) -> Result<String, String> {
-        run(Command::new("ovs-appctl").env("OVS_RUNDIR", &self.dir.0).args(args))
+        let target = self.dir.0.join(CONTROL_SOCKET);
+        run(Command::new("ovs-appctl").arg("-t").arg(target).args(args))
     }
 
     fn ofctl(&self, args: &[&str]) -> Result<String, String> {
@@ -184,34 +190,11 @@ impl OvsDpdk {
     }
 
     fn add_dpdk_port(&self, name: &str, devargs: &str, ofport: u16) -> Result<(), String> {
-        self.vsctl(&[
-            "add-port",
-            "br0",
-            name,
-            "--",
-            "set",
-            "interface",
-            name,
-            "type=dpdk",
-            &format!("options:dpdk-devargs={}", devargs.replace('=', "\\=").replace(',', "\\,")),
-            &format!("ofport_request={ofport}"),
-        ])
-        .or_else(|_| {
-            // Quoting of the value as the database's atom.
-            self.vsctl(&["--if-exists", "del-port", "br0", name])?;
-            self.vsctl(&[
-                "add-port",
-                "br0",
-                name,
-                "--",
-                "set",
-                "interface",
-                name,
-                "type=dpdk",
-                &format!("options:dpdk-devargs=\"{devargs}\""),
-                &format!("ofport_request={ofport}"),
-            ])
-        })?;
+        // In quotes: the value is one string of the database's syntax, commas and all.
+        let device = format!("options:dpdk-devargs=\"{devargs}\"");
+        let number = format!("ofport_request={ofport}");
+        let interface = ["set", "interface", name, "type=dpdk", &device, &number];
+        self.vsctl(&[&["add-port", "br0", name, "--"][..], &interface].concat())?;
         let error = self.vsctl(&["get", "interface", name, "error"])?;
         if error.trim() != "[]" {
             return Err(format!("the peer's port {name}: {}", error.trim()));
