@@ -267,7 +267,7 @@ fn transmit(
     let bytes: usize = batch.iter().map(Packet::len).sum();
     handle.with(|q| q.tx_burst(cache, batch));
     let left = batch.len() as u64;
-    let left_bytes: usize = batch.iter().map(Packet::len).sum();
+    let left_bytes: usize = if left == 0 { 0 } else { batch.iter().map(Packet::len).sum() };
     counters.tx_packets.add(offered - left);
     counters.tx_bytes.add((bytes - left_bytes) as u64);
     stats.tx.add(offered - left);

@@ -15,7 +15,7 @@
 //! Until stage 5 no entry is added or removed, so that the entry numbers gathered in stages 2 and 3 hold.
 
 use crate::cache::entry::kind;
-use crate::cache::{FlowCache, FlowRef, Installed, MASK_EXACT, Moment, equal};
+use crate::cache::{FlowCache, FlowRef, Installed, MASK_EXACT, Moment};
 use crate::execute::{Carried, execute};
 use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
 use crate::pipeline::{Pipeline, Translation};
@@ -26,7 +26,7 @@ use base::clock::tsc;
 use base::region::prefetch;
 use base::slots::SlotTable;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, extract, extract_keeping_metadata};
+use flow::extract::{Ingress, extract, extract_keeping_metadata, is_plain_ipv4};
 use flow::{Depth, FieldId, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -43,21 +43,53 @@ struct Verdict {
 
 const TO_MISS: u8 = 100;
 const TRUNCATED: u8 = 101;
-/// As the packet before it.
-const SAME: u8 = 102;
 const MISS: Verdict = Verdict { kind: TO_MISS, port: 0, body: 0 };
 
 impl Scratch {
-    /// Whether two packets of the burst that were extracted at the shallowest depth have the same key: only the Ethernet
-    /// type and the fragment bits can differ. Word by word, since the keys have just been stored that way, and reading them in larger
-    /// pieces would wait for the stores.
+    /// Keys of all packets, each a run of its own.
+    #[inline(never)]
+    fn extract(&mut self, batch: &Batch, ingress: &Ingress) {
+        for packet in batch.iter().take(4) {
+            prefetch(packet.data());
+        }
+        for (i, packet) in batch.iter().enumerate() {
+            if let Some(ahead) = batch.get(i + 4) {
+                prefetch(ahead.data());
+            }
+            self.extract_one(i, packet, ingress);
+        }
+    }
+
+    /// At the shallowest depth nearly all packets of a port have the same key: one key, and one lookup, serves a run of them.
+    #[inline(never)]
+    fn extract_in_runs(&mut self, batch: &Batch, ingress: &Ingress) {
+        for packet in batch.iter().take(4) {
+            prefetch(packet.data());
+        }
+        let (mut first, mut first_is_plain) = (0, false);
+        for (i, packet) in batch.iter().enumerate() {
+            if let Some(ahead) = batch.get(i + 4) {
+                prefetch(ahead.data());
+            }
+            let is_plain = is_plain_ipv4(packet.data(), packet.len());
+            if first_is_plain && is_plain {
+                self.counts[first] += 1;
+                self.lens[first] += packet.len() as u32;
+                continue;
+            }
+            self.extract_one(i, packet, ingress);
+            (first, first_is_plain) = (i, is_plain);
+        }
+    }
+
     #[inline(always)]
-    fn same_key(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (&self.keys[a], &self.keys[b]);
-        let (v, w) = (&x.common().0, &y.common().0);
-        let same = v[1] == w[1] && v[4] == w[4] && x.present() == 1 && y.present() == 1;
-        debug_assert!(!same || equal(v, w));
-        same
+    fn extract_one(&mut self, i: usize, packet: &Packet, ingress: &Ingress) {
+        let key = &mut self.keys[i];
+        let found = extract(packet.data(), packet.len(), ingress, key);
+        mark_depth(key, ingress.depth());
+        self.lens[i] = packet.len() as u32;
+        self.counts[i] = 1;
+        self.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
     }
 }
 
@@ -117,9 +149,10 @@ struct Scratch {
     keys: Box<[Key; BURST]>,
     hashes: [u64; BURST],
     likely: [u32; BURST],
-    /// Bytes that a hit of this packet counts: its own and those of the `SAME` ones behind it.
+    /// Bytes of the run that begins with this packet.
     lens: [u32; BURST],
-    /// Packets that a hit of this packet counts.
+    /// Packets of the run that begins with this packet: they have its key and get its verdict. Only the first of a run has
+    /// a key, a verdict and a length.
     counts: [u32; BURST],
     masked: Box<[[u64; 8]; BURST]>,
     verdicts: [Verdict; BURST],
@@ -129,6 +162,8 @@ struct Scratch {
     stale_mega: ArrayVec<u32, BURST>,
     missed: ArrayVec<(u8, Packet), BURST>,
     carried: [Carried; BURST],
+    /// Something in `carried` is not the default.
+    carries: bool,
 }
 
 /// Everything that a burst touches.
@@ -188,6 +223,7 @@ impl<P: Pipeline> Process<P> {
                 stale_mega: ArrayVec::new(),
                 missed: ArrayVec::new(),
                 carried: [Carried::default(); BURST],
+                carries: false,
             },
             recirculated_room: Vec::with_capacity(RECIRCULATED_MAX),
             tuners: (0..=u16::MAX).map(|_| None).collect(),
@@ -211,35 +247,15 @@ impl<P: Pipeline> Process<P> {
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
 
         // 1. Extract.
-        for packet in batch.iter().take(4) {
-            prefetch(packet.data());
-        }
-        self.scratch.counts = [1; BURST];
-        // At the shallowest depth nearly all packets of a port have the same key, and one lookup serves them all.
-        let mut leader = if depth == Depth::Metadata { Some(0) } else { None };
-        for i in 0..batch.len() {
-            if let Some(ahead) = batch.get(i + 4) {
-                prefetch(ahead.data());
-            }
-            let packet = &batch[i];
-            let len = packet.len() as u32;
-            let key = &mut self.scratch.keys[i];
-            let found = extract(packet.data(), packet.len(), &ingress, key);
-            self.scratch.lens[i] = len;
-            self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
-            mark_depth(key, depth);
-            if let Some(first) = &mut leader {
-                if i > 0 && found.is_some() && self.scratch.same_key(*first, i) {
-                    self.scratch.verdicts[i].kind = SAME;
-                    self.scratch.counts[*first] += 1;
-                    self.scratch.lens[*first] += len;
-                } else {
-                    *first = i;
-                }
-            }
+        if depth == Depth::Metadata {
+            self.scratch.extract_in_runs(batch, &ingress);
+        } else {
+            self.scratch.extract(batch, &ingress);
         }
         clock.lap(Stage::Extract);
-        self.scratch.carried = [Carried::default(); BURST];
+        if std::mem::take(&mut self.scratch.carries) {
+            self.scratch.carried = [Carried::default(); BURST];
+        }
         self.out.stats.rx.add(batch.len() as u64);
         let translation_cycles = self.classify_and_run(port, version, batch, &mut clock);
         clock.finish(&self.out.stats);
@@ -285,6 +301,8 @@ impl<P: Pipeline> Process<P> {
         mark_depth(key, Depth::Everything);
         self.scratch.lens[i] = item.packet.len() as u32;
         self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
+        self.scratch.counts[i] = 1;
+        self.scratch.carries = true;
         self.scratch.carried[i] = Carried { pkt_mark: item.pkt_mark, recirc_depth: item.depth };
     }
 
@@ -302,10 +320,12 @@ impl<P: Pipeline> Process<P> {
             self.tuners[port.0 as usize & 0xffff].take().unwrap_or_else(|| Box::new(Tuner::new(exact_tier)));
         let started = tuner.start();
         let mut todo = Todo { idx: [0; BURST], len: 0 };
-        for i in 0..batch.len() {
+        let mut i = 0;
+        while i < batch.len() {
             if self.scratch.verdicts[i].kind == TO_MISS {
                 todo.push(i);
             }
+            i += self.scratch.counts[i] as usize;
         }
         let looked_up = batch.len();
         let use_exact = tuner.use_exact(self.now_ms);
@@ -328,7 +348,7 @@ impl<P: Pipeline> Process<P> {
     }
 
     // 2. Exact tier. Returns the packets that it answered.
-    #[inline(always)]
+    #[inline(never)]
     fn exact_stage(&mut self, todo: &mut Todo, at: Moment, tuner: &mut Tuner) -> u64 {
         let Scratch { keys, hashes, likely, lens, counts, verdicts, stale_exact, .. } = &mut self.scratch;
         for i in todo.iter() {
@@ -375,7 +395,7 @@ impl<P: Pipeline> Process<P> {
     }
 
     // 3. Megaflow tier. Returns the number of masks searched and of packets that it answered.
-    #[inline(always)]
+    #[inline(never)]
     fn megaflow_stage(&mut self, port: PortNo, todo: &mut Todo, at: Moment) -> (usize, u64) {
         let Scratch { keys, hashes, likely, lens, counts, masked, verdicts, promote, stale_mega, .. } =
             &mut self.scratch;
@@ -432,37 +452,35 @@ impl<P: Pipeline> Process<P> {
 
     // 4. Hits leave, in the order in which they came, runs with the same destination together; misses wait in
     // `scratch.missed`.
-    #[inline(always)]
+    #[inline(never)]
     fn hits_leave(&mut self, batch: &mut Batch) {
-        let count = batch.len();
-        for i in 1..count {
-            if self.scratch.verdicts[i].kind == SAME {
-                self.scratch.verdicts[i] = self.scratch.verdicts[i - 1];
-            }
-        }
+        let len = batch.len();
         let mut runs = Runs::new(batch);
         let mut i = 0;
-        while i < count {
+        while i < len {
             let v = self.scratch.verdicts[i];
+            let count = self.scratch.counts[i] as usize;
+            let first = i;
+            i += count;
             if v.kind == kind::OUTPUT {
-                let mut end = i + 1;
-                while end < count && self.scratch.verdicts[end].is_output_to(v.port) {
-                    end += 1;
+                while i < len && self.scratch.verdicts[i].is_output_to(v.port) {
+                    i += self.scratch.counts[i] as usize;
                 }
-                self.out.send_run(v.port, &mut runs, end - i);
-                i = end;
+                self.out.send_run(v.port, &mut runs, i - first);
                 continue;
             }
-            let Some(packet) = runs.take() else { break };
-            match v.kind {
-                kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
-                kind::LIST => {
-                    execute(self.cache.actions(v.body), packet, self.scratch.carried[i], &mut self.out);
+            for _ in 0..count {
+                let Some(packet) = runs.take() else { break };
+                match v.kind {
+                    kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
+                    kind::LIST => {
+                        let carried = self.scratch.carried[first];
+                        execute(self.cache.actions(v.body), packet, carried, &mut self.out);
+                    }
+                    TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
+                    _ => self.scratch.missed.push((first as u8, packet)),
                 }
-                TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
-                _ => self.scratch.missed.push((i as u8, packet)),
             }
-            i += 1;
         }
     }
 

@@ -111,6 +111,20 @@ pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) 
         .map(Found::offsets)
 }
 
+/// Whether the frame is untagged IPv4, without options, not a fragment. At [`Depth::Metadata`] the keys of all such
+/// frames that came in at one port are equal, so that one of them speaks for the others.
+#[inline(always)]
+pub fn is_plain_ipv4(head: &[u8], frame_len: usize) -> bool {
+    const L3: usize = 14;
+    let Some(h) = head.first_chunk::<34>() else { return false };
+    // Ethernet type, version and header length, type of service, total length, identification.
+    let w12 = be64::<12, 34>(h);
+    let fragment = be16::<20, 34>(h) & 0x3fff;
+    let total_len = (w12 >> 16 & 0xffff) as usize;
+    let room = frame_len - L3;
+    w12 >> 40 == ETH_TYPE_IPV4 << 8 | 0x45 && fragment == 0 && (20..=room.min(0xffff)).contains(&total_len)
+}
+
 /// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata (ports,
 /// recirculation id, packet type, connection tracking, mark, registers, pipeline values, tunnel) stay as `key` has
 /// them and only the packet's own fields are written anew. The packet type is obeyed: where it is not Ethernet, the

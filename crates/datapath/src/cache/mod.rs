@@ -770,7 +770,7 @@ fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &Entry) -> bool
 
 /// Block comparison without a branch per word.
 #[inline(always)]
-pub fn equal(a: &[u64; 8], b: &[u64; 8]) -> bool {
+fn equal(a: &[u64; 8], b: &[u64; 8]) -> bool {
     (0..8).fold(0, |differing, w| differing | (a[w] ^ b[w])) == 0
 }
 
