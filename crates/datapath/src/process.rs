@@ -15,7 +15,7 @@
 //! Until stage 5 no entry is added or removed, so that the entry numbers gathered in stages 2 and 3 hold.
 
 use crate::cache::entry::kind;
-use crate::cache::{FlowCache, FlowRef, Installed, MASK_EXACT, Moment};
+use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, MASK_EXACT, Moment, PLAIN};
 use crate::execute::{Carried, execute};
 use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
 use crate::pipeline::{Pipeline, Translation};
@@ -26,7 +26,7 @@ use base::clock::tsc;
 use base::region::prefetch;
 use base::slots::SlotTable;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, extract, extract_keeping_metadata, is_plain_ipv4};
+use flow::extract::{Ingress, PlainWords, extract, extract_keeping_metadata, plain_words};
 use flow::{Depth, FieldId, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -43,53 +43,114 @@ struct Verdict {
 
 const TO_MISS: u8 = 100;
 const TRUNCATED: u8 = 101;
+/// How many packets ahead headers are asked for.
+const AHEAD: usize = 4;
+
+/// Where a batch's keys come from.
+#[derive(Clone, Copy)]
+enum Keys<'a> {
+    /// They are to be read from the packets, which came in like this.
+    Of(&'a Ingress),
+    /// They are in the scratch memory.
+    Ready,
+}
 const MISS: Verdict = Verdict { kind: TO_MISS, port: 0, body: 0 };
 
 impl Scratch {
-    /// Keys of all packets, each a run of its own.
-    #[inline(never)]
-    fn extract(&mut self, batch: &Batch, ingress: &Ingress) {
-        for packet in batch.iter().take(4) {
-            prefetch(packet.data());
-        }
-        for (i, packet) in batch.iter().enumerate() {
-            if let Some(ahead) = batch.get(i + 4) {
-                prefetch(ahead.data());
+    /// What the exact tier compares of one packet, whose key is there, whether or not the tier was asked.
+    fn exact_key_of(&mut self, i: usize, packet: &Packet) {
+        let key = &self.keys[i];
+        let (word0, last) = (key.word(0, 0), key.word(0, 7));
+        let depth = Depth::ALL[(last >> 16 & 7) as usize % Depth::ALL.len()];
+        // A packet that goes round again has metadata beside its bytes.
+        let fresh = key.word(0, 0) >> 32 == 0 && !self.carries;
+        match plain_words(packet.data(), packet.len(), depth).filter(|_| fresh) {
+            Some(w) => {
+                let last = 1 << 32 | (depth as u64) << 16;
+                self.exact[i] = [word0, w[0], w[1], w[2], w[3], w[4], w[5], last];
+                self.present[i] = PLAIN;
             }
-            self.extract_one(i, packet, ingress);
+            None => {
+                self.exact[i] = key.common().0;
+                self.present[i] = key.present();
+            }
         }
     }
 
-    /// At the shallowest depth nearly all packets of a port have the same key: one key, and one lookup, serves a run of them.
+    /// What the exact tier compares, of all packets. Plain packets are not extracted yet; consecutive ones that are alike
+    /// become a run, of which only the first is looked up.
     #[inline(never)]
-    fn extract_in_runs(&mut self, batch: &Batch, ingress: &Ingress) {
-        for packet in batch.iter().take(4) {
-            prefetch(packet.data());
-        }
-        let (mut first, mut first_is_plain) = (0, false);
+    fn prepare_exact(&mut self, batch: &Batch, ingress: &Ingress, todo: &mut Todo) {
+        let (depth, word0) = (ingress.depth(), ingress.word0());
+        // Bit 32 marks a plain key; no other key has it there, and none of another depth is equal.
+        let last = 1 << 32 | (depth as u64) << 16;
+        let mut first = 0;
+        let mut before: Option<PlainWords> = None;
         for (i, packet) in batch.iter().enumerate() {
-            if let Some(ahead) = batch.get(i + 4) {
+            if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
-            let is_plain = is_plain_ipv4(packet.data(), packet.len());
-            if first_is_plain && is_plain {
-                self.counts[first] += 1;
-                self.lens[first] += packet.len() as u32;
-                continue;
+            let len = packet.len() as u32;
+            let plain = plain_words(packet.data(), packet.len(), depth);
+            if let Some(w) = plain {
+                if before.is_some_and(|b| (0..6).fold(0, |d, n| d | (b[n] ^ w[n])) == 0) {
+                    self.counts[first] += 1;
+                    self.lens[first] += len;
+                    continue;
+                }
+                self.exact[i] = [word0, w[0], w[1], w[2], w[3], w[4], w[5], last];
+                self.present[i] = PLAIN;
+                self.verdicts[i] = MISS;
+                todo.push(i);
+            } else {
+                self.extract_one(i, packet, ingress, todo);
+                self.exact[i] = self.keys[i].common().0;
+                self.present[i] = self.keys[i].present();
             }
-            self.extract_one(i, packet, ingress);
-            (first, first_is_plain) = (i, is_plain);
+            self.lens[i] = len;
+            self.counts[i] = 1;
+            (first, before) = (i, plain);
+        }
+    }
+
+    /// Keys of all packets, where the exact tier is not used: each is a run of its own.
+    #[inline(never)]
+    fn prepare_keys(&mut self, batch: &Batch, ingress: &Ingress, todo: &mut Todo) {
+        for (i, packet) in batch.iter().enumerate() {
+            if let Some(ahead) = batch.get(i + AHEAD) {
+                prefetch(ahead.data());
+            }
+            self.extract_one(i, packet, ingress, todo);
+            self.lens[i] = packet.len() as u32;
+            self.counts[i] = 1;
+            // Not to be mistaken for a plain one that still waits for its key.
+            self.present[i] = self.keys[i].present();
         }
     }
 
     #[inline(always)]
-    fn extract_one(&mut self, i: usize, packet: &Packet, ingress: &Ingress) {
+    fn extract_one(&mut self, i: usize, packet: &Packet, ingress: &Ingress, todo: &mut Todo) {
         let key = &mut self.keys[i];
         let found = extract(packet.data(), packet.len(), ingress, key);
         mark_depth(key, ingress.depth());
-        self.lens[i] = packet.len() as u32;
-        self.counts[i] = 1;
-        self.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
+        if found.is_some() {
+            self.verdicts[i] = MISS;
+            todo.push(i);
+        } else {
+            self.verdicts[i] = TRUNCATED_VERDICT;
+        }
+    }
+
+    /// The key of a plain packet, which the exact tier did not know or must judge.
+    #[inline(never)]
+    fn extract_plain(keys: &mut [Key; BURST], i: usize, packet: &Packet, ingress: &Ingress) {
+        let found = extract(packet.data(), packet.len(), ingress, &mut keys[i]);
+        debug_assert!(found.is_some(), "a plain packet is a whole frame");
+        mark_depth(&mut keys[i], ingress.depth());
+    }
+
+    fn exact_key(&self, i: usize) -> ExactKey<'_> {
+        ExactKey { words: &self.exact[i], present: self.present[i], key: &self.keys[i] }
     }
 }
 
@@ -147,6 +208,9 @@ impl Todo {
 /// The burst's working memory, kept from burst to burst.
 struct Scratch {
     keys: Box<[Key; BURST]>,
+    /// What the exact tier compares, and which blocks of the key belong to it or [`PLAIN`].
+    exact: Box<[[u64; 8]; BURST]>,
+    present: [u16; BURST],
     hashes: [u64; BURST],
     likely: [u32; BURST],
     /// Bytes of the run that begins with this packet.
@@ -212,6 +276,8 @@ impl<P: Pipeline> Process<P> {
             translation: Translation::default(),
             scratch: Scratch {
                 keys,
+                exact: Box::new([[0; 8]; BURST]),
+                present: [0; BURST],
                 hashes: [0; BURST],
                 likely: [0; BURST],
                 lens: [0; BURST],
@@ -245,19 +311,14 @@ impl<P: Pipeline> Process<P> {
         let depth = self.pipeline.depth(port);
         let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, depth);
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
-
-        // 1. Extract.
-        if depth == Depth::Metadata {
-            self.scratch.extract_in_runs(batch, &ingress);
-        } else {
-            self.scratch.extract(batch, &ingress);
+        for packet in batch.iter().take(AHEAD) {
+            prefetch(packet.data());
         }
-        clock.lap(Stage::Extract);
         if std::mem::take(&mut self.scratch.carries) {
             self.scratch.carried = [Carried::default(); BURST];
         }
         self.out.stats.rx.add(batch.len() as u64);
-        let translation_cycles = self.classify_and_run(port, version, batch, &mut clock);
+        let translation_cycles = self.classify_and_run(port, version, batch, Keys::Of(&ingress), &mut clock);
         clock.finish(&self.out.stats);
         let rounds = self.recirculated(version);
         translation_cycles + rounds
@@ -283,7 +344,7 @@ impl<P: Pipeline> Process<P> {
             }
             self.recirculated_room = rest;
             let mut clock = StageClock::off();
-            cycles += self.classify_and_run(port, version, &mut batch, &mut clock);
+            cycles += self.classify_and_run(port, version, &mut batch, Keys::Ready, &mut clock);
         }
         cycles
     }
@@ -302,6 +363,8 @@ impl<P: Pipeline> Process<P> {
         self.scratch.lens[i] = item.packet.len() as u32;
         self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
         self.scratch.counts[i] = 1;
+        self.scratch.exact[i] = self.scratch.keys[i].common().0;
+        self.scratch.present[i] = self.scratch.keys[i].present();
         self.scratch.carries = true;
         self.scratch.carried[i] = Carried { pkt_mark: item.pkt_mark, recirc_depth: item.depth };
     }
@@ -312,6 +375,7 @@ impl<P: Pipeline> Process<P> {
         port: PortNo,
         version: Version,
         batch: &mut Batch,
+        keys: Keys<'_>,
         clock: &mut StageClock,
     ) -> u64 {
         let at = Moment { version, now_ms: self.now_ms as u32 };
@@ -320,16 +384,23 @@ impl<P: Pipeline> Process<P> {
             self.tuners[port.0 as usize & 0xffff].take().unwrap_or_else(|| Box::new(Tuner::new(exact_tier)));
         let started = tuner.start();
         let mut todo = Todo { idx: [0; BURST], len: 0 };
-        let mut i = 0;
-        while i < batch.len() {
-            if self.scratch.verdicts[i].kind == TO_MISS {
-                todo.push(i);
-            }
-            i += self.scratch.counts[i] as usize;
-        }
         let looked_up = batch.len();
         let use_exact = tuner.use_exact(self.now_ms);
-        let exact_hits = if use_exact { self.exact_stage(&mut todo, at, &mut tuner) } else { 0 };
+        // 1. Extract.
+        match keys {
+            Keys::Of(ingress) if use_exact => self.scratch.prepare_exact(batch, ingress, &mut todo),
+            Keys::Of(ingress) => self.scratch.prepare_keys(batch, ingress, &mut todo),
+            Keys::Ready => (0..looked_up)
+                .filter(|&i| self.scratch.verdicts[i].kind == TO_MISS)
+                .for_each(|i| todo.push(i)),
+        }
+        clock.lap(Stage::Extract);
+        let exact_hits = if use_exact { self.exact_stage(&mut todo, at, batch, keys, &mut tuner) } else { 0 };
+        if let Keys::Of(ingress) = keys {
+            for i in todo.iter().filter(|&i| self.scratch.present[i] == PLAIN) {
+                Scratch::extract_plain(&mut self.scratch.keys, i, &batch[i], ingress);
+            }
+        }
         clock.lap(Stage::Exact);
         let (masks, megaflow_hits) = self.megaflow_stage(port, &mut todo, at);
         clock.lap(Stage::Megaflow);
@@ -349,10 +420,19 @@ impl<P: Pipeline> Process<P> {
 
     // 2. Exact tier. Returns the packets that it answered.
     #[inline(never)]
-    fn exact_stage(&mut self, todo: &mut Todo, at: Moment, tuner: &mut Tuner) -> u64 {
-        let Scratch { keys, hashes, likely, lens, counts, verdicts, stale_exact, .. } = &mut self.scratch;
+    fn exact_stage(
+        &mut self,
+        todo: &mut Todo,
+        at: Moment,
+        batch: &Batch,
+        how: Keys<'_>,
+        tuner: &mut Tuner,
+    ) -> u64 {
+        let Scratch { keys, exact, present, hashes, likely, lens, counts, verdicts, stale_exact, .. } =
+            &mut self.scratch;
         for i in todo.iter() {
-            hashes[i] = self.cache.exact_probe(&keys[i]);
+            let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
+            hashes[i] = self.cache.exact_probe(&key);
         }
         for i in todo.iter() {
             likely[i] = self.cache.exact_prefetch(hashes[i]);
@@ -361,13 +441,17 @@ impl<P: Pipeline> Process<P> {
             (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
         let mut packets = 0;
         todo.retain(|i| {
-            let idx = cache.exact_find_likely(likely[i], hashes[i], &keys[i]);
+            let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
+            let idx = cache.exact_find_likely(likely[i], hashes[i], &key);
             if idx == 0 {
                 return true;
             }
             let e = cache.exact(idx);
             if e.version != at.version.0 {
                 let (since, body, was) = (Version(e.version), e.body, e.kind);
+                if let (Keys::Of(ingress), PLAIN) = (how, present[i]) {
+                    Scratch::extract_plain(keys, i, &batch[i], ingress);
+                }
                 if was == kind::STALE
                     || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
                 {
@@ -486,7 +570,7 @@ impl<P: Pipeline> Process<P> {
 
     // 5. Promotion, and the end of what is out of date.
     fn promote(&mut self, use_exact: bool, at: Moment) {
-        let Scratch { keys, promote, stale_exact, stale_mega, .. } = &mut self.scratch;
+        let Scratch { keys, exact, present, promote, stale_exact, stale_mega, .. } = &mut self.scratch;
         for idx in stale_exact.drain(..) {
             self.cache.remove_exact(idx, &self.slots);
         }
@@ -497,11 +581,12 @@ impl<P: Pipeline> Process<P> {
                     continue;
                 }
                 let from = FlowRef { body: e.body, kind: e.kind, port: e.port, mask: e.mask, at };
-                let key = &keys[usize::from(i)];
-                let hash = self.cache.exact_probe(key);
+                let i = usize::from(i);
+                let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
+                let hash = self.cache.exact_probe(&key);
                 // The same flow may stand in the burst twice.
-                if self.cache.exact_find(hash, key) == 0 {
-                    self.cache.insert_exact(key, hash, &from, &self.slots);
+                if self.cache.exact_find(hash, &key) == 0 {
+                    self.cache.insert_exact(&key, hash, &from, &self.slots);
                 }
             }
         }
@@ -573,8 +658,9 @@ impl<P: Pipeline> Process<P> {
         if has_effects {
             self.event_bell.ring();
         }
+        self.scratch.exact_key_of(i, &packet);
         let installed =
-            if cacheable { self.cache.install(&self.scratch.keys[i], t, at, &self.slots) } else { None };
+            if cacheable { self.cache.install(&self.scratch.exact_key(i), t, at, &self.slots) } else { None };
         let bytes = packet.len() as u64;
         let entry = match installed {
             Some(Installed::Megaflow(idx)) => Some(self.cache.mega(idx)),

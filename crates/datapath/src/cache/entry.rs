@@ -322,10 +322,13 @@ impl Arena {
     }
 }
 
+/// Blocks beyond the first.
+pub const WIDE_BLOCKS: u16 = ((1 << flow::BLOCKS) - 1) & !1;
+
 /// The key's blocks beyond the first, of those that `present` names.
 pub fn wide_of(key: &Key, present: u16) -> WideKey {
     let mut run = WideKey::new();
-    let mut left = present & !1;
+    let mut left = present & WIDE_BLOCKS;
     while left != 0 {
         run.push(key.block(left.trailing_zeros() as usize).0);
         left &= left - 1;

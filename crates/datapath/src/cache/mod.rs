@@ -23,7 +23,7 @@ use base::hash::HashKey;
 use base::region::{Region, prefetch, prefetch_at, prefetch_second_line};
 use base::slots::SlotTable;
 use base::{DropReason, PortNo, Version};
-use entry::{Arena, Bodies, Entry, classify, kind, wide_of};
+use entry::{Arena, Bodies, Entry, WIDE_BLOCKS, classify, kind, wide_of};
 use flow::{Key, Mask};
 use index::{Index, Inserted, Probe};
 
@@ -60,6 +60,20 @@ struct MaskEntry {
     bodies: u32,
 }
 
+/// A packet's key as the exact tier compares it.
+#[derive(Clone, Copy)]
+pub struct ExactKey<'a> {
+    /// What stands for block 0: that block itself, or of a plain packet its header bytes ([`flow::extract::plain_words`]).
+    pub words: &'a [u64; 8],
+    /// Which blocks of `key` belong to it, or [`PLAIN`].
+    pub present: u16,
+    /// The key: for its further blocks, and for judging the packet. Of a plain packet it may not be filled while it is
+    /// only looked up.
+    pub key: &'a Key,
+}
+
+/// In place of the present blocks: the words are a plain packet's header bytes.
+pub const PLAIN: u16 = 1 << 15;
 /// The masks of one input port's flows, the most hit first.
 #[derive(Default)]
 struct PortMasks {
@@ -207,8 +221,13 @@ impl FlowCache {
 
     /// Hash of a key for the exact tier, and its line asked for.
     #[inline(always)]
-    pub fn exact_probe(&self, key: &Key) -> u64 {
-        let hash = key.hash_exact(&self.secret);
+    pub fn exact_probe(&self, key: &ExactKey<'_>) -> u64 {
+        let mut hash = self.secret.block(key.words);
+        if key.present & WIDE_BLOCKS != 0 {
+            for words in wide_of(key.key, key.present) {
+                hash = self.secret.combine(hash, self.secret.block(&words));
+            }
+        }
         self.exact.index.prefetch(Probe::new(hash));
         hash
     }
@@ -223,22 +242,20 @@ impl FlowCache {
 
     /// The entry whose key equals this one, or 0. `likely` is what [`Self::exact_prefetch`] said.
     #[inline(always)]
-    pub fn exact_find_likely(&self, likely: u32, hash: u64, key: &Key) -> u32 {
+    pub fn exact_find_likely(&self, likely: u32, hash: u64, key: &ExactKey<'_>) -> u32 {
         if likely != 0 && self.is_exact(likely, key) { likely } else { self.exact_find(hash, key) }
     }
 
     /// The entry whose key equals this one, or 0.
     #[inline(never)]
-    pub fn exact_find(&self, hash: u64, key: &Key) -> u32 {
+    pub fn exact_find(&self, hash: u64, key: &ExactKey<'_>) -> u32 {
         self.exact.index.find(Probe::new(hash), |idx| self.is_exact(idx, key)).unwrap_or(0)
     }
 
     #[inline(always)]
-    fn is_exact(&self, idx: u32, key: &Key) -> bool {
+    fn is_exact(&self, idx: u32, key: &ExactKey<'_>) -> bool {
         let e = &self.exact.entries[idx as usize];
-        equal(&e.key, &key.common().0)
-            && e.present == key.present()
-            && (e.wide == 0 || self.wide_equal(e, key))
+        equal(&e.key, key.words) && e.present == key.present && (e.wide == 0 || self.wide_equal(e, key.key))
     }
 
     #[inline(never)]
@@ -253,8 +270,14 @@ impl FlowCache {
     }
 
     /// Remembers a key whose packets all belong to the body's flow. Evicts where it must.
-    pub fn insert_exact(&mut self, key: &Key, hash: u64, from: &FlowRef, slots: &SlotTable) -> Option<u32> {
-        let wide = self.arena.store(&wide_of(key, key.present()))?;
+    pub fn insert_exact(
+        &mut self,
+        key: &ExactKey<'_>,
+        hash: u64,
+        from: &FlowRef,
+        slots: &SlotTable,
+    ) -> Option<u32> {
+        let wide = self.arena.store(&wide_of(key.key, key.present))?;
         let idx = match self.exact.take() {
             Some(idx) => idx,
             None => {
@@ -265,10 +288,10 @@ impl FlowCache {
             }
         };
         let e = &mut self.exact.entries[idx as usize];
-        e.key = key.common().0;
+        e.key = *key.words;
         (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
         (e.used_ms, e.body, e.wide, e.port) = (from.at.now_ms, from.body, wide, from.port);
-        (e.present, e.mask, e.kind) = (key.present(), from.mask, from.kind);
+        (e.present, e.mask, e.kind) = (key.present, from.mask, from.kind);
         self.bodies.get_mut(from.body).refs += 1;
         if let Inserted::Evicted(lost) = self.exact.index.insert(Probe::new(hash), idx) {
             self.evictions += 1;
@@ -390,14 +413,15 @@ impl FlowCache {
     }
 
     /// Caches a translation for all packets that agree with `key` on its mask (or on a narrower one, see the
-    /// module's text). `key` must not be in the cache yet.
+    /// module's text). `exact` must not be in the cache yet.
     pub fn install<E>(
         &mut self,
-        key: &Key,
+        exact: &ExactKey<'_>,
         t: &Translation<E>,
         at: Moment,
         slots: &SlotTable,
     ) -> Option<Installed> {
+        let key = exact.key;
         let (kind, port) = classify(&t.actions);
         let mask = self.mask_for(&t.mask, key).unwrap_or(MASK_EXACT);
         let body = self.bodies.make(t, mask, kind == kind::LIST)?;
@@ -406,8 +430,8 @@ impl FlowCache {
         self.bodies.get_mut(body).refs = 1;
         let from = FlowRef { body, kind, port, mask, at };
         let installed = if mask == MASK_EXACT {
-            let hash = key.hash_exact(&self.secret);
-            self.insert_exact(key, hash, &from, slots).map(Installed::Exact)
+            let hash = self.exact_probe(exact);
+            self.insert_exact(exact, hash, &from, slots).map(Installed::Exact)
         } else {
             self.insert_mega(key, mask, &from, slots).map(Installed::Megaflow)
         };
@@ -783,7 +807,7 @@ fn prefetch_entry(entries: &[Entry], idx: u32) {
 /// Blocks beyond the first.
 #[inline(always)]
 fn wide_len(present: u16) -> usize {
-    (present & !1).count_ones() as usize
+    (present & WIDE_BLOCKS).count_ones() as usize
 }
 
 /// The input port's number in a key's block 0, which every mask holds.

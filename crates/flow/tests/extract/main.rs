@@ -4,6 +4,7 @@
 mod counterpart;
 mod independent;
 mod packets;
+mod plain;
 mod reference;
 
 use base::{OfPort, PortNo};
