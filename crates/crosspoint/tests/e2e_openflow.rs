@@ -193,6 +193,26 @@ fn packet_out_sends_and_normal_learns() {
     assert_eq!(fdb().lines().count(), 1);
 }
 
+#[test]
+fn a_trace_says_what_would_happen_to_a_packet() {
+    let switch = Switch::dummy();
+    switch.add_flow(PVP);
+    let trace = |args: &[&str]| switch.appctl(&[&["ofproto/trace", "br0"], args].concat());
+    let text = trace(&["in_port=1,ip,nw_src=10.0.0.1,nw_dst=10.0.0.2"]).ok();
+    for part in [
+        "Flow: ip,in_port=1,",
+        "\nbridge(\"br0\")\n-------------\n 0. ip,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2, priority 32768\n    output:2\n",
+        "\nFinal flow: unchanged\n",
+        "\nMegaflow: recirc_id=0,eth,ip,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_frag=no\n",
+        "\nDatapath actions: 2\n",
+    ] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    assert!(trace(&["in_port=p1", "505400000007505400000005080045"]).ok().contains("Datapath actions: drop"));
+    assert!(trace(&["in_port=9"]).failed().contains("no such port"));
+    assert!(trace(&["in_port=1,nonesuch"]).failed().contains("nonesuch"));
+}
+
 /// A stock program that prints what it hears until it is killed.
 struct Listener {
     child: std::process::Child,

@@ -11,6 +11,7 @@
 pub mod flow;
 pub mod openflow;
 pub mod ports;
+pub mod vswitchd;
 pub mod wire;
 
 /// One fuzz target.
@@ -30,5 +31,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "openflow_text", run: openflow::openflow_text },
     Target { name: "ports_pcap", run: ports::ports_pcap },
     Target { name: "ports_virtio_net", run: ports::ports_virtio_net },
+    Target { name: "unixctl_request", run: vswitchd::unixctl_request },
     Target { name: "wire_frame", run: wire::wire_frame },
 ];

@@ -50,6 +50,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("netdev-dummy/sent", "name", 1, 1, dummy::sent),
     row("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
     row("ofproto/list", "", 0, 0, switching::list),
+    row("ofproto/trace", "bridge br_flow [OPTIONS...] [packet]", 2, 4, switching::trace),
     row("revalidator/purge", "", 0, 0, datapath::purge),
     row("revalidator/wait", "", 0, 0, datapath::wait),
     row("version", "", 0, 0, dummy::version),

@@ -1,6 +1,11 @@
 //! `fdb/*` and `ofproto/*`: what a bridge has learned and decides.
 
+use crate::odp;
 use crate::state::{Bridge, Vswitch};
+use base::{OfPort, PortNo};
+use datapath::Pipeline;
+use flow::{Depth, FieldId, Ingress, Key, extract};
+use openflow::text::{PortNames, parse_match};
 use std::fmt::Write;
 
 fn bridge<'a>(vswitch: &'a Vswitch, name: &str) -> Result<&'a Bridge, String> {
@@ -62,4 +67,38 @@ pub fn fdb_stats(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Strin
 
 pub fn list(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(vswitch.bridges.values().map(|b| format!("{}\n", b.name)).collect())
+}
+
+/// `ofproto/trace BRIDGE FLOW [PACKET] [--names]`: FLOW in OpenFlow's syntax, and, where PACKET is given, only for its metadata.
+pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    let (options, rest): (Vec<_>, Vec<_>) = args.iter().map(String::as_str).partition(|a| a.starts_with('-'));
+    if let Some(unknown) = options.iter().find(|o| !["--names", "--no-names"].contains(o)) {
+        return Err(format!("{unknown}: unknown option"));
+    }
+    let (name, text, packet) = match rest[..] {
+        [name, text] => (name, text, None),
+        [name, text, packet] => (name, text, Some(packet)),
+        _ => return Err("expected a bridge, a flow, and at most one packet".into()),
+    };
+    let bridge = vswitch.bridge_named(name).ok_or("Unknown bridge name")?.idx;
+    let mut names = PortNames::default();
+    vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
+    let metadata = parse_match(text, &names).map_err(|e| e.to_string())?.key;
+    let in_port = OfPort(metadata.get64(FieldId::InPort) as u16);
+    let port_no = vswitch.port_numbered(bridge, in_port).map(|p| p.port_no);
+    // A flow from no port of the bridge has none to start in.
+    let port_no: PortNo = port_no.ok_or_else(|| format!("in_port={}: no such port in {name}", in_port.0))?;
+    let mut key = metadata;
+    if let Some(packet) = packet {
+        let frame = odp::frame(packet).map_err(|e| e.to_string())?;
+        let mut of_frame = Key::default();
+        let ingress = Ingress::new(in_port, port_no, Depth::Everything);
+        extract(&frame, frame.len(), &ingress, &mut of_frame).ok_or("the packet is too short")?;
+        key = of_frame;
+    }
+    key.set(FieldId::DpPort, u128::from(port_no.0));
+    let shown = if options.contains(&"--names") { &names } else { PortNames::none() };
+    let reader = vswitch.domain.register();
+    let version = vswitch.switch.version();
+    Ok(switch::trace::trace(&vswitch.switch, version, &key, shown, &reader).0)
 }
