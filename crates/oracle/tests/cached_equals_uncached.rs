@@ -26,6 +26,14 @@ fn caches_forward_count_and_learn_as_translation_and_the_model_do() {
     assert_eq!(covered.depth_misses, 0, "{covered:?}");
 }
 
+/// A third VLAN tag, pushed: changes behind it (844), and NORMAL when it is stripped again (3204).
+#[test]
+fn worlds_that_once_disagreed_agree() {
+    for seed in [844, 3204] {
+        check(seed, Mistake::None).unwrap();
+    }
+}
+
 #[test]
 fn depths_and_needless_translations_make_no_difference() {
     for seed in 0..u64::from(testkit::cases("oracle::depths_and_needless_translations", 100)) {

@@ -232,9 +232,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
             if t.vid != 0 || t.inner || priority { 0x1000 | t.pcp | t.vid } else { 0 }
         };
         let (mut outer, mut inner) = ((out[0], tci(out[0], true)), (out[1], tci(out[1], false)));
+        let mut third = None;
         if outer.1 == 0 {
-            // Where the outer tag goes, the inner one becomes the outer.
-            (outer, inner) = (inner, (Tag::default(), 0));
+            // Where the outer tag goes, the inner one becomes the outer, and one that was pushed down comes up.
+            third = if inner.1 != 0 { self.below.pop() } else { None };
+            let up = third.map_or((Tag::default(), 0), |(tpid, tci)| (Tag { tpid, ..Tag::default() }, tci));
+            (outer, inner) = (inner, up);
         }
         let fields = [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2];
         let tpid = |(tag, tci): (Tag, u16)| match (tci, tag.tpid) {
@@ -245,7 +248,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let wanted = [outer.1, tpid(outer), inner.1, tpid(inner)];
         let same = fields.iter().zip(wanted).all(|(f, v)| self.key.get64(*f) == u64::from(v));
         if same {
-            return self.output_to(port);
+            self.output_to(port);
+            self.below.extend(third);
+            return;
         }
         let before: Vec<_> = [2, 5].map(|w| (self.key.word(0, w), self.written.0.word(0, w))).to_vec();
         let moved = self.vlan_moved;
@@ -257,6 +262,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
         }
         self.output_to(port);
+        self.below.extend(third);
         for (w, before) in [2, 5].into_iter().zip(before) {
             let bits = if w == 2 { 0xffff } else { 0xffff_ffff_ffff_0000 };
             let value = self.key.word(0, w) & !bits | before.0 & bits;
