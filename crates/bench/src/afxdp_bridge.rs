@@ -16,6 +16,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// On a machine that is busier than this before the start, its whole time says nothing.
+const BACKGROUND_MAX: f64 = 0.05;
+
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
@@ -44,6 +47,8 @@ struct Row {
     machine_cycles_per_packet_with_generator: f64,
     /// CPU time of the switch's own threads.
     own_cycles_per_packet: f64,
+    /// How busy the machine was before all this.
+    background_share: f64,
     runs: u32,
     /// Each turn's cost as in `machine_cycles_per_packet`.
     raw: Vec<f64>,
@@ -170,6 +175,14 @@ struct Turn {
 
 /// Runs it.
 pub fn run_bench(args: &Args) -> Result<(), String> {
+    let background = background_share()?;
+    if background > BACKGROUND_MAX {
+        let busy = format!("{:.0} % of the machine is busy with something else", background * 100.0);
+        if args.common.assert {
+            return Err(format!("{busy}: the whole machine's time would say nothing"));
+        }
+        println!("{busy}: the figures of the machine's time say nothing");
+    }
     let net = Net::new(2)?;
     let (mut rows, mut goals) = (Vec::new(), Goals::default());
     let mut subjects = Subject::ALL.to_vec();
@@ -192,7 +205,7 @@ pub fn run_bench(args: &Args) -> Result<(), String> {
         }
         let generator: Vec<f64> = turns[0].iter().map(|t| t.with_generator).collect();
         for (subject, turns) in subjects.iter().zip(&turns) {
-            rows.push(row(*subject, rate, turns, &generator));
+            rows.push(row(*subject, rate, turns, &generator, background));
         }
         compare(&rows[rows.len() - subjects.len()..], rate, &mut goals);
     }
@@ -212,7 +225,7 @@ fn compare(rows: &[Row], rate: usize, goals: &mut Goals) {
     }
 }
 
-fn row(subject: Subject, rate: usize, turns: &[Turn], generator: &[f64]) -> Row {
+fn row(subject: Subject, rate: usize, turns: &[Turn], generator: &[f64], background: f64) -> Row {
     let (switch, port_type) = subject.names();
     let of = |f: fn(&Turn) -> f64| median(&turns.iter().map(f).collect::<Vec<_>>());
     let raw: Vec<f64> = turns.iter().zip(generator).map(|(t, g)| t.with_generator - g).collect();
@@ -225,6 +238,7 @@ fn row(subject: Subject, rate: usize, turns: &[Turn], generator: &[f64]) -> Row 
         machine_cycles_per_packet: median(&raw),
         machine_cycles_per_packet_with_generator: of(|t| t.with_generator),
         own_cycles_per_packet: of(|t| t.own),
+        background_share: background,
         runs: turns.len() as u32,
         raw,
     };
@@ -328,6 +342,14 @@ fn counted(net: &Namespaces, host: &str, direction: &str) -> Result<u64, String>
     let path = format!("/sys/class/net/eth0/statistics/{direction}_packets");
     let text = net.on(&net.name(host), &format!("cat {path}"))?;
     text.trim().parse().map_err(|_| format!("{path}: {text}"))
+}
+
+/// How busy the machine is with nothing of ours running.
+fn background_share() -> Result<f64, String> {
+    let (before, start) = (busy_ns()?, std::time::Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    Ok((busy_ns()? - before) as f64 / start.elapsed().as_nanos() as f64 / cpus)
 }
 
 /// Non-idle time of the machine since it started, in nanoseconds: all but idle and waiting for disks, over all

@@ -87,6 +87,8 @@ struct Row {
     worst_window_ratio: f64,
     /// The most CPU time that a pass of the worker's loop took.
     longest_pass_ms: f64,
+    /// Share of the packets that were translated (`churn` alone): flows that a change was taken to touch.
+    miss_ratio: f64,
     runs: u32,
     /// Each turn's throughput ratio.
     raw: Vec<f64>,
@@ -99,6 +101,7 @@ struct Turn {
     worst_window: f64,
     longest_pass_ms: f64,
     mods_per_s: f64,
+    miss_ratio: f64,
 }
 
 fn row(what: &'static str, rules: usize, flows: usize, rate: usize, turns: &[Turn]) -> Row {
@@ -115,18 +118,20 @@ fn row(what: &'static str, rules: usize, flows: usize, rate: usize, turns: &[Tur
         cycles_per_packet: of(|t| t.changing),
         throughput_ratio: median(&raw),
         worst_window_ratio: of(|t| t.steady / t.worst_window),
+        miss_ratio: of(|t| t.miss_ratio),
         longest_pass_ms: turns.iter().map(|t| t.longest_pass_ms).fold(0.0, f64::max),
         runs: turns.len() as u32,
         raw,
     };
     println!(
-        "{what}: {:.1} cycles/packet, steady {:.1}: throughput {:.3}, in the worst window {:.3}; longest pass {:.3} ms; {:.0} flow-mods/s",
+        "{what}: {:.1} cycles/packet, steady {:.1}: throughput {:.3}, in the worst window {:.3}; longest pass {:.3} ms; {:.0} flow-mods/s, {:.5} missed",
         row.cycles_per_packet,
         row.steady_cycles_per_packet,
         row.throughput_ratio,
         row.worst_window_ratio,
         row.longest_pass_ms,
-        row.flow_mods_made_per_s
+        row.flow_mods_made_per_s,
+        row.miss_ratio
     );
     row
 }
@@ -220,13 +225,15 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
                 window = (Instant::now(), now);
             }
         }
-        let changing = Meter::read(&rig).since(&before).cycles_per_packet;
+        let sample = Meter::read(&rig).since(&before);
+        let changing = sample.cycles_per_packet;
         turns.push(Turn {
             steady,
             changing,
             worst_window: worst.max(changing),
             longest_pass_ms: take_longest_pass_ms(&rig),
             mods_per_s: made as f64 / start.elapsed().as_secs_f64(),
+            miss_ratio: sample.miss_ratio,
         });
     }
     let row = row("churn", args.flows, args.flows, args.rate, &turns);
@@ -279,6 +286,7 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
             worst_window,
             longest_pass_ms: take_longest_pass_ms(&rig),
             mods_per_s: mods.len() as f64 / start.elapsed().as_secs_f64(),
+            miss_ratio: 0.0,
         });
         drop(mods);
         rig.warm_up(Duration::from_secs(1));
@@ -371,5 +379,6 @@ fn one_expiry(rig: &mut Rig, args: &ExpiryArgs) -> Result<Turn, String> {
         worst_window: worst,
         longest_pass_ms,
         mods_per_s: 0.0,
+        miss_ratio: 0.0,
     })
 }
