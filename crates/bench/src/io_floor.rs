@@ -30,11 +30,11 @@ pub fn measure(source: &ports::PortSpec, sink: &ports::PortSpec, time: Duration)
             turn(&mut packets);
         }
         packets = 0;
-        let (start, cpu) = (Instant::now(), packet::thread::cpu_time_ns(me).unwrap_or(0));
+        let (start, cpu) = (Instant::now(), base::clock::cpu_time_ns(me).unwrap_or(0));
         while start.elapsed() < time {
             turn(&mut packets);
         }
-        let spent = packet::thread::cpu_time_ns(me).unwrap_or(0) - cpu;
+        let spent = base::clock::cpu_time_ns(me).unwrap_or(0) - cpu;
         spent as f64 * base::clock::tsc_hz() as f64 / 1e9 / packets.max(1) as f64
     };
     std::thread::spawn(forward).join().map_err(|_| "the floor's thread panicked".to_string())

@@ -133,7 +133,7 @@ impl Rig {
             exact: stats.exact_hits.get(),
             megaflow: stats.megaflow_hits.get(),
             misses: stats.misses.get(),
-            cpu_ns: packet::thread::cpu_time_ns(self.datapath.worker_thread_id(0)).unwrap_or(0),
+            cpu_ns: base::clock::cpu_time_ns(self.datapath.worker_thread_id(0)).unwrap_or(0),
         }
     }
 

@@ -115,7 +115,7 @@ impl Meter {
             exact: stats.exact_hits.get(),
             megaflow: stats.megaflow_hits.get(),
             misses: stats.misses.get(),
-            cpu_ns: packet::thread::cpu_time_ns(thread_id).unwrap_or(0),
+            cpu_ns: base::clock::cpu_time_ns(thread_id).unwrap_or(0),
         }
     }
 

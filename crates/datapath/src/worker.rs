@@ -399,7 +399,7 @@ impl<P: Pipeline> Worker<P> {
         if now - read_at < self.clock.ticks_per_ms / 10 {
             return;
         }
-        let now_ns = packet::thread::cpu_time_ns(packet::thread::id()).unwrap_or(0);
+        let now_ns = base::clock::cpu_time_ns(packet::thread::id()).unwrap_or(0);
         let longest = &self.stats().longest_pass_ns;
         if cpu_ns > 0 && now_ns - cpu_ns > longest.get() {
             longest.set(now_ns - cpu_ns);

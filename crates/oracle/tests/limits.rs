@@ -243,7 +243,7 @@ fn who_opens_new_flows_at_full_speed_takes_its_own_share_only() {
     let (established, opener) = (home.floods[0].clone(), home.floods[1].clone());
     opener.set_flows(u64::from(u32::MAX));
     let me = packet::thread::id();
-    let cpu_ns = || packet::thread::cpu_time_ns(me).expect("this thread's CPU time");
+    let cpu_ns = || base::clock::cpu_time_ns(me).expect("this thread's CPU time");
     let mut packets_per_us = |new_flows: u64| {
         established.set_bursts(u64::MAX);
         opener.set_bursts(new_flows);
