@@ -85,7 +85,7 @@ impl Scratch {
         // Bit 32 marks a plain key; no other key has it there, and none of another depth is equal.
         let last = 1 << 32 | (depth as u64) << 16;
         let mut first = 0;
-        let mut before: Option<PlainWords> = None;
+        let mut first_is_plain = false;
         for (i, packet) in batch.iter().enumerate() {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
@@ -93,7 +93,7 @@ impl Scratch {
             let len = packet.len() as u32;
             let plain = plain_words(packet.data(), packet.len(), depth);
             if let Some(w) = plain {
-                if before.is_some_and(|b| (0..6).fold(0, |d, n| d | (b[n] ^ w[n])) == 0) {
+                if first_is_plain && same_words(&self.exact[first], &w) {
                     self.counts[first] += 1;
                     self.lens[first] += len;
                     continue;
@@ -109,7 +109,7 @@ impl Scratch {
             }
             self.lens[i] = len;
             self.counts[i] = 1;
-            (first, before) = (i, plain);
+            (first, first_is_plain) = (i, plain.is_some());
         }
     }
 
@@ -689,6 +689,13 @@ impl<P: Pipeline> Process<P> {
         let version = self.pipeline.version();
         self.recirculated(version);
     }
+}
+
+/// Whether a plain key has these words. Addresses and ports first: they differ where anything does.
+#[inline(always)]
+fn same_words(key: &[u64; 8], w: &PlainWords) -> bool {
+    (key[4] ^ w[3]) | (key[5] ^ w[4]) == 0
+        && (key[1] ^ w[0]) | (key[2] ^ w[1]) | (key[3] ^ w[2]) | (key[6] ^ w[5]) == 0
 }
 
 const TRUNCATED_VERDICT: Verdict = Verdict { kind: TRUNCATED, port: 0, body: 0 };
