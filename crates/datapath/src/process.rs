@@ -78,10 +78,12 @@ impl Scratch {
     }
 
     /// What the exact tier compares, of all packets. Plain packets are not extracted yet; consecutive ones that are alike
-    /// become a run, of which only the first is looked up.
+    /// become a run, of which only the first is looked up. One function for each depth, by its
+    /// number: what a depth does not look at is not even loaded.
     #[inline(never)]
-    fn prepare_exact(&mut self, batch: &Batch, ingress: &Ingress, todo: &mut Todo) {
-        let (depth, word0) = (ingress.depth(), ingress.word0());
+    fn prepare_exact<const DEPTH: usize>(&mut self, batch: &Batch, ingress: &Ingress, todo: &mut Todo) {
+        let depth = Depth::ALL[DEPTH];
+        let word0 = ingress.word0();
         // Bit 32 marks a plain key; no other key has it there, and none of another depth is equal.
         let last = 1 << 32 | (depth as u64) << 16;
         let mut first = 0;
@@ -93,7 +95,7 @@ impl Scratch {
             let len = packet.len() as u32;
             let plain = plain_words(packet.data(), packet.len(), depth);
             if let Some(w) = plain {
-                if first_is_plain && same_words(&self.exact[first], &w) {
+                if first_is_plain && (depth == Depth::Metadata || same_words(&self.exact[first], &w)) {
                     self.counts[first] += 1;
                     self.lens[first] += len;
                     continue;
@@ -388,7 +390,13 @@ impl<P: Pipeline> Process<P> {
         let use_exact = tuner.use_exact(self.now_ms);
         // 1. Extract.
         match keys {
-            Keys::Of(ingress) if use_exact => self.scratch.prepare_exact(batch, ingress, &mut todo),
+            Keys::Of(ingress) if use_exact => match ingress.depth() {
+                Depth::Metadata => self.scratch.prepare_exact::<0>(batch, ingress, &mut todo),
+                Depth::Ethernet => self.scratch.prepare_exact::<1>(batch, ingress, &mut todo),
+                Depth::Network => self.scratch.prepare_exact::<2>(batch, ingress, &mut todo),
+                Depth::Transport => self.scratch.prepare_exact::<3>(batch, ingress, &mut todo),
+                Depth::Everything => self.scratch.prepare_exact::<4>(batch, ingress, &mut todo),
+            },
             Keys::Of(ingress) => self.scratch.prepare_keys(batch, ingress, &mut todo),
             Keys::Ready => (0..looked_up)
                 .filter(|&i| self.scratch.verdicts[i].kind == TO_MISS)
