@@ -10,8 +10,6 @@
 //!
 //! In a mask, a 1-bit says "this bit decided". A needless 1-bit costs speed; a missing one misforwards.
 
-use base::hash::HashKey;
-
 /// Number of blocks.
 pub const BLOCKS: usize = 12;
 
@@ -162,21 +160,6 @@ impl Key {
             left &= left - 1;
             Some(b)
         })
-    }
-
-    /// Hash of the whole key. Depends on which blocks are present, not only on their content: for the
-    /// exact-match tier, whose entries compare `present` too.
-    #[inline(always)]
-    pub fn hash_exact(&self, secret: &HashKey) -> u64 {
-        let h = secret.block(&self.blocks[0].0);
-        if self.present <= 1 { h } else { self.hash_exact_rest(h, secret) }
-    }
-
-    fn hash_exact_rest(&self, mut h: u64, secret: &HashKey) -> u64 {
-        for b in self.present_blocks().skip(1) {
-            h = secret.combine(h, secret.block(&self.blocks[b].0) ^ b as u64);
-        }
-        h
     }
 
     /// This key with every bit outside the mask cleared; exactly the mask's blocks are present.

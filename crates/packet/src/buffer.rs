@@ -1,7 +1,6 @@
 //! The handle of one packet.
 //!
-//! 48 bytes by value: where its bytes are, where it came from, what the driver said about its checksums,
-//! and where extraction found its headers (so that actions need not parse again).
+//! 48 bytes by value: where its bytes are, where it came from, and what the driver said about its checksums.
 //!
 //! Jumbo frames: a frame longer than a chunk is a chain of segments. The first segment holds at least the
 //! headers (up to 256 bytes, or the whole frame); [`Packet::data`] is the first segment alone, [`Packet::len`]
@@ -76,10 +75,6 @@ pub struct Packet {
     pub csum_offset: u8,
     /// What is known beside the bytes.
     pub flags: PacketFlags,
-    /// Start of the first header after all VLAN tags (MPLS or network layer), from the start of the frame. 0: unknown.
-    pub l3_off: u8,
-    /// Start of the transport header from the start of the frame; 0 where there is none or it is beyond.
-    pub l4_off: u8,
 }
 
 // SAFETY: the handle owns its chunk: exactly one thread holds it at a time.
@@ -107,8 +102,6 @@ impl Packet {
             csum_start: 0,
             csum_offset: 0,
             flags: PacketFlags::default(),
-            l3_off: 0,
-            l4_off: 0,
         }
     }
 
@@ -345,8 +338,6 @@ impl Packet {
         copy.csum_start = self.csum_start;
         copy.csum_offset = self.csum_offset;
         copy.flags = self.flags;
-        copy.l3_off = self.l3_off;
-        copy.l4_off = self.l4_off;
         Some(copy)
     }
 

@@ -344,8 +344,6 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
         let len = size.min(payload_len - done);
         let mut segment = source.take(cache, headers, len)?;
         segment.in_port = packet.in_port;
-        segment.l3_off = packet.l3_off;
-        segment.l4_off = packet.l4_off;
         segment.csum_start = at.l4 as u16;
         segment.csum_offset = at.checksum_offset() as u8;
         segment.flags.set(PacketFlags::CSUM_PARTIAL);
@@ -471,7 +469,5 @@ pub fn copy_linear(packet: &Packet, cache: &mut PoolCache) -> Option<Packet> {
     copy.csum_start = packet.csum_start;
     copy.csum_offset = packet.csum_offset;
     copy.flags = packet.flags;
-    copy.l3_off = packet.l3_off;
-    copy.l4_off = packet.l4_off;
     Some(copy)
 }
