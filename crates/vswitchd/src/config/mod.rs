@@ -1,12 +1,18 @@
-//! What the switch shall be, as command-line flags say it. (A database says the same in rows.)
+//! What the switch is started with, and what it shall be as command-line flags say it. Both flags and the rows of a
+//! database become [`Wanted`], which is all that the rest of the daemon knows.
 //!
 //! A `--bridge` or `--port` is a name followed by `key=value` pairs, separated by commas. Keys that are not the
 //! switch's own are options of the port's driver, which checks them.
+
+pub mod wanted;
 
 use crate::rundir::RunDir;
 use base::OfPort;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use switch::{VlanConfig, VlanMode};
+use wanted::BridgeSettings;
+pub use wanted::{FailMode, Wanted};
 
 /// Everything the switch is started with.
 #[derive(Clone, Debug)]
@@ -53,16 +59,6 @@ impl Default for DatapathFlags {
             max_idle_ms: None,
         }
     }
-}
-
-/// What a bridge does while no controller is connected.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum FailMode {
-    /// Switches like any learning switch: one rule of priority 0 says NORMAL.
-    #[default]
-    Standalone,
-    /// Nothing but what rules say.
-    Secure,
 }
 
 /// A `--bridge` flag.
@@ -288,6 +284,43 @@ impl Config {
             (None, []) => Err(format!("port {}: there is no bridge; add --bridge NAME", port.name)),
             (None, _) => Err(format!("port {}: say which bridge, with bridge=NAME", port.name)),
         }
+    }
+}
+
+impl Config {
+    /// What the flags ask for, as the database would. Call [`Self::check`] first.
+    pub fn wanted(&self) -> Wanted {
+        let mut wanted = Wanted::default();
+        if !self.datapath.cpus.is_empty() {
+            wanted.switch.cpus = Some(self.datapath.cpus.clone());
+        }
+        for flags in &self.bridges {
+            let mut bridge = wanted::Bridge::new(&flags.name);
+            bridge.settings = BridgeSettings {
+                fail_mode: flags.fail_mode,
+                datapath_id: flags.datapath_id,
+                mac_aging_s: flags.mac_aging_s,
+                mac_table_size: flags.mac_table_size,
+                ..BridgeSettings::default()
+            };
+            bridge.add(wanted::Interface::new(&flags.name, &flags.local));
+            wanted.bridges.insert(flags.name.clone(), bridge);
+        }
+        for flags in &self.ports {
+            let bridge = self.bridge_of(flags).ok().and_then(|name| wanted.bridges.get_mut(name));
+            let Some(bridge) = bridge else { continue };
+            let port = bridge.add(wanted::Interface {
+                of_port_request: flags.of_port,
+                mtu_request: flags.mtu,
+                mac: flags.mac,
+                options: flags.options.clone(),
+                ..wanted::Interface::new(&flags.name, &flags.kind)
+            });
+            if let Some(tag) = flags.tag {
+                port.vlan = VlanConfig { mode: VlanMode::Access, tag, ..VlanConfig::default() };
+            }
+        }
+        wanted
     }
 }
 

@@ -1,0 +1,246 @@
+//! What the switch shall be: bridges, ports and settings as plain data.
+//!
+//! Command-line flags say it once, the database says it anew with every transaction; `reconcile` compares it with what
+//! runs and changes only the difference. Values here are checked: what a row said that makes no sense has
+//! become the previous setting or the default by now, and an [`Interface::complaint`] or a line of the log.
+//!
+//! Bridges and interfaces are known by their names, which are unique in a switch. Equality decides what is left
+//! alone, so nothing is in here that only reports.
+
+use base::OfPort;
+use openflow::VersionSet;
+use std::collections::{BTreeMap, BTreeSet};
+use switch::VlanConfig;
+
+/// Everything that can be changed while the switch runs.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Wanted {
+    /// The switch as a whole.
+    pub switch: SwitchWide,
+    /// Bridges, by name.
+    pub bridges: BTreeMap<String, Bridge>,
+}
+
+/// Settings of the switch as a whole (`other_config` of the table Open_vSwitch).
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SwitchWide {
+    /// Processors on which a worker runs, one each (`pmd-cpu-mask`); `None`: the workers it was started with.
+    pub cpus: Option<Vec<usize>>,
+    /// Megaflows per worker (`flow-limit`).
+    pub flow_limit: Option<usize>,
+    /// Milliseconds after which a cached flow that is not used goes (`max-idle`).
+    pub max_idle_ms: Option<u64>,
+    /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is false.
+    pub flow_restore_wait: bool,
+}
+
+/// What a bridge does while no controller is connected.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum FailMode {
+    /// Switches like any learning switch: one rule of priority 0 says NORMAL.
+    #[default]
+    Standalone,
+    /// Nothing but what rules say.
+    Secure,
+}
+
+/// A bridge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bridge {
+    /// Its name, which its sockets and its own interface carry.
+    pub name: String,
+    /// Settings that are no ports.
+    pub settings: BridgeSettings,
+    /// Where to connect to or to listen for controllers, by target.
+    pub controllers: BTreeMap<String, Controller>,
+    /// Ports, by name. One whose interface has the bridge's name is its own, LOCAL.
+    pub ports: BTreeMap<String, Port>,
+}
+
+/// Settings of a bridge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BridgeSettings {
+    /// See there.
+    pub fail_mode: FailMode,
+    /// Datapath id; the bridge's Ethernet address where none is given (`other_config:datapath-id`).
+    pub datapath_id: Option<u64>,
+    /// The bridge's Ethernet address (`other_config:hwaddr`).
+    pub hwaddr: Option<[u8; 6]>,
+    /// Versions of OpenFlow that it speaks; `None`: all that the switch has.
+    pub protocols: Option<VersionSet>,
+    /// Seconds after which an unused MAC address is forgotten.
+    pub mac_aging_s: u32,
+    /// MAC addresses at most.
+    pub mac_table_size: usize,
+    /// Frames to reserved addresses are forwarded.
+    pub forward_bpdu: bool,
+    /// VLANs in which no address is learned.
+    pub flood_vlans: BTreeSet<u16>,
+    /// No rules of its own for controllers that are reached through the bridge.
+    pub disable_in_band: bool,
+    /// Description and serial number that OpenFlow's description statistics give (`dp-desc`, `dp-sn`).
+    pub dp_desc: Option<String>,
+    /// See [`Self::dp_desc`].
+    pub dp_sn: Option<String>,
+}
+
+impl Default for BridgeSettings {
+    fn default() -> Self {
+        BridgeSettings {
+            fail_mode: FailMode::default(),
+            datapath_id: None,
+            hwaddr: None,
+            protocols: None,
+            mac_aging_s: 300,
+            mac_table_size: 8192,
+            forward_bpdu: false,
+            flood_vlans: BTreeSet::new(),
+            disable_in_band: false,
+            dp_desc: None,
+            dp_sn: None,
+        }
+    }
+}
+
+/// How packets that match no rule go to a controller (`other_config` and columns of the table Controller), and how the
+/// connection to it is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Controller {
+    /// `tcp:HOST[:PORT]`, `ssl:...`, `unix:FILE`, or passive: `ptcp:[PORT][:HOST]`, `pssl:...`, `punix:FILE`.
+    pub target: String,
+    /// `connection_mode`: reached beside the bridge's own ports. False: through them.
+    pub out_of_band: bool,
+    /// Longest wait between two attempts, in milliseconds, at least 1,000.
+    pub max_backoff_ms: Option<u64>,
+    /// Silence in milliseconds after which the peer is asked whether it lives, at least 5,000; 0: never.
+    pub inactivity_probe_ms: Option<u64>,
+    /// Packet-ins a second, at least 100, where they are limited.
+    pub rate_limit: Option<u32>,
+    /// Packet-ins saved up for a burst, at least 25.
+    pub burst_limit: Option<u32>,
+    /// Packet-ins kept while the limit holds them up (`controller-queue-size`), 1 to 512.
+    pub queue_size: Option<u32>,
+    /// Whether it is told of packets, rules and ports (`enable_async_messages`).
+    pub async_messages: bool,
+    /// `type=service`: like a management socket, told of nothing by itself.
+    pub is_service: bool,
+    /// DSCP of the connection's packets.
+    pub dscp: u8,
+    /// Address of the bridge's own port: `local_ip`, `local_netmask`, `local_gateway`.
+    pub local_ip: Option<std::net::Ipv4Addr>,
+    /// See [`Self::local_ip`].
+    pub local_netmask: Option<std::net::Ipv4Addr>,
+    /// See [`Self::local_ip`].
+    pub local_gateway: Option<std::net::Ipv4Addr>,
+}
+
+impl Controller {
+    /// A controller with the defaults.
+    pub fn new(target: &str) -> Controller {
+        Controller {
+            target: target.into(),
+            out_of_band: false,
+            max_backoff_ms: None,
+            inactivity_probe_ms: None,
+            rate_limit: None,
+            burst_limit: None,
+            queue_size: None,
+            async_messages: true,
+            is_service: false,
+            dscp: 48,
+            local_ip: None,
+            local_netmask: None,
+            local_gateway: None,
+        }
+    }
+}
+
+/// A port: its part in VLANs, and its interfaces. One of several is a bond.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// VLANs.
+    pub vlan: VlanConfig,
+    /// It does not talk to other protected ports under NORMAL.
+    pub protected: bool,
+    /// Its interfaces, by name.
+    pub interfaces: BTreeMap<String, Interface>,
+}
+
+/// An interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its type, as [`ports::open`] takes it, or `patch`.
+    pub kind: String,
+    /// OpenFlow port number that is asked for.
+    pub of_port_request: Option<OfPort>,
+    /// MTU in bytes that is asked for.
+    pub mtu_request: Option<u32>,
+    /// Ethernet address.
+    pub mac: Option<[u8; 6]>,
+    /// The driver's options; for a patch port those of the patch cable.
+    pub options: BTreeMap<String, String>,
+    /// What the row says that cannot be done, in words: the rest of the interface is set up all the same.
+    pub complaint: Option<String>,
+}
+
+impl Bridge {
+    /// A bridge with the defaults and without ports.
+    pub fn new(name: &str) -> Bridge {
+        Bridge {
+            name: name.into(),
+            settings: BridgeSettings::default(),
+            controllers: BTreeMap::new(),
+            ports: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a port with one interface of the same name.
+    pub fn add(&mut self, interface: Interface) -> &mut Port {
+        let port = Port::new(&interface.name.clone(), [interface]);
+        self.ports.entry(port.name.clone()).insert_entry(port).into_mut()
+    }
+
+    /// Its interfaces, each with its port.
+    pub fn interfaces(&self) -> impl Iterator<Item = (&Port, &Interface)> {
+        self.ports.values().flat_map(|port| port.interfaces.values().map(move |i| (port, i)))
+    }
+}
+
+impl Port {
+    /// A trunk of all VLANs.
+    pub fn new(name: &str, interfaces: impl IntoIterator<Item = Interface>) -> Port {
+        Port {
+            name: name.into(),
+            vlan: VlanConfig::default(),
+            protected: false,
+            interfaces: interfaces.into_iter().map(|i| (i.name.clone(), i)).collect(),
+        }
+    }
+}
+
+impl Interface {
+    /// An interface without options.
+    pub fn new(name: &str, kind: &str) -> Interface {
+        Interface {
+            name: name.into(),
+            kind: kind.into(),
+            of_port_request: None,
+            mtu_request: None,
+            mac: None,
+            options: BTreeMap::new(),
+            complaint: None,
+        }
+    }
+
+    /// Patch ports: the name of the other end.
+    pub fn peer(&self) -> Option<&str> {
+        if self.kind == PATCH { self.options.get("peer").map(String::as_str) } else { None }
+    }
+}
+
+/// The type of patch ports, which have no driver.
+pub const PATCH: &str = "patch";
