@@ -3,3 +3,6 @@
 //!
 //! No sockets, no files and no clock: bytes come in and go out by calls, the time is an argument, and a log is written
 //! to whatever implements a trait. The daemon (crate `vswitchd`) has the rest.
+
+pub mod jsonrpc;
+pub mod reconnect;

@@ -15,6 +15,7 @@ pub mod rundir;
 mod schedule;
 mod service;
 mod state;
+pub mod stream;
 pub mod unixctl;
 
 pub use config::Config;

@@ -146,7 +146,7 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
 }
 
 /// The address of a Unix socket holds 107 bytes of path. A longer one is reached through its directory's descriptor.
-fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= 107 {
         return f(path);
     }

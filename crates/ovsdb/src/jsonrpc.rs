@@ -1,0 +1,474 @@
+//! JSON-RPC 1.0 as OVSDB speaks it: JSON objects one after the other on a stream of bytes, nothing but white space between.
+//!
+//! [`Framer`] finds where an object ends, looking at each byte once however the stream is cut, and refuses what is longer
+//! or more deeply nested than its limits before anything is built. [`Message`] is one object: a request, a notification,
+//! a reply or an error. Parameters and results stay the text that they came as ([`RawValue`]) until whoever
+//! knows their shape reads them: a transaction of 100 MB is parsed once, and typed.
+//!
+//! Source: RFC 7047 section 4; JSON-RPC 1.0.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Bounds on what a peer may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Longest message in bytes.
+    pub bytes_max: usize,
+    /// Deepest nesting of objects and arrays; at most 120, since the parser itself stops at 128.
+    pub depth_max: u32,
+}
+
+impl Default for Limits {
+    /// 256 MiB, room for a restored database of a million small rows, and 100 levels, where OVSDB needs ten.
+    fn default() -> Limits {
+        Limits { bytes_max: 256 << 20, depth_max: 100 }
+    }
+}
+
+/// Why a stream cannot go on. The connection is to be closed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BadStream {
+    /// Longer than the limit, in bytes.
+    TooLong(usize),
+    /// More deeply nested than the limit.
+    TooDeep(u32),
+    /// No JSON object begins here.
+    NotAnObject(u8),
+    /// The object is no JSON.
+    NotJson(String),
+    /// It is JSON and no message: why.
+    NotAMessage(String),
+}
+
+impl std::fmt::Display for BadStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BadStream::TooLong(max) => write!(f, "a message longer than {max} bytes"),
+            BadStream::TooDeep(max) => write!(f, "a message nested deeper than {max} levels"),
+            BadStream::NotAnObject(byte) => {
+                write!(f, "'{}' where a JSON object should begin", byte.escape_ascii())
+            }
+            BadStream::NotJson(why) => write!(f, "not JSON: {why}"),
+            BadStream::NotAMessage(why) => write!(f, "not a JSON-RPC message: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for BadStream {}
+
+/// Takes bytes, yields the text of objects.
+#[derive(Debug)]
+pub struct Framer {
+    limits: Limits,
+    buffer: Vec<u8>,
+    /// Where in `buffer` the object under way begins.
+    start: usize,
+    /// Up to where in `buffer` the scanner has looked.
+    scanned: usize,
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// A buffer that grew beyond this is given back once it is empty.
+const BUFFER_KEPT: usize = 64 << 10;
+
+impl Framer {
+    /// An empty one.
+    pub fn new(limits: Limits) -> Framer {
+        assert!(limits.depth_max <= 120, "the parser stops at 128 levels, with an error that says less");
+        Framer {
+            limits,
+            buffer: Vec::new(),
+            start: 0,
+            scanned: 0,
+            depth: 0,
+            in_string: false,
+            escaped: false,
+        }
+    }
+
+    /// Takes what was received. Call [`Self::next_object`] until it yields no more before the next bytes come, so that what is
+    /// kept stays bounded.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.compact();
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// A place to read into directly: append to it, nothing else.
+    pub fn space(&mut self) -> &mut Vec<u8> {
+        self.compact();
+        &mut self.buffer
+    }
+
+    /// The text of the next complete object. `None`: more bytes are needed. After an error the stream is of no more use.
+    pub fn next_object(&mut self) -> Result<Option<&str>, BadStream> {
+        if self.depth == 0 && !self.begin()? {
+            return Ok(None);
+        }
+        while self.scanned < self.buffer.len() {
+            if self.in_string {
+                self.skip_string();
+                continue;
+            }
+            let byte = self.buffer[self.scanned];
+            self.scanned += 1;
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    if self.depth > self.limits.depth_max {
+                        return Err(BadStream::TooDeep(self.limits.depth_max));
+                    }
+                }
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        return self.take().map(Some);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.check_length()?;
+        Ok(None)
+    }
+
+    /// Bytes kept of an object that is not complete.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Bytes of memory held.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Skips white space. Whether an object has begun.
+    fn begin(&mut self) -> Result<bool, BadStream> {
+        let blank = self.buffer[self.scanned..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        self.scanned += blank;
+        self.start = self.scanned;
+        match self.buffer.get(self.scanned) {
+            None => Ok(false),
+            Some(b'{') => {
+                self.depth = 1;
+                self.scanned += 1;
+                Ok(true)
+            }
+            Some(&other) => Err(BadStream::NotAnObject(other)),
+        }
+    }
+
+    fn skip_string(&mut self) {
+        let rest = &self.buffer[self.scanned..];
+        if self.escaped {
+            self.escaped = false;
+            self.scanned += 1;
+            return;
+        }
+        match rest.iter().position(|&b| b == b'"' || b == b'\\') {
+            None => self.scanned = self.buffer.len(),
+            Some(at) => {
+                self.scanned += at + 1;
+                if rest[at] == b'"' { self.in_string = false } else { self.escaped = true }
+            }
+        }
+    }
+
+    fn take(&mut self) -> Result<&str, BadStream> {
+        self.check_length()?;
+        let object = &self.buffer[self.start..self.scanned];
+        self.start = self.scanned;
+        std::str::from_utf8(object).map_err(|e| BadStream::NotJson(e.to_string()))
+    }
+
+    fn check_length(&self) -> Result<(), BadStream> {
+        match self.scanned - self.start > self.limits.bytes_max {
+            true => Err(BadStream::TooLong(self.limits.bytes_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops what was taken.
+    fn compact(&mut self) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            if self.buffer.capacity() > BUFFER_KEPT {
+                self.buffer = Vec::new();
+            }
+        } else if self.start > 0 {
+            self.buffer.drain(..self.start);
+        }
+        self.scanned -= self.start;
+        self.start = 0;
+    }
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Wants a reply or an error that carries its id.
+    Request {
+        /// What to do.
+        method: String,
+        /// An array.
+        params: Box<RawValue>,
+        /// Any JSON value but null.
+        id: Value,
+    },
+    /// Wants nothing back.
+    Notification {
+        /// What happened.
+        method: String,
+        /// An array.
+        params: Box<RawValue>,
+    },
+    /// A request that was done.
+    Reply {
+        /// Anything, null included.
+        result: Box<RawValue>,
+        /// The request's.
+        id: Value,
+    },
+    /// A request that was not done.
+    Error {
+        /// Anything but null; a string, or an object with "error" and "details".
+        error: Box<RawValue>,
+        /// The request's.
+        id: Value,
+    },
+}
+
+/// All members that a message may have. A member that is there and null is told from one that is missing by nobody.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members {
+    method: Option<String>,
+    params: Option<Box<RawValue>>,
+    result: Option<Box<RawValue>>,
+    error: Option<Box<RawValue>>,
+    #[serde(default)]
+    id: Value,
+}
+
+impl Message {
+    /// A request.
+    pub fn request(method: &str, params: &impl Serialize, id: impl Into<Value>) -> Message {
+        Message::Request { method: method.into(), params: raw(params), id: id.into() }
+    }
+
+    /// A notification.
+    pub fn notification(method: &str, params: &impl Serialize) -> Message {
+        Message::Notification { method: method.into(), params: raw(params) }
+    }
+
+    /// A reply.
+    pub fn reply(result: &impl Serialize, id: Value) -> Message {
+        Message::Reply { result: raw(result), id }
+    }
+
+    /// An error.
+    pub fn error(error: &impl Serialize, id: Value) -> Message {
+        Message::Error { error: raw(error), id }
+    }
+
+    /// Reads the text of one object.
+    pub fn parse(text: &str) -> Result<Message, BadStream> {
+        let members: Members = serde_json::from_str(text).map_err(|e| match e.classify() {
+            serde_json::error::Category::Data => BadStream::NotAMessage(e.to_string()),
+            _ => BadStream::NotJson(e.to_string()),
+        })?;
+        let bad = |why: &str| Err(BadStream::NotAMessage(why.into()));
+        let Members { method, params, result, error, id } = members;
+        match (method, params, result, error) {
+            (Some(method), Some(params), None, None) => {
+                if !params.get().starts_with('[') {
+                    return bad("\"params\" is no array");
+                }
+                Ok(match id {
+                    Value::Null => Message::Notification { method, params },
+                    id => Message::Request { method, params, id },
+                })
+            }
+            (Some(_), None, ..) => bad("a request without \"params\""),
+            (Some(_), ..) => bad("both a request and a reply"),
+            (None, Some(_), ..) => bad("\"params\" without \"method\""),
+            (None, None, ..) if id.is_null() => bad("a reply without \"id\""),
+            (None, None, Some(_), Some(_)) => bad("both a result and an error"),
+            (None, None, None, Some(error)) => Ok(Message::Error { error, id }),
+            // A null result is a result.
+            (None, None, result, None) => Ok(Message::Reply { result: result.unwrap_or_else(null), id }),
+        }
+    }
+
+    /// Appends its text.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Message::Request { method, params, id } => write_request(out, method, params, id),
+            Message::Notification { method, params } => write_request(out, method, params, &Value::Null),
+            Message::Reply { result, id } => write_reply(out, id, result),
+            Message::Error { error, id } => write_error(out, id, error),
+        }
+    }
+
+    /// Its text.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+}
+
+/// Appends the text of a request, or of a notification where `id` is null.
+pub fn write_request(out: &mut Vec<u8>, method: &str, params: &RawValue, id: &Value) {
+    out.extend_from_slice(b"{\"id\":");
+    write_json(out, id);
+    out.extend_from_slice(b",\"method\":");
+    write_json(out, method);
+    out.extend_from_slice(b",\"params\":");
+    out.extend_from_slice(params.get().as_bytes());
+    out.push(b'}');
+}
+
+/// Appends the text of a reply.
+pub fn write_reply(out: &mut Vec<u8>, id: &Value, result: &RawValue) {
+    out.extend_from_slice(b"{\"error\":null,\"id\":");
+    write_json(out, id);
+    out.extend_from_slice(b",\"result\":");
+    out.extend_from_slice(result.get().as_bytes());
+    out.push(b'}');
+}
+
+/// Appends the text of an error.
+pub fn write_error(out: &mut Vec<u8>, id: &Value, error: &RawValue) {
+    out.extend_from_slice(b"{\"error\":");
+    out.extend_from_slice(error.get().as_bytes());
+    out.extend_from_slice(b",\"id\":");
+    write_json(out, id);
+    out.extend_from_slice(b",\"result\":null}");
+}
+
+fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    serde_json::to_writer(out, value).expect("values and strings can be written");
+}
+
+/// A value as text.
+///
+/// # Panics
+/// If the value cannot be JSON, as a map whose keys are not strings.
+pub fn raw(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("it has a form in JSON")
+}
+
+fn null() -> Box<RawValue> {
+    RawValue::NULL.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn objects(framer: &mut Framer, bytes: &[u8]) -> Result<Vec<String>, BadStream> {
+        framer.feed(bytes);
+        let mut objects = Vec::new();
+        while let Some(object) = framer.next_object()? {
+            objects.push(object.to_owned());
+        }
+        Ok(objects)
+    }
+
+    #[test]
+    fn objects_are_found_however_the_bytes_are_cut() {
+        let text = b" {\"a\":[1,{\"b\":\"}]{\\\"\\\\\"}]}\n{}\t{\"c\":\"\\\\\"} {\"half\":";
+        let mut framer = Framer::new(Limits::default());
+        let whole = objects(&mut framer, text).unwrap();
+        assert_eq!(whole.len(), 3);
+        assert_eq!(framer.buffered(), "{\"half\":".len());
+        for size in [1, 2, 3, 7] {
+            let mut framer = Framer::new(Limits::default());
+            let pieces: Vec<_> =
+                text.chunks(size).flat_map(|piece| objects(&mut framer, piece).unwrap()).collect();
+            assert_eq!(pieces, whole, "cut into pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_deep_is_refused_at_the_bound() {
+        let limits = Limits { bytes_max: 1 << 20, depth_max: 10 };
+        let mut framer = Framer::new(limits);
+        objects(&mut framer, b"{\"a\":\"").unwrap();
+        let result = (0..100).try_for_each(|_| objects(&mut framer, &[b'x'; 65_536]).map(|_| ()));
+        assert_eq!(result, Err(BadStream::TooLong(1 << 20)));
+        assert!(framer.capacity() <= 4 << 20);
+
+        let deep = "[".repeat(9) + &"]".repeat(9);
+        assert!(objects(&mut Framer::new(limits), format!("{{\"a\":{deep}}}").as_bytes()).is_ok());
+        let result = objects(&mut Framer::new(limits), format!("{{\"a\":[{deep}]}}").as_bytes());
+        assert_eq!(result, Err(BadStream::TooDeep(10)));
+    }
+
+    #[test]
+    fn blanks_without_end_take_no_memory() {
+        let mut framer = Framer::new(Limits::default());
+        (0..100).for_each(|_| assert!(objects(&mut framer, &[b' '; 65_536]).unwrap().is_empty()));
+        assert!(framer.capacity() <= 2 * 65_536);
+    }
+
+    #[test]
+    fn a_large_buffer_is_given_back() {
+        let mut framer = Framer::new(Limits::default());
+        let big = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
+        assert_eq!(objects(&mut framer, big.as_bytes()).unwrap().len(), 1);
+        objects(&mut framer, b" ").unwrap();
+        assert!(framer.capacity() <= BUFFER_KEPT);
+    }
+
+    #[test]
+    fn what_is_no_object_ends_the_stream() {
+        for bad in [&b"hello"[..], b"]", b"[]", b"\"\"", b"1"] {
+            let result = objects(&mut Framer::new(Limits::default()), bad);
+            assert!(matches!(result, Err(BadStream::NotAnObject(_))), "{bad:?}: {result:?}");
+        }
+        let result = objects(&mut Framer::new(Limits::default()), b"{\"\xff\"}");
+        assert!(matches!(result, Err(BadStream::NotJson(_))));
+    }
+
+    #[test]
+    fn messages_are_read_as_they_are_written() {
+        for message in [
+            Message::request("transact", &json!(["db", {"op": "comment"}]), 7),
+            Message::request("echo", &json!([]), "echo"),
+            Message::notification("update", &json!([null, {}])),
+            Message::reply(&json!({}), json!([1])),
+            Message::reply(&json!(null), 1.into()),
+            Message::error(&json!({"error": "e"}), "x".into()),
+        ] {
+            let text = String::from_utf8(message.to_bytes()).unwrap();
+            let read = Message::parse(&text).unwrap();
+            assert_eq!(std::mem::discriminant(&read), std::mem::discriminant(&message), "{text}");
+            assert_eq!(String::from_utf8(read.to_bytes()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_with_its_reason() {
+        for (bad, why) in [
+            ("{}", "a reply without"),
+            ("{\"method\":\"m\",\"id\":1}", "without \"params\""),
+            ("{\"method\":\"m\",\"params\":{},\"id\":1}", "no array"),
+            ("{\"method\":1,\"params\":[],\"id\":1}", "invalid type"),
+            ("{\"method\":\"m\",\"params\":[],\"result\":1,\"id\":1}", "both a request and a reply"),
+            ("{\"result\":1,\"error\":1,\"id\":1}", "both a result and an error"),
+            ("{\"params\":[],\"id\":1}", "without \"method\""),
+            ("{\"method\":\"m\",\"params\":[],\"id\":1,\"x\":0}", "unknown field"),
+            ("{\"method\":\"m\" \"params\":[]}", "not JSON"),
+        ] {
+            let error = Message::parse(bad).unwrap_err().to_string();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+}
