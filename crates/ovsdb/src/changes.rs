@@ -1,0 +1,57 @@
+//! What a transaction changed: the one thing that monitors, the log and whoever follows the database read.
+
+use crate::row::Row;
+use crate::schema::TableIdx;
+use crate::uuid::Uuid;
+
+/// The rows that a committed transaction changed, what followed from it included (rows that nothing refers to any more, weak
+/// references to them). Each row is there once; its old and new versions differ in a column besides `_version`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// By table, and within a table by UUID.
+    pub(crate) rows: Vec<RowChange>,
+}
+
+/// What became of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowChange {
+    /// Its table.
+    pub table: TableIdx,
+    /// Its name.
+    pub uuid: Uuid,
+    /// As it was before; `None` where it is new.
+    pub old: Option<Row>,
+    /// As it is now; `None` where it is gone.
+    pub new: Option<Row>,
+}
+
+impl Changes {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The number of rows that changed.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// All rows that changed, by table and UUID.
+    pub fn iter(&self) -> std::slice::Iter<'_, RowChange> {
+        self.rows.iter()
+    }
+
+    /// The changes table by table, in the order of the schema's tables.
+    pub fn by_table(&self) -> impl Iterator<Item = (TableIdx, &[RowChange])> {
+        self.rows.chunk_by(|a, b| a.table == b.table).map(|rows| (rows[0].table, rows))
+    }
+}
+
+impl<'a> IntoIterator for &'a Changes {
+    type Item = &'a RowChange;
+    type IntoIter = std::slice::Iter<'a, RowChange>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

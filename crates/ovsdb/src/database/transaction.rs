@@ -1,0 +1,99 @@
+//! Changes to a database, all or nothing.
+
+use std::collections::BTreeMap;
+
+use crate::changes::{Changes, RowChange};
+use crate::database::Database;
+use crate::error::Error;
+use crate::row::Row;
+use crate::schema::{ColumnIdx, TableIdx};
+use crate::uuid::{Uuid, UuidGenerator};
+
+/// Changes to a database that are in force together or not at all. Its reads see its own changes. Dropped without
+/// [`Transaction::commit`], it leaves the database as it was.
+#[derive(Debug)]
+pub struct Transaction<'db> {
+    database: &'db mut Database,
+    /// What each row that it touched was before.
+    before: BTreeMap<(TableIdx, Uuid), Option<Row>>,
+}
+
+impl<'db> Transaction<'db> {
+    pub(super) fn new(database: &'db mut Database) -> Transaction<'db> {
+        Transaction { database, before: BTreeMap::new() }
+    }
+
+    /// The database as this transaction has changed it so far.
+    pub fn database(&self) -> &Database {
+        self.database
+    }
+
+    /// A row of `table` with defaults, which is not there yet.
+    pub fn new_row(&self, table: TableIdx, uuid: Uuid) -> Row {
+        Row::new(self.database.schema.table(table), uuid)
+    }
+
+    /// Adds a row. `Err` "duplicate uuid" where one of its name is there, or was before this transaction.
+    pub fn insert(&mut self, table: TableIdx, row: Row) -> Result<(), Error> {
+        let uuid = row.uuid();
+        if self.database.row(table, uuid).is_some() || self.before.contains_key(&(table, uuid)) {
+            return Err(Error::new(
+                "duplicate uuid",
+                "This UUID would duplicate a UUID already present within the table or deleted within the same transaction.",
+            ));
+        }
+        self.put(table, uuid, Some(row));
+        Ok(())
+    }
+
+    /// Puts a new version of a row, which must be there, in its place. Whether its columns may change is not looked at.
+    pub fn replace(&mut self, table: TableIdx, row: Row) {
+        debug_assert!(self.database.row(table, row.uuid()).is_some());
+        self.put(table, row.uuid(), Some(row));
+    }
+
+    /// Takes a row out; false where there is none of that name.
+    pub fn delete(&mut self, table: TableIdx, uuid: Uuid) -> bool {
+        if self.database.row(table, uuid).is_none() {
+            return false;
+        }
+        self.put(table, uuid, None);
+        true
+    }
+
+    /// Makes the changes last. `ids` gives each changed row its new version.
+    pub fn commit(mut self, ids: &mut UuidGenerator) -> Result<Changes, Error> {
+        let mut rows = Vec::new();
+        for ((table, uuid), old) in std::mem::take(&mut self.before) {
+            let Some(mut new) = self.database.row(table, uuid).cloned() else {
+                if old.is_some() {
+                    rows.push(RowChange { table, uuid, old, new: None });
+                }
+                continue;
+            };
+            if let Some(old) = &old
+                && old.changed_columns(&new).next().is_none()
+            {
+                self.database.put(table, uuid, Some(old.clone()));
+                continue;
+            }
+            new.set(ColumnIdx::VERSION, crate::Datum::scalar(ids.next_uuid()));
+            self.database.put(table, uuid, Some(new.clone()));
+            rows.push(RowChange { table, uuid, old, new: Some(new) });
+        }
+        Ok(Changes { rows })
+    }
+
+    fn put(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
+        let old = self.database.put(table, uuid, row);
+        self.before.entry((table, uuid)).or_insert(old);
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        for ((table, uuid), old) in std::mem::take(&mut self.before) {
+            self.database.put(table, uuid, old);
+        }
+    }
+}

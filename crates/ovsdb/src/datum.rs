@@ -1,0 +1,557 @@
+//! What one column of one row holds: a set of atoms or a map from atoms to atoms (RFC 7047 section 3.2), and its JSON
+//! (section 5.1 `<value>`).
+//!
+//! A scalar is a set of one. Sets and the keys of maps are sorted and hold nothing twice, so that equal values have one
+//! form, comparing is one pass, and what is printed is in the order in which the stock tools print it. The form is
+//! private: nothing at all and a single atom are kept in place, in 24 bytes, everything else is shared by its copies.
+//! An empty datum does not know whether it is a set or a map; its column's type does.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::atom::{Atom, AtomType};
+use crate::error::{Error, constraint_error, syntax_error};
+use crate::symbols::Symbols;
+use crate::types::ColumnType;
+use crate::uuid::Uuid;
+
+/// A set or a map. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Datum(Form);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+enum Form {
+    #[default]
+    Empty,
+    One(Atom),
+    /// At least two, sorted.
+    Set(Arc<[Atom]>),
+    /// At least one, sorted by key.
+    Map(Arc<[(Atom, Atom)]>),
+}
+
+/// An element twice in a set, or a key twice in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate;
+
+impl Datum {
+    /// The empty set, and the empty map.
+    pub const EMPTY: Datum = Datum(Form::Empty);
+
+    /// A set of one.
+    pub fn scalar(atom: impl Into<Atom>) -> Datum {
+        Datum(Form::One(atom.into()))
+    }
+
+    /// A set of none or one.
+    pub fn optional(atom: Option<impl Into<Atom>>) -> Datum {
+        atom.map_or(Datum::EMPTY, Datum::scalar)
+    }
+
+    /// A set; what is there twice counts once.
+    pub fn set(atoms: impl IntoIterator<Item = impl Into<Atom>>) -> Datum {
+        let mut atoms: Vec<Atom> = atoms.into_iter().map(Into::into).collect();
+        atoms.sort_unstable();
+        atoms.dedup();
+        Datum::from_sorted_set(atoms)
+    }
+
+    /// A map; of a key that is there twice, the last value counts.
+    pub fn map(pairs: impl IntoIterator<Item = (impl Into<Atom>, impl Into<Atom>)>) -> Datum {
+        let mut pairs: Vec<(Atom, Atom)> =
+            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        pairs.reverse();
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        pairs.dedup_by(|later, earlier| later.0 == earlier.0);
+        Datum::from_sorted_map(pairs)
+    }
+
+    /// A set in which nothing may be there twice.
+    pub fn unique_set(mut atoms: Vec<Atom>) -> Result<Datum, Duplicate> {
+        if !atoms.is_sorted() {
+            atoms.sort_unstable();
+        }
+        if atoms.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Duplicate);
+        }
+        Ok(Datum::from_sorted_set(atoms))
+    }
+
+    /// A map in which no key may be there twice.
+    pub fn unique_map(mut pairs: Vec<(Atom, Atom)>) -> Result<Datum, Duplicate> {
+        if !pairs.is_sorted_by(|a, b| a.0 <= b.0) {
+            pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        }
+        if pairs.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(Duplicate);
+        }
+        Ok(Datum::from_sorted_map(pairs))
+    }
+
+    /// `atoms` are sorted, and no two are equal.
+    fn from_sorted_set(mut atoms: Vec<Atom>) -> Datum {
+        debug_assert!(atoms.is_sorted_by(|a, b| a < b));
+        Datum(match atoms.len() {
+            0 => Form::Empty,
+            1 => atoms.pop().map_or(Form::Empty, Form::One),
+            _ => Form::Set(atoms.into()),
+        })
+    }
+
+    /// `pairs` are sorted by key, and no two keys are equal.
+    fn from_sorted_map(pairs: Vec<(Atom, Atom)>) -> Datum {
+        debug_assert!(pairs.is_sorted_by(|a, b| a.0 < b.0));
+        Datum(if pairs.is_empty() { Form::Empty } else { Form::Map(pairs.into()) })
+    }
+
+    /// The number of elements or of pairs.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Form::Empty => 0,
+            Form::One(_) => 1,
+            Form::Set(atoms) => atoms.len(),
+            Form::Map(pairs) => pairs.len(),
+        }
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.0, Form::Empty)
+    }
+
+    /// The elements of a set, sorted; nothing of a map that is not empty.
+    pub fn as_set(&self) -> &[Atom] {
+        match &self.0 {
+            Form::One(atom) => std::slice::from_ref(atom),
+            Form::Set(atoms) => atoms,
+            Form::Empty | Form::Map(_) => &[],
+        }
+    }
+
+    /// The pairs of a map, sorted by key; nothing of a set.
+    pub fn as_map(&self) -> &[(Atom, Atom)] {
+        if let Form::Map(pairs) = &self.0 { pairs } else { &[] }
+    }
+
+    /// The element of a set of one.
+    pub fn as_atom(&self) -> Option<&Atom> {
+        if let Form::One(atom) = &self.0 { Some(atom) } else { None }
+    }
+
+    /// The integer, of a set of one.
+    pub fn as_integer(&self) -> Option<i64> {
+        self.as_atom()?.as_integer()
+    }
+
+    /// The real, of a set of one.
+    pub fn as_real(&self) -> Option<f64> {
+        self.as_atom()?.as_real()
+    }
+
+    /// The boolean, of a set of one.
+    pub fn as_bool(&self) -> Option<bool> {
+        self.as_atom()?.as_bool()
+    }
+
+    /// The string, of a set of one.
+    pub fn as_str(&self) -> Option<&str> {
+        self.as_atom()?.as_str()
+    }
+
+    /// The UUID, of a set of one.
+    pub fn as_uuid(&self) -> Option<Uuid> {
+        self.as_atom()?.as_uuid()
+    }
+
+    /// The elements of a set or the keys of a map, in order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Atom> {
+        (0..self.len()).map(move |index| self.key_at(index))
+    }
+
+    /// The values of a map in the order of its keys; nothing of a set.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &Atom> {
+        self.as_map().iter().map(|(_, value)| value)
+    }
+
+    fn key_at(&self, index: usize) -> &Atom {
+        match &self.0 {
+            Form::Map(pairs) => &pairs[index].0,
+            _ => &self.as_set()[index],
+        }
+    }
+
+    /// Whether it has `key` as an element of a set or a key of a map.
+    pub fn contains(&self, key: &Atom) -> bool {
+        match &self.0 {
+            Form::Map(pairs) => pairs.binary_search_by(|(k, _)| k.cmp(key)).is_ok(),
+            _ => self.as_set().binary_search(key).is_ok(),
+        }
+    }
+
+    /// What a map has for `key`.
+    pub fn value_of(&self, key: &Atom) -> Option<&Atom> {
+        let pairs = self.as_map();
+        pairs.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|index| &pairs[index].1)
+    }
+
+    /// What a map from strings to strings has for `key`: `row.get(other_config).get("hwaddr")`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let pairs = self.as_map();
+        let at = pairs.binary_search_by(|(k, _)| k.as_str().unwrap_or_default().cmp(key)).ok()?;
+        pairs[at].1.as_str()
+    }
+
+    /// Whether both are the same in memory, and so equal; false says nothing.
+    pub fn is_same(&self, other: &Datum) -> bool {
+        match (&self.0, &other.0) {
+            (Form::Empty, Form::Empty) => true,
+            (Form::Set(a), Form::Set(b)) => Arc::ptr_eq(a, b),
+            (Form::Map(a), Form::Map(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// Sets and maps as such: union, difference, inclusion. Each is one pass over both.
+impl Datum {
+    /// Everything of both; of a key in both maps the pair of `self`.
+    pub fn union(&self, other: &Datum) -> Datum {
+        if other.is_empty() || self.is_same(other) {
+            return self.clone();
+        }
+        if self.is_empty() {
+            return other.clone();
+        }
+        match (&self.0, &other.0) {
+            (Form::Map(a), Form::Map(b)) => Datum::from_sorted_map(merge(a, b, |x, y| x.0.cmp(&y.0))),
+            _ => Datum::from_sorted_set(merge(self.as_set(), other.as_set(), Ord::cmp)),
+        }
+    }
+
+    /// What of `self` is not in `other`: elements; of a map pairs whose key is in `other` with the same value where that is a
+    /// map, or in any case where it is a set of keys.
+    pub fn difference(&self, other: &Datum) -> Datum {
+        if self.is_empty() || other.is_empty() {
+            return self.clone();
+        }
+        match (&self.0, &other.0) {
+            (Form::Map(a), Form::Map(_)) => Datum::from_sorted_map(
+                a.iter().filter(|(key, value)| other.value_of(key) != Some(value)).cloned().collect(),
+            ),
+            (Form::Map(a), _) => {
+                Datum::from_sorted_map(a.iter().filter(|(key, _)| !other.contains(key)).cloned().collect())
+            }
+            _ => Datum::from_sorted_set(
+                self.as_set().iter().filter(|atom| !other.contains(atom)).cloned().collect(),
+            ),
+        }
+    }
+
+    /// What `update2` and `update3` notifications and the log send for a change to `new` (ovsdb-server(7), "Update2
+    /// notification"): of sets, the elements in only one of them; of maps, pairs whose key is in only one of them, and those of
+    /// `new` whose value changed. Columns of a single value send the new value instead.
+    pub fn symmetric_difference(&self, new: &Datum) -> Datum {
+        match (&self.0, &new.0) {
+            (Form::Map(_), _) | (_, Form::Map(_)) => {
+                let (old_pairs, new_pairs) = (self.as_map(), new.as_map());
+                let gone = old_pairs.iter().filter(|(key, _)| !new.contains(key));
+                let come = new_pairs.iter().filter(|(key, value)| self.value_of(key) != Some(value));
+                Datum::from_merged_map(gone.cloned().collect(), come.cloned().collect())
+            }
+            _ => {
+                let gone = self.as_set().iter().filter(|atom| !new.contains(atom));
+                let come = new.as_set().iter().filter(|atom| !self.contains(atom));
+                let (gone, come): (Vec<_>, Vec<_>) = (gone.cloned().collect(), come.cloned().collect());
+                Datum::from_sorted_set(merge(&gone, &come, Ord::cmp))
+            }
+        }
+    }
+
+    /// What [`Datum::symmetric_difference`] told the difference to: `self` with `diff` applied.
+    pub fn apply_difference(&self, diff: &Datum) -> Datum {
+        match (&self.0, &diff.0) {
+            (Form::Map(_), _) | (_, Form::Map(_)) => {
+                // A pair that is there exactly so goes; any other pair of a known or new key comes.
+                let kept = self.as_map().iter().filter(|(key, _)| !diff.contains(key));
+                let come = diff.as_map().iter().filter(|(key, value)| self.value_of(key) != Some(value));
+                Datum::from_merged_map(kept.cloned().collect(), come.cloned().collect())
+            }
+            _ => self.symmetric_difference(diff),
+        }
+    }
+
+    fn from_merged_map(a: Vec<(Atom, Atom)>, b: Vec<(Atom, Atom)>) -> Datum {
+        Datum::from_sorted_map(merge(&a, &b, |x, y| x.0.cmp(&y.0)))
+    }
+
+    /// Whether everything of `self`, pairs with their values, is in `other`.
+    pub fn is_included_in(&self, other: &Datum) -> bool {
+        match &self.0 {
+            Form::Map(pairs) => pairs.iter().all(|(key, value)| other.value_of(key) == Some(value)),
+            _ => self.as_set().iter().all(|atom| other.contains(atom)),
+        }
+    }
+
+    /// Whether nothing of `self`, pairs with their values, is in `other`.
+    pub fn is_excluded_from(&self, other: &Datum) -> bool {
+        match &self.0 {
+            Form::Map(pairs) => pairs.iter().all(|(key, value)| other.value_of(key) != Some(value)),
+            _ => self.as_set().iter().all(|atom| !other.contains(atom)),
+        }
+    }
+
+    /// The elements or pairs whose key, and value where there is one, pass.
+    pub fn filter(&self, mut passes: impl FnMut(&Atom, Option<&Atom>) -> bool) -> Datum {
+        match &self.0 {
+            Form::Map(pairs) => Datum::from_sorted_map(
+                pairs.iter().filter(|(key, value)| passes(key, Some(value))).cloned().collect(),
+            ),
+            _ => Datum::from_sorted_set(
+                self.as_set().iter().filter(|atom| passes(atom, None)).cloned().collect(),
+            ),
+        }
+    }
+}
+
+/// One sorted list of two; of equal elements the first's.
+fn merge<T: Clone>(a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut merged = Vec::with_capacity(a.len() + b.len());
+    loop {
+        let next = match (a.peek(), b.peek()) {
+            (Some(x), Some(y)) => match compare(x, y) {
+                Ordering::Less => a.next(),
+                Ordering::Greater => b.next(),
+                Ordering::Equal => {
+                    b.next();
+                    a.next()
+                }
+            },
+            (Some(_), None) => a.next(),
+            (None, _) => b.next(),
+        };
+        let Some(next) = next else { return merged };
+        merged.push(next.clone());
+    }
+}
+
+impl Datum {
+    /// Its JSON for a column of type `of`, which says what an empty one is: an atom, `["set", […]]` or `["map", […]]`. Sets of
+    /// one are written as their atom.
+    pub fn to_json(&self, of: &ColumnType) -> Value {
+        match &self.0 {
+            Form::Empty if of.is_map() => json!(["map", []]),
+            Form::Empty => json!(["set", []]),
+            Form::One(atom) => atom.to_json(),
+            Form::Set(atoms) => {
+                Value::Array(vec!["set".into(), Value::Array(atoms.iter().map(Atom::to_json).collect())])
+            }
+            Form::Map(pairs) => {
+                let pairs =
+                    pairs.iter().map(|(key, value)| json!([key.to_json(), value.to_json()])).collect();
+                Value::Array(vec!["map".into(), Value::Array(pairs)])
+            }
+        }
+    }
+
+    /// Reads the JSON of a column of type `of`, checks its number of elements and every constraint of its atoms.
+    /// With `symbols`, UUIDs may be names (see [`Atom::from_json`]).
+    pub fn from_json(
+        json: &Value,
+        of: &ColumnType,
+        symbols: Option<&mut Symbols<'_>>,
+    ) -> Result<Datum, Error> {
+        Datum::from_json_with_size(json, of, symbols, (of.min as usize, of.max as usize))
+    }
+
+    /// As [`Datum::from_json`], but of any size: what conditions, mutations and differences are about.
+    pub fn from_json_any_size(
+        json: &Value,
+        of: &ColumnType,
+        symbols: Option<&mut Symbols<'_>>,
+    ) -> Result<Datum, Error> {
+        Datum::from_json_with_size(json, of, symbols, (0, usize::MAX))
+    }
+
+    fn from_json_with_size(
+        json: &Value,
+        of: &ColumnType,
+        mut symbols: Option<&mut Symbols<'_>>,
+        (min, max): (usize, usize),
+    ) -> Result<Datum, Error> {
+        let class = if of.is_map() { "map" } else { "set" };
+        let elements = match json.as_array().map(Vec::as_slice) {
+            Some([Value::String(tag), Value::Array(elements)]) if tag == class => elements,
+            Some([Value::String(tag), ..]) if tag == "set" && !of.is_map() => {
+                return Err(syntax_error(json, "expected [\"set\", <array>]"));
+            }
+            _ if of.is_map() => return Err(syntax_error(json, "expected [\"map\", <array>]")),
+            _ => {
+                let atom = Atom::from_json(json, of.key.kind, symbols)?;
+                of.key.check(&atom)?;
+                return Ok(Datum(Form::One(atom)));
+            }
+        };
+        let size = elements.len();
+        if size < min || size > max {
+            return Err(syntax_error(
+                json,
+                format!("{class} must have {} members but {size} are present", of.size_text()),
+            ));
+        }
+        let mut read = |json: &Value, base: &crate::types::BaseType| {
+            let atom = Atom::from_json(json, base.kind, symbols.as_deref_mut())?;
+            base.check(&atom)?;
+            Ok::<Atom, Error>(atom)
+        };
+        let datum = match &of.value {
+            None => {
+                let atoms: Result<Vec<Atom>, Error> = elements.iter().map(|e| read(e, &of.key)).collect();
+                Datum::unique_set(atoms?)
+            }
+            Some(value) => {
+                let pairs: Result<Vec<(Atom, Atom)>, Error> = elements
+                    .iter()
+                    .map(|pair| match pair.as_array().map(Vec::as_slice) {
+                        Some([k, v]) => Ok((read(k, &of.key)?, read(v, value)?)),
+                        _ => Err(syntax_error(pair, "Parsing map element: expected 2-element array")),
+                    })
+                    .collect();
+                Datum::unique_map(pairs?)
+            }
+        };
+        datum.map_err(|Duplicate| {
+            constraint_error(
+                json,
+                if of.is_map() { "map contains duplicate key" } else { "set contains duplicate" },
+            )
+        })
+    }
+
+    /// The memory that it takes beside its 24 bytes, in bytes: what the elements of a set or map take, and long strings.
+    /// What is shared counts whole.
+    pub fn heap_bytes(&self) -> usize {
+        let long = |atom: &Atom| match atom {
+            Atom::String(text) if text.is_heap_allocated() => text.len() + 16,
+            _ => 0,
+        };
+        match &self.0 {
+            Form::Empty => 0,
+            Form::One(atom) => long(atom),
+            Form::Set(atoms) => 16 + size_of_val(&atoms[..]) + atoms.iter().map(long).sum::<usize>(),
+            Form::Map(pairs) => {
+                16 + size_of_val(&pairs[..]) + pairs.iter().map(|(k, v)| long(k) + long(v)).sum::<usize>()
+            }
+        }
+    }
+
+    /// The default of a column whose atoms are of `kind`, and which holds one.
+    pub fn default_scalar(kind: AtomType) -> Datum {
+        Datum(Form::One(kind.default_atom()))
+    }
+}
+
+impl fmt::Debug for Datum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Form::Empty => f.write_str("[]"),
+            Form::One(atom) => atom.fmt(f),
+            Form::Set(atoms) => f.debug_set().entries(atoms.iter()).finish(),
+            Form::Map(pairs) => f.debug_map().entries(pairs.iter().map(|(k, v)| (k, v))).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(integers: &[i64]) -> Datum {
+        Datum::set(integers.iter().copied())
+    }
+
+    fn map(pairs: &[(&str, &str)]) -> Datum {
+        Datum::map(pairs.iter().copied())
+    }
+
+    fn column(text: &str) -> ColumnType {
+        ColumnType::from_json(&serde_json::from_str(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_datum_is_three_words() {
+        assert_eq!(size_of::<Datum>(), 24);
+    }
+
+    #[test]
+    fn sets_and_maps_have_one_form() {
+        assert_eq!(set(&[3, 1, 2, 1]), set(&[1, 2, 3]));
+        assert_eq!(set(&[7]), Datum::scalar(7));
+        assert_eq!(map(&[("b", "1"), ("a", "2"), ("b", "3")]), map(&[("a", "2"), ("b", "3")]));
+        assert_eq!(Datum::unique_set(vec![1.into(), 1.into()]), Err(Duplicate));
+        assert_eq!(map(&[("a", "x"), ("c", "y")]).get("c"), Some("y"));
+        assert_eq!(map(&[("a", "x"), ("c", "y")]).get("b"), None);
+    }
+
+    #[test]
+    fn sets_are_computed_with() {
+        let (a, b) = (set(&[1, 2, 3]), set(&[2, 4]));
+        assert_eq!(a.union(&b), set(&[1, 2, 3, 4]));
+        assert_eq!(a.difference(&b), set(&[1, 3]));
+        assert_eq!(a.symmetric_difference(&b), set(&[1, 3, 4]));
+        assert_eq!(a.apply_difference(&a.symmetric_difference(&b)), b);
+        assert!(set(&[1, 3]).is_included_in(&a) && !b.is_included_in(&a));
+        assert!(set(&[4, 5]).is_excluded_from(&a) && !b.is_excluded_from(&a));
+    }
+
+    #[test]
+    fn maps_are_computed_with() {
+        let (a, b) = (map(&[("a", "1"), ("b", "2")]), map(&[("b", "3"), ("c", "4")]));
+        assert_eq!(a.union(&b), map(&[("a", "1"), ("b", "2"), ("c", "4")]));
+        assert_eq!(a.difference(&map(&[("a", "1"), ("b", "x")])), map(&[("b", "2")]));
+        assert_eq!(a.difference(&Datum::set(["a", "b"])), Datum::EMPTY);
+        assert_eq!(a.symmetric_difference(&b), map(&[("a", "1"), ("b", "3"), ("c", "4")]));
+        assert_eq!(a.apply_difference(&a.symmetric_difference(&b)), b);
+        assert_eq!(b.apply_difference(&b.symmetric_difference(&Datum::EMPTY)), Datum::EMPTY);
+    }
+
+    #[test]
+    fn json_is_read_as_it_is_written() {
+        let integers = column(r#"{"key": "integer", "min": 0, "max": "unlimited"}"#);
+        let strings = column(r#"{"key": "string", "value": "string", "min": 0, "max": "unlimited"}"#);
+        for (of, datum, text) in [
+            (&integers, Datum::EMPTY, r#"["set",[]]"#),
+            (&integers, set(&[5]), "5"),
+            (&integers, set(&[2, 1]), r#"["set",[1,2]]"#),
+            (&strings, Datum::EMPTY, r#"["map",[]]"#),
+            (&strings, map(&[("k", "v")]), r#"["map",[["k","v"]]]"#),
+        ] {
+            assert_eq!(datum.to_json(of).to_string(), text);
+            assert_eq!(Datum::from_json(&datum.to_json(of), of, None), Ok(datum));
+        }
+        assert_eq!(Datum::from_json(&json!(["set", [5]]), &integers, None), Ok(set(&[5])));
+    }
+
+    #[test]
+    fn bad_json_is_refused() {
+        let up_to_two = column(r#"{"key": {"type": "integer", "maxInteger": 9}, "min": 1, "max": 2}"#);
+        let strings = column(r#"{"key": "string", "value": "string", "min": 0, "max": "unlimited"}"#);
+        for (of, json, details) in [
+            (&up_to_two, json!(["set", []]), "set must have 1 to 2 members but 0 are present"),
+            (&up_to_two, json!(["set", [1, 2, 3]]), "set must have 1 to 2 members but 3 are present"),
+            (&up_to_two, json!(["set", [1, 1]]), "set contains duplicate"),
+            (&up_to_two, json!(["set", 1]), "expected [\"set\", <array>]"),
+            (&up_to_two, json!("x"), "expected integer"),
+            (&up_to_two, json!(10), "10 is not less than or equal to 9"),
+            (&strings, json!(["set", []]), "expected [\"map\", <array>]"),
+            (&strings, json!(["map", [["a"]]]), "Parsing map element: expected 2-element array"),
+            (&strings, json!(["map", [["a", "1"], ["a", "1"]]]), "map contains duplicate key"),
+        ] {
+            let error = Datum::from_json(&json, of, None).unwrap_err();
+            assert!(error.details.as_ref().unwrap().contains(details), "{json}: {error}");
+        }
+    }
+}

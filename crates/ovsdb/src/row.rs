@@ -1,0 +1,206 @@
+//! Rows, and the map of a table's rows that can be copied while it goes on changing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::datum::Datum;
+use crate::schema::{ColumnIdx, TableSchema};
+use crate::uuid::Uuid;
+
+/// A row: one datum for each column of its table. A copy shares everything until it is changed.
+#[derive(Clone, PartialEq)]
+pub struct Row(Arc<[Datum]>);
+
+impl Row {
+    /// A row of `table` in which every column has its default; its version is zero.
+    pub fn new(table: &TableSchema, uuid: Uuid) -> Row {
+        let columns = table.columns().iter().enumerate().map(|(index, column)| {
+            if index == ColumnIdx::UUID.index() { Datum::scalar(uuid) } else { column.default.clone() }
+        });
+        Row(columns.collect())
+    }
+
+    /// Its name.
+    pub fn uuid(&self) -> Uuid {
+        self.get(ColumnIdx::UUID).as_uuid().unwrap_or_default()
+    }
+
+    /// Changes with every change of the row.
+    pub fn version(&self) -> Uuid {
+        self.get(ColumnIdx::VERSION).as_uuid().unwrap_or_default()
+    }
+
+    /// What `column` holds. Panics where `column` is not one of the row's table.
+    pub fn get(&self, column: ColumnIdx) -> &Datum {
+        &self.0[column.index()]
+    }
+
+    /// Changes `column` in this copy of the row. Panics where `column` is not one of the row's table.
+    pub fn set(&mut self, column: ColumnIdx, datum: Datum) {
+        Arc::make_mut(&mut self.0)[column.index()] = datum;
+    }
+
+    /// All columns, in the order of [`TableSchema::columns`].
+    pub fn columns(&self) -> &[Datum] {
+        &self.0
+    }
+
+    /// Whether both are one row in memory.
+    pub fn is_same(&self, other: &Row) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The columns, `_uuid` and `_version` excepted, in which two versions of a row differ.
+    pub fn changed_columns<'a>(&'a self, new: &'a Row) -> impl Iterator<Item = ColumnIdx> + 'a {
+        let first = ColumnIdx::FIRST.index();
+        (first..self.0.len())
+            .filter(|&index| self.0[index] != new.0[index])
+            .map(|index| ColumnIdx(index as u16))
+    }
+
+    /// The memory that it takes, in bytes; what is shared counts whole.
+    pub fn heap_bytes(&self) -> usize {
+        16 + size_of_val(&self.0[..]) + self.0.iter().map(Datum::heap_bytes).sum::<usize>()
+    }
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter()).finish()
+    }
+}
+
+/// The rows of a table by UUID, in its order. A copy costs as much as there are shards, and later changes cost a copy of
+/// the shard that they fall into, once.
+///
+/// Shards are ranges of the UUID's first bits. UUIDs are random, so shards are of one size; where a client chooses them
+/// otherwise, only the copies cost more.
+#[derive(Clone, Debug)]
+pub struct RowMap {
+    /// A power of two of them.
+    shards: Vec<Arc<BTreeMap<Uuid, Row>>>,
+    len: usize,
+}
+
+/// So many rows a shard on average before there are four times as many shards.
+const SHARD_ROWS: usize = 256;
+
+impl Default for RowMap {
+    fn default() -> RowMap {
+        RowMap { shards: vec![Arc::default()], len: 0 }
+    }
+}
+
+impl RowMap {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The row called `uuid`.
+    pub fn get(&self, uuid: Uuid) -> Option<&Row> {
+        self.shards[self.shard_of(uuid)].get(&uuid)
+    }
+
+    /// All rows, by UUID.
+    pub fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.shards.iter().flat_map(|shard| shard.values())
+    }
+
+    /// Puts `row` in the place of the one of its name, which is returned.
+    pub fn insert(&mut self, row: Row) -> Option<Row> {
+        let uuid = row.uuid();
+        let shard = self.shard_of(uuid);
+        let old = Arc::make_mut(&mut self.shards[shard]).insert(uuid, row);
+        if old.is_none() {
+            self.len += 1;
+            if self.len > SHARD_ROWS * self.shards.len() {
+                self.split();
+            }
+        }
+        old
+    }
+
+    /// Takes the row called `uuid` out.
+    pub fn remove(&mut self, uuid: Uuid) -> Option<Row> {
+        let shard = self.shard_of(uuid);
+        let old = Arc::make_mut(&mut self.shards[shard]).remove(&uuid);
+        self.len -= usize::from(old.is_some());
+        old
+    }
+
+    fn shard_of(&self, uuid: Uuid) -> usize {
+        // The first log2(shards) bits; of a single shard none.
+        ((u64::from(uuid.head()) * self.shards.len() as u64) >> 32) as usize
+    }
+
+    fn split(&mut self) {
+        let count = self.shards.len() * 4;
+        let rows: Vec<Row> = self.iter().cloned().collect();
+        let mut shards: Vec<BTreeMap<Uuid, Row>> = vec![BTreeMap::new(); count];
+        self.shards = vec![Arc::default(); count];
+        for row in rows {
+            shards[self.shard_of(row.uuid())].insert(row.uuid(), row);
+        }
+        self.shards = shards.into_iter().map(Arc::new).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{ColumnSchema, TableSchema};
+    use crate::types::ColumnType;
+    use crate::uuid::UuidGenerator;
+    use crate::{AtomType, Datum};
+
+    fn table() -> TableSchema {
+        let column = ColumnSchema::new("i", ColumnType::scalar(AtomType::Integer));
+        TableSchema::new("T", true, vec![column], &[]).unwrap()
+    }
+
+    #[test]
+    fn a_map_of_rows_agrees_with_a_plain_one_and_copies_keep_what_they_held() {
+        let table = table();
+        let mut generator = UuidGenerator::from_seed(3);
+        let mut map = RowMap::default();
+        let mut model = BTreeMap::new();
+        let mut copies = Vec::new();
+        for step in 0..3000 {
+            let mut row = Row::new(&table, generator.next_uuid());
+            row.set(ColumnIdx::FIRST, Datum::scalar(step));
+            assert_eq!(map.insert(row.clone()), None);
+            model.insert(row.uuid(), row);
+            if step % 3 == 0 {
+                let victim = *model.keys().nth(model.len() / 2).unwrap();
+                assert_eq!(map.remove(victim), model.remove(&victim));
+                assert_eq!(map.remove(victim), None);
+            }
+            if step % 500 == 0 {
+                copies.push((map.clone(), model.clone()));
+            }
+        }
+        copies.push((map, model));
+        for (map, model) in copies {
+            assert_eq!(map.len(), model.len());
+            assert!(map.iter().eq(model.values()));
+            assert!(model.keys().all(|uuid| map.get(*uuid).is_some()));
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_row_is_its_own() {
+        let original = Row::new(&table(), Uuid::ZERO);
+        let mut copy = original.clone();
+        assert!(copy.is_same(&original));
+        copy.set(ColumnIdx::FIRST, Datum::scalar(5));
+        assert_eq!(original.get(ColumnIdx::FIRST).as_integer(), Some(0));
+        assert_eq!(original.changed_columns(&copy).collect::<Vec<_>>(), [ColumnIdx::FIRST]);
+    }
+}
