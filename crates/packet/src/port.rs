@@ -139,6 +139,11 @@ pub trait Port: Send {
     /// Sets the MTU in bytes. Error text where the device cannot.
     fn set_mtu(&mut self, mtu: u32) -> Result<(), String>;
 
+    /// Sets the Ethernet address. Error text where the device cannot.
+    fn set_mac(&mut self, _mac: [u8; 6]) -> Result<(), String> {
+        Err(format!("the address of a port of type {} is not the switch's to set", self.kind()))
+    }
+
     /// A command of the tests' ports (`netdev-dummy/receive`); others refuse it.
     fn as_dummy(&self) -> Option<&dyn DummyControl> {
         None

@@ -104,6 +104,11 @@ impl Port for DummyPort {
         self.shared.link.set_mtu(mtu)
     }
 
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
+        self.shared.link.set_mac(mac);
+        Ok(())
+    }
+
     fn as_dummy(&self) -> Option<&dyn DummyControl> {
         Some(&*self.shared)
     }

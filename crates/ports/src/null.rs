@@ -144,6 +144,11 @@ impl Port for NullPort {
     fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
         self.link.set_mtu(mtu)
     }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
+        self.link.set_mac(mac);
+        Ok(())
+    }
 }
 
 /// A receive queue that replays frames from memory.

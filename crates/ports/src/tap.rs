@@ -258,6 +258,10 @@ impl Port for TapPort {
         self.shared.mtu.store(mtu, Ordering::Relaxed);
         Ok(())
     }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
+        self.shared.change(&LinkChange { mac: Some(mac), ..Default::default() }).map_err(|e| e.to_string())
+    }
 }
 
 impl Drop for TapPort {

@@ -15,7 +15,7 @@ const ETHERNET_HEADER: usize = 14;
 
 /// What a port without a device is, shared with its queues.
 pub(crate) struct VirtualLink {
-    pub mac: [u8; 6],
+    mac: Mutex<[u8; 6]>,
     up: AtomicBool,
     mtu: AtomicU32,
     pub error: Mutex<Option<String>>,
@@ -40,7 +40,7 @@ impl VirtualLink {
             .map(|_| Ok(RxSide { stats: QueueStats::default(), event: Event::new()? }))
             .collect::<Result<_, PortError>>()?;
         Ok(Arc::new(VirtualLink {
-            mac: spec.mac.unwrap_or_else(|| local_mac(&spec.name)),
+            mac: Mutex::new(spec.mac.unwrap_or_else(|| local_mac(&spec.name))),
             up: AtomicBool::new(true),
             mtu: AtomicU32::new(spec.mtu.unwrap_or(mtu_default)),
             error: Mutex::default(),
@@ -73,6 +73,10 @@ impl VirtualLink {
         Ok(())
     }
 
+    pub(crate) fn set_mac(&self, mac: [u8; 6]) {
+        *self.mac.lock().expect("no panic while held") = mac;
+    }
+
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.load(Ordering::Relaxed)
     }
@@ -93,7 +97,7 @@ impl VirtualLink {
         PortStatus {
             link: if up { LinkState::Up } else { LinkState::Down },
             admin_up: up,
-            mac: self.mac,
+            mac: *self.mac.lock().expect("no panic while held"),
             mtu: self.mtu(),
             speed_bps: 0,
             ifindex: 0,

@@ -2,11 +2,12 @@
 
 use crate::commands;
 use crate::config::Config;
+use crate::listeners::BridgeSockets;
 use crate::log::{self, Setting};
-use crate::ofconn::Purpose;
+use crate::reconcile::{OfPortsBefore, reconcile};
 use crate::rundir::{PidFile, Socket};
 use crate::schedule::TICK_MS;
-use crate::service::{self, Shared};
+use crate::service::Shared;
 use crate::state::{SetupError, Vswitch};
 use crate::unixctl;
 use packet::wait::Bell;
@@ -99,23 +100,20 @@ async fn serve(config: Config) -> Result<(), StartError> {
     };
     // Sockets before ports: a start that fails for one of them has touched no interface.
     let (ctl, ctl_listener) = listen(format!("{NAME}.{}.ctl", std::process::id()))?;
-    let mut sockets = Vec::new();
+    let mut sockets = BridgeSockets::new(dir.clone());
     for bridge in &config.bridges {
-        sockets.push((listen(format!("{}.mgmt", bridge.name))?, listen(format!("{}.snoop", bridge.name))?));
+        sockets.listen(&bridge.name)?;
     }
-    let vswitch = Vswitch::new(&config).map_err(StartError::Setup)?;
+    let mut vswitch = Vswitch::new(&config).map_err(StartError::Setup)?;
+    let outcomes = reconcile(&mut vswitch, &config.wanted(), &OfPortsBefore::new());
+    // Who says by flags what there shall be wants to know at once what cannot be.
+    if let Some((name, error)) = outcomes.into_iter().find_map(|(name, o)| Some((name, o.error?))) {
+        return Err(StartError::Setup(SetupError::Port(name, error)));
+    }
     let bell = vswitch.dp.event_bell().clone();
-    let bridges: Vec<_> = vswitch.bridges.keys().copied().collect();
     let (workers, ports) = (vswitch.dp.workers(), vswitch.ports.len());
     let shared: Shared = Rc::new(RefCell::new(vswitch));
-
-    let mut kept = Vec::new();
-    for (bridge, ((mgmt, mgmt_listener), (snoop, snoop_listener))) in bridges.into_iter().zip(sockets) {
-        tracing::info!(target: "connmgr", "listening for OpenFlow on {}", mgmt.path().display());
-        tokio::task::spawn_local(service::serve(mgmt_listener, shared.clone(), bridge, Purpose::Service));
-        tokio::task::spawn_local(service::serve(snoop_listener, shared.clone(), bridge, Purpose::Snoop));
-        kept.push((mgmt, snoop));
-    }
+    sockets.follow(&shared);
     let exit = Arc::new(Notify::new());
     let answer = {
         let (shared, exit) = (shared.clone(), exit.clone());

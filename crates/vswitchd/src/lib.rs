@@ -8,9 +8,11 @@
 mod commands;
 pub mod config;
 mod daemon;
+mod listeners;
 pub mod log;
 pub mod odp;
 mod ofconn;
+pub mod reconcile;
 pub mod rundir;
 mod schedule;
 mod service;

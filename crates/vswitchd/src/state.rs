@@ -3,20 +3,20 @@
 //!
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the outside world.
 
-use crate::config::{BridgeFlags, Config, FailMode, PortFlags};
+use crate::config::Config;
+use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH};
 use crate::ofconn::{Asynchronous, OfConn};
+use crate::reconcile::Failure;
 use crate::schedule::Schedule;
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{CacheConfig, Datapath};
-use flow::{Action, Match};
 use openflow::message::{PortReason, PortState, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig, PortStatus};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use switch::control::FlowMod;
-use switch::{BridgeConfig, BridgeIdx, Control, PortConfig, SlotStats, Switch, VlanConfig, VlanMode};
+use switch::{BridgeIdx, Control, PortConfig, SlotStats, Switch};
 
 /// Why the switch could not be set up as asked.
 #[derive(Debug)]
@@ -25,12 +25,8 @@ pub enum SetupError {
     Pool(std::io::Error),
     /// The datapath or a worker could not be made.
     Datapath(datapath::DatapathError),
-    /// A port could not be made.
-    Port(String, ports::PortError),
-    /// A port was made but could not be added.
-    AddPort(String, String),
-    /// There is no OpenFlow number left in the bridge, or no datapath port number.
-    NoNumber(String),
+    /// A port that flags ask for could not be made: its name, and why.
+    Port(String, String),
 }
 
 impl std::fmt::Display for SetupError {
@@ -39,8 +35,6 @@ impl std::fmt::Display for SetupError {
             SetupError::Pool(e) => write!(f, "no memory for packets ({e}); a smaller --pool-size may fit"),
             SetupError::Datapath(e) => write!(f, "the datapath could not be started: {e}"),
             SetupError::Port(name, e) => write!(f, "port {name}: {e}"),
-            SetupError::AddPort(name, why) => write!(f, "port {name}: {why}"),
-            SetupError::NoNumber(name) => write!(f, "port {name}: no port number is free"),
         }
     }
 }
@@ -55,6 +49,10 @@ pub struct Vswitch {
     pub(crate) domain: Arc<Domain>,
     pub(crate) bridges: BTreeMap<BridgeIdx, Bridge>,
     pub(crate) ports: BTreeMap<PortNo, PortRecord>,
+    /// Interfaces that are wanted and could not be had, by name.
+    pub(crate) failures: BTreeMap<String, Failure>,
+    /// The number of the next connection: none is given out twice.
+    pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
     /// What connections that asked for it are to be told; see [`Self::deliver`].
     pub(crate) news: Vec<(BridgeIdx, Asynchronous)>,
@@ -84,8 +82,15 @@ pub(crate) struct Bridge {
     pub idx: BridgeIdx,
     pub name: String,
     pub datapath_id: u64,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// As configured.
+    pub settings: BridgeSettings,
+    /// As configured.
+    pub controllers: BTreeMap<String, Controller>,
     pub conns: BTreeMap<u64, OfConn>,
-    pub next_conn: u64,
+    /// The last OpenFlow port number that was given out unasked.
+    pub last_of_port: u16,
     /// The newest that a controller has named when it took a role.
     pub generation_id: Option<u64>,
 }
@@ -96,16 +101,33 @@ pub(crate) struct PortRecord {
     pub of_port: OfPort,
     pub bridge: BridgeIdx,
     pub name: String,
+    /// The port that it belongs to: of the same name, but for bonds.
+    pub port_name: String,
     pub kind: String,
+    /// As configured.
+    pub interface: Interface,
+    /// The options that the device was opened with: those before, where it did not accept the new ones.
+    pub device_options: BTreeMap<String, String>,
     pub created_ms: u64,
     /// As last seen.
     pub status: PortStatus,
     /// The device is gone.
     pub gone: bool,
+    /// How often the link was seen to go up or down.
+    pub link_resets: u64,
+    /// What of its configuration could not be done.
+    pub error: Option<String>,
+}
+
+impl PortRecord {
+    /// Patch ports have no device in the datapath.
+    pub fn is_patch(&self) -> bool {
+        self.interface.kind == PATCH
+    }
 }
 
 impl Vswitch {
-    /// Makes pool, datapath, workers, bridges and ports.
+    /// Makes pool, datapath and workers. Bridges and ports come by [`crate::reconcile`].
     pub fn new(config: &Config) -> Result<Vswitch, SetupError> {
         let flags = &config.datapath;
         let pool = Pool::new(PoolConfig {
@@ -142,152 +164,27 @@ impl Vswitch {
         for place in places {
             dp.start_worker(place).map_err(SetupError::Datapath)?;
         }
-        let mut vswitch = Vswitch {
+        let vswitch = Vswitch {
             control,
             switch,
             dp,
             domain,
             bridges: BTreeMap::new(),
             ports: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            next_conn: 0,
             schedule: Schedule::default(),
             news: Vec::new(),
             own_credits: HashMap::new(),
             counts: Counts::default(),
             exiting: false,
         };
-        for bridge in &config.bridges {
-            vswitch.add_bridge(bridge)?;
-        }
-        // Those that ask for a number first, so that the others do not take it.
-        let (fixed, free): (Vec<_>, Vec<_>) = config.ports.iter().partition(|p| p.of_port.is_some());
-        for port in fixed.into_iter().chain(free) {
-            let bridge = config.bridge_of(port).map_err(|e| SetupError::AddPort(port.name.clone(), e))?;
-            vswitch.add_port(port, bridge)?;
-        }
         Ok(vswitch)
     }
 
     /// Now, on the clock that rules and counters go by.
     pub(crate) fn now_ms(&self) -> u64 {
         self.dp.now_ms()
-    }
-
-    fn add_bridge(&mut self, flags: &BridgeFlags) -> Result<(), SetupError> {
-        let config = BridgeConfig {
-            mac_aging_s: flags.mac_aging_s,
-            mac_table_size: flags.mac_table_size,
-            ..BridgeConfig::new(&flags.name)
-        };
-        let idx = self.control.add_bridge(config);
-        let mac = local_mac(&flags.name);
-        let mut id = [0; 8];
-        id[2..].copy_from_slice(&mac);
-        let datapath_id = flags.datapath_id.unwrap_or(u64::from_be_bytes(id));
-        let bridge = Bridge {
-            idx,
-            name: flags.name.clone(),
-            datapath_id,
-            conns: BTreeMap::new(),
-            next_conn: 0,
-            generation_id: None,
-        };
-        self.bridges.insert(idx, bridge);
-        tracing::info!(target: "bridge", "bridge {}: using datapath ID {datapath_id:016x}", flags.name);
-        let local = PortFlags {
-            name: flags.name.clone(),
-            bridge: None,
-            kind: flags.local.clone(),
-            of_port: Some(OfPort::LOCAL),
-            mtu: None,
-            mac: Some(mac),
-            tag: None,
-            options: BTreeMap::new(),
-        };
-        self.add_port(&local, &flags.name)?;
-        if flags.fail_mode == FailMode::Standalone {
-            let normal = Action::Output { port: OfPort::NORMAL, max_len: 0 };
-            let rule = FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) };
-            let now_ms = self.now_ms();
-            self.control
-                .flow_mod(idx, &rule, now_ms)
-                .expect("a rule that says NORMAL is valid in an empty table");
-            self.dp.reserve_slots(self.control.slot_count());
-        }
-        Ok(())
-    }
-
-    /// Adds a port to the bridge of this name, which is there.
-    pub(crate) fn add_port(&mut self, flags: &PortFlags, bridge: &str) -> Result<PortNo, SetupError> {
-        let name = &flags.name;
-        let none = || SetupError::NoNumber(name.clone());
-        let idx = self.bridge_named(bridge).ok_or_else(none)?.idx;
-        let port_no = self.free_port_no(flags).ok_or_else(none)?;
-        let of_port = match flags.of_port {
-            Some(of_port) => of_port,
-            None => self.free_of_port(idx).ok_or_else(none)?,
-        };
-        let spec = ports::PortSpec {
-            options: flags.options.clone(),
-            mtu: flags.mtu,
-            mac: flags.mac,
-            ..ports::PortSpec::new(name, &flags.kind, port_no)
-        };
-        let port = ports::open(&spec, self.dp.pool()).map_err(|e| SetupError::Port(name.clone(), e))?;
-        let status = port.status();
-        let kind = port.kind().to_string();
-        let add = |e: String| SetupError::AddPort(name.clone(), e);
-        let vlan = match flags.tag {
-            Some(tag) => VlanConfig { mode: VlanMode::Access, tag, ..VlanConfig::default() },
-            None => VlanConfig::default(),
-        };
-        let in_switch = switch::PortSpec {
-            kind: if of_port == OfPort::LOCAL { switch::PortKind::Local } else { switch::PortKind::Normal },
-            link_up: status.link == LinkState::Up,
-            vlan,
-            ..switch::PortSpec::new(port_no, of_port, name)
-        };
-        // The switch first: a packet that comes in at once shall find its bridge.
-        self.control.add_port(idx, in_switch).map_err(|e| add(e.to_string()))?;
-        if let Err(e) = self.dp.add_port(port_no, port) {
-            self.control.remove_port(port_no).expect("added above");
-            return Err(add(e.to_string()));
-        }
-        self.dp.reserve_slots(self.control.slot_count());
-        tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
-        for (key, value) in &status.details {
-            tracing::info!(target: "netdev", "{name}: {key}={value}");
-        }
-        let record = PortRecord {
-            port_no,
-            of_port,
-            bridge: idx,
-            name: name.clone(),
-            kind,
-            created_ms: self.now_ms(),
-            status,
-            gone: false,
-        };
-        self.ports.insert(port_no, record);
-        self.tell_port(port_no, PortReason::Add);
-        Ok(port_no)
-    }
-
-    /// The number in a dummy port's name, if it is free, so that tests know it; else the lowest free one.
-    fn free_port_no(&self, flags: &PortFlags) -> Option<PortNo> {
-        let is_free = |n: &PortNo| n.0 > 0 && n.0 <= 0xffff && !self.ports.contains_key(n);
-        let digits = flags.name.trim_start_matches(|c: char| !c.is_ascii_digit());
-        let named = digits.parse().ok().map(|n: u32| {
-            // A bridge's own port leaves the low numbers to the others.
-            PortNo(if flags.of_port == Some(OfPort::LOCAL) { n.saturating_add(100) } else { n })
-        });
-        let named = named.filter(|n| flags.kind == "dummy" && is_free(n));
-        let first = if flags.of_port == Some(OfPort::LOCAL) { 100 } else { 1 };
-        named.or_else(|| (first..=0xffff).map(PortNo).find(is_free))
-    }
-
-    fn free_of_port(&self, bridge: BridgeIdx) -> Option<OfPort> {
-        let taken = |n: OfPort| self.port_numbered(bridge, n).is_some();
-        (1..OfPort::MAX.0).map(OfPort).find(|n| !taken(*n))
     }
 
     pub(crate) fn bridge_named(&self, name: &str) -> Option<&Bridge> {
@@ -344,16 +241,24 @@ impl Vswitch {
         {
             tracing::warn!(target: "netdev", "{name}: {error}");
         }
+        let bridge = record.bridge;
         let is_visible = |s: &PortStatus| (s.link, s.admin_up, s.mac, s.speed_bps);
         if is_visible(&seen) == is_visible(&status) {
+            if seen.mtu != status.mtu {
+                self.follow_mtu(bridge);
+            }
             return;
         }
         if seen.link != status.link {
+            record.link_resets += 1;
             let link = if status.link == LinkState::Up { "up" } else { "down" };
             tracing::info!(target: "netdev", "{name}: link state changed to {link}");
         }
         self.update_port(port_no, |spec| spec.link_up = status.link == LinkState::Up);
         self.tell_port(port_no, PortReason::Modify);
+        if seen.mtu != status.mtu {
+            self.follow_mtu(bridge);
+        }
     }
 
     /// Changes what the switch does with a port.
@@ -441,7 +346,7 @@ fn features(speed_bps: u64) -> (openflow::message::PortFeatures, u32) {
 }
 
 /// An Ethernet address for a bridge that is the same at every start: made of the machine's id and the bridge's name.
-fn local_mac(name: &str) -> [u8; 6] {
+pub(crate) fn stable_mac(name: &str) -> [u8; 6] {
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     // FNV-1a: spread, not secret.
     let hash = machine

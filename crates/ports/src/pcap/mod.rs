@@ -160,6 +160,11 @@ impl Port for PcapPort {
     fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
         self.link.set_mtu(mtu)
     }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
+        self.link.set_mac(mac);
+        Ok(())
+    }
 }
 
 /// Replays as fast as it is polled.

@@ -44,7 +44,7 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let lost = vswitch.dp.drops(DropReason::TranslationError);
     let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
     let mut text = format!("{NAME}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
-    for port in vswitch.ports.values() {
+    for port in vswitch.ports.values().filter(|p| !p.is_patch()) {
         let details: Vec<String> = port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let details = if details.is_empty() { String::new() } else { format!(": {}", details.join(", ")) };
         let _ = writeln!(text, "  port {}: {} ({}{details})", port.port_no, port.name, port.kind);
@@ -89,7 +89,10 @@ pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
         let mut ports: Vec<_> = vswitch.ports_of(bridge.idx).collect();
         ports.sort_by_key(|p| &p.name);
         for p in ports {
-            let _ = writeln!(text, "    {} {}/{}: ({})", p.name, p.of_port.0, p.port_no, p.kind);
+            let _ = match p.interface.peer() {
+                Some(peer) => writeln!(text, "    {} {}/none: (patch: peer={peer})", p.name, p.of_port.0),
+                None => writeln!(text, "    {} {}/{}: ({})", p.name, p.of_port.0, p.port_no, p.kind),
+            };
         }
     }
     Ok(text)

@@ -149,8 +149,9 @@ impl Vswitch {
     /// A connection was made to a bridge's socket. Its number.
     pub(crate) fn connected(&mut self, bridge: BridgeIdx, purpose: Purpose, now: Instant) -> Option<u64> {
         let bridge = self.bridges.get_mut(&bridge)?;
-        let id = bridge.next_conn;
-        bridge.next_conn += 1;
+        // Bridges' numbers are given out again, those of connections are not: a task finds no other's connection.
+        let id = self.next_conn;
+        self.next_conn += 1;
         let mut conn = OfConn::new(purpose, now);
         let snooped = bridge.conns.values().any(|c| c.purpose == Purpose::Snoop);
         if purpose == Purpose::Snoop {

@@ -1,0 +1,85 @@
+//! The sockets `BRIDGE.mgmt` and `BRIDGE.snoop`, which come and go with their bridges.
+
+use crate::daemon::StartError;
+use crate::ofconn::Purpose;
+use crate::rundir::{RunDir, Socket};
+use crate::service::{self, Shared};
+use std::collections::BTreeMap;
+use switch::BridgeIdx;
+use tokio::net::UnixListener;
+use tokio::task::AbortHandle;
+
+/// All of them. Dropping it removes the sockets.
+pub struct BridgeSockets {
+    dir: RunDir,
+    bridges: BTreeMap<String, Pair>,
+}
+
+/// A bridge's two.
+struct Pair {
+    /// In the order of [`PURPOSES`].
+    sockets: [Socket; 2],
+    state: State,
+}
+
+enum State {
+    /// The bridge is not there yet.
+    Waiting(Vec<UnixListener>),
+    Serving(BridgeIdx, Vec<AbortHandle>),
+}
+
+const PURPOSES: [(&str, Purpose); 2] = [("mgmt", Purpose::Service), ("snoop", Purpose::Snoop)];
+
+impl BridgeSockets {
+    /// None yet.
+    pub fn new(dir: RunDir) -> BridgeSockets {
+        BridgeSockets { dir, bridges: BTreeMap::new() }
+    }
+
+    /// Listens for a bridge that is to come.
+    pub fn listen(&mut self, bridge: &str) -> Result<(), StartError> {
+        let [mgmt, snoop] = PURPOSES.map(|(suffix, _)| {
+            let path = self.dir.file(&format!("{bridge}.{suffix}"));
+            Socket::listen(&path).map_err(|e| StartError::Socket(path, e))
+        });
+        let ((mgmt, mgmt_listener), (snoop, snoop_listener)) = (mgmt?, snoop?);
+        let state = State::Waiting(vec![mgmt_listener, snoop_listener]);
+        self.bridges.insert(bridge.into(), Pair { sockets: [mgmt, snoop], state });
+        Ok(())
+    }
+
+    /// Serves the bridges that there are, and no others. A socket that cannot be had is tried again the next time.
+    pub fn follow(&mut self, shared: &Shared) {
+        let there: BTreeMap<String, BridgeIdx> =
+            shared.borrow().bridges.values().map(|b| (b.name.clone(), b.idx)).collect();
+        self.bridges.retain(|name, pair| {
+            let stays = match (&pair.state, there.get(name)) {
+                (State::Waiting(_), Some(_)) => true,
+                (State::Serving(idx, _), Some(now)) => idx == now,
+                (_, None) => false,
+            };
+            if let State::Serving(_, tasks) = &pair.state
+                && !stays
+            {
+                tasks.iter().for_each(AbortHandle::abort);
+            }
+            stays
+        });
+        for (name, idx) in there {
+            if !self.bridges.contains_key(&name)
+                && let Err(error) = self.listen(&name)
+            {
+                tracing::error!(target: "connmgr", "bridge {name} cannot be reached by OpenFlow: {error}");
+                continue;
+            }
+            let Some(pair) = self.bridges.get_mut(&name) else { continue };
+            let State::Waiting(listeners) = &mut pair.state else { continue };
+            tracing::info!(target: "connmgr", "listening for OpenFlow on {}", pair.sockets[0].path().display());
+            let tasks = listeners.drain(..).zip(PURPOSES).map(|(listener, (_, purpose))| {
+                let task = service::serve(listener, shared.clone(), idx, purpose);
+                tokio::task::spawn_local(task).abort_handle()
+            });
+            pair.state = State::Serving(idx, tasks.collect());
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Bridges come, change and go.
+
+use crate::config::FailMode;
+use crate::config::wanted::{self, BridgeSettings};
+use crate::state::{Bridge, Vswitch, stable_mac};
+use base::OfPort;
+use flow::{Action, Match};
+use packet::PortStatus;
+use std::collections::BTreeMap;
+use switch::control::{Command, FlowMod};
+use switch::{BridgeConfig, BridgeIdx, PortKind};
+
+/// MTU of a bridge whose ports have none to follow.
+const MTU_DEFAULT: u32 = 1500;
+/// Types whose devices are the kernel's end of a cable to the switch: they follow the others' MTU.
+const INTERNAL: &[&str] = &["internal", "dummy-internal"];
+/// Types whose addresses a bridge may take for its own.
+const WITH_ADDRESS: &[&str] = &["system", "afxdp"];
+
+impl Vswitch {
+    /// Makes a bridge without ports.
+    pub(super) fn add_bridge(&mut self, name: &str, wanted: &wanted::Bridge) {
+        let config = switch_settings(BridgeConfig::new(name), &wanted.settings);
+        let idx = self.control.add_bridge(config);
+        let mac = wanted.settings.hwaddr.unwrap_or_else(|| stable_mac(name));
+        let bridge = Bridge {
+            idx,
+            name: name.into(),
+            datapath_id: 0,
+            mac,
+            settings: wanted.settings.clone(),
+            controllers: wanted.controllers.clone(),
+            conns: BTreeMap::new(),
+            generation_id: None,
+            last_of_port: 0,
+        };
+        self.bridges.insert(idx, bridge);
+        self.update_datapath_id(idx);
+        if wanted.settings.fail_mode == FailMode::Standalone {
+            self.add_normal_rule(idx);
+        }
+    }
+
+    /// Removes a bridge. Its connections are closed.
+    pub(super) fn remove_bridge(&mut self, name: &str) {
+        let Some(idx) = self.bridge_named(name).map(|b| b.idx) else { return };
+        let left: Vec<_> = self.ports_of(idx).map(|p| p.port_no).collect();
+        left.into_iter().for_each(|port_no| self.remove_port(port_no));
+        let now_ms = self.now_ms();
+        self.control.remove_bridge(idx, now_ms).expect("it is there, looked up above");
+        if let Some(bridge) = self.bridges.remove(&idx) {
+            // Their tasks look for them, and end.
+            bridge.conns.values().for_each(|c| c.notify.notify_one());
+        }
+        tracing::info!(target: "bridge", "bridge {name}: removed");
+    }
+
+    /// Changes settings of a bridge.
+    pub(super) fn set_bridge(&mut self, name: &str, wanted: &wanted::Bridge) {
+        let Some(idx) = self.bridge_named(name).map(|b| b.idx) else { return };
+        if let Some(found) = self.control.topology().bridge(idx) {
+            let config = switch_settings(found.config.clone(), &wanted.settings);
+            self.control.set_bridge(idx, config).expect("it is there, looked up above");
+        }
+        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        bridge.controllers = wanted.controllers.clone();
+        let old = std::mem::replace(&mut bridge.settings, wanted.settings.clone());
+        self.update_datapath_id(idx);
+        if old.fail_mode != wanted.settings.fail_mode {
+            self.set_fail_mode(idx, wanted.settings.fail_mode);
+        }
+    }
+
+    /// As Open vSwitch does: rules made under the other mode go.
+    fn set_fail_mode(&mut self, idx: BridgeIdx, mode: FailMode) {
+        let all = FlowMod {
+            table_id: switch::control::TABLE_ALL,
+            command: Command::Delete,
+            ..FlowMod::add(Match::any(), Vec::new())
+        };
+        let now_ms = self.now_ms();
+        self.control.flow_mod(idx, &all, now_ms).expect("to delete everything is always valid");
+        if mode == FailMode::Standalone {
+            self.add_normal_rule(idx);
+        }
+    }
+
+    fn add_normal_rule(&mut self, idx: BridgeIdx) {
+        let normal = Action::Output { port: OfPort::NORMAL, max_len: 0 };
+        let rule = FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) };
+        let now_ms = self.now_ms();
+        self.control
+            .flow_mod(idx, &rule, now_ms)
+            .expect("a rule that says NORMAL is valid in an empty table");
+        self.dp.reserve_slots(self.control.slot_count());
+    }
+
+    /// The datapath id that is asked for, or the bridge's address.
+    fn update_datapath_id(&mut self, idx: BridgeIdx) {
+        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        let mut id = [0; 8];
+        id[2..].copy_from_slice(&bridge.mac);
+        let id = bridge.settings.datapath_id.unwrap_or(u64::from_be_bytes(id));
+        if bridge.datapath_id != id {
+            bridge.datapath_id = id;
+            tracing::info!(target: "bridge", "bridge {}: using datapath ID {id:016x}", bridge.name);
+        }
+    }
+
+    /// What depends on all ports: patch cables, and each bridge's address and MTU.
+    pub(crate) fn settle(&mut self) {
+        self.plug_cables();
+        let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
+        for idx in bridges {
+            self.choose_mac(idx);
+            self.follow_mtu(idx);
+        }
+    }
+
+    /// Patch ports whose ends name each other are connected.
+    fn plug_cables(&mut self) {
+        let ends: BTreeMap<&str, _> = (self.ports.values())
+            .filter_map(|p| Some((p.name.as_str(), (p.port_no, p.interface.peer()?))))
+            .collect();
+        let peer_of = |name: &str, peer: &str| {
+            let (port_no, back) = ends.get(peer)?;
+            (*back == name).then_some(*port_no)
+        };
+        let cables: Vec<_> =
+            ends.iter().map(|(name, (port_no, peer))| (*port_no, peer_of(name, peer))).collect();
+        for (port_no, peer) in cables {
+            self.update_port(port_no, |spec| spec.kind = PortKind::Patch { peer });
+        }
+    }
+
+    /// The bridge's address: `hwaddr`; else the lowest of its ports' that have one in the outside world; else one that is
+    /// the same at every start.
+    fn choose_mac(&mut self, idx: BridgeIdx) {
+        let Some(bridge) = self.bridges.get(&idx) else { return };
+        let of_ports =
+            self.ports_of(idx).filter(|p| WITH_ADDRESS.contains(&p.interface.kind.as_str()) && !p.gone);
+        let lowest = of_ports.map(|p| p.status.mac).filter(|m| *m != [0; 6] && m[0] & 1 == 0).min();
+        let mac = bridge.settings.hwaddr.or(lowest).unwrap_or_else(|| stable_mac(&bridge.name));
+        let local = self.port_numbered(idx, OfPort::LOCAL).map(|p| (p.port_no, p.status.mac));
+        if bridge.mac != mac {
+            self.bridges.get_mut(&idx).expect("looked up above").mac = mac;
+            self.update_datapath_id(idx);
+        }
+        if let Some((port_no, now)) = local
+            && now != mac
+        {
+            self.change_device(port_no, "hwaddr", |port| port.set_mac(mac));
+        }
+    }
+
+    /// Internal ports that ask for no MTU take the smallest of the others'.
+    pub(crate) fn follow_mtu(&mut self, idx: BridgeIdx) {
+        let mut smallest: Option<u32> = None;
+        let mut followers = Vec::new();
+        for port in self.ports_of(idx) {
+            let is_internal =
+                INTERNAL.contains(&port.interface.kind.as_str()) || port.of_port == OfPort::LOCAL;
+            if is_internal && port.interface.mtu_request.is_none() {
+                followers.push((port.port_no, port.status.mtu));
+            } else if !port.is_patch() && !port.gone {
+                let PortStatus { mtu, .. } = port.status;
+                smallest = Some(smallest.map_or(mtu, |s| s.min(mtu)));
+            }
+        }
+        let mtu = smallest.filter(|m| *m >= 68).unwrap_or(MTU_DEFAULT);
+        for (port_no, now) in followers {
+            if now != mtu {
+                self.change_device(port_no, "mtu", |port| port.set_mtu(mtu));
+            }
+        }
+    }
+}
+
+fn switch_settings(mut config: BridgeConfig, wanted: &BridgeSettings) -> BridgeConfig {
+    config.mac_aging_s = wanted.mac_aging_s;
+    config.mac_table_size = wanted.mac_table_size;
+    config.forward_bpdu = wanted.forward_bpdu;
+    config.flood_vlans = wanted.flood_vlans.iter().copied().collect();
+    config
+}

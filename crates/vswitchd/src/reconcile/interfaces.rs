@@ -1,0 +1,339 @@
+//! Interfaces come, change and go.
+
+use super::Failure;
+use crate::config::wanted::{self, Interface, PATCH};
+use crate::state::{PortRecord, Vswitch};
+use base::{OfPort, PortNo};
+use openflow::message::PortReason;
+use packet::{LinkState, Port, PortStatus};
+use ports::PortError;
+use switch::{BridgeIdx, PortKind};
+
+impl Vswitch {
+    /// Adds an interface, or remembers why it cannot be had. `number` is one that it had before.
+    pub(super) fn add_interface(
+        &mut self,
+        bridge: &str,
+        port: &wanted::Port,
+        interface: &Interface,
+        number: Option<OfPort>,
+    ) {
+        let name = &interface.name;
+        match self.try_add(bridge, port, interface, number) {
+            Ok(_) => drop(self.failures.remove(name)),
+            Err(error) => self.failed(bridge, interface, error),
+        }
+    }
+
+    fn failed(&mut self, bridge: &str, interface: &Interface, error: String) {
+        let name = interface.name.clone();
+        if self.failures.get(&name).is_none_or(|f| f.error != error) {
+            tracing::warn!(target: "bridge", "bridge {bridge}: interface {name}: {error}");
+        }
+        let failure = Failure { interface: interface.clone(), bridge: bridge.into(), error };
+        self.failures.insert(name, failure);
+    }
+
+    fn try_add(
+        &mut self,
+        bridge: &str,
+        port: &wanted::Port,
+        interface: &Interface,
+        number: Option<OfPort>,
+    ) -> Result<PortNo, String> {
+        let name = &interface.name;
+        let not_added = |why: &str| format!("could not add network device {name} to ofproto ({why})");
+        let idx = self.bridge_named(bridge).ok_or_else(|| not_added("there is no such bridge"))?.idx;
+        let is_local = name == bridge;
+        let port_no =
+            self.free_port_no(interface, is_local).ok_or_else(|| not_added("no port number is free"))?;
+        let device = self.open_device(idx, interface, port_no, is_local)?;
+        let of_port = if is_local {
+            OfPort::LOCAL
+        } else {
+            let asked = interface.of_port_request.or(number);
+            self.choose_of_port(idx, asked).ok_or_else(|| not_added("no port number is free"))?
+        };
+        self.install(idx, port, interface, (port_no, of_port), device).map_err(|why| not_added(&why))?;
+        tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
+        Ok(port_no)
+    }
+
+    /// The driver of an interface. `None` for patch ports.
+    fn open_device(
+        &self,
+        bridge: BridgeIdx,
+        interface: &Interface,
+        port_no: PortNo,
+        is_local: bool,
+    ) -> Result<Option<Box<dyn Port>>, String> {
+        if interface.kind == PATCH {
+            let name = &interface.name;
+            let peer = interface
+                .peer()
+                .ok_or_else(|| format!("{name}: patch type requires valid 'peer' argument"))?;
+            if peer == name {
+                return Err(format!("{name}: patch peer must not be self"));
+            }
+            return Ok(None);
+        }
+        let mac = if is_local { self.bridges.get(&bridge).map(|b| b.mac) } else { interface.mac };
+        let spec = ports::PortSpec {
+            options: interface.options.clone(),
+            mtu: interface.mtu_request,
+            mac,
+            ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
+        };
+        ports::open(&spec, self.dp.pool()).map(Some).map_err(|e| open_error(&interface.name, &e))
+    }
+
+    /// Gives a device to the switch and the datapath.
+    fn install(
+        &mut self,
+        bridge: BridgeIdx,
+        port: &wanted::Port,
+        interface: &Interface,
+        (port_no, of_port): (PortNo, OfPort),
+        device: Option<Box<dyn Port>>,
+    ) -> Result<(), String> {
+        let name = &interface.name;
+        let status = device.as_ref().map_or_else(|| patch_status(name), |d| d.status());
+        let kind = device.as_ref().map_or(PATCH, |d| d.kind()).to_string();
+        let in_switch = switch::PortSpec {
+            kind: match &device {
+                None => PortKind::Patch { peer: None },
+                Some(_) if of_port == OfPort::LOCAL => PortKind::Local,
+                Some(_) => PortKind::Normal,
+            },
+            link_up: status.link == LinkState::Up,
+            vlan: port.vlan.clone(),
+            protected: port.protected,
+            ..switch::PortSpec::new(port_no, of_port, name)
+        };
+        // The switch first: a packet that comes in at once shall find its bridge.
+        self.control.add_port(bridge, in_switch).map_err(|e| e.to_string())?;
+        if let Some(device) = device
+            && let Err(e) = self.dp.add_port(port_no, device)
+        {
+            self.control.remove_port(port_no).expect("added above");
+            return Err(e.to_string());
+        }
+        self.dp.reserve_slots(self.control.slot_count());
+        for (key, value) in &status.details {
+            tracing::debug!(target: "netdev", "{name}: {key}={value}");
+        }
+        let record = PortRecord {
+            port_no,
+            of_port,
+            bridge,
+            name: name.clone(),
+            port_name: port.name.clone(),
+            kind,
+            interface: interface.clone(),
+            device_options: interface.options.clone(),
+            created_ms: self.now_ms(),
+            status,
+            gone: false,
+            link_resets: 0,
+            error: None,
+        };
+        self.ports.insert(port_no, record);
+        self.tell_port(port_no, PortReason::Add);
+        Ok(())
+    }
+
+    /// Removes a port, and what it made in the kernel.
+    pub(super) fn remove_port(&mut self, port_no: PortNo) {
+        self.tell_port(port_no, PortReason::Delete);
+        let Some(record) = self.ports.remove(&port_no) else { return };
+        self.control.remove_port(port_no).expect("every record has a port in the switch");
+        if !record.is_patch()
+            && let Err(error) = self.dp.remove_port(port_no)
+        {
+            tracing::error!(target: "dpif", "{}: the port was not given up: {error}", record.name);
+        }
+        if let Some(bridge) = self.bridges.get(&record.bridge) {
+            tracing::info!(
+                target: "bridge",
+                "bridge {}: deleted interface {} on port {}", bridge.name, record.name, record.of_port.0
+            );
+        }
+    }
+
+    /// Makes an interface that runs what it shall be. Its type and its bridge stay.
+    pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) {
+        let Some(record) = self.port_named(&interface.name) else { return };
+        let (port_no, bridge, old) = (record.port_no, record.bridge, record.interface.clone());
+        let runs_so = record.device_options == interface.options;
+        if interface.kind != PATCH && old.options != interface.options && !runs_so {
+            self.reopen(port_no, port, interface);
+        } else if interface.kind == PATCH && interface.peer().is_none_or(|p| p == interface.name) {
+            let error = format!("{}: patch type requires valid 'peer' argument", interface.name);
+            self.with_record(port_no, |r| r.error = Some(error));
+            return;
+        } else {
+            self.with_record(port_no, |r| {
+                r.error = None;
+                r.interface = interface.clone();
+            });
+            if old.mac != interface.mac
+                && let Some(mac) = interface.mac
+                && self.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)
+            {
+                self.change_device(port_no, "mac", |p| p.set_mac(mac));
+            }
+            if old.mtu_request != interface.mtu_request
+                && let Some(mtu) = interface.mtu_request
+            {
+                self.change_device(port_no, "mtu_request", |p| p.set_mtu(mtu));
+            }
+        }
+        let Some(record) = self.port_named(&interface.name) else { return };
+        let port_no = record.port_no;
+        if let Some(asked) = interface.of_port_request
+            && record.of_port != asked
+            && record.of_port != OfPort::LOCAL
+            && self.port_numbered(bridge, asked).is_none()
+        {
+            self.renumber(port_no, asked);
+        }
+        self.with_record(port_no, |r| r.port_name = port.name.clone());
+        self.update_port(port_no, |spec| {
+            spec.vlan = port.vlan.clone();
+            spec.protected = port.protected;
+        });
+    }
+
+    fn with_record(&mut self, port_no: PortNo, change: impl FnOnce(&mut PortRecord)) {
+        if let Some(record) = self.ports.get_mut(&port_no) {
+            change(record);
+        }
+    }
+
+    /// Options of a driver are taken when it is opened. Where it does not accept the new ones, it runs on with the old ones.
+    fn reopen(&mut self, port_no: PortNo, port: &wanted::Port, interface: &Interface) {
+        let Some(record) = self.ports.get(&port_no) else { return };
+        let (bridge, of_port) = (record.bridge, record.of_port);
+        let before = Interface { options: record.device_options.clone(), ..record.interface.clone() };
+        let is_local = of_port == OfPort::LOCAL;
+        let bridge_name = self.bridges.get(&bridge).map(|b| b.name.clone()).unwrap_or_default();
+        self.remove_port(port_no);
+        let (device, error) = match self.open_device(bridge, interface, port_no, is_local) {
+            Ok(device) => (device, None),
+            Err(error) => match self.open_device(bridge, &before, port_no, is_local) {
+                Ok(device) => (device, Some(error)),
+                Err(_) => return self.failed(&bridge_name, interface, error),
+            },
+        };
+        if let Some(error) = &error {
+            tracing::warn!(target: "bridge", "bridge {bridge_name}: {error}; it keeps its previous options");
+        }
+        let name = &interface.name;
+        match self.install(bridge, port, interface, (port_no, of_port), device) {
+            Ok(()) => self.with_record(port_no, |r| {
+                if error.is_some() {
+                    r.device_options = before.options;
+                }
+                r.error = error;
+            }),
+            Err(why) => {
+                let error = format!("could not add network device {name} to ofproto ({why})");
+                self.failed(&bridge_name, interface, error);
+            }
+        }
+    }
+
+    /// Gives a port another OpenFlow number. The device is not touched.
+    fn renumber(&mut self, port_no: PortNo, of_port: OfPort) {
+        let Some(spec) = self.port_spec(port_no).cloned() else { return };
+        let Some(bridge) = self.ports.get(&port_no).map(|r| r.bridge) else { return };
+        self.tell_port(port_no, PortReason::Delete);
+        self.control.remove_port(port_no).expect("it is there, looked up above");
+        let spec = switch::PortSpec { of_port, ..spec };
+        self.control.add_port(bridge, spec).expect("the caller has looked whether the number is free");
+        self.dp.reserve_slots(self.control.slot_count());
+        self.with_record(port_no, |r| r.of_port = of_port);
+        self.tell_port(port_no, PortReason::Add);
+    }
+
+    /// Changes something in a device. What it refuses is remembered as the interface's error.
+    pub(super) fn change_device(
+        &mut self,
+        port_no: PortNo,
+        what: &str,
+        change: impl FnOnce(&mut dyn Port) -> Result<(), String>,
+    ) {
+        let Some(device) = self.dp.port_mut(port_no) else { return };
+        let result = change(device.as_mut());
+        if let Err(why) = result
+            && let Some(record) = self.ports.get_mut(&port_no)
+        {
+            let error = format!("{}: could not set {what} ({why})", record.name);
+            if record.error.as_ref() != Some(&error) {
+                tracing::warn!(target: "bridge", "{error}");
+                record.error = Some(error);
+            }
+        }
+        self.watch_port(port_no);
+    }
+
+    /// The number that is asked for, where it is free; else the next one after the last that was given out, so that a
+    /// number is not soon given to somebody else.
+    fn choose_of_port(&mut self, bridge: BridgeIdx, asked: Option<OfPort>) -> Option<OfPort> {
+        if let Some(asked) = asked
+            && self.port_numbered(bridge, asked).is_none()
+        {
+            return Some(asked);
+        }
+        let last = self.bridges.get(&bridge)?.last_of_port;
+        let max = OfPort::MAX.0;
+        let found =
+            (last + 1..max).chain(1..=last).map(OfPort).find(|n| self.port_numbered(bridge, *n).is_none())?;
+        self.bridges.get_mut(&bridge)?.last_of_port = found.0;
+        Some(found)
+    }
+
+    /// The number in a dummy port's name, if it is free, so that tests know it; else the lowest free one.
+    fn free_port_no(&self, interface: &Interface, is_local: bool) -> Option<PortNo> {
+        let is_free = |n: &PortNo| n.0 > 0 && n.0 <= 0xffff && !self.ports.contains_key(n);
+        let digits = interface.name.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let named = digits.parse().ok().map(|n: u32| {
+            // A bridge's own port leaves the low numbers to the others.
+            PortNo(if is_local { n.saturating_add(100) } else { n })
+        });
+        let named = named.filter(|n| interface.kind == "dummy" && is_free(n));
+        named.or_else(|| {
+            let first = if is_local { 100 } else { 1 };
+            let mut free = first;
+            for port_no in self.ports.range(PortNo(first)..).map(|(no, _)| no.0) {
+                if port_no != free {
+                    break;
+                }
+                free += 1;
+            }
+            Some(PortNo(free)).filter(is_free)
+        })
+    }
+}
+
+/// In Open vSwitch's words where it has some.
+fn open_error(name: &str, error: &PortError) -> String {
+    match error {
+        PortError::NoSuchInterface { .. } => format!("could not open network device {name} (No such device)"),
+        PortError::BadOption { .. } => format!("{name}: could not set configuration ({error})"),
+        _ => format!("could not open network device {name} ({error})"),
+    }
+}
+
+fn patch_status(name: &str) -> PortStatus {
+    PortStatus {
+        link: LinkState::Up,
+        admin_up: true,
+        mac: crate::state::stable_mac(name),
+        mtu: 0,
+        speed_bps: 0,
+        ifindex: 0,
+        details: Vec::new(),
+        error: None,
+    }
+}

@@ -1,0 +1,252 @@
+//! The switch becomes what it shall be: what runs is compared with [`Wanted`], and the difference is carried out.
+//!
+//! A [`Reconciliation`] is a plan, made at once, and carried out step by step: between two steps the control thread may serve
+//! others, so that a thousand new ports hold up no connection. What is the same on both sides has no step, so it is
+//! not touched. Steps name bridges and interfaces, not numbers, and look for what they change when they are carried
+//! out, so a device that goes away meanwhile harms no step but its own.
+//!
+//! An interface that cannot be had is remembered with its error in [`Vswitch::failures`], and is tried again by the
+//! next plan: there is one when the configuration changes and when the kernel tells of a new device.
+//!
+//! Order: what goes, goes first, so that names, numbers and devices are free for what comes; then bridges; then interfaces
+//! that stay and change; then new ones, a bridge's own before the others and those that ask for a number
+//! before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
+//!
+//! Files: this one has the plan; `bridges` and `interfaces` carry it out.
+
+mod bridges;
+mod interfaces;
+#[cfg(test)]
+mod tests;
+
+use crate::config::Wanted;
+use crate::config::wanted::Interface;
+use crate::state::{PortRecord, Vswitch};
+use base::{OfPort, PortNo};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What became of the interfaces that are wanted, by name.
+pub type Outcomes = BTreeMap<String, Outcome>;
+
+/// What became of an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Its OpenFlow number; `None` where it could not be had.
+    pub of_port: Option<OfPort>,
+    /// What could not be done as asked.
+    pub error: Option<String>,
+}
+
+/// OpenFlow numbers that interfaces had before the switch was started, by the interfaces' names.
+pub type OfPortsBefore = BTreeMap<String, OfPort>;
+
+/// An interface that could not be had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What was wanted.
+    pub interface: Interface,
+    /// The name of its bridge.
+    pub bridge: String,
+    /// Why it could not be had.
+    pub error: String,
+}
+
+/// One change. Names are those of bridges and interfaces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Step {
+    Remove(PortNo),
+    RemoveBridge(String),
+    AddBridge(String),
+    SetBridge(String),
+    Change {
+        bridge: String,
+        port: String,
+        interface: String,
+    },
+    Add {
+        bridge: String,
+        port: String,
+        interface: String,
+    },
+    /// Patch cables, MTUs and addresses.
+    Settle,
+}
+
+/// See the module's text.
+pub struct Reconciliation {
+    wanted: Wanted,
+    before: OfPortsBefore,
+    steps: VecDeque<Step>,
+    /// Numbers that interfaces had which the plan takes away, for the case that they come back.
+    numbers: OfPortsBefore,
+}
+
+/// Makes the switch what it shall be. Blocks until all is done, see [`Reconciliation`] for the other way.
+pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Outcomes {
+    let mut reconciliation = Reconciliation::plan(vswitch, wanted, before);
+    while reconciliation.step(vswitch) {}
+    reconciliation.outcomes(vswitch)
+}
+
+impl Reconciliation {
+    /// What is to be done.
+    pub fn plan(vswitch: &Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Reconciliation {
+        let mut r = Reconciliation {
+            wanted: wanted.clone(),
+            before: before.clone(),
+            steps: VecDeque::new(),
+            numbers: BTreeMap::new(),
+        };
+        r.plan_removals(vswitch);
+        for (name, bridge) in &r.wanted.bridges {
+            match vswitch.bridge_named(name) {
+                None => r.steps.push_back(Step::AddBridge(name.clone())),
+                Some(found)
+                    if found.settings != bridge.settings || found.controllers != bridge.controllers =>
+                {
+                    r.steps.push_back(Step::SetBridge(name.clone()));
+                }
+                Some(_) => {}
+            }
+        }
+        r.plan_interfaces(vswitch);
+        let failed = |name: &String| r.wanted.interface(name).is_none();
+        if !r.steps.is_empty() || vswitch.failures.keys().any(failed) {
+            r.steps.push_back(Step::Settle);
+        }
+        r
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_done(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Carries out the next step. Whether there are more.
+    pub fn step(&mut self, vswitch: &mut Vswitch) -> bool {
+        match self.steps.pop_front() {
+            None => {}
+            Some(Step::Remove(port_no)) => vswitch.remove_port(port_no),
+            Some(Step::RemoveBridge(name)) => vswitch.remove_bridge(&name),
+            Some(Step::AddBridge(name)) => {
+                vswitch.add_bridge(&name, &self.wanted.bridges[&name]);
+            }
+            Some(Step::SetBridge(name)) => vswitch.set_bridge(&name, &self.wanted.bridges[&name]),
+            Some(Step::Change { bridge, port, interface }) => {
+                let port = &self.wanted.bridges[&bridge].ports[&port];
+                vswitch.change_interface(port, &port.interfaces[&interface]);
+            }
+            Some(Step::Add { bridge, port, interface }) => {
+                let port = &self.wanted.bridges[&bridge].ports[&port];
+                let number = self.numbers.get(&interface).or_else(|| self.before.get(&interface)).copied();
+                vswitch.add_interface(&bridge, port, &port.interfaces[&interface], number);
+            }
+            Some(Step::Settle) => {
+                let wanted = &self.wanted;
+                vswitch.failures.retain(|name, _| wanted.interface(name).is_some());
+                vswitch.settle();
+            }
+        }
+        vswitch.deliver();
+        !self.steps.is_empty()
+    }
+
+    /// What became of each interface that is wanted.
+    pub fn outcomes(&self, vswitch: &Vswitch) -> Outcomes {
+        let interfaces = self.wanted.bridges.values().flat_map(|b| b.interfaces());
+        interfaces.map(|(_, i)| (i.name.clone(), vswitch.outcome(&i.name))).collect()
+    }
+
+    /// What runs and is not wanted, or not there or not of that type.
+    fn plan_removals(&mut self, vswitch: &Vswitch) {
+        for record in vswitch.ports.values() {
+            let bridge = vswitch.bridges.get(&record.bridge).map(|b| b.name.as_str());
+            let wanted = self.wanted.interface(&record.name);
+            let stays = wanted.is_some_and(|(at, _, i)| Some(at) == bridge && !must_be_made_anew(record, i));
+            if !stays {
+                self.steps.push_back(Step::Remove(record.port_no));
+                if record.of_port != OfPort::LOCAL {
+                    self.numbers.insert(record.name.clone(), record.of_port);
+                }
+            }
+        }
+        for bridge in vswitch.bridges.values() {
+            if !self.wanted.bridges.contains_key(&bridge.name) {
+                self.steps.push_back(Step::RemoveBridge(bridge.name.clone()));
+            }
+        }
+    }
+
+    /// Interfaces that stay and change, then those that are new.
+    fn plan_interfaces(&mut self, vswitch: &Vswitch) {
+        let removed: Vec<PortNo> = self
+            .steps
+            .iter()
+            .filter_map(|s| if let Step::Remove(no) = s { Some(*no) } else { None })
+            .collect();
+        let removed: std::collections::BTreeSet<PortNo> = removed.into_iter().collect();
+        let running: BTreeMap<&str, &PortRecord> = (vswitch.ports.values())
+            .filter(|r| !removed.contains(&r.port_no))
+            .map(|r| (r.name.as_str(), r))
+            .collect();
+        let mut new = Vec::new();
+        for (bridge_name, bridge) in &self.wanted.bridges {
+            for (port, interface) in bridge.interfaces() {
+                let names = (bridge_name.clone(), port.name.clone(), interface.name.clone());
+                match running.get(interface.name.as_str()) {
+                    None => {
+                        let is_local = interface.name == *bridge_name;
+                        let number = interface.of_port_request.is_some();
+                        let before = self.numbers.contains_key(&interface.name)
+                            || self.before.contains_key(&interface.name);
+                        new.push(((!is_local, !number, !before), names));
+                    }
+                    Some(record) => {
+                        let spec = vswitch.port_spec(record.port_no);
+                        let same = record.interface == *interface
+                            && record.port_name == port.name
+                            && spec.is_some_and(|s| s.vlan == port.vlan && s.protected == port.protected);
+                        if !same {
+                            let (bridge, port, interface) = names;
+                            self.steps.push_back(Step::Change { bridge, port, interface });
+                        }
+                    }
+                }
+            }
+        }
+        new.sort_by_key(|(order, _)| *order);
+        for (_, (bridge, port, interface)) in new {
+            self.steps.push_back(Step::Add { bridge, port, interface });
+        }
+    }
+}
+
+/// Whether a port cannot become what is wanted: its type changes, or its device is gone.
+fn must_be_made_anew(record: &PortRecord, wanted: &Interface) -> bool {
+    record.interface.kind != wanted.kind || record.gone
+}
+
+impl Wanted {
+    /// An interface by its name, with its bridge's name and its port.
+    pub fn interface(&self, name: &str) -> Option<(&str, &crate::config::wanted::Port, &Interface)> {
+        // A port's name is its interface's, but for bonds.
+        let direct = self.bridges.values().find_map(|b| {
+            let port = b.ports.get(name)?;
+            Some((b.name.as_str(), port, port.interfaces.get(name)?))
+        });
+        direct.or_else(|| {
+            let mut all = self.bridges.values().flat_map(|b| b.ports.values().map(move |p| (b, p)));
+            all.find_map(|(b, p)| Some((b.name.as_str(), p, p.interfaces.get(name)?)))
+        })
+    }
+}
+
+impl Vswitch {
+    /// What became of an interface.
+    pub fn outcome(&self, name: &str) -> Outcome {
+        let record = self.port_named(name);
+        let failure = self.failures.get(name).map(|f| f.error.clone());
+        let complaint = record.and_then(|r| r.error.clone().or_else(|| r.interface.complaint.clone()));
+        Outcome { of_port: record.map(|r| r.of_port), error: failure.or(complaint) }
+    }
+}

@@ -1,0 +1,267 @@
+//! Reconciliation on a real switch with workers and dummy ports.
+
+use super::*;
+use crate::config::wanted::{Bridge, Port};
+use crate::config::{Config, DatapathFlags, FailMode};
+use crate::rundir::RunDir;
+use std::time::{Duration, Instant};
+use switch::{PortKind, VlanConfig, VlanMode};
+
+fn vswitch() -> Vswitch {
+    let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+    Vswitch::new(&Config {
+        run_dir: RunDir::new("/nowhere"),
+        bridges: Vec::new(),
+        ports: Vec::new(),
+        datapath,
+        log_file: None,
+        verbosity: Vec::new(),
+    })
+    .unwrap()
+}
+
+fn dummy(name: &str) -> Interface {
+    Interface::new(name, "dummy")
+}
+
+/// Bridge br0 with dummy ports.
+fn wanted(ports: &[&str]) -> Wanted {
+    let mut bridge = Bridge::new("br0");
+    bridge.add(dummy("br0"));
+    ports.iter().for_each(|p| drop(bridge.add(dummy(p)).clone()));
+    Wanted { bridges: [("br0".to_string(), bridge)].into(), ..Wanted::default() }
+}
+
+fn interface<'a>(wanted: &'a mut Wanted, name: &str) -> &'a mut Interface {
+    port(wanted, name).interfaces.get_mut(name).unwrap()
+}
+
+fn port<'a>(wanted: &'a mut Wanted, name: &str) -> &'a mut Port {
+    wanted.bridges.get_mut("br0").unwrap().ports.get_mut(name).unwrap()
+}
+
+fn become_(vswitch: &mut Vswitch, wanted: &Wanted) -> Outcomes {
+    reconcile(vswitch, wanted, &OfPortsBefore::new())
+}
+
+fn steps(vswitch: &Vswitch, wanted: &Wanted) -> Vec<Step> {
+    Reconciliation::plan(vswitch, wanted, &OfPortsBefore::new()).steps.into()
+}
+
+fn numbers(vswitch: &Vswitch) -> Vec<(String, u16)> {
+    let bridge = vswitch.bridge_named("br0").unwrap().idx;
+    vswitch.ports_of(bridge).map(|p| (p.name.clone(), p.of_port.0)).collect()
+}
+
+fn named(list: &[(&str, u16)]) -> Vec<(String, u16)> {
+    list.iter().map(|(n, p)| (n.to_string(), *p)).collect()
+}
+
+const LOCAL: u16 = OfPort::LOCAL.0;
+
+#[test]
+fn what_is_the_same_is_not_touched() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    become_(&mut v, &w);
+    assert_eq!(numbers(&v), named(&[("p1", 1), ("p2", 2), ("br0", LOCAL)]));
+    assert!(Reconciliation::plan(&v, &w, &OfPortsBefore::new()).is_done());
+    port(&mut w, "p2").vlan = VlanConfig { mode: VlanMode::Access, tag: 7, ..VlanConfig::default() };
+    w.bridges.get_mut("br0").unwrap().add(dummy("p3"));
+    let change = |name: &str| (String::from("br0"), name.to_string(), name.to_string());
+    let (bridge, p, i) = change("p2");
+    let (to, port_3, i_3) = change("p3");
+    assert_eq!(
+        steps(&v, &w),
+        [
+            Step::Change { bridge, port: p, interface: i },
+            Step::Add { bridge: to, port: port_3, interface: i_3 },
+            Step::Settle
+        ]
+    );
+    become_(&mut v, &w);
+    let p2 = v.port_named("p2").unwrap().port_no;
+    assert_eq!(v.port_spec(p2).unwrap().vlan.tag, 7);
+    assert_eq!(steps(&v, &w), []);
+}
+
+#[test]
+fn bridges_and_ports_come_and_go_while_it_runs() {
+    let mut v = vswitch();
+    become_(&mut v, &wanted(&["p1", "p2"]));
+    let mut w = wanted(&["p2", "p3"]);
+    let mut other = Bridge::new("br1");
+    other.add(dummy("br1"));
+    other.add(dummy("p1"));
+    w.bridges.insert("br1".into(), other);
+    let outcomes = become_(&mut v, &w);
+    assert!(outcomes.values().all(|o| o.error.is_none()), "{outcomes:?}");
+    // p1 moved, with its number; p3 did not take that of p1.
+    assert_eq!(numbers(&v), named(&[("p2", 2), ("p3", 3), ("br0", LOCAL)]));
+    assert_eq!(outcomes["p1"].of_port, Some(OfPort(1)));
+    assert_eq!(v.dp.port_numbers().count(), 5);
+    become_(&mut v, &Wanted::default());
+    assert!(v.bridges.is_empty() && v.ports.is_empty() && v.dp.port_numbers().count() == 0);
+    assert_eq!(steps(&v, &Wanted::default()), []);
+}
+
+#[test]
+fn an_unusable_port_has_its_error_and_harms_no_other_and_is_tried_again() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    w.bridges.get_mut("br0").unwrap().add(Interface::new("nosuchdevice", "system"));
+    w.bridges.get_mut("br0").unwrap().add(Interface::new("p9", "nosuchtype"));
+    let outcomes = become_(&mut v, &w);
+    let error = |o: &Outcomes, name: &str| o[name].error.clone().unwrap_or_default();
+    assert_eq!(
+        error(&outcomes, "nosuchdevice"),
+        "could not open network device nosuchdevice (No such device)"
+    );
+    assert!(error(&outcomes, "p9").contains("unknown port type"), "{outcomes:?}");
+    assert_eq!(outcomes["p9"].of_port, None);
+    assert_eq!(numbers(&v), named(&[("p1", 1), ("p2", 2), ("br0", LOCAL)]));
+    // Each plan tries again.
+    assert_eq!(steps(&v, &w).len(), 3);
+    interface(&mut w, "p9").kind = "dummy".into();
+    let outcomes = become_(&mut v, &w);
+    assert_eq!((outcomes["p9"].of_port.is_some(), outcomes["p9"].error.clone()), (true, None));
+    // What is no longer wanted is no longer an error.
+    w.bridges.get_mut("br0").unwrap().ports.remove("nosuchdevice");
+    become_(&mut v, &w);
+    assert!(v.failures.is_empty());
+}
+
+#[test]
+fn port_numbers_are_as_asked_then_as_before_then_the_next_unused() {
+    let mut v = vswitch();
+    let mut w = wanted(&["a", "b", "c", "d"]);
+    interface(&mut w, "d").of_port_request = Some(OfPort(1));
+    let before: OfPortsBefore = [("c".to_string(), OfPort(9)), ("b".into(), OfPort(1))].into();
+    reconcile(&mut v, &w, &before);
+    assert_eq!(numbers(&v), named(&[("d", 1), ("b", 2), ("a", 3), ("c", 9), ("br0", LOCAL)]));
+    // A number that was given up is not given to the next who comes.
+    let mut fewer = w.clone();
+    fewer.bridges.get_mut("br0").unwrap().ports.remove("a");
+    become_(&mut v, &fewer);
+    fewer.bridges.get_mut("br0").unwrap().add(dummy("e"));
+    let outcomes = become_(&mut v, &fewer);
+    assert_eq!(outcomes["e"].of_port, Some(OfPort(4)));
+    // A new request is followed, and the device stays.
+    let created = v.port_named("b").unwrap().port_no;
+    interface(&mut fewer, "b").of_port_request = Some(OfPort(77));
+    let outcomes = become_(&mut v, &fewer);
+    assert_eq!(outcomes["b"].of_port, Some(OfPort(77)));
+    assert_eq!(v.port_named("b").unwrap().port_no, created);
+    // One that is taken is not.
+    interface(&mut fewer, "b").of_port_request = Some(OfPort(1));
+    assert_eq!(become_(&mut v, &fewer)["b"].of_port, Some(OfPort(77)));
+}
+
+#[test]
+fn options_that_a_driver_refuses_leave_it_as_it_was_with_an_error() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1"]);
+    interface(&mut w, "p1").options.insert("n_rxq".into(), "2".into());
+    become_(&mut v, &w);
+    let queues = |v: &Vswitch| v.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
+    assert_eq!(queues(&v), 2);
+    interface(&mut w, "p1").options.insert("n_rxq".into(), "many".into());
+    for _ in 0..2 {
+        let outcomes = become_(&mut v, &w);
+        let error = outcomes["p1"].error.as_deref().unwrap();
+        assert!(error.contains("could not set configuration") && error.contains("n_rxq=many"), "{error}");
+        assert_eq!((outcomes["p1"].of_port, queues(&v)), (Some(OfPort(1)), 2));
+    }
+    interface(&mut w, "p1").options.insert("n_rxq".into(), "3".into());
+    assert_eq!((become_(&mut v, &w)["p1"].error.clone(), queues(&v)), (None, 3));
+}
+
+#[test]
+fn a_bridges_own_port_follows_the_smallest_mtu_unless_it_asks_for_one() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    interface(&mut w, "p1").mtu_request = Some(1400);
+    let mtu = |v: &Vswitch, name: &str| v.port_named(name).unwrap().status.mtu;
+    become_(&mut v, &w);
+    assert_eq!((mtu(&v, "p1"), mtu(&v, "p2"), mtu(&v, "br0")), (1400, 1500, 1400));
+    interface(&mut w, "p1").mtu_request = Some(9000);
+    become_(&mut v, &w);
+    assert_eq!(mtu(&v, "br0"), 1500);
+    interface(&mut w, "br0").mtu_request = Some(1300);
+    become_(&mut v, &w);
+    assert_eq!(mtu(&v, "br0"), 1300);
+    interface(&mut w, "p2").mtu_request = Some(1_000_000);
+    let outcomes = become_(&mut v, &w);
+    assert!(outcomes["p2"].error.as_deref().unwrap().contains("could not set mtu_request"));
+    assert_eq!(mtu(&v, "p2"), 1500);
+}
+
+#[test]
+fn patch_ports_are_connected_when_both_ends_name_each_other() {
+    let mut v = vswitch();
+    let patch = |name: &str, peer: &str| {
+        let mut i = Interface::new(name, "patch");
+        i.options.insert("peer".into(), peer.into());
+        i
+    };
+    let mut w = wanted(&[]);
+    w.bridges.get_mut("br0").unwrap().add(patch("a-name-longer-than-a-device", "q"));
+    let mut other = Bridge::new("br1");
+    other.add(dummy("br1"));
+    w.bridges.insert("br1".into(), other);
+    become_(&mut v, &w);
+    let kind = |v: &Vswitch, name: &str| v.port_spec(v.port_named(name).unwrap().port_no).unwrap().kind;
+    assert_eq!(kind(&v, "a-name-longer-than-a-device"), PortKind::Patch { peer: None });
+    w.bridges.get_mut("br1").unwrap().add(patch("q", "a-name-longer-than-a-device"));
+    become_(&mut v, &w);
+    let q = v.port_named("q").unwrap().port_no;
+    assert_eq!(kind(&v, "a-name-longer-than-a-device"), PortKind::Patch { peer: Some(q) });
+    w.bridges.get_mut("br1").unwrap().add(patch("q", "elsewhere"));
+    become_(&mut v, &w);
+    assert_eq!(kind(&v, "a-name-longer-than-a-device"), PortKind::Patch { peer: None });
+    w.bridges.get_mut("br1").unwrap().add(Interface::new("r", "patch"));
+    assert!(become_(&mut v, &w)["r"].error.as_deref().unwrap().contains("'peer' argument"));
+}
+
+#[test]
+fn the_fail_mode_decides_whether_the_rule_that_says_normal_is_there() {
+    let mut v = vswitch();
+    let mut w = wanted(&[]);
+    let rules = |v: &Vswitch| {
+        let idx = v.bridge_named("br0").unwrap().idx;
+        v.control.table_stats(idx).iter().map(|t| t.active as usize).sum::<usize>()
+    };
+    become_(&mut v, &w);
+    assert_eq!(rules(&v), 1);
+    w.bridges.get_mut("br0").unwrap().settings.fail_mode = FailMode::Secure;
+    become_(&mut v, &w);
+    assert_eq!(rules(&v), 0);
+    w.bridges.get_mut("br0").unwrap().settings.fail_mode = FailMode::Standalone;
+    become_(&mut v, &w);
+    assert_eq!(rules(&v), 1);
+}
+
+#[test]
+fn a_thousand_ports_come_within_five_seconds_and_one_more_within_twenty_milliseconds() {
+    let mut v = vswitch();
+    let names: Vec<String> = (1..=1000).map(|n| format!("p{n}")).collect();
+    let mut w = wanted(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let start = Instant::now();
+    become_(&mut v, &w);
+    let all = start.elapsed();
+    assert_eq!(v.ports.len(), 1001);
+    assert!(all < Duration::from_secs(5), "a thousand ports took {all:?}");
+    // The best of some: other tests use the processor too.
+    let mut best = Duration::MAX;
+    for n in 1001..=1010 {
+        w.bridges.get_mut("br0").unwrap().add(dummy(&format!("p{n}")));
+        let start = Instant::now();
+        become_(&mut v, &w);
+        best = best.min(start.elapsed());
+    }
+    assert!(best < Duration::from_millis(20), "one more took {best:?}");
+    println!("a thousand ports in {all:?}, one more in {best:?}");
+    let start = Instant::now();
+    become_(&mut v, &Wanted::default());
+    println!("all removed in {:?}", start.elapsed());
+}
