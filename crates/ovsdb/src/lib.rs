@@ -46,6 +46,7 @@ mod error;
 mod execute;
 mod row;
 mod schema;
+mod schemas;
 mod symbols;
 mod types;
 mod uuid;
