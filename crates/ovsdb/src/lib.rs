@@ -36,6 +36,7 @@
 
 pub mod jsonrpc;
 pub mod reconnect;
+pub mod replica;
 pub mod text;
 
 mod atom;
