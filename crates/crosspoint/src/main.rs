@@ -2,6 +2,7 @@
 
 mod appctl;
 mod bench;
+mod daemon_args;
 mod demo;
 mod ofctl;
 mod switch;

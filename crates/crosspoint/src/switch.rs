@@ -1,8 +1,11 @@
 //! `crosspoint switch`: the daemon, with bridges and ports from flags.
 
+use crate::daemon_args::DaemonArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use vswitchd::config::{BridgeFlags, Config, DatapathFlags, PortFlags, cpu_mask};
+use vswitchd::daemonize::{self, Options};
+use vswitchd::program;
 use vswitchd::rundir::RunDir;
 
 /// Options of the subcommand.
@@ -34,12 +37,11 @@ pub struct Args {
     /// Milliseconds after which an unused cached flow goes.
     #[arg(long, value_name = "MS")]
     max_idle: Option<u64>,
-    /// Also log to a file.
-    #[arg(long, value_name = "FILE")]
-    log_file: Option<PathBuf>,
-    /// Log levels: MODULE[:DESTINATION[:LEVEL]].
-    #[arg(short, long, value_name = "SPEC")]
-    verbose: Vec<String>,
+    /// Where the control socket is.
+    #[arg(long, value_name = "SOCKET")]
+    unixctl: Option<PathBuf>,
+    #[command(flatten)]
+    daemon: DaemonArgs,
 }
 
 fn workers(text: &str) -> Result<usize, String> {
@@ -51,13 +53,30 @@ fn workers(text: &str) -> Result<usize, String> {
 
 /// Runs until it is told to end.
 pub fn run(args: Args) -> ExitCode {
-    let result = config(args).and_then(|config| vswitchd::run(config).map_err(|e| e.to_string()));
-    match result {
+    program::set_name("crosspoint switch");
+    program::set_daemon_name(vswitchd::NAME);
+    let mut options = Options::with_datapath();
+    let config = match args.daemon.apply(&mut options).and_then(|()| config(args)) {
+        Ok(config) => config,
+        Err(error) => return daemonize::fatal("vswitchd", &error),
+    };
+    start(config, options)
+}
+
+/// Becomes a daemon as the options say, and runs the switch.
+fn start(config: Config, mut options: Options) -> ExitCode {
+    if let Err(e) = config.run_dir.create() {
+        let path = config.run_dir.path().display();
+        return daemonize::fatal("vswitchd", &format!("{path}: {e}; OVS_RUNDIR names another"));
+    }
+    options.always_with_pid_file(config.run_dir.file(&format!("{}.pid", vswitchd::NAME)));
+    let mut daemon = match options.begin() {
+        Ok(daemon) => daemon,
+        Err(code) => return code,
+    };
+    match vswitchd::run(config, &mut daemon) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("crosspoint switch: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => daemonize::fatal("vswitchd", &error.to_string()),
     }
 }
 
@@ -75,8 +94,7 @@ fn config(args: Args) -> Result<Config, String> {
             flow_limit: args.flow_limit,
             max_idle_ms: args.max_idle,
         },
-        log_file: args.log_file,
-        verbosity: args.verbose,
+        unixctl: args.unixctl,
     };
     config.check()?;
     Ok(config)

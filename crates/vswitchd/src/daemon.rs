@@ -2,10 +2,12 @@
 
 use crate::commands;
 use crate::config::Config;
+use crate::daemonize::Daemon;
 use crate::listeners::BridgeSockets;
-use crate::log::{self, Setting};
+use crate::log;
+use crate::program;
 use crate::reconcile::{OfPortsBefore, reconcile};
-use crate::rundir::{PidFile, Socket};
+use crate::rundir::Socket;
 use crate::schedule::TICK_MS;
 use crate::service::Shared;
 use crate::state::{SetupError, Vswitch};
@@ -30,14 +32,8 @@ pub const NAME: &str = "ovs-vswitchd";
 pub enum StartError {
     /// The flags contradict each other.
     Config(String),
-    /// The run directory cannot be made.
-    RunDir(PathBuf, io::Error),
-    /// Another one runs on the same run directory, or the pid file cannot be written.
-    PidFile(PathBuf, io::Error),
     /// A socket cannot be had.
     Socket(PathBuf, io::Error),
-    /// The log file cannot be opened.
-    LogFile(PathBuf, io::Error),
     /// A bridge, a port or the datapath cannot be made.
     Setup(SetupError),
     /// The operating system refused something else.
@@ -48,15 +44,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Config(why) => f.write_str(why),
-            StartError::RunDir(path, e) => write!(f, "{}: {e}; OVS_RUNDIR names another", path.display()),
-            StartError::PidFile(path, e) if e.kind() == io::ErrorKind::AddrInUse => write!(
-                f,
-                "{}: a switch is running on this run directory; OVS_RUNDIR names another",
-                path.display()
-            ),
-            StartError::PidFile(path, e) | StartError::Socket(path, e) | StartError::LogFile(path, e) => {
-                write!(f, "{}: {e}", path.display())
-            }
+            StartError::Socket(path, e) => write!(f, "{}: {}", path.display(), log::os_text(e)),
             StartError::Setup(e) => e.fmt(f),
             StartError::Os(e) => e.fmt(f),
         }
@@ -65,41 +53,30 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Runs the switch until SIGTERM, SIGINT, or the command `exit`. Removes its sockets, its pid file, and what its ports
-/// made in the kernel.
-pub fn run(config: Config) -> Result<(), StartError> {
+/// Runs the switch until SIGTERM, SIGINT, or the command `exit`, and tells `daemon` when it serves. Removes its sockets and what
+/// its ports made in the kernel.
+pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     config.check().map_err(StartError::Config)?;
     log::start();
-    for text in &config.verbosity {
-        log::set(&Setting::parse(text).map_err(StartError::Config)?);
-    }
-    if let Some(path) = &config.log_file {
-        log::open_file(path).map_err(|e| StartError::LogFile(path.clone(), e))?;
-    }
+    program::set_daemon_name(NAME);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Os)?;
     let local = tokio::task::LocalSet::new();
-    let result = local.block_on(&runtime, serve(config));
+    let result = local.block_on(&runtime, serve(config, daemon));
     // Tasks hold the state; with them it goes, and with it what its ports made in the kernel.
     drop(local);
     result
 }
 
-async fn serve(config: Config) -> Result<(), StartError> {
+async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let dir = &config.run_dir;
-    dir.create().map_err(|e| StartError::RunDir(dir.path().to_owned(), e))?;
-    // First of all, so that a second start on the same directory disturbs nothing.
-    let pid_path = dir.file(&format!("{NAME}.pid"));
-    let _pid_file = PidFile::create(&pid_path).map_err(|e| StartError::PidFile(pid_path, e))?;
     let mut terminated = signal(SignalKind::terminate()).map_err(StartError::Os)?;
     let mut interrupted = signal(SignalKind::interrupt()).map_err(StartError::Os)?;
 
-    let listen = |name: String| {
-        let path = dir.file(&name);
-        Socket::listen(&path).map_err(|e| StartError::Socket(path, e))
-    };
     // Sockets before ports: a start that fails for one of them has touched no interface.
-    let (ctl, ctl_listener) = listen(format!("{NAME}.{}.ctl", std::process::id()))?;
+    let ctl_path = config.unixctl.clone();
+    let ctl_path = ctl_path.unwrap_or_else(|| dir.file(&format!("{NAME}.{}.ctl", std::process::id())));
+    let (ctl, ctl_listener) = Socket::listen(&ctl_path).map_err(|e| StartError::Socket(ctl_path, e))?;
     let mut sockets = BridgeSockets::new(dir.clone());
     for bridge in &config.bridges {
         sockets.listen(&bridge.name)?;
@@ -134,6 +111,7 @@ async fn serve(config: Config) -> Result<(), StartError> {
         "crosspoint {} is running: {} bridges, {ports} ports, {workers} workers; commands on {}",
         env!("CARGO_PKG_VERSION"), config.bridges.len(), ctl.path().display()
     );
+    daemon.complete();
 
     tokio::select! {
         _ = terminated.recv() => tracing::info!(target: "daemon", "ending on SIGTERM"),

@@ -8,10 +8,13 @@
 mod commands;
 pub mod config;
 mod daemon;
+pub mod daemonize;
+pub mod getopt;
 mod listeners;
 pub mod log;
 pub mod odp;
 mod ofconn;
+pub mod program;
 pub mod reconcile;
 pub mod rundir;
 mod schedule;

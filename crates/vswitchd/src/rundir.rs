@@ -1,9 +1,8 @@
-//! The run directory: where pid files and sockets are, and how to take such a name over from a process that is gone
-//! without taking it from one that lives.
+//! The run directory: where sockets are, and how to take such a name over from a process that is gone without taking it
+//! from one that lives.
 
-use rustix::fs::{FlockOperation, fcntl_lock};
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,10 +15,7 @@ pub struct RunDir(PathBuf);
 impl RunDir {
     /// What the environment says; `/var/run/openvswitch` where it says nothing.
     pub fn from_env() -> RunDir {
-        match std::env::var_os("OVS_RUNDIR") {
-            Some(dir) if !dir.is_empty() => RunDir(dir.into()),
-            _ => RunDir("/var/run/openvswitch".into()),
-        }
+        RunDir(crate::program::directory("OVS_RUNDIR", "/var/run/openvswitch"))
     }
 
     /// A given directory.
@@ -41,61 +37,6 @@ impl RunDir {
     pub fn create(&self) -> io::Result<()> {
         fs::create_dir_all(&self.0)
     }
-}
-
-/// A pid file, locked as long as this lives and removed with it. The lock is what tells a live daemon's from a stale
-/// one: `ovs-appctl` asks for it too.
-#[derive(Debug)]
-pub struct PidFile {
-    path: PathBuf,
-    _file: File,
-}
-
-impl PidFile {
-    /// Writes the process's number to `path`. `ErrorKind::AddrInUse` where a live process holds it.
-    pub fn create(path: &Path) -> io::Result<PidFile> {
-        if is_locked(path)? {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "a process holds it"));
-        }
-        // Made under another name, locked and filled, then renamed: whoever reads it sees all of it.
-        let making = path.with_extension(format!("pid.tmp{}", std::process::id()));
-        let mut file = File::create(&making)?;
-        let made = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .and_then(|()| fs::rename(&making, path));
-        if let Err(e) = made {
-            let _ = fs::remove_file(&making);
-            return Err(e);
-        }
-        Ok(PidFile { path: path.to_owned(), _file: file })
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Whether another process holds the file's lock.
-fn is_locked(path: &Path) -> io::Result<bool> {
-    let file = match File::options().read(true).write(true).open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(e),
-    };
-    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(false),
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(true),
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// The process that a pid file names.
-pub fn read_pid_file(path: &Path) -> io::Result<u32> {
-    let text = fs::read_to_string(path)?;
-    text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a process number"))
 }
 
 /// A listening socket that is removed from the file system when this is dropped.
@@ -193,18 +134,5 @@ mod tests {
             let (_socket, _listener) = Socket::listen(&path).unwrap();
             connect(&path).unwrap();
         });
-    }
-
-    #[test]
-    fn a_pid_file_of_a_process_that_is_gone_is_taken_over_and_removed_at_the_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ovs-vswitchd.pid");
-        fs::write(&path, "999999\n").unwrap();
-        let pid_file = PidFile::create(&path).unwrap();
-        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
-        drop(pid_file);
-        assert!(!path.exists());
-        fs::write(&path, "x").unwrap();
-        assert!(read_pid_file(&path).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `version`, `exit`, and what tests do to a switch: frames in and out of dummy ports, a control thread that hangs.
+//! `exit`, and what tests do to a switch: frames in and out of dummy ports, a control thread that hangs.
 
 use crate::odp;
 use crate::state::{PortRecord, Vswitch};
@@ -7,10 +7,6 @@ use std::time::Duration;
 
 /// Longest that `crosspoint/block` holds the control thread.
 const BLOCK_MS_MAX: u64 = 60_000;
-
-pub fn version(_: &mut Vswitch, _: &[String]) -> Result<String, String> {
-    Ok(format!("ovs-vswitchd (Crosspoint) {}", env!("CARGO_PKG_VERSION")))
-}
 
 pub fn exit(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     match args {

@@ -4,7 +4,6 @@ mod coverage;
 mod datapath;
 mod dummy;
 mod switching;
-mod vlog;
 
 use crate::state::Vswitch;
 use crate::unixctl::{self, Command, Request};
@@ -53,12 +52,9 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("ofproto/trace", "bridge br_flow [OPTIONS...] [packet]", 2, 4, switching::trace),
     row("revalidator/purge", "", 0, 0, datapath::purge),
     row("revalidator/wait", "", 0, 0, datapath::wait),
-    row("version", "", 0, 0, dummy::version),
-    row("vlog/close", "", 0, 0, vlog::close),
-    row("vlog/list", "", 0, 0, vlog::list),
-    row("vlog/reopen", "", 0, 0, vlog::reopen),
-    row("vlog/set", "{spec | PATTERN:destination:pattern}", 1, MANY, vlog::set),
 ];
+
+const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();
 
 /// Commands that are there for tests, and not shown.
 const HIDDEN: &[&str] = &["crosspoint/block"];
@@ -66,7 +62,7 @@ const HIDDEN: &[&str] = &["crosspoint/block"];
 /// Runs a request.
 pub(crate) fn run(vswitch: &mut Vswitch, request: &Request) -> Result<String, String> {
     vswitch.counts.unixctl_received += 1;
-    let result = unixctl::run(COMMANDS, HIDDEN, vswitch, request);
+    let result = unixctl::run(&[COMMANDS, STANDARD], HIDDEN, vswitch, request);
     vswitch.deliver();
     result
 }

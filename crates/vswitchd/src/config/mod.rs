@@ -25,10 +25,8 @@ pub struct Config {
     pub ports: Vec<PortFlags>,
     /// Workers and their caches.
     pub datapath: DatapathFlags,
-    /// Also log to this file.
-    pub log_file: Option<PathBuf>,
-    /// Log settings, as `vlog/set` takes them.
-    pub verbosity: Vec<String>,
+    /// Where the control socket is, if not in the run directory under its usual name.
+    pub unixctl: Option<PathBuf>,
 }
 
 /// Limits and threads of the datapath.
@@ -379,8 +377,7 @@ mod tests {
             bridges: bridges.iter().map(|b| BridgeFlags::parse(b).unwrap()).collect(),
             ports: ports.iter().map(|p| PortFlags::parse(p).unwrap()).collect(),
             datapath: DatapathFlags::default(),
-            log_file: None,
-            verbosity: Vec::new(),
+            unixctl: None,
         };
         config(&["br0"], &["p1,ofport=1", "p2,ofport=2"]).check().unwrap();
         config(&["br0", "br1"], &["p1,ofport=1,bridge=br0", "p2,ofport=1,bridge=br1"]).check().unwrap();

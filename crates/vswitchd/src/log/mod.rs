@@ -1,43 +1,63 @@
 //! The log: one line an event, in Open vSwitch's form, `2026-01-31T12:00:00.123Z|00001|module|LEVEL|text`.
 //!
 //! Events come from `tracing`; the module is the event's target (`bridge`, `ofproto`, ...), one of [`MODULES`]. Each
-//! module has a level per destination (the console, which is stderr, and the log file) that `vlog/set` changes
-//! while the switch runs. An event that repeats too fast is held back, call site by call site, and the
-//! next one that is let through says how many were.
+//! module has a level per destination (the console, which is stderr, the system log, and the log file) that `vlog/set` changes
+//! while the program runs, and each destination a pattern. An event that repeats too fast is held back, call site by call site,
+//! and the next one that is let through says how many were.
 //!
 //! Threads: any. Writing takes a lock; the packet path does not log.
 
-mod line;
+mod modules;
+mod pattern;
 mod rate;
 mod spec;
+mod syslog;
+mod text;
 
-pub use spec::{Destination, Level, Setting};
+pub use modules::MODULES;
+pub use spec::{Change, Destination, Level, Setting};
+pub use syslog::Method as SyslogMethod;
 
+use crate::program;
+use pattern::Line;
 use rate::{Bucket, Verdict};
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::callsite::Identifier;
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber, span};
 
-/// Every module that logs, sorted. A target that is not here logs as `vswitchd`.
-pub const MODULES: &[&str] =
-    &["bridge", "connmgr", "daemon", "datapath", "netdev", "ofproto", "unixctl", "vconn", "vlog", "vswitchd"];
-
 const DESTINATIONS: usize = Destination::ALL.len();
+/// syslog's `daemon`.
+const FACILITY: u8 = 3;
 
 struct Log {
     started: Instant,
     /// Per module and destination.
     levels: Vec<[AtomicU8; DESTINATIONS]>,
+    /// Per module: whether floods are held back.
+    limited: Vec<AtomicBool>,
+    facility: AtomicU8,
     count: AtomicU64,
     rates: Mutex<HashMap<Identifier, Bucket>>,
-    file: Mutex<Option<OpenFile>>,
+    outputs: Mutex<Outputs>,
+}
+
+struct Outputs {
+    patterns: [String; DESTINATIONS],
+    file: Option<OpenFile>,
+    syslog_method: SyslogMethod,
+    /// Opened at the first message; `Some(None)` where it could not be.
+    syslog: Option<Option<syslog::Sender>>,
+    /// `--syslog-target`.
+    collector: Option<std::net::UdpSocket>,
 }
 
 struct OpenFile {
@@ -53,11 +73,23 @@ fn log() -> &'static Log {
         Log {
             started: Instant::now(),
             levels: MODULES.iter().map(|_| defaults()).collect(),
+            limited: MODULES.iter().map(|_| AtomicBool::new(true)).collect(),
+            facility: AtomicU8::new(FACILITY),
             count: AtomicU64::new(0),
             rates: Mutex::default(),
-            file: Mutex::new(None),
+            outputs: Mutex::new(Outputs {
+                patterns: Destination::ALL.map(|d| d.default_pattern().to_string()),
+                file: None,
+                syslog_method: SyslogMethod::default(),
+                syslog: None,
+                collector: None,
+            }),
         }
     })
+}
+
+fn outputs() -> MutexGuard<'static, Outputs> {
+    log().outputs.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Makes `tracing` events go to the log. A second call changes nothing.
@@ -68,22 +100,61 @@ pub fn start() {
 
 /// Writes to a file too, appending. The directory must exist.
 pub fn open_file(path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().append(true).create(true).open(path)?;
-    *log().file.lock().unwrap_or_else(|e| e.into_inner()) = Some(OpenFile { path: path.to_owned(), file });
+    open_file_quietly(path)?;
     tracing::info!(target: "vlog", "opened log file {}", path.display());
+    Ok(())
+}
+
+/// The same, without a line about it: for a further process of the same daemon.
+pub fn open_file_quietly(path: &Path) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
+    outputs().file = Some(OpenFile { path, file });
     Ok(())
 }
 
 /// Opens the log file again under its name, after it was moved away (`vlog/reopen`).
 pub fn reopen_file() -> Result<(), String> {
-    let path = log().file.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|f| f.path.clone());
+    let path = outputs().file.as_ref().map(|f| f.path.clone());
     let path = path.ok_or("Logging to file not configured")?;
-    open_file(&path).map_err(|e| format!("failed to open {} for logging ({e})", path.display()))
+    tracing::info!(target: "vlog", "closing log file");
+    open_file(&path).map_err(|e| format!("{} ({})", path.display(), os_text(&e)))
 }
 
 /// Stops writing to the file (`vlog/close`).
 pub fn close_file() {
-    *log().file.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    outputs().file = None;
+}
+
+/// The path of the open log file.
+pub fn file_path() -> Option<PathBuf> {
+    outputs().file.as_ref().map(|f| f.path.clone())
+}
+
+/// Where syslog messages go.
+pub fn set_syslog_method(method: SyslogMethod) {
+    let mut outputs = outputs();
+    outputs.syslog_method = method;
+    outputs.syslog = None;
+}
+
+/// Sends what goes to syslog to a collector over UDP too.
+pub fn set_syslog_target(target: &str) {
+    outputs().collector = syslog::udp(target);
+}
+
+/// Changes a level, a pattern, or the facility.
+pub fn apply(change: &Change) {
+    match change {
+        Change::Level(setting) => set(setting),
+        Change::Pattern(destination, pattern) => {
+            let mut outputs = outputs();
+            for d in Destination::ALL.into_iter().filter(|d| destination.is_none_or(|only| only == *d)) {
+                outputs.patterns[d as usize] = pattern.clone();
+            }
+        }
+        Change::Facility(number) => log().facility.store(*number, Ordering::Relaxed),
+    }
 }
 
 /// Changes levels.
@@ -98,15 +169,70 @@ pub fn set(setting: &Setting) {
     tracing::callsite::rebuild_interest_cache();
 }
 
+/// Holds floods of a module's messages back, or not; of all modules where none is named. The error is Open vSwitch's.
+pub fn limit_rate(module: Option<&str>, limited: bool) -> Result<(), String> {
+    let named = |m: &str| module.is_none_or(|name| name.replace('-', "_").eq_ignore_ascii_case(m));
+    if !MODULES.iter().any(|m| named(m)) {
+        return Err("unknown module".into());
+    }
+    for (module, flag) in MODULES.iter().zip(&log().limited) {
+        if named(module) {
+            flag.store(limited, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
 /// The level of every module at every destination, in the order of [`Destination::ALL`].
 pub fn levels() -> impl Iterator<Item = (&'static str, [Level; DESTINATIONS])> {
     let read = |l: &AtomicU8| Level::from_number(l.load(Ordering::Relaxed));
     MODULES.iter().zip(&log().levels).map(move |(module, levels)| (*module, levels.each_ref().map(read)))
 }
 
-fn module_of(metadata: &Metadata<'_>) -> usize {
-    let fallback = MODULES.len() - 1;
-    MODULES.binary_search(&metadata.target()).unwrap_or(fallback)
+/// The text of `vlog/list`.
+pub fn list() -> String {
+    let mut text = "                 console    syslog    file\n".to_string();
+    text.push_str("                 -------    ------    ------\n");
+    for (module, levels) in levels() {
+        let [console, syslog, file] = levels.map(|l| l.short_name());
+        let _ = writeln!(text, "{module:<16}  {console:>4}       {syslog:>4}       {file:>4}");
+    }
+    text
+}
+
+/// The text of `vlog/list-pattern`.
+pub fn list_patterns() -> String {
+    let outputs = outputs();
+    let mut text = "         prefix                            format\n".to_string();
+    text.push_str("         ------                            ------\n");
+    for destination in [Destination::Syslog, Destination::Console, Destination::File] {
+        let head = match (destination, &outputs.syslog_method) {
+            (Destination::Syslog, SyslogMethod::Unix(_) | SyslogMethod::Udp(_)) => pattern::LOCAL_SYSLOG_HEAD,
+            _ => "none",
+        };
+        let name = destination.name().to_uppercase();
+        let _ = writeln!(text, "{name:<7}  {head:<32}  {}", outputs.patterns[destination as usize]);
+    }
+    text
+}
+
+/// A line at level EMER, for what ends the program: to syslog and file, for stderr has it in other words.
+pub fn emergency(module: &'static str, text: &str) {
+    log().write(module_named(module), Level::Emergency, text, false);
+}
+
+/// An error of the operating system in its own words, without the number that Rust puts behind.
+pub fn os_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_string(),
+        None => text,
+    }
+}
+
+fn module_named(name: &str) -> usize {
+    let find = |name: &str| MODULES.binary_search(&name);
+    find(name).or_else(|_| find("vswitchd")).unwrap_or(0)
 }
 
 /// The most that any destination wants of the module.
@@ -122,7 +248,7 @@ impl Subscriber for ToLog {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        Level::of(metadata.level()) as u8 <= most_verbose(module_of(metadata))
+        Level::of(metadata.level()) as u8 <= most_verbose(module_named(metadata.target()))
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -137,47 +263,73 @@ impl Subscriber for ToLog {
     fn event(&self, event: &Event<'_>) {
         let log = log();
         let metadata = event.metadata();
-        let module = module_of(metadata);
+        let module = module_named(metadata.target());
         let level = Level::of(metadata.level());
-        let verdict = {
-            let mut rates = log.rates.lock().unwrap_or_else(|e| e.into_inner());
-            let now_ms = log.started.elapsed().as_millis() as u64;
-            rates.entry(metadata.callsite()).or_default().event(now_ms)
-        };
-        match verdict {
-            Verdict::Drop => return,
-            Verdict::Pass => {}
-            Verdict::PassAfter(held_back) => log.write(module, level, &held_back.to_string()),
+        if log.limited[module].load(Ordering::Relaxed) {
+            let verdict = {
+                let mut rates = log.rates.lock().unwrap_or_else(|e| e.into_inner());
+                let now_ms = log.started.elapsed().as_millis() as u64;
+                rates.entry(metadata.callsite()).or_default().event(now_ms)
+            };
+            match verdict {
+                Verdict::Drop => return,
+                Verdict::Pass => {}
+                Verdict::PassAfter(held_back) => log.write(module, level, &held_back.to_string(), true),
+            }
         }
-        log.write(module, level, &line::text(event));
+        log.write(module, level, &text::of(event), true);
     }
 }
 
 impl Log {
-    fn write(&self, module: usize, level: Level, text: &str) {
-        let wanted = |d: Destination| {
-            let limit = self.levels[module][d as usize].load(Ordering::Relaxed);
-            level as u8 <= limit
-        };
-        let (console, file) = (wanted(Destination::Console), wanted(Destination::File));
-        let mut open = self.file.lock().unwrap_or_else(|e| e.into_inner());
-        if !console && (!file || open.is_none()) {
+    fn write(&self, module: usize, level: Level, text: &str, to_console: bool) {
+        let wanted = |d: Destination| level as u8 <= self.levels[module][d as usize].load(Ordering::Relaxed);
+        let console = to_console && wanted(Destination::Console);
+        let (syslog, file) = (wanted(Destination::Syslog), wanted(Destination::File));
+        let mut outputs = self.outputs.lock().unwrap_or_else(|e| e.into_inner());
+        let file = file && outputs.file.is_some();
+        if !console && !file && !syslog {
             return;
         }
-        let line = line::format(&line::Line {
+        let thread = std::thread::current();
+        let line = Line {
             since_epoch: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            since_start: self.started.elapsed(),
             number: self.count.fetch_add(1, Ordering::Relaxed) + 1,
             module: MODULES[module],
-            thread: std::thread::current().name().filter(|n| *n != "main"),
+            thread: thread.name().filter(|n| *n != "main"),
             level,
             text,
-        });
+            facility: self.facility.load(Ordering::Relaxed),
+            program: program::name(),
+        };
         // A log that cannot be written has nowhere to say so.
         if console {
-            let _ = io::stderr().lock().write_all(line.as_bytes());
+            let text = pattern::format(&outputs.patterns[Destination::Console as usize], &line) + "\n";
+            let _ = io::stderr().lock().write_all(text.as_bytes());
         }
-        if file && let Some(open) = open.as_mut() {
-            let _ = open.file.write_all(line.as_bytes());
+        if file {
+            let text = pattern::format(&outputs.patterns[Destination::File as usize], &line) + "\n";
+            if let Some(open) = &mut outputs.file {
+                let _ = open.file.write_all(text.as_bytes());
+            }
+        }
+        if syslog {
+            outputs.send_to_syslog(&line);
+        }
+    }
+}
+
+impl Outputs {
+    fn send_to_syslog(&mut self, line: &Line<'_>) {
+        let method = &self.syslog_method;
+        if let Some(sender) = self.syslog.get_or_insert_with(|| method.open()) {
+            let head = pattern::format(pattern::LOCAL_SYSLOG_HEAD, line);
+            let text = pattern::format(&self.patterns[Destination::Syslog as usize], line);
+            sender.send(&format!("{head} {text}"));
+        }
+        if let Some(collector) = &self.collector {
+            let _ = collector.send(pattern::format(pattern::REMOTE_SYSLOG, line).as_bytes());
         }
     }
 }
@@ -187,17 +339,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_are_sorted_for_the_search_and_end_with_the_fallback() {
-        assert!(MODULES.is_sorted());
-        assert_eq!(MODULES.last(), Some(&"vswitchd"));
-    }
-
-    #[test]
     fn a_setting_changes_the_levels_of_its_module_alone() {
         set(&Setting::parse("netdev:file:dbg").unwrap());
         let of = |name| levels().find(|(module, _)| *module == name).unwrap().1;
         assert_eq!(of("netdev")[Destination::File as usize], Level::Debug);
         assert_ne!(of("netdev")[Destination::Console as usize], Level::Debug);
         assert_ne!(of("bridge")[Destination::File as usize], Level::Debug);
+    }
+
+    #[test]
+    fn lists_have_the_columns_of_open_vswitch() {
+        let levels = list();
+        assert!(levels.starts_with(
+            "                 console    syslog    file\n                 -------    ------    ------\n"
+        ));
+        assert!(levels.contains("\nbridge            INFO       INFO       INFO\n"), "{levels}");
+        let patterns = list_patterns();
+        assert!(
+            patterns.contains("\nSYSLOG   <%B> %D{%h %e %T} %E %A:          ovs|%05N|%c%T|%p|%m\n"),
+            "{patterns}"
+        );
+        assert!(patterns.contains(
+            "\nFILE     none                              %D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m\n"
+        ));
+        assert_eq!(limit_rate(Some("nosuch"), true), Err("unknown module".into()));
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_told_without_its_number() {
+        assert_eq!(os_text(&io::Error::from_raw_os_error(2)), "No such file or directory");
     }
 }

@@ -1,6 +1,6 @@
 //! Levels, destinations, and the words of `vlog/set` and `-v` that choose among them.
 
-use super::MODULES;
+use super::{MODULES, pattern, syslog};
 
 /// How bad it is. The order is that of verbosity: a destination logs what is at or below its level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,6 +36,11 @@ impl Level {
         }
     }
 
+    /// Severity of syslog (RFC 5424 section 6.2.1).
+    pub(super) fn syslog_severity(self) -> u32 {
+        [1, 1, 3, 4, 6, 7][self as usize]
+    }
+
     fn from_name(name: &str) -> Option<Level> {
         Level::ALL.into_iter().find(|l| name.eq_ignore_ascii_case(l.short_name()))
     }
@@ -46,7 +51,7 @@ impl Level {
 pub enum Destination {
     /// stderr.
     Console,
-    /// The system log, which is not written yet: its level stays OFF.
+    /// The system log.
     Syslog,
     /// The log file, if there is one.
     File,
@@ -62,11 +67,50 @@ impl Destination {
     }
 
     pub(super) fn default_level(self) -> Level {
-        [Level::Info, Level::Off, Level::Info][self as usize]
+        Level::Info
+    }
+
+    pub(super) fn default_pattern(self) -> &'static str {
+        [pattern::DEFAULT, pattern::SYSLOG, pattern::DEFAULT][self as usize]
+    }
+
+    fn from_name(name: &str) -> Option<Destination> {
+        Destination::ALL.into_iter().find(|d| name.eq_ignore_ascii_case(d.name()))
     }
 }
 
-/// What `vlog/set` says: a level for one module or all, at one destination or all.
+/// What one argument of `vlog/set` or `-v` changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Levels.
+    Level(Setting),
+    /// The pattern of one destination, or of all.
+    Pattern(Option<Destination>, String),
+    /// The facility of syslog messages.
+    Facility(u8),
+}
+
+impl Change {
+    /// `PATTERN:DESTINATION:PATTERN`, `FACILITY:NAME`, or levels as [`Setting::parse`] takes them. The error is Open vSwitch's.
+    pub fn parse(text: &str) -> Result<Change, String> {
+        let (word, rest) = text.split_once(':').unwrap_or((text, ""));
+        if word.eq_ignore_ascii_case("PATTERN") {
+            let (name, pattern) = rest.split_once(':').ok_or("missing pattern")?;
+            let destination = match Destination::from_name(name) {
+                None if name.eq_ignore_ascii_case("any") => None,
+                None => return Err(format!("unknown destination \"{name}\"")),
+                found => found,
+            };
+            return Ok(Change::Pattern(destination, pattern.to_string()));
+        }
+        if word.eq_ignore_ascii_case("FACILITY") {
+            return syslog::facility(rest).map(Change::Facility).ok_or_else(|| "invalid facility".into());
+        }
+        Setting::parse(text).map(Change::Level)
+    }
+}
+
+/// Levels: a level for one module or all, at one destination or all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     module: Option<&'static str>,
@@ -81,7 +125,7 @@ impl Setting {
         let mut setting = Setting { module: None, destination: None, level: Level::Debug };
         let mut level_given = false;
         for word in text.split([':', ',', ' ', '\t']).filter(|w| !w.is_empty()) {
-            let destination = Destination::ALL.into_iter().find(|d| word.eq_ignore_ascii_case(d.name()));
+            let destination = Destination::from_name(word);
             let module = MODULES.iter().find(|m| m.eq_ignore_ascii_case(&word.replace('-', "_")));
             if let Some(destination) = destination {
                 if setting.destination.replace(destination).is_some() {
@@ -102,21 +146,34 @@ impl Setting {
                 return Err(format!("no destination, level, or module \"{word}\""));
             }
         }
-        if setting.destination == Some(Destination::Syslog) && setting.level != Level::Off {
-            return Err("logging to syslog is not supported".into());
-        }
         Ok(setting)
     }
 
+    /// All modules at one destination.
+    pub fn everything_at(destination: Destination, level: Level) -> Setting {
+        Setting { module: None, destination: Some(destination), level }
+    }
+
     pub(super) fn applies(&self, module: &str, destination: Destination) -> bool {
-        let everywhere = self.destination.is_none() && destination != Destination::Syslog;
-        self.module.is_none_or(|m| m == module) && (everywhere || self.destination == Some(destination))
+        self.module.is_none_or(|m| m == module) && self.destination.is_none_or(|d| d == destination)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_and_facilities_are_changes_too() {
+        let parse = |text: &str| Change::parse(text);
+        assert_eq!(parse("PATTERN:file:%p|%m"), Ok(Change::Pattern(Some(Destination::File), "%p|%m".into())));
+        assert_eq!(parse("pattern:ANY:x:y"), Ok(Change::Pattern(None, "x:y".into())));
+        assert_eq!(parse("FACILITY:local7"), Ok(Change::Facility(23)));
+        assert_eq!(parse("PATTERN:x:y").unwrap_err(), "unknown destination \"x\"");
+        assert_eq!(parse("PATTERN:file").unwrap_err(), "missing pattern");
+        assert_eq!(parse("FACILITY:x").unwrap_err(), "invalid facility");
+        assert!(matches!(parse("syslog:off"), Ok(Change::Level(_))));
+    }
 
     #[test]
     fn words_come_in_any_order_and_wrong_ones_are_named() {

@@ -14,8 +14,7 @@ fn vswitch() -> Vswitch {
         bridges: Vec::new(),
         ports: Vec::new(),
         datapath,
-        log_file: None,
-        verbosity: Vec::new(),
+        unixctl: None,
     })
     .unwrap()
 }

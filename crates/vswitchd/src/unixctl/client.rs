@@ -1,5 +1,6 @@
 //! The other end of the control socket: finds a daemon by its pid file or the socket's path, and runs one command.
 
+use crate::daemonize::read_pid_file;
 use crate::rundir::{self, RunDir};
 use serde::Deserialize;
 use serde_json::json;
@@ -85,7 +86,7 @@ impl Client {
 fn by_name(name: &str) -> Result<PathBuf, ClientError> {
     let dir = RunDir::from_env();
     let pid_file = dir.path().join(format!("{name}.pid"));
-    match rundir::read_pid_file(&pid_file) {
+    match read_pid_file(&pid_file) {
         Ok(pid) => Ok(dir.path().join(format!("{name}.{pid}.ctl"))),
         Err(e) => Err(ClientError::PidFile(pid_file, e)),
     }

@@ -8,6 +8,7 @@
 
 mod client;
 mod request;
+pub mod standard;
 
 pub use client::{Client, ClientError};
 pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
@@ -36,9 +37,9 @@ pub struct Command<C: ?Sized> {
     pub run: fn(&mut C, &[String]) -> Result<String, String>,
 }
 
-/// Runs a request against a table of commands, of which `list-commands` leaves out the hidden ones.
+/// Runs a request against tables of commands, of which `list-commands` leaves out the hidden ones.
 pub fn run<C: ?Sized>(
-    commands: &[Command<C>],
+    tables: &[&[Command<C>]],
     hidden: &[&str],
     context: &mut C,
     request: &Request,
@@ -48,9 +49,9 @@ pub fn run<C: ?Sized>(
         return Err(format!("\"{name}\" command has non-string argument"));
     };
     if name == "list-commands" && params.is_empty() {
-        return Ok(list(commands, hidden));
+        return Ok(list(tables, hidden));
     }
-    let Some(command) = commands.iter().find(|c| c.name == name) else {
+    let Some(command) = tables.iter().copied().flatten().find(|c| c.name == name) else {
         return Err(format!(
             "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
         ));
@@ -64,8 +65,8 @@ pub fn run<C: ?Sized>(
     (command.run)(context, params)
 }
 
-fn list<C: ?Sized>(commands: &[Command<C>], hidden: &[&str]) -> String {
-    let shown = commands.iter().filter(|c| !hidden.contains(&c.name));
+fn list<C: ?Sized>(tables: &[&[Command<C>]], hidden: &[&str]) -> String {
+    let shown = tables.iter().copied().flatten().filter(|c| !hidden.contains(&c.name));
     let mut rows: Vec<_> = shown.map(|c| (c.name, c.usage)).collect();
     rows.push(("list-commands", ""));
     rows.sort();
@@ -155,7 +156,7 @@ mod tests {
 
     fn call(name: &str, params: &[&str]) -> Result<String, String> {
         let params = Some(params.iter().map(|p| p.to_string()).collect());
-        run(COMMANDS, &[], &mut 5, &Request { id: Value::Null, method: name.into(), params })
+        run(&[COMMANDS], &[], &mut 5, &Request { id: Value::Null, method: name.into(), params })
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! The options that all daemons have, for the subcommands of `crosspoint`.
+
+use vswitchd::daemonize::Options;
+
+/// See `vswitchd::daemonize`.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Daemon options")]
+pub struct DaemonArgs {
+    /// Run in the background; returns when it serves.
+    #[arg(long)]
+    detach: bool,
+    /// Start it again where it crashes.
+    #[arg(long)]
+    monitor: bool,
+    /// With --detach, stay in this directory.
+    #[arg(long)]
+    no_chdir: bool,
+    /// Where the pid file is.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pidfile: Option<String>,
+    /// Take the pid file from one that runs.
+    #[arg(long)]
+    overwrite_pidfile: bool,
+    /// Taken and ignored: it is not confined.
+    #[arg(long, hide = true)]
+    no_self_confinement: bool,
+    /// Give up root for another user.
+    #[arg(long, value_name = "USER[:GROUP]")]
+    user: Option<String>,
+    /// Also log to a file; without name to the usual one in $OVS_LOGDIR.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    log_file: Option<String>,
+    /// Log levels: MODULE[:DESTINATION[:LEVEL]], or PATTERN:DESTINATION:PATTERN.
+    #[arg(short, long, value_name = "SPEC")]
+    verbose: Vec<String>,
+    /// How messages reach the system log: libc, unix:FILE, udp:IP:PORT or null.
+    #[arg(long, value_name = "METHOD")]
+    syslog_method: Option<String>,
+    /// Send what goes to the system log to a collector too.
+    #[arg(long, value_name = "HOST:PORT")]
+    syslog_target: Option<String>,
+}
+
+impl DaemonArgs {
+    /// Hands them over. The error ends the program.
+    pub fn apply(&self, options: &mut Options) -> Result<(), String> {
+        let flags = [
+            ("detach", self.detach),
+            ("monitor", self.monitor),
+            ("no-chdir", self.no_chdir),
+            ("overwrite-pidfile", self.overwrite_pidfile),
+            ("no-self-confinement", self.no_self_confinement),
+        ];
+        for (name, _) in flags.iter().filter(|(_, given)| *given) {
+            options.take(name, None)?;
+        }
+        let values = [
+            ("pidfile", &self.pidfile),
+            ("user", &self.user),
+            ("log-file", &self.log_file),
+            ("syslog-method", &self.syslog_method),
+            ("syslog-target", &self.syslog_target),
+        ];
+        for (name, value) in values {
+            if let Some(value) = value {
+                options.take(name, Some(value))?;
+            }
+        }
+        self.verbose.iter().try_for_each(|spec| options.take("verbose", Some(spec)).map(drop))
+    }
+}

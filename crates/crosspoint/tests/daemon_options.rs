@@ -1,0 +1,196 @@
+//! What all daemons have in common, on the real binary: going to the background, pid files, the monitor, the log's destinations.
+
+mod common;
+
+use common::{Switch, binary, run_dir, wait_for};
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn switch(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .args(["switch", "--bridge", "br0", "--pool-size", "4096"])
+        .args(args)
+        .env("OVS_RUNDIR", dir)
+        .env("OVS_LOGDIR", dir)
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    switch(dir, args).output().unwrap()
+}
+
+fn appctl(dir: &Path, args: &[&str]) -> Output {
+    Command::new("ovs-appctl").args(args).env("OVS_RUNDIR", dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn pid(dir: &Path) -> i32 {
+    fs::read_to_string(dir.join("ovs-vswitchd.pid")).unwrap().trim().parse().unwrap()
+}
+
+fn is_alive(pid: i32) -> bool {
+    // A zombie of a process that was started elsewhere is gone.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))
+}
+
+fn kill(signal: &str, pid: i32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Ends what a test has left in a directory.
+struct Cleanup<'a>(&'a Path);
+
+impl Drop for Cleanup<'_> {
+    fn drop(&mut self) {
+        if self.0.join("ovs-vswitchd.pid").exists() {
+            let pid = pid(self.0);
+            kill("-TERM", pid);
+            wait_for("the daemon to end", || !is_alive(pid));
+        }
+    }
+}
+
+#[test]
+fn detach_returns_when_it_serves_and_leaves_nothing_on_the_terminal() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    // `output` waits for the end of both pipes: a daemon that kept them open would hold it for ever.
+    let started = run(dir.path(), &["--detach", "--log-file", "-vconsole:off"]);
+    assert!(
+        started.status.success() && started.stdout.is_empty() && started.stderr.is_empty(),
+        "{started:?}"
+    );
+    assert!(appctl(dir.path(), &["version"]).status.success());
+    let pid = pid(dir.path());
+    assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), Path::new("/"));
+    let null = Path::new("/dev/null");
+    assert!((0..3).all(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap() == null));
+    let session: i32 = {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().parse().unwrap()
+    };
+    assert_eq!(session, pid, "it leads a session of its own");
+    let log = fs::read_to_string(dir.path().join("crosspoint switch.log")).unwrap();
+    assert!(log.lines().next().unwrap().contains("|00001|vlog|INFO|opened log file "), "{log}");
+
+    let second = run(dir.path(), &["--detach", "-vconsole:off"]);
+    assert_eq!(second.status.code(), Some(1));
+    let expected = format!("ovs-vswitchd.pid: already running as pid {pid}, aborting\n");
+    assert!(text(&second.stderr).ends_with(&expected), "{second:?}");
+    assert_eq!(pid, self::pid(dir.path()));
+}
+
+#[test]
+fn a_start_in_the_background_that_fails_says_why_and_with_which_code() {
+    let dir = run_dir();
+    for args in [&["--detach"][..], &["--detach", "--monitor"], &["--monitor"]] {
+        let failed = run(dir.path(), &[args, &["--port", "p1,type=nonesuch", "-vconsole:off"]].concat());
+        assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+        assert!(text(&failed.stderr).contains("unknown port type \"nonesuch\""), "{failed:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    let started =
+        run(dir.path(), &["--detach", "--monitor", "--log-file=log", "-vconsole:off", "--no-chdir"]);
+    assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+    let first = pid(dir.path());
+    let monitor: i32 = {
+        let stat = fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    assert_eq!(fs::read_link(format!("/proc/{first}/cwd")).unwrap(), std::env::current_dir().unwrap());
+    kill("-ABRT", first);
+    wait_for("a second daemon", || {
+        dir.path().join("ovs-vswitchd.pid").exists()
+            && pid(dir.path()) != first
+            && appctl(dir.path(), &["version"]).status.success()
+    });
+    let log = fs::read_to_string(dir.path().join("log")).unwrap();
+    assert!(
+        log.contains(&format!("|daemon_unix|ERR|1 crashes: pid {first} died, killed (Aborted)")),
+        "{log}"
+    );
+    let second = pid(dir.path());
+    assert!(appctl(dir.path(), &["exit"]).status.success());
+    wait_for("daemon and monitor to end", || !is_alive(second) && !is_alive(monitor));
+    assert!(!dir.path().join("ovs-vswitchd.pid").exists());
+}
+
+#[test]
+fn another_user_runs_it_and_owns_what_it_makes() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    assert!(Command::new("chown").arg("nobody").arg(dir.path()).status().unwrap().success());
+    let started = run(dir.path(), &["--detach", "--user=nobody:nogroup", "-vconsole:off"]);
+    assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+    let status = fs::read_to_string(format!("/proc/{}/status", pid(dir.path()))).unwrap();
+    let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim().to_string();
+    assert!(line("Uid:").split_whitespace().all(|uid| uid == "65534"), "{status}");
+    let effective = u64::from_str_radix(&line("CapEff:"), 16).unwrap();
+    // CAP_NET_ADMIN is kept, CAP_SYS_ADMIN and CAP_DAC_OVERRIDE are not.
+    assert_eq!((effective >> 12 & 1, effective >> 21 & 1, effective >> 1 & 1), (1, 0, 0));
+    let wrong = run(dir.path(), &["--user=no-such-user"]);
+    assert!(!wrong.status.success() && text(&wrong.stderr).contains("user no-such-user not found"));
+}
+
+#[test]
+fn levels_patterns_and_destinations_follow_their_commands() {
+    let dir = run_dir();
+    let syslog_path = dir.path().join("syslog");
+    let syslog = UnixDatagram::bind(&syslog_path).unwrap();
+    let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = collector.local_addr().unwrap().to_string();
+    let switch = Switch::start_in(
+        dir,
+        &[
+            "--bridge",
+            "br0",
+            "-vFACILITY:local1",
+            "--syslog-method",
+            &format!("unix:{}", syslog_path.display()),
+            "--syslog-target",
+            &target,
+        ],
+    );
+    let mut buffer = [0; 2048];
+    let n = syslog.recv(&mut buffer).unwrap();
+    let first = text(&buffer[..n]);
+    // local1 is 17, INFO is 6.
+    assert!(first.starts_with("<142> ") && first.contains("crosspoint switch: ovs|00001|"), "{first}");
+    let n = collector.recv(&mut buffer).unwrap();
+    assert!(text(&buffer[..n]).starts_with("<142>1 20"));
+    let said = |args: &[&str]| switch.appctl(args).ok();
+    let received = || switch.log().lines().filter(|l| *l == "DBG-unixctl-received request vlog/list").count();
+    assert!(said(&["vlog/list-pattern"]).contains("\nCONSOLE  none  "));
+    said(&["vlog/set", "PATTERN:console:%p-%c-%m", "unixctl:console:dbg"]);
+    said(&["vlog/disable-rate-limit", "unixctl"]);
+    for _ in 0..80 {
+        said(&["vlog/list"]);
+    }
+    assert!(received() >= 80);
+    said(&["vlog/enable-rate-limit"]);
+    for _ in 0..200 {
+        said(&["vlog/list"]);
+    }
+    assert!(received() < 280);
+    for (args, error) in [
+        (&["vlog/set", "FACILITY:x"][..], "invalid facility\n"),
+        (&["vlog/set", "PATTERN:x:y"], "unknown destination \"x\"\n"),
+        (&["vlog/disable-rate-limit", "nosuch"], "unknown module\n"),
+        (&["vlog/reopen"], "Logging to file not configured\n"),
+    ] {
+        assert!(switch.appctl(args).failed().starts_with(error));
+    }
+}

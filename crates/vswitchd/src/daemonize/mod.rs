@@ -1,0 +1,270 @@
+//! What all daemons have in common: `--detach`, `--pidfile`, `--monitor`, `--user`, the log's options, with Open vSwitch's semantics and texts.
+//!
+//! Going to the background is done by starting this program again, not by forking it: the parent waits on a pipe until
+//! the child says that it serves, so that `--detach` returns when the pid file is there and sockets answer. The child knows
+//! its part from the environment, and the pipe is its standard input. All of it happens in [`Options::begin`], before
+//! the program has any other thread.
+//!
+//! ```text
+//! first ──starts──► daemon                    (--detach)
+//! first ──starts──► monitor ──starts──► daemon   (--detach --monitor; without --detach the first process is the monitor)
+//! ```
+//!
+//! A daemon calls [`Options::begin`] once its options are read, and [`Daemon::complete`] when it serves.
+
+mod monitor;
+mod pid_file;
+mod stage;
+mod user;
+
+pub use pid_file::{PidFile, PidFileError, read_pid_file};
+
+use crate::getopt::{Opt, flag, optional, value};
+use crate::log::{self, Change, Destination, SyslogMethod};
+use crate::{program, rundir::RunDir};
+use stage::{Ready, Stage};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use user::User;
+
+/// Options of every daemon.
+pub const DAEMON: &[Opt] = &[
+    flag("detach"),
+    flag("no-self-confinement"),
+    flag("no-chdir"),
+    optional("pidfile"),
+    flag("overwrite-pidfile"),
+    flag("monitor"),
+    value("user"),
+];
+
+/// Options of every program that logs.
+pub const LOGGING: &[Opt] =
+    &[optional("verbose").short('v'), optional("log-file"), value("syslog-method"), value("syslog-target")];
+
+/// What the options of [`DAEMON`] and [`LOGGING`] said.
+#[derive(Debug)]
+pub struct Options {
+    detach: bool,
+    monitor: bool,
+    chdir: bool,
+    pid_file: Option<PathBuf>,
+    overwrite_pid_file: bool,
+    user: Option<User>,
+    log_file: Option<PathBuf>,
+    datapath: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            detach: false,
+            monitor: false,
+            chdir: true,
+            pid_file: None,
+            overwrite_pid_file: false,
+            user: None,
+            log_file: None,
+            datapath: false,
+        }
+    }
+}
+
+impl Options {
+    /// Options of a daemon that forwards packets: as another user it keeps the capabilities for that.
+    pub fn with_datapath() -> Options {
+        Options { datapath: true, ..Options::default() }
+    }
+
+    /// Takes an option if it is one of [`DAEMON`] or [`LOGGING`]; false where it is another's. Levels and patterns are in force at once.
+    /// The error ends the program.
+    pub fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
+        let given = value.unwrap_or_default();
+        match name {
+            "detach" => self.detach = true,
+            "monitor" => self.monitor = true,
+            "no-chdir" => self.chdir = false,
+            // It would confine the daemon to directories; ours opens what it is told to.
+            "no-self-confinement" => {}
+            "pidfile" => self.pid_file = Some(pid_path(given)),
+            "overwrite-pidfile" => self.overwrite_pid_file = true,
+            "user" => self.user = Some(User::parse(given)?),
+            "log-file" => self.log_file = Some(log_path(given)),
+            "verbose" => verbose(value)?,
+            "syslog-method" => match SyslogMethod::parse(given) {
+                Some(method) => log::set_syslog_method(method),
+                None => return Err(format!("{given}: unknown syslog method")),
+            },
+            "syslog-target" => log::set_syslog_target(given),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes a pid file at its usual place if no option says another: for `crosspoint switch`, which always has one.
+    pub fn always_with_pid_file(&mut self, path: PathBuf) {
+        self.pid_file.get_or_insert(path);
+    }
+
+    /// Whether the daemon will go to the background.
+    pub fn detaches(&self) -> bool {
+        self.detach
+    }
+
+    /// Becomes the daemon, in another process if it detaches or is monitored. An exit code: this process has done
+    /// its part. Errors are reported on stderr and in the log.
+    pub fn begin(self) -> Result<Daemon, ExitCode> {
+        log::start();
+        match stage::of_this_process() {
+            Stage::First if self.detach => Err(stage::start_in_background(self.monitor)),
+            Stage::First if self.monitor => Err(self.run_monitor(Ready::nobody())),
+            Stage::Monitor(ready) => Err(self.run_monitor(ready)),
+            Stage::First => self.become_daemon(Ready::nobody(), false),
+            Stage::Daemon(ready) => {
+                let monitored = self.monitor;
+                self.become_daemon(ready, monitored)
+            }
+        }
+    }
+
+    fn run_monitor(self, ready: Ready) -> ExitCode {
+        if self.detach {
+            stage::lead_a_session();
+        }
+        if let Some(path) = &self.log_file {
+            // The daemon says what is wrong with it.
+            let _ = log::open_file_quietly(path);
+        }
+        monitor::run(ready, self.detach, self.chdir)
+    }
+
+    fn become_daemon(self, ready: Ready, monitored: bool) -> Result<Daemon, ExitCode> {
+        if self.detach && !monitored {
+            stage::lead_a_session();
+        }
+        stage::name_this_process(program::name());
+        stage::report_panics(monitored);
+        if let Some(path) = &self.log_file
+            && let Err(e) = log::open_file(path)
+        {
+            tracing::warn!(target: "vlog", "failed to open {} for logging: {}", path.display(), log::os_text(&e));
+        }
+        if let Some(user) = &self.user {
+            user.become_it(self.datapath).map_err(|e| fatal("daemon_unix", &e))?;
+        }
+        let pid_file = match &self.pid_file {
+            Some(path) => {
+                let made = PidFile::create(path, self.overwrite_pid_file);
+                Some(made.map_err(|e| fatal("daemon_unix", &e.to_string()))?)
+            }
+            None => None,
+        };
+        Ok(Daemon { ready, detached: self.detach, chdir: self.chdir && self.detach, _pid_file: pid_file })
+    }
+}
+
+/// A daemon that starts up, then runs. Its pid file goes when this is dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    ready: Ready,
+    detached: bool,
+    chdir: bool,
+    _pid_file: Option<PidFile>,
+}
+
+impl Daemon {
+    /// A daemon that none of the options apply to: for tests and embedding.
+    pub fn plain() -> Daemon {
+        Daemon { ready: Ready::nobody(), detached: false, chdir: false, _pid_file: None }
+    }
+
+    /// It serves: leaves the terminal and the directory it was started in, and lets `--detach` return. A second call does nothing.
+    pub fn complete(&mut self) {
+        if std::mem::take(&mut self.chdir) {
+            let _ = std::env::set_current_dir("/");
+        }
+        if std::mem::take(&mut self.detached) {
+            stage::leave_terminal();
+        }
+        self.ready.tell();
+    }
+}
+
+/// Says why the program ends: on stderr, in the log file and in syslog. The exit code of a failure.
+pub fn fatal(module: &'static str, text: &str) -> ExitCode {
+    eprintln!("{}: {text}", program::name());
+    log::emergency(module, text);
+    ExitCode::FAILURE
+}
+
+fn verbose(spec: Option<&str>) -> Result<(), String> {
+    let change = match spec {
+        Some(text) => Change::parse(text).map_err(|e| format!("processing \"{text}\": {e}"))?,
+        None => Change::parse("any:any:dbg")?,
+    };
+    log::apply(&change);
+    Ok(())
+}
+
+/// The default of `--pidfile`, and a name without directory, are in the run directory.
+fn pid_path(given: &str) -> PathBuf {
+    match given {
+        "" => RunDir::from_env().file(&format!("{}.pid", program::name())),
+        name => absolute(&RunDir::from_env().path().join(name)),
+    }
+}
+
+fn log_path(given: &str) -> PathBuf {
+    match given {
+        "" => program::log_directory().join(format!("{}.log", program::name())),
+        name => absolute(&program::log_directory().join(name)),
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Turns the console off, once nobody looks at it.
+fn silence_console() {
+    let off = log::Setting::everything_at(Destination::Console, log::Level::Off);
+    log::set(&off);
+}
+
+fn os(e: impl Into<io::Error>) -> String {
+    log::os_text(&e.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_the_tables_are_taken_and_others_are_left() {
+        for opt in DAEMON.iter().chain(LOGGING) {
+            let value = match opt.name {
+                "user" => Some("root"),
+                "verbose" => Some("bridge:file:info"),
+                "syslog-method" => Some("libc"),
+                "syslog-target" => Some("127.0.0.1:1"),
+                _ => None,
+            };
+            assert_eq!(Options::default().take(opt.name, value), Ok(true), "{}", opt.name);
+        }
+        let mut options = Options::default();
+        assert_eq!(options.take("remote", Some("x")), Ok(false));
+        assert_eq!(
+            options.take("verbose", Some("nonesuch")).unwrap_err(),
+            "processing \"nonesuch\": no destination, level, or module \"nonesuch\""
+        );
+        assert!(options.take("user", Some("no-such-user")).unwrap_err().contains("no-such-user"));
+    }
+
+    #[test]
+    fn names_of_files_without_a_directory_are_in_the_usual_one() {
+        assert_eq!(pid_path("/x/y.pid"), Path::new("/x/y.pid"));
+        assert!(pid_path("y.pid").ends_with("y.pid") && pid_path("y.pid").is_absolute());
+        assert!(log_path("").ends_with("crosspoint.log"));
+    }
+}

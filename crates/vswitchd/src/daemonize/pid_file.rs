@@ -1,0 +1,124 @@
+//! Pid files: locked as long as their process lives, which is how `ovs-appctl` and a second start tell a live daemon from a stale file.
+
+use crate::log::os_text;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Why there is no pid file. The texts are Open vSwitch's.
+#[derive(Debug)]
+pub enum PidFileError {
+    /// A live process holds it: this one, where the system says which.
+    Running(PathBuf, Option<i32>),
+    /// It cannot be looked at.
+    Check(PathBuf, io::Error),
+    /// It cannot be written: what failed, and why.
+    Create(PathBuf, &'static str, io::Error),
+}
+
+impl std::fmt::Display for PidFileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PidFileError::Running(path, Some(pid)) => {
+                write!(f, "{}: already running as pid {pid}, aborting", path.display())
+            }
+            PidFileError::Running(path, None) => write!(f, "{}: already running, aborting", path.display()),
+            PidFileError::Check(path, e) => {
+                write!(f, "{}: pidfile check failed ({}), aborting", path.display(), os_text(e))
+            }
+            PidFileError::Create(path, call, e) => {
+                write!(f, "{}: {call} failed ({})", path.display(), os_text(e))
+            }
+        }
+    }
+}
+
+impl std::error::Error for PidFileError {}
+
+/// A pid file, locked as long as this lives and removed with it.
+#[derive(Debug)]
+pub struct PidFile {
+    path: PathBuf,
+    _file: File,
+}
+
+impl PidFile {
+    /// Writes the process's number to `path`. Refused where a live process holds the file, unless `overwrite`.
+    pub fn create(path: &Path, overwrite: bool) -> Result<PidFile, PidFileError> {
+        if !overwrite {
+            match holder(path) {
+                Ok(None) => {}
+                Ok(Some(pid)) => return Err(PidFileError::Running(path.to_owned(), pid)),
+                Err(e) => return Err(PidFileError::Check(path.to_owned(), e)),
+            }
+        }
+        // Made under another name, locked and filled, then renamed: whoever reads it sees all of it.
+        let mut making = path.as_os_str().to_owned();
+        making.push(format!(".tmp{}", std::process::id()));
+        let making = PathBuf::from(making);
+        let failed = |call: &'static str| {
+            let path = path.to_owned();
+            move |e: io::Error| PidFileError::Create(path, call, e)
+        };
+        let mut file = File::create(&making).map_err(failed("create"))?;
+        let made = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|e| failed("fcntl(F_SETLK)")(e.into()))
+            .and_then(|()| writeln!(file, "{}", std::process::id()).map_err(failed("write")))
+            .and_then(|()| fs::rename(&making, path).map_err(failed("rename")));
+        if let Err(e) = made {
+            let _ = fs::remove_file(&making);
+            return Err(e);
+        }
+        Ok(PidFile { path: path.to_owned(), _file: file })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The process that holds the file's lock, if one does: its number, where the system tells.
+fn holder(path: &Path) -> io::Result<Option<Option<i32>>> {
+    let file = match File::options().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let lock = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?;
+    let held = lock.filter(|l| !matches!(l.typ, FlockType::Unlocked));
+    Ok(held.map(|l| l.pid.map(|pid| pid.as_raw_nonzero().get())))
+}
+
+/// The process that a pid file names.
+pub fn read_pid_file(path: &Path) -> io::Result<u32> {
+    let text = fs::read_to_string(path)?;
+    text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a process number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_file_of_a_process_that_is_gone_is_taken_over_and_removed_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ovs-vswitchd.pid");
+        fs::write(&path, "999999\n").unwrap();
+        let pid_file = PidFile::create(&path, false).unwrap();
+        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
+        drop(pid_file);
+        assert!(!path.exists());
+        fs::write(&path, "x").unwrap();
+        assert!(read_pid_file(&path).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let error = PidFile::create(Path::new("/nonexistent/x.pid"), false).unwrap_err().to_string();
+        assert_eq!(error, "/nonexistent/x.pid: create failed (No such file or directory)");
+    }
+}

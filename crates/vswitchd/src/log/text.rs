@@ -1,0 +1,25 @@
+//! What a `tracing` event says.
+
+use std::fmt::{self, Write};
+use tracing::Event;
+use tracing::field::{Field, Visit};
+
+/// The message of an event, and its other fields behind it.
+pub fn of(event: &Event<'_>) -> String {
+    #[derive(Default)]
+    struct Text {
+        message: String,
+        fields: String,
+    }
+    impl Visit for Text {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            let _ = match field.name() {
+                "message" => write!(self.message, "{value:?}"),
+                name => write!(self.fields, " {name}={value:?}"),
+            };
+        }
+    }
+    let mut text = Text::default();
+    event.record(&mut text);
+    text.message + &text.fields
+}
