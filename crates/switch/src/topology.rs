@@ -37,7 +37,7 @@ pub enum PortKind {
     Normal,
     /// The bridge's own port (of the datapath too).
     Local,
-    /// One end of a patch cable; the translation goes on at the other, if there is one.
+    /// One end of a patch cable; the translation goes on at the other, if that is there and names this one.
     Patch {
         /// The other end.
         peer: Option<PortNo>,
@@ -128,8 +128,67 @@ impl Default for VlanConfig {
             tag: 0,
             trunks: None,
             cvlans: None,
-            qinq_tpid: 0x88a8,
+            qinq_tpid: QINQ_TPID,
             priority_tags: PriorityTags::Never,
+        }
+    }
+}
+
+/// Protocol id of a tunnel's tag where none is chosen: IEEE 802.1ad.
+const QINQ_TPID: u16 = 0x88a8;
+
+/// The columns and keys of a row of table Port that say its part in VLANs, as they stand there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VlanColumns {
+    /// `vlan_mode`.
+    pub mode: Option<VlanMode>,
+    /// `tag`.
+    pub tag: Option<u16>,
+    /// `trunks`; none for all.
+    pub trunks: Vec<u16>,
+    /// `cvlans`; none for all.
+    pub cvlans: Vec<u16>,
+    /// `other_config:qinq-ethtype`.
+    pub qinq_tpid: u16,
+    /// `other_config:priority-tags`.
+    pub priority_tags: PriorityTags,
+}
+
+impl Default for VlanColumns {
+    fn default() -> Self {
+        VlanColumns {
+            mode: None,
+            tag: None,
+            trunks: Vec::new(),
+            cvlans: Vec::new(),
+            qinq_tpid: QINQ_TPID,
+            priority_tags: PriorityTags::Never,
+        }
+    }
+}
+
+impl VlanConfig {
+    /// What the columns mean together: without a mode, a port with a tag is an access port, another a trunk; a trunk has
+    /// no tag, whatever the column says; other modes without a tag have VLAN 0.
+    pub fn new(columns: &VlanColumns) -> VlanConfig {
+        let implied = if columns.tag.is_some() { VlanMode::Access } else { VlanMode::Trunk };
+        let mode = columns.mode.unwrap_or(implied);
+        let tag = if mode == VlanMode::Trunk { 0 } else { columns.tag.unwrap_or(0) };
+        let set = |vlans: &[u16]| (!vlans.is_empty()).then(|| vlans.iter().copied().collect());
+        let (trunks, cvlans) = match mode {
+            VlanMode::Access => (None, None),
+            VlanMode::Dot1qTunnel => (None, set(&columns.cvlans)),
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
+                (set(&columns.trunks), None)
+            }
+        };
+        VlanConfig {
+            mode,
+            tag,
+            trunks,
+            cvlans,
+            qinq_tpid: columns.qinq_tpid,
+            priority_tags: columns.priority_tags,
         }
     }
 }
@@ -193,6 +252,8 @@ pub struct BridgeConfig {
     pub forward_bpdu: bool,
     /// VLANs in which no address is learned.
     pub flood_vlans: VlanSet,
+    /// VLAN tags that NORMAL looks at, 1 or 2; further ones are payload (`other_config:vlan-limit`).
+    pub vlan_limit: u8,
     /// Seconds after which an unused address is forgotten.
     pub mac_aging_s: u32,
     /// Addresses at most.
@@ -210,6 +271,7 @@ impl BridgeConfig {
             name: name.to_string(),
             forward_bpdu: false,
             flood_vlans: VlanSet::default(),
+            vlan_limit: 1,
             mac_aging_s: 300,
             mac_table_size: 8192,
             miss_to_controller: false,

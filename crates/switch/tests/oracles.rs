@@ -151,6 +151,14 @@ fn check_flows(
 ) -> Result<(), String> {
     let now = world.version();
     for flow in &mut *flows {
+        let mut numbered = flow.key.clone();
+        world.number_port(&mut numbered);
+        if numbered != flow.key {
+            // Its port has another number, so its packets are of another flow.
+            flow.translation = world.translate(&numbered);
+            (flow.key, flow.version) = (numbered, now);
+            continue;
+        }
         let t = &flow.translation;
         let exact = {
             let mut all = t.mask.clone();

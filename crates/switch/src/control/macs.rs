@@ -212,6 +212,18 @@ impl Inner {
         !words.is_empty()
     }
 
+    /// Forgets the addresses behind a port that goes, in every bridge: who was there is likely to be elsewhere soon, and other
+    /// bridges have learned them from this one.
+    pub(super) fn flush_macs_of_gone(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
+        let Some(control) = self.bridge(bridge) else { return };
+        let records = control.macs.records.iter();
+        let words: Vec<u64> = records.filter(|(_, r)| r.port == port).map(|(w, _)| *w).collect();
+        let bridges = (0..self.bridges.len() as u32).map(BridgeIdx);
+        for (bridge, word) in bridges.flat_map(|b| words.iter().map(move |w| (b, *w))) {
+            self.forget(bridge, word, reader);
+        }
+    }
+
     /// An address' time has come, or not yet. Whether it was forgotten.
     pub(super) fn age_mac(
         &mut self,

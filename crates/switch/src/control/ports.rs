@@ -91,7 +91,8 @@ impl Control {
         idx
     }
 
-    /// Replaces what is configured for a bridge as a whole.
+    /// Replaces what is configured for a bridge as a whole. Where other VLANs than before are flooded, all addresses are
+    /// forgotten.
     pub fn set_bridge(&mut self, idx: BridgeIdx, config: BridgeConfig) -> Result<(), PortError> {
         self.reader.quiescent();
         let inner = &mut self.inner;
@@ -100,11 +101,15 @@ impl Control {
             return Ok(());
         }
         let mut new = Bridge::clone(old);
+        let forgets = old.config.flood_vlans != config.flood_vlans;
         new.config = config;
         inner.topology.bridges[idx.0 as usize] = Some(Arc::new(new));
         inner.topology_changed = true;
         let version = inner.coming();
         inner.log.word(word_table::ports(idx.0), word_table::SETTINGS, version);
+        if forgets {
+            inner.flush_macs(idx, |_| true, &self.reader);
+        }
         inner.recompute_depths();
         inner.publish();
         Ok(())
@@ -185,7 +190,7 @@ impl Control {
         Ok(())
     }
 
-    /// Removes a port and forgets the addresses behind it.
+    /// Removes a port and forgets the addresses behind it, in other bridges too.
     pub fn remove_port(&mut self, port: PortNo) -> Result<(), PortError> {
         self.reader.quiescent();
         let inner = &mut self.inner;
@@ -229,7 +234,7 @@ impl Inner {
 
     fn drop_port(&mut self, port_no: PortNo, reader: &Reader) {
         let Some(port) = self.topology.ports[port_no.0 as usize].take() else { return };
-        self.flush_macs(port.bridge, |p| p == port_no, reader);
+        self.flush_macs_of_gone(port.bridge, port_no, reader);
         self.change_bridge(port.bridge, port.spec.of_port, None);
         self.log_port(port_no, port.spec.of_port, port.bridge);
         self.switch.set_port(port_no, None, Depth::Metadata);

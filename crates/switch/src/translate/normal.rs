@@ -5,6 +5,10 @@
 //! 3. the source address is learned, unless it is there already
 //! 4. the destination address is looked up: known goes to its port, unknown is flooded
 //! 5. per output port, the tags that its mode asks for
+//!
+//! As many tags are looked at as the bridge's `vlan_limit` says. Those behind are payload: they are carried along, and where
+//! one before them goes or comes, they move up or down. A customer's tag behind another is kept even if it has no VLAN but
+//! only a priority, and one that a tunnel's tag pushes out of reach is not lost.
 
 use super::Xlate;
 use crate::changelog::word_table;
@@ -25,15 +29,27 @@ struct Tag {
     inner: bool,
 }
 
-/// The two tags of a packet, outer first.
+/// The two tags of a packet that are looked at, outer first.
 type Tags = [Tag; 2];
+
+/// A packet's tags inside the switch.
+#[derive(Clone, Copy)]
+struct Inside {
+    tags: Tags,
+    /// The priority with which it came, in place.
+    pcp: u16,
+    /// How many of the packet's own tags were looked at.
+    had: usize,
+    /// The last of them, if a tunnel's tag has pushed it out of `tags`.
+    pushed_out: Option<Tag>,
+}
 
 /// Destinations that bridges do not forward (ovs-vswitchd.conf.db(5), `forward-bpdu`).
 fn is_reserved(mac: u64) -> bool {
     matches!(mac, 0x0180_c200_0000..=0x0180_c200_000f)
         || matches!(mac, 0x00e0_2b00_0000 | 0x00e0_2b00_0004 | 0x00e0_2b00_0006)
         || matches!(mac, 0x0100_0c00_0000 | 0x0100_0ccd_cdcd)
-        || matches!(mac, 0x0100_0ccc_ccc0..=0x0100_0ccc_cccf)
+        || matches!(mac, 0x0100_0ccc_ccc0..=0x0100_0ccc_ccc7 | 0x0100_0ccc_cccc | 0x0100_0ccc_cccd)
 }
 
 fn is_multicast(mac: u64) -> bool {
@@ -45,6 +61,15 @@ impl VlanConfig {
         self.trunks.as_ref().is_none_or(|t| t.contains(vid))
     }
 
+    /// A port always carries its native VLAN, and then not VLAN 0. (Without a native VLAN it is a trunk.)
+    fn carries_native(&self, vid: u16) -> bool {
+        if self.tag == 0 {
+            self.trunks_vlan(vid)
+        } else {
+            vid == self.tag || vid != 0 && self.trunks_vlan(vid)
+        }
+    }
+
     fn carries_cvlan(&self, vid: u16) -> bool {
         self.cvlans.as_ref().is_none_or(|t| t.contains(vid))
     }
@@ -53,7 +78,7 @@ impl VlanConfig {
     fn admits(&self, vid: u16) -> bool {
         match self.mode {
             VlanMode::Access => vid == 0,
-            VlanMode::NativeUntagged | VlanMode::NativeTagged => vid == 0 || self.trunks_vlan(vid),
+            VlanMode::NativeUntagged | VlanMode::NativeTagged => vid == 0 || self.carries_native(vid),
             VlanMode::Trunk => self.trunks_vlan(vid),
             VlanMode::Dot1qTunnel => self.carries_cvlan(vid),
         }
@@ -63,12 +88,11 @@ impl VlanConfig {
     fn ingress(&self, tags: Tags) -> Tags {
         let mut inside = tags;
         match self.mode {
-            VlanMode::Access => inside[0].vid = self.tag,
             VlanMode::Trunk => {}
-            VlanMode::NativeUntagged | VlanMode::NativeTagged => {
-                if tags[0].vid == 0 {
-                    inside[0].vid = self.tag;
-                }
+            VlanMode::NativeUntagged | VlanMode::NativeTagged if tags[0].vid != 0 => {}
+            VlanMode::Access | VlanMode::NativeUntagged | VlanMode::NativeTagged => {
+                let tpid = if tags[0].tpid == 0 { 0x8100 } else { tags[0].tpid };
+                inside[0] = Tag { tpid, vid: self.tag, ..tags[0] };
             }
             VlanMode::Dot1qTunnel => {
                 inside = [
@@ -83,11 +107,9 @@ impl VlanConfig {
     /// Whether a packet with these tags inside the switch leaves here.
     fn includes(&self, tags: Tags) -> bool {
         match self.mode {
-            VlanMode::Access => tags[0].vid == self.tag && !tags[1].inner,
+            VlanMode::Access => tags[0].vid == self.tag && tags[1].vid == 0,
             VlanMode::Trunk => self.trunks_vlan(tags[0].vid),
-            VlanMode::NativeUntagged | VlanMode::NativeTagged => {
-                tags[0].vid == self.tag || self.trunks_vlan(tags[0].vid)
-            }
+            VlanMode::NativeUntagged | VlanMode::NativeTagged => self.carries_native(tags[0].vid),
             VlanMode::Dot1qTunnel => tags[0].vid == self.tag && self.carries_cvlan(tags[1].vid),
         }
     }
@@ -95,13 +117,23 @@ impl VlanConfig {
     /// The tags with which it leaves.
     fn egress(&self, tags: Tags) -> Tags {
         match self.mode {
-            // Only the priority is left of the tag.
-            VlanMode::Access => [Tag { vid: 0, ..tags[0] }, tags[1]],
+            VlanMode::Access => [Tag::default(), tags[1]],
             VlanMode::Trunk | VlanMode::NativeTagged => tags,
-            VlanMode::NativeUntagged if tags[0].vid == self.tag => [Tag { vid: 0, ..tags[0] }, tags[1]],
+            VlanMode::NativeUntagged if tags[0].vid == self.tag => [tags[1], Tag::default()],
             VlanMode::NativeUntagged => tags,
             VlanMode::Dot1qTunnel => [tags[1], Tag::default()],
         }
+    }
+}
+
+impl VlanConfig {
+    /// A tag as it leaves, protocol id first; `None` where none does.
+    fn tag_on_wire(&self, tag: Tag, outer: bool) -> Option<(u16, u16)> {
+        // Where a port has no say in the priority, one that the packet came with stays; a tag without one is retained, not made.
+        let retained = tag.tpid != 0 && self.priority_tags == PriorityTags::Always;
+        let priority = outer && (tag.pcp != 0 || retained);
+        let tpid = if tag.tpid == 0 { 0x8100 } else { tag.tpid };
+        (tag.vid != 0 || tag.inner || priority).then_some((tpid, 0x1000 | tag.pcp | tag.vid))
     }
 }
 
@@ -132,22 +164,32 @@ impl<'a, S: Sink> Xlate<'a, S> {
             });
             return;
         }
+        let had = tags.iter().filter(|t| t.tpid != 0).count();
+        let tunnel = from.is_some_and(|port| port.spec.vlan.mode == VlanMode::Dot1qTunnel);
+        let pushed_out = (tunnel && had == 2).then_some(tags[1]);
+        let pcp = tags[0].pcp;
         let tags = from.map_or(tags, |port| port.spec.vlan.ingress(tags));
+        let inside = Inside { tags, pcp, had, pushed_out };
         let vlan = tags[0].vid;
         if !bridge.config.forward_bpdu && is_reserved(dst) {
             self.drop_reason = DropReason::ReservedMulticast;
             self.trace.detail(|| "packet has reserved destination MAC, dropping".to_string());
             return;
         }
-        if let Some(port) = from {
-            self.learn(port, vlan, src);
+        let learned = from.is_some_and(|port| self.learn(port, vlan, src));
+        if learned && src == dst {
+            // Where it has just been learned to be, which other packets of the flow will find in the table.
+            self.drop_reason = DropReason::NoOutput;
+            self.trace.detail(|| "learned port is input port, dropping".to_string());
+            return;
         }
-        self.forward(from, tags, dst);
+        self.forward(from, &inside, dst);
     }
 
-    /// The packet's tags. All bits of both decide, for they are taken off and put on.
+    /// The packet's tags, as many as are looked at. All their bits decide, for they are taken off and put on.
     fn tags(&mut self) -> Tags {
-        let mut tag = |tci, tpid| {
+        let limit = self.bridge.config.vlan_limit;
+        let mut tag = |tci: FieldId, tpid: FieldId| {
             let (tci, tpid) = (self.read(tci) as u16, self.read(tpid) as u16);
             let inner = false;
             if tci & 0x1000 == 0 {
@@ -157,18 +199,19 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
         };
         let outer = tag(FieldId::VlanTci, FieldId::VlanTpid);
-        if outer == Tag::default() {
-            // Without an outer tag there is no inner one.
+        // Without an outer tag there is no inner one.
+        if outer == Tag::default() || limit < 2 {
             return [outer, Tag::default()];
         }
         let inner = tag(FieldId::VlanTci2, FieldId::VlanTpid2);
         [outer, Tag { inner: inner.tpid != 0, ..inner }]
     }
 
-    fn learn(&mut self, port: &'a Port, vlan: u16, mac: u64) {
+    /// Whether the address is known to be at the port now.
+    fn learn(&mut self, port: &'a Port, vlan: u16, mac: u64) -> bool {
         let bridge: &'a Bridge = self.bridge;
         if is_multicast(mac) || bridge.config.flood_vlans.contains(vlan) {
-            return;
+            return false;
         }
         let word = word_table::mac(vlan, mac);
         self.visit_word(word_table::macs(bridge.idx.0), word);
@@ -180,11 +223,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.out.effects.push(Effect::Learn { bridge: bridge.idx, vlan, mac, port });
             }
         }
+        true
     }
 
-    fn forward(&mut self, from: Option<&'a Port>, tags: Tags, dst: u64) {
+    fn forward(&mut self, from: Option<&'a Port>, inside: &Inside, dst: u64) {
         let bridge: &'a Bridge = self.bridge;
-        let vlan = tags[0].vid;
+        let vlan = inside.tags[0].vid;
         self.drop_reason = DropReason::NoOutput;
         if !is_multicast(dst) {
             let word = word_table::mac(vlan, dst);
@@ -201,7 +245,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 } else if from.is_some_and(|f| f.spec.protected) && port.spec.protected {
                     self.trace.detail(|| "learned port is protected, dropping".to_string());
                 } else {
-                    self.output_tagged(port, tags);
+                    self.output_tagged(port, inside);
                 }
                 return;
             }
@@ -212,61 +256,93 @@ impl<'a, S: Sink> Xlate<'a, S> {
             let spec = &port.spec;
             let back = from.is_some_and(|f| f.spec.port_no == spec.port_no);
             let protected = from.is_some_and(|f| f.spec.protected) && spec.protected;
-            if !back && !protected && !spec.config.no_flood && spec.vlan.includes(tags) {
-                self.output_tagged(port, tags);
+            if !back && !protected && !spec.config.no_flood && spec.vlan.includes(inside.tags) {
+                self.output_tagged(port, inside);
             }
         }
     }
 
     /// Sends with the tags that the port's mode asks for.
-    fn output_tagged(&mut self, port: &'a Port, tags: Tags) {
+    fn output_tagged(&mut self, port: &'a Port, inside: &Inside) {
+        let mut wanted = [(0, 0); 3];
+        let mut count = 0;
+        let mut want = |tag: (u16, u16)| {
+            wanted[count] = tag;
+            count += 1;
+        };
         let config = &port.spec.vlan;
-        let out = config.egress(tags);
-        let tci = |t: Tag, outer: bool| {
-            let priority = outer
-                && match config.priority_tags {
-                    PriorityTags::Never => false,
-                    PriorityTags::IfNonzero => t.pcp != 0,
-                    PriorityTags::Always => true,
-                };
-            if t.vid != 0 || t.inner || priority { 0x1000 | t.pcp | t.vid } else { 0 }
-        };
-        let (mut outer, mut inner) = ((out[0], tci(out[0], true)), (out[1], tci(out[1], false)));
-        let mut third = None;
-        if outer.1 == 0 {
-            // Where the outer tag goes, the inner one becomes the outer, and one that was pushed down comes up.
-            third = if inner.1 != 0 { self.below.pop() } else { None };
-            let up = third.map_or((Tag::default(), 0), |(tpid, tci)| (Tag { tpid, ..Tag::default() }, tci));
-            (outer, inner) = (inner, up);
+        let mut out = config.egress(inside.tags);
+        if config.priority_tags != PriorityTags::Never {
+            // Where priorities are shown, it is the one that the packet came with, also on a tunnel's tag.
+            out[0].pcp = inside.pcp;
         }
-        let fields = [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2];
-        let tpid = |(tag, tci): (Tag, u16)| match (tci, tag.tpid) {
-            (0, _) => 0,
-            (_, 0) => 0x8100,
-            (_, tpid) => tpid,
+        out.into_iter().enumerate().filter_map(|(i, t)| config.tag_on_wire(t, i == 0)).for_each(&mut want);
+        // As it came: nothing of it was looked at.
+        inside.pushed_out.into_iter().for_each(|t| want((t.tpid, 0x1000 | t.pcp | t.vid)));
+
+        const FIELDS: [FieldId; 4] =
+            [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2];
+        let depth_below = self.below.len();
+        let mut came_up = None;
+        let [first, second, third] = wanted;
+        let now = |x: &Self| FIELDS.map(|f| x.key.get64(f) as u16);
+        let pair = |outer: (u16, u16), inner: (u16, u16)| [outer.1, outer.0, inner.1, inner.0];
+        let values = match (count, inside.had) {
+            (0, 0) => now(self),
+            (1, 1) | (1, 0) => pair(first, (now(self)[3], now(self)[2])),
+            (2, 2) => pair(first, second),
+            // One less: what is behind moves up.
+            (0, 1) => {
+                let inner = (self.read(FieldId::VlanTpid2) as u16, self.read(FieldId::VlanTci2) as u16);
+                came_up = if inner.1 != 0 { self.below.pop() } else { None };
+                pair(inner, came_up.unwrap_or_default())
+            }
+            (1, 2) => {
+                came_up = self.below.pop();
+                pair(first, came_up.unwrap_or_default())
+            }
+            // One more: what is behind moves down.
+            (2, 1) => {
+                let inner = (self.read(FieldId::VlanTpid2) as u16, self.read(FieldId::VlanTci2) as u16);
+                if inner.1 != 0 {
+                    self.below.push(inner);
+                }
+                pair(first, second)
+            }
+            (3, 2) => {
+                self.below.push(third);
+                pair(first, second)
+            }
+            (count, had) => {
+                debug_assert!(false, "a port makes {count} tags of {had}");
+                now(self)
+            }
         };
-        let wanted = [outer.1, tpid(outer), inner.1, tpid(inner)];
-        let same = fields.iter().zip(wanted).all(|(f, v)| self.key.get64(*f) == u64::from(v));
-        if same {
+        if count == inside.had && now(self) == values {
             self.output_to(port);
-            self.below.extend(third);
-            return;
+        } else {
+            self.output_with(port, FIELDS, values);
         }
-        let before: Vec<_> = [2, 5].map(|w| (self.key.word(0, w), self.written.0.word(0, w))).to_vec();
+        self.below.truncate(depth_below);
+        self.below.extend(came_up);
+    }
+
+    /// Sends with these tags in the key, which afterwards is as it was.
+    fn output_with(&mut self, port: &'a Port, fields: [FieldId; 4], values: [u16; 4]) {
+        const WORDS: [(usize, u64); 2] = [(2, 0xffff), (5, 0xffff_ffff_ffff_0000)];
+        let before = WORDS.map(|(w, _)| (self.key.word(0, w), self.written.0.word(0, w)));
         let moved = self.vlan_moved;
         self.vlan_moved = true;
-        for (f, v) in fields.into_iter().zip(wanted) {
+        for (f, v) in fields.into_iter().zip(values) {
             // An inner tag that was never looked at stays the packet's own.
             if self.key.get64(f) != u64::from(v) || matches!(f, FieldId::VlanTci | FieldId::VlanTpid) {
                 self.write_field(f, u128::from(v));
             }
         }
         self.output_to(port);
-        self.below.extend(third);
-        for (w, before) in [2, 5].into_iter().zip(before) {
-            let bits = if w == 2 { 0xffff } else { 0xffff_ffff_ffff_0000 };
-            let value = self.key.word(0, w) & !bits | before.0 & bits;
-            let written = self.written.0.word(0, w) & !bits | before.1 & bits;
+        for ((w, bits), (key, written)) in WORDS.into_iter().zip(before) {
+            let value = self.key.word(0, w) & !bits | key & bits;
+            let written = self.written.0.word(0, w) & !bits | written & bits;
             self.key.set_word(0, w, value);
             self.written.0.set_word(0, w, written);
         }

@@ -125,7 +125,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn output_to_peer(&mut self, port: &'a Port, peer: Option<PortNo>) {
         self.out.credits.push(port.tx_slot);
-        let found = peer.and_then(|p| self.topology.port(p));
+        // Both ends must name each other.
+        let leads_back = PortKind::Patch { peer: Some(port.spec.port_no) };
+        let found = peer.and_then(|p| self.topology.port(p)).filter(|p| p.spec.kind == leads_back);
         let Some((peer, bridge)) = found.and_then(|p| Some((p, self.topology.bridge(p.bridge)?))) else {
             // The cable's end is part of what the port is, so its change is one of the port.
             self.drop_reason = DropReason::OutputPortGone;

@@ -12,7 +12,10 @@ use flow::action::SubField;
 use flow::{Action, FieldId, Key, Match, Mf};
 use std::sync::Arc;
 use switch::control::{Command, FlowMod};
-use switch::{BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, Switch, VlanConfig, VlanMode};
+use switch::{
+    BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, PriorityTags, Switch, VlanColumns,
+    VlanConfig, VlanMode,
+};
 
 pub const TABLES: u64 = 4;
 const PORTS: u64 = 4;
@@ -51,7 +54,7 @@ impl World {
             let idx = world.control.add_bridge(BridgeConfig::new(&format!("br{b}")));
             assert_eq!(idx.0 as usize, b);
             world.bridges.push(idx);
-            world.model.bridges.push(ModelBridge::default());
+            world.model.bridges.push(ModelBridge { vlan_limit: 1, ..ModelBridge::default() });
             for p in 1..=PORTS as u16 {
                 world.put_port(b, world.port_spec(b, p, chance));
             }
@@ -71,16 +74,26 @@ impl World {
         spec.config.no_recv = chance.one_in(16);
         spec.config.no_recv_stp = chance.one_in(16);
         spec.protected = chance.one_in(4);
-        let mode = *chance.pick(&[
-            VlanMode::Trunk,
-            VlanMode::Trunk,
-            VlanMode::Access,
-            VlanMode::NativeTagged,
-            VlanMode::NativeUntagged,
-        ]);
-        let tag = if mode == VlanMode::Trunk { 0 } else { *chance.pick(&[10, 20]) };
-        let trunks = chance.one_in(3).then(|| [0, 10].into_iter().collect());
-        spec.vlan = VlanConfig { mode, tag, trunks, ..VlanConfig::default() };
+        let some = |chance: &mut Chance, vlans: Vec<u16>| if chance.one_in(3) { vlans } else { vec![] };
+        spec.vlan = VlanConfig::new(&VlanColumns {
+            mode: Some(*chance.pick(&[
+                VlanMode::Trunk,
+                VlanMode::Trunk,
+                VlanMode::Access,
+                VlanMode::NativeTagged,
+                VlanMode::NativeUntagged,
+                VlanMode::Dot1qTunnel,
+            ])),
+            tag: Some(*chance.pick(&[10, 10, 20, 20, 0])),
+            trunks: some(chance, vec![0, 10]),
+            cvlans: some(chance, vec![0, 30]),
+            qinq_tpid: *chance.pick(&[0x88a8, 0x8100]),
+            priority_tags: *chance.pick(&[
+                PriorityTags::Never,
+                PriorityTags::IfNonzero,
+                PriorityTags::Always,
+            ]),
+        });
         spec
     }
 
@@ -99,7 +112,11 @@ impl World {
 
     fn remove_port(&mut self, bridge: usize, of_port: u16) {
         if let Some(old) = self.model.bridges[bridge].ports.remove(&of_port) {
-            self.model.bridges[bridge].macs.retain(|_, p| *p != old.port_no);
+            let macs = &self.model.bridges[bridge].macs;
+            let gone: Vec<_> = macs.iter().filter(|(_, p)| **p == old.port_no).map(|(k, _)| *k).collect();
+            for b in &mut self.model.bridges {
+                b.macs.retain(|k, _| !gone.contains(k));
+            }
             self.control.remove_port(old.port_no).unwrap();
         }
     }
@@ -213,11 +230,19 @@ impl World {
             }
             _ => {
                 if chance.one_in(2) {
+                    let model = &mut self.model.bridges[bridge];
                     let vlans: Vec<u16> =
                         if chance.one_in(2) { vec![] } else { vec![*chance.pick(&[0, 10])] };
+                    if vlans != model.flood_vlans {
+                        model.macs.clear();
+                    }
+                    model.flood_vlans = vlans;
+                    model.forward_bpdu = chance.one_in(3);
+                    model.vlan_limit = chance.below(2) as usize + 1;
                     let mut config = BridgeConfig::new(&format!("br{bridge}"));
-                    config.flood_vlans = vlans.iter().copied().collect();
-                    self.model.bridges[bridge].flood_vlans = vlans;
+                    config.flood_vlans = model.flood_vlans.iter().copied().collect();
+                    config.forward_bpdu = model.forward_bpdu;
+                    config.vlan_limit = model.vlan_limit as u8;
                     self.control.set_bridge(self.bridges[bridge], config).unwrap();
                 } else {
                     self.model.bridges[bridge].macs.clear();
