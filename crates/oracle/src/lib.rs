@@ -3,8 +3,7 @@
 //!
 //! This library is what the tests in `tests/` share: frames made of keys ([`frames`]), ports in memory
 //! ([`port`]), a datapath whose turns the test takes, so that a run replays from its seed ([`rig`]), the pipeline with
-//! mistakes put in on purpose and the one that must not be cached ([`pipelines`]), a stock Open vSwitch as a counterpart
-//! ([`stock`]), and the comparison itself
+//! mistakes put in on purpose and the one that must not be cached ([`pipelines`]), and the comparison itself
 //! ([`check`](mod@check)).
 
 // They are the tests' of `switch`, documented and named as in tests.
@@ -19,4 +18,3 @@ pub mod home;
 pub mod pipelines;
 pub mod port;
 pub mod rig;
-pub mod stock;

@@ -8,7 +8,7 @@ use flow::{Action, Match};
 use oracle::common::chance::Chance;
 use oracle::pipelines::Uncached;
 use oracle::rig::Rig;
-use oracle::stock::Stock;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use switch::control::FlowMod;
@@ -16,6 +16,7 @@ use switch::{
     BridgeConfig, BridgeIdx, Control, PortKind, PortSpec, PriorityTags, Switch, VlanColumns, VlanConfig,
     VlanMode,
 };
+use testkit::stock::Stock;
 
 /// The ports of the datapath: name, bridge, number in the bridge, number in the datapath.
 const PORTS: [(&str, usize, OfPort, PortNo); 9] = [

@@ -1,5 +1,5 @@
 //! What tests of several crates share: how many cases to run, where the tree and the binary are, the
-//! replay of a fuzz corpus, and an allocator that counts.
+//! replay of a fuzz corpus, an allocator that counts, and a stock Open vSwitch as a counterpart.
 //!
 //! A dev-dependency only: nothing that ships may use it, which the tidy test checks. It knows no other
 //! crate of the project, so that every one of them may use it.
@@ -7,6 +7,7 @@
 
 pub mod alloc;
 mod corpus;
+pub mod stock;
 
 pub use corpus::{Replay, replay};
 
