@@ -35,8 +35,10 @@
 //! ```
 
 pub mod jsonrpc;
+pub mod log;
 pub mod reconnect;
 pub mod replica;
+pub mod storage;
 pub mod text;
 
 mod atom;

@@ -111,6 +111,12 @@ impl Database {
         }
     }
 
+    /// Puts a row that a log holds in the place of its older version, or takes it out. Nothing is checked: it was when it was
+    /// committed.
+    pub(crate) fn load(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
+        self.put(table, uuid, row);
+    }
+
     /// Puts a version of a row, or nothing, in the place of another. The old one is returned.
     fn put(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) -> Option<Row> {
         let table = &mut self.tables[table.index()];

@@ -1,0 +1,146 @@
+//! A record as bytes: its header line, and the body whose length and hash that line holds.
+
+use sha1::{Digest, Sha1};
+use std::fmt;
+
+/// Which of the two formats of OVSDB a file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Magic {
+    /// A database that one server has to itself; the one format that is served here.
+    Standalone,
+    /// A member of a cluster. It is recognised, so that it can be refused by name.
+    Clustered,
+}
+
+impl Magic {
+    /// As the header has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Magic::Standalone => "JSON",
+            Magic::Clustered => "CLUSTER",
+        }
+    }
+}
+
+/// The SHA-1 of some bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hash([u8; 20]);
+
+impl Hash {
+    /// Of these bytes.
+    pub fn of(bytes: &[u8]) -> Hash {
+        Hash(Sha1::digest(bytes).into())
+    }
+
+    /// From what has taken in all bytes.
+    pub(super) fn from_digest(sha1: Sha1) -> Hash {
+        Hash(sha1.finalize().into())
+    }
+
+    /// From 40 hexadecimal digits of either case.
+    pub fn parse(text: &[u8]) -> Option<Hash> {
+        let mut hash = [0; 20];
+        if text.len() != 2 * hash.len() {
+            return None;
+        }
+        for (byte, digits) in hash.iter_mut().zip(text.chunks_exact(2)) {
+            let digit = |c: u8| char::from(c).to_digit(16);
+            *byte = (digit(digits[0])? * 16 + digit(digits[1])?) as u8;
+        }
+        Some(Hash(hash))
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A header line of at most so many bytes, its newline included, is one.
+pub const HEADER_BYTES_MAX: usize = 128;
+
+/// The first line of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The format.
+    pub magic: Magic,
+    /// Bytes of the body, its newline included; at least 1.
+    pub body_bytes: u64,
+    /// SHA-1 of the body, its newline included.
+    pub hash: Hash,
+}
+
+impl Header {
+    /// Reads a line without its newline. `None` where it is no header.
+    pub fn parse(line: &[u8]) -> Option<Header> {
+        let rest = line.strip_prefix(b"OVSDB ")?;
+        let magic = [Magic::Standalone, Magic::Clustered].into_iter().find_map(|magic| {
+            let rest = rest.strip_prefix(magic.as_str().as_bytes())?.strip_prefix(b" ")?;
+            Some((magic, rest))
+        });
+        let (magic, rest) = magic?;
+        let blank = rest.iter().position(|&c| c == b' ')?;
+        let digits = &rest[..blank];
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let body_bytes = std::str::from_utf8(digits).ok()?.parse().ok().filter(|&n| n > 0)?;
+        Some(Header { magic, body_bytes, hash: Hash::parse(&rest[blank + 1..])? })
+    }
+
+    /// The line with its newline, for a body.
+    pub fn of(magic: Magic, body: &[u8]) -> String {
+        format!("OVSDB {} {} {}\n", magic.as_str(), body.len(), Hash::of(body))
+    }
+}
+
+/// A whole record: `body`, which must end with the only newline in it, behind its header.
+pub fn record(magic: Magic, body: &[u8]) -> Vec<u8> {
+    debug_assert_eq!(body.iter().position(|&c| c == b'\n'), body.len().checked_sub(1));
+    let mut record = Header::of(magic, body).into_bytes();
+    record.extend_from_slice(body);
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_what_the_stock_tool_writes() {
+        let body = b"{\"_date\":1795290969830,\"_comment\":\"compacted by ovsdb-tool 3.1.0\"}\n";
+        let line = "OVSDB JSON 67 fd03881a5aaa9955276615643d81b50f4b99f282\n";
+        assert_eq!(record(Magic::Standalone, body), [line.as_bytes(), body].concat());
+        let header = Header::parse(line.trim_end().as_bytes()).unwrap();
+        assert_eq!(header, Header { magic: Magic::Standalone, body_bytes: 67, hash: Hash::of(body) });
+    }
+
+    #[test]
+    fn what_is_not_exactly_a_header_is_none() {
+        let hash = "fd03881a5aaa9955276615643d81b50f4b99f282";
+        assert!(Header::parse(format!("OVSDB CLUSTER 67 {hash}").as_bytes()).is_some());
+        for bad in [
+            String::new(),
+            "OVSDB JSON".into(),
+            format!("OVSDB JSON 67 {hash} "),
+            format!("OVSDB JSON 67  {hash}"),
+            format!("OVSDB JSON 0 {hash}"),
+            format!("OVSDB JSON -1 {hash}"),
+            format!("OVSDB JSON +1 {hash}"),
+            format!("OVSDB JSON 18446744073709551616 {hash}"),
+            format!("OVSDB JSOX 67 {hash}"),
+            format!("OVSDB JSON 67 {}", &hash[1..]),
+            format!("OVSDB JSON 67 x{}", &hash[1..]),
+            format!("ovsdb JSON 67 {hash}"),
+        ] {
+            assert_eq!(Header::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

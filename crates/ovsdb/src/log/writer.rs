@@ -1,0 +1,100 @@
+//! Appends records to a log so that a failure leaves no trace in it.
+//!
+//! A record is in the log when all of its bytes are; until then the log ends where it did before. If a write fails
+//! half way, the part is cut off at once, or, where even that fails, before the next record is written. Either way
+//! the next record follows the last good one, and a process that is killed in between leaves a torn tail, which
+//! whoever opens the file cuts off.
+
+use super::file::LogFile;
+use super::frame::{self, Magic};
+use std::io;
+use std::sync::Arc;
+
+/// The end of a log.
+pub struct Writer {
+    file: Arc<dyn LogFile>,
+    /// End of the last good record.
+    size: u64,
+    /// There may be bytes behind `size`.
+    torn: bool,
+}
+
+/// Where a record went, in bytes from the start of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// Its first byte.
+    pub start: u64,
+    /// Behind its last byte: the size of the log.
+    pub end: u64,
+}
+
+impl Writer {
+    /// Behind the first `size` bytes of `file`, which must be whole records. What is behind them (`torn`) is cut off
+    /// before the first record is written.
+    pub fn new(file: Arc<dyn LogFile>, size: u64, torn: bool) -> Writer {
+        Writer { file, size, torn }
+    }
+
+    /// Bytes of good records.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<dyn LogFile> {
+        &self.file
+    }
+
+    /// Appends a record. When this returns, it survives the process, and not yet a power cut.
+    ///
+    /// # Errors
+    /// Those of the system; the log is as it was before.
+    pub fn append(&mut self, body: &[u8]) -> io::Result<Appended> {
+        self.append_framed(&frame::record(Magic::Standalone, body))
+    }
+
+    /// Appends records that are framed already.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append).
+    pub fn append_framed(&mut self, records: &[u8]) -> io::Result<Appended> {
+        self.mend()?;
+        let start = self.size;
+        if let Err(error) = write_all(&*self.file, start, records) {
+            self.torn = true;
+            // If this fails too, it is tried again before the next write.
+            let _ = self.mend();
+            return Err(error);
+        }
+        self.size += records.len() as u64;
+        Ok(Appended { start, end: self.size })
+    }
+
+    /// Cuts off what is behind the last good record.
+    ///
+    /// # Errors
+    /// Those of the system; nothing can be appended until it succeeds.
+    pub fn mend(&mut self) -> io::Result<()> {
+        if self.torn {
+            self.file.truncate(self.size)?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+}
+
+/// Writes all of `bytes`, in as many pieces as the system wants.
+pub(crate) fn write_all(file: &dyn LogFile, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(offset, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                offset += n as u64;
+                bytes = &bytes[n..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

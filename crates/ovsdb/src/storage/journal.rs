@@ -1,0 +1,484 @@
+//! Which commits are in the file, which of them survive a power cut, and the replacement of the file by a smaller one
+//! while commits go on. Commits are numbered here and otherwise bytes.
+//!
+//! What takes long (a sync, a snapshot) is a [`Job`] that runs elsewhere; everything else happens at once. Two jobs at
+//! most are out: a sync, and a step of a replacement. The rules that make it right:
+//!
+//! 1. A commit is in the file when `append` returns, whole or not at all ([`Writer`](crate::log::Writer)).
+//! 2. A commit is durable when a sync of a file that holds it, started after it was written, has succeeded, and
+//!    that file has the database's name for certain (its directory was synced after the replacement).
+//! 3. A replacement takes over only when its file, synced, holds every commit that is durable already; what was
+//!    committed since its snapshot is kept aside and written behind it. To make an end of it, no sync of the old file
+//!    starts during the last step, so what is committed then cannot become durable there.
+//! 4. After a sync failed, nothing that the old file's syncs say is believed any more (Linux reports a lost page
+//!    once). Only a replacement, written from memory, makes commits durable again: it is started at once, and who waits
+//!    for durability hears of the failure only if that fails too. A file that another process wrote is treated
+//!    likewise, since its syncs may have failed: the first commit that is to be durable has it replaced.
+
+use crate::log::{LogDirectory, LogFile, Temporary, Writer, frame};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// When a file is replaced by a compacted one, as ovsdb-server(1) says under `ovsdb-server/compact`, and a bound.
+const COMPACT_BYTES_MIN: u64 = 10 << 20;
+const COMPACT_GROWTH: u64 = 2;
+const COMPACT_COMMITS_MIN: u64 = 100;
+const COMPACT_INTERVAL_MIN_MS: u64 = 10 * 60 * 1000;
+const COMPACT_INTERVAL_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+/// A file that grew to this, and tenfold, does not wait for [`COMPACT_INTERVAL_MIN_MS`].
+const COMPACT_BYTES_URGENT: u64 = 256 << 20;
+
+/// What is committed during a replacement waits in memory; with more than this it is given up and tried again later.
+const TAIL_BYTES_MAX: usize = 256 << 20;
+/// So much may be left to write when a replacement takes over, which the control thread does itself.
+const TAIL_BYTES_SMALL: usize = 256 << 10;
+/// After so many steps it takes over with whatever is left.
+const CATCH_UPS_MAX: u32 = 4;
+/// After a failed replacement the next automatic one waits so long.
+const RETRY_INTERVAL_MS: u64 = 60 * 1000;
+
+/// The bodies of a compacted file, one call of the argument for each. Runs on another thread.
+pub type Snapshot = Box<dyn FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> + Send>;
+
+/// The number of a commit. The first one after opening is 1; 0 is what the file held then.
+pub type CommitNo = u64;
+
+/// What a file is compared with to see how much it has grown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Base {
+    /// Its size when it was compacted last.
+    pub bytes: u64,
+    /// Commits since.
+    pub commits: u64,
+}
+
+/// What happened to a journal, for whoever waits for it.
+#[derive(Debug)]
+pub enum Event {
+    /// Every commit up to this survives a power cut.
+    Durable(CommitNo),
+    /// These commits, up to this one and as far as they are not durable, cannot be made so. They are in the file and
+    /// in force.
+    NotDurable {
+        /// The last of them.
+        upto: CommitNo,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file was replaced.
+    Compacted {
+        /// Its size before, in bytes.
+        before: u64,
+        /// Its size now.
+        after: u64,
+    },
+    /// The file could not be replaced, and is as it was.
+    NotCompacted {
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// See the [module](self).
+pub struct Journal {
+    directory: Arc<dyn LogDirectory>,
+    writer: Writer,
+    committed: CommitNo,
+    durable: CommitNo,
+    /// Somebody waits for durability up to here.
+    wanted: CommitNo,
+    /// A sync is out that covers commits up to here.
+    syncing: Option<CommitNo>,
+    /// The file has the database's name, but the directory was not synced since.
+    directory_dirty: bool,
+    /// A sync of this file failed, or may have in the life of another process.
+    distrusted: bool,
+    /// The replacement at hand, or the last one until it is durable, was made for those who wait for durability.
+    heals: bool,
+    /// The next step of the replacement.
+    step: Option<Work>,
+    /// Jobs of an earlier epoch mean nothing any more.
+    epoch: u64,
+    compaction: Compaction,
+    compact_asked: bool,
+    policy: Policy,
+    events: VecDeque<Event>,
+    /// Replaced files: freeing a large one takes time, so a job does it.
+    retired: Vec<Arc<dyn LogFile>>,
+}
+
+enum Compaction {
+    Idle,
+    /// A job writes the snapshot into a new file.
+    Writing {
+        tail: Vec<u8>,
+    },
+    /// A job writes what was committed meanwhile behind it.
+    CatchingUp {
+        tail: Vec<u8>,
+        rounds: u32,
+    },
+    /// The new file, synced to `file.size`, waits for a sync of the old one to come back.
+    Ready {
+        file: NewFile,
+        tail: Vec<u8>,
+    },
+}
+
+/// When to compact by itself.
+struct Policy {
+    /// Size of the file when it was opened or compacted last.
+    base_bytes: u64,
+    commits: u64,
+    since_ms: u64,
+    retry_after_ms: u64,
+}
+
+/// A file that is to replace the database's.
+struct NewFile {
+    temporary: Box<dyn Temporary>,
+    size: u64,
+}
+
+/// Work that may take long. Run it on any thread, and hand the result to [`Journal::handle_done`].
+pub struct Job {
+    epoch: u64,
+    work: Work,
+}
+
+enum Work {
+    Sync { file: Arc<dyn LogFile>, directory: Option<Arc<dyn LogDirectory>>, retired: Vec<Arc<dyn LogFile>> },
+    Write { directory: Arc<dyn LogDirectory>, snapshot: Snapshot },
+    CatchUp { file: NewFile, tail: Vec<u8> },
+}
+
+/// The result of a [`Job`].
+pub struct Done {
+    epoch: u64,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Synced(io::Result<()>),
+    Written(io::Result<NewFile>),
+}
+
+impl Job {
+    /// Does it. Blocks as long as the disk takes.
+    pub fn run(self) -> Done {
+        let outcome = match self.work {
+            Work::Sync { file, directory, retired } => {
+                drop(retired);
+                let synced = file.sync();
+                Outcome::Synced(synced.and_then(|()| directory.map_or(Ok(()), |directory| directory.sync())))
+            }
+            Work::Write { directory, snapshot } => Outcome::Written(write_snapshot(&*directory, snapshot)),
+            Work::CatchUp { mut file, tail } => Outcome::Written(file.append_synced(&tail).map(|()| file)),
+        };
+        Done { epoch: self.epoch, outcome }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.work {
+            Work::Sync { .. } => "Sync",
+            Work::Write { .. } => "Write",
+            Work::CatchUp { .. } => "CatchUp",
+        })
+    }
+}
+
+fn write_snapshot(directory: &dyn LogDirectory, snapshot: Snapshot) -> io::Result<NewFile> {
+    let mut new = NewFile { temporary: directory.create_temporary()?, size: 0 };
+    snapshot(&mut |body| {
+        // Two writes, so that a body as large as the database is not copied.
+        new.append(frame::Header::of(frame::Magic::Standalone, body).as_bytes())?;
+        new.append(body)
+    })?;
+    new.temporary.file().sync()?;
+    Ok(new)
+}
+
+impl NewFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        crate::log::write_all(&**self.temporary.file(), self.size, bytes)?;
+        self.size += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn replace(self) -> io::Result<Writer> {
+        let file = Arc::clone(self.temporary.file());
+        self.temporary.replace()?;
+        Ok(Writer::new(file, self.size, false))
+    }
+
+    fn append_synced(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.append(bytes)?;
+        self.temporary.file().sync()
+    }
+}
+
+impl Journal {
+    /// Of a file that was read to `writer`'s end, at `now_ms` on any clock that does not go back. `base` is what of it would be
+    /// left by a compaction, as far as one knows: its schema and its first record.
+    pub fn new(directory: Arc<dyn LogDirectory>, writer: Writer, base: Base, now_ms: u64) -> Journal {
+        let Base { bytes: base_bytes, commits } = base;
+        Journal {
+            directory,
+            writer,
+            committed: 0,
+            durable: 0,
+            wanted: 0,
+            syncing: None,
+            directory_dirty: true,
+            distrusted: true,
+            heals: false,
+            step: None,
+            epoch: 0,
+            compaction: Compaction::Idle,
+            compact_asked: false,
+            policy: Policy { base_bytes, commits, since_ms: now_ms, retry_after_ms: 0 },
+            events: VecDeque::new(),
+            retired: Vec::new(),
+        }
+    }
+
+    /// Appends a commit: `body` is JSON with its newline. It survives the process when this returns.
+    ///
+    /// # Errors
+    /// Those of the system. The commit is not in the file, and the next one may succeed.
+    pub fn append(&mut self, body: &[u8]) -> io::Result<CommitNo> {
+        let record = frame::record(frame::Magic::Standalone, body);
+        self.writer.append_framed(&record)?;
+        self.committed += 1;
+        self.policy.commits += 1;
+        if let Compaction::Writing { tail }
+        | Compaction::CatchingUp { tail, .. }
+        | Compaction::Ready { tail, .. } = &mut self.compaction
+        {
+            tail.extend_from_slice(&record);
+        }
+        Ok(self.committed)
+    }
+
+    /// Asks that commits up to `number` be made durable. An [`Event`] tells when they are, or cannot be; none comes
+    /// where [`durable`](Self::durable) is there already.
+    pub fn want_durable(&mut self, number: CommitNo) {
+        self.wanted = self.wanted.max(number.min(self.committed));
+    }
+
+    /// Every commit up to this survives a power cut.
+    pub fn durable(&self) -> CommitNo {
+        self.durable
+    }
+
+    /// The number of the last commit.
+    pub fn committed(&self) -> CommitNo {
+        self.committed
+    }
+
+    /// Bytes in the file.
+    pub fn size(&self) -> u64 {
+        self.writer.size()
+    }
+
+    /// Asks for a compaction now. One that is under way already counts.
+    pub fn compact(&mut self) {
+        self.compact_asked = true;
+    }
+
+    /// Whether a compaction is under way or asked for.
+    pub fn is_compacting(&self) -> bool {
+        self.compact_asked || !matches!(self.compaction, Compaction::Idle)
+    }
+
+    /// Whether the next [`poll_job`](Self::poll_job) would take a snapshot because the file has grown enough.
+    fn is_overgrown(&self, now_ms: u64) -> bool {
+        let policy = &self.policy;
+        let size = self.writer.size();
+        let elapsed_ms = now_ms.saturating_sub(policy.since_ms);
+        if policy.commits < COMPACT_COMMITS_MIN || now_ms < policy.retry_after_ms {
+            return false;
+        }
+        let grew = |factor: u64| size / factor > policy.base_bytes;
+        if elapsed_ms < COMPACT_INTERVAL_MIN_MS {
+            return size > COMPACT_BYTES_URGENT && grew(10);
+        }
+        elapsed_ms >= COMPACT_INTERVAL_MAX_MS || (size > COMPACT_BYTES_MIN && grew(COMPACT_GROWTH))
+    }
+
+    /// The next job, if there is one. `snapshot` is called where a compaction starts, and must stand for exactly the
+    /// commits so far.
+    pub fn poll_job(&mut self, now_ms: u64, snapshot: impl FnOnce() -> Snapshot) -> Option<Job> {
+        if let Some(work) = self.step.take().or_else(|| self.sync_work()) {
+            return Some(Job { epoch: self.epoch, work });
+        }
+        if !matches!(self.compaction, Compaction::Idle) {
+            return None;
+        }
+        let heals = self.distrusted && self.wanted > self.durable;
+        if !heals && !self.compact_asked && !self.is_overgrown(now_ms) {
+            return None;
+        }
+        self.compact_asked = false;
+        self.heals |= heals;
+        self.compaction = Compaction::Writing { tail: Vec::new() };
+        let work = Work::Write { directory: Arc::clone(&self.directory), snapshot: snapshot() };
+        Some(Job { epoch: self.epoch, work })
+    }
+
+    fn sync_work(&mut self) -> Option<Work> {
+        // During the last step of a replacement: rule 3. A distrusted file's: rule 4.
+        let held = matches!(self.compaction, Compaction::CatchingUp { .. } | Compaction::Ready { .. });
+        if held || self.distrusted || self.syncing.is_some() {
+            return None;
+        }
+        if self.wanted <= self.durable && self.retired.is_empty() {
+            return None;
+        }
+        // A failed commit that could not be cut off must not be made to last.
+        if self.writer.mend().is_err() {
+            self.distrusted = true;
+            return None;
+        }
+        self.syncing = Some(self.committed);
+        Some(Work::Sync {
+            file: Arc::clone(self.writer.file()),
+            directory: self.directory_dirty.then(|| Arc::clone(&self.directory)),
+            retired: std::mem::take(&mut self.retired),
+        })
+    }
+
+    /// Takes the result of a job. May leave [events](Self::poll_event), and another job.
+    pub fn handle_done(&mut self, now_ms: u64, done: Done) {
+        if done.epoch != self.epoch {
+            return;
+        }
+        match done.outcome {
+            Outcome::Synced(result) => {
+                self.handle_synced(result);
+                self.take_over_if_ready(now_ms);
+            }
+            Outcome::Written(Ok(file)) => self.handle_written(now_ms, file),
+            Outcome::Written(Err(error)) => self.give_up(now_ms, error),
+        }
+    }
+
+    /// What happened since, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn handle_synced(&mut self, result: io::Result<()>) {
+        let upto = self.syncing.take().expect("a sync was out");
+        match result {
+            Ok(()) => {
+                self.directory_dirty = false;
+                self.heals = false;
+                self.durable = self.durable.max(upto);
+                self.events.push_back(Event::Durable(self.durable));
+            }
+            Err(error) => {
+                self.distrusted = true;
+                // The next poll starts a replacement, and one that is under way will do; but where this was the sync
+                // of one that was made for that, the disk fails for good.
+                if self.heals && matches!(self.compaction, Compaction::Idle) {
+                    self.fail_waiting(error);
+                }
+            }
+        }
+    }
+
+    /// A step of the replacement is done: another one, or the end.
+    fn handle_written(&mut self, now_ms: u64, file: NewFile) {
+        let (tail, rounds) = match std::mem::replace(&mut self.compaction, Compaction::Idle) {
+            Compaction::Writing { tail } => (tail, 0),
+            Compaction::CatchingUp { tail, rounds } => (tail, rounds),
+            Compaction::Idle | Compaction::Ready { .. } => unreachable!("a step of a replacement was out"),
+        };
+        if tail.len() > TAIL_BYTES_MAX {
+            let error = io::Error::other("too much was committed while it was written");
+            self.give_up(now_ms, error);
+            return;
+        }
+        // At least one round, so that nothing of what became durable during the snapshot is missing.
+        if rounds == 0 || (tail.len() > TAIL_BYTES_SMALL && rounds < CATCH_UPS_MAX) {
+            self.compaction = Compaction::CatchingUp { tail: Vec::new(), rounds: rounds + 1 };
+            self.step = Some(Work::CatchUp { file, tail });
+            return;
+        }
+        self.compaction = Compaction::Ready { file, tail };
+        self.take_over_if_ready(now_ms);
+    }
+
+    /// Makes the new file the database's, unless a sync of the old one is out, after which this is called again.
+    fn take_over_if_ready(&mut self, now_ms: u64) {
+        if self.syncing.is_some() || !matches!(self.compaction, Compaction::Ready { .. }) {
+            return;
+        }
+        let Compaction::Ready { mut file, tail } = std::mem::replace(&mut self.compaction, Compaction::Idle)
+        else {
+            unreachable!("looked at just above");
+        };
+        match file.append(&tail).and_then(|()| file.replace()) {
+            Ok(writer) => self.take_over(now_ms, writer),
+            Err(error) => self.give_up(now_ms, error),
+        }
+    }
+
+    /// The file is now the one of `writer`.
+    fn take_over(&mut self, now_ms: u64, writer: Writer) {
+        let before = self.writer.size();
+        let after = writer.size();
+        let old = std::mem::replace(&mut self.writer, writer);
+        self.retired.push(Arc::clone(old.file()));
+        self.directory_dirty = true;
+        self.distrusted = false;
+        self.policy = Policy { base_bytes: after, commits: 0, since_ms: now_ms, retry_after_ms: 0 };
+        self.events.push_back(Event::Compacted { before, after });
+    }
+
+    /// Replaces the file by `snapshot`, of another schema perhaps, before it returns. Blocks as long as the disk takes; what jobs
+    /// are out goes on and comes to nothing. All commits are durable then, unless the last step fails, the sync of the directory.
+    ///
+    /// # Errors
+    /// Those of the system; the file is as it was.
+    pub fn rewrite(&mut self, now_ms: u64, snapshot: Snapshot) -> io::Result<()> {
+        let writer = write_snapshot(&*self.directory, snapshot)?.replace()?;
+        self.epoch += 1;
+        self.step = None;
+        self.syncing = None;
+        self.compaction = Compaction::Idle;
+        self.take_over(now_ms, writer);
+        match self.directory.sync() {
+            Ok(()) => {
+                self.directory_dirty = false;
+                self.durable = self.committed;
+                self.events.push_back(Event::Durable(self.durable));
+            }
+            Err(_) => self.distrusted = true,
+        }
+        Ok(())
+    }
+
+    /// The replacement failed: the file stays.
+    fn give_up(&mut self, now_ms: u64, error: io::Error) {
+        self.compaction = Compaction::Idle;
+        self.policy.retry_after_ms = now_ms + RETRY_INTERVAL_MS;
+        if self.distrusted {
+            self.fail_waiting(io::Error::new(error.kind(), error.to_string()));
+        }
+        self.events.push_back(Event::NotCompacted { error });
+    }
+
+    /// Who waits for durability waits in vain.
+    fn fail_waiting(&mut self, error: io::Error) {
+        if self.wanted > self.durable {
+            self.events.push_back(Event::NotDurable { upto: self.wanted, error });
+        }
+        self.wanted = self.durable;
+        self.heals = false;
+    }
+}

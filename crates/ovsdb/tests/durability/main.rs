@@ -1,0 +1,6 @@
+//! What was acknowledged is there after the process was killed and, where it was asked for, after a power cut,
+//! whatever the disk did.
+
+mod chance;
+mod disk;
+mod journal;
