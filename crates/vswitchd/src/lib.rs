@@ -15,6 +15,7 @@ mod listeners;
 pub mod log;
 pub mod odp;
 mod ofconn;
+pub mod ovsdb;
 pub mod program;
 pub mod reconcile;
 pub mod rundir;

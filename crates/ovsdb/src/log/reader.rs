@@ -303,7 +303,10 @@ mod tests {
         }
     }
 
-    fn read(file: &dyn ReadAt) -> (Vec<(u64, Vec<u8>)>, Option<Damage>, Found) {
+    /// Offsets and bodies.
+    type Bodies = Vec<(u64, Vec<u8>)>;
+
+    fn read(file: &dyn ReadAt) -> (Bodies, Option<Damage>, Found) {
         let mut reader = Reader::new(file).unwrap();
         let mut records = Vec::new();
         loop {

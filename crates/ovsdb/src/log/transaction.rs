@@ -236,7 +236,9 @@ pub fn apply(
         }
         let Some(table) = database.schema().find(name) else {
             match unknown {
-                Unknown::Refused => return Err(Error::new("unknown table", format!("No table named {name}."))),
+                Unknown::Refused => {
+                    return Err(Error::new("unknown table", format!("No table named {name}.")));
+                }
                 Unknown::LeftOut => continue,
             }
         };
@@ -431,7 +433,10 @@ impl<'de> Visitor<'de> for Columns<'_> {
             let datum = if is_diff { self.row.get(idx).apply_difference(&datum) } else { datum };
             if is_diff && !has_allowed_size(&column.kind, datum.len()) {
                 let name = &column.name;
-                return Err(de::Error::custom(format_args!("column {name} does not take {} members", datum.len())));
+                return Err(de::Error::custom(format_args!(
+                    "column {name} does not take {} members",
+                    datum.len()
+                )));
             }
             self.row.set(idx, datum);
         }
@@ -511,7 +516,10 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
         let datum = datum
             .map_err(|Duplicate| de::Error::custom(format_args!("column {name} holds something twice")))?;
         if !self.is_diff && !has_allowed_size(kind, datum.len()) {
-            return Err(de::Error::custom(format_args!("column {name} does not take {} members", datum.len())));
+            return Err(de::Error::custom(format_args!(
+                "column {name} does not take {} members",
+                datum.len()
+            )));
         }
         Ok(datum)
     }

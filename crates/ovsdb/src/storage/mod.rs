@@ -134,9 +134,9 @@ impl fmt::Display for OpenError {
             OpenError::Io { what, error } => write!(f, "{what} ({})", system_text(error)),
             OpenError::Empty => f.write_str("cannot identify file type"),
             OpenError::NotOvsdb => f.write_str("unexpected file format"),
-            OpenError::Clustered => {
-                f.write_str("cannot apply this operation to clustered database file (clusters are not supported)")
-            }
+            OpenError::Clustered => f.write_str(
+                "cannot apply this operation to clustered database file (clusters are not supported)",
+            ),
             OpenError::Corrupt { damage, next } => write!(
                 f,
                 "{damage}; a whole record follows at offset {next}, so this is no interrupted write: restore a backup, \
@@ -197,7 +197,8 @@ pub fn read_schema(file: &dyn ReadAt) -> Result<Schema, OpenError> {
 }
 
 fn open_reader(file: &dyn ReadAt) -> Result<Reader<'_>, OpenError> {
-    let reader = Reader::new(file).map_err(|error| OpenError::Io { what: "open failed".to_owned(), error })?;
+    let reader =
+        Reader::new(file).map_err(|error| OpenError::Io { what: "open failed".to_owned(), error })?;
     if reader.size() == 0 { Err(OpenError::Empty) } else { Ok(reader) }
 }
 

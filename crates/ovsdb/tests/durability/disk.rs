@@ -246,11 +246,11 @@ impl LogFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        let dies = state.call()?;
-        let fails = dies || {
-            let n = state.faults.sync_error;
-            state.chance.one_in(n)
-        };
+        if state.call()? {
+            return Err(eio());
+        }
+        let n = state.faults.sync_error;
+        let fails = state.chance.one_in(n);
         let file = &mut state.files[self.index];
         if fails {
             let start = file.synced.iter().zip(&file.seen).take_while(|(a, b)| a == b).count();

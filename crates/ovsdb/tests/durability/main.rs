@@ -4,3 +4,4 @@
 mod chance;
 mod disk;
 mod journal;
+mod storage;

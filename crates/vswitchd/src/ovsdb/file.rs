@@ -280,7 +280,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn schema() -> Schema {
-        let text = r#"{"name":"Zoo","version":"1.0.0","tables":{"Animal":{"columns":{"legs":{"type":"integer"}}}}}"#;
+        let text =
+            r#"{"name":"Zoo","version":"1.0.0","tables":{"Animal":{"columns":{"legs":{"type":"integer"}}}}}"#;
         Schema::from_json(&serde_json::from_str(text).unwrap()).unwrap()
     }
 
