@@ -17,7 +17,7 @@ use base::rcu::Domain;
 use base::slots::SlotTable;
 use base::{DropReason, PortNo};
 use packet::wait::{Bell, Waiter};
-use packet::{Pool, PoolCache, Port};
+use packet::{Pool, PoolCache, Port, RxQueue};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -256,16 +256,30 @@ impl<P: Pipeline> Datapath<P> {
         for (n, handle) in handles.into_iter().enumerate() {
             self.send(n, Command::AddTx { port: no, handle, counters: counters[n].clone() });
         }
-        let mut rx_queues = Vec::new();
-        for queue in port.take_rx_queues() {
+        let queues = port.take_rx_queues();
+        self.ports.insert(no, PortEntry { port, counters, rx_queues: Vec::new() });
+        self.assign(no, queues);
+        Ok(())
+    }
+
+    /// Gives each queue to the worker with the fewest.
+    fn assign(&mut self, no: PortNo, queues: Vec<Box<dyn RxQueue>>) {
+        for queue in queues {
             let fewest = (0..self.workers.len()).min_by_key(|&n| self.workers[n].queues);
-            let n = fewest.expect("there is a worker, checked above");
+            let n = fewest.expect("ports are added where there are workers");
             self.workers[n].queues += 1;
-            rx_queues.push(n);
+            self.ports.get_mut(&no).expect("its queues are being added").rx_queues.push(n);
             self.send(n, Command::AddRx { port: no, queue });
         }
-        self.ports.insert(no, PortEntry { port, counters, rx_queues });
-        Ok(())
+    }
+
+    /// Takes up receive queues that a port has got since it was added: a guest decides how many it uses. Returns how many
+    /// there are now.
+    pub fn adopt_queues(&mut self, no: PortNo) -> usize {
+        let Some(entry) = self.ports.get_mut(&no) else { return 0 };
+        let queues = entry.port.take_rx_queues();
+        self.assign(no, queues);
+        self.rx_workers(no).len()
     }
 
     /// Takes a port away from all workers, and gives it back; dropping it removes what it made in the kernel. Waits until

@@ -30,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "openflow_message", run: openflow::openflow_message },
     Target { name: "openflow_text", run: openflow::openflow_text },
     Target { name: "ports_pcap", run: ports::ports_pcap },
+    Target { name: "ports_vhost_message", run: ports::ports_vhost_message },
+    Target { name: "ports_vhost_rings", run: ports::ports_vhost_rings },
     Target { name: "ports_virtio_net", run: ports::ports_virtio_net },
     Target { name: "unixctl_request", run: vswitchd::unixctl_request },
     Target { name: "wire_frame", run: wire::wire_frame },

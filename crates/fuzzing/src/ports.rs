@@ -53,3 +53,19 @@ pub fn ports_virtio_net(input: &[u8]) {
     drop(cache);
     assert_eq!(pool.stats().free, 256, "chunks are missing");
 }
+
+/// A guest's memory with its rings in it: it may hold anything, and every chunk comes back.
+pub fn ports_vhost_rings(input: &[u8]) {
+    static POOL: OnceLock<&'static Pool> = OnceLock::new();
+    let config = PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false };
+    let pool = POOL.get_or_init(|| Pool::new(config).expect("memory for 256 chunks"));
+    let mut cache = pool.cache();
+    ports::vhost_user::fuzz::rings(input, &mut cache);
+    drop(cache);
+    assert_eq!(pool.stats().free, 256, "a chunk was lost");
+}
+
+/// A message of a guest's monitor.
+pub fn ports_vhost_message(input: &[u8]) {
+    ports::vhost_user::fuzz::message(input);
+}

@@ -92,6 +92,7 @@ pub struct PortStats {
     pub tx_dropped: u64,
     pub tx_errors: u64,
     pub tx_mtu_drops: u64,
+    pub tx_retries: u64,
     pub collisions: u64,
 }
 
@@ -121,7 +122,7 @@ pub trait Port: Send {
     /// The port type of Open vSwitch's naming (`afxdp`, `tap`, `dummy`, ...).
     fn kind(&self) -> &'static str;
 
-    /// The receive queues, once; later calls return nothing.
+    /// The receive queues; later calls return those that the device has got since (a guest decides how many it uses).
     fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>>;
 
     /// `count` transmit queues, or as many as the device has (at least one), once.

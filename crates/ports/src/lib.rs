@@ -15,6 +15,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod dummy;
+pub mod guest;
 pub mod netlink;
 pub mod null;
 pub mod offload;
@@ -25,6 +26,7 @@ mod stats;
 pub mod system;
 mod tails;
 pub mod tap;
+pub mod vhost_user;
 pub mod virtio_net;
 mod virtual_link;
 mod wait;
@@ -35,7 +37,8 @@ pub use stats::QueueStats;
 use packet::{Pool, Port};
 
 /// The port types that [`open`] knows, sorted.
-pub const KINDS: &[&str] = &["afxdp", "dummy", "internal", "null", "pcap", "system", "tap"];
+pub const KINDS: &[&str] =
+    &["afxdp", "dpdkvhostuser", "dpdkvhostuserclient", "dummy", "internal", "null", "pcap", "system", "tap"];
 
 /// Makes the port that `spec` describes, its packets in `pool`.
 ///
@@ -44,6 +47,7 @@ pub const KINDS: &[&str] = &["afxdp", "dummy", "internal", "null", "pcap", "syst
 pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
     Ok(match spec.kind.as_str() {
         "afxdp" => Box::new(af_xdp::AfXdpPort::open(spec, pool)?),
+        "dpdkvhostuser" | "dpdkvhostuserclient" => Box::new(vhost_user::VhostUserPort::open(spec)?),
         "dummy" => Box::new(dummy::DummyPort::open(spec)?),
         "internal" | "tap" => Box::new(tap::TapPort::open(spec, pool)?),
         "null" => Box::new(null::NullPort::open(spec)?),
@@ -51,19 +55,6 @@ pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortE
         "system" => Box::new(system::SystemPort::open(spec, pool)?),
         _ => return Err(PortError::UnknownKind { kind: spec.kind.clone() }),
     })
-}
-
-/// Whether ports of that type have the option.
-pub fn has_option(kind: &str, option: &str) -> bool {
-    let of_kind: &[&[&str]] = match kind {
-        "afxdp" => &[af_xdp::OPTIONS],
-        "internal" | "tap" => &[tap::OPTIONS],
-        "null" => &[null::OPTIONS],
-        "pcap" => &[pcap::OPTIONS],
-        "system" => &[af_xdp::OPTIONS, af_packet::OPTIONS, system::OPTIONS],
-        _ => &[],
-    };
-    KINDS.contains(&kind) && (option == "n_rxq" || of_kind.iter().any(|options| options.contains(&option)))
 }
 
 #[cfg(test)]

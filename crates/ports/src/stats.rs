@@ -17,6 +17,8 @@ pub struct QueueStats {
     pub errors: Counter,
     /// Frames dropped because they were longer than the MTU; they count as `dropped` too.
     pub mtu_drops: Counter,
+    /// How often a full device was tried again.
+    pub retries: Counter,
 }
 
 impl QueueStats {
@@ -52,6 +54,7 @@ pub(crate) fn sum<'a>(
         total.tx_dropped += q.dropped.get();
         total.tx_errors += q.errors.get();
         total.tx_mtu_drops += q.mtu_drops.get();
+        total.tx_retries += q.retries.get();
     }
     total
 }

@@ -225,6 +225,7 @@ impl Vswitch {
 
     /// Looks at a port's device, and tells of what changed.
     pub(crate) fn watch_port(&mut self, port_no: PortNo) {
+        self.dp.adopt_queues(port_no);
         let Some(record) = self.ports.get_mut(&port_no) else { return };
         let Some(port) = self.dp.port(port_no) else { return };
         let mut status = port.status();

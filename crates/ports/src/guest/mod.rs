@@ -1,0 +1,327 @@
+//! A guest without a virtual machine: the driver's and the front end's side of vhost-user in a process.
+//!
+//! For tests and benchmarks: it needs neither QEMU nor DPDK. It shares a piece of memory with the switch, sets up its
+//! rings over the protocol, and from then on each [`QueuePair`] receives, sends, or loops packets back (the buffer that a
+//! packet came in goes out again, as a guest's forwarder does).
+//!
+//! Threads: [`Guest`] holds the connection; queue pairs may be used by one thread each.
+//!
+//! Source: virtio 1.2; QEMU's docs/interop/vhost-user.rst.
+
+#[cfg(test)]
+mod attacks;
+mod front_end;
+mod memory;
+mod ring;
+
+pub use ring::RingLayout;
+
+use crate::PortError;
+use crate::vhost_user::features::device as d;
+use crate::wait::Event;
+use front_end::FrontEnd;
+use memory::GuestRam;
+use ring::{DriverRing, Part, ring_bytes};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of the header in front of each frame.
+const HEADER: usize = 12;
+/// Bytes of a buffer.
+const BUFFER: usize = 2048;
+
+/// What kind of guest.
+#[derive(Clone, Debug)]
+pub struct GuestConfig {
+    /// Queue pairs, at least one.
+    pub pairs: usize,
+    /// Descriptors of each ring, a power of two.
+    pub ring_size: u16,
+    /// Of its rings.
+    pub layout: RingLayout,
+    /// Further features to ask for, where the switch has them.
+    pub features: u64,
+}
+
+impl Default for GuestConfig {
+    fn default() -> Self {
+        GuestConfig { pairs: 1, ring_size: 256, layout: RingLayout::Split, features: d::MRG_RXBUF }
+    }
+}
+
+/// A guest that is connected to a port.
+pub struct Guest {
+    front_end: FrontEnd,
+    pairs: Vec<QueuePair>,
+}
+
+impl Guest {
+    /// Connects to the socket of a `dpdkvhostuser` port.
+    pub fn connect(path: &Path, config: &GuestConfig) -> Result<Guest, PortError> {
+        Guest::set_up(FrontEnd::connect(path)?, config)
+    }
+
+    /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it comes or the time is over.
+    pub fn listen(path: &Path, config: &GuestConfig, time: Duration) -> Result<Guest, PortError> {
+        Guest::set_up(FrontEnd::listen(path, time)?, config)
+    }
+
+    fn set_up(mut front_end: FrontEnd, config: &GuestConfig) -> Result<Guest, PortError> {
+        if config.pairs == 0 || !config.ring_size.is_power_of_two() {
+            return Err(PortError::Unsupported(
+                "a guest has queue pairs, and rings of a power of two".into(),
+            ));
+        }
+        let layout = if config.layout == RingLayout::Packed { d::RING_PACKED } else { 0 };
+        let features = front_end.negotiate(config.features | layout, config.pairs)?;
+        if layout & !features != 0 {
+            return Err(PortError::Unsupported("the switch does not know packed rings".into()));
+        }
+        let rings = 2 * config.pairs;
+        let buffers_at = rings * ring_bytes(config.ring_size);
+        let buffers_each = 2 * usize::from(config.ring_size);
+        let ram = Arc::new(GuestRam::new(buffers_at + config.pairs * buffers_each * BUFFER)?);
+        front_end.share(&ram)?;
+        let has_event_idx = features & d::EVENT_IDX != 0;
+        let mut pairs = Vec::new();
+        for pair in 0..config.pairs {
+            let ring = |n: usize| {
+                let offset = n * ring_bytes(config.ring_size);
+                DriverRing::new(ram.clone(), config.layout, config.ring_size, offset, has_event_idx)
+            };
+            let first = buffers_at + pair * buffers_each * BUFFER;
+            pairs.push(QueuePair {
+                ram: ram.clone(),
+                rx: Side::new(ring(2 * pair), config.ring_size)?,
+                tx: Side::new(ring(2 * pair + 1), config.ring_size)?,
+                free: (0..buffers_each).map(|n| first + n * BUFFER).collect(),
+                is_mergeable: features & d::MRG_RXBUF != 0,
+                frame: Vec::new(),
+                stats: GuestStats::default(),
+            });
+        }
+        for pair in &mut pairs {
+            pair.rx.ring.want_calls(false);
+            pair.tx.ring.want_calls(false);
+            pair.fill();
+        }
+        for (n, pair) in pairs.iter().enumerate() {
+            front_end.start_ring(2 * n as u32, config, &ram, &pair.rx)?;
+            front_end.start_ring(2 * n as u32 + 1, config, &ram, &pair.tx)?;
+        }
+        for ring in 0..rings as u32 {
+            front_end.enable_ring(ring, true)?;
+        }
+        Ok(Guest { front_end, pairs })
+    }
+
+    /// The queue pairs, once, to give to threads. They stop working when the guest is dropped.
+    pub fn take_pairs(&mut self) -> Vec<QueuePair> {
+        std::mem::take(&mut self.pairs)
+    }
+
+    /// Enables or disables a queue pair, as `ethtool -L` in a guest does.
+    pub fn enable_pair(&mut self, pair: usize, enable: bool) -> Result<(), PortError> {
+        self.front_end.enable_ring(2 * pair as u32, enable)?;
+        self.front_end.enable_ring(2 * pair as u32 + 1, enable)
+    }
+
+    /// Asks the switch to announce an address, as after a migration.
+    pub fn announce(&mut self, mac: [u8; 6]) -> Result<(), PortError> {
+        self.front_end.announce(mac)
+    }
+
+    /// Waits until the switch has done all that it was told.
+    pub fn synchronise(&mut self) -> Result<(), PortError> {
+        self.front_end.synchronise()
+    }
+}
+
+/// A ring with its two descriptors for notifications.
+pub(crate) struct Side {
+    ring: DriverRing,
+    /// We notify the switch.
+    kick: Event,
+    /// The switch notifies us.
+    call: Event,
+    /// By number: the buffers on offer.
+    offered: Vec<Vec<usize>>,
+}
+
+impl Side {
+    fn new(ring: DriverRing, size: u16) -> Result<Side, PortError> {
+        let offered = vec![Vec::new(); usize::from(size)];
+        Ok(Side { ring, kick: Event::new()?, call: Event::new()?, offered })
+    }
+
+    fn show(&mut self) {
+        if self.ring.show() {
+            self.kick.signal();
+        }
+    }
+}
+
+/// What a queue pair has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GuestStats {
+    /// Frames that came.
+    pub rx_packets: u64,
+    /// Frames that were offered to the switch.
+    pub tx_packets: u64,
+}
+
+/// One queue pair of a guest.
+pub struct QueuePair {
+    ram: Arc<GuestRam>,
+    rx: Side,
+    tx: Side,
+    /// Buffers that are on offer nowhere.
+    free: Vec<usize>,
+    is_mergeable: bool,
+    frame: Vec<u8>,
+    stats: GuestStats,
+}
+
+impl QueuePair {
+    /// What it has moved.
+    pub fn stats(&self) -> GuestStats {
+        self.stats
+    }
+
+    /// Offers the switch a buffer for each free descriptor of the receive ring.
+    fn fill(&mut self) {
+        // As many stay behind as the transmit ring can hold.
+        while self.rx.ring.room() > 0
+            && let Some(offset) = self.free.pop()
+        {
+            let part = Part { offset, len: BUFFER as u32, writable: true };
+            let number = self.rx.ring.offer(&[part]).expect("there is room");
+            self.rx.offered[usize::from(number)] = vec![offset];
+        }
+        self.rx.show();
+    }
+
+    /// Takes back what the switch has fetched.
+    fn reap(&mut self) {
+        while let Some((number, _)) = self.tx.ring.take_used() {
+            self.free.append(&mut self.tx.offered[usize::from(number)]);
+        }
+    }
+
+    /// The buffers and lengths of the next received frame, header included.
+    fn next_received(&mut self) -> Option<Vec<(usize, u32)>> {
+        let (number, len) = self.rx.ring.take_used()?;
+        let first = self.rx.offered[usize::from(number)].pop().expect("one buffer for each number");
+        let mut buffers = vec![(first, len)];
+        if self.is_mergeable {
+            let header = self.ram.buffer(first, HEADER);
+            let count = u16::from_le_bytes([header[10], header[11]]);
+            for _ in 1..count {
+                // The switch publishes all buffers of a frame at once.
+                let (number, len) = self.rx.ring.take_used().expect("all buffers of a frame come together");
+                let next = self.rx.offered[usize::from(number)].pop().expect("one buffer for each number");
+                buffers.push((next, len));
+            }
+        }
+        self.stats.rx_packets += 1;
+        Some(buffers)
+    }
+
+    /// Receives up to `max` frames; `see` gets each, without its header.
+    pub fn receive(&mut self, max: usize, mut see: impl FnMut(&[u8])) -> usize {
+        let mut count = 0;
+        while count < max
+            && let Some(buffers) = self.next_received()
+        {
+            let mut frame = std::mem::take(&mut self.frame);
+            frame.clear();
+            for (offset, len) in &buffers {
+                frame.extend_from_slice(self.ram.buffer(*offset, *len as usize));
+            }
+            see(frame.get(HEADER..).unwrap_or_default());
+            self.frame = frame;
+            self.free.extend(buffers.iter().map(|(offset, _)| *offset));
+            count += 1;
+        }
+        if count > 0 {
+            self.fill();
+        }
+        count
+    }
+
+    /// Offers a frame to the switch. False where the ring is full.
+    pub fn send(&mut self, frame: &[u8]) -> bool {
+        self.send_with_header(&[0; HEADER], frame)
+    }
+
+    /// The same with a virtio-net header of the caller's.
+    pub fn send_with_header(&mut self, header: &[u8; HEADER], frame: &[u8]) -> bool {
+        self.reap();
+        let bytes = HEADER + frame.len();
+        let needed = bytes.div_ceil(BUFFER);
+        if self.tx.ring.room() < needed || self.free.len() < needed {
+            return false;
+        }
+        let mut all = header.to_vec();
+        all.extend_from_slice(frame);
+        let (mut parts, mut buffers) = (Vec::new(), Vec::new());
+        for piece in all.chunks(BUFFER) {
+            let offset = self.free.pop().expect("counted above");
+            self.ram.buffer_mut(offset, piece.len()).copy_from_slice(piece);
+            parts.push(Part { offset, len: piece.len() as u32, writable: false });
+            buffers.push(offset);
+        }
+        let number = self.tx.ring.offer(&parts).expect("there is room");
+        self.tx.offered[usize::from(number)] = buffers;
+        self.stats.tx_packets += 1;
+        self.tx.show();
+        true
+    }
+
+    /// Sends back up to `max` frames in the buffers that they came in; how many. Frames for which the transmit ring
+    /// has no room wait in the receive ring.
+    pub fn loop_back(&mut self, max: usize) -> usize {
+        self.reap();
+        let mut count = 0;
+        // A frame takes few descriptors; where so many are free, it has room.
+        while count < max
+            && self.tx.ring.room() >= 48
+            && let Some(buffers) = self.next_received()
+        {
+            let part = |(offset, len): &(usize, u32)| Part { offset: *offset, len: *len, writable: false };
+            let parts: arrayvec::ArrayVec<Part, 48> = buffers.iter().map(part).collect();
+            // A header that asks for nothing: what came is whole, or the switch would have said so in it.
+            self.ram.buffer_mut(buffers[0].0, HEADER)[10..].fill(0);
+            let number = self.tx.ring.offer(&parts).expect("there is room");
+            self.tx.offered[usize::from(number)] = buffers.iter().map(|(offset, _)| *offset).collect();
+            self.stats.tx_packets += 1;
+            count += 1;
+        }
+        if count > 0 {
+            self.tx.show();
+        }
+        self.fill();
+        count
+    }
+
+    /// Sleeps until a frame comes or the time is over; true where one came.
+    pub fn wait(&mut self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        self.rx.ring.want_calls(true);
+        // The switch may call without reason: a ring that it has just been given, for example.
+        while !self.rx.ring.has_used() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let timeout = left.as_millis().min(i32::MAX as u128) as i32 + 1;
+            let mut poll = libc::pollfd { fd: self.rx.call.fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry, which outlives the call.
+            unsafe { libc::poll(&raw mut poll, 1, timeout) };
+            self.rx.call.clear();
+        }
+        self.rx.ring.want_calls(false);
+        self.rx.ring.has_used()
+    }
+}

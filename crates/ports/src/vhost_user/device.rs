@@ -1,0 +1,386 @@
+//! The device that a guest's monitor configures: what each message of the protocol does.
+//!
+//! The device owns what was negotiated, and hands rings that are complete (features, memory, size, addresses, started, enabled)
+//! to [`Shared`], where workers find them. Before anything under a ring changes the ring is taken away, which waits for a worker
+//! that is in the middle of a burst, and no longer; it is given back when it is complete again.
+//!
+//! Threads: the port's protocol thread alone.
+//!
+//! Source: QEMU's docs/interop/vhost-user.rst.
+
+use super::features::{self, device as d, protocol as p};
+use super::memory::{DirtyLog, GuestMemory, Mapped, REGIONS_MAX};
+use super::message::{Inflight, MessageError, Region, Request, VringAddr};
+use super::packed::Packed;
+use super::ring::{Direction, Fault, Ring, RingParts, SIZE_MAX};
+use super::shared::{QUEUE_PAIRS_MAX, RINGS_MAX, Shared};
+use super::split::Split;
+use crate::PortError;
+use crate::wait::owned;
+use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Why the connection to a guest is given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DeviceError {
+    /// Bytes that are no message.
+    Message(MessageError),
+    /// A message that makes no sense here.
+    Protocol(&'static str),
+    /// Memory that cannot be had.
+    Memory(String),
+    /// A ring that makes no sense.
+    Ring(Fault),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceError::Message(e) => e.fmt(f),
+            DeviceError::Protocol(what) => f.write_str(what),
+            DeviceError::Memory(what) => f.write_str(what),
+            DeviceError::Ring(fault) => f.write_str(fault.0),
+        }
+    }
+}
+
+impl From<MessageError> for DeviceError {
+    fn from(e: MessageError) -> Self {
+        DeviceError::Message(e)
+    }
+}
+
+impl From<PortError> for DeviceError {
+    fn from(e: PortError) -> Self {
+        DeviceError::Memory(e.to_string())
+    }
+}
+
+impl From<Fault> for DeviceError {
+    fn from(fault: Fault) -> Self {
+        DeviceError::Ring(fault)
+    }
+}
+
+/// What is sent back.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Nothing, unless the front end asked for an acknowledgement.
+    Done,
+    /// It could not be done; said only where an acknowledgement is asked for.
+    Refused,
+    /// This payload.
+    Payload(Vec<u8>),
+    /// This payload and a descriptor.
+    WithFd(Vec<u8>, OwnedFd),
+}
+
+/// What was said of one ring.
+#[derive(Default)]
+struct RingConfig {
+    num: u32,
+    addr: Option<VringAddr>,
+    base: u32,
+    /// A kick descriptor, or the word that there is none, has come.
+    started: bool,
+    kick: Option<Arc<OwnedFd>>,
+    call: Option<Arc<OwnedFd>>,
+    enabled: bool,
+}
+
+/// See the module's text.
+pub(super) struct Device {
+    shared: Arc<Shared>,
+    /// What this port offers.
+    offered: u64,
+    features: u64,
+    protocol_features: u64,
+    memory: Option<Arc<GuestMemory>>,
+    broken: Arc<AtomicBool>,
+    log: Option<Arc<DirtyLog>>,
+    rings: Vec<RingConfig>,
+    status: u64,
+    /// Kept as long as the connection lives; we have nothing to ask through it.
+    _requests: Option<OwnedFd>,
+}
+
+impl Device {
+    pub(super) fn new(shared: Arc<Shared>, offered: u64) -> Device {
+        Device {
+            shared,
+            offered,
+            features: 0,
+            protocol_features: 0,
+            memory: None,
+            broken: Arc::default(),
+            log: None,
+            rings: (0..RINGS_MAX).map(|_| RingConfig::default()).collect(),
+            status: 0,
+            _requests: None,
+        }
+    }
+
+    /// Whether acknowledgements may be asked for.
+    pub(super) fn acknowledges(&self) -> bool {
+        self.protocol_features & p::REPLY_ACK != 0
+    }
+
+    /// Does what a message says. On an error the connection is to be closed.
+    pub(super) fn handle(&mut self, request: Request, mut fds: Vec<OwnedFd>) -> Result<Answer, DeviceError> {
+        let u64_answer = |value: u64| Ok(Answer::Payload(value.to_le_bytes().to_vec()));
+        match request {
+            Request::GetFeatures => return u64_answer(self.offered),
+            Request::SetFeatures(features) => self.set_features(features)?,
+            Request::GetProtocolFeatures => return u64_answer(features::PROTOCOL_OFFERED),
+            Request::SetProtocolFeatures(features) => {
+                if features & !features::PROTOCOL_OFFERED != 0 {
+                    return Err(DeviceError::Protocol("protocol features that were not offered"));
+                }
+                self.protocol_features = features;
+            }
+            Request::SetOwner => {}
+            Request::ResetOwner | Request::ResetDevice => self.reset(),
+            Request::GetQueueNum => return u64_answer(QUEUE_PAIRS_MAX as u64),
+            Request::SetMemTable(regions) => self.set_mem_table(&regions, fds)?,
+            Request::GetMaxMemSlots => return u64_answer(REGIONS_MAX as u64),
+            Request::AddMemReg(region) => self.add_region(region, &only(&mut fds)?)?,
+            Request::RemMemReg(region) => self.remove_region(region)?,
+            Request::SetLogBase { len, offset } => {
+                let log = DirtyLog::new(&only(&mut fds)?, len, offset, &self.broken)?;
+                self.log = Some(Arc::new(log));
+                self.rebuild_all()?;
+                // The front end waits for this one whether it asks for an acknowledgement or not.
+                if self.protocol_features & p::LOG_SHMFD != 0 {
+                    return Ok(Answer::Payload(Vec::new()));
+                }
+            }
+            Request::SetLogFd => {}
+            Request::SetVringNum { index, num } => {
+                if num == 0 || num > SIZE_MAX {
+                    return Err(DeviceError::Protocol("a ring of no possible size"));
+                }
+                self.change_ring(index, |ring| ring.num = num)?;
+            }
+            Request::SetVringAddr(addr) => self.change_ring(addr.index, |ring| ring.addr = Some(addr))?,
+            Request::SetVringBase { index, base } => self.change_ring(index, |ring| ring.base = base)?,
+            Request::GetVringBase { index } => return self.stop_ring(index),
+            Request::SetVringKick { index, .. } => self.set_kick(index, fds.pop())?,
+            Request::SetVringCall { index, .. } => self.set_call(index, fds.pop())?,
+            Request::SetVringErr { index, .. } => {
+                self.ring(index)?;
+            }
+            Request::SetVringEnable { index, enable } => {
+                self.change_ring(index, |ring| ring.enabled = enable)?
+            }
+            Request::SendRarp(mac) => self.shared.announce(mac),
+            Request::NetSetMtu(mtu) => {
+                if !(68..=65535).contains(&mtu) {
+                    return Ok(Answer::Refused);
+                }
+                self.shared.set_guest_mtu(mtu as u32);
+            }
+            Request::SetBackendReqFd => self._requests = Some(only(&mut fds)?),
+            Request::GetInflightFd(wanted) => return inflight_memory(wanted),
+            // Nothing is ever in flight between bursts, so there is nothing to find in it.
+            Request::SetInflightFd(_) => {}
+            Request::SetStatus(status) => {
+                self.status = status & 0xff;
+                if self.status == 0 {
+                    self.reset();
+                }
+            }
+            Request::GetStatus => return u64_answer(self.status),
+            Request::Unknown(_) => return Ok(Answer::Refused),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn ring(&mut self, index: u32) -> Result<&mut RingConfig, DeviceError> {
+        self.rings.get_mut(index as usize).ok_or(DeviceError::Protocol("a ring beyond the last"))
+    }
+
+    fn set_features(&mut self, wanted: u64) -> Result<(), DeviceError> {
+        if wanted & !self.offered != 0 {
+            return Err(DeviceError::Protocol("features that were not offered"));
+        }
+        self.take_all();
+        self.features = wanted;
+        if wanted & d::PROTOCOL_FEATURES == 0 {
+            // Without them there is no message that enables a ring.
+            self.rings.iter_mut().for_each(|ring| ring.enabled = true);
+        }
+        self.shared.set_features(wanted);
+        self.rebuild_all()
+    }
+
+    fn set_mem_table(&mut self, regions: &[Region], fds: Vec<OwnedFd>) -> Result<(), DeviceError> {
+        self.take_all();
+        self.memory = None;
+        let mapped =
+            regions.iter().zip(&fds).map(|(region, fd)| Mapped::new(*region, fd, &self.broken).map(Arc::new));
+        let mapped = mapped.collect::<Result<Vec<_>, PortError>>()?;
+        self.memory = Some(Arc::new(GuestMemory::new(mapped, self.broken.clone())?));
+        // Rings keep their addresses, which are the front end's own: only where they lie has changed.
+        self.rebuild_all()
+    }
+
+    fn add_region(&mut self, region: Region, fd: &OwnedFd) -> Result<(), DeviceError> {
+        let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
+        regions.push(Arc::new(Mapped::new(region, fd, &self.broken)?));
+        self.replace_memory(regions)
+    }
+
+    fn remove_region(&mut self, region: Region) -> Result<(), DeviceError> {
+        let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
+        let is_it = |m: &Arc<Mapped>| {
+            (m.region.guest, m.region.user, m.region.len) == (region.guest, region.user, region.len)
+        };
+        let at = regions.iter().position(is_it);
+        regions.remove(at.ok_or(DeviceError::Protocol("a memory region that was never added"))?);
+        self.replace_memory(regions)
+    }
+
+    fn replace_memory(&mut self, regions: Vec<Arc<Mapped>>) -> Result<(), DeviceError> {
+        self.take_all();
+        self.memory = Some(Arc::new(GuestMemory::new(regions, self.broken.clone())?));
+        self.rebuild_all()
+    }
+
+    /// Changes what was said of a ring. A ring at work is taken away meanwhile.
+    fn change_ring(&mut self, index: u32, change: impl FnOnce(&mut RingConfig)) -> Result<(), DeviceError> {
+        self.ring(index)?;
+        self.take(index as usize);
+        change(self.ring(index)?);
+        self.rebuild(index as usize)
+    }
+
+    fn set_kick(&mut self, index: u32, fd: Option<OwnedFd>) -> Result<(), DeviceError> {
+        let fd = notifier(fd)?;
+        self.change_ring(index, |ring| {
+            ring.started = true;
+            ring.kick = fd;
+        })
+    }
+
+    fn set_call(&mut self, index: u32, fd: Option<OwnedFd>) -> Result<(), DeviceError> {
+        let fd = notifier(fd)?;
+        self.ring(index)?.call = fd.clone();
+        self.shared.set_call(index as usize, fd);
+        Ok(())
+    }
+
+    fn stop_ring(&mut self, index: u32) -> Result<Answer, DeviceError> {
+        self.ring(index)?;
+        self.take(index as usize);
+        let ring = self.ring(index)?;
+        ring.started = false;
+        ring.kick = None;
+        let base = ring.base;
+        let mut payload = index.to_le_bytes().to_vec();
+        payload.extend_from_slice(&base.to_le_bytes());
+        Ok(Answer::Payload(payload))
+    }
+
+    /// Takes a ring away from the workers and notes where it stopped.
+    fn take(&mut self, index: usize) {
+        if let Some(ring) = self.shared.take_ring(index) {
+            self.rings[index].base = ring.base();
+        }
+    }
+
+    fn take_all(&mut self) {
+        for index in 0..RINGS_MAX {
+            self.take(index);
+        }
+    }
+
+    fn rebuild_all(&mut self) -> Result<(), DeviceError> {
+        (0..RINGS_MAX).try_for_each(|index| self.rebuild(index))
+    }
+
+    /// Gives a ring to the workers if all is known about it.
+    fn rebuild(&mut self, index: usize) -> Result<(), DeviceError> {
+        self.take(index);
+        let config = &self.rings[index];
+        let (Some(memory), Some(addr)) = (&self.memory, &config.addr) else { return Ok(()) };
+        if !config.started || !config.enabled || config.num == 0 {
+            return Ok(());
+        }
+        let is_modern = self.features & (d::VERSION_1 | d::MRG_RXBUF) != 0;
+        let parts = RingParts {
+            memory: memory.clone(),
+            log: self.log.clone().filter(|_| self.features & d::LOG_ALL != 0),
+            direction: if index.is_multiple_of(2) { Direction::ToGuest } else { Direction::FromGuest },
+            is_mergeable: self.features & d::MRG_RXBUF != 0,
+            header_len: if is_modern { 12 } else { 10 },
+        };
+        let size = config.num as u16;
+        let ring = if self.features & d::RING_PACKED != 0 {
+            Ring::packed(Packed::new(memory, addr, size, config.base)?, usize::from(size), parts)
+        } else {
+            if !config.num.is_power_of_two() {
+                return Err(DeviceError::Protocol("a split ring whose size is no power of two"));
+            }
+            let has_event_idx = self.features & d::EVENT_IDX != 0;
+            Ring::split(Split::new(memory, addr, size, has_event_idx)?, usize::from(size), parts)
+        };
+        self.shared.give_ring(index, ring, config.num, config.kick.clone(), config.call.clone())?;
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.take_all();
+        for ring in &mut self.rings {
+            *ring = RingConfig::default();
+        }
+        self.features = 0;
+        self.status = 0;
+        self.log = None;
+        self.shared.set_features(0);
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.take_all();
+        self.shared.set_features(0);
+    }
+}
+
+fn only(fds: &mut Vec<OwnedFd>) -> Result<OwnedFd, DeviceError> {
+    fds.pop().ok_or(DeviceError::Protocol("a message without its file descriptor"))
+}
+
+/// A descriptor to notify by, or to be notified by. It must be an eventfd: a worker writes to it, and whatever else it could be
+/// might keep that worker waiting.
+fn notifier(fd: Option<OwnedFd>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
+    let Some(fd) = fd else { return Ok(None) };
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    if !link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]") {
+        return Err(DeviceError::Protocol("a notifier that is no eventfd"));
+    }
+    // SAFETY: the call takes no pointer; the descriptor is open.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    // SAFETY: as above.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    Ok(Some(Arc::new(fd)))
+}
+
+/// Memory for the front end to keep for us over a crash.
+fn inflight_memory(wanted: Inflight) -> Result<Answer, DeviceError> {
+    const HEADER: u64 = 64;
+    const ENTRY: u64 = 32;
+    let queues = u64::from(wanted.queues).min(RINGS_MAX as u64);
+    let len = (queues * (HEADER + ENTRY * u64::from(wanted.queue_size))).max(4096).next_multiple_of(4096);
+    // SAFETY: the name is a literal with a terminating zero.
+    let fd = unsafe { libc::memfd_create(c"vhost-inflight".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = owned(fd, "make memory for a guest's requests in flight")?;
+    // SAFETY: the descriptor is ours; the call takes no pointer.
+    if unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } != 0 {
+        return Err(PortError::last_os("size memory for a guest's requests in flight").into());
+    }
+    let answer = Inflight { len, offset: 0, ..wanted };
+    Ok(Answer::WithFd(answer.encode()[..20].to_vec(), fd))
+}

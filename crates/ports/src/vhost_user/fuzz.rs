@@ -1,0 +1,78 @@
+//! What a fuzz target does to the rings: a guest's memory of any content, a few bursts each way, and every chunk is back.
+
+use super::memory::{GuestMemory, Mapped};
+use super::message::{Region, Request, VringAddr};
+use super::packed::Packed;
+use super::ring::{Direction, Ring, RingParts};
+use super::split::Split;
+use crate::QueueStats;
+use crate::wait::owned;
+use base::PortNo;
+use packet::{Batch, PoolCache};
+use std::io::{Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+/// Bytes of the guest's memory.
+const MEMORY: usize = 32 << 10;
+/// Entries of its ring.
+const SIZE: u16 = 16;
+
+/// Runs a ring over memory that begins with `input`: its first byte chooses layout, direction and features.
+pub fn rings(input: &[u8], cache: &mut PoolCache) {
+    let Some((&choice, content)) = input.split_first() else { return };
+    // SAFETY: the name is a literal with a terminating zero.
+    let fd = unsafe { libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_CLOEXEC) };
+    let mut file = std::fs::File::from(owned(fd, "make memory").expect("a memfd can be had"));
+    file.set_len(MEMORY as u64).expect("memory can be sized");
+    file.seek(SeekFrom::Start(0)).expect("memory has a start");
+    file.write_all(&content[..content.len().min(MEMORY)]).expect("memory can be written");
+    let region = Region { guest: 0x1000, len: MEMORY as u64, user: 0x10_0000, offset: 0 };
+    let broken = Arc::default();
+    let mapped = Mapped::new(region, &file.into(), &broken).expect("memory can be mapped");
+    let memory =
+        Arc::new(GuestMemory::new(vec![Arc::new(mapped)], broken).expect("one region overlaps nothing"));
+    let (packed, to_guest, mergeable, event_idx) =
+        (choice & 1 != 0, choice & 2 != 0, choice & 4 != 0, choice & 8 != 0);
+    let user = region.user;
+    // Descriptors first, so that short inputs reach them all.
+    let (desc, avail, used) = (user, user + 0x100, user + 0x180);
+    let addr = VringAddr { index: 0, is_logged: false, desc, used, avail, log: 0 };
+    let parts = RingParts {
+        memory: memory.clone(),
+        log: None,
+        direction: if to_guest { Direction::ToGuest } else { Direction::FromGuest },
+        is_mergeable: mergeable,
+        header_len: if choice & 16 != 0 { 10 } else { 12 },
+    };
+    let ring = if packed {
+        Packed::new(&memory, &addr, SIZE, 1 << 15).map(|packed| Ring::packed(packed, SIZE.into(), parts))
+    } else {
+        Split::new(&memory, &addr, SIZE, event_idx).map(|split| Ring::split(split, SIZE.into(), parts))
+    };
+    let Ok(mut ring) = ring else { return };
+    let stats = QueueStats::default();
+    for _ in 0..4 {
+        let mut batch = Batch::new();
+        let result = if to_guest {
+            for len in [60, 1500, 3000] {
+                batch.extend(cache.alloc_frame(&vec![0x5a; len]));
+            }
+            ring.send(&batch).map(|sent| assert!(sent.taken <= batch.len()))
+        } else {
+            ring.receive(PortNo(1), &stats, cache, &mut batch)
+        };
+        cache.free_all(&mut batch);
+        ring.want_notifications(choice & 32 != 0);
+        if result.is_err() || ring.has_available().is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads a message from any bytes: a request's number, and its payload.
+pub fn message(input: &[u8]) {
+    if let Some((number, payload)) = input.split_first() {
+        // Whatever it is, it says how many descriptors it wants.
+        let _ = Request::parse(u32::from(*number), payload).map(|request| request.fds_expected());
+    }
+}

@@ -1,0 +1,232 @@
+//! The memory of a guest, as mapped here.
+//!
+//! The front end names memory in two ways: rings by addresses of its own process, buffers by guest
+//! physical addresses. Both are looked up among the regions it gave; what is in none of them does not exist. A lookup yields
+//! pointers that are used for copies of raw bytes and for atomic words only, never references: the guest writes
+//! there at any time.
+//!
+//! A region whose file is shorter than it says is refused; one that shrinks later is caught by [`super::sigbus`], and the memory
+//! then says [`GuestMemory::is_broken`].
+
+use super::message::Region;
+use super::sigbus::Watch;
+use crate::PortError;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Regions of one guest at most, told to front ends that ask.
+pub const REGIONS_MAX: usize = 32;
+/// Bytes that one bit of the dirty log stands for.
+const LOG_PAGE_SHIFT: u32 = 12;
+
+/// A shared mapping of a part of a file that somebody else may shrink.
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    /// Dropped before the range is unmapped, in `drop`.
+    watch: Option<Watch>,
+}
+
+// SAFETY: the mapping is memory shared with another process; whoever uses its pointers treats it as such.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes from the start of the file on. Sets `broken` if they vanish.
+    fn new(fd: &OwnedFd, len: u64, broken: &Arc<AtomicBool>) -> Result<Mapping, PortError> {
+        // SAFETY: zero bytes are a valid stat.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure outlives the call.
+        if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
+            return Err(PortError::last_os("look at a guest's memory"));
+        }
+        if len == 0 || len > stat.st_size as u64 {
+            let what = format!("a memory region of {len} bytes in a file of {}", stat.st_size);
+            return Err(PortError::Unsupported(what));
+        }
+        // Files on huge pages are mapped by whole pages.
+        let page = (stat.st_blksize as usize).max(4096).next_power_of_two();
+        let page = if page > 1 << 30 { 4096 } else { page };
+        let len = usize::try_from(len).ok().and_then(|len| len.checked_next_multiple_of(page));
+        let len = len.ok_or_else(|| PortError::Unsupported("a memory region of no sensible size".into()))?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(PortError::last_os("map a guest's memory"));
+        }
+        let base = NonNull::new(base.cast()).expect("mmap never returns null for a null hint");
+        let mut mapping = Mapping { base, len, watch: None };
+        mapping.watch = Watch::new(base.as_ptr() as usize, len, page, broken.clone());
+        if mapping.watch.is_none() {
+            return Err(PortError::Unsupported("too many guests' memory regions at once".into()));
+        }
+        // What the guest's monitor keeps in that memory does not belong into a core dump.
+        // SAFETY: the range was mapped above.
+        unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTDUMP) };
+        Ok(mapping)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.watch = None;
+        // SAFETY: the range was mapped in `new`, and whoever had pointers into it held an `Arc` of its owner.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A region with its mapping.
+pub(super) struct Mapped {
+    pub(super) region: Region,
+    /// Where its first byte is.
+    host: NonNull<u8>,
+    _mapping: Mapping,
+}
+
+// SAFETY: as for `Mapping`.
+unsafe impl Send for Mapped {}
+// SAFETY: as for `Mapping`.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps a region of `fd`.
+    pub(super) fn new(region: Region, fd: &OwnedFd, broken: &Arc<AtomicBool>) -> Result<Mapped, PortError> {
+        let end = region.offset.checked_add(region.len);
+        let wraps = |start: u64| start.checked_add(region.len).is_none();
+        let (Some(end), false) = (end, region.len == 0 || wraps(region.guest) || wraps(region.user)) else {
+            return Err(PortError::Unsupported("a memory region that wraps around".into()));
+        };
+        let mapping = Mapping::new(fd, end, broken)?;
+        // SAFETY: `offset < end <= len` of the mapping.
+        let host = unsafe { mapping.base.add(region.offset as usize) };
+        Ok(Mapped { region, host, _mapping: mapping })
+    }
+
+    #[inline(always)]
+    fn at(&self, offset: u64) -> NonNull<u8> {
+        debug_assert!(offset < self.region.len);
+        // SAFETY: every caller has checked that the offset is below the region's length.
+        unsafe { self.host.add(offset as usize) }
+    }
+}
+
+/// All regions of a guest, at one time.
+pub(super) struct GuestMemory {
+    regions: Vec<Arc<Mapped>>,
+    broken: Arc<AtomicBool>,
+}
+
+impl GuestMemory {
+    /// Of these regions. Errors: two that overlap in guest addresses, or too many.
+    pub(super) fn new(regions: Vec<Arc<Mapped>>, broken: Arc<AtomicBool>) -> Result<GuestMemory, PortError> {
+        if regions.len() > REGIONS_MAX {
+            return Err(PortError::Unsupported(format!("more than {REGIONS_MAX} memory regions")));
+        }
+        for (i, a) in regions.iter().map(|m| m.region).enumerate() {
+            for b in regions[..i].iter().map(|m| m.region) {
+                if a.guest < b.guest + b.len && b.guest < a.guest + a.len {
+                    return Err(PortError::Unsupported("memory regions that overlap".into()));
+                }
+            }
+        }
+        Ok(GuestMemory { regions, broken })
+    }
+
+    /// The regions, to make another set of.
+    pub(super) fn regions(&self) -> &[Arc<Mapped>] {
+        &self.regions
+    }
+
+    /// Whether some of it has vanished.
+    #[inline(always)]
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Where `len` bytes at guest address `guest` are, if one region has them all.
+    #[inline(always)]
+    pub(super) fn at_guest(&self, guest: u64, len: u32) -> Option<NonNull<u8>> {
+        for mapped in &self.regions {
+            let offset = guest.wrapping_sub(mapped.region.guest);
+            if offset < mapped.region.len && u64::from(len) <= mapped.region.len - offset {
+                return Some(mapped.at(offset));
+            }
+        }
+        None
+    }
+
+    /// Where the bytes at a guest address are, and how many of the `len` lie there together: the rest may be
+    /// in another region.
+    pub(super) fn some_at_guest(&self, guest: u64, len: u32) -> Option<(NonNull<u8>, u32)> {
+        self.regions.iter().find_map(|mapped| {
+            let offset = guest.wrapping_sub(mapped.region.guest);
+            let left = mapped
+                .region
+                .len
+                .checked_sub(offset)
+                .filter(|left| *left > 0 && offset < mapped.region.len)?;
+            Some((mapped.at(offset), u64::from(len).min(left) as u32))
+        })
+    }
+
+    /// Where `len` bytes at an address of the front end's are, aligned to `align`.
+    pub(super) fn at_user(&self, user: u64, len: usize, align: usize) -> Option<NonNull<u8>> {
+        self.regions.iter().find_map(|mapped| {
+            let offset = user.wrapping_sub(mapped.region.user);
+            let fits = offset < mapped.region.len && len as u64 <= mapped.region.len - offset;
+            let at = fits.then(|| mapped.at(offset))?;
+            (at.as_ptr() as usize).is_multiple_of(align).then_some(at)
+        })
+    }
+}
+
+/// The pages that the switch has written, for a guest that is migrated meanwhile: one bit each.
+pub(super) struct DirtyLog {
+    bits: NonNull<AtomicU8>,
+    len: u64,
+    _mapping: Mapping,
+}
+
+// SAFETY: the bits are only touched atomically, and live as long as the mapping.
+unsafe impl Send for DirtyLog {}
+// SAFETY: as above.
+unsafe impl Sync for DirtyLog {}
+
+impl DirtyLog {
+    /// Of `len` bytes at `offset` of a file.
+    pub(super) fn new(
+        fd: &OwnedFd,
+        len: u64,
+        offset: u64,
+        broken: &Arc<AtomicBool>,
+    ) -> Result<DirtyLog, PortError> {
+        let end = offset.checked_add(len).filter(|_| len > 0);
+        let end = end.ok_or_else(|| PortError::Unsupported("a dirty log of no sensible size".into()))?;
+        let mapping = Mapping::new(fd, end, broken)?;
+        // SAFETY: `offset < end <= len` of the mapping.
+        let bits = unsafe { mapping.base.add(offset as usize) }.cast();
+        Ok(DirtyLog { bits, len, _mapping: mapping })
+    }
+
+    /// Notes that `len` bytes at guest address `guest` were written. What lies beyond the log's end is not the guest's.
+    pub(super) fn mark(&self, guest: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let last = guest.saturating_add(len - 1) >> LOG_PAGE_SHIFT;
+        for page in guest >> LOG_PAGE_SHIFT..=last {
+            if page / 8 >= self.len {
+                return;
+            }
+            // SAFETY: `page / 8 < len` of the log.
+            let byte = unsafe { self.bits.add((page / 8) as usize) };
+            // SAFETY: the byte lies in the mapping, which lives as long as we do.
+            unsafe { byte.as_ref() }.fetch_or(1 << (page % 8), Ordering::Relaxed);
+        }
+    }
+}

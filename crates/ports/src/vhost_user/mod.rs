@@ -1,0 +1,359 @@
+//! `dpdkvhostuser` and `dpdkvhostuserclient`: a port whose other end is a virtual machine's network card.
+//!
+//! The machine's monitor (QEMU, or a process that plays one) and the switch speak the vhost-user protocol over a Unix socket: it
+//! hands over the guest's memory and the places of its rings, and from then on packets are copied between guest memory and
+//! the switch's pool, once each way, with no system call but a notification where the other side sleeps. For `dpdkvhostuser` the
+//! switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects again for as long as the port exists.
+//!
+//! Reading order: [`message`] (what is said), [`device`] (what it does), [`ring`] with [`split`] and [`packed`] (how
+//! packets pass), [`queue`] (as workers see it), [`memory`] and [`sigbus`] (whose memory it is).
+//!
+//! A guest is hostile until proven otherwise. All that it says is checked; what makes no sense ends the connection, with the
+//! reason in the port's status, and touches no other port.
+//!
+//! Threads: each port has one that speaks the protocol, asleep but for messages; workers poll the rings.
+//!
+//! Source: QEMU's docs/interop/vhost-user.rst; virtio 1.2.
+
+pub(crate) mod connection;
+mod device;
+pub mod features;
+pub mod fuzz;
+mod memory;
+pub mod message;
+mod packed;
+mod queue;
+mod ring;
+mod shared;
+mod sigbus;
+mod split;
+
+use crate::virtual_link::local_mac;
+use crate::{PortError, PortSpec, QueueStats};
+use connection::{Connection, Ended, wait_for};
+use device::{Answer, Device, DeviceError};
+use packet::{LinkState, Port, PortStats, PortStatus, RxQueue, TxQueue};
+use queue::{VhostRx, VhostTx};
+use shared::Shared;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use shared::QUEUE_PAIRS_MAX;
+
+/// A client that finds nobody tries again after this long.
+const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+/// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
+const RETRIES_DEFAULT: u32 = 8;
+/// The largest `tx-retries-max`.
+const RETRIES_MAX: u32 = 32;
+/// MTU of a port that was given none.
+const MTU_DEFAULT: u32 = 1500;
+
+/// Whether we listen or connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Server,
+    Client,
+}
+
+/// A port of type `dpdkvhostuser` or `dpdkvhostuserclient`.
+pub struct VhostUserPort {
+    mode: Mode,
+    path: PathBuf,
+    mac: [u8; 6],
+    spec: PortSpec,
+    shared: Arc<Shared>,
+    /// Receive queues handed out so far.
+    rx_queues: u32,
+    retries_max: u32,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl VhostUserPort {
+    /// Makes the port and starts to listen or to connect. Options:
+    ///
+    /// * `vhost-server-path`: the socket to connect to (`dpdkvhostuserclient`, which needs it).
+    /// * `vhost-sock-dir`: the directory of the socket, named after the port (`dpdkvhostuser`); the run directory by default.
+    /// * `tx-retries-max`: how often a full ring is looked at again before a packet is dropped, 0 to 32, 8 by default.
+    /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
+    ///
+    /// Errors: a path that is no socket's, or on which somebody listens already.
+    pub fn open(spec: &PortSpec) -> Result<VhostUserPort, PortError> {
+        let mode = if spec.kind == "dpdkvhostuserclient" { Mode::Client } else { Mode::Server };
+        let path = match mode {
+            Mode::Client => {
+                spec.check_options(&["vhost-server-path", "tx-retries-max", "vhost-offloads"])?;
+                let path = spec.option("vhost-server-path").filter(|path| !path.is_empty());
+                PathBuf::from(
+                    path.ok_or_else(|| PortError::Unsupported("needs options:vhost-server-path".into()))?,
+                )
+            }
+            Mode::Server => {
+                spec.check_options(&["vhost-sock-dir", "tx-retries-max", "vhost-offloads"])?;
+                if spec.name.contains('/') {
+                    return Err(PortError::Unsupported(
+                        "its name is its socket's, which has no slash".into(),
+                    ));
+                }
+                let dir = spec.option("vhost-sock-dir").map(PathBuf::from);
+                let dir = dir.or_else(|| std::env::var_os("OVS_RUNDIR").map(PathBuf::from));
+                dir.unwrap_or_else(|| PathBuf::from("/var/run/openvswitch")).join(&spec.name)
+            }
+        };
+        let retries_max = spec.parsed("tx-retries-max", "a number of retries")?.unwrap_or(RETRIES_DEFAULT);
+        if retries_max > RETRIES_MAX {
+            return Err(spec.bad("tx-retries-max", format!("expected 0 to {RETRIES_MAX}")));
+        }
+        let offered = if spec.flag("vhost-offloads", true)? {
+            features::OFFERED
+        } else {
+            features::OFFERED & !features::OFFLOADS
+        };
+        let listener = if mode == Mode::Server { Some(listen(&path)?) } else { None };
+        let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
+        let session = Session { shared: shared.clone(), offered, path: path.clone(), listener };
+        let thread = std::thread::Builder::new()
+            .name(format!("vhost {}", spec.name))
+            .spawn(move || session.run())
+            .map_err(|e| PortError::os("start a port's protocol thread", &e))?;
+        let mac = spec.mac.unwrap_or_else(|| local_mac(&spec.name));
+        Ok(VhostUserPort {
+            mode,
+            path,
+            mac,
+            spec: spec.clone(),
+            shared,
+            rx_queues: 0,
+            retries_max,
+            thread: Some(thread),
+        })
+    }
+
+    /// How many receive queues there should be: one, and one for each pair that a guest has used.
+    fn rx_queues_wanted(&self) -> u32 {
+        self.shared.rx_rings_seen.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// Listens on `path`. A socket that nobody serves any more is replaced.
+fn listen(path: &Path) -> Result<UnixListener, PortError> {
+    let refused = |why: String| PortError::File { path: path.display().to_string(), why };
+    if let Ok(meta) = std::fs::symlink_metadata(path) {
+        use std::os::unix::fs::FileTypeExt;
+        if !meta.file_type().is_socket() {
+            return Err(refused("is there already, and no socket".into()));
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(refused("somebody listens there already".into()));
+        }
+        std::fs::remove_file(path).map_err(|e| refused(e.to_string()))?;
+    }
+    let listener = UnixListener::bind(path).map_err(|e| refused(e.to_string()))?;
+    listener.set_nonblocking(true).map_err(|e| refused(e.to_string()))?;
+    Ok(listener)
+}
+
+impl Port for VhostUserPort {
+    fn kind(&self) -> &'static str {
+        match self.mode {
+            Mode::Server => "dpdkvhostuser",
+            Mode::Client => "dpdkvhostuserclient",
+        }
+    }
+
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
+        let wanted = self.rx_queues_wanted();
+        let queues = self.rx_queues..wanted.max(self.rx_queues);
+        self.rx_queues = queues.end;
+        let queue = |pair: u32| {
+            let shared = self.shared.clone();
+            Box::new(VhostRx { shared, pair: pair as usize, port_no: self.spec.port_no }) as Box<dyn RxQueue>
+        };
+        queues.map(queue).collect()
+    }
+
+    fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
+        let mut all = self.shared.tx_stats.lock().expect("no panic while held");
+        let queue = |_| {
+            let stats = Arc::new(QueueStats::default());
+            let idx = all.len() as u32;
+            all.push(stats.clone());
+            Box::new(VhostTx::new(self.shared.clone(), idx, stats, self.retries_max)) as Box<dyn TxQueue>
+        };
+        (0..count.max(1)).map(queue).collect()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.shared.stats()
+    }
+
+    fn status(&self) -> PortStatus {
+        let facts = self.shared.facts().clone();
+        let mut details: Vec<(String, String)> = Vec::new();
+        let mut tell = |key: &str, value: String| details.push((key.into(), value));
+        tell("mode", if self.mode == Mode::Server { "server" } else { "client" }.into());
+        tell("status", if facts.is_connected { "connected" } else { "disconnected" }.into());
+        tell("socket", self.path.display().to_string());
+        if facts.is_connected {
+            tell("features", format!("{:#018x}", facts.features));
+            tell("num_of_vrings", facts.ring_sizes.len().to_string());
+            for (ring, size) in &facts.ring_sizes {
+                tell(&format!("vring_{ring}_size"), size.to_string());
+            }
+            tell("numa", "0".into());
+            if let Some(mtu) = facts.guest_mtu {
+                tell("guest_mtu", mtu.to_string());
+            }
+        }
+        let admin_up = self.shared.admin_up.load(Ordering::Relaxed);
+        let link = if admin_up && self.shared.is_running() { LinkState::Up } else { LinkState::Down };
+        PortStatus {
+            link,
+            admin_up,
+            mac: self.mac,
+            mtu: self.shared.mtu.load(Ordering::Relaxed),
+            speed_bps: 0,
+            ifindex: 0,
+            details,
+            error: facts.error,
+        }
+    }
+
+    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+        self.shared.admin_up.store(up, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+        if !(68..=65535).contains(&mtu) {
+            return Err(format!("MTU {mtu} is outside 68 to 65535"));
+        }
+        self.shared.mtu.store(mtu, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for VhostUserPort {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::Release);
+        self.shared.event.signal();
+        if let Some(thread) = self.thread.take() {
+            // It ends at once: it waits for nothing but what the event interrupts. A panic in it was reported when it happened.
+            let _ = thread.join();
+        }
+        if self.mode == Mode::Server {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The protocol thread's work.
+struct Session {
+    shared: Arc<Shared>,
+    offered: u64,
+    path: PathBuf,
+    listener: Option<UnixListener>,
+}
+
+impl Session {
+    fn run(self) {
+        while let Some(stream) = self.next_stream() {
+            // A fault of the connection before is none of this one, and the event may still be set for it.
+            self.shared.take_fault();
+            self.shared.event.clear();
+            if self.shared.is_closing.load(Ordering::Acquire) {
+                return;
+            }
+            {
+                let mut facts = self.shared.facts();
+                facts.is_connected = true;
+                facts.guest_mtu = None;
+            }
+            let end = self.serve(stream);
+            let mut facts = self.shared.facts();
+            facts.is_connected = false;
+            facts.error = end.err().map(|why| format!("the guest was disconnected: {why}"));
+            let failed = facts.error.is_some();
+            drop(facts);
+            // A guest that goes on making no sense shall not keep a processor busy with it.
+            if failed && !self.pause(RECONNECT_AFTER) {
+                return;
+            }
+        }
+    }
+
+    /// A connection to the next front end; `None` when the port goes.
+    fn next_stream(&self) -> Option<UnixStream> {
+        loop {
+            if self.shared.is_closing.load(Ordering::Acquire) {
+                return None;
+            }
+            match &self.listener {
+                Some(listener) => {
+                    if let Ok((stream, _)) = listener.accept() {
+                        return Some(stream);
+                    }
+                    if wait_for(listener, libc::POLLIN, self.shared.event.fd(), None).is_err() {
+                        self.shared.event.clear();
+                    }
+                }
+                None => match UnixStream::connect(&self.path) {
+                    Ok(stream) => return Some(stream),
+                    Err(_) if self.pause(RECONNECT_AFTER) => {}
+                    Err(_) => return None,
+                },
+            }
+        }
+    }
+
+    /// Waits. False when the port goes.
+    fn pause(&self, time: Duration) -> bool {
+        let never = self.shared.event.fd();
+        let mut poll = libc::pollfd { fd: never, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which outlives the call.
+        unsafe { libc::poll(&raw mut poll, 1, time.as_millis() as i32) };
+        self.shared.event.clear();
+        !self.shared.is_closing.load(Ordering::Acquire)
+    }
+
+    /// Speaks with one front end until it goes. The error is why we have closed the connection.
+    fn serve(&self, stream: UnixStream) -> Result<(), DeviceError> {
+        let mut connection = Connection::new(stream, self.shared.event.fd())?;
+        let mut device = Device::new(self.shared.clone(), self.offered);
+        loop {
+            let incoming = match connection.receive() {
+                Ok(incoming) => incoming,
+                Err(Ended::Closed) => return Ok(()),
+                Err(Ended::Bad(error)) => return Err(error.into()),
+                Err(Ended::Woken) => {
+                    self.shared.event.clear();
+                    if self.shared.is_closing.load(Ordering::Acquire) {
+                        return Ok(());
+                    }
+                    match self.shared.take_fault() {
+                        Some(fault) => return Err(fault.into()),
+                        None => continue,
+                    }
+                }
+            };
+            let wants_answer = incoming.header.need_reply && device.acknowledges();
+            let number = incoming.header.request;
+            let answer = device.handle(incoming.request, incoming.fds)?;
+            let sent = match answer {
+                Answer::Payload(payload) => connection.send(number, &payload, None),
+                Answer::WithFd(payload, fd) => connection.send(number, &payload, Some(&fd)),
+                Answer::Done if wants_answer => connection.send(number, &0u64.to_le_bytes(), None),
+                Answer::Refused if wants_answer => connection.send(number, &1u64.to_le_bytes(), None),
+                Answer::Done | Answer::Refused => Ok(()),
+            };
+            if sent.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}

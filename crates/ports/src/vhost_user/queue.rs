@@ -1,0 +1,315 @@
+//! The queues of a vhost-user port, as workers see them.
+//!
+//! A receive queue polls the transmit ring of one of the guest's queue pairs. A transmit queue belongs to a worker and sends to the
+//! receive ring that falls to it: worker *n* of a guest with *m* rings sends to ring *n* modulo *m*. Where several
+//! workers share a ring, each tries its lock for a moment and otherwise keeps its packets for the next pass.
+
+use super::features::{self, device as d};
+use super::shared::Shared;
+use crate::QueueStats;
+use crate::offload;
+use crate::virtual_link::is_longer_than;
+use base::PortNo;
+use packet::{Batch, Packet, PacketFlags, PoolCache, RxOutcome, RxQueue, TxQueue};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How often a worker tries a ring that another one has, before it goes on.
+const LOCK_TRIES: u32 = 64;
+
+pub(super) struct VhostRx {
+    pub(super) shared: Arc<Shared>,
+    pub(super) pair: usize,
+    pub(super) port_no: PortNo,
+}
+
+impl VhostRx {
+    fn ring(&self) -> usize {
+        2 * self.pair + 1
+    }
+
+    #[cold]
+    fn announce(&self, cache: &mut PoolCache, batch: &mut Batch) {
+        while !batch.is_full()
+            && let Some(mac) = self.shared.take_announcement()
+        {
+            let Some(mut packet) = cache.alloc_frame(&reverse_arp(mac)) else { return };
+            packet.in_port = self.port_no;
+            self.shared.rx_stats[0].passed(1, packet.len() as u64);
+            batch.push(packet);
+        }
+    }
+}
+
+impl RxQueue for VhostRx {
+    #[inline]
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        if self.pair == 0 && self.shared.has_announcements() {
+            self.announce(cache, batch);
+        }
+        let Some(mut slot) = self.shared.try_ring(self.ring()) else { return RxOutcome::Ok };
+        if !self.shared.admin_up.load(Ordering::Relaxed) {
+            return RxOutcome::Ok;
+        }
+        let Some(ring) = &mut slot.ring else { return RxOutcome::Ok };
+        match ring.receive(self.port_no, &self.shared.rx_stats[self.pair], cache, batch) {
+            Ok(()) => slot.call(),
+            Err(fault) => {
+                slot.ring = None;
+                self.shared.fail(self.ring(), fault);
+            }
+        }
+        RxOutcome::Ok
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.shared.wait_fd(self.pair)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.shared.drain(self.pair);
+        if self.pair == 0 && self.shared.has_announcements() {
+            return false;
+        }
+        let Some(mut slot) = self.shared.try_ring(self.ring()) else { return true };
+        let has_kick = slot.has_kick();
+        let Some(ring) = &mut slot.ring else { return true };
+        if !self.shared.admin_up.load(Ordering::Relaxed) {
+            return true;
+        }
+        ring.want_notifications(true);
+        // What came before the guest could see that is found here; a fault is found again by the next burst.
+        has_kick && !ring.has_available().unwrap_or(true)
+    }
+
+    fn disarm(&mut self) {
+        if let Some(mut slot) = self.shared.try_ring(self.ring())
+            && let Some(ring) = &mut slot.ring
+        {
+            ring.want_notifications(false);
+        }
+    }
+}
+
+/// RFC 903: a broadcast that tells bridges where the address is now.
+fn reverse_arp(mac: [u8; 6]) -> [u8; 60] {
+    let mut frame = [0; 60];
+    frame[..6].fill(0xff);
+    frame[6..12].copy_from_slice(&mac);
+    // Ethernet type; hardware Ethernet, protocol IPv4, lengths 6 and 4, operation 3 (request reverse).
+    frame[12..22].copy_from_slice(&[0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3]);
+    frame[22..28].copy_from_slice(&mac);
+    frame[32..38].copy_from_slice(&mac);
+    frame
+}
+
+pub(super) struct VhostTx {
+    pub(super) shared: Arc<Shared>,
+    /// Which of the workers it belongs to.
+    idx: u32,
+    stats: Arc<QueueStats>,
+    /// How often a full ring is looked at again before its packets are left to the caller.
+    retries_max: u32,
+    /// Frames cut from a segment that the guest cannot take whole.
+    cut: Vec<Packet>,
+    /// The ring whose guest is to be notified.
+    due: Option<usize>,
+}
+
+/// How one packet can be sent to this guest.
+#[derive(PartialEq, Eq)]
+enum Way {
+    AsItIs,
+    /// It is longer than the MTU.
+    Never,
+    /// It must be cut into frames first.
+    InPieces,
+}
+
+impl VhostTx {
+    pub(super) fn new(shared: Arc<Shared>, idx: u32, stats: Arc<QueueStats>, retries_max: u32) -> VhostTx {
+        VhostTx { shared, idx, stats, retries_max, cut: Vec::new(), due: None }
+    }
+
+    /// The guest's ring that falls to this worker. `None` where no guest is at work, or the port is down.
+    #[inline(always)]
+    fn ring(&self) -> Option<usize> {
+        let rings = self.shared.tx_rings();
+        (rings > 0 && self.shared.admin_up.load(Ordering::Relaxed)).then(|| (self.idx % rings) as usize * 2)
+    }
+
+    /// Sends from the front of `packets`; returns how many are done with.
+    #[inline]
+    fn send(&mut self, index: usize, packets: &[Packet]) -> usize {
+        let mut tries = 0;
+        let mut slot = loop {
+            match self.shared.try_ring(index) {
+                Some(slot) => break slot,
+                None if tries == LOCK_TRIES => return 0,
+                None => tries += 1,
+            }
+            std::hint::spin_loop();
+        };
+        let mut done = 0;
+        for retry in 0..=self.retries_max {
+            let Some(ring) = &mut slot.ring else { return done };
+            match ring.send(&packets[done..]) {
+                Ok(sent) => {
+                    done += sent.taken;
+                    self.stats.passed(sent.packets, sent.bytes);
+                    self.stats.dropped.add(sent.refused);
+                }
+                Err(fault) => {
+                    slot.ring = None;
+                    self.shared.fail(index, fault);
+                    return done;
+                }
+            }
+            if done == packets.len() {
+                break;
+            }
+            if retry < self.retries_max {
+                self.stats.retries.add(1);
+                // A guest that sleeps makes no room meanwhile.
+                slot.call();
+                std::hint::spin_loop();
+            }
+        }
+        if slot.ring.as_ref().is_some_and(|ring| ring.is_call_due) {
+            self.due = Some(index);
+        }
+        done
+    }
+
+    /// Sends what was cut. True where nothing of it is left.
+    fn send_cut(&mut self, index: usize, cache: &mut PoolCache) -> bool {
+        if !self.cut.is_empty() {
+            let cut = std::mem::take(&mut self.cut);
+            let done = self.send(index, &cut);
+            self.cut = cut;
+            for packet in self.cut.drain(..done) {
+                cache.free(packet);
+            }
+        }
+        self.cut.is_empty()
+    }
+
+    /// Makes a packet one that the guest can take, and says how.
+    fn prepare(&self, packet: &mut Packet, features: u64) -> Way {
+        if is_longer_than(packet, self.shared.mtu.load(Ordering::Relaxed) as usize) {
+            return Way::Never;
+        }
+        if packet.flags.is_empty() {
+            return Way::AsItIs;
+        }
+        if offload::is_segmentation_pending(packet) {
+            let is_tcp = packet.flags.has(PacketFlags::GSO_TCP);
+            let needed = if is_tcp { features::GUEST_TSO } else { features::GUEST_USO };
+            if features & needed != needed {
+                return Way::InPieces;
+            }
+        }
+        if features & d::GUEST_CSUM == 0 {
+            offload::complete_checksum(packet);
+            packet.flags.clear(PacketFlags::CSUM_VALID);
+        }
+        Way::AsItIs
+    }
+
+    /// Sends a batch in which some packets need work, in order.
+    #[cold]
+    fn send_with_work(&mut self, index: usize, cache: &mut PoolCache, batch: &mut Batch) {
+        let features = self.shared.features();
+        while !batch.is_empty() {
+            let mut ready = 0;
+            let mut way = Way::AsItIs;
+            for packet in batch.iter_mut() {
+                way = self.prepare(packet, features);
+                if way != Way::AsItIs {
+                    break;
+                }
+                ready += 1;
+            }
+            let done = self.send(index, &batch[..ready]);
+            for packet in batch.drain(..done) {
+                cache.free(packet);
+            }
+            if done < ready || way == Way::AsItIs {
+                return;
+            }
+            let packet = batch.remove(0);
+            if way == Way::Never {
+                self.stats.too_long();
+                cache.free(packet);
+                continue;
+            }
+            self.cut_up(packet, cache, features);
+            if !self.send_cut(index, cache) {
+                return;
+            }
+        }
+    }
+
+    /// Cuts a packet into frames. Without chunks for them it is dropped and counted.
+    fn cut_up(&mut self, packet: Packet, cache: &mut PoolCache, features: u64) {
+        if let Err(packet) = offload::segment(packet, cache, &mut self.cut) {
+            self.stats.dropped.add(1);
+            cache.free(packet);
+        }
+        if features & d::GUEST_CSUM == 0 {
+            self.cut.iter_mut().for_each(offload::complete_checksum);
+        }
+    }
+}
+
+impl TxQueue for VhostTx {
+    #[inline]
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        let Some(index) = self.ring() else {
+            // Nobody is there to receive it, now or soon.
+            self.stats.dropped.add(batch.len() as u64);
+            return cache.free_all(batch);
+        };
+        if !self.send_cut(index, cache) {
+            return;
+        }
+        let plain_max = self.shared.mtu.load(Ordering::Relaxed) as usize + 14;
+        if batch.iter().any(|packet| !packet.flags.is_empty() || packet.len() > plain_max) {
+            return self.send_with_work(index, cache, batch);
+        }
+        let done = self.send(index, batch);
+        if done == batch.len() {
+            cache.free_all(batch);
+        } else {
+            for packet in batch.drain(..done) {
+                cache.free(packet);
+            }
+        }
+    }
+
+    fn flush(&mut self, cache: &mut PoolCache) {
+        match self.ring() {
+            Some(index) => {
+                self.send_cut(index, cache);
+            }
+            None => self.close(cache),
+        }
+        if let Some(index) = self.due.take()
+            && let Some(mut slot) = self.shared.try_ring(index)
+        {
+            slot.call();
+        }
+    }
+
+    fn has_pending(&self) -> bool {
+        !self.cut.is_empty()
+    }
+
+    fn close(&mut self, cache: &mut PoolCache) {
+        self.stats.dropped.add(self.cut.len() as u64);
+        for packet in self.cut.drain(..) {
+            cache.free(packet);
+        }
+    }
+}

@@ -1,0 +1,607 @@
+//! A virtqueue from the device's side: what both layouts have in common.
+//!
+//! What a guest writes into its rings is read once, checked, and then used from private copies: an index
+//! further ahead than the ring is long, a descriptor outside the table, a chain longer than the ring (which is what a loop
+//! looks like), a buffer outside the guest's memory are a [`Fault`], which costs that port and nothing else.
+//!
+//! A burst is moved in three steps, so that the misses of a whole burst on guest memory overlap: take the chains and prefetch
+//! their buffers; copy; give the chains back and publish them at once. Buffers are completed in the order in which they were
+//! made available, and none is held beyond a burst: hence the used index alone says where to go on after a crash, and
+//! a received packet is given back to the guest before it is switched, so that none is delivered twice.
+//!
+//! Source: virtio 1.2, section 2.7 (split virtqueues), 2.8 (packed), 5.1.6 (network device).
+
+use super::memory::{DirtyLog, GuestMemory};
+use super::packed::Packed;
+use super::split::Split;
+use crate::QueueStats;
+use crate::virtio_net::{self, HEADER_LEN};
+use arrayvec::ArrayVec;
+use base::PortNo;
+use packet::{Batch, Packet, PoolCache};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The longest ring that virtio knows.
+pub(super) const SIZE_MAX: u32 = 32_768;
+/// Frames beyond this are nobody's: 64 KB of network packet and its link header.
+const FRAME_MAX: usize = 65_536 + 64;
+/// Packets per burst.
+const BURST: usize = 32;
+
+/// Why a ring cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault(pub &'static str);
+
+/// Which way the buffers of a ring are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    /// The guest's transmit ring: buffers that we read.
+    FromGuest,
+    /// The guest's receive ring: buffers that we write.
+    ToGuest,
+}
+
+/// A part of a buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Segment {
+    pub(super) at: NonNull<u8>,
+    pub(super) len: u32,
+    pub(super) guest: u64,
+}
+
+/// A buffer: a chain of descriptors.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Chain {
+    /// What identifies it when it is given back.
+    pub(super) id: u16,
+    /// Slots of the ring that it took (packed layout).
+    pub(super) slots: u16,
+    /// Its segments in the scratch list.
+    first: u32,
+    segments: u32,
+    /// Bytes of all segments.
+    pub(super) len: u32,
+}
+
+/// What the two layouts do differently.
+pub(super) trait Layout {
+    /// Buffers that wait, as far as this layout can tell cheaply, at most `wanted`. Prefetches their descriptors.
+    fn available(&mut self, wanted: usize) -> Result<usize, Fault>;
+    /// Takes the next buffer, its segments appended to `out`. `None` where there is none.
+    fn take(&mut self, out: &mut Gather<'_>) -> Result<Option<(u16, u16)>, Fault>;
+    /// Undoes the taking of `chains`, which were the last ones taken.
+    fn untake(&mut self, chains: &[Chain]);
+    /// Gives a buffer back, of which `written` bytes were written. Seen by the guest after [`Self::publish`].
+    fn give_back(&mut self, chain: Chain, written: u32, log: Option<&DirtyLog>);
+    /// Lets the guest see what was given back. True where it wants to be notified.
+    fn publish(&mut self, log: Option<&DirtyLog>) -> bool;
+    /// Asks the guest to notify us, or not to. After asking, look again whether something came in between.
+    fn want_notifications(&mut self, wanted: bool);
+    /// The position to tell a front end that stops the ring (GET_VRING_BASE).
+    fn base(&self) -> u32;
+}
+
+/// Collects the segments of a chain.
+pub(super) struct Gather<'a> {
+    memory: &'a GuestMemory,
+    direction: Direction,
+    segments: &'a mut Vec<Segment>,
+    len: u64,
+}
+
+impl Gather<'_> {
+    /// Adds a descriptor's buffer.
+    #[inline(always)]
+    pub(super) fn add(&mut self, guest: u64, len: u32, is_writable: bool) -> Result<(), Fault> {
+        if is_writable != (self.direction == Direction::ToGuest) {
+            return Err(Fault("a descriptor for the other direction"));
+        }
+        self.len += u64::from(len);
+        match self.memory.at_guest(guest, len) {
+            Some(at) => self.push(Segment { at, len, guest }),
+            None => self.add_in_pieces(guest, len),
+        }
+    }
+
+    #[cold]
+    fn add_in_pieces(&mut self, mut guest: u64, mut len: u32) -> Result<(), Fault> {
+        while len > 0 {
+            let piece = self.memory.some_at_guest(guest, len);
+            let (at, piece_len) = piece.ok_or(Fault("a buffer outside the guest's memory"))?;
+            self.push(Segment { at, len: piece_len, guest })?;
+            guest = guest.wrapping_add(u64::from(piece_len));
+            len -= piece_len;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push(&mut self, segment: Segment) -> Result<(), Fault> {
+        if self.segments.len() == self.segments.capacity() {
+            return Err(Fault("chains of more descriptors than the ring has"));
+        }
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    /// The memory, to look an indirect table up in.
+    pub(super) fn memory(&self) -> &GuestMemory {
+        self.memory
+    }
+}
+
+enum AnyLayout {
+    Split(Split),
+    Packed(Packed),
+}
+
+/// What a ring is made of.
+pub(super) struct RingParts {
+    pub(super) memory: Arc<GuestMemory>,
+    pub(super) log: Option<Arc<DirtyLog>>,
+    pub(super) direction: Direction,
+    /// The frame's header has the number of buffers, and a frame may take several.
+    pub(super) is_mergeable: bool,
+    /// Bytes of the frame's header: 12, or 10 for old guests.
+    pub(super) header_len: usize,
+}
+
+/// A ring at work.
+pub(super) struct Ring {
+    layout: AnyLayout,
+    parts: RingParts,
+    segments: Vec<Segment>,
+    /// The guest is to be notified at the next occasion.
+    pub(super) is_call_due: bool,
+}
+
+// SAFETY: the pointers in it go into guest memory, which `parts.memory` keeps mapped, and which is only copied from and to.
+unsafe impl Send for Ring {}
+
+/// What a burst to a guest did.
+#[derive(Default)]
+pub(super) struct Sent {
+    /// Packets at the front of the batch that are done with.
+    pub(super) taken: usize,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    /// Packets that no buffer of the guest can hold.
+    pub(super) refused: u64,
+}
+
+impl Ring {
+    pub(super) fn split(split: Split, size: usize, parts: RingParts) -> Ring {
+        Ring::new(AnyLayout::Split(split), size, parts)
+    }
+
+    pub(super) fn packed(packed: Packed, size: usize, parts: RingParts) -> Ring {
+        Ring::new(AnyLayout::Packed(packed), size, parts)
+    }
+
+    fn new(layout: AnyLayout, size: usize, parts: RingParts) -> Ring {
+        // A buffer may be in two regions, so one segment more for each descriptor.
+        let segments = Vec::with_capacity(size * 2 + 64);
+        Ring { layout, parts, segments, is_call_due: false }
+    }
+
+    /// The position for GET_VRING_BASE.
+    pub(super) fn base(&self) -> u32 {
+        match &self.layout {
+            AnyLayout::Split(split) => split.base(),
+            AnyLayout::Packed(packed) => packed.base(),
+        }
+    }
+
+    /// Whether buffers wait.
+    pub(super) fn has_available(&mut self) -> Result<bool, Fault> {
+        Ok(match &mut self.layout {
+            AnyLayout::Split(split) => split.available(1)?,
+            AnyLayout::Packed(packed) => packed.available(1)?,
+        } > 0)
+    }
+
+    pub(super) fn want_notifications(&mut self, wanted: bool) {
+        match &mut self.layout {
+            AnyLayout::Split(split) => split.want_notifications(wanted),
+            AnyLayout::Packed(packed) => packed.want_notifications(wanted),
+        }
+    }
+
+    /// Whether the guest's memory is still there.
+    pub(super) fn check_memory(&self) -> Result<(), Fault> {
+        if self.parts.memory.is_broken() { Err(Fault("the guest's memory vanished")) } else { Ok(()) }
+    }
+
+    /// Receives what the guest sent, as much as `batch` has room for.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        port: PortNo,
+        stats: &QueueStats,
+        cache: &mut PoolCache,
+        batch: &mut Batch,
+    ) -> Result<(), Fault> {
+        let Ring { layout, parts, segments, is_call_due } = self;
+        let mut rx = Receive { parts, segments, port, stats };
+        *is_call_due |= match layout {
+            AnyLayout::Split(split) => rx.burst(split, cache, batch)?,
+            AnyLayout::Packed(packed) => rx.burst(packed, cache, batch)?,
+        };
+        self.check_memory()
+    }
+
+    /// Sends packets from the front of `batch`, which stay there: the caller frees those that `Sent` counts as taken.
+    #[inline]
+    pub(super) fn send(&mut self, batch: &[Packet]) -> Result<Sent, Fault> {
+        let Ring { layout, parts, segments, is_call_due } = self;
+        let mut tx = Transmit { parts, segments, sent: Sent::default() };
+        *is_call_due |= match layout {
+            AnyLayout::Split(split) => tx.burst(split, batch)?,
+            AnyLayout::Packed(packed) => tx.burst(packed, batch)?,
+        };
+        let sent = tx.sent;
+        self.check_memory()?;
+        Ok(sent)
+    }
+}
+
+/// Takes up to `wanted` buffers and prefetches the first bytes of each.
+#[inline(always)]
+fn take_chains<L: Layout>(
+    layout: &mut L,
+    parts: &RingParts,
+    segments: &mut Vec<Segment>,
+    wanted: usize,
+) -> Result<ArrayVec<Chain, BURST>, Fault> {
+    let mut chains = ArrayVec::new();
+    segments.clear();
+    let count = layout.available(wanted.min(BURST))?;
+    for _ in 0..count {
+        let Some(chain) = take_one(layout, parts, segments)? else { break };
+        if let Some(first) = segments.get(chain.first as usize) {
+            prefetch(first.at, parts.direction);
+        }
+        chains.push(chain);
+    }
+    Ok(chains)
+}
+
+#[inline(always)]
+fn take_one<L: Layout>(
+    layout: &mut L,
+    parts: &RingParts,
+    segments: &mut Vec<Segment>,
+) -> Result<Option<Chain>, Fault> {
+    let first = segments.len();
+    let mut gather = Gather { memory: &parts.memory, direction: parts.direction, segments, len: 0 };
+    let Some((id, slots)) = layout.take(&mut gather)? else { return Ok(None) };
+    let len = u32::try_from(gather.len).map_err(|_| Fault("a chain of more than 4 GB"))?;
+    let count = segments.len() - first;
+    Ok(Some(Chain { id, slots, first: first as u32, segments: count as u32, len }))
+}
+
+impl Chain {
+    #[inline(always)]
+    fn segments<'a>(&self, all: &'a [Segment]) -> &'a [Segment] {
+        &all[self.first as usize..(self.first + self.segments) as usize]
+    }
+}
+
+/// The guest's packets on their way in.
+struct Receive<'a> {
+    parts: &'a RingParts,
+    segments: &'a mut Vec<Segment>,
+    port: PortNo,
+    stats: &'a QueueStats,
+}
+
+impl Receive<'_> {
+    #[inline(always)]
+    fn burst<L: Layout>(
+        &mut self,
+        layout: &mut L,
+        cache: &mut PoolCache,
+        batch: &mut Batch,
+    ) -> Result<bool, Fault> {
+        let chains = take_chains(layout, self.parts, self.segments, batch.remaining_capacity())?;
+        if chains.is_empty() {
+            return Ok(false);
+        }
+        let (mut packets, mut bytes) = (0, 0);
+        let mut done = 0;
+        for chain in &chains {
+            // Without chunks the packets wait in the guest's ring.
+            let Some(head) = cache.alloc() else { break };
+            if let Some(packet) = self.copy(chain, head, cache) {
+                packets += 1;
+                bytes += packet.len() as u64;
+                batch.push(packet);
+            }
+            done += 1;
+        }
+        layout.untake(&chains[done..]);
+        let log = self.parts.log.as_deref();
+        for chain in &chains[..done] {
+            layout.give_back(*chain, 0, log);
+        }
+        self.stats.passed(packets, bytes);
+        Ok(done > 0 && layout.publish(log))
+    }
+
+    /// Copies one frame. `None` (counted) where it is none, or chunks ran out in the middle of a large one.
+    #[inline(always)]
+    fn copy(&self, chain: &Chain, mut head: Packet, cache: &mut PoolCache) -> Option<Packet> {
+        let header_len = self.parts.header_len;
+        let segments = chain.segments(self.segments);
+        let frame_len = (chain.len as usize).wrapping_sub(header_len);
+        if frame_len == 0 || frame_len > FRAME_MAX {
+            self.stats.errors.add(1);
+            cache.free(head);
+            return None;
+        }
+        let mut header = [0u8; HEADER_LEN];
+        if segments.len() == 1 && frame_len <= head.tailroom() {
+            let at = segments[0].at;
+            copy_in(at, &mut header[..header_len]);
+            head.set_len(frame_len).expect("no longer than the room");
+            // SAFETY: the segment has `header_len + frame_len` bytes.
+            let frame = unsafe { at.add(header_len) };
+            copy_in(frame, head.data_mut());
+        } else {
+            head = self.copy_in_pieces(segments, &mut header[..header_len], frame_len, head, cache)?;
+        }
+        // The number of buffers has no meaning in this direction, and no value that we rely on.
+        header[10..].fill(0);
+        head.in_port = self.port;
+        if virtio_net::apply(&header, &mut head).is_err() {
+            self.stats.errors.add(1);
+            cache.free(head);
+            return None;
+        }
+        Some(head)
+    }
+
+    #[cold]
+    fn copy_in_pieces(
+        &self,
+        segments: &[Segment],
+        header: &mut [u8],
+        frame_len: usize,
+        mut head: Packet,
+        cache: &mut PoolCache,
+    ) -> Option<Packet> {
+        let mut reader = SegmentReader { segments, used: 0 };
+        reader.read(header);
+        let first_len = frame_len.min(head.tailroom());
+        head.set_len(first_len).expect("no longer than the room");
+        reader.read(head.data_mut());
+        let mut left = frame_len - first_len;
+        while left > 0 {
+            let Some(mut tail) = cache.alloc() else {
+                self.stats.dropped.add(1);
+                cache.free(head);
+                return None;
+            };
+            let len = left.min(tail.tailroom());
+            tail.set_len(len).expect("no longer than the room");
+            reader.read(tail.data_mut());
+            head.append(tail);
+            left -= len;
+        }
+        Some(head)
+    }
+}
+
+/// Reads bytes across segments.
+struct SegmentReader<'a> {
+    segments: &'a [Segment],
+    /// Bytes read of the first one.
+    used: u32,
+}
+
+impl SegmentReader<'_> {
+    fn read(&mut self, mut to: &mut [u8]) {
+        while !to.is_empty()
+            && let Some(segment) = self.segments.first()
+        {
+            let len = to.len().min((segment.len - self.used) as usize);
+            let (now, later) = to.split_at_mut(len);
+            // SAFETY: `used + len <= segment.len`.
+            copy_in(unsafe { segment.at.add(self.used as usize) }, now);
+            to = later;
+            self.used += len as u32;
+            if self.used == segment.len {
+                self.segments = &self.segments[1..];
+                self.used = 0;
+            }
+        }
+    }
+}
+
+/// Writes bytes across segments.
+struct SegmentWriter<'a> {
+    segments: &'a [Segment],
+    used: u32,
+    log: Option<&'a DirtyLog>,
+}
+
+impl SegmentWriter<'_> {
+    fn write(&mut self, mut from: &[u8]) {
+        while !from.is_empty()
+            && let Some(segment) = self.segments.first()
+        {
+            let len = from.len().min((segment.len - self.used) as usize);
+            let (now, later) = from.split_at(len);
+            // SAFETY: `used + len <= segment.len`.
+            copy_out(now, unsafe { segment.at.add(self.used as usize) });
+            if let Some(log) = self.log {
+                log.mark(segment.guest + u64::from(self.used), len as u64);
+            }
+            from = later;
+            self.used += len as u32;
+            if self.used == segment.len {
+                self.segments = &self.segments[1..];
+                self.used = 0;
+            }
+        }
+    }
+}
+
+/// What became of a packet that one segment does not hold.
+#[derive(PartialEq, Eq)]
+enum Long {
+    Sent,
+    /// One buffer would have to hold it, and cannot.
+    Refused,
+    /// The guest has not enough buffers yet.
+    Waits,
+}
+
+/// Packets on their way to the guest.
+struct Transmit<'a> {
+    parts: &'a RingParts,
+    segments: &'a mut Vec<Segment>,
+    sent: Sent,
+}
+
+impl Transmit<'_> {
+    #[inline(always)]
+    fn burst<L: Layout>(&mut self, layout: &mut L, batch: &[Packet]) -> Result<bool, Fault> {
+        let log = self.parts.log.as_deref();
+        let mut wants_call = false;
+        while self.sent.taken < batch.len() {
+            let chains = take_chains(layout, self.parts, self.segments, batch.len() - self.sent.taken)?;
+            let mut used = 0;
+            for (packet, chain) in batch[self.sent.taken..].iter().zip(&chains) {
+                let needed = packet.len() + self.parts.header_len;
+                let segments = chain.segments(self.segments);
+                if segments.len() != 1 || (chain.len as usize) < needed || packet.is_chained() {
+                    break;
+                }
+                let segment = segments[0];
+                self.write_short(packet, segment, log);
+                layout.give_back(*chain, needed as u32, log);
+                used += 1;
+            }
+            // What is left is taken again: the next packet needs more than one buffer, or more than one segment.
+            layout.untake(&chains[used..]);
+            let long = if used < chains.len() {
+                self.send_long(layout, &batch[self.sent.taken])?
+            } else {
+                Long::Waits
+            };
+            if used > 0 || long == Long::Sent {
+                wants_call |= layout.publish(log);
+            }
+            if used == 0 && long == Long::Waits {
+                break;
+            }
+        }
+        Ok(wants_call)
+    }
+
+    #[inline(always)]
+    fn write_short(&mut self, packet: &Packet, segment: Segment, log: Option<&DirtyLog>) {
+        let header_len = self.parts.header_len;
+        let header = self.header(packet, 1);
+        copy_out(&header[..header_len], segment.at);
+        // SAFETY: the caller has seen that header and frame fit the segment.
+        let frame = unsafe { segment.at.add(header_len) };
+        copy_out(packet.data(), frame);
+        if let Some(log) = log {
+            log.mark(segment.guest, (header_len + packet.len()) as u64);
+        }
+        self.sent.taken += 1;
+        self.sent.packets += 1;
+        self.sent.bytes += packet.len() as u64;
+    }
+
+    #[inline(always)]
+    fn header(&self, packet: &Packet, buffers: u16) -> [u8; HEADER_LEN] {
+        let mut header = virtio_net::header_of(packet);
+        header[10..].copy_from_slice(&buffers.to_le_bytes());
+        header
+    }
+
+    /// Sends one packet that takes several segments or several buffers.
+    #[cold]
+    fn send_long<L: Layout>(&mut self, layout: &mut L, packet: &Packet) -> Result<Long, Fault> {
+        let needed = packet.len() + self.parts.header_len;
+        self.segments.clear();
+        // A frame of 64 KB in buffers of 1.5 KB takes 43; a guest that offers smaller ones than that gets no large frames.
+        let mut chains: ArrayVec<Chain, 128> = ArrayVec::new();
+        let mut room = 0usize;
+        while room < needed && !chains.is_full() {
+            let Some(chain) = take_one(layout, self.parts, self.segments)? else { break };
+            room += chain.len as usize;
+            chains.push(chain);
+            if !self.parts.is_mergeable {
+                break;
+            }
+        }
+        if room < needed {
+            let never = chains.is_full() || (!self.parts.is_mergeable && !chains.is_empty());
+            layout.untake(&chains);
+            if !never {
+                return Ok(Long::Waits);
+            }
+            self.sent.taken += 1;
+            self.sent.refused += 1;
+            return Ok(Long::Refused);
+        }
+        let log = self.parts.log.as_deref();
+        let header = self.header(packet, chains.len() as u16);
+        let mut writer = SegmentWriter { segments: self.segments, used: 0, log };
+        writer.write(&header[..self.parts.header_len]);
+        for segment in packet.segments() {
+            writer.write(segment);
+        }
+        let mut left = needed;
+        for chain in &chains {
+            let written = left.min(chain.len as usize);
+            left -= written;
+            layout.give_back(*chain, written as u32, log);
+        }
+        self.sent.taken += 1;
+        self.sent.packets += 1;
+        self.sent.bytes += packet.len() as u64;
+        Ok(Long::Sent)
+    }
+}
+
+#[inline(always)]
+fn copy_in(from: NonNull<u8>, to: &mut [u8]) {
+    // SAFETY: the caller has checked that as many bytes of guest memory lie at `from`; private and guest memory never overlap.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+}
+
+#[inline(always)]
+fn copy_out(from: &[u8], to: NonNull<u8>) {
+    // SAFETY: as in `copy_in`.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+}
+
+#[inline(always)]
+fn prefetch(at: NonNull<u8>, direction: Direction) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        let at = at.as_ptr().cast_const().cast::<i8>();
+        // Header and frame of a small packet cover two lines.
+        let second = at.wrapping_add(64);
+        if direction == Direction::FromGuest {
+            // SAFETY: a prefetch of any address is no access.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+            // SAFETY: as above.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(second) };
+        } else {
+            // SAFETY: as above.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(at) };
+            // SAFETY: as above.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(second) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (at, direction);
+}

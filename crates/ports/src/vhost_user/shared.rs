@@ -1,0 +1,336 @@
+//! What a port's protocol thread and its queues share: the rings.
+//!
+//! Each ring lies behind a lock that a worker only ever *tries*: it takes it for one burst, and where it fails (the protocol
+//! thread is changing the ring, or another worker sends) it goes on with something else. The protocol thread waits for
+//! the lock, at most one burst long. A flag beside the lock says whether there is a ring at all, so that polling a queue that the
+//! guest does not use costs one load.
+//!
+//! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds whatever
+//! kick descriptor the guest has given.
+
+use super::ring::{Fault, Ring};
+use crate::wait::{Event, owned};
+use crate::{PortError, QueueStats, stats};
+use packet::PortStats;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+
+/// Queue pairs of one guest at most.
+pub const QUEUE_PAIRS_MAX: usize = 64;
+/// Rings of one guest: two for each pair. The even ones are the guest's receive rings.
+pub(super) const RINGS_MAX: usize = 2 * QUEUE_PAIRS_MAX;
+
+/// A ring's place.
+#[derive(Default)]
+struct Place {
+    is_there: AtomicBool,
+    slot: Mutex<Slot>,
+}
+
+/// What is behind the lock.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) ring: Option<Ring>,
+    kick: Option<Arc<OwnedFd>>,
+    call: Option<Arc<OwnedFd>>,
+}
+
+/// What a receive queue sleeps on. Both descriptors in the set are watched by their edges, so that asking the set takes
+/// what has happened away and nobody ever reads the guest's descriptor, which could be made to block.
+struct Wait {
+    epoll: OwnedFd,
+    /// Signalled when the queue gets a ring, or something to announce.
+    event: Event,
+}
+
+impl Wait {
+    fn new() -> Result<Wait, PortError> {
+        // SAFETY: the call takes no pointer.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }, "make an epoll set")?;
+        let wait = Wait { epoll, event: Event::new()? };
+        wait.add(wait.event.fd())?;
+        Ok(wait)
+    }
+
+    fn add(&self, fd: RawFd) -> Result<(), PortError> {
+        let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        let mut event = libc::epoll_event { events, u64: 0 };
+        // SAFETY: both descriptors are open; the event lives through the call.
+        let result =
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        let error = std::io::Error::last_os_error();
+        if result != 0 && error.raw_os_error() != Some(libc::EEXIST) {
+            return Err(PortError::os("wait for a guest's notifications", &error));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, fd: RawFd) {
+        // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
+        unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    fn drain(&self) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
+        // SAFETY: `events` has room for the number given and lives through the call, which does not block.
+        unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, 0) };
+    }
+}
+
+/// What operators see of a port.
+#[derive(Clone, Default)]
+pub(super) struct Facts {
+    pub(super) is_connected: bool,
+    pub(super) features: u64,
+    /// Sizes of the rings at work, by their numbers.
+    pub(super) ring_sizes: std::collections::BTreeMap<usize, u32>,
+    /// Why the last connection ended, where it did not end well, or why there is none.
+    pub(super) error: Option<String>,
+    pub(super) guest_mtu: Option<u32>,
+}
+
+pub(super) struct Shared {
+    places: Box<[Place]>,
+    /// What each receive queue sleeps on, made when the queue is.
+    waits: Box<[OnceLock<Wait>]>,
+    /// Pairs 0 to this one have both rings: over as many of them transmit queues are spread.
+    tx_rings: AtomicU32,
+    /// Receive rings that have ever worked are below this.
+    pub(super) rx_rings_seen: AtomicU32,
+    features: AtomicU64,
+    pub(super) admin_up: AtomicBool,
+    pub(super) mtu: AtomicU32,
+    pub(super) facts: Mutex<Facts>,
+    /// Wakes the protocol thread: a ring is at fault, or the port goes.
+    pub(super) event: Event,
+    pub(super) is_closing: AtomicBool,
+    fault: Mutex<Option<Fault>>,
+    /// Addresses that a guest which has just arrived wants announced.
+    announcements: Mutex<Vec<[u8; 6]>>,
+    has_announcements: AtomicBool,
+    pub(super) rx_stats: Box<[QueueStats]>,
+    pub(super) tx_stats: Mutex<Vec<Arc<QueueStats>>>,
+}
+
+impl Shared {
+    pub(super) fn new(mtu: u32) -> Result<Shared, PortError> {
+        Ok(Shared {
+            places: (0..RINGS_MAX).map(|_| Place::default()).collect(),
+            waits: (0..QUEUE_PAIRS_MAX).map(|_| OnceLock::new()).collect(),
+            tx_rings: AtomicU32::new(0),
+            rx_rings_seen: AtomicU32::new(0),
+            features: AtomicU64::new(0),
+            admin_up: AtomicBool::new(true),
+            mtu: AtomicU32::new(mtu),
+            facts: Mutex::default(),
+            event: Event::new()?,
+            is_closing: AtomicBool::new(false),
+            fault: Mutex::default(),
+            announcements: Mutex::default(),
+            has_announcements: AtomicBool::new(false),
+            rx_stats: (0..QUEUE_PAIRS_MAX).map(|_| QueueStats::default()).collect(),
+            tx_stats: Mutex::default(),
+        })
+    }
+
+    /// Whether the guest's driver is at work.
+    pub(super) fn is_running(&self) -> bool {
+        self.tx_rings() > 0 && self.places[1].is_there.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn features(&self) -> u64 {
+        self.features.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_features(&self, features: u64) {
+        self.features.store(features, Ordering::Relaxed);
+        self.facts().features = features;
+    }
+
+    pub(super) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().expect("no panic while held")
+    }
+
+    pub(super) fn set_guest_mtu(&self, mtu: u32) {
+        self.facts().guest_mtu = Some(mtu);
+    }
+
+    /// The guest's receive rings that can be sent to.
+    #[inline(always)]
+    pub(super) fn tx_rings(&self) -> u32 {
+        self.tx_rings.load(Ordering::Relaxed)
+    }
+
+    /// The ring, for one burst. `None` where there is none, or somebody else has it.
+    #[inline(always)]
+    pub(super) fn try_ring(&self, index: usize) -> Option<MutexGuard<'_, Slot>> {
+        let place = &self.places[index];
+        if !place.is_there.load(Ordering::Relaxed) {
+            return None;
+        }
+        match place.slot.try_lock() {
+            Ok(slot) => Some(slot),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
+        }
+    }
+
+    /// What the receive queue of a pair sleeps on.
+    fn wait(&self, pair: usize) -> Result<&Wait, PortError> {
+        if let Some(wait) = self.waits[pair].get() {
+            return Ok(wait);
+        }
+        let wait = Wait::new()?;
+        Ok(self.waits[pair].get_or_init(|| wait))
+    }
+
+    /// The descriptor that is readable when something happened to the pair's receive queue.
+    pub(super) fn wait_fd(&self, pair: usize) -> Option<RawFd> {
+        self.wait(pair).ok().map(|wait| wait.epoll.as_raw_fd())
+    }
+
+    /// Forgets what has happened so far.
+    pub(super) fn drain(&self, pair: usize) {
+        if let Some(wait) = self.waits[pair].get() {
+            wait.drain();
+        }
+    }
+
+    fn lock(&self, index: usize) -> MutexGuard<'_, Slot> {
+        self.places[index].slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn give_ring(
+        &self,
+        index: usize,
+        mut ring: Ring,
+        size: u32,
+        kick: Option<Arc<OwnedFd>>,
+        call: Option<Arc<OwnedFd>>,
+    ) -> Result<(), PortError> {
+        let is_rx = !index.is_multiple_of(2);
+        if let (Some(kick), true) = (&kick, is_rx) {
+            self.wait(index / 2)?.add(kick.as_raw_fd())?;
+        }
+        ring.want_notifications(false);
+        // A guest that waits for buffers to come back may have missed the last call of a predecessor.
+        ring.is_call_due = true;
+        let mut slot = self.lock(index);
+        *slot = Slot { ring: Some(ring), kick, call };
+        slot.call();
+        drop(slot);
+        self.places[index].is_there.store(true, Ordering::Release);
+        self.facts().ring_sizes.insert(index, size);
+        if is_rx {
+            self.rx_rings_seen.fetch_max(index as u32 / 2 + 1, Ordering::Relaxed);
+            self.wake(index / 2);
+        }
+        self.count_tx_rings();
+        Ok(())
+    }
+
+    pub(super) fn take_ring(&self, index: usize) -> Option<Ring> {
+        self.places[index].is_there.store(false, Ordering::Release);
+        let taken = std::mem::take(&mut *self.lock(index));
+        let ring = taken.ring?;
+        if let (Some(kick), Some(wait)) = (&taken.kick, self.waits[index / 2].get()) {
+            wait.remove(kick.as_raw_fd());
+        }
+        self.facts().ring_sizes.remove(&index);
+        self.count_tx_rings();
+        Some(ring)
+    }
+
+    pub(super) fn set_call(&self, index: usize, call: Option<Arc<OwnedFd>>) {
+        let mut slot = self.lock(index);
+        slot.call = call;
+        if let Some(ring) = &mut slot.ring {
+            // What happened while the old descriptor was in use may have gone to nobody.
+            ring.is_call_due = true;
+        }
+        slot.call();
+    }
+
+    fn count_tx_rings(&self) {
+        let is_there = |pair: &usize| self.places[2 * pair].is_there.load(Ordering::Relaxed);
+        let count = (0..QUEUE_PAIRS_MAX).take_while(is_there).count();
+        self.tx_rings.store(count as u32, Ordering::Relaxed);
+    }
+
+    /// Lets the worker that sleeps on this pair look again.
+    fn wake(&self, pair: usize) {
+        if let Some(wait) = self.waits[pair].get() {
+            wait.event.signal();
+        }
+    }
+
+    /// Notes what a ring did wrong. The protocol thread closes the connection, and with it all its rings.
+    #[cold]
+    pub(super) fn fail(&self, index: usize, fault: Fault) {
+        self.places[index].is_there.store(false, Ordering::Relaxed);
+        self.fault.lock().expect("no panic while held").get_or_insert(fault);
+        self.event.signal();
+    }
+
+    pub(super) fn take_fault(&self) -> Option<Fault> {
+        self.fault.lock().expect("no panic while held").take()
+    }
+
+    /// Has a reverse ARP of this address sent into the switch, as a guest that has just been migrated asks.
+    pub(super) fn announce(&self, mac: [u8; 6]) {
+        let mut waiting = self.announcements.lock().expect("no panic while held");
+        if waiting.len() < 64 {
+            waiting.push(mac);
+        }
+        drop(waiting);
+        self.has_announcements.store(true, Ordering::Release);
+        self.wake(0);
+    }
+
+    #[inline(always)]
+    pub(super) fn has_announcements(&self) -> bool {
+        self.has_announcements.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take_announcement(&self) -> Option<[u8; 6]> {
+        let mut waiting = self.announcements.lock().expect("no panic while held");
+        let mac = waiting.pop();
+        self.has_announcements.store(!waiting.is_empty(), Ordering::Release);
+        mac
+    }
+
+    pub(super) fn stats(&self) -> PortStats {
+        let tx = self.tx_stats.lock().expect("no panic while held");
+        stats::sum(self.rx_stats.iter(), tx.iter().map(|q| &**q))
+    }
+}
+
+impl Slot {
+    /// Notifies the guest if that is due.
+    #[inline(always)]
+    pub(super) fn call(&mut self) {
+        if let Some(ring) = &mut self.ring
+            && ring.is_call_due
+        {
+            ring.is_call_due = false;
+            if let Some(call) = &self.call {
+                signal(call);
+            }
+        }
+    }
+
+    /// Whether the guest notifies at all; one that does not must be polled.
+    pub(super) fn has_kick(&self) -> bool {
+        self.kick.is_some()
+    }
+}
+
+#[cold]
+fn signal(fd: &OwnedFd) {
+    let one = 1u64.to_ne_bytes();
+    // A full counter means that it is readable, which is all that is wanted.
+    // SAFETY: the buffer is 8 bytes long and outlives the call.
+    unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}

@@ -1,0 +1,136 @@
+//! A guest that takes its memory away.
+//!
+//! The memory of a guest is a file that the guest's process can shrink while it is mapped here; the next access
+//! to what is gone raises SIGBUS, which would end the switch. The handler here looks the address up among the
+//! mappings of guests: if it lies in one, a page of zeros is put in its place, the mapping's flag is set, and the
+//! access goes on. Whoever uses the mapping looks at the flag after each burst, and disables the port. Any other SIGBUS goes
+//! to the handler that was there before.
+//!
+//! Threads: the handler runs on whatever thread made the access, and reads the table without locks. An entry's
+//! address is stored last when it is made and cleared first when it goes; it goes only when nobody uses the mapping any more, so an
+//! entry that matches a faulting address is whole.
+//!
+//! Source: sigaction(2), signal-safety(7) (mmap is a plain system call).
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Mappings at once: 64 guests with 32 regions each, and their logs.
+const SLOTS: usize = 2_304;
+const RESERVED: usize = 1;
+
+struct Slot {
+    /// 0: free. 1: being written.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    page: AtomicUsize,
+    flag: AtomicPtr<AtomicBool>,
+}
+
+static TABLE: [Slot; SLOTS] = [const {
+    Slot {
+        start: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        page: AtomicUsize::new(0),
+        flag: AtomicPtr::new(std::ptr::null_mut()),
+    }
+}; SLOTS];
+
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// A watched range; watching ends when this is dropped.
+pub(super) struct Watch {
+    slot: &'static Slot,
+    _flag: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Watches `len` bytes from `start` on, a mapping of pages of `page` bytes. `flag` is set when one of
+    /// them turns out to be gone. `None` where the table is full.
+    pub(super) fn new(start: usize, len: usize, page: usize, flag: Arc<AtomicBool>) -> Option<Watch> {
+        PREVIOUS.get_or_init(install);
+        let is_free = |slot: &&Slot| {
+            slot.start.compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let slot = TABLE.iter().find(is_free)?;
+        slot.len.store(len, Ordering::Relaxed);
+        slot.page.store(page, Ordering::Relaxed);
+        slot.flag.store(Arc::as_ptr(&flag).cast_mut(), Ordering::Relaxed);
+        slot.start.store(start, Ordering::Release);
+        Some(Watch { slot, _flag: flag })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.slot.start.store(0, Ordering::Release);
+    }
+}
+
+fn install() -> libc::sigaction {
+    // SAFETY: zero bytes are a valid sigaction.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_sigbus as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    // SAFETY: zero bytes are a valid sigaction.
+    let mut previous: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: both structures are initialised and outlive the call; the handler is of the kind that SA_SIGINFO says.
+    unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut previous) };
+    previous
+}
+
+extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives a valid siginfo to a handler installed with SA_SIGINFO.
+    let info_ref = unsafe { &*info };
+    // SAFETY: SIGBUS has an address.
+    let address = unsafe { info_ref.si_addr() } as usize;
+    if !replace_page(address) {
+        pass_on(signal, info, context);
+    }
+}
+
+/// Puts zeros where a guest's page was. False where the address is no guest's.
+fn replace_page(address: usize) -> bool {
+    for slot in &TABLE {
+        let start = slot.start.load(Ordering::Acquire);
+        let len = slot.len.load(Ordering::Relaxed);
+        if start <= RESERVED || address < start || address - start >= len {
+            continue;
+        }
+        let page = slot.page.load(Ordering::Relaxed).max(4096);
+        let at = address & !(page - 1);
+        let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the page lies in a mapping of a guest's file that this process made and still has; nothing but copies of
+        // raw bytes and atomic accesses goes there.
+        let new = unsafe { libc::mmap(at as *mut libc::c_void, page, protection, flags, -1, 0) };
+        if new == libc::MAP_FAILED {
+            return false;
+        }
+        let flag = slot.flag.load(Ordering::Relaxed);
+        // SAFETY: the slot holds the flag alive as long as its range is set, and the range is in use: it was just accessed.
+        unsafe { &*flag }.store(true, Ordering::Release);
+        return true;
+    }
+    false
+}
+
+/// The handler that was there before, or the default, which ends the process when the access is repeated.
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let previous = PREVIOUS.get().filter(|p| p.sa_sigaction > libc::SIG_IGN);
+    let Some(previous) = previous else {
+        // SAFETY: setting the default action takes no pointer of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        return;
+    };
+    if previous.sa_flags & libc::SA_SIGINFO != 0 {
+        type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+        // SAFETY: the kernel gave us this address as a handler of that kind.
+        let handler = unsafe { std::mem::transmute::<usize, Handler>(previous.sa_sigaction) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: as above, of the kind without SA_SIGINFO.
+        let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(previous.sa_sigaction) };
+        handler(signal);
+    }
+}

@@ -1,0 +1,319 @@
+//! `dpdkvhostuser` and `dpdkvhostuserclient` against the built-in guest, through the traits that workers use.
+
+use base::PortNo;
+use packet::{Batch, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use ports::PortSpec;
+use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
+use ports::vhost_user::VhostUserPort;
+use ports::vhost_user::features::device as d;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const LAYOUTS: [RingLayout; 2] = [RingLayout::Split, RingLayout::Packed];
+
+/// A port that listens, and a guest that has connected to it.
+struct Rig {
+    _dir: TempDir,
+    path: PathBuf,
+    port: VhostUserPort,
+    rx: Vec<Box<dyn RxQueue>>,
+    tx: Vec<Box<dyn TxQueue>>,
+    cache: PoolCache,
+    pool: &'static Pool,
+    guest: Option<Guest>,
+    pairs: Vec<QueuePair>,
+}
+
+fn wait_until(what: &str, mut f: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !f() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what} did not happen in 10 s");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn server(dir: &Path) -> VhostUserPort {
+    let spec =
+        PortSpec::new("vhost0", "dpdkvhostuser", PortNo(7)).with("vhost-sock-dir", dir.to_str().unwrap());
+    VhostUserPort::open(&spec).unwrap()
+}
+
+fn rig(config: &GuestConfig) -> Rig {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::new(PoolConfig { chunks: 4096, chunk_bytes: 2048, huge_pages: false }).unwrap();
+    let mut port = server(dir.path());
+    let path = dir.path().join("vhost0");
+    let mut guest = Guest::connect(&path, config).unwrap();
+    guest.synchronise().unwrap();
+    assert_eq!(port.status().link, LinkState::Up);
+    let rx = port.take_rx_queues();
+    let tx = port.take_tx_queues(1);
+    let pairs = guest.take_pairs();
+    Rig { _dir: dir, path, port, rx, tx, cache: pool.cache(), pool, guest: Some(guest), pairs }
+}
+
+/// Frame number `n`: its bytes depend on its number and its length.
+fn frame(n: u32, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32).wrapping_mul(7).wrapping_add(n) as u8).collect();
+    bytes[..4].copy_from_slice(&n.to_be_bytes());
+    // No protocol, so that nobody looks for a checksum.
+    bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
+    bytes
+}
+
+impl Rig {
+    fn receive(&mut self, queue: usize) -> Vec<Vec<u8>> {
+        let mut batch = Batch::new();
+        self.rx[queue].rx_burst(&mut self.cache, &mut batch);
+        let frames = batch.iter().map(|p| p.segments().flatten().copied().collect()).collect();
+        assert!(batch.iter().all(|p| p.in_port == PortNo(7)));
+        self.cache.free_all(&mut batch);
+        frames
+    }
+
+    fn send(&mut self, frames: &[Vec<u8>]) -> usize {
+        let mut batch = Batch::new();
+        for frame in frames {
+            batch.push(self.cache.alloc_frame(frame).unwrap());
+        }
+        self.tx[0].tx_burst(&mut self.cache, &mut batch);
+        self.tx[0].flush(&mut self.cache);
+        let sent = frames.len() - batch.len();
+        self.cache.free_all(&mut batch);
+        sent
+    }
+
+    fn guest_receives(&mut self, pair: usize) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        self.pairs[pair].receive(1024, |frame| frames.push(frame.to_vec()));
+        frames
+    }
+
+    fn assert_no_chunk_is_lost(self) {
+        let Rig { port, rx, tx, cache, pool, .. } = self;
+        drop((rx, tx, port));
+        assert_eq!(cache.pool().stats().free, pool.config().chunks);
+    }
+}
+
+#[test]
+fn frames_of_every_size_cross_whole_and_in_order_in_both_layouts_and_directions() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, ring_size: 64, ..GuestConfig::default() });
+        rig.port.set_mtu(9000).unwrap();
+        // Odd counts, so that positions and wrap counters meet in every way.
+        for round in 0..700u32 {
+            let sizes = [60, 61, 1518, 64, 2036, 2037, 9000, 128];
+            let wanted: Vec<Vec<u8>> =
+                (0..1 + round % 5).map(|n| frame(round * 8 + n, sizes[((round + n) % 8) as usize])).collect();
+            assert_eq!(rig.send(&wanted), wanted.len(), "{layout:?}, round {round}");
+            assert_eq!(rig.guest_receives(0), wanted, "{layout:?} to the guest, round {round}");
+            for frame in &wanted {
+                assert!(rig.pairs[0].send(frame));
+            }
+            assert_eq!(rig.receive(0), wanted, "{layout:?} from the guest, round {round}");
+        }
+        let stats = rig.port.stats();
+        assert_eq!((stats.rx_packets, stats.tx_packets), (stats.tx_packets, rig.pairs[0].stats().rx_packets));
+        assert_eq!((stats.rx_errors, stats.tx_dropped), (0, 0));
+        rig.assert_no_chunk_is_lost();
+    }
+}
+
+#[test]
+fn a_guest_that_loops_back_returns_every_frame() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, ..GuestConfig::default() });
+        let mut returned = 0;
+        for round in 0..500u32 {
+            let frames: Vec<_> = (0..32).map(|n| frame(round * 32 + n, 60)).collect();
+            assert_eq!(rig.send(&frames), 32);
+            assert_eq!(rig.pairs[0].loop_back(32), 32);
+            assert_eq!(rig.receive(0), frames);
+            returned += 32;
+        }
+        assert_eq!(rig.port.stats().rx_packets, returned);
+        rig.assert_no_chunk_is_lost();
+    }
+}
+
+#[test]
+fn what_a_full_ring_does_not_take_stays_with_the_sender() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, ring_size: 64, ..GuestConfig::default() });
+        let frames: Vec<_> = (0..32).map(|n| frame(n, 60)).collect();
+        assert_eq!((rig.send(&frames), rig.send(&frames), rig.send(&frames)), (32, 32, 0));
+        assert_eq!(rig.guest_receives(0).len(), 64);
+        assert_eq!(rig.send(&frames), 32);
+        assert!(rig.port.stats().tx_retries > 0);
+    }
+}
+
+#[test]
+fn a_frame_that_no_buffer_holds_is_dropped_and_counted() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, features: 0, ..GuestConfig::default() });
+        rig.port.set_mtu(9000).unwrap();
+        assert_eq!(rig.send(&[frame(0, 3000), frame(1, 60)]), 2);
+        assert_eq!(rig.guest_receives(0), [frame(1, 60)]);
+        assert_eq!(rig.port.stats().tx_dropped, 1);
+        rig.port.set_mtu(1500).unwrap();
+        assert_eq!(rig.send(&[frame(0, 1600)]), 1);
+        assert_eq!(rig.port.stats().tx_mtu_drops, 1);
+        rig.assert_no_chunk_is_lost();
+    }
+}
+
+#[test]
+fn a_sleeping_side_is_woken_and_a_polling_one_is_left_alone() {
+    let readable = |fd| {
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which outlives the call.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::poll(&raw mut poll, 1, 0) == 1
+        }
+    };
+    for (layout, features) in [
+        (RingLayout::Split, 0),
+        (RingLayout::Split, d::EVENT_IDX),
+        (RingLayout::Packed, 0),
+        (RingLayout::Packed, d::EVENT_IDX),
+    ] {
+        let mut rig = rig(&GuestConfig { layout, features, ..GuestConfig::default() });
+        let fd = rig.rx[0].wait_fd().unwrap();
+        assert!(rig.rx[0].arm());
+        for n in 0..300 {
+            assert!(!readable(fd), "{layout:?} {features:#x} {n}: nothing has come yet");
+            assert!(rig.pairs[0].send(&frame(n, 60)));
+            assert!(readable(fd), "{layout:?} {features:#x} {n}: the sleeper is woken");
+            rig.rx[0].disarm();
+            assert_eq!(rig.receive(0).len(), 1);
+            // While it polls, nobody wakes it.
+            assert!(rig.pairs[0].send(&frame(n, 60)));
+            assert_eq!(rig.receive(0).len(), 1);
+            assert!(rig.pairs[0].send(&frame(n, 60)));
+            assert!(!rig.rx[0].arm(), "what waits already is said");
+            rig.rx[0].disarm();
+            assert_eq!(rig.receive(0).len(), 1);
+            assert!(rig.rx[0].arm());
+        }
+        let mut pair = rig.pairs.remove(0);
+        let sleeper = std::thread::spawn(move || pair.wait(Duration::from_secs(10)));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(rig.send(&[frame(0, 60)]), 1);
+        assert!(sleeper.join().unwrap(), "{layout:?} {features:#x}: the guest is woken");
+    }
+}
+
+#[test]
+fn queue_pairs_appear_as_the_guest_uses_them_and_can_be_switched_off() {
+    let mut rig = rig(&GuestConfig { pairs: 4, ..GuestConfig::default() });
+    rig.rx.extend(rig.port.take_rx_queues());
+    assert_eq!(rig.rx.len(), 4);
+    for pair in 0..4 {
+        assert!(rig.pairs[pair].send(&frame(pair as u32, 60)));
+        assert_eq!(rig.receive(pair), [frame(pair as u32, 60)]);
+    }
+    // Four workers send to four rings, each to its own.
+    rig.tx.extend(rig.port.take_tx_queues(3));
+    for worker in 0..4 {
+        let mut batch = Batch::new();
+        batch.push(rig.cache.alloc_frame(&frame(worker as u32, 60)).unwrap());
+        rig.tx[worker].tx_burst(&mut rig.cache, &mut batch);
+        assert!(batch.is_empty());
+        assert_eq!(rig.guest_receives(worker), [frame(worker as u32, 60)]);
+    }
+    for pair in 1..4 {
+        rig.guest.as_mut().unwrap().enable_pair(pair, false).unwrap();
+    }
+    rig.guest.as_mut().unwrap().synchronise().unwrap();
+    assert!(rig.pairs[1].send(&frame(9, 60)));
+    assert_eq!(rig.receive(1), Vec::<Vec<u8>>::new());
+    for worker in 0..4 {
+        let mut batch = Batch::new();
+        batch.push(rig.cache.alloc_frame(&frame(9, 60)).unwrap());
+        rig.tx[worker].tx_burst(&mut rig.cache, &mut batch);
+        assert!(batch.is_empty());
+    }
+    assert_eq!(rig.guest_receives(0).len(), 4, "all workers send to the one ring that is left");
+    rig.guest.as_mut().unwrap().enable_pair(1, true).unwrap();
+    rig.guest.as_mut().unwrap().synchronise().unwrap();
+    assert_eq!(rig.receive(1), [frame(9, 60)], "what waited is fetched");
+}
+
+#[test]
+fn an_announcement_comes_in_as_a_reverse_arp() {
+    let mut rig = rig(&GuestConfig::default());
+    let mac = [2, 0, 0, 0, 0, 9];
+    rig.guest.as_mut().unwrap().announce(mac).unwrap();
+    let frames = rig.receive(0);
+    assert_eq!(frames.len(), 1);
+    assert_eq!(
+        (&frames[0][..6], &frames[0][6..12], &frames[0][12..14]),
+        (&[0xff; 6][..], &mac[..], &[0x80, 0x35][..])
+    );
+}
+
+#[test]
+fn a_guest_that_comes_again_finds_its_port_at_work() {
+    for layout in LAYOUTS {
+        let config = GuestConfig { layout, ..GuestConfig::default() };
+        let mut rig = rig(&config);
+        for n in 0..5 {
+            assert!(rig.pairs[0].send(&frame(n, 60)));
+            assert_eq!(rig.receive(0), [frame(n, 60)]);
+            // The old guest goes without a word, as one that was killed does.
+            rig.pairs.clear();
+            rig.guest = None;
+            let mut guest = Guest::connect(&rig.path, &config).unwrap();
+            guest.synchronise().unwrap();
+            assert_eq!(rig.port.status().link, LinkState::Up);
+            rig.pairs = guest.take_pairs();
+            rig.guest = Some(guest);
+        }
+    }
+}
+
+#[test]
+fn a_client_port_connects_whenever_a_guest_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("guest.sock");
+    let spec = PortSpec::new("vhost0", "dpdkvhostuserclient", PortNo(7))
+        .with("vhost-server-path", path.to_str().unwrap());
+    let pool = Pool::new(PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false }).unwrap();
+    let mut cache = pool.cache();
+    let mut port = VhostUserPort::open(&spec).unwrap();
+    assert_eq!(port.status().link, LinkState::Down);
+    let mut rx = port.take_rx_queues();
+    for n in 0..3 {
+        let mut guest = Guest::listen(&path, &GuestConfig::default(), Duration::from_secs(5)).unwrap();
+        guest.synchronise().unwrap();
+        let mut pair = guest.take_pairs().remove(0);
+        assert!(pair.send(&frame(n, 60)));
+        let mut batch = Batch::new();
+        rx[0].rx_burst(&mut cache, &mut batch);
+        assert_eq!(batch[0].data(), frame(n, 60));
+        cache.free_all(&mut batch);
+        drop((pair, guest));
+        wait_until("the link goes down", || port.status().link == LinkState::Down);
+    }
+    assert_eq!(port.status().error, None);
+}
+
+#[test]
+fn a_socket_that_somebody_serves_is_refused_and_a_stale_one_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = server(dir.path());
+    let spec = PortSpec::new("vhost0", "dpdkvhostuser", PortNo(8))
+        .with("vhost-sock-dir", dir.path().to_str().unwrap());
+    let Err(error) = VhostUserPort::open(&spec) else { panic!("two ports on one socket") };
+    assert!(error.to_string().contains("somebody listens"), "{error}");
+    drop(first);
+    assert!(!dir.path().join("vhost0").exists());
+    drop(std::os::unix::net::UnixListener::bind(dir.path().join("vhost0")).unwrap());
+    drop(VhostUserPort::open(&spec).unwrap());
+    std::fs::write(dir.path().join("vhost0"), "a file").unwrap();
+    assert!(VhostUserPort::open(&spec).is_err());
+}
