@@ -26,7 +26,7 @@ pub struct Slab<T: FromZeros> {
 pub(crate) struct Chunk<T: FromZeros> {
     /// What the owner derefs to, at hand without asking which kind of owner it is.
     elements: NonNull<[T]>,
-    _owner: Owner<T>,
+    owner: Owner<T>,
 }
 
 #[allow(dead_code)] // Held for the sake of being dropped.
@@ -52,7 +52,7 @@ impl<T: FromZeros> Chunk<T> {
             Owner::Small(elements) => &elements[..],
             Owner::Mapped(elements) => &elements[..],
         });
-        Chunk { elements, _owner: owner }
+        Chunk { elements, owner }
     }
 
     #[inline(always)]
@@ -99,6 +99,21 @@ impl<T: FromZeros> Slab<T> {
         for k in 0..=last {
             let size = if k == 0 { FIRST } else { FIRST << (k - 1) };
             self.chunks[k].get_or_init(|| Chunk::new(size));
+        }
+    }
+
+    /// Reserves room up to `elements.end`, and has the memory from `elements.start` on there before anybody touches it, see
+    /// [`Region::populate`].
+    pub fn populate(&self, elements: std::ops::Range<usize>) {
+        self.reserve(elements.end);
+        let mut first = 0;
+        for chunk in self.chunks.iter().map_while(OnceLock::get) {
+            let end = first + chunk.elements().len();
+            if let (Owner::Mapped(region), true) = (&chunk.owner, elements.start < end) {
+                let within = |at: usize| at.clamp(first, end) - first;
+                region.populate(within(elements.start)..within(elements.end));
+            }
+            first = end;
         }
     }
 

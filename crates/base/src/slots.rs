@@ -7,6 +7,7 @@
 
 use crate::Counter;
 use crate::slab::Slab;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One worker's share of what a rule (or table, port, MAC entry) has seen.
 #[derive(Default, Debug, zerocopy::FromZeros)]
@@ -20,30 +21,42 @@ pub struct Slot {
     pub last_used_ms: Counter,
 }
 
+/// Memory is made ready for so many slots at a time.
+const READY_STEP: usize = 4096;
+
 /// All slots of one worker.
 #[derive(Default)]
-pub struct SlotTable(Slab<Slot>);
+pub struct SlotTable {
+    slots: Slab<Slot>,
+    /// Slots whose memory is ready.
+    ready: AtomicUsize,
+}
 
 impl SlotTable {
-    /// Makes room for slots below `count`, so that [`Self::get`] of one allocates nothing later. For the control
-    /// thread, when it gives numbers out.
+    /// Makes room for slots below `count`, so that crediting one allocates nothing later and waits for no page. For
+    /// the control thread, before it gives numbers out.
     pub fn reserve(&self, count: u32) {
-        self.0.reserve(count as usize);
+        let ready = self.ready.load(Ordering::Relaxed);
+        if count as usize > ready {
+            let to = (count as usize).next_multiple_of(READY_STEP);
+            self.slots.populate(ready..to);
+            self.ready.store(to, Ordering::Relaxed);
+        }
     }
 
     /// The slot. Allocates its chunk where nobody reserved it.
     #[inline]
     pub fn get(&self, idx: u32) -> &Slot {
-        if let Some(slot) = self.0.get(idx as usize) {
+        if let Some(slot) = self.slots.get(idx as usize) {
             return slot;
         }
-        self.0.reserve(idx as usize + 1);
-        &self.0[idx as usize]
+        self.slots.reserve(idx as usize + 1);
+        &self.slots[idx as usize]
     }
 
     /// The slot, if its chunk is there: for readers.
     pub fn peek(&self, idx: u32) -> Option<&Slot> {
-        self.0.get(idx as usize)
+        self.slots.get(idx as usize)
     }
 
     /// Adds to a slot. Only the owning worker.

@@ -81,6 +81,7 @@ impl Rig {
     pub fn add_rules(&mut self, rules: &[FlowMod]) -> Result<(), String> {
         let now_ms = self.datapath.now_ms();
         let changes = rules.iter().map(|fm| (self.bridge, fm));
+        self.datapath.reserve_slots(self.control.slot_count() + rules.len() as u32);
         self.control.flow_mods(changes, now_ms).map_err(|e| format!("{e:?}"))?;
         self.datapath.reserve_slots(self.control.slot_count());
         Ok(())

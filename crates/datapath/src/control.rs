@@ -129,6 +129,9 @@ struct PortEntry {
     rx_queues: Vec<usize>,
 }
 
+/// Slots that are kept ready beyond those given out.
+const SLOTS_AHEAD: u32 = 4096;
+
 /// See the module's text. One thread at a time uses it.
 pub struct Datapath<P: Pipeline> {
     pool: &'static Pool,
@@ -365,8 +368,10 @@ impl<P: Pipeline> Datapath<P> {
 
     // ---- counters
 
-    /// Makes sure that crediting slots below `count` allocates nothing. The pipeline's owner calls it when it has given out more.
+    /// Makes sure that crediting slots below `count`, and some thousand more, allocates nothing and waits for no page. The
+    /// pipeline's owner calls it after each change, and before one that may take more slots than that.
     pub fn reserve_slots(&mut self, count: u32) {
+        let count = count.saturating_add(SLOTS_AHEAD);
         for w in &self.workers {
             w.slots.reserve(count);
         }

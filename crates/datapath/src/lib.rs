@@ -16,6 +16,7 @@ pub mod pipeline;
 mod process;
 pub mod stats;
 mod tuner;
+pub mod watch;
 mod worker;
 
 pub use action::DpAction;

@@ -10,12 +10,13 @@
 //! once per burst, before it reads the depth of extraction; whatever it looks up in that burst, it looks up at that version.
 
 use crate::action::DpAction;
+use crate::watch::{Marks, Sight, Sort, Watch};
 use base::{PortNo, Version, rcu};
 use flow::action::PacketInReason;
 use flow::{Depth, Key, Mask};
 
 /// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline numbers its tables by
-/// (OpenFlow tables of each bridge, MAC tables, port sets).
+/// (OpenFlow tables of each bridge, MAC tables, port sets); of some it may use the other two numbers as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, zerocopy::FromZeros)]
 #[repr(C)]
 pub struct Visit {
@@ -149,4 +150,23 @@ pub trait Pipeline: Send + Sync + 'static {
 
     /// Whether a change in `(since, now]` may touch the flow, so that it must be translated again. True is always right, false must be.
     fn touched(&self, flow: FlowView<'_>, since: Version, now: Version, reader: &rcu::Reader) -> bool;
+
+    /// What is to be watched for a sort of flows, brought up to `now` and remembered in `watch`, which is as the last such
+    /// call for the sort left it. The reader's domain is the one that guards what is returned.
+    ///
+    /// By itself this watches nothing, and each flow is asked about.
+    fn sight<'g>(
+        &'g self,
+        _sort: Sort<'_>,
+        _watch: &mut Watch,
+        _now: Version,
+        _reader: &'g rcu::Reader,
+    ) -> Sight<'g> {
+        Sight::NONE
+    }
+
+    /// The marks of a flow for the kinds that are watched for its sort.
+    fn marks(&self, _watch: &Watch, _flow: FlowView<'_>, _reader: &rcu::Reader) -> Marks {
+        Marks::default()
+    }
 }

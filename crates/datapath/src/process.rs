@@ -15,6 +15,7 @@
 //! Until stage 5 no entry is added or removed, so that the entry numbers gathered in stages 2 and 3 hold.
 
 use crate::cache::entry::kind;
+use crate::cache::sorts::{NO_SORT, Sights};
 use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, MASK_EXACT, Moment, PLAIN};
 use crate::execute::{Carried, execute};
 use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
@@ -447,6 +448,7 @@ impl<P: Pipeline> Process<P> {
         }
         let (pipeline, reader, cache, stats) =
             (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
+        let mut sights = Sights::new(pipeline, reader, at.version);
         let mut packets = 0;
         todo.retain(|i| {
             let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
@@ -454,8 +456,8 @@ impl<P: Pipeline> Process<P> {
             if idx == 0 {
                 return true;
             }
-            let e = cache.exact(idx);
-            if e.version != at.version.0 {
+            if cache.exact(idx).version != at.version.0 && !cache.renew_exact(idx, &mut sights) {
+                let e = cache.exact(idx);
                 let (since, body, was) = (Version(e.version), e.body, e.kind);
                 if let (Keys::Of(ingress), PLAIN) = (how, present[i]) {
                     Scratch::extract_plain(keys, i, &batch[i], ingress);
@@ -464,13 +466,14 @@ impl<P: Pipeline> Process<P> {
                     || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
                 {
                     if was != kind::STALE {
-                        cache.exact(idx).kind = kind::STALE;
+                        let e = cache.exact(idx);
+                        (e.kind, e.sort) = (kind::STALE, NO_SORT);
                         stats.touched.add(1);
                         stale_exact.push(idx);
                     }
                     return true;
                 }
-                cache.exact(idx).version = at.version.0;
+                cache.judged_exact(idx, &keys[i], at.version, pipeline, reader);
             }
             let e = cache.exact(idx);
             e.packets += u64::from(counts[i]);
@@ -493,6 +496,7 @@ impl<P: Pipeline> Process<P> {
             &mut self.scratch;
         let (pipeline, reader, cache, stats) =
             (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
+        let mut sights = Sights::new(pipeline, reader, at.version);
         let (mut searched, mut packets) = (0, 0);
         for n in 0..cache.port_masks(port) {
             if todo.is_empty() {
@@ -512,20 +516,21 @@ impl<P: Pipeline> Process<P> {
                 if idx == 0 {
                     return true;
                 }
-                let e = cache.mega(idx);
-                if e.version != at.version.0 {
+                if cache.mega(idx).version != at.version.0 && !cache.renew_mega(idx, &mut sights) {
+                    let e = cache.mega(idx);
                     let (since, body, was) = (Version(e.version), e.body, e.kind);
                     if was == kind::STALE
                         || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
                     {
                         if was != kind::STALE {
-                            cache.mega(idx).kind = kind::STALE;
+                            let e = cache.mega(idx);
+                            (e.kind, e.sort) = (kind::STALE, NO_SORT);
                             stats.touched.add(1);
                             stale_mega.push(idx);
                         }
                         return true;
                     }
-                    cache.mega(idx).version = at.version.0;
+                    cache.judged_mega(idx, &keys[i], at.version, pipeline, reader);
                 }
                 let e = cache.mega(idx);
                 e.packets += u64::from(counts[i]);
@@ -588,7 +593,16 @@ impl<P: Pipeline> Process<P> {
                 if e.kind == kind::FREE || e.kind == kind::STALE {
                     continue;
                 }
-                let from = FlowRef { body: e.body, kind: e.kind, port: e.port, mask: e.mask, at };
+                let from = FlowRef {
+                    body: e.body,
+                    kind: e.kind,
+                    port: e.port,
+                    mask: e.mask,
+                    sort: e.sort,
+                    set: e.set,
+                    marks: e.marks,
+                    at,
+                };
                 let i = usize::from(i);
                 let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
                 let hash = self.cache.exact_probe(&key);

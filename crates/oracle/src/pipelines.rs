@@ -4,6 +4,7 @@ use crate::common::chance::Chance;
 use crate::common::world::HEADER;
 use base::rcu::Reader;
 use base::{PortNo, Version};
+use datapath::watch::{Marks, Sight, Sort, Watch};
 use datapath::{FlowView, Pipeline, Translation, Visit};
 use flow::{Depth, FieldId, Key, Mask};
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub enum Mistake {
     JudgedOnPacket,
     /// What was rewritten before a lookup is forgotten.
     RewritesForgotten,
+    /// All flows of a sort are taken for one when changes are watched.
+    MarksMixedUp,
     /// No mistake: at times packets are extracted more deeply than their rules ask for.
     DeeperAtTimes,
     /// No mistake: changes touch flows that they do not concern.
@@ -124,6 +127,19 @@ impl Pipeline for Mistaken {
                 self.switch.touched(FlowView { visits: &visits, ..flow }, since, now, reader)
             }
             _ => self.switch.touched(flow, since, now, reader),
+        }
+    }
+    fn sight<'g>(&'g self, sort: Sort<'_>, watch: &mut Watch, now: Version, reader: &'g Reader) -> Sight<'g> {
+        match self.mistake {
+            // They are made where flows are judged one by one.
+            Mistake::StaleVersion | Mistake::JudgedOnPacket | Mistake::RewritesForgotten => Sight::NONE,
+            _ => self.switch.sight(sort, watch, now, reader),
+        }
+    }
+    fn marks(&self, watch: &Watch, flow: FlowView<'_>, reader: &Reader) -> Marks {
+        match self.mistake {
+            Mistake::MarksMixedUp => Marks::default(),
+            _ => self.switch.marks(watch, flow, reader),
         }
     }
 }

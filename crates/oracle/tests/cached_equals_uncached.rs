@@ -74,3 +74,8 @@ fn a_forgotten_rewrite_is_found() {
 fn a_packet_read_less_deeply_than_its_rules_ask_is_found() {
     must_be_found(Mistake::TooShallow);
 }
+
+#[test]
+fn flows_mixed_up_when_changes_are_watched_are_found() {
+    must_be_found(Mistake::MarksMixedUp);
+}

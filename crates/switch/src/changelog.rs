@@ -13,8 +13,12 @@
 //! array per mask ([`BUCKETS_MAX`]), the masks per table ([`MASKS_MAX`]; the one that changed longest ago gives way and
 //! raises the floor below which every flow of that table is touched), the ring.
 //!
+//! Workers that meet flow after flow in a new version ask for all of a sort at once: see `sight`.
+//!
 //! Threads: one writer, any number of readers, who neither wait nor write. The writer logs a change before it publishes
 //! its version, so who acquired the version sees the change. A reader may see changes of versions to come; they count, needlessly.
+
+mod sight;
 
 use crate::shape::{MiniMatch, Shape, ShapeWord};
 use base::Version;
@@ -36,9 +40,12 @@ pub const MASKS_MAX: usize = 16;
 /// Elements of the array that the tables of single words share; 512 KiB.
 pub const WORD_BUCKETS: usize = 65_536;
 
-/// Numbers of the tables that are looked up by one exact word. The [`Rewrite`]s of a visit to one are no rewrites: the
-/// `value` of each is a word that was looked up.
+/// Numbers of the tables that are looked up by one exact word. A visit to one has no rewrites: of ports and
+/// settings it holds the word itself ([`visit`](word_table::visit)); a MAC address is the `value` of the one
+/// [`Rewrite`] that it points to.
 pub mod word_table {
+    use datapath::Visit;
+
     /// The tables of single words have this bit.
     pub const BIT: u32 = 1 << 31;
     const MAC: u32 = BIT | 1 << 30;
@@ -54,6 +61,16 @@ pub mod word_table {
     /// The MAC table of a bridge, looked up by [`mac`].
     pub fn macs(bridge: u32) -> u32 {
         MAC | bridge
+    }
+
+    /// A visit to a table of ports, whose words have 32 bits.
+    pub fn visit(table: u32, word: u64) -> Visit {
+        Visit { table, rewrites_start: word as u16, rewrites_len: (word >> 16) as u16 }
+    }
+
+    /// The word of such a visit.
+    pub fn word_of(visit: &Visit) -> u64 {
+        u64::from(visit.rewrites_len) << 16 | u64::from(visit.rewrites_start)
     }
 
     pub(crate) fn is_mac(table: u32) -> bool {
@@ -151,6 +168,8 @@ fn held_word(sw: &ShapeWord, flow: &FlowView<'_>, rewrites: &[Rewrite]) -> (u64,
 }
 
 struct MaskLog {
+    /// Never given to another mask's log.
+    id: u64,
     shape: Arc<Shape>,
     last: AtomicU64,
     buckets: Box<[AtomicU64]>,
@@ -161,14 +180,15 @@ struct MaskLog {
 const START: u64 = 0x5eed;
 
 impl MaskLog {
-    fn new(shape: Arc<Shape>) -> MaskLog {
+    fn new(id: u64, shape: Arc<Shape>) -> MaskLog {
         let ring = Ring::new(shape.words().len());
-        MaskLog { shape, last: AtomicU64::new(0), buckets: zeros(BUCKETS_MIN), ring }
+        MaskLog { id, shape, last: AtomicU64::new(0), buckets: zeros(BUCKETS_MIN), ring }
     }
 
     /// One of twice the size that knows the same.
     fn grown(&self) -> MaskLog {
         let new = MaskLog {
+            id: self.id,
             shape: self.shape.clone(),
             last: AtomicU64::new(self.last.load(Ordering::Relaxed)),
             buckets: zeros(self.buckets.len() * 2),
@@ -286,12 +306,13 @@ impl ChangeLog {
         let tables = self.tables.read(reader);
         flow.visits.iter().any(|v: &Visit| {
             let rewrites = || &flow.rewrites[usize::from(v.rewrites_start)..][..usize::from(v.rewrites_len)];
+            if word_table::is_mac(v.table) {
+                let newer = |r: &Rewrite| self.bucket(v.table, r.value).load(Ordering::Relaxed) > since;
+                return macs_changed && rewrites().iter().any(newer);
+            }
             if v.table & word_table::BIT != 0 {
-                let changed = if word_table::is_mac(v.table) { macs_changed } else { ports_changed };
-                return changed
-                    && rewrites()
-                        .iter()
-                        .any(|r| self.bucket(v.table, r.value).load(Ordering::Relaxed) > since);
+                let word = word_table::word_of(v);
+                return ports_changed && self.bucket(v.table, word).load(Ordering::Relaxed) > since;
             }
             match tables.get(v.table as usize) {
                 Some(Some(log)) => log.touched(since, flow, rewrites(), &self.secret, reader),
@@ -306,6 +327,8 @@ pub(crate) struct ChangeLogWriter {
     domain: Arc<Domain>,
     log: Arc<ChangeLog>,
     tables: Vec<Option<WriterTable>>,
+    /// Masks' logs made so far.
+    made: u64,
 }
 
 struct WriterTable {
@@ -321,7 +344,7 @@ struct WriterMask {
 
 impl ChangeLogWriter {
     pub(crate) fn new(domain: Arc<Domain>, log: Arc<ChangeLog>) -> ChangeLogWriter {
-        ChangeLogWriter { domain, log, tables: Vec::new() }
+        ChangeLogWriter { domain, log, tables: Vec::new(), made: 0 }
     }
 
     /// A rule with this match appears in or vanishes from a table in `version`, which is not yet published.
@@ -333,7 +356,10 @@ impl ChangeLogWriter {
         let table = self.tables[idx].as_mut().expect("added above");
         let mask = match table.masks.iter().position(|x| Arc::ptr_eq(&x.shared.shape, m.shape())) {
             Some(i) => i,
-            None => table.add_mask(m.shape().clone()),
+            None => {
+                self.made += 1;
+                table.add_mask(self.made, m.shape().clone())
+            }
         };
         let mask = &mut table.masks[mask];
         mask.shared.push(m.values(), version.0, &self.log.secret);
@@ -384,8 +410,8 @@ impl ChangeLogWriter {
 }
 
 impl WriterTable {
-    fn add_mask(&mut self, shape: Arc<Shape>) -> usize {
-        let mask = WriterMask { shared: Arc::new(MaskLog::new(shape)), changes: 0 };
+    fn add_mask(&mut self, id: u64, shape: Arc<Shape>) -> usize {
+        let mask = WriterMask { shared: Arc::new(MaskLog::new(id, shape)), changes: 0 };
         let at = if self.masks.len() < MASKS_MAX {
             self.masks.push(mask);
             self.masks.len() - 1
@@ -413,14 +439,14 @@ mod tests {
     use super::*;
     use flow::{FieldId, Key, Mask, Match};
 
-    struct Fixture {
-        domain: Arc<Domain>,
-        log: Arc<ChangeLog>,
-        writer: ChangeLogWriter,
+    pub(super) struct Fixture {
+        pub domain: Arc<Domain>,
+        pub log: Arc<ChangeLog>,
+        pub writer: ChangeLogWriter,
         shapes: crate::shape::Shapes,
     }
 
-    fn fixture() -> Fixture {
+    pub(super) fn fixture() -> Fixture {
         let domain = Domain::new();
         let log = Arc::new(ChangeLog::new(domain.clone(), HashKey::from_seed(1)));
         let writer = ChangeLogWriter::new(domain.clone(), log.clone());
@@ -428,7 +454,7 @@ mod tests {
     }
 
     impl Fixture {
-        fn change(&mut self, m: Match, version: u64) {
+        pub fn change(&mut self, m: Match, version: u64) {
             let mini = self.shapes.mini(&m);
             self.writer.rule(0, &mini, Version(version));
         }
@@ -525,7 +551,10 @@ mod tests {
         let reader = f.domain.register();
         let touched = |table, value| {
             let rewrites = [Rewrite { mask: u64::MAX, value, block: 0, word: 0 }];
-            let visits = [Visit { table, rewrites_start: 0, rewrites_len: 1 }];
+            let visits = match word_table::is_mac(table) {
+                true => [Visit { table, rewrites_start: 0, rewrites_len: 1 }],
+                false => [word_table::visit(table, value)],
+            };
             let flow = FlowView { key: &key, mask: &mask, visits: &visits, rewrites: &rewrites };
             f.log.touched(&flow, Version(8), &reader)
         };
@@ -533,5 +562,8 @@ mod tests {
         assert!(!touched(word_table::macs(1), word_table::mac(1, 5)));
         assert!(!touched(word_table::macs(2), word_table::mac(0, 5)));
         assert!(!touched(word_table::ports(1), 5));
+        f.writer.word(word_table::ports(1), word_table::FLOOD, Version(9));
+        assert!(touched(word_table::ports(1), word_table::FLOOD));
+        assert!(!touched(word_table::ports(1), word_table::SETTINGS));
     }
 }

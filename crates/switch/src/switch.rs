@@ -9,6 +9,7 @@ use base::hash::HashKey;
 use base::rcu::{Domain, RcuCell, Reader};
 use base::{OfPort, PortNo, Version};
 use datapath::pipeline::FlowView;
+use datapath::watch::{Marks, Sight, Sort, Watch};
 use datapath::{Pipeline, Translation};
 use flow::{Action, Depth, Key};
 use std::sync::Arc;
@@ -131,5 +132,14 @@ impl Pipeline for Switch {
     #[inline]
     fn touched(&self, flow: FlowView<'_>, since: Version, _now: Version, reader: &Reader) -> bool {
         self.log.touched(&flow, since, reader)
+    }
+
+    #[inline]
+    fn sight<'g>(&'g self, sort: Sort<'_>, watch: &mut Watch, now: Version, reader: &'g Reader) -> Sight<'g> {
+        self.log.sight(sort, watch, now, reader)
+    }
+
+    fn marks(&self, watch: &Watch, flow: FlowView<'_>, reader: &Reader) -> Marks {
+        self.log.marks(watch, &flow, reader)
     }
 }

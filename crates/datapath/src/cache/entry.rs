@@ -9,6 +9,7 @@
 
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation, Visit};
+use crate::watch::Marks;
 use arrayvec::ArrayVec;
 use base::region::Region;
 use base::{DropReason, PortNo};
@@ -54,9 +55,14 @@ pub struct Entry {
     pub present: u16,
     /// Number of the flow's mask; 0 for a flow that is cached alone.
     pub mask: u16,
+    /// Number of the flow's sort, as in the body; 0 for none.
+    pub sort: u16,
+    /// Where the flow stands among the changes that are watched for its sort, see [`crate::watch`].
+    pub marks: Marks,
     /// See [`kind`].
     pub kind: u8,
-    _pad: [u8; 11],
+    /// Which set of watched kinds `marks` belong to; 0 for none.
+    pub set: u8,
 }
 
 /// Credits that fit into a body.
@@ -76,6 +82,8 @@ pub struct Body {
     pub overflow: u32,
     /// Number of the flow's mask, for judging changes.
     pub mask: u16,
+    /// Number of the flow's sort, 0 for none.
+    pub sort: u16,
     /// Used places of `credits`.
     pub n_credits: u8,
     /// Used places of `visits`.
@@ -88,7 +96,7 @@ pub struct Body {
     pub credits: [u32; INLINE_CREDITS],
     /// Tables visited.
     pub visits: [Visit; INLINE_VISITS],
-    _pad: [u8; 24],
+    _pad: [u8; 16],
 }
 
 /// What does not fit a body: lists of actions, long chains of tables, rewritten fields.
@@ -187,7 +195,8 @@ impl Bodies {
             || !t.rewrites.is_empty();
         let overflow = if wide { self.take_overflow(t, list) } else { 0 };
         let body = &mut self.bodies[idx as usize];
-        (body.refs, body.megaflow, body.overflow, body.mask) = (0, 0, overflow, mask);
+        (body.refs, body.megaflow, body.overflow) = (0, 0, overflow);
+        (body.mask, body.sort) = (mask, 0);
         (body.packets, body.bytes) = (0, 0);
         // One more than fits says "all are in the overflow".
         body.n_credits = t.credits.len().min(INLINE_CREDITS + 1) as u8;

@@ -15,17 +15,22 @@
 
 pub mod entry;
 pub mod index;
+mod masks;
+pub mod sorts;
 
 use crate::action::DpAction;
-use crate::pipeline::{FlowView, Translation};
-use arrayvec::ArrayVec;
+use crate::pipeline::{FlowView, Pipeline, Translation};
+use crate::watch::Marks;
 use base::hash::HashKey;
+use base::rcu::Reader;
 use base::region::{Region, prefetch, prefetch_at, prefetch_second_line};
 use base::slots::SlotTable;
 use base::{DropReason, PortNo, Version};
 use entry::{Arena, Bodies, Entry, WIDE_BLOCKS, classify, kind, wide_of};
 use flow::{Key, Mask};
 use index::{Index, Inserted, Probe};
+use masks::{MaskEntry, PortMasks, dp_port, masked_wide_equal, mega_hash, wide_len};
+use sorts::{NO_SORT, Sights, Sorts};
 
 /// Most distinct masks of one worker.
 pub const MASKS_MAX: usize = 128;
@@ -49,17 +54,6 @@ impl Default for CacheConfig {
     }
 }
 
-/// A mask in use, with what the lookup needs ready.
-struct MaskEntry {
-    mask: Mask,
-    present: u16,
-    salt: u64,
-    /// Megaflows under it: it is searched while there are any.
-    flows: u32,
-    /// Bodies that name it, megaflows' and exact entries': it is given another meaning only when there are none.
-    bodies: u32,
-}
-
 /// A packet's key as the exact tier compares it.
 #[derive(Clone, Copy)]
 pub struct ExactKey<'a> {
@@ -74,39 +68,6 @@ pub struct ExactKey<'a> {
 
 /// In place of the present blocks: the words are a plain packet's header bytes.
 pub const PLAIN: u16 = 1 << 15;
-/// The masks of one input port's flows, the most hit first.
-#[derive(Default)]
-struct PortMasks {
-    list: ArrayVec<PortMask, PORT_MASKS_MAX>,
-}
-
-struct PortMask {
-    id: u16,
-    flows: u32,
-    hits: u32,
-}
-
-impl PortMasks {
-    fn has_room_for(&self, id: u16) -> bool {
-        !self.list.is_full() || self.list.iter().any(|m| m.id == id)
-    }
-
-    fn add(&mut self, id: u16) {
-        match self.list.iter_mut().find(|m| m.id == id) {
-            Some(m) => m.flows += 1,
-            None => self.list.push(PortMask { id, flows: 1, hits: 0 }),
-        }
-    }
-
-    fn remove(&mut self, id: u16) {
-        if let Some(n) = self.list.iter().position(|m| m.id == id) {
-            self.list[n].flows -= 1;
-            if self.list[n].flows == 0 {
-                self.list.remove(n);
-            }
-        }
-    }
-}
 
 struct Tier {
     entries: Region<Entry>,
@@ -173,6 +134,7 @@ pub struct FlowCache {
     bodies: Bodies,
     arena: Arena,
     masks: Vec<MaskEntry>,
+    sorts: Sorts,
     /// By datapath port number; its input port's number is in every megaflow's key.
     ports: Vec<Option<Box<PortMasks>>>,
     evictions: u64,
@@ -202,18 +164,14 @@ impl FlowCache {
             bodies: Bodies::new(2 * limit)?,
             arena: Arena::new(4 * limit)?,
             masks: Vec::with_capacity(MASKS_MAX + 1),
+            sorts: Sorts::new(),
             ports: (0..=u16::MAX).map(|_| None).collect(),
             evictions: 0,
             sweep_exact: 0,
             sweep_mega: 0,
             now_ms: 0,
         };
-        let mut all = Mask::wild();
-        for b in 0..flow::BLOCKS {
-            all.0.put(b, [u64::MAX; 8]);
-        }
-        let present = all.0.present();
-        cache.masks.push(MaskEntry { mask: all, present, salt: 0, flows: 0, bodies: 0 });
+        cache.masks.push(MaskEntry::exact());
         Ok(cache)
     }
 
@@ -292,6 +250,7 @@ impl FlowCache {
         (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
         (e.used_ms, e.body, e.wide, e.port) = (from.at.now_ms, from.body, wide, from.port);
         (e.present, e.mask, e.kind) = (key.present, from.mask, from.kind);
+        (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
         self.bodies.get_mut(from.body).refs += 1;
         if let Inserted::Evicted(lost) = self.exact.index.insert(Probe::new(hash), idx) {
             self.evictions += 1;
@@ -426,9 +385,11 @@ impl FlowCache {
         let mask = self.mask_for(&t.mask, key).unwrap_or(MASK_EXACT);
         let body = self.bodies.make(t, mask, kind == kind::LIST)?;
         self.masks[usize::from(mask)].bodies += 1;
+        let sort = self.sorts.take(mask, &mut self.masks, &t.visits);
         // Held here, so that the body goes when nothing below takes it.
-        self.bodies.get_mut(body).refs = 1;
-        let from = FlowRef { body, kind, port, mask, at };
+        let b = self.bodies.get_mut(body);
+        (b.refs, b.sort) = (1, sort);
+        let from = FlowRef { body, kind, port, mask, sort, set: 0, marks: Marks::default(), at };
         let installed = if mask == MASK_EXACT {
             let hash = self.exact_probe(exact);
             self.insert_exact(exact, hash, &from, slots).map(Installed::Exact)
@@ -467,6 +428,7 @@ impl FlowCache {
         (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
         (e.used_ms, e.body, e.wide, e.port) = (from.at.now_ms, from.body, wide, from.port);
         (e.present, e.mask, e.kind) = (present, mask, from.kind);
+        (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
         if let Inserted::Evicted(lost) = self.mega.index.insert(Probe::new(hash), idx) {
             self.evictions += 1;
             self.drop_mega(lost, slots);
@@ -528,9 +490,11 @@ impl FlowCache {
     // ---- both tiers
 
     fn release_body(&mut self, body: u32) {
-        let mask = self.bodies.get(body).mask;
+        let b = self.bodies.get(body);
+        let (mask, sort) = (b.mask, b.sort);
         if self.bodies.release(body) {
             self.masks[usize::from(mask)].bodies -= 1;
+            self.sorts.release(sort, &mut self.masks);
         }
     }
 
@@ -544,6 +508,62 @@ impl FlowCache {
         let (visits, rewrites) = self.bodies.visits(body);
         let mask = &self.masks[usize::from(self.bodies.get(body).mask)].mask;
         FlowView { key, mask, visits, rewrites }
+    }
+
+    /// Whether what is watched says that no change since has touched the exact entry's flow: then it is of this version now.
+    #[inline(always)]
+    pub fn renew_exact<P: Pipeline>(&mut self, idx: u32, sights: &mut Sights<'_, P>) -> bool {
+        let e = &mut self.exact.entries[idx as usize];
+        sights.renew(&mut self.sorts, &self.masks, e)
+    }
+
+    /// The same of a megaflow.
+    #[inline(always)]
+    pub fn renew_mega<P: Pipeline>(&mut self, idx: u32, sights: &mut Sights<'_, P>) -> bool {
+        let e = &mut self.mega.entries[idx as usize];
+        sights.renew(&mut self.sorts, &self.masks, e)
+    }
+
+    /// An exact entry's flow was judged in full and is of this version; what is watched will do from here on. `key` is
+    /// of any packet of the flow.
+    pub fn judged_exact<P: Pipeline>(
+        &mut self,
+        idx: u32,
+        key: &Key,
+        now: Version,
+        pipeline: &P,
+        reader: &Reader,
+    ) {
+        let e = &self.exact.entries[idx as usize];
+        let (set, marks) = self.marks(e, key, pipeline, reader);
+        let e = &mut self.exact.entries[idx as usize];
+        (e.version, e.set, e.marks) = (now.0, set, marks);
+    }
+
+    /// The same of a megaflow.
+    pub fn judged_mega<P: Pipeline>(
+        &mut self,
+        idx: u32,
+        key: &Key,
+        now: Version,
+        pipeline: &P,
+        reader: &Reader,
+    ) {
+        let e = &self.mega.entries[idx as usize];
+        let (set, marks) = self.marks(e, key, pipeline, reader);
+        let e = &mut self.mega.entries[idx as usize];
+        (e.version, e.set, e.marks) = (now.0, set, marks);
+    }
+
+    fn marks<P: Pipeline>(&self, e: &Entry, key: &Key, pipeline: &P, reader: &Reader) -> (u8, Marks) {
+        if e.sort == NO_SORT {
+            return (0, Marks::default());
+        }
+        let watch = self.sorts.watch(e.sort);
+        if watch.set == e.set {
+            return (e.set, e.marks);
+        }
+        (watch.set, pipeline.marks(watch, self.view(e.body, key), reader))
     }
 
     /// Moves what an exact entry has gathered to the flow's slots, and tells its megaflow that it is in use.
@@ -753,43 +773,14 @@ pub struct FlowRef {
     pub port: u32,
     /// The flow's mask.
     pub mask: u16,
+    /// Its sort, see [`sorts`].
+    pub sort: u16,
+    /// Which set `marks` belong to; 0 for none.
+    pub set: u8,
+    /// See [`crate::watch`].
+    pub marks: Marks,
     /// Now.
     pub at: Moment,
-}
-
-impl MaskEntry {
-    fn new(mask: &Mask, id: usize) -> MaskEntry {
-        let mask = mask.clone().canonical();
-        // Scrambled, so that flows that differ in their masks alone do not share buckets.
-        let salt = (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (id as u64) << 17;
-        MaskEntry { present: mask.0.present(), mask, salt, flows: 0, bodies: 0 }
-    }
-}
-
-#[inline(always)]
-fn mega_hash(m: &MaskEntry, key: &Key, secret: &HashKey, masked: &mut [u64; 8]) -> u64 {
-    let (k, bits) = (&key.common().0, &m.mask.0.common().0);
-    for w in 0..8 {
-        masked[w] = k[w] & bits[w];
-    }
-    let mut hash = secret.block(masked) ^ m.salt;
-    let mut left = m.present & !1;
-    while left != 0 {
-        let b = left.trailing_zeros() as usize;
-        left &= left - 1;
-        let (k, bits) = (&key.block(b).0, &m.mask.0.block(b).0);
-        hash = secret.combine(hash, secret.block(&std::array::from_fn(|w| k[w] & bits[w])));
-    }
-    hash
-}
-
-#[inline(never)]
-fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &Entry) -> bool {
-    let blocks = m.mask.0.present_blocks().filter(|&b| b > 0);
-    blocks.zip(arena.run(e.wide, wide_len(e.present))).all(|(b, stored)| {
-        let (k, bits) = (&key.block(b).0, &m.mask.0.block(b).0);
-        (0..8).all(|w| k[w] & bits[w] == stored[w])
-    })
 }
 
 /// Block comparison without a branch per word.
@@ -802,18 +793,6 @@ fn equal(a: &[u64; 8], b: &[u64; 8]) -> bool {
 fn prefetch_entry(entries: &[Entry], idx: u32) {
     prefetch_at(entries, idx as usize);
     prefetch_second_line(entries, idx as usize);
-}
-
-/// Blocks beyond the first.
-#[inline(always)]
-fn wide_len(present: u16) -> usize {
-    (present & WIDE_BLOCKS).count_ones() as usize
-}
-
-/// The input port's number in a key's block 0, which every mask holds.
-#[inline(always)]
-fn dp_port(common: &[u64; 8]) -> usize {
-    (common[0] >> 16 & 0xffff) as usize
 }
 
 /// `(from, to]` in groups of 16, for prefetching a group at a time.

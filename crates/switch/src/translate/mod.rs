@@ -233,6 +233,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Notes that one word of a word table was looked up.
     fn visit_word(&mut self, table: u32, word: u64) {
+        if !word_table::is_mac(table) {
+            return self.out.visits.push(word_table::visit(table, word));
+        }
         let start = self.out.rewrites.len();
         self.out.rewrites.push(Rewrite { mask: u64::MAX, value: word, block: u8::MAX, word: u8::MAX });
         self.push_visit(table, start, 1);
@@ -433,10 +436,7 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
     let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
     let Some((port, bridge)) = topology.port(port_no).and_then(|p| Some((p, topology.bridge(p.bridge)?)))
     else {
-        let rewrites_start = out.rewrites.len() as u16;
-        let value = u64::from(port_no.0);
-        out.rewrites.push(Rewrite { mask: u64::MAX, value, block: u8::MAX, word: u8::MAX });
-        out.visits.push(Visit { table: word_table::DP_PORTS, rewrites_start, rewrites_len: 1 });
+        out.visits.push(word_table::visit(word_table::DP_PORTS, u64::from(port_no.0)));
         out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
         return;
     };

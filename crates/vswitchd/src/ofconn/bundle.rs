@@ -83,6 +83,8 @@ impl Vswitch {
     fn commit(&mut self, bridge: BridgeIdx, conn: &mut OfConn, bundle: &Bundle) -> Handled {
         let now_ms = self.now_ms();
         self.counts.flow_mods += bundle.changes.len() as u64;
+        // Before: the workers see all of them at once.
+        self.dp.reserve_slots(self.control.slot_count() + bundle.changes.len() as u32);
         let all = bundle.changes.iter().map(|c| (bridge, &c.flow_mod));
         let result = self.control.flow_mods(all, now_ms);
         self.dp.reserve_slots(self.control.slot_count());

@@ -1,0 +1,142 @@
+//! The sorts of the flows in a worker's cache: which there are, and what is watched for each; see [`crate::watch`].
+//!
+//! A sort lives as long as a body names it, so its mask's number keeps its meaning. Sorts of one mask are chained. Their
+//! number is bounded; flows beyond are of sort 0, each of which is judged by itself.
+
+use super::entry::Entry;
+use super::masks::MaskEntry;
+use crate::pipeline::{Pipeline, Visit};
+use crate::watch::{Sight, Sort, SortTables, Watch, tables_of};
+use base::Version;
+use base::rcu::Reader;
+
+/// Most sorts of one worker.
+const SORTS_MAX: usize = 1024;
+/// The number of flows that are of no sort.
+pub const NO_SORT: u16 = 0;
+
+struct SortEntry {
+    mask: u16,
+    /// The next of the same mask, 0 for none.
+    next: u16,
+    /// Bodies that name it.
+    bodies: u32,
+    tables: SortTables,
+    watch: Watch,
+}
+
+/// All sorts of one worker.
+pub struct Sorts {
+    /// By number; the first stands for [`NO_SORT`].
+    all: Vec<SortEntry>,
+    free: Vec<u16>,
+}
+
+impl Sorts {
+    pub fn new() -> Sorts {
+        let mut all = Vec::with_capacity(SORTS_MAX + 1);
+        all.push(SortEntry {
+            mask: 0,
+            next: 0,
+            bodies: 0,
+            tables: SortTables::new(),
+            watch: Watch::default(),
+        });
+        Sorts { all, free: Vec::with_capacity(SORTS_MAX) }
+    }
+
+    /// The sort of a new body's flow, counted.
+    pub fn take(&mut self, mask: u16, masks: &mut [MaskEntry], visits: &[Visit]) -> u16 {
+        let Some(tables) = tables_of(visits) else { return NO_SORT };
+        let first = masks[usize::from(mask)].first_sort;
+        let mut at = first;
+        while at != NO_SORT {
+            let sort = &mut self.all[usize::from(at)];
+            if sort.tables == tables {
+                sort.bodies += 1;
+                return at;
+            }
+            at = sort.next;
+        }
+        let new = SortEntry { mask, next: first, bodies: 1, tables, watch: Watch::default() };
+        let number = if let Some(number) = self.free.pop() {
+            self.all[usize::from(number)] = new;
+            number
+        } else if self.all.len() <= SORTS_MAX {
+            self.all.push(new);
+            (self.all.len() - 1) as u16
+        } else {
+            return NO_SORT;
+        };
+        masks[usize::from(mask)].first_sort = number;
+        number
+    }
+
+    /// A body that named it is gone.
+    pub fn release(&mut self, number: u16, masks: &mut [MaskEntry]) {
+        if number == NO_SORT {
+            return;
+        }
+        let sort = &mut self.all[usize::from(number)];
+        sort.bodies -= 1;
+        if sort.bodies > 0 {
+            return;
+        }
+        let (mask, next) = (usize::from(sort.mask), sort.next);
+        if masks[mask].first_sort == number {
+            masks[mask].first_sort = next;
+        } else {
+            let mut at = masks[mask].first_sort;
+            while self.all[usize::from(at)].next != number {
+                at = self.all[usize::from(at)].next;
+            }
+            self.all[usize::from(at)].next = next;
+        }
+        self.free.push(number);
+    }
+
+    /// What is watched for a sort.
+    pub fn watch(&self, number: u16) -> &Watch {
+        &self.all[usize::from(number)].watch
+    }
+}
+
+/// What one stage of a burst has seen of changes: the sort that it met last.
+pub struct Sights<'g, P: Pipeline> {
+    pipeline: &'g P,
+    reader: &'g Reader,
+    now: Version,
+    number: u16,
+    sight: Sight<'g>,
+}
+
+impl<'g, P: Pipeline> Sights<'g, P> {
+    pub fn new(pipeline: &'g P, reader: &'g Reader, now: Version) -> Sights<'g, P> {
+        Sights { pipeline, reader, now, number: NO_SORT, sight: Sight::NONE }
+    }
+
+    /// Whether no change since touches the entry's flow, as far as what is watched can tell: then it is of this version now.
+    #[inline(always)]
+    pub fn renew(&mut self, sorts: &mut Sorts, masks: &[MaskEntry], e: &mut Entry) -> bool {
+        if e.sort != self.number {
+            self.look(sorts, masks, e.sort);
+        }
+        if !self.sight.is_untouched(Version(e.version), e.set, &e.marks) {
+            return false;
+        }
+        e.version = self.now.0;
+        true
+    }
+
+    #[inline(never)]
+    fn look(&mut self, sorts: &mut Sorts, masks: &[MaskEntry], number: u16) {
+        let entry = &mut sorts.all[usize::from(number)];
+        self.number = number;
+        self.sight = if number == NO_SORT {
+            Sight::NONE
+        } else {
+            let sort = Sort { mask: &masks[usize::from(entry.mask)].mask, tables: &entry.tables };
+            self.pipeline.sight(sort, &mut entry.watch, self.now, self.reader)
+        };
+    }
+}
