@@ -238,7 +238,7 @@ fn uuid_from_json(json: &Value, symbols: Option<&mut Symbols<'_>>) -> Result<Uui
             Some(symbols) => Ok(symbols.reference(name)),
             None => Err(syntax_error(json, "named-uuid is not allowed here")),
         },
-        _ => Err(syntax_error(json, "expected [\"uuid\", <string>] or [\"named-uuid\", <string>]")),
+        _ => Err(syntax_error(json, "expected [\"uuid\", <string>]")),
     }
 }
 

@@ -399,7 +399,7 @@ impl Datum {
         if size < min || size > max {
             return Err(syntax_error(
                 json,
-                format!("{class} must have {} members but {size} are present", of.size_text()),
+                format!("{class} must have {} but {size} are present", of.size_text()),
             ));
         }
         let mut read = |json: &Value, base: &crate::types::BaseType| {

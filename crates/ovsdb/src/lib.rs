@@ -59,7 +59,7 @@ pub use changes::{Changes, RowChange};
 pub use database::{Database, Snapshot, Transaction};
 pub use datum::{Datum, Duplicate};
 pub use error::{Error, constraint_error, syntax_error};
-pub use execute::{Context, Execution, Outcome};
+pub use execute::{Condition, Context, Execution, Outcome};
 pub use row::{Row, RowMap};
 pub use schema::{ColumnIdx, ColumnReference, ColumnSchema, Schema, TableIdx, TableSchema, is_identifier};
 pub use symbols::Symbols;

@@ -140,6 +140,8 @@ impl Schema {
                 if column.references.iter().any(keeps_rows) {
                     column.is_ephemeral = false;
                 }
+                // The database itself changes weak references, when their rows go.
+                column.is_mutable |= column.references.iter().any(|r| r.kind == RefKind::Weak);
             }
         }
         Ok(Schema { name: name.to_owned(), version: version.to_owned(), cksum, tables, by_name })
@@ -255,7 +257,7 @@ impl TableSchema {
     ) -> Result<TableSchema, Error> {
         let mut named = columns;
         named.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut columns = vec![internal_column("_uuid", false), internal_column("_version", true)];
+        let mut columns = vec![internal_column("_uuid", false), internal_column("_version", false)];
         columns.append(&mut named);
         if columns.len() > NAMES_MAX {
             return Err(Error::new("syntax error", format!("more than {NAMES_MAX} columns in {name}")));

@@ -1,6 +1,8 @@
 //! Types of columns: what atoms they take, within which constraints, and how many (RFC 7047 section 3.2 `<type>` and
 //! `<base-type>`).
 
+use std::borrow::Cow;
+use std::fmt;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
@@ -121,16 +123,16 @@ fn check_real(value: Real, min: Option<Real>, max: Option<Real>) -> Result<(), E
     if !low && !high {
         return Ok(());
     }
-    match (min.map(Real::get), max.map(Real::get)) {
-        (Some(min), Some(max)) => Err(out_of_range(value.get(), min, max)),
+    let shown = |real: Real| crate::text::real(real.get());
+    match (min, max) {
+        (Some(min), Some(max)) => Err(out_of_range(shown(value), shown(min), shown(max))),
         (Some(min), None) => {
-            Err(Error::constraint(format!("{} is not greater than or equal to {min}", value.get())))
+            Err(Error::constraint(format!("{} is not greater than or equal to {}", shown(value), shown(min))))
         }
-        (_, max) => Err(Error::constraint(format!(
-            "{} is not less than or equal to {}",
-            value.get(),
-            max.unwrap_or_default()
-        ))),
+        (_, max) => {
+            let max = shown(max.unwrap_or(Real::ZERO));
+            Err(Error::constraint(format!("{} is not less than or equal to {max}", shown(value))))
+        }
     }
 }
 
@@ -316,9 +318,12 @@ impl ColumnType {
         }
     }
 
-    /// "1 to 4096", "0 or more", "exactly 1": for messages.
+    /// "exactly one member" or "0 to 4096 members", for messages.
     pub(crate) fn size_text(&self) -> String {
-        format!("{} to {}", self.min, self.max)
+        match (self.min, self.max) {
+            (1, 1) => "exactly one member".to_owned(),
+            (min, max) => format!("{min} to {max} members"),
+        }
     }
 
     /// The bases of keys and values.
@@ -380,25 +385,49 @@ impl ColumnType {
     }
 }
 
+/// In English: "integer", "set of up to 4096 integers", "map of (string, string) pairs".
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_scalar() {
+            return self.key.kind.fmt(f);
+        }
+        f.write_str(if self.is_map() { "map of " } else { "set of " })?;
+        match (self.min, self.max) {
+            (0, UNLIMITED) => {}
+            (min, UNLIMITED) => write!(f, "{min} or more ")?,
+            (0, max) => write!(f, "up to {max} ")?,
+            (min, max) => write!(f, "{min} to {max} ")?,
+        }
+        match &self.value {
+            Some(value) => write!(f, "({}, {}) pairs", self.key.kind, value.kind),
+            None => write!(f, "{}s", self.key.kind),
+        }
+    }
+}
+
 /// The members of a JSON object as they are taken one by one; what nobody took is an error at the end.
 pub(crate) struct Members<'a> {
     whole: &'a Value,
     left: Vec<(&'a str, &'a Value)>,
-    what: &'static str,
+    what: Cow<'static, str>,
 }
 
 impl<'a> Members<'a> {
     /// The members of `whole`, which is to be a `what`.
-    pub(crate) fn new(whole: &'a Value, members: &'a Map<String, Value>, what: &'static str) -> Members<'a> {
+    pub(crate) fn new(
+        whole: &'a Value,
+        members: &'a Map<String, Value>,
+        what: impl Into<Cow<'static, str>>,
+    ) -> Members<'a> {
         let left = members.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        Members { whole, left, what }
+        Members { whole, left, what: what.into() }
     }
 
     /// The members of `whole` where it is an object.
-    pub(crate) fn of(whole: &'a Value, what: &'static str) -> Result<Members<'a>, Error> {
+    pub(crate) fn of(whole: &'a Value, what: impl Into<Cow<'static, str>>) -> Result<Members<'a>, Error> {
         match whole {
             Value::Object(members) => Ok(Members::new(whole, members, what)),
-            _ => Err(syntax_error(whole, format!("Parsing {what} failed: Object expected."))),
+            _ => Err(syntax_error(whole, format!("Parsing {} failed: Object expected.", what.into()))),
         }
     }
 
@@ -485,7 +514,8 @@ impl<'a> Members<'a> {
         syntax_error(self.whole, details)
     }
 
-    fn failed(&self, why: &str) -> Error {
+    /// "Parsing … failed".
+    pub(crate) fn failed(&self, why: &str) -> Error {
         syntax_error(self.whole, format!("Parsing {} failed: {why}", self.what))
     }
 

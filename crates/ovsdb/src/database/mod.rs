@@ -1,14 +1,29 @@
 //! The rows of a database, and the transactions that change them.
+//!
+//! A transaction changes rows in place and keeps what was there before, so that its own reads need no second place to look
+//! into; dropping it puts everything back. At its commit ([`commit`]) follows what the schema asks for: references are counted, rows
+//! that nothing refers to any more go, weak references to rows that are gone go, and constraints that concern more than one row are
+//! checked. All of that costs in proportion to what changed, by the unique [`index`]es and the counts of [`references`] that are kept
+//! with each table.
+//!
+//! Invariants between transactions: every row's strong references lead to rows; every row outside the root set is referred to; weak
+//! references lead to rows; no two rows of a table agree in a unique index; no table has more rows than its schema allows.
 
+mod commit;
+mod index;
+mod references;
 mod transaction;
 
 use std::sync::Arc;
 
+use index::UniqueIndex;
+use references::{Incoming, References};
 pub use transaction::Transaction;
 
 use crate::changes::Changes;
+use crate::datum::Datum;
 use crate::row::{Row, RowMap};
-use crate::schema::{Schema, TableIdx};
+use crate::schema::{ColumnIdx, Schema, TableIdx, TableSchema};
 use crate::uuid::Uuid;
 
 /// A database in memory: for each table of its schema the rows. One thread changes it; snapshots may be read by others.
@@ -18,10 +33,16 @@ pub struct Database {
     tables: Vec<Table>,
 }
 
-/// A table's rows.
-#[derive(Debug, Default)]
+/// A table's rows, and what is kept beside them so that a commit need not search.
+#[derive(Debug)]
 struct Table {
     rows: RowMap,
+    /// One for each of the schema's `indexes`, in their order.
+    indexes: Vec<UniqueIndex>,
+    /// Which columns refer to rows.
+    references: References,
+    /// What refers to the rows of this table.
+    incoming: Incoming,
 }
 
 /// The database as it was at one moment. Copied from it at the cost of some pointers; what changes later is copied on
@@ -36,7 +57,7 @@ impl Database {
     /// An empty database.
     pub fn new(schema: impl Into<Arc<Schema>>) -> Database {
         let schema = schema.into();
-        let tables = schema.tables().iter().map(|_| Table::default()).collect();
+        let tables = schema.tables().iter().map(Table::new).collect();
         Database { schema, tables }
     }
 
@@ -60,6 +81,16 @@ impl Database {
         self.tables[table.index()].rows.get(uuid)
     }
 
+    /// The rows of `table` whose columns hold these values, found by a unique index that is on exactly those columns or on some of
+    /// them; `None` where there is no such index. While a transaction is under way there may be more than one.
+    pub fn find_by_index(&self, table: TableIdx, values: &[(ColumnIdx, &Datum)]) -> Option<Vec<&Row>> {
+        let table = &self.tables[table.index()];
+        table.indexes.iter().find_map(|index| {
+            let key = index.key_from(values)?;
+            Some(index.find(&table.rows, &key))
+        })
+    }
+
     /// All that it holds, as it is now.
     pub fn snapshot(&self) -> Snapshot {
         let tables = self.tables.iter().map(|table| table.rows.clone()).collect();
@@ -76,6 +107,7 @@ impl Database {
     pub fn revert(&mut self, changes: &Changes) {
         for change in changes {
             self.put(change.table, change.uuid, change.old.clone());
+            self.count_references(change.table, change.uuid, change.new.as_ref(), change.old.as_ref());
         }
     }
 
@@ -88,9 +120,29 @@ impl Database {
     /// Puts a version of a row, or nothing, in the place of another. The old one is returned.
     fn put(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) -> Option<Row> {
         let table = &mut self.tables[table.index()];
-        match row {
-            Some(row) => table.rows.insert(row),
+        let old = match &row {
+            Some(row) => table.rows.insert(row.clone()),
             None => table.rows.remove(uuid),
+        };
+        for index in &mut table.indexes {
+            index.update(uuid, old.as_ref(), row.as_ref());
+        }
+        old
+    }
+
+    /// The memory that rows take, in bytes, what they share counted for each.
+    pub fn heap_bytes(&self) -> usize {
+        self.tables.iter().flat_map(|table| table.rows.iter()).map(Row::heap_bytes).sum()
+    }
+}
+
+impl Table {
+    fn new(schema: &TableSchema) -> Table {
+        Table {
+            rows: RowMap::default(),
+            indexes: schema.indexes.iter().map(|columns| UniqueIndex::new(columns)).collect(),
+            references: References::of(schema),
+            incoming: Incoming::default(),
         }
     }
 }

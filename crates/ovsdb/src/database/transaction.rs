@@ -2,20 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::changes::{Changes, RowChange};
 use crate::database::Database;
 use crate::error::Error;
 use crate::row::Row;
-use crate::schema::{ColumnIdx, TableIdx};
-use crate::uuid::{Uuid, UuidGenerator};
+use crate::schema::TableIdx;
+use crate::uuid::Uuid;
 
 /// Changes to a database that are in force together or not at all. Its reads see its own changes. Dropped without
 /// [`Transaction::commit`], it leaves the database as it was.
 #[derive(Debug)]
 pub struct Transaction<'db> {
-    database: &'db mut Database,
+    pub(super) database: &'db mut Database,
     /// What each row that it touched was before.
-    before: BTreeMap<(TableIdx, Uuid), Option<Row>>,
+    pub(super) before: BTreeMap<(TableIdx, Uuid), Option<Row>>,
 }
 
 impl<'db> Transaction<'db> {
@@ -61,30 +60,7 @@ impl<'db> Transaction<'db> {
         true
     }
 
-    /// Makes the changes last. `ids` gives each changed row its new version.
-    pub fn commit(mut self, ids: &mut UuidGenerator) -> Result<Changes, Error> {
-        let mut rows = Vec::new();
-        for ((table, uuid), old) in std::mem::take(&mut self.before) {
-            let Some(mut new) = self.database.row(table, uuid).cloned() else {
-                if old.is_some() {
-                    rows.push(RowChange { table, uuid, old, new: None });
-                }
-                continue;
-            };
-            if let Some(old) = &old
-                && old.changed_columns(&new).next().is_none()
-            {
-                self.database.put(table, uuid, Some(old.clone()));
-                continue;
-            }
-            new.set(ColumnIdx::VERSION, crate::Datum::scalar(ids.next_uuid()));
-            self.database.put(table, uuid, Some(new.clone()));
-            rows.push(RowChange { table, uuid, old, new: Some(new) });
-        }
-        Ok(Changes { rows })
-    }
-
-    fn put(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
+    pub(super) fn put(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
         let old = self.database.put(table, uuid, row);
         self.before.entry((table, uuid)).or_insert(old);
     }

@@ -1,10 +1,22 @@
 //! The operations of a `transact` request (RFC 7047 section 5.2, ovsdb-server(7)).
+//!
+//! Operations run one after the other on one [`Transaction`], each seeing what the earlier ones did; the first that fails ends it, and
+//! then nothing has changed. At the end the commit's checks may still refuse it all. Nothing here recurses: how deep a
+//! request nests is decided, and bounded, where it is parsed.
 
-use serde_json::Value;
+mod condition;
+mod mutation;
+mod operations;
+
+use serde_json::{Value, json};
+
+pub use condition::Condition;
 
 use crate::changes::Changes;
-use crate::database::Database;
+use crate::database::{Database, Transaction};
 use crate::error::Error;
+use crate::symbols::Symbols;
+use crate::types::Members;
 use crate::uuid::UuidGenerator;
 
 /// What a transaction needs to know from outside.
@@ -46,21 +58,128 @@ pub struct Outcome {
     pub comment: Option<String>,
 }
 
+/// Why a transaction stops.
+enum Stop {
+    /// An operation failed.
+    Failed(Error),
+    /// A `wait` does not hold, and has until then.
+    Waits { until_ms: Option<u64> },
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// A transaction under way.
+struct Run<'db, 'c> {
+    transaction: Transaction<'db>,
+    symbols: Symbols<'c>,
+    has_lock: &'c dyn Fn(&str) -> bool,
+    elapsed_ms: u64,
+    durable: bool,
+    comment: Option<String>,
+}
+
 impl Database {
     /// Runs the operations of a `transact` request: its parameters after the database's name. Either all of them are in force
     /// then or none. Where the log cannot be written afterwards, [`Database::revert`] takes the changes back.
     pub fn execute(&mut self, operations: &[Value], context: &mut Context<'_>) -> Execution {
-        let _ = context;
-        let mut reply = vec![Value::Null; operations.len()];
-        let refused = Error::new("not supported", "operations are not read yet").to_json();
-        if let Some(first) = reply.first_mut() {
-            *first = refused;
-        }
-        Execution::Done(Outcome {
-            reply: Value::Array(reply),
-            changes: Changes::default(),
+        let mut run = Run {
+            transaction: self.begin(),
+            symbols: Symbols::new(context.ids),
+            has_lock: context.has_lock,
+            elapsed_ms: context.elapsed_ms,
             durable: false,
             comment: None,
-        })
+        };
+        let mut reply = Vec::with_capacity(operations.len());
+        for (index, operation) in operations.iter().enumerate() {
+            match run.operation(operation, (index + 1, operations.len()), context.read_only) {
+                Ok(result) => reply.push(result),
+                Err(Stop::Waits { until_ms }) => return Execution::Pending { retry_at_ms: until_ms },
+                Err(Stop::Failed(error)) => {
+                    reply.push(error.to_json());
+                    reply.resize(operations.len(), Value::Null);
+                    return Execution::Done(Outcome::refused(reply));
+                }
+            }
+        }
+        let Run { transaction, durable, comment, .. } = run;
+        match transaction.commit(context.ids) {
+            Ok(changes) => Execution::Done(Outcome { reply: Value::Array(reply), changes, durable, comment }),
+            Err(error) => {
+                reply.push(error.to_json());
+                Execution::Done(Outcome::refused(reply))
+            }
+        }
+    }
+}
+
+impl Outcome {
+    fn refused(reply: Vec<Value>) -> Outcome {
+        Outcome { reply: Value::Array(reply), changes: Changes::default(), durable: false, comment: None }
+    }
+}
+
+impl Run<'_, '_> {
+    fn operation(
+        &mut self,
+        json: &Value,
+        (number, total): (usize, usize),
+        read_only: bool,
+    ) -> Result<Value, Stop> {
+        let mut members = Members::of(json, format!("ovsdb operation {number} of {total}"))?;
+        let name = members.string("op")?.ok_or_else(|| members.missing("op"))?;
+        if read_only && matches!(name.as_str(), "insert" | "update" | "mutate" | "delete") {
+            let details = format!("{name} operation not allowed when database server is in read only mode");
+            return Err(Error::new("not allowed", details).into());
+        }
+        match name.as_str() {
+            "insert" => Ok(self.insert(members)?),
+            "select" => Ok(self.select(members)?),
+            "update" => Ok(self.update(members)?),
+            "mutate" => Ok(self.mutate(members)?),
+            "delete" => Ok(self.delete(members)?),
+            "wait" => self.wait(members),
+            "commit" => Ok(self.commit(members)?),
+            "abort" => {
+                members.finish()?;
+                Err(Error::new("aborted", "aborted by request").into())
+            }
+            "comment" => Ok(self.comment(members)?),
+            "assert" => Ok(self.assert(members)?),
+            _ => Err(members.failed(&format!("No operation \"{name}\"")).into()),
+        }
+    }
+
+    fn commit(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let durable = members.boolean("durable")?.ok_or_else(|| members.missing("durable"))?;
+        members.finish()?;
+        self.durable |= durable;
+        Ok(json!({}))
+    }
+
+    fn comment(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let comment = members.string("comment")?.ok_or_else(|| members.missing("comment"))?;
+        members.finish()?;
+        match &mut self.comment {
+            None => self.comment = Some(comment),
+            Some(earlier) => {
+                earlier.push('\n');
+                earlier.push_str(&comment);
+            }
+        }
+        Ok(json!({}))
+    }
+
+    fn assert(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let lock = members.string("lock")?.ok_or_else(|| members.missing("lock"))?;
+        members.finish()?;
+        if !(self.has_lock)(&lock) {
+            return Err(Error::new("not owner", format!("Asserted lock {lock} not held.")));
+        }
+        Ok(json!({}))
     }
 }

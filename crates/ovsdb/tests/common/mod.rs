@@ -1,6 +1,8 @@
 //! The stock `ovsdb-server` as a counterpart: one of its own for a test, in a temporary directory.
 #![allow(dead_code)] // Each test binary uses its part.
 
+pub mod pair;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

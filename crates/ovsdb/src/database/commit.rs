@@ -1,0 +1,320 @@
+//! What the schema asks of a transaction as a whole (RFC 7047 section 3.1 and 4.1.3), in this order:
+//!
+//! 1. Rows that are as they were before drop out.
+//! 2. Strong references are counted: each must lead to a row, and no row goes that is still referred to.
+//! 3. Rows outside the root set that nothing refers to go, and what only they referred to, and so on.
+//! 4. Weak references to rows that are not there go; that may not leave a column with fewer elements than its type asks for.
+//! 5. Tables keep to their largest number of rows, and unique indexes are unique.
+//! 6. The counts are brought up to date, and each row that changed gets a new version.
+//!
+//! Up to step 6 only rows were changed, which the transaction can put back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::changes::{Changes, RowChange};
+use crate::database::references::{Change, each_change, of};
+use crate::database::{Database, Transaction};
+use crate::datum::Datum;
+use crate::error::Error;
+use crate::row::Row;
+use crate::schema::{ColumnIdx, ColumnReference, TableIdx};
+use crate::text::Printed;
+use crate::uuid::{Uuid, UuidGenerator};
+
+type RowId = (TableIdx, Uuid);
+
+impl Transaction<'_> {
+    /// Makes the changes last. `ids` gives each changed row its new version. On `Err` nothing has changed.
+    pub fn commit(mut self, ids: &mut UuidGenerator) -> Result<Changes, Error> {
+        self.drop_unchanged();
+        if self.before.is_empty() {
+            return Ok(Changes::default());
+        }
+        let mut counts = StrongCounts::default();
+        self.count_strong(&mut counts)?;
+        self.collect_garbage(&mut counts);
+        while self.prune_weak(&mut counts)? {
+            // What a pruned pair of a map referred to strongly may be garbage now, and have weak references itself.
+            self.collect_garbage(&mut counts);
+        }
+        self.drop_unchanged();
+        self.check_max_rows()?;
+        self.check_unique()?;
+        Ok(self.finish(ids))
+    }
+
+    /// Forgets rows that are what they were before.
+    fn drop_unchanged(&mut self) {
+        let database = &mut *self.database;
+        self.before.retain(|(table, uuid), old| match (old, database.row(*table, *uuid)) {
+            (None, None) => false,
+            (Some(old), Some(new)) => {
+                let changed = old.changed_columns(new).next().is_some();
+                if !changed && !old.is_same(new) {
+                    database.put(*table, *uuid, Some(old.clone()));
+                }
+                changed
+            }
+            _ => true,
+        });
+    }
+
+    fn count_strong(&self, counts: &mut StrongCounts) -> Result<(), Error> {
+        for ((table, uuid), old) in &self.before {
+            let new = self.database.row(*table, *uuid);
+            for (column, reference) in &self.database.tables[table.index()].references.strong {
+                let mut missing = None;
+                let (old, new) = (of(old.as_ref(), *column), of(new, *column));
+                each_change(old, new, reference.in_values, |target, change| {
+                    if (reference.table, target) == (*table, *uuid) {
+                        return;
+                    }
+                    counts.count((reference.table, target), change);
+                    // A target that this transaction took out is reported by its own name below.
+                    let is_known = || {
+                        self.database.row(reference.table, target).is_some()
+                            || self.before.contains_key(&(reference.table, target))
+                    };
+                    if change == Change::Comes && missing.is_none() && !is_known() {
+                        missing = Some(target);
+                    }
+                });
+                if let Some(target) = missing {
+                    return Err(self.dangling(*table, *uuid, *column, reference, target));
+                }
+            }
+        }
+        for (table, uuid) in self.before.keys() {
+            let count = counts.of(self.database, (*table, *uuid));
+            if count > 0 && self.database.row(*table, *uuid).is_none() {
+                return Err(Error::referential(format!(
+                    "cannot delete {} row {uuid} because of {count} remaining reference(s)",
+                    self.table_name(*table)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn dangling(
+        &self,
+        table: TableIdx,
+        uuid: Uuid,
+        column: ColumnIdx,
+        reference: &ColumnReference,
+        target: Uuid,
+    ) -> Error {
+        let schema = self.database.schema.table(table);
+        Error::referential(format!(
+            "Table {} column {} row {uuid} references nonexistent row {target} in table {}.",
+            schema.name,
+            schema.column(column).name,
+            self.table_name(reference.table)
+        ))
+    }
+
+    /// Takes out rows outside the root set that have no strong reference, of those whose count this transaction touched.
+    fn collect_garbage(&mut self, counts: &mut StrongCounts) {
+        let touched = self.before.keys().copied();
+        let mut suspects: Vec<RowId> = touched.chain(std::mem::take(&mut counts.lost)).collect();
+        while let Some((table, uuid)) = suspects.pop() {
+            if self.database.schema.table(table).is_root || counts.of(self.database, (table, uuid)) > 0 {
+                continue;
+            }
+            let Some(row) = self.database.row(table, uuid).cloned() else { continue };
+            for (column, reference) in &self.database.tables[table.index()].references.strong {
+                each_change(row.get(*column), &Datum::EMPTY, reference.in_values, |target, change| {
+                    if (reference.table, target) != (table, uuid) {
+                        counts.count((reference.table, target), change);
+                    }
+                });
+            }
+            self.put(table, uuid, None);
+            suspects.append(&mut counts.lost);
+        }
+    }
+
+    /// Takes out weak references to rows that are not there. True where that took out strong ones too, from maps that have both.
+    fn prune_weak(&mut self, counts: &mut StrongCounts) -> Result<bool, Error> {
+        let mut holders = BTreeSet::new();
+        for (table, uuid) in self.before.keys() {
+            let table_of = &self.database.tables[table.index()];
+            if self.database.row(*table, *uuid).is_none() {
+                holders.extend(table_of.incoming.weak(*uuid));
+            } else if !table_of.references.weak.is_empty() {
+                holders.insert((*table, *uuid));
+            }
+        }
+        for (table, uuid) in holders {
+            let Some(row) = self.database.row(table, uuid) else { continue };
+            let Some(pruned) = self.without_dead_references(table, row)? else { continue };
+            for (column, reference) in &self.database.tables[table.index()].references.strong {
+                each_change(row.get(*column), pruned.get(*column), reference.in_values, |target, change| {
+                    if (reference.table, target) != (table, uuid) {
+                        counts.count((reference.table, target), change);
+                    }
+                });
+            }
+            self.put(table, uuid, Some(pruned));
+        }
+        Ok(!counts.lost.is_empty())
+    }
+
+    fn without_dead_references(&self, table: TableIdx, row: &Row) -> Result<Option<Row>, Error> {
+        let mut pruned: Option<Row> = None;
+        for (column, reference) in &self.database.tables[table.index()].references.weak {
+            let datum = pruned.as_ref().unwrap_or(row).get(*column);
+            let is_alive = |atom: &crate::Atom| {
+                atom.as_uuid().is_none_or(|target| self.database.row(reference.table, target).is_some())
+            };
+            let all_alive =
+                if reference.in_values { datum.values().all(is_alive) } else { datum.keys().all(is_alive) };
+            if all_alive {
+                continue;
+            }
+            let total = datum.len();
+            let kept = datum
+                .filter(|key, value| is_alive(if reference.in_values { value.unwrap_or(key) } else { key }));
+            let schema = self.database.schema.table(table);
+            if kept.len() < schema.column(*column).kind.min as usize {
+                if datum.keys().any(|atom| atom.as_uuid() == Some(Uuid::ZERO)) {
+                    return Err(Error::constraint(format!(
+                        "Weak reference column \"{}\" in \"{}\" row {} contained the all-zeros UUID (probably as the default value \
+                         for this column), which refers to no row, and this column may not be empty.",
+                        schema.column(*column).name,
+                        schema.name,
+                        row.uuid()
+                    )));
+                }
+                let is_new = matches!(self.before.get(&(table, row.uuid())), Some(None));
+                return Err(Error::constraint(format!(
+                    "Deletion of {} weak reference(s) to deleted (or never-existing) rows from column \"{}\" in \"{}\" \
+                     row {} {}caused this column to become empty, but constraints on this column disallow an empty column.",
+                    total - kept.len(),
+                    schema.column(*column).name,
+                    schema.name,
+                    row.uuid(),
+                    if is_new { "(inserted within this transaction) " } else { "" }
+                )));
+            }
+            pruned.get_or_insert_with(|| row.clone()).set(*column, kept);
+        }
+        Ok(pruned)
+    }
+
+    fn check_max_rows(&self) -> Result<(), Error> {
+        for table in self.touched_tables() {
+            let (schema, count) = (self.database.schema.table(table), self.database.row_count(table));
+            if count > schema.max_rows as usize {
+                return Err(Error::constraint(format!(
+                    "transaction causes \"{}\" table to contain {count} rows, greater than the schema-defined limit of {} row(s)",
+                    schema.name, schema.max_rows
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn touched_tables(&self) -> BTreeSet<TableIdx> {
+        self.before.keys().map(|(table, _)| *table).collect()
+    }
+
+    fn check_unique(&self) -> Result<(), Error> {
+        for ((table, uuid), old) in &self.before {
+            let Some(new) = self.database.row(*table, *uuid) else { continue };
+            let rows = &self.database.tables[table.index()];
+            for index in &rows.indexes {
+                // Where the row kept its values, one that took the same ones is in this transaction too.
+                if old.as_ref().is_some_and(|old| index.agree(old, new)) {
+                    continue;
+                }
+                if let Some(other) = index.find_other(&rows.rows, new) {
+                    return Err(self.duplicate(*table, index.columns(), other, new));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn duplicate(&self, table: TableIdx, columns: &[ColumnIdx], a: &Row, b: &Row) -> Error {
+        let schema = self.database.schema.table(table);
+        let values_of = |row: &Row| -> String {
+            let printed = columns.iter().map(|c| Printed(row.get(*c), &schema.column(*c).kind).to_string());
+            printed.collect::<Vec<String>>().join(", ")
+        };
+        let values = values_of(a);
+        let names: Vec<String> = columns.iter().map(|c| format!("\"{}\"", schema.column(*c).name)).collect();
+        let history = |row: &Row| {
+            match self.before.get(&(table, row.uuid())) {
+            None => "existed in the database before this transaction and was not modified by the transaction".to_owned(),
+            Some(None) => "was inserted by this transaction".to_owned(),
+            Some(Some(old)) if columns.iter().all(|c| old.get(*c) == row.get(*c)) => {
+                "existed in the database before this transaction, which modified some of the row's columns but not any columns in this index"
+                    .to_owned()
+            }
+            Some(Some(old)) => format!("had the following index values before the transaction: {}", values_of(old)),
+        }
+        };
+        Error::constraint(format!(
+            "Transaction causes multiple rows in \"{}\" table to have identical values ({values}) for index on column{} {}.  \
+             First row, with UUID {}, {}.  Second row, with UUID {}, {}.",
+            schema.name,
+            if columns.len() > 1 { "s" } else { "" },
+            names.join(" and "),
+            a.uuid(),
+            history(a),
+            b.uuid(),
+            history(b)
+        ))
+    }
+
+    fn finish(mut self, ids: &mut UuidGenerator) -> Changes {
+        let before = std::mem::take(&mut self.before);
+        let database = &mut *self.database;
+        let mut rows = Vec::with_capacity(before.len());
+        for ((table, uuid), old) in before {
+            let new = database.row(table, uuid).cloned();
+            let new = new.map(|mut row| {
+                row.set(ColumnIdx::VERSION, Datum::scalar(ids.next_uuid()));
+                row
+            });
+            if new.is_some() {
+                database.put(table, uuid, new.clone());
+            }
+            database.count_references(table, uuid, old.as_ref(), new.as_ref());
+            rows.push(RowChange { table, uuid, old, new });
+        }
+        Changes { rows }
+    }
+
+    fn table_name(&self, table: TableIdx) -> &str {
+        &self.database.schema.table(table).name
+    }
+}
+
+/// How this transaction changes the numbers of strong references, beside the numbers that the tables have.
+#[derive(Debug, Default)]
+struct StrongCounts {
+    changes: BTreeMap<RowId, i64>,
+    /// Rows that lost a reference.
+    lost: Vec<RowId>,
+}
+
+impl StrongCounts {
+    fn count(&mut self, row: RowId, change: Change) {
+        let count = self.changes.entry(row).or_insert(0);
+        match change {
+            Change::Comes => *count += 1,
+            Change::Goes => {
+                *count -= 1;
+                self.lost.push(row);
+            }
+        }
+    }
+
+    /// The number of strong references that `row` has now.
+    fn of(&self, database: &Database, row: RowId) -> i64 {
+        let change = self.changes.get(&row).copied().unwrap_or(0);
+        i64::from(database.tables[row.0.index()].incoming.strong(row.1)) + change
+    }
+}

@@ -1,0 +1,180 @@
+//! Conditions: which rows an operation or a monitor is about (RFC 7047 section 5.1 `<condition>`, ovsdb-server(7) "Notation").
+
+use serde_json::Value;
+
+use crate::atom::AtomType;
+use crate::datum::Datum;
+use crate::error::{Error, syntax_error};
+use crate::row::Row;
+use crate::schema::{ColumnIdx, TableSchema};
+use crate::symbols::Symbols;
+use crate::types::{ColumnType, UNLIMITED};
+
+/// Clauses on the columns of one table. Operations ask for rows that match all of them, monitors for rows that match any.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    clauses: Vec<Clause>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Clause {
+    /// `true` or `false`.
+    Constant(bool),
+    Column {
+        column: ColumnIdx,
+        function: Function,
+        argument: Datum,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Function {
+    Less,
+    LessOrEqual,
+    Equal,
+    NotEqual,
+    GreaterOrEqual,
+    Greater,
+    Includes,
+    Excludes,
+}
+
+impl Function {
+    fn from_name(name: &str) -> Option<Function> {
+        Some(match name {
+            "<" => Function::Less,
+            "<=" => Function::LessOrEqual,
+            "==" => Function::Equal,
+            "!=" => Function::NotEqual,
+            ">=" => Function::GreaterOrEqual,
+            ">" => Function::Greater,
+            "includes" => Function::Includes,
+            "excludes" => Function::Excludes,
+            _ => return None,
+        })
+    }
+
+    fn is_order(self) -> bool {
+        matches!(self, Function::Less | Function::LessOrEqual | Function::GreaterOrEqual | Function::Greater)
+    }
+}
+
+impl Condition {
+    /// Every row, by [`Condition::matches_all`].
+    pub const ALL: Condition = Condition { clauses: Vec::new() };
+
+    /// Reads a JSON array of clauses, each `[COLUMN, FUNCTION, VALUE]` or a boolean.
+    pub fn from_json(
+        table: &TableSchema,
+        json: &Value,
+        mut symbols: Option<&mut Symbols<'_>>,
+    ) -> Result<Condition, Error> {
+        let clauses = json.as_array().ok_or_else(|| syntax_error(json, "array expected"))?;
+        let clauses: Result<Vec<Clause>, Error> =
+            clauses.iter().map(|clause| Clause::from_json(table, clause, symbols.as_deref_mut())).collect();
+        Ok(Condition { clauses: clauses? })
+    }
+
+    /// Whether `row` satisfies every clause; with no clause, every row does.
+    pub fn matches_all(&self, row: &Row) -> bool {
+        self.clauses.iter().all(|clause| clause.matches(row))
+    }
+
+    /// Whether `row` satisfies a clause; with no clause, every row does.
+    pub fn matches_any(&self, row: &Row) -> bool {
+        self.clauses.is_empty() || self.clauses.iter().any(|clause| clause.matches(row))
+    }
+
+    /// Whether [`Condition::matches_any`] is true for every row whatever it holds.
+    pub fn is_any_row(&self) -> bool {
+        self.clauses.is_empty() || self.clauses.contains(&Clause::Constant(true))
+    }
+
+    /// The columns that are asked for.
+    pub fn columns(&self) -> impl Iterator<Item = ColumnIdx> {
+        self.clauses.iter().filter_map(|clause| match clause {
+            Clause::Column { column, .. } => Some(*column),
+            Clause::Constant(_) => None,
+        })
+    }
+
+    /// The columns that must equal something, and what.
+    pub(super) fn equalities(&self) -> impl Iterator<Item = (ColumnIdx, &Datum)> {
+        self.clauses.iter().filter_map(|clause| match clause {
+            Clause::Column { column, function: Function::Equal, argument } => Some((*column, argument)),
+            _ => None,
+        })
+    }
+}
+
+impl Clause {
+    fn from_json(
+        table: &TableSchema,
+        json: &Value,
+        symbols: Option<&mut Symbols<'_>>,
+    ) -> Result<Clause, Error> {
+        let (name, function, argument) = match json {
+            Value::Bool(value) => return Ok(Clause::Constant(*value)),
+            Value::Array(parts) => match parts.as_slice() {
+                [Value::String(name), Value::String(function), argument] => (name, function, argument),
+                _ => return Err(syntax_error(json, "Parse error in condition.")),
+            },
+            _ => return Err(syntax_error(json, "Parse error in condition.")),
+        };
+        let column = table.find(name).ok_or_else(|| unknown_column(json, table, name))?;
+        let of = &table.column(column).kind;
+        let spelled = function;
+        let function = Function::from_name(function).ok_or_else(|| Error {
+            name: "unknown function".into(),
+            ..syntax_error(json, format!("No function named {function}."))
+        })?;
+        let argument = match function {
+            _ if function.is_order() => {
+                let is_one = of.is_scalar() || of.is_optional_scalar();
+                if !is_one || !matches!(of.key.kind, AtomType::Integer | AtomType::Real) {
+                    return Err(syntax_error(
+                        json,
+                        format!(
+                            "Type mismatch: \"{spelled}\" operator may not be applied to column {name} of type {of}."
+                        ),
+                    ));
+                }
+                Datum::from_json(argument, &ColumnType { min: 1, ..of.clone() }, symbols)?
+            }
+            Function::Includes if !of.is_scalar() => {
+                Datum::from_json(argument, &ColumnType { min: 0, ..of.clone() }, symbols)?
+            }
+            Function::Excludes if !of.is_scalar() => {
+                Datum::from_json(argument, &ColumnType { min: 0, max: UNLIMITED, ..of.clone() }, symbols)?
+            }
+            _ => Datum::from_json(argument, of, symbols)?,
+        };
+        Ok(Clause::Column { column, function, argument })
+    }
+
+    fn matches(&self, row: &Row) -> bool {
+        let (column, function, argument) = match self {
+            Clause::Constant(value) => return *value,
+            Clause::Column { column, function, argument } => (*column, *function, argument),
+        };
+        let value = row.get(column);
+        match function {
+            Function::Equal => value == argument,
+            Function::NotEqual => value != argument,
+            Function::Includes => argument.is_included_in(value),
+            Function::Excludes => argument.is_excluded_from(value),
+            // A column that holds nothing is in no order with anything.
+            _ if value.is_empty() => false,
+            Function::Less => value < argument,
+            Function::LessOrEqual => value <= argument,
+            Function::GreaterOrEqual => value >= argument,
+            Function::Greater => value > argument,
+        }
+    }
+}
+
+/// "unknown column".
+pub(super) fn unknown_column(json: &Value, table: &TableSchema, name: &str) -> Error {
+    let details = format!("No column {name} in table {}.", table.name);
+    Error { name: "unknown column".into(), ..syntax_error(json, details) }
+}

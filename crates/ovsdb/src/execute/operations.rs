@@ -1,0 +1,275 @@
+//! The operations on rows: insert, select, update, mutate, delete and wait (RFC 7047 section 5.2.1 to 5.2.6).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::datum::Datum;
+use crate::error::{Error, syntax_error};
+use crate::execute::condition::{Condition, unknown_column};
+use crate::execute::mutation::Mutation;
+use crate::execute::{Run, Stop};
+use crate::row::Row;
+use crate::schema::{ColumnIdx, Schema, TableIdx, TableSchema};
+use crate::symbols::Symbols;
+use crate::types::Members;
+use crate::uuid::Uuid;
+
+impl Run<'_, '_> {
+    pub(super) fn insert(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let (table, schema) = self.table(&mut members)?;
+        let json = members.need("row")?;
+        let name = members.string("uuid-name")?;
+        let uuid = match members.string("uuid")? {
+            None => None,
+            Some(text) => Some(Uuid::parse(&text).ok_or_else(|| members.error("bad uuid"))?),
+        };
+        members.finish()?;
+        let table_schema = schema.table(table);
+        let uuid = match name {
+            Some(name) => self.symbols.define(&name, uuid)?,
+            None => uuid.unwrap_or_else(|| self.symbols.fresh()),
+        };
+        let mut row = Row::new(table_schema, uuid);
+        let mut given = Vec::new();
+        for (column, datum) in row_from_json(table_schema, json, &mut self.symbols)? {
+            if !column.is_internal() {
+                given.push(column);
+                row.set(column, datum);
+            }
+        }
+        // A default may be outside the constraints: then the column must be given.
+        for (column, column_schema) in table_schema.named_columns() {
+            if column_schema.kind.min > 0 && !given.contains(&column) {
+                check_default(column_schema)?;
+            }
+        }
+        row.set(ColumnIdx::VERSION, Datum::scalar(self.symbols.fresh()));
+        self.transaction.insert(table, row)?;
+        Ok(json!({"uuid": ["uuid", uuid.to_string()]}))
+    }
+
+    pub(super) fn select(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let (table, schema) = self.table(&mut members)?;
+        let table_schema = schema.table(table);
+        let condition = self.condition(&mut members, table_schema)?;
+        let columns = columns(&mut members, table_schema)?;
+        members.finish()?;
+        // Rows that are the same in what is asked for count once; the order is that of their UUIDs.
+        let mut seen = BTreeSet::new();
+        let can_repeat = !columns.contains(&ColumnIdx::UUID);
+        let mut found = Vec::new();
+        for row in self.matching(table, &condition) {
+            if can_repeat && !seen.insert(selected(&row, &columns)) {
+                continue;
+            }
+            found.push(row_to_json(table_schema, &row, &columns));
+        }
+        Ok(json!({"rows": found}))
+    }
+
+    pub(super) fn update(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let (table, schema) = self.table(&mut members)?;
+        let table_schema = schema.table(table);
+        let condition = self.condition(&mut members, table_schema)?;
+        let json = members.need("row")?;
+        members.finish()?;
+        let new = row_from_json(table_schema, json, &mut self.symbols)?;
+        for (column, _) in &new {
+            if !table_schema.column(*column).is_mutable {
+                let details = format!(
+                    "Cannot update immutable column {} in table {}.",
+                    table_schema.column(*column).name,
+                    table_schema.name
+                );
+                return Err(Error { syntax: syntax_error(json, "").syntax, ..Error::constraint(details) });
+            }
+        }
+        let mut count = 0;
+        for mut row in self.matching(table, &condition) {
+            count += 1;
+            let old = row.clone();
+            for (column, datum) in &new {
+                if row.get(*column) != datum {
+                    row.set(*column, datum.clone());
+                }
+            }
+            if !row.is_same(&old) {
+                self.transaction.replace(table, row);
+            }
+        }
+        Ok(json!({"count": count}))
+    }
+
+    pub(super) fn mutate(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let (table, schema) = self.table(&mut members)?;
+        let table_schema = schema.table(table);
+        let condition = self.condition(&mut members, table_schema)?;
+        let mutations = members.array("mutations")?.ok_or_else(|| members.missing("mutations"))?;
+        members.finish()?;
+        let mutations: Result<Vec<Mutation>, Error> = mutations
+            .iter()
+            .map(|mutation| Mutation::from_json(table_schema, mutation, Some(&mut self.symbols)))
+            .collect();
+        let mutations = mutations?;
+        let mut count = 0;
+        for mut row in self.matching(table, &condition) {
+            count += 1;
+            let old = row.clone();
+            for mutation in &mutations {
+                mutation.apply(table_schema, &mut row)?;
+            }
+            if !row.is_same(&old) {
+                self.transaction.replace(table, row);
+            }
+        }
+        Ok(json!({"count": count}))
+    }
+
+    pub(super) fn delete(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+        let (table, schema) = self.table(&mut members)?;
+        let condition = self.condition(&mut members, schema.table(table))?;
+        members.finish()?;
+        let mut count = 0;
+        for row in self.matching(table, &condition) {
+            count += 1;
+            self.transaction.delete(table, row.uuid());
+        }
+        Ok(json!({"count": count}))
+    }
+
+    pub(super) fn wait(&mut self, mut members: Members<'_>) -> Result<Value, Stop> {
+        let (table, schema) = self.table(&mut members)?;
+        let table_schema = schema.table(table);
+        let timeout_ms = match members.integer("timeout")? {
+            None => None,
+            Some(ms) => Some(u64::try_from(ms).map_err(|_| members.error("timeout must be nonnegative"))?),
+        };
+        let condition = self.condition(&mut members, table_schema)?;
+        let columns = columns(&mut members, table_schema)?;
+        let until = members.string("until")?.ok_or_else(|| members.missing("until"))?;
+        let wants_equal = match until.as_str() {
+            "==" => true,
+            "!=" => false,
+            _ => return Err(members.error("\"until\" must be \"==\" or \"!=\"").into()),
+        };
+        let rows = members.array("rows")?.ok_or_else(|| members.missing("rows"))?;
+        members.finish()?;
+        let mut expected = BTreeSet::new();
+        for json in rows {
+            let mut row = Row::new(table_schema, Uuid::ZERO);
+            for (column, datum) in row_from_json(table_schema, json, &mut self.symbols)? {
+                row.set(column, datum);
+            }
+            expected.insert(selected(&row, &columns));
+        }
+        let found: BTreeSet<Vec<Datum>> =
+            self.matching(table, &condition).iter().map(|row| selected(row, &columns)).collect();
+        if (found == expected) == wants_equal {
+            return Ok(json!({}));
+        }
+        match timeout_ms {
+            Some(timeout_ms) if timeout_ms <= self.elapsed_ms => {
+                let details = match self.elapsed_ms {
+                    0 => "\"where\" clause test failed".to_owned(),
+                    elapsed_ms => format!("\"wait\" timed out after {elapsed_ms} ms"),
+                };
+                Err(Error::new("timed out", details).into())
+            }
+            until_ms => Err(Stop::Waits { until_ms }),
+        }
+    }
+
+    /// The operation's table. The schema comes along, so that it can be read while the transaction is written to.
+    fn table(&self, members: &mut Members<'_>) -> Result<(TableIdx, std::sync::Arc<Schema>), Error> {
+        let name = members.string("table")?.ok_or_else(|| members.missing("table"))?;
+        let schema = std::sync::Arc::clone(self.transaction.database().schema());
+        match schema.find(&name) {
+            Some(table) => Ok((table, schema)),
+            None => Err(members.failed(&format!("No table named {name}."))),
+        }
+    }
+
+    fn condition(&mut self, members: &mut Members<'_>, table: &TableSchema) -> Result<Condition, Error> {
+        let json = members.need("where")?;
+        if !json.is_array() {
+            return Err(members.wrong_type("where"));
+        }
+        Condition::from_json(table, json, Some(&mut self.symbols))
+    }
+
+    /// The rows of `table` that satisfy all of `condition`: by their name or by a unique index where one is asked for, else by looking
+    /// at each.
+    fn matching(&self, table: TableIdx, condition: &Condition) -> Vec<Row> {
+        let database = self.transaction.database();
+        let equalities: Vec<(ColumnIdx, &Datum)> = condition.equalities().collect();
+        if let Some((_, name)) = equalities.iter().find(|(column, _)| *column == ColumnIdx::UUID) {
+            let row = name.as_uuid().and_then(|uuid| database.row(table, uuid));
+            return row.filter(|row| condition.matches_all(row)).into_iter().cloned().collect();
+        }
+        if !equalities.is_empty()
+            && let Some(rows) = database.find_by_index(table, &equalities)
+        {
+            return rows.into_iter().filter(|row| condition.matches_all(row)).cloned().collect();
+        }
+        database.rows(table).filter(|row| condition.matches_all(row)).cloned().collect()
+    }
+}
+
+fn check_default(column: &crate::schema::ColumnSchema) -> Result<(), Error> {
+    column.default.keys().try_for_each(|key| column.kind.key.check(key))?;
+    match &column.kind.value {
+        Some(base) => column.default.values().try_for_each(|value| base.check(value)),
+        None => Ok(()),
+    }
+}
+
+/// Reads the columns of a `<row>`.
+fn row_from_json(
+    table: &TableSchema,
+    json: &Value,
+    symbols: &mut Symbols<'_>,
+) -> Result<Vec<(ColumnIdx, Datum)>, Error> {
+    let members = json.as_object().ok_or_else(|| syntax_error(json, "row must be JSON object"))?;
+    members
+        .iter()
+        .map(|(name, value)| {
+            let column = table.find(name).ok_or_else(|| unknown_column(json, table, name))?;
+            Ok((column, Datum::from_json(value, &table.column(column).kind, Some(&mut *symbols))?))
+        })
+        .collect()
+}
+
+fn row_to_json(table: &TableSchema, row: &Row, columns: &[ColumnIdx]) -> Value {
+    let mut members = Map::new();
+    for column in columns {
+        let schema = table.column(*column);
+        members.insert(schema.name.clone(), row.get(*column).to_json(&schema.kind));
+    }
+    Value::Object(members)
+}
+
+fn selected(row: &Row, columns: &[ColumnIdx]) -> Vec<Datum> {
+    columns.iter().map(|column| row.get(*column).clone()).collect()
+}
+
+/// The member "columns": all where it is not there.
+fn columns(members: &mut Members<'_>, table: &TableSchema) -> Result<Vec<ColumnIdx>, Error> {
+    let Some(names) = members.array("columns")? else {
+        return Ok(table.columns_with_idx().map(|(column, _)| column).collect());
+    };
+    let mut columns = Vec::with_capacity(names.len());
+    let mut seen = BTreeSet::new();
+    for json in names {
+        let name =
+            json.as_str().ok_or_else(|| syntax_error(json, "array of distinct column names expected"))?;
+        let column = table
+            .find(name)
+            .ok_or_else(|| syntax_error(json, format!("{name} is not a valid column name")))?;
+        if !seen.insert(column) {
+            return Err(syntax_error(json, "array of distinct column names expected"));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
+}
