@@ -3,14 +3,21 @@
 use crate::daemon_args::DaemonArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use vswitchd::config::{BridgeFlags, Config, DatapathFlags, PortFlags, cpu_mask};
+use vswitchd::config::{BridgeFlags, Config, Database, DatapathFlags, EnableDummy, PortFlags, cpu_mask};
 use vswitchd::daemonize::{self, Options};
 use vswitchd::program;
 use vswitchd::rundir::RunDir;
+use vswitchd::stream::{ActiveTarget, OVSDB_PORT};
 
 /// Options of the subcommand.
 #[derive(clap::Args)]
 pub struct Args {
+    /// The database that says what bridges and ports there shall be: unix:FILE, tcp:HOST[:PORT] or ssl:HOST[:PORT].
+    #[arg(value_name = "DATABASE", value_parser = database, conflicts_with_all = ["bridges", "ports"])]
+    database: Option<ActiveTarget>,
+    /// Replace ports by dummies, for tests: those of type dummy, with "system" also those of type system, with "override" all.
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = dummy)]
+    enable_dummy: Option<EnableDummy>,
     /// A bridge: NAME[,datapath-id=HEX][,fail-mode=standalone|secure][,local=dummy|internal][,mac-aging-time=SECS]
     /// [,mac-table-size=N].
     #[arg(long = "bridge", value_name = "NAME[,KEY=VALUE]...", value_parser = BridgeFlags::parse)]
@@ -42,6 +49,19 @@ pub struct Args {
     unixctl: Option<PathBuf>,
     #[command(flatten)]
     daemon: DaemonArgs,
+}
+
+fn database(text: &str) -> Result<ActiveTarget, String> {
+    ActiveTarget::parse(text, OVSDB_PORT)
+}
+
+fn dummy(text: &str) -> Result<EnableDummy, String> {
+    match text {
+        "" => Ok(EnableDummy::Yes),
+        "system" => Ok(EnableDummy::System),
+        "override" => Ok(EnableDummy::Override),
+        _ => Err("expected system or override, or nothing".into()),
+    }
 }
 
 fn workers(text: &str) -> Result<usize, String> {
@@ -86,6 +106,8 @@ fn config(args: Args) -> Result<Config, String> {
         run_dir: RunDir::from_env(),
         bridges: args.bridges,
         ports: args.ports,
+        database: args.database.map_or(Database::None, Database::Remote),
+        dummy: args.enable_dummy.unwrap_or_default(),
         datapath: DatapathFlags {
             cpus,
             workers: args.workers,

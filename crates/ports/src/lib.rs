@@ -57,6 +57,19 @@ pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortE
     })
 }
 
+/// Whether ports of that type have the option.
+pub fn has_option(kind: &str, option: &str) -> bool {
+    let of_kind: &[&[&str]] = match kind {
+        "afxdp" => &[af_xdp::OPTIONS],
+        "internal" | "tap" => &[tap::OPTIONS],
+        "null" => &[null::OPTIONS],
+        "pcap" => &[pcap::OPTIONS],
+        "system" => &[af_xdp::OPTIONS, af_packet::OPTIONS, system::OPTIONS],
+        _ => &[],
+    };
+    KINDS.contains(&kind) && (option == "n_rxq" || of_kind.iter().any(|options| options.contains(&option)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

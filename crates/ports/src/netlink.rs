@@ -10,7 +10,7 @@ use crate::PortError;
 use crate::wait::owned;
 use std::ffi::CString;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 const HEADER: usize = 16;
 const IFINFO: usize = 16;
@@ -199,6 +199,12 @@ impl LinkEvents {
                 Err(_) => return events,
             }
         }
+    }
+}
+
+impl AsFd for LinkEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

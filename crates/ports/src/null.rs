@@ -19,6 +19,9 @@ const FLOWS_MAX: usize = 1 << 22;
 /// A rate-limited source that was not polled catches up at most this long.
 const CATCH_UP: Duration = Duration::from_millis(1);
 
+/// Options that the port has, beside `n_rxq`.
+pub(crate) const OPTIONS: &[&str] = &["size", "template", "flows", "rate"];
+
 /// A port of type `null`.
 pub struct NullPort {
     link: Arc<VirtualLink>,
@@ -34,7 +37,7 @@ impl NullPort {
     /// * `flows`: number of address pairs of the built-in frame (not with `template`), in turn; 1.
     /// * `rate`: packets per second over all queues; as fast as it is polled.
     pub fn open(spec: &PortSpec) -> Result<NullPort, PortError> {
-        spec.check_options(&["size", "template", "flows", "rate"])?;
+        spec.check_options(OPTIONS)?;
         let queues = spec.rx_queues()?;
         let frames = source_frames(spec)?;
         let rate: Option<u64> = spec.parsed("rate", "packets per second")?;

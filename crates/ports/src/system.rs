@@ -13,6 +13,9 @@ const COMMON: &[&str] = &["ifname", "n_rxq_desc", "driver"];
 /// Options of AF_XDP alone.
 const AF_XDP_OPTIONS: &[&str] = &["xdp-mode", "use-need-wakeup", "n_txq_desc"];
 
+/// The option that both drivers lack.
+pub(crate) const OPTIONS: &[&str] = &["driver"];
+
 /// A port of type `system`.
 pub struct SystemPort {
     inner: Box<dyn Port>,

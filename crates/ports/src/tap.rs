@@ -43,6 +43,8 @@ const TUN_F_TSO_ECN: libc::c_uint = 0x08;
 const TUN_F_USO4: libc::c_uint = 0x20;
 const TUN_F_USO6: libc::c_uint = 0x40;
 
+/// Options that the port has, beside `n_rxq`.
+pub(crate) const OPTIONS: &[&str] = &["ifname"];
 /// A frame in more pieces than this cannot be sent (64 KB in chunks of 2 KB are 37).
 const SEGMENTS_MAX: usize = 128;
 /// After a large frame this many reads expect another.
@@ -80,7 +82,7 @@ impl TapPort {
     /// Needs CAP_NET_ADMIN. The interface is set up; MTU and address are those of the specification, a local
     /// address that depends on the name alone where it has none.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<TapPort, PortError> {
-        spec.check_options(&["ifname"])?;
+        spec.check_options(OPTIONS)?;
         let kind = if spec.kind == "internal" { "internal" } else { "tap" };
         let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
         netlink::check_name(&name)?;

@@ -1,7 +1,8 @@
 //! Start, schedule and end of the daemon.
 
 use crate::commands;
-use crate::config::Config;
+use crate::config::{Config, Database};
+use crate::configdb::{self, DatabaseClient};
 use crate::daemonize::Daemon;
 use crate::listeners::BridgeSockets;
 use crate::log;
@@ -78,6 +79,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let ctl_path = ctl_path.unwrap_or_else(|| dir.file(&format!("{NAME}.{}.ctl", std::process::id())));
     let (ctl, ctl_listener) = Socket::listen(&ctl_path).map_err(|e| StartError::Socket(ctl_path, e))?;
     let mut sockets = BridgeSockets::new(dir.clone());
+    // Where there is no database, they stay as they are.
+    let mut _kept = None;
     for bridge in &config.bridges {
         sockets.listen(&bridge.name)?;
     }
@@ -91,6 +94,18 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let (workers, ports) = (vswitch.dp.workers(), vswitch.ports.len());
     let shared: Shared = Rc::new(RefCell::new(vswitch));
     sockets.follow(&shared);
+    match &config.database {
+        Database::None => _kept = Some(sockets),
+        Database::Remote(target) => {
+            let client = DatabaseClient {
+                target: target.clone(),
+                tls: None,
+                dummy: config.dummy,
+                run_dir: dir.clone(),
+            };
+            tokio::task::spawn_local(configdb::run(client, shared.clone(), sockets));
+        }
+    }
     let exit = Arc::new(Notify::new());
     let answer = {
         let (shared, exit) = (shared.clone(), exit.clone());

@@ -7,6 +7,7 @@
 
 mod commands;
 pub mod config;
+pub mod configdb;
 mod daemon;
 pub mod daemonize;
 pub mod getopt;
@@ -22,7 +23,9 @@ mod schedule;
 mod service;
 mod state;
 pub mod stream;
+mod sysstats;
 pub mod unixctl;
+mod writeback;
 
 pub use config::Config;
 pub use daemon::{NAME, StartError, run};

@@ -81,6 +81,9 @@ impl XdpMode {
     }
 }
 
+/// Options that the port has, beside `n_rxq`.
+pub(crate) const OPTIONS: &[&str] = &["ifname", "xdp-mode", "use-need-wakeup", "n_rxq_desc", "n_txq_desc"];
+
 /// A port on a kernel interface by AF_XDP.
 pub struct AfXdpPort {
     // Fields drop in this order: the program goes before the sockets that nobody took.
@@ -112,7 +115,7 @@ impl AfXdpPort {
     /// Errors: no such interface, a bad option, another program attached, or what the kernel refuses; nothing
     /// is left behind then.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfXdpPort, PortError> {
-        spec.check_options(&["ifname", "xdp-mode", "use-need-wakeup", "n_rxq_desc", "n_txq_desc"])?;
+        spec.check_options(OPTIONS)?;
         let mode = XdpMode::parse(spec)?;
         let need_wakeup = spec.flag("use-need-wakeup", true)?;
         let rx_slots = ring_slots(spec, "n_rxq_desc")?;

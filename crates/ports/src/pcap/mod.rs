@@ -25,6 +25,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// Captured frames reach the file at the latest after this long.
 const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Options that the port has, beside `n_rxq`.
+pub(crate) const OPTIONS: &[&str] = &["rx_file", "loop", "timed", "tx_file"];
+
 /// A port of type `pcap`.
 pub struct PcapPort {
     link: Arc<VirtualLink>,
@@ -48,7 +51,7 @@ impl PcapPort {
     /// * `timed`: keep the capture's intervals between frames (`false`: as fast as it is polled).
     /// * `tx_file`: the capture to write, replacing what is there.
     pub fn open(spec: &PortSpec) -> Result<PcapPort, PortError> {
-        spec.check_options(&["rx_file", "loop", "timed", "tx_file"])?;
+        spec.check_options(OPTIONS)?;
         let queues = spec.rx_queues()?;
         let (repeats, timed) = (spec.flag("loop", true)?, spec.flag("timed", false)?);
         let mut details = Vec::new();

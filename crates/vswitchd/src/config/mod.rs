@@ -4,10 +4,14 @@
 //! A `--bridge` or `--port` is a name followed by `key=value` pairs, separated by commas. Keys that are not the
 //! switch's own are options of the port's driver, which checks them.
 
+pub mod keys;
+pub mod rows;
 pub mod wanted;
 
 use crate::rundir::RunDir;
+use crate::stream::ActiveTarget;
 use base::OfPort;
+pub use rows::EnableDummy;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use switch::{VlanConfig, VlanMode};
@@ -23,10 +27,24 @@ pub struct Config {
     pub bridges: Vec<BridgeFlags>,
     /// Ports.
     pub ports: Vec<PortFlags>,
+    /// Where the configuration comes from beside flags.
+    pub database: Database,
+    /// Which ports of a database are replaced by dummies.
+    pub dummy: EnableDummy,
     /// Workers and their caches.
     pub datapath: DatapathFlags,
     /// Where the control socket is, if not in the run directory under its usual name.
     pub unixctl: Option<PathBuf>,
+}
+
+/// Where the configuration comes from.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Database {
+    /// There is none: flags say all.
+    #[default]
+    None,
+    /// A server elsewhere, waited for and connected to again where it goes away.
+    Remote(ActiveTarget),
 }
 
 /// Limits and threads of the datapath.
@@ -251,6 +269,9 @@ pub fn cpu_mask(text: &str) -> Result<Vec<usize>, String> {
 impl Config {
     /// Checks what no flag can know alone: that names and numbers are unique and every port has a bridge.
     pub fn check(&self) -> Result<(), String> {
+        if self.database != Database::None && !(self.bridges.is_empty() && self.ports.is_empty()) {
+            return Err("bridges and ports come from flags or from a database, not from both".into());
+        }
         let mut names = std::collections::BTreeSet::new();
         let bridges = self.bridges.iter().map(|b| &b.name);
         for name in bridges.chain(self.ports.iter().map(|p| &p.name)) {
@@ -376,6 +397,8 @@ mod tests {
             run_dir: RunDir::new("/nowhere"),
             bridges: bridges.iter().map(|b| BridgeFlags::parse(b).unwrap()).collect(),
             ports: ports.iter().map(|p| PortFlags::parse(p).unwrap()).collect(),
+            database: Database::None,
+            dummy: EnableDummy::No,
             datapath: DatapathFlags::default(),
             unixctl: None,
         };

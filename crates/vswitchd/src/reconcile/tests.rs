@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::wanted::{Bridge, Port};
-use crate::config::{Config, DatapathFlags, FailMode};
+use crate::config::{Config, Database, DatapathFlags, EnableDummy, FailMode};
 use crate::rundir::RunDir;
 use std::time::{Duration, Instant};
 use switch::{PortKind, VlanConfig, VlanMode};
@@ -13,6 +13,8 @@ fn vswitch() -> Vswitch {
         run_dir: RunDir::new("/nowhere"),
         bridges: Vec::new(),
         ports: Vec::new(),
+        database: Database::None,
+        dummy: EnableDummy::No,
         datapath,
         unixctl: None,
     })
@@ -228,7 +230,7 @@ fn the_fail_mode_decides_whether_the_rule_that_says_normal_is_there() {
     let mut w = wanted(&[]);
     let rules = |v: &Vswitch| {
         let idx = v.bridge_named("br0").unwrap().idx;
-        v.control.table_stats(idx).iter().map(|t| t.active as usize).sum::<usize>()
+        v.control.table_stats(idx).iter().map(|t| t.active).sum::<usize>()
     };
     become_(&mut v, &w);
     assert_eq!(rules(&v), 1);

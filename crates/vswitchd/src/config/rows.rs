@@ -1,0 +1,577 @@
+//! What the rows of the database `Open_vSwitch` say, as [`Wanted`].
+//!
+//! Values are checked here, once. What makes no sense is a complaint: it is logged when it is new, an interface's is
+//! shown in its column `error` too, and the setting stays as it was, which is why [`read`] gets what was wanted before.
+//! Keys that nobody knows are complaints of their own. Neither hinders the rest.
+//!
+//! Source of names, ranges and defaults: ovs-vswitchd.conf.db(5).
+
+use super::keys;
+use super::mac_address;
+use super::wanted::{
+    Bridge, BridgeSettings, Controller, FailMode, Interface, PATCH, Port, SwitchWide, Wanted,
+};
+use crate::reconcile::OfPortsBefore;
+use base::OfPort;
+use openflow::{Version, VersionSet};
+use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::sync::Arc;
+use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
+
+/// Rows at one moment. Copying a table's rows costs next to nothing.
+pub struct Rows {
+    /// What tables and columns there are.
+    pub schema: Arc<Schema>,
+    /// By [`TableIdx`].
+    pub tables: Vec<RowMap>,
+}
+
+/// Which ports are replaced by dummies (`--enable-dummy`).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum EnableDummy {
+    /// None, and there are no dummies.
+    #[default]
+    No,
+    /// Those that are of type dummy.
+    Yes,
+    /// Those of type system too (`--enable-dummy=system`).
+    System,
+    /// All (`--enable-dummy=override`).
+    Override,
+}
+
+/// What was read.
+#[derive(Default, Debug)]
+pub struct Reading {
+    /// What the switch shall be.
+    pub wanted: Wanted,
+    /// Numbers that interfaces had.
+    pub before: OfPortsBefore,
+    /// Interfaces that cannot be, by name, and why: those of bridges that cannot be, and such that are named twice.
+    pub impossible: BTreeMap<String, String>,
+    /// What is wrong with the rows, each a sentence that names its place.
+    pub complaints: BTreeSet<String>,
+    /// `next_cfg`.
+    pub next_cfg: i64,
+    /// Milliseconds between two updates of statistics.
+    pub stats_interval_ms: u64,
+    /// Whether statistics of the machine are wanted (`enable-statistics`).
+    pub system_statistics: bool,
+}
+
+/// Longest name of a bridge: its own interface is a device of the kernel's, or could be.
+const BRIDGE_NAME_BYTES_MAX: usize = 15;
+/// The default of `stats-update-interval`, and the least.
+pub const STATS_INTERVAL_MS: u64 = 5_000;
+
+/// Reads all rows that can be reached from the one of table Open_vSwitch. `None` where that is missing.
+pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy) -> Option<Reading> {
+    let root = rows.all("Open_vSwitch").next()?;
+    let mut reader = Reader { rows, previous, dummy, reading: Reading::default(), seen: BTreeSet::new() };
+    reader.switch_wide(&root);
+    for bridge in rows.referenced(&root, "bridges", "Bridge") {
+        reader.bridge(&bridge);
+    }
+    Some(reader.reading)
+}
+
+impl Rows {
+    fn table(&self, name: &str) -> Option<(TableIdx, &TableSchema)> {
+        let idx = self.schema.find(name)?;
+        Some((idx, self.schema.table(idx)))
+    }
+
+    /// All rows of a table.
+    pub fn all<'a>(&'a self, table: &str) -> impl Iterator<Item = RowRef<'a>> {
+        let found = self.table(table);
+        found.into_iter().flat_map(move |(idx, schema)| {
+            self.tables[idx.index()].iter().map(move |row| RowRef { schema, row })
+        })
+    }
+
+    /// A row.
+    pub fn get<'a>(&'a self, table: &str, uuid: Uuid) -> Option<RowRef<'a>> {
+        let (idx, schema) = self.table(table)?;
+        Some(RowRef { schema, row: self.tables[idx.index()].get(uuid)? })
+    }
+
+    /// The rows of `table` that a column of references names.
+    pub fn referenced<'a>(
+        &'a self,
+        row: &RowRef<'_>,
+        column: &str,
+        table: &'a str,
+    ) -> impl Iterator<Item = RowRef<'a>> + use<'a> {
+        let uuids: Vec<Uuid> =
+            row.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_uuid()).collect();
+        uuids.into_iter().filter_map(move |uuid| self.get(table, uuid))
+    }
+}
+
+/// A row whose columns are found by name.
+#[derive(Clone, Copy)]
+pub struct RowRef<'a> {
+    schema: &'a TableSchema,
+    /// The row.
+    pub row: &'a Row,
+}
+
+impl<'a> RowRef<'a> {
+    /// A column. `None` where the schema does not have it.
+    pub fn get(&self, column: &str) -> Option<&'a Datum> {
+        Some(self.row.get(self.schema.find(column)?))
+    }
+
+    /// A column's text; `None` where it is empty.
+    pub fn text(&self, column: &str) -> Option<&'a str> {
+        self.get(column)?.as_str()
+    }
+
+    /// A column's integer.
+    pub fn integer(&self, column: &str) -> Option<i64> {
+        self.get(column)?.as_integer()
+    }
+
+    /// A column's boolean; false where it is empty.
+    pub fn flag(&self, column: &str) -> bool {
+        self.get(column).and_then(Datum::as_bool).unwrap_or(false)
+    }
+
+    /// A column's integers.
+    pub fn integers(&self, column: &str) -> impl Iterator<Item = i64> + use<'a> {
+        self.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_integer())
+    }
+
+    /// The value of a key in a column that is a map of texts.
+    pub fn value(&self, column: &str, key: &str) -> Option<&'a str> {
+        self.get(column)?.get(key)
+    }
+
+    /// The pairs of a column that is a map of texts.
+    pub fn pairs(&self, column: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let pairs = self.get(column).into_iter().flat_map(|d| d.as_map());
+        pairs.filter_map(|(k, v)| Some((k.as_str()?, v.as_str()?)))
+    }
+}
+
+struct Reader<'a> {
+    rows: &'a Rows,
+    previous: &'a Wanted,
+    dummy: EnableDummy,
+    reading: Reading,
+    /// Names of interfaces, to find those that are named twice.
+    seen: BTreeSet<String>,
+}
+
+/// A column of a row whose values are being checked. What is wrong goes to `wrong`.
+struct Checked<'a> {
+    row: RowRef<'a>,
+    column: &'static str,
+    wrong: Vec<String>,
+}
+
+impl<'a> Checked<'a> {
+    fn of(row: &RowRef<'a>, column: &'static str) -> Checked<'a> {
+        Checked { row: *row, column, wrong: Vec::new() }
+    }
+
+    /// The value of a key as `parse` takes it, `before` where it does not, `None` where there is none.
+    fn parsed<T>(
+        &mut self,
+        key: &str,
+        expected: impl Display,
+        before: Option<T>,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.row.value(self.column, key)?;
+        parse(value).or_else(|| {
+            self.wrong.push(format!("{}:{key}={value} is not {expected}", self.column));
+            before
+        })
+    }
+
+    fn number<T: FromStr + PartialOrd + Display>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<T>,
+        before: Option<T>,
+    ) -> Option<T> {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        self.parsed(key, expected, before, |v| v.parse().ok().filter(|n| range.contains(n)))
+    }
+
+    fn flag(&mut self, key: &str, before: bool) -> bool {
+        self.parsed(key, "true or false", Some(before), |v| v.parse().ok()).unwrap_or(false)
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn complain(&mut self, place: &str, what: impl Display) {
+        self.reading.complaints.insert(format!("{place}: {what}"));
+    }
+
+    fn complain_all(&mut self, place: &str, checked: Checked<'_>) {
+        checked.wrong.into_iter().for_each(|what| self.complain(place, what));
+    }
+
+    /// Complains of keys that the manual page does not have.
+    fn unknown_keys(&mut self, place: &str, table: &str, column: &str, row: &RowRef<'_>) {
+        for (key, _) in row.pairs(column) {
+            if !keys::is_known(table, column, key) {
+                self.complain(place, format_args!("{column}:{key} is not known, and ignored"));
+            }
+        }
+    }
+
+    fn switch_wide(&mut self, row: &RowRef<'a>) {
+        let old = self.previous.switch.clone();
+        let place = "Open_vSwitch";
+        self.unknown_keys(place, place, "other_config", row);
+        let mut c = Checked::of(row, "other_config");
+        self.reading.wanted.switch = SwitchWide {
+            cpus: c.parsed("pmd-cpu-mask", "a mask of processors in hexadecimal", old.cpus, |v| {
+                super::cpu_mask(v).ok()
+            }),
+            flow_limit: c.number("flow-limit", 0..=usize::MAX, old.flow_limit),
+            max_idle_ms: c.number("max-idle", 500..=u64::from(u32::MAX), old.max_idle_ms),
+            flow_restore_wait: c.flag("flow-restore-wait", old.flow_restore_wait),
+        };
+        let interval = c.number("stats-update-interval", 0..=u64::from(u32::MAX), None);
+        self.reading.stats_interval_ms = interval.unwrap_or(STATS_INTERVAL_MS).max(STATS_INTERVAL_MS);
+        self.reading.system_statistics = c.flag("enable-statistics", false);
+        if c.flag("hw-offload", false) {
+            c.wrong
+                .push("other_config:hw-offload=true has no effect: no hardware offload is available".into());
+        }
+        self.complain_all(place, c);
+        self.reading.next_cfg = row.integer("next_cfg").unwrap_or(0);
+    }
+
+    fn bridge(&mut self, row: &RowRef<'a>) {
+        let name = row.text("name").unwrap_or_default().to_string();
+        let place = format!("bridge {name}");
+        let why_not = if !is_bridge_name(&name) {
+            Some(format!(
+                "\"{name}\" is no name for a bridge: 1 to {BRIDGE_NAME_BYTES_MAX} characters, no blank or slash"
+            ))
+        } else if self.reading.wanted.bridges.contains_key(&name) {
+            Some("another bridge has the same name".into())
+        } else {
+            self.refused_datapath_type(row.text("datapath_type").unwrap_or_default())
+        };
+        if let Some(why) = why_not {
+            self.complain(&place, &why);
+            for port in self.rows.referenced(row, "ports", "Port") {
+                for interface in self.rows.referenced(&port, "interfaces", "Interface") {
+                    let name = interface.text("name").unwrap_or_default();
+                    self.reading.impossible.insert(name.into(), why.clone());
+                }
+            }
+            return;
+        }
+        let old = self.previous.bridges.get(&name).map(|b| b.settings.clone()).unwrap_or_default();
+        let mut bridge = Bridge::new(&name);
+        bridge.settings = self.bridge_settings(row, &place, &old);
+        let mut c = Checked::of(row, "other_config");
+        let queue_size = c.number("controller-queue-size", 1..=512, None);
+        self.complain_all(&place, c);
+        for controller in self.rows.referenced(row, "controller", "Controller") {
+            let controller = self.controller(&controller, &place, queue_size);
+            bridge.controllers.insert(controller.target.clone(), controller);
+        }
+        let on_dummies = row.text("datapath_type") == Some("dummy") || self.dummy == EnableDummy::Override;
+        for port in self.rows.referenced(row, "ports", "Port") {
+            let port = self.port(&port, &bridge, on_dummies);
+            bridge.ports.insert(port.name.clone(), port);
+        }
+        if !bridge.interfaces().any(|(_, i)| i.name == name) {
+            let kind = if on_dummies { "dummy" } else { "internal" };
+            bridge.add(Interface::new(&name, kind));
+        }
+        self.reading.wanted.bridges.insert(name, bridge);
+    }
+
+    fn refused_datapath_type(&self, kind: &str) -> Option<String> {
+        match kind {
+            "" | "netdev" | "system" => None,
+            "dummy" if self.dummy != EnableDummy::No => None,
+            "dummy" => Some("datapath_type=dummy serves tests, and needs --enable-dummy".into()),
+            _ => {
+                Some(format!("datapath_type={kind} is not known: there are netdev and system, which are one"))
+            }
+        }
+    }
+
+    fn bridge_settings(&mut self, row: &RowRef<'a>, place: &str, old: &BridgeSettings) -> BridgeSettings {
+        self.unknown_keys(place, "Bridge", "other_config", row);
+        let defaults = BridgeSettings::default();
+        let mut c = Checked::of(row, "other_config");
+        let text = |key: &str| row.value("other_config", key).map(str::to_string);
+        let settings = BridgeSettings {
+            fail_mode: match row.text("fail_mode") {
+                Some("secure") => FailMode::Secure,
+                _ => FailMode::Standalone,
+            },
+            datapath_id: c.parsed(
+                "datapath-id",
+                "exactly 16 hexadecimal digits, not all zero, or fewer after 0x",
+                old.datapath_id,
+                datapath_id,
+            ),
+            hwaddr: c.parsed("hwaddr", "an Ethernet address of one station", old.hwaddr, |v| {
+                mac_address(v).filter(|m| m[0] & 1 == 0 && *m != [0; 6])
+            }),
+            protocols: protocols(row, &mut c.wrong, old.protocols),
+            mac_aging_s: c
+                .number("mac-aging-time", 1..=u32::MAX, Some(old.mac_aging_s))
+                .map_or(defaults.mac_aging_s, |s| s.clamp(15, 3600)),
+            mac_table_size: c
+                .number("mac-table-size", 1..=usize::MAX, Some(old.mac_table_size))
+                .map_or(defaults.mac_table_size, |n| n.clamp(10, 1_000_000)),
+            forward_bpdu: c.flag("forward-bpdu", old.forward_bpdu),
+            flood_vlans: row.integers("flood_vlans").filter_map(|v| u16::try_from(v).ok()).collect(),
+            disable_in_band: c.flag("disable-in-band", old.disable_in_band),
+            dp_desc: text("dp-desc"),
+            dp_sn: text("dp-sn"),
+        };
+        self.complain_all(place, c);
+        settings
+    }
+
+    fn controller(&mut self, row: &RowRef<'a>, place: &str, queue_size: Option<u32>) -> Controller {
+        let target = row.text("target").unwrap_or_default();
+        let place = format!("{place}: controller {target}");
+        self.unknown_keys(&place, "Controller", "other_config", row);
+        let mut c = Checked::of(row, "other_config");
+        let number = |column: &str| row.integer(column).and_then(|n| u64::try_from(n).ok());
+        let limit = |column: &str| row.integer(column).and_then(|n| u32::try_from(n).ok());
+        let address = |column: &str, wrong: &mut Vec<String>| {
+            let value = row.text(column)?;
+            let parsed = value.parse().ok();
+            if parsed.is_none() {
+                wrong.push(format!("{column}={value} is not an IPv4 address"));
+            }
+            parsed
+        };
+        let defaults = Controller::new(target);
+        let controller = Controller {
+            out_of_band: row.text("connection_mode") == Some("out-of-band"),
+            max_backoff_ms: number("max_backoff"),
+            inactivity_probe_ms: number("inactivity_probe"),
+            rate_limit: limit("controller_rate_limit"),
+            burst_limit: limit("controller_burst_limit"),
+            queue_size,
+            async_messages: row.get("enable_async_messages").and_then(Datum::as_bool).unwrap_or(true),
+            is_service: row.text("type") == Some("service"),
+            dscp: c.number("dscp", 0..=63, None).unwrap_or(defaults.dscp),
+            local_ip: address("local_ip", &mut c.wrong),
+            local_netmask: address("local_netmask", &mut c.wrong),
+            local_gateway: address("local_gateway", &mut c.wrong),
+            target: target.into(),
+        };
+        self.complain_all(&place, c);
+        controller
+    }
+
+    fn port(&mut self, row: &RowRef<'a>, bridge: &Bridge, on_dummies: bool) -> Port {
+        let name = row.text("name").unwrap_or_default().to_string();
+        let place = format!("port {name}");
+        self.unknown_keys(&place, "Port", "other_config", row);
+        let old = self.previous.bridges.get(&bridge.name).and_then(|b| b.ports.get(&name));
+        let old_vlan = old.map(|p| p.vlan.clone()).unwrap_or_default();
+        let mut c = Checked::of(row, "other_config");
+        let vlan = vlans(row, &mut c, &old_vlan);
+        self.complain_all(&place, c);
+        let mut port = Port::new(&name, []);
+        port.vlan = vlan;
+        port.protected = row.flag("protected");
+        for interface in self.rows.referenced(row, "interfaces", "Interface") {
+            if let Some(interface) = self.interface(&interface, bridge, on_dummies) {
+                port.interfaces.insert(interface.name.clone(), interface);
+            }
+        }
+        port
+    }
+
+    fn interface(&mut self, row: &RowRef<'a>, bridge: &Bridge, on_dummies: bool) -> Option<Interface> {
+        let name = row.text("name").unwrap_or_default().to_string();
+        let place = format!("interface {name}");
+        if !self.seen.insert(name.clone()) {
+            self.complain(&place, "it is in two ports, and counts in one of them");
+            return None;
+        }
+        let kind = match self.kind_of(row.text("type").unwrap_or_default(), on_dummies) {
+            Ok(kind) => kind,
+            Err(why) => {
+                let why = format!("could not open network device {name} ({why})");
+                self.complain(&place, &why);
+                self.reading.impossible.insert(name, why);
+                return None;
+            }
+        };
+        if let Some(before) = row.integer("ofport").and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0)
+            && before < OfPort::MAX.0
+        {
+            self.reading.before.insert(name.clone(), OfPort(before));
+        }
+        self.unknown_keys(&place, "Interface", "other_config", row);
+        let mut wrong = Vec::new();
+        let is_local = name == bridge.name;
+        let mac = match row.text("mac") {
+            Some(_) if is_local => {
+                wrong.push(
+                    "mac is ignored for a bridge's own interface: set the bridge's other_config:hwaddr"
+                        .into(),
+                );
+                None
+            }
+            Some(text) => {
+                let mac = mac_address(text).filter(|m| m[0] & 1 == 0 && *m != [0; 6]);
+                if mac.is_none() {
+                    wrong.push(format!("mac={text} is not an Ethernet address of one station"));
+                }
+                mac.or_else(|| self.previous.interface(&name).and_then(|(_, _, i)| i.mac))
+            }
+            None => None,
+        };
+        let request = row.integer("ofport_request").and_then(|n| u16::try_from(n).ok()).map(OfPort);
+        let interface = Interface {
+            of_port_request: request.filter(|n| n.0 > 0 && *n < OfPort::MAX && !is_local),
+            mtu_request: row.integer("mtu_request").and_then(|n| u32::try_from(n).ok()),
+            mac,
+            options: self.options(row, &place, &kind),
+            complaint: None,
+            name,
+            kind,
+        };
+        wrong.iter().for_each(|what| self.complain(&place, what));
+        let complaint = (!wrong.is_empty()).then(|| wrong.join("; "));
+        Some(Interface { complaint, ..interface })
+    }
+
+    /// The type as [`ports::open`] takes it.
+    fn kind_of(&self, kind: &str, on_dummies: bool) -> Result<String, String> {
+        let is_real = ports::KINDS.contains(&kind) || matches!(kind, "" | "afxdp-nonpmd" | "dpdk");
+        Ok(match kind {
+            "dummy" | "dummy-internal" | "dummy-pmd" if self.dummy != EnableDummy::No => "dummy",
+            "dummy" | "dummy-internal" | "dummy-pmd" => {
+                return Err(format!("type {kind} serves tests, and needs --enable-dummy"));
+            }
+            "internal" if on_dummies => "dummy",
+            PATCH => PATCH,
+            _ if is_real && self.dummy == EnableDummy::Override => "dummy",
+            "" | "system" if self.dummy == EnableDummy::System => "dummy",
+            "" => "system",
+            "afxdp-nonpmd" => "afxdp",
+            other => other,
+        }
+        .to_string())
+    }
+
+    /// Options that the driver has; those that nobody has are complained of, and those of other drivers ignored.
+    fn options(&mut self, row: &RowRef<'a>, place: &str, kind: &str) -> BTreeMap<String, String> {
+        let mut options = BTreeMap::new();
+        for (key, value) in row.pairs("options") {
+            let has = kind == PATCH && key == "peer" || ports::has_option(kind, key);
+            if has {
+                options.insert(key.to_string(), value.to_string());
+            } else if !keys::is_known("Interface", "options", key) {
+                self.complain(place, format_args!("options:{key} is not known, and ignored"));
+            } else if kind != "dummy" {
+                self.complain(
+                    place,
+                    format_args!("options:{key} is nothing that type {kind} has, and is ignored"),
+                );
+            }
+        }
+        options
+    }
+}
+
+fn is_bridge_name(name: &str) -> bool {
+    let fits = (1..=BRIDGE_NAME_BYTES_MAX).contains(&name.len());
+    fits && !name.starts_with('.') && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
+}
+
+/// `other_config:datapath-id`: exactly 16 digits, or up to 16 after `0x`.
+fn datapath_id(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let fits = digits.map_or(text.len() == 16, |d| (1..=16).contains(&d.len()));
+    let digits = digits.unwrap_or(text);
+    let is_plain = digits.chars().all(|c| c.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|id| *id != 0 && fits && is_plain)
+}
+
+/// The column `protocols`. Versions that the switch does not speak are left out, with a complaint.
+fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>, before: Option<VersionSet>) -> Option<VersionSet> {
+    let names: Vec<&str> = row.get("protocols")?.as_set().iter().filter_map(|a| a.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let mut set = VersionSet(0);
+    for name in &names {
+        let version = match *name {
+            "OpenFlow10" => Some(Version::V10),
+            "OpenFlow13" => Some(Version::V13),
+            _ => None,
+        };
+        match version {
+            Some(version) => set = set.with(version),
+            None => wrong.push(format!("protocols: {name} is not spoken")),
+        }
+    }
+    if set == VersionSet(0) {
+        wrong.push("protocols: none of them is spoken; the setting before stays".into());
+        return before;
+    }
+    Some(set)
+}
+
+/// A port's part in VLANs.
+fn vlans(row: &RowRef<'_>, c: &mut Checked<'_>, old: &VlanConfig) -> VlanConfig {
+    let tag = row.integer("tag").and_then(|t| u16::try_from(t).ok());
+    let set = |column: &str| {
+        let set: VlanSet = row.integers(column).filter_map(|v| u16::try_from(v).ok()).collect();
+        (!set.is_empty()).then_some(set)
+    };
+    let trunks = set("trunks");
+    let mode = match (row.text("vlan_mode"), tag) {
+        (Some("access"), _) => VlanMode::Access,
+        (Some("native-tagged"), _) => VlanMode::NativeTagged,
+        (Some("native-untagged"), _) => VlanMode::NativeUntagged,
+        (Some("dot1q-tunnel"), _) => VlanMode::Dot1qTunnel,
+        (None, Some(_)) => VlanMode::Access,
+        _ => VlanMode::Trunk,
+    };
+    if mode == VlanMode::Access && trunks.is_some() {
+        c.wrong.push("trunks is ignored for an access port".into());
+    }
+    if mode == VlanMode::Trunk && tag.is_some() {
+        c.wrong.push("tag is ignored for a trunk port".into());
+    }
+    VlanConfig {
+        mode,
+        tag: if mode == VlanMode::Trunk { 0 } else { tag.unwrap_or(0) },
+        trunks: if mode == VlanMode::Access { None } else { trunks },
+        cvlans: if mode == VlanMode::Dot1qTunnel { set("cvlans") } else { None },
+        qinq_tpid: c
+            .parsed("qinq-ethtype", "802.1ad or 802.1q", Some(old.qinq_tpid), |v| match v {
+                "802.1ad" => Some(0x88a8),
+                "802.1q" => Some(0x8100),
+                _ => None,
+            })
+            .unwrap_or(0x88a8),
+        priority_tags: c
+            .parsed("priority-tags", "always, if-nonzero or never", Some(old.priority_tags), |v| match v {
+                "always" | "true" => Some(PriorityTags::Always),
+                "if-nonzero" => Some(PriorityTags::IfNonzero),
+                "never" | "false" => Some(PriorityTags::Never),
+                _ => None,
+            })
+            .unwrap_or_default(),
+    }
+}

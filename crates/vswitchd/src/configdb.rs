@@ -1,0 +1,450 @@
+//! The switch as a client of its database: it follows the rows, becomes what they say, and writes back what happened.
+//!
+//! One task. It holds the connection, the copy of the rows ([`Replica`]) and the plan that is being carried out. Each pass:
+//! 1. what came from the server goes into the replica;
+//! 2. if rows that configure changed, or the kernel told of a device, what is wanted is read anew and compared with what runs;
+//! 3. some steps of the plan are carried out, no more than [`TURN`] of them at once;
+//! 4. when the plan is done, or statistics are due, the rows are told.
+//!
+//! While the connection is lost the switch runs on as it is. The lock `ovs_vswitchd` keeps two switches from one database.
+
+use crate::config::Wanted;
+use crate::config::rows::{self, EnableDummy, Reading, Rows};
+use crate::listeners::BridgeSockets;
+use crate::reconcile::Reconciliation;
+use crate::rundir::RunDir;
+use crate::service::Shared;
+use crate::stream::{ActiveTarget, Stream, Tls};
+use crate::writeback::{self, Round};
+use ovsdb::jsonrpc::{Framer, Limits, Message};
+use ovsdb::reconnect::{Action, Options, Reconnect};
+use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
+use ovsdb::{RowChange, TableIdx};
+use ports::netlink::{LinkEvent, LinkEvents};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, ReadHalf, WriteHalf};
+use tokio::net::UdpSocket;
+
+/// The lock that a switch holds on its database.
+const LOCK: &str = "ovs_vswitchd";
+/// Longest that steps of a plan hold up the other tasks.
+const TURN: Duration = Duration::from_millis(5);
+/// Ports' states are looked at and told this often where they change.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// Wait after a transaction that was refused.
+const REFUSED_WAIT: Duration = Duration::from_secs(1);
+
+/// How to reach the database, and how to read it.
+pub struct DatabaseClient {
+    /// The server.
+    pub target: ActiveTarget,
+    /// For `ssl:`.
+    pub tls: Option<Tls>,
+    /// Which ports are replaced by dummies.
+    pub dummy: EnableDummy,
+    /// Where the daemons' pid files are.
+    pub run_dir: RunDir,
+}
+
+/// Follows the database for ever.
+pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets) {
+    let mut replica = Replica::new("Open_vSwitch", Selection::everything());
+    replica.request_lock(LOCK);
+    let devices = Devices::new().ok();
+    if devices.is_none() {
+        tracing::warn!(target: "bridge", "the kernel does not tell of new devices: ports wait for the next change");
+    }
+    let follower = Follower {
+        shared,
+        sockets,
+        dummy: client.dummy,
+        run_dir: client.run_dir.clone(),
+        replica,
+        reading: Reading::default(),
+        wanted: Wanted::default(),
+        plan: None,
+        replan: false,
+        said: BTreeSet::new(),
+        is_contended: false,
+        in_flight: None,
+        status_due: None,
+        statistics_due: Instant::now(),
+        hold_until: None,
+        to_tell: None,
+    };
+    Connection { client, follower, devices }.run().await;
+}
+
+struct Connection {
+    client: DatabaseClient,
+    follower: Follower,
+    devices: Option<Devices>,
+}
+
+impl Connection {
+    async fn run(mut self) {
+        let mut reconnect = Reconnect::new(Options::default(), Instant::now());
+        reconnect.enable(Instant::now());
+        let target = self.client.target.to_string();
+        loop {
+            match reconnect.run(Instant::now()) {
+                Some(Action::Connect) => {
+                    match Stream::connect(&self.client.target, self.client.tls.as_ref()).await {
+                        Ok(stream) => {
+                            reconnect.connected(Instant::now());
+                            tracing::info!(target: "reconnect", "{target}: connected");
+                            let error = self.converse(stream, &mut reconnect).await;
+                            self.follower.disconnected();
+                            tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
+                            reconnect.disconnected(Instant::now(), Some(&error));
+                        }
+                        Err(error) => {
+                            let error = error.to_string();
+                            if reconnect.last_error() != Some(&error) {
+                                tracing::warn!(target: "reconnect", "{target}: connection attempt failed ({error})");
+                            }
+                            reconnect.failed(Instant::now(), &error);
+                        }
+                    }
+                }
+                Some(_) => {}
+                None => match reconnect.deadline() {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Talks to the server until that is no longer possible; returns why.
+    async fn converse(&mut self, stream: Stream, reconnect: &mut Reconnect) -> String {
+        let (mut reader, mut writer): (ReadHalf<Stream>, WriteHalf<Stream>) = tokio::io::split(stream);
+        let mut framer = Framer::new(Limits::default());
+        let mut input = vec![0; 64 * 1024];
+        let (mut output, mut sent) = (Vec::new(), 0);
+        self.follower.replica.connected();
+        loop {
+            let more = self.follower.pass();
+            while let Some(message) = self.follower.replica.poll_transmit() {
+                message.write(&mut output);
+            }
+            let due = [self.follower.due(), reconnect.deadline()].into_iter().flatten().min();
+            let due = if more {
+                Instant::now()
+            } else {
+                due.unwrap_or_else(|| Instant::now() + Duration::from_secs(1))
+            };
+            tokio::select! {
+                read = reader.read(&mut input) => match read {
+                    Ok(0) => return "the server closed it".into(),
+                    Ok(n) => {
+                        reconnect.heard(Instant::now());
+                        framer.feed(&input[..n]);
+                        if let Err(why) = self.take(&mut framer) {
+                            return why;
+                        }
+                    }
+                    Err(e) => return e.to_string(),
+                },
+                written = writer.write(&output[sent..]), if sent < output.len() => match written {
+                    Ok(n) => {
+                        sent += n;
+                        if sent == output.len() {
+                            output.clear();
+                            sent = 0;
+                        }
+                    }
+                    Err(e) => return e.to_string(),
+                },
+                events = next_devices(self.devices.as_mut()) => self.follower.devices_changed(&events),
+                () = tokio::time::sleep_until(due.into()) => {}
+            }
+            match reconnect.run(Instant::now()) {
+                Some(Action::Disconnect) => return "no response to inactivity probe".into(),
+                Some(Action::Probe) => {
+                    let empty: [u8; 0] = [];
+                    Message::request("echo", &empty, "echo").write(&mut output);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, framer: &mut Framer) -> Result<(), String> {
+        while let Some(text) = framer.next_object().map_err(|e| e.to_string())? {
+            let message = Message::parse(text).map_err(|e| e.to_string())?;
+            self.follower.replica.handle(message).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Kernel devices that appear and change.
+struct Devices {
+    events: LinkEvents,
+    /// The same socket, to wait for it. The runtime waits for sockets of the kinds that it knows; what it is read as
+    /// does not matter, since it is never read here.
+    ready: UdpSocket,
+}
+
+impl Devices {
+    fn new() -> Result<Devices, String> {
+        let events = LinkEvents::new().map_err(|e| e.to_string())?;
+        let copy = events.as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
+        let ready = UdpSocket::from_std(copy.into()).map_err(|e| e.to_string())?;
+        Ok(Devices { events, ready })
+    }
+}
+
+/// What happened to devices, once something did.
+async fn next_devices(devices: Option<&mut Devices>) -> Vec<LinkEvent> {
+    let Some(Devices { events, ready }) = devices else { return std::future::pending().await };
+    loop {
+        if ready.readable().await.is_err() {
+            return std::future::pending().await;
+        }
+        let taken = events.take();
+        // All was taken: the runtime shall wait for more.
+        let _ = ready.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        if !taken.is_empty() {
+            return taken;
+        }
+    }
+}
+
+/// See the module's text.
+struct Follower {
+    shared: Shared,
+    sockets: BridgeSockets,
+    dummy: EnableDummy,
+    run_dir: RunDir,
+    replica: Replica,
+    /// What the rows said when they were last read.
+    reading: Reading,
+    /// What was wanted by then: values that make no sense leave settings as they were here.
+    wanted: Wanted,
+    plan: Option<Reconciliation>,
+    /// Something happened that may let a port come that could not before.
+    replan: bool,
+    /// Complaints that were logged.
+    said: BTreeSet<String>,
+    is_contended: bool,
+    in_flight: Option<Ticket>,
+    status_due: Option<Instant>,
+    statistics_due: Instant,
+    /// Nothing is written before.
+    hold_until: Option<Instant>,
+    /// A configuration that is in force and not told yet.
+    to_tell: Option<i64>,
+}
+
+impl Follower {
+    fn disconnected(&mut self) {
+        self.replica.disconnected();
+        self.in_flight = None;
+    }
+
+    /// When there is something to do though nothing comes.
+    fn due(&self) -> Option<Instant> {
+        let writes = [self.status_due, Some(self.statistics_due)].into_iter().flatten().min();
+        writes.map(|at| self.hold_until.map_or(at, |hold| at.max(hold)))
+    }
+
+    /// A pass, as the module's text numbers it. Whether there is more to do right away.
+    fn pass(&mut self) -> bool {
+        self.take_outcome();
+        if !self.may_act() {
+            return false;
+        }
+        let changes = self.replica.take_changes();
+        if self.replan || changes.iter().any(|c| configures(&self.replica, c)) {
+            self.replan = false;
+            self.read();
+        }
+        if self.go_on() {
+            return true;
+        }
+        self.write_back();
+        false
+    }
+
+    /// Whether the rows are here, and the lock.
+    fn may_act(&mut self) -> bool {
+        if !self.replica.is_synced() {
+            return false;
+        }
+        let contended = !self.replica.has_lock() && self.replica.is_lock_contended();
+        if contended != self.is_contended {
+            self.is_contended = contended;
+            if contended {
+                tracing::error!(
+                    target: "bridge",
+                    "another ovs-vswitchd process is running, disabling this process (pid {}) until it goes away",
+                    std::process::id()
+                );
+            } else {
+                self.replan = true;
+            }
+        }
+        self.replica.has_lock()
+    }
+
+    /// 2. What is wanted, and how to get there.
+    fn read(&mut self) {
+        let Some(schema) = self.replica.schema().cloned() else { return };
+        let tables =
+            (0..schema.tables().len()).map(|n| self.replica.table(TableIdx(n as u16)).clone()).collect();
+        let Some(reading) = rows::read(&Rows { schema, tables }, &self.wanted, self.dummy) else { return };
+        for complaint in reading.complaints.difference(&self.said) {
+            tracing::warn!(target: "bridge", "{complaint}");
+        }
+        self.said = reading.complaints.clone();
+        self.plan = Some(Reconciliation::plan(&self.shared.borrow(), &reading.wanted, &reading.before));
+        self.wanted = reading.wanted.clone();
+        self.reading = reading;
+    }
+
+    /// 3. Some steps. Whether there are more.
+    fn go_on(&mut self) -> bool {
+        let Some(plan) = &mut self.plan else { return false };
+        let end = Instant::now() + TURN;
+        let mut vswitch = self.shared.borrow_mut();
+        while plan.step(&mut vswitch) {
+            if Instant::now() >= end {
+                return true;
+            }
+        }
+        drop(vswitch);
+        self.plan = None;
+        self.sockets.follow(&self.shared);
+        self.to_tell = Some(self.reading.next_cfg);
+        self.status_due = Some(Instant::now());
+        false
+    }
+
+    /// 4. Tells the rows, where that is due and nothing is under way.
+    fn write_back(&mut self) {
+        let now = Instant::now();
+        if self.in_flight.is_some() || self.hold_until.is_some_and(|at| now < at) {
+            return;
+        }
+        let statistics = now >= self.statistics_due;
+        if !statistics && self.status_due.is_none_or(|at| now < at) {
+            return;
+        }
+        let mut txn = self.replica.begin();
+        let round =
+            Round { statistics, cur_cfg: self.to_tell, dummy: self.dummy, run_dir: self.run_dir.path() };
+        writeback::write(&self.shared.borrow(), &mut txn, &self.reading, round);
+        self.in_flight = Some(self.replica.commit(&txn));
+        self.status_due = Some(now + STATUS_INTERVAL);
+        if statistics {
+            self.statistics_due = now + Duration::from_millis(self.reading.stats_interval_ms.max(100));
+        }
+        self.take_outcome();
+    }
+
+    fn take_outcome(&mut self) {
+        let Some(ticket) = self.in_flight else { return };
+        let Some(outcome) = self.replica.take_outcome(ticket) else { return };
+        self.in_flight = None;
+        match outcome {
+            Outcome::Unchanged | Outcome::Success(_) => self.to_tell = None,
+            Outcome::TryAgain | Outcome::NotLocked => self.status_due = Some(Instant::now()),
+            Outcome::Error(why) => {
+                tracing::error!(target: "bridge", "the database refuses what the switch tells: {why}");
+                self.hold_until = Some(Instant::now() + REFUSED_WAIT);
+                self.status_due = Some(Instant::now());
+            }
+        }
+    }
+
+    /// A device that a port waits for may be there now.
+    fn devices_changed(&mut self, events: &[LinkEvent]) {
+        let vswitch = self.shared.borrow();
+        let waits = |name: &str| {
+            vswitch.failures.contains_key(name) || vswitch.port_named(name).is_some_and(|p| p.gone)
+        };
+        self.replan |= events.iter().any(|event| match event {
+            LinkEvent::Changed(link) => waits(&link.name),
+            LinkEvent::Gone { .. } => false,
+            LinkEvent::Overrun => true,
+        });
+    }
+}
+
+/// Columns that the switch writes and does not read.
+const STATUS_COLUMNS: &[(&str, &[&str])] = &[
+    (
+        "Open_vSwitch",
+        &[
+            "cur_cfg",
+            "statistics",
+            "ovs_version",
+            "db_version",
+            "iface_types",
+            "datapath_types",
+            "dpdk_initialized",
+            "dpdk_version",
+            "external_ids",
+            "system_type",
+            "system_version",
+            "manager_options",
+        ],
+    ),
+    ("Bridge", &["datapath_id", "datapath_version", "status", "rstp_status", "external_ids"]),
+    (
+        "Port",
+        &["statistics", "status", "rstp_status", "rstp_statistics", "bond_active_slave", "external_ids"],
+    ),
+    (
+        "Interface",
+        &[
+            "ofport",
+            "error",
+            "admin_state",
+            "link_state",
+            "link_speed",
+            "duplex",
+            "mac_in_use",
+            "mtu",
+            "ifindex",
+            "link_resets",
+            "statistics",
+            "status",
+            "lacp_current",
+            "bfd_status",
+            "cfm_fault",
+            "cfm_fault_status",
+            "cfm_health",
+            "cfm_flap_count",
+            "cfm_remote_mpids",
+            "cfm_remote_opstate",
+            "external_ids",
+        ],
+    ),
+    ("Controller", &["is_connected", "role", "status", "external_ids"]),
+    ("Datapath", &["capabilities"]),
+];
+
+/// Tables that the switch itself does not read.
+const OTHER_TABLES: &[&str] = &["Manager", "SSL", "Datapath"];
+
+/// Whether a changed row can mean another configuration.
+fn configures(replica: &Replica, change: &RowChange) -> bool {
+    let Some(schema) = replica.schema() else { return true };
+    let table = schema.table(change.table);
+    if OTHER_TABLES.contains(&table.name.as_str()) {
+        return false;
+    }
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
+    let told =
+        STATUS_COLUMNS.iter().find(|(name, _)| *name == table.name).map_or(&[][..], |(_, columns)| columns);
+    old.changed_columns(new).any(|column| {
+        let column = table.column(column);
+        !column.name.starts_with('_') && !told.contains(&column.name.as_str())
+    })
+}

@@ -1,0 +1,251 @@
+//! What the database is told: what became of its configuration, and how things are.
+//!
+//! [`write`] says of every row that the switch uses what its columns of status shall hold; the transaction sends those that
+//! differ from what the database has, so an update in which nothing changed costs no message. All of a round is one
+//! transaction: `cur_cfg` is never there before the rest.
+//!
+//! Names and forms are Open vSwitch's, which exporters and scripts read (ovs-vswitchd.conf.db(5)).
+
+use crate::config::rows::{EnableDummy, Reading, RowRef, Rows};
+use crate::reconcile::Outcome;
+use crate::state::{PortRecord, Vswitch};
+use crate::sysstats;
+use base::DropReason;
+use ovsdb::replica::Transaction;
+use ovsdb::{Atom, Datum, TableIdx, Uuid};
+use packet::{LinkState, PortStatus};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Which part is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Round<'a> {
+    /// Statistics too, which change all the time.
+    pub statistics: bool,
+    /// The configuration that is in force, where it is to be told.
+    pub cur_cfg: Option<i64>,
+    /// See there.
+    pub dummy: EnableDummy,
+    /// Where the daemons' pid files are.
+    pub run_dir: &'a Path,
+}
+
+/// Puts what differs into the transaction.
+pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round: Round<'_>) {
+    let rows = Rows {
+        schema: txn.schema().clone(),
+        tables: (0..txn.schema().tables().len()).map(|n| txn.table(TableIdx(n as u16)).clone()).collect(),
+    };
+    let Some(root) = rows.all("Open_vSwitch").next() else { return };
+    let ports: BTreeMap<&str, &PortRecord> = vswitch.ports.values().map(|p| (p.name.as_str(), p)).collect();
+    for bridge in rows.referenced(&root, "bridges", "Bridge") {
+        write_bridge(vswitch, txn, &bridge);
+        for port in rows.referenced(&bridge, "ports", "Port") {
+            for interface in rows.referenced(&port, "interfaces", "Interface") {
+                let name = interface.text("name").unwrap_or_default();
+                let mut outcome = vswitch.outcome(name);
+                if let Some(why) = reading.impossible.get(name) {
+                    outcome = Outcome { of_port: None, error: Some(why.clone()) };
+                }
+                let record = ports.get(name).copied().filter(|_| outcome.of_port.is_some());
+                let mut cells = Cells::of(txn, "Interface", interface.row.uuid());
+                write_interface(&mut cells, record, &outcome);
+                let is_empty = interface.get("statistics").is_some_and(Datum::is_empty);
+                match record {
+                    Some(record) if round.statistics || is_empty => {
+                        cells.set("statistics", interface_statistics(vswitch, record));
+                    }
+                    Some(_) => {}
+                    None => cells.set("statistics", Datum::EMPTY),
+                }
+            }
+        }
+    }
+    write_datapaths(&rows, &root, txn);
+    let mut cells = Cells::of(txn, "Open_vSwitch", root.row.uuid());
+    write_root(&mut cells, round.dummy);
+    if round.statistics || !reading.system_statistics {
+        let statistics = if reading.system_statistics { sysstats::read(round.run_dir) } else { Vec::new() };
+        cells.set("statistics", texts(&statistics));
+    }
+    if let Some(cur_cfg) = round.cur_cfg {
+        cells.set("cur_cfg", Datum::scalar(cur_cfg));
+    }
+}
+
+/// A row's columns, to be set by name. Columns that an older schema lacks are left out.
+struct Cells<'a> {
+    txn: &'a mut Transaction,
+    table: Option<TableIdx>,
+    uuid: Uuid,
+}
+
+impl<'a> Cells<'a> {
+    fn of(txn: &'a mut Transaction, table: &str, uuid: Uuid) -> Cells<'a> {
+        let table = txn.schema().find(table);
+        Cells { txn, table, uuid }
+    }
+
+    fn set(&mut self, column: &str, datum: Datum) {
+        let Some(table) = self.table else { return };
+        if let Some(column) = self.txn.schema().table(table).find(column) {
+            self.txn.set(table, self.uuid, column, datum);
+        }
+    }
+}
+
+fn text(value: &str) -> Datum {
+    Datum::scalar(value)
+}
+
+fn optional<T: Into<Atom>>(value: Option<T>) -> Datum {
+    Datum::optional(value)
+}
+
+fn texts<K: AsRef<str>, V: AsRef<str>>(pairs: &[(K, V)]) -> Datum {
+    let unique: BTreeMap<&str, &str> = pairs.iter().map(|(k, v)| (k.as_ref(), v.as_ref())).collect();
+    Datum::map(unique)
+}
+
+fn numbers(pairs: &[(&str, u64)]) -> Datum {
+    Datum::map(pairs.iter().map(|(k, v)| (*k, i64::try_from(*v).unwrap_or(i64::MAX))))
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|b| format!("{b:02x}")).join(":")
+}
+
+fn write_root(cells: &mut Cells<'_>, dummy: EnableDummy) {
+    let version = cells.txn.schema().version.clone();
+    cells.set("ovs_version", text(env!("CARGO_PKG_VERSION")));
+    if !version.is_empty() {
+        cells.set("db_version", text(&version));
+    }
+    let is_shown = |kind: &str| kind != "dummy";
+    let kinds = ports::KINDS.iter().copied().filter(|k| is_shown(k)).chain(["patch"]);
+    let more: &[&str] =
+        if dummy == EnableDummy::No { &[] } else { &["dummy", "dummy-internal", "dummy-pmd"] };
+    cells.set("iface_types", Datum::set(kinds.chain(more.iter().copied())));
+    let more: &[&str] = if dummy == EnableDummy::No { &[] } else { &["dummy"] };
+    cells.set("datapath_types", Datum::set(["netdev", "system"].into_iter().chain(more.iter().copied())));
+    cells.set("dpdk_initialized", Datum::scalar(false));
+    cells.set("dpdk_version", text("none"));
+}
+
+fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>) {
+    let bridge = row.text("name").and_then(|name| vswitch.bridge_named(name));
+    let mut cells = Cells::of(txn, "Bridge", row.row.uuid());
+    cells.set("datapath_id", optional(bridge.map(|b| format!("{:016x}", b.datapath_id))));
+    cells.set("datapath_version", text(if bridge.is_some() { "<built-in>" } else { "<unknown>" }));
+}
+
+fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, outcome: &Outcome) {
+    let of_port = outcome.of_port.map_or(-1, |n| i64::from(n.0));
+    cells.set("ofport", Datum::scalar(of_port));
+    let gone = record.filter(|r| r.gone).map(|r| format!("{}: the device is gone", r.name));
+    cells.set("error", optional(outcome.error.clone().or(gone)));
+    let status = record.map(|r| &r.status);
+    let of_device = record.filter(|r| !r.is_patch()).map(|r| &r.status);
+    let up = |up: bool| if up { "up" } else { "down" };
+    cells.set("admin_state", optional(status.map(|s| up(s.admin_up))));
+    cells.set("link_state", optional(status.map(|s| up(s.link == LinkState::Up))));
+    cells.set("mac_in_use", optional(status.map(|s| mac_text(s.mac))));
+    let speed = of_device.and_then(|s| i64::try_from(s.speed_bps).ok()).filter(|s| *s > 0);
+    cells.set("link_speed", optional(speed));
+    cells.set("duplex", optional(speed.map(|_| "full")));
+    cells.set("mtu", optional(of_device.map(|s| i64::from(s.mtu))));
+    cells.set("ifindex", optional(of_device.map(|s| i64::from(s.ifindex))));
+    cells.set("link_resets", optional(record.map(|r| r.link_resets as i64)));
+    cells.set("status", record.map_or(Datum::EMPTY, |r| status_map(r, &r.status)));
+    cells.set("lacp_current", Datum::EMPTY);
+}
+
+/// `status`: the driver's details, and what is not as it was asked for.
+fn status_map(record: &PortRecord, status: &PortStatus) -> Datum {
+    let mut pairs = status.details.clone();
+    if let Some(error) = &status.error {
+        pairs.push(("error".into(), error.clone()));
+    }
+    if let (Some(asked), false) = (record.interface.mtu_request, record.is_patch())
+        && status.mtu != asked
+    {
+        pairs.push(("mtu_request".into(), format!("{asked} was asked for, {} is in use", status.mtu)));
+    }
+    texts(&pairs)
+}
+
+fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
+    if record.is_patch() {
+        let Some(port) = vswitch.control.topology().port(record.port_no) else { return Datum::EMPTY };
+        let (rx, tx) = (vswitch.slot(port.rx_slot), vswitch.slot(port.tx_slot));
+        return numbers(&[
+            ("rx_bytes", rx.bytes),
+            ("rx_packets", rx.packets),
+            ("tx_bytes", tx.bytes),
+            ("tx_packets", tx.packets),
+        ]);
+    }
+    let Some(port) = vswitch.dp.port(record.port_no) else { return Datum::EMPTY };
+    let s = port.stats();
+    let dropped = |reason: DropReason| {
+        vswitch.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
+    };
+    numbers(&[
+        ("collisions", s.collisions),
+        ("ovs_rx_qos_drops", dropped(DropReason::PolicerDrop)),
+        ("ovs_tx_failure_drops", s.tx_dropped),
+        ("ovs_tx_mtu_exceeded_drops", s.tx_mtu_drops),
+        ("ovs_tx_qos_drops", 0),
+        ("rx_bytes", s.rx_bytes),
+        ("rx_crc_err", s.rx_crc_errors),
+        ("rx_dropped", s.rx_dropped),
+        ("rx_errors", s.rx_errors),
+        ("rx_frame_err", s.rx_frame_errors),
+        ("rx_missed_errors", s.rx_missed_errors),
+        ("rx_over_err", s.rx_over_errors),
+        ("rx_packets", s.rx_packets),
+        ("tx_bytes", s.tx_bytes),
+        ("tx_dropped", s.tx_dropped),
+        ("tx_errors", s.tx_errors),
+        ("tx_packets", s.tx_packets),
+    ])
+}
+
+/// What the datapath can do. Rows are made by those who use them; they are only filled in.
+fn write_datapaths(rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
+    let named = root.get("datapaths").into_iter().flat_map(|d| d.values());
+    for uuid in named.filter_map(|a| a.as_uuid()) {
+        if rows.get("Datapath", uuid).is_some() {
+            let mut cells = Cells::of(txn, "Datapath", uuid);
+            cells.set("capabilities", texts(CAPABILITIES));
+        }
+    }
+}
+
+/// The datapath's features, by the names of the `Datapath` table.
+const CAPABILITIES: &[(&str, &str)] = &[
+    ("check_pkt_len", "false"),
+    ("clone", "true"),
+    ("ct_clear", "false"),
+    ("ct_eventmask", "false"),
+    ("ct_label", "false"),
+    ("ct_mark", "false"),
+    ("ct_orig_tuple", "false"),
+    ("ct_orig_tuple6", "false"),
+    ("ct_state", "false"),
+    ("ct_state_nat", "false"),
+    ("ct_timeout", "false"),
+    ("ct_zero_snat", "false"),
+    ("ct_zone", "false"),
+    ("explicit_drop_action", "true"),
+    ("lb_output_action", "false"),
+    ("masked_set_action", "true"),
+    ("max_hash_alg", "0"),
+    ("max_vlan_headers", "2"),
+    ("nd_ext", "true"),
+    ("recirc", "true"),
+    ("sample_nesting", "10"),
+    ("tnl_push_pop", "false"),
+    ("trunc", "true"),
+    ("ufid", "true"),
+];
