@@ -1,10 +1,12 @@
-//! The one binary. Each subcommand is a file; this one only chooses.
+//! The one binary. Each subcommand is a file or a directory; this one only chooses.
+//!
+//! Called by the name of one of Open vSwitch's programs, it is that program (see `programs`).
 
-mod appctl;
 mod bench;
 mod daemon_args;
 mod demo;
 mod ofctl;
+mod programs;
 mod switch;
 
 use clap::{Parser, Subcommand};
@@ -20,12 +22,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a switch with the bridges and ports that flags say.
-    Switch(switch::Args),
-    /// Run a command in a switch that is running.
-    Appctl(appctl::Args),
-    /// Show and change flows, ports and settings of a bridge over OpenFlow.
-    Ofctl(ofctl::Args),
+    /// Run a switch with the bridges and ports that a database or flags say.
+    Switch(Box<switch::Args>),
+    /// Run a command in a daemon that is running, as ovs-appctl does.
+    #[command(disable_help_flag = true)]
+    Appctl(Elsewhere),
+    /// Show and change flows, ports and settings of a bridge over OpenFlow, as ovs-ofctl does.
+    #[command(disable_help_flag = true)]
+    Ofctl(Elsewhere),
+    /// Look into the datapath of the switch that is running, as ovs-dpctl does.
+    #[command(disable_help_flag = true)]
+    Dpctl(Elsewhere),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
     /// Show real packets crossing a real switch between two network namespaces, with figures.
@@ -35,11 +42,23 @@ enum Command {
     DemoTraffic(demo::traffic::Args),
 }
 
+/// A subcommand that parses its arguments itself: listed here, and run before anything else is parsed.
+#[derive(clap::Args)]
+struct Elsewhere {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _args: Vec<String>,
+}
+
 fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    if let Some(code) = programs::asked_for(&args) {
+        return code;
+    }
     match Cli::parse().command {
-        Command::Switch(args) => switch::run(args),
-        Command::Appctl(args) => appctl::run(args),
-        Command::Ofctl(args) => ofctl::run(args),
+        Command::Switch(args) => switch::run(*args),
+        Command::Appctl(_) | Command::Ofctl(_) | Command::Dpctl(_) => {
+            unreachable!("run above: their names are in the table of programs")
+        }
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::DemoTraffic(args) => demo::traffic::run(args),

@@ -1,4 +1,4 @@
-//! `crosspoint switch`: the daemon, with bridges and ports from flags.
+//! `crosspoint switch`: the daemon, with bridges and ports from a database or from flags.
 
 use crate::daemon_args::DaemonArgs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use vswitchd::config::{BridgeFlags, Config, Database, DatapathFlags, EnableDummy
 use vswitchd::daemonize::{self, Options};
 use vswitchd::program;
 use vswitchd::rundir::RunDir;
-use vswitchd::stream::{ActiveTarget, OVSDB_PORT};
+use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
 
 /// Options of the subcommand.
 #[derive(clap::Args)]
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 /// Becomes a daemon as the options say, and runs the switch.
-fn start(config: Config, mut options: Options) -> ExitCode {
+pub fn start(config: Config, mut options: Options) -> ExitCode {
     if let Err(e) = config.run_dir.create() {
         let path = config.run_dir.path().display();
         return daemonize::fatal("vswitchd", &format!("{path}: {e}; OVS_RUNDIR names another"));
@@ -108,6 +108,8 @@ fn config(args: Args) -> Result<Config, String> {
         ports: args.ports,
         database: args.database.map_or(Database::None, Database::Remote),
         dummy: args.enable_dummy.unwrap_or_default(),
+        tls: TlsFiles::default(),
+        mlockall: false,
         datapath: DatapathFlags {
             cpus,
             workers: args.workers,

@@ -12,8 +12,10 @@ use crate::rundir::Socket;
 use crate::schedule::TICK_MS;
 use crate::service::Shared;
 use crate::state::{SetupError, Vswitch};
+use crate::stream::Tls;
 use crate::unixctl;
 use packet::wait::Bell;
+use rustix::mm::MlockAllFlags;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
@@ -60,6 +62,13 @@ pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     config.check().map_err(StartError::Config)?;
     log::start();
     program::set_daemon_name(NAME);
+    if config.mlockall {
+        // What is reserved and not used yet is locked when it is touched: the caches reserve far more than they need.
+        let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+        if let Err(e) = rustix::mm::mlockall(flags) {
+            tracing::error!(target: "vswitchd", "mlockall failed: {}", log::os_text(&e.into()));
+        }
+    }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Os)?;
     let local = tokio::task::LocalSet::new();
@@ -99,7 +108,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         Database::Remote(target) => {
             let client = DatabaseClient {
                 target: target.clone(),
-                tls: None,
+                tls: (!config.tls.is_empty()).then(|| Tls::new(config.tls.clone())),
                 dummy: config.dummy,
                 run_dir: dir.clone(),
             };

@@ -3,104 +3,21 @@
 //! One file each for the connection (`client`), flows (`flows`), what compares sets of flows (`replace`), ports and the
 //! switch (`ports`), and what goes on until it is interrupted (`watch`).
 
+mod arguments;
 mod client;
 mod flows;
 mod ports;
 mod replace;
 mod watch;
 
+use arguments::Args;
 use client::{Client, Failure, fail};
 use openflow::text::{PortNames, Protocols};
 use openflow::{Version, VersionSet};
+use std::cell::RefCell;
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// Options of the subcommand.
-#[derive(clap::Args)]
-#[command(after_help = COMMANDS)]
-pub struct Args {
-    /// Versions that may be spoken, with commas between.
-    #[arg(short = 'O', long, value_name = "VERSION[,VERSION]...", default_value = "OpenFlow10")]
-    protocols: String,
-    /// Encodings of flows that may be used, with commas between.
-    #[arg(short = 'F', long, value_name = "FORMAT[,FORMAT]...", default_value = "any")]
-    flow_format: String,
-    /// Modify or delete flows of exactly the match and priority given.
-    #[arg(long)]
-    strict: bool,
-    /// Commit flow changes all together or not at all.
-    #[arg(long)]
-    bundle: bool,
-    /// In replace-flows, also flows that are the same already.
-    #[arg(long)]
-    readd: bool,
-    /// Take and show names of ports.
-    #[arg(long, overrides_with = "no_names")]
-    names: bool,
-    /// Neither take nor show names of ports.
-    #[arg(long)]
-    no_names: bool,
-    /// Leave out counters and ages.
-    #[arg(long)]
-    no_stats: bool,
-    /// With counters and ages.
-    #[arg(long, overrides_with = "no_stats")]
-    stats: bool,
-    /// Sort flows by a field or by priority, ascending.
-    #[arg(long, value_name = "FIELD", num_args = 0..=1, require_equals = true, default_missing_value = "priority",
-          value_parser = numbered)]
-    sort: Vec<(usize, String)>,
-    /// Sort flows by a field or by priority, descending.
-    #[arg(long, value_name = "FIELD", num_args = 0..=1, require_equals = true, default_missing_value = "priority",
-          value_parser = numbered)]
-    rsort: Vec<(usize, String)>,
-    /// Show more.
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    more: u8,
-    /// Print the time of each message.
-    #[arg(long)]
-    timestamp: bool,
-    /// How packets come to `monitor`: standard, nxt_packet_in or nxt_packet_in2.
-    #[arg(short = 'P', long, value_name = "FORMAT")]
-    packet_in_format: Option<String>,
-    /// Give up after so many seconds.
-    #[arg(short, long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..))]
-    timeout: Option<u64>,
-    /// Taken and ignored: nothing is coloured.
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
-    color: Option<Option<String>>,
-    /// The command, and its arguments.
-    #[arg(required = true, value_name = "COMMAND")]
-    words: Vec<String>,
-}
-
-const COMMANDS: &str = "\
-Commands (SWITCH is a bridge, unix:PATH, tcp:HOST[:PORT] or a socket's path):
-  show SWITCH                     the switch and its ports
-  dump-desc SWITCH                who made it
-  dump-tables SWITCH              its tables
-  dump-ports SWITCH [PORT]        counters of ports
-  dump-ports-desc SWITCH [PORT]   descriptions of ports
-  queue-stats SWITCH [PORT [QUEUE]]
-  mod-port SWITCH PORT ACT        up, down, [no-]flood, [no-]receive, [no-]forward, [no-]packet-in, [no-]stp
-  get-frags SWITCH, set-frags SWITCH normal|drop|reassemble|nx-match
-  dump-flows SWITCH [FLOW], dump-aggregate SWITCH [FLOW]
-  add-flow SWITCH FLOW, add-flows SWITCH FILE
-  mod-flows SWITCH FLOW|FILE, del-flows SWITCH [FLOW|FILE]   (FILE with - for standard input)
-  replace-flows SWITCH FILE       make the switch's flows those of the file
-  diff-flows SOURCE SOURCE        compare flows; each a file or a switch
-  packet-out SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"
-  monitor SWITCH [MISS-LEN] [invalid_ttl] [watch:[FLOW]]
-  snoop SWITCH                    what goes between the switch and its controllers
-  probe SWITCH, ping SWITCH [BYTES], benchmark SWITCH BYTES COUNT
-  parse-flow FLOW, parse-flows FILE   check flows and show them as they will be sent";
-
-/// A value with its place among those of `--sort` and `--rsort`: which comes first counts most.
-fn numbered(text: &str) -> Result<(usize, String), std::convert::Infallible> {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    Ok((NEXT.fetch_add(1, Ordering::Relaxed), text.to_string()))
-}
+use vswitchd::daemonize::Daemon;
+use vswitchd::program;
 
 /// What every command gets.
 struct Options {
@@ -108,33 +25,46 @@ struct Options {
     versions: VersionSet,
     /// Encodings that may be used.
     allowed: Protocols,
+    /// Where `monitor` or `snoop` goes to the background.
+    daemon: RefCell<Option<Daemon>>,
 }
 
 /// Runs the command. Exit codes as `ovs-ofctl`'s: 1 for failures, 2 for flows that differ.
-pub fn run(args: Args) -> ExitCode {
-    if let Some(seconds) = args.timeout {
+pub fn run(args: &[String]) -> ExitCode {
+    let args = match arguments::parse(args) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    if let Some(patience) = args.timeout {
         std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(seconds));
-            eprintln!("crosspoint ofctl: no answer within {seconds} s");
+            std::thread::sleep(patience);
+            eprintln!("{}: no answer within {} s", program::name(), patience.as_secs());
             // What a shell makes of SIGALRM, by which the stock tool ends.
             std::process::exit(142);
         });
     }
-    match options(args).and_then(|options| dispatch(&options)) {
+    let mut args = args;
+    let is_endless = args.words.first().is_some_and(|w| w == "monitor" || w == "snoop");
+    let daemon = match args.daemon.take().filter(|_| is_endless).map(|options| options.begin()) {
+        Some(Err(code)) => return code,
+        Some(Ok(daemon)) => Some(daemon),
+        None => None,
+    };
+    match options(args, daemon).and_then(|options| dispatch(&options)) {
         Ok(code) => code,
         Err(failure) => {
             // An error message of the switch is shown as it is.
             if failure.0.starts_with("OFPT_ERROR") {
                 eprintln!("{failure}");
             } else {
-                eprintln!("crosspoint ofctl: {failure}");
+                eprintln!("{}: {failure}", program::name());
             }
             ExitCode::FAILURE
         }
     }
 }
 
-fn options(args: Args) -> Result<Options, Failure> {
+fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
     let mut versions = VersionSet::default();
     for name in args.protocols.split([',', ' ']).filter(|name| !name.is_empty()) {
         match Version::from_name(name) {
@@ -151,7 +81,7 @@ fn options(args: Args) -> Result<Options, Failure> {
         return fail!("{}: OpenFlow10 and OpenFlow13 are the versions that are spoken", args.protocols);
     }
     let allowed = Protocols::parse(&args.flow_format)?.intersect(Protocols::of_versions(spoken));
-    Ok(Options { args, versions: spoken, allowed })
+    Ok(Options { args, versions: spoken, allowed, daemon: RefCell::new(daemon) })
 }
 
 impl Options {
@@ -219,11 +149,29 @@ const TABLE: [Row; 25] = [
     ("benchmark", 3, 3, watch::benchmark),
 ];
 
+/// What `--read-only` refuses.
+const CHANGING: [&str; 8] = [
+    "add-flow",
+    "add-flows",
+    "mod-flows",
+    "del-flows",
+    "replace-flows",
+    "mod-port",
+    "set-frags",
+    "packet-out",
+];
+
 fn dispatch(options: &Options) -> Result<ExitCode, Failure> {
     let name = options.word(0).unwrap_or("");
+    if name.is_empty() {
+        return fail!("missing command name; use --help for help");
+    }
     let Some((_, least, most, command)) = TABLE.iter().find(|row| row.0 == name) else {
         return fail!("unknown command '{name}'; use --help for help");
     };
+    if options.args.read_only && CHANGING.contains(&name) {
+        return fail!("'{name}' command does not work in read only mode");
+    }
     let given = options.args.words.len() - 1;
     if given < *least {
         return fail!("'{name}' command requires at least {least} arguments");

@@ -19,6 +19,9 @@ fn print_all(options: &Options, client: &mut Client) -> Result<ExitCode, Failure
     } else {
         PortNames::default()
     };
+    if let Some(daemon) = options.daemon.borrow_mut().as_mut() {
+        daemon.complete();
+    }
     loop {
         let (xid, message) = client.receive()?;
         if options.args.timestamp {

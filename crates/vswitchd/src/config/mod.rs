@@ -9,7 +9,7 @@ pub mod rows;
 pub mod wanted;
 
 use crate::rundir::RunDir;
-use crate::stream::ActiveTarget;
+use crate::stream::{ActiveTarget, TlsFiles};
 use base::OfPort;
 pub use rows::EnableDummy;
 use std::collections::BTreeMap;
@@ -31,6 +31,10 @@ pub struct Config {
     pub database: Database,
     /// Which ports of a database are replaced by dummies.
     pub dummy: EnableDummy,
+    /// Keys and certificates.
+    pub tls: TlsFiles,
+    /// Keep memory from being paged out.
+    pub mlockall: bool,
     /// Workers and their caches.
     pub datapath: DatapathFlags,
     /// Where the control socket is, if not in the run directory under its usual name.
@@ -399,6 +403,8 @@ mod tests {
             ports: ports.iter().map(|p| PortFlags::parse(p).unwrap()).collect(),
             database: Database::None,
             dummy: EnableDummy::No,
+            tls: TlsFiles::default(),
+            mlockall: false,
             datapath: DatapathFlags::default(),
             unixctl: None,
         };

@@ -128,6 +128,15 @@ impl Options {
         }
     }
 
+    /// Opens the log file, if options ask for one. Where it cannot be opened there is a warning, and it goes on without.
+    pub fn open_log(&self) {
+        if let Some(path) = &self.log_file
+            && let Err(e) = log::open_file(path)
+        {
+            tracing::warn!(target: "vlog", "failed to open {} for logging: {}", path.display(), log::os_text(&e));
+        }
+    }
+
     fn run_monitor(self, ready: Ready) -> ExitCode {
         if self.detach {
             stage::lead_a_session();
@@ -145,11 +154,7 @@ impl Options {
         }
         stage::name_this_process(program::name());
         stage::report_panics(monitored);
-        if let Some(path) = &self.log_file
-            && let Err(e) = log::open_file(path)
-        {
-            tracing::warn!(target: "vlog", "failed to open {} for logging: {}", path.display(), log::os_text(&e));
-        }
+        self.open_log();
         if let Some(user) = &self.user {
             user.become_it(self.datapath).map_err(|e| fatal("daemon_unix", &e))?;
         }

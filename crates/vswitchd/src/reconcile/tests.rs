@@ -15,6 +15,8 @@ fn vswitch() -> Vswitch {
         ports: Vec::new(),
         database: Database::None,
         dummy: EnableDummy::No,
+        tls: crate::stream::TlsFiles::default(),
+        mlockall: false,
         datapath,
         unixctl: None,
     })

@@ -1,6 +1,7 @@
 //! The other end of the control socket: finds a daemon by its pid file or the socket's path, and runs one command.
 
 use crate::daemonize::read_pid_file;
+use crate::log::os_text;
 use crate::rundir::{self, RunDir};
 use serde::Deserialize;
 use serde_json::json;
@@ -23,9 +24,15 @@ pub enum ClientError {
 impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ClientError::PidFile(path, e) => write!(f, "cannot read pidfile \"{}\" ({e})", path.display()),
-            ClientError::Connect(path, e) => write!(f, "cannot connect to \"{}\" ({e})", path.display()),
-            ClientError::Transact(path, e) => write!(f, "{}: transaction error ({e})", path.display()),
+            ClientError::PidFile(path, e) => {
+                write!(f, "cannot read pidfile \"{}\" ({})", path.display(), os_text(e))
+            }
+            ClientError::Connect(path, e) => {
+                write!(f, "cannot connect to \"{}\" ({})", path.display(), os_text(e))
+            }
+            ClientError::Transact(path, e) => {
+                write!(f, "{}: transaction error ({})", path.display(), os_text(e))
+            }
         }
     }
 }

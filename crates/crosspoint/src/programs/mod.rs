@@ -1,0 +1,135 @@
+//! One binary, many names: called as a program of Open vSwitch's it takes that program's command line.
+//!
+//! [`PROGRAMS`] has a row for each name. A row's options are the tables that its parser reads, so that the test which
+//! holds them against the stock program's cannot go out of date.
+
+pub mod appctl;
+pub mod dpctl;
+mod options;
+pub mod ovs_vswitchd;
+
+pub use options::{CLIENT_TLS, take_tls};
+
+use std::path::Path;
+use std::process::ExitCode;
+use vswitchd::daemonize::{self, Options as DaemonOptions};
+use vswitchd::getopt::{self, Opt, Order, Parsed};
+use vswitchd::log::{self, Destination, Level, Setting};
+use vswitchd::program;
+
+/// A program.
+pub struct Program {
+    /// As which it may be called.
+    pub name: &'static str,
+    /// The subcommand of `crosspoint` that is the same.
+    pub subcommand: &'static str,
+    /// Runs it with the arguments that follow its name.
+    pub run: fn(&[String]) -> ExitCode,
+}
+
+/// All of them.
+pub const PROGRAMS: &[Program] = &[
+    Program { name: "ovs-vswitchd", subcommand: "", run: ovs_vswitchd::run },
+    Program { name: "ovs-appctl", subcommand: "appctl", run: appctl::run },
+    Program { name: "ovs-dpctl", subcommand: "dpctl", run: dpctl::run },
+    Program { name: "ovs-ofctl", subcommand: "ofctl", run: crate::ofctl::run },
+];
+
+/// What the process's arguments ask for, if that is one of the programs: by the name that it was called by, or by a subcommand.
+pub fn asked_for(args: &[String]) -> Option<ExitCode> {
+    let called_as = Path::new(args.first()?).file_name()?.to_str()?;
+    if let Some(program) = PROGRAMS.iter().find(|p| p.name == called_as) {
+        program::set_name(program.name);
+        return Some((program.run)(&args[1..]));
+    }
+    let subcommand = args.get(1)?;
+    let found = PROGRAMS.iter().find(|p| !p.subcommand.is_empty() && p.subcommand == subcommand)?;
+    program::set_name(&format!("crosspoint {subcommand}"));
+    Some((found.run)(&args[2..]))
+}
+
+/// What is the same in every program's command line.
+pub struct Usage<'a> {
+    /// Its options, in tables.
+    pub tables: &'a [&'a [Opt]],
+    /// Where options end.
+    pub order: Order,
+    /// The text of `--help`.
+    pub help: String,
+    /// Lines that the stock program's `--version` has after its first.
+    pub version: &'a [&'a str],
+}
+
+impl Usage<'_> {
+    /// Parses the arguments. An exit code: they asked for help, for the version or for the options, which were shown, or are wrong.
+    pub fn parse(&self, args: &[String]) -> Result<Parsed, ExitCode> {
+        let parsed = getopt::parse(self.tables, args, self.order).map_err(|error| {
+            eprintln!("{}: {error}", program::name());
+            ExitCode::FAILURE
+        })?;
+        for (name, _) in &parsed.options {
+            let text = match *name {
+                "help" => self.help.clone(),
+                "version" => program::version_text(program::name(), self.version),
+                "option" => getopt::list(self.tables),
+                _ => continue,
+            };
+            show(&text);
+            return Err(ExitCode::SUCCESS);
+        }
+        Ok(parsed)
+    }
+}
+
+/// Prints a text; a reader that has gone is no error.
+pub fn show(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// Says what is wrong with the command line, or why a program fails.
+pub fn fail(error: &str) -> ExitCode {
+    eprintln!("{}: {error}", program::name());
+    ExitCode::FAILURE
+}
+
+/// The log of a program that runs a command and ends: warnings on stderr, unless options say otherwise.
+pub fn client_log() {
+    log::start();
+    for destination in [Destination::Console, Destination::Syslog] {
+        log::set(&Setting::everything_at(destination, Level::Warning));
+    }
+}
+
+/// Takes an option of the log's; false where it is another's. Opens the log file at once.
+pub fn take_logging(name: &str, value: Option<&str>) -> Result<bool, String> {
+    if !daemonize::LOGGING.iter().any(|o| o.name == name) {
+        return Ok(false);
+    }
+    let mut options = DaemonOptions::default();
+    options.take(name, value)?;
+    options.open_log();
+    Ok(true)
+}
+
+/// A number of seconds as `--timeout` takes it. The error is Open vSwitch's.
+pub fn timeout(value: &str) -> Result<std::time::Duration, String> {
+    match value.parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Ok(std::time::Duration::from_secs(seconds)),
+        _ => Err(format!("value {value} on -T or --timeout is invalid")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_subcommands_are_told_from_other_words() {
+        let args = |words: &[&str]| words.iter().map(|w| w.to_string()).collect::<Vec<_>>();
+        assert!(asked_for(&args(&["crosspoint", "bench"])).is_none());
+        assert!(asked_for(&args(&["/usr/bin/crosspoint"])).is_none());
+        assert!(asked_for(&args(&["crosspoint", ""])).is_none());
+        assert!(asked_for(&args(&["/x/ovs-appctl", "--version"])).is_some());
+    }
+}

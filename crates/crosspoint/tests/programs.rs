@@ -1,0 +1,184 @@
+//! One binary, many names: through a symbolic link it takes the stock program's command line.
+
+mod common;
+
+use common::{Said, Switch, binary, run_dir};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Every program that the binary can be called as.
+const NAMES: [&str; 4] = ["ovs-vswitchd", "ovs-appctl", "ovs-dpctl", "ovs-ofctl"];
+
+/// A directory with a link for each name.
+fn links(dir: &Path) -> PathBuf {
+    let bin = dir.join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for name in NAMES {
+        std::os::unix::fs::symlink(binary(), bin.join(name)).unwrap();
+    }
+    bin
+}
+
+fn run(program: impl AsRef<std::ffi::OsStr>, dir: &Path, args: &[&str]) -> Said {
+    let output = Command::new(program)
+        .args(args)
+        .env("OVS_RUNDIR", dir)
+        .env("OVS_LOGDIR", dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Said {
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code(),
+    }
+}
+
+/// The options that a text of help names: long ones with whether they take an argument, and letters.
+fn options(help: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let words = help.split(|c: char| c.is_whitespace() || ",()".contains(c));
+    for word in words.map(|w| w.trim_end_matches(['.', ':', ';', '"'])) {
+        let bare = word.trim_start_matches('[').trim_end_matches(']');
+        if let Some(long) =
+            bare.strip_prefix("--").filter(|l| l.starts_with(|c: char| c.is_ascii_lowercase()))
+        {
+            let name = long.split(['=', '[', '"']).next().unwrap();
+            found.push(format!("--{name}"));
+        } else if let Some(short) = bare.strip_prefix('-')
+            && short.starts_with(|c: char| c.is_ascii_alphabetic())
+        {
+            found.push(format!("-{}", &short[..1]));
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[test]
+fn no_option_of_the_stock_programs_is_unknown() {
+    let dir = run_dir();
+    let bin = links(dir.path());
+    for name in NAMES {
+        let ours = bin.join(name);
+        let mut wanted = options(&run(name, dir.path(), &["--help"]).ok());
+        assert!(wanted.len() >= 5, "{name}: {wanted:?}");
+        // What `--option` lists is more than what the help names; the daemon has it not.
+        let listed = run(name, dir.path(), &["--option"]);
+        if listed.code == Some(0) {
+            let ours_listed = run(&ours, dir.path(), &["--option"]).ok();
+            let lines: Vec<&str> = ours_listed.lines().collect();
+            for line in listed.out.lines() {
+                assert!(lines.contains(&line), "{name}: --option does not list {line}");
+                wanted.push(line.split(['=', ' ']).next().unwrap().to_string());
+            }
+        } else {
+            let more = [
+                "--mlockall",
+                "--enable-dummy",
+                "--disable-system",
+                "--disable-system-route",
+                "--dummy-numa",
+            ];
+            wanted.extend(
+                more.iter().chain(&["--no-self-confinement", "--peer-ca-cert"]).map(|o| o.to_string()),
+            );
+        }
+        for option in wanted {
+            // The version ends it before anything is done; that an argument is missing is no matter.
+            let said = run(&ours, dir.path(), &["--version", &option]);
+            assert!(
+                said.code == Some(0) || said.err.contains("requires an argument"),
+                "{name}: {option}: {said:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn versions_are_where_scripts_look_for_them() {
+    let dir = run_dir();
+    let bin = links(dir.path());
+    for name in NAMES {
+        let theirs = run(name, dir.path(), &["--version"]).ok();
+        for option in ["--version", "-V"] {
+            let ours = run(bin.join(name), dir.path(), &[option]).ok();
+            // ovs-ctl takes the last word of the line that says Open vSwitch; others the fourth of the first line.
+            assert_eq!(ours.lines().next(), theirs.lines().next());
+            assert!(ours.lines().last().unwrap().starts_with("Crosspoint 0."), "{ours}");
+        }
+        let help = run(bin.join(name), dir.path(), &["--help"]).ok();
+        assert!(help.starts_with(&format!("{name}: ")) && help.contains("--version"), "{help}");
+    }
+}
+
+#[test]
+fn wrong_command_lines_are_refused_in_the_stock_programs_words() {
+    let dir = run_dir();
+    let bin = links(dir.path());
+    for (name, args) in [
+        ("ovs-vswitchd", &["--nonesuch"][..]),
+        ("ovs-vswitchd", &["-Z"]),
+        ("ovs-vswitchd", &["--detach=3"]),
+        ("ovs-vswitchd", &["--user"]),
+        ("ovs-vswitchd", &["--p"]),
+        ("ovs-vswitchd", &["-p"]),
+        ("ovs-vswitchd", &["a", "b"]),
+        ("ovs-vswitchd", &["-vnonesuch"]),
+        ("ovs-vswitchd", &["--dpdk"]),
+        ("ovs-vswitchd", &["--enable-dummy=foo"]),
+        ("ovs-vswitchd", &["--pidfile=/nonexistent/x"]),
+        ("ovs-appctl", &[]),
+        ("ovs-appctl", &["-T", "0", "version"]),
+        ("ovs-appctl", &["--nonesuch"]),
+        ("ovs-dpctl", &[]),
+        ("ovs-dpctl", &["--more=3"]),
+        ("ovs-ofctl", &[]),
+        ("ovs-ofctl", &["nonesuch"]),
+        ("ovs-ofctl", &["--read-only", "del-flows", "br0"]),
+        ("ovs-ofctl", &["-t", "x", "show", "br0"]),
+    ] {
+        let theirs = run(name, dir.path(), args);
+        let ours = run(bin.join(name), dir.path(), args);
+        assert_eq!(ours.code, theirs.code, "{name} {args:?}: {ours:?} {theirs:?}");
+        // The stock one names a file that it makes first.
+        let text = |s: &Said| s.err.replace("/nonexistent/x.tmp:", "/nonexistent/x:");
+        assert_eq!(text(&ours), text(&theirs), "{name} {args:?}");
+    }
+}
+
+#[test]
+fn the_links_serve_a_running_switch_as_the_stock_programs_do() {
+    let switch = Switch::dummy();
+    let bin = links(switch.dir.path());
+    let ours = |name: &str, args: &[&str]| switch.run(bin.join(name), args);
+    for (name, args) in [
+        ("ovs-appctl", &["version"][..]),
+        ("ovs-appctl", &["--target=ovs-vswitchd", "-T5", "dpctl/show"]),
+        ("ovs-appctl", &["-t", "nonesuch", "version"]),
+        ("ovs-appctl", &["-t", "/nonexistent", "version"]),
+        ("ovs-appctl", &["fdb/show", "nonesuch"]),
+        ("ovs-ofctl", &["dump-flows", "br0"]),
+        ("ovs-ofctl", &["-OOpenFlow13", "--names", "get-frags", "br0"]),
+        ("ovs-ofctl", &["--sort", "dump-flows", "br0"]),
+    ] {
+        let (ours, theirs) = (ours(name, args), switch.run(name, args));
+        assert_eq!((&ours.out, ours.code), (&theirs.out, theirs.code), "{name} {args:?}");
+        assert_eq!(without_log(&ours.err), without_log(&theirs.err), "{name} {args:?}");
+    }
+    let show = switch.appctl(&["dpctl/show", "-s"]).ok();
+    assert_eq!(ours("ovs-dpctl", &["-s", "show"]).ok(), show);
+    assert_eq!(ours("ovs-dpctl", &["dump-dps"]).ok(), switch.appctl(&["dpctl/dump-dps"]).ok());
+    let refused = ours("ovs-dpctl", &["add-dp", "dp0"]).failed();
+    assert!(refused.starts_with("ovs-dpctl: add-dp: ") && refused.contains("ovs-vsctl add-br"), "{refused}");
+    assert_eq!(
+        ours("ovs-dpctl", &["nonesuch"]).failed(),
+        "ovs-dpctl: unknown command 'nonesuch'; use --help for help\n"
+    );
+}
+
+/// Standard error without lines of the log, which carry the time.
+fn without_log(err: &str) -> String {
+    err.lines().filter(|l| !l.contains('|')).map(|l| format!("{l}\n")).collect()
+}
