@@ -43,6 +43,7 @@ pub mod text;
 
 mod atom;
 mod changes;
+mod convert;
 mod database;
 mod datum;
 mod error;

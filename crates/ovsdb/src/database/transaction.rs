@@ -34,15 +34,20 @@ impl<'db> Transaction<'db> {
 
     /// Adds a row. `Err` "duplicate uuid" where one of its name is there, or was before this transaction.
     pub fn insert(&mut self, table: TableIdx, row: Row) -> Result<(), Error> {
-        let uuid = row.uuid();
-        if self.database.row(table, uuid).is_some() || self.before.contains_key(&(table, uuid)) {
-            return Err(Error::new(
-                "duplicate uuid",
-                "This UUID would duplicate a UUID already present within the table or deleted within the same transaction.",
-            ));
-        }
-        self.put(table, uuid, Some(row));
+        self.check_name(table, row.uuid())?;
+        self.put(table, row.uuid(), Some(row));
         Ok(())
+    }
+
+    /// `Err` "duplicate uuid" where a row of `table` could not be inserted under that name.
+    pub fn check_name(&self, table: TableIdx, uuid: Uuid) -> Result<(), Error> {
+        if self.database.row(table, uuid).is_none() && !self.before.contains_key(&(table, uuid)) {
+            return Ok(());
+        }
+        Err(Error::new(
+            "duplicate uuid",
+            "This UUID would duplicate a UUID already present within the table or deleted within the same transaction.",
+        ))
     }
 
     /// Puts a new version of a row, which must be there, in its place. Whether its columns may change is not looked at.

@@ -30,6 +30,7 @@ impl Run<'_, '_> {
             Some(name) => self.symbols.define(&name, uuid)?,
             None => uuid.unwrap_or_else(|| self.symbols.fresh()),
         };
+        self.transaction.check_name(table, uuid)?;
         let mut row = Row::new(table_schema, uuid);
         let mut given = Vec::new();
         for (column, datum) in row_from_json(table_schema, json, &mut self.symbols)? {
@@ -71,9 +72,7 @@ impl Run<'_, '_> {
     pub(super) fn update(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
         let (table, schema) = self.table(&mut members)?;
         let table_schema = schema.table(table);
-        let condition = self.condition(&mut members, table_schema)?;
         let json = members.need("row")?;
-        members.finish()?;
         let new = row_from_json(table_schema, json, &mut self.symbols)?;
         for (column, _) in &new {
             if !table_schema.column(*column).is_mutable {
@@ -85,6 +84,8 @@ impl Run<'_, '_> {
                 return Err(Error { syntax: syntax_error(json, "").syntax, ..Error::constraint(details) });
             }
         }
+        let condition = self.condition(&mut members, table_schema)?;
+        members.finish()?;
         let mut count = 0;
         for mut row in self.matching(table, &condition) {
             count += 1;
@@ -104,14 +105,14 @@ impl Run<'_, '_> {
     pub(super) fn mutate(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
         let (table, schema) = self.table(&mut members)?;
         let table_schema = schema.table(table);
-        let condition = self.condition(&mut members, table_schema)?;
         let mutations = members.array("mutations")?.ok_or_else(|| members.missing("mutations"))?;
-        members.finish()?;
         let mutations: Result<Vec<Mutation>, Error> = mutations
             .iter()
             .map(|mutation| Mutation::from_json(table_schema, mutation, Some(&mut self.symbols)))
             .collect();
         let mutations = mutations?;
+        let condition = self.condition(&mut members, table_schema)?;
+        members.finish()?;
         let mut count = 0;
         for mut row in self.matching(table, &condition) {
             count += 1;

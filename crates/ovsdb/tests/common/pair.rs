@@ -33,10 +33,15 @@ impl Pair {
         if std::env::var_os("SHOW_DETAILS").is_some() && first_details(&ours) != first_details(&stock) {
             println!("{ours}\n{stock}\n");
         }
-        assert_eq!(comparable(&ours), comparable(&stock), "{operations:#}\nours: {ours:#}\nstock: {stock:#}");
+        assert_eq!(
+            comparable(&ours),
+            comparable(&stock),
+            "{operations}\nours: {ours}\nstock: {stock}\n{}",
+            self.schema
+        );
         let (ours_rows, mut stock_rows) = self.rows();
         self.take_out_dead_weak_references(&mut stock_rows);
-        assert_eq!(ours_rows, stock_rows, "rows differ after {operations:#}\nreply: {ours:#}");
+        assert_eq!(ours_rows, stock_rows, "rows differ after {operations}\nreply: {ours}");
         ours
     }
 
@@ -47,6 +52,18 @@ impl Pair {
         params.extend(operations.as_array().unwrap().iter().cloned());
         let stock = self.stock.request("transact", Value::Array(params)).unwrap();
         (ours, stock)
+    }
+
+    /// Converts the stock server's database to another schema.
+    pub fn convert_stock(&mut self, schema: &Value) -> Result<Value, Value> {
+        // Unless it says that it can follow, a client is disconnected.
+        self.stock.request("set_db_change_aware", json!([true])).unwrap();
+        self.stock.request("convert", json!([schema["name"], schema]))
+    }
+
+    /// From now on the databases have this schema.
+    pub fn set_schema(&mut self, schema: &Value) {
+        self.schema = schema.clone();
     }
 
     /// All rows of ours and of the stock server's, without versions, in the same order.
