@@ -4,10 +4,12 @@
 
 mod bench;
 mod daemon_args;
+mod database;
 mod demo;
 mod ofctl;
 mod programs;
 mod switch;
+mod vsctl;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -30,6 +32,9 @@ enum Command {
     /// Show and change flows, ports and settings of a bridge over OpenFlow, as ovs-ofctl does.
     #[command(disable_help_flag = true)]
     Ofctl(Elsewhere),
+    /// Query and change the configuration of the switch in its database, as ovs-vsctl does.
+    #[command(disable_help_flag = true)]
+    Vsctl(Elsewhere),
     /// Look into the datapath of the switch that is running, as ovs-dpctl does.
     #[command(disable_help_flag = true)]
     Dpctl(Elsewhere),
@@ -56,7 +61,7 @@ fn main() -> ExitCode {
     }
     match Cli::parse().command {
         Command::Switch(args) => switch::run(*args),
-        Command::Appctl(_) | Command::Ofctl(_) | Command::Dpctl(_) => {
+        Command::Appctl(_) | Command::Ofctl(_) | Command::Dpctl(_) | Command::Vsctl(_) => {
             unreachable!("run above: their names are in the table of programs")
         }
         Command::Bench(args) => bench::run(args),

@@ -34,12 +34,14 @@
 //! # Ok::<(), ovsdb::Error>(())
 //! ```
 
+pub mod ctl;
 pub mod jsonrpc;
 pub mod log;
 pub mod reconnect;
 pub mod replica;
 pub mod storage;
 pub mod text;
+pub mod vsctl;
 
 mod atom;
 mod changes;

@@ -33,6 +33,7 @@ pub const PROGRAMS: &[Program] = &[
     Program { name: "ovs-appctl", subcommand: "appctl", run: appctl::run },
     Program { name: "ovs-dpctl", subcommand: "dpctl", run: dpctl::run },
     Program { name: "ovs-ofctl", subcommand: "ofctl", run: crate::ofctl::run },
+    Program { name: "ovs-vsctl", subcommand: "vsctl", run: crate::vsctl::run },
 ];
 
 /// What the process's arguments ask for, if that is one of the programs: by the name that it was called by, or by a subcommand.

@@ -121,7 +121,7 @@ fn compose(transaction: &Transaction, ticket: Ticket, operations: &mut Vec<Value
                     }
                 }
                 Write::Part { delete, insert } => {
-                    if !delete.is_empty() {
+                    for delete in delete {
                         let of = if delete.as_map().is_empty() {
                             set_of(&column_schema.kind)
                         } else {

@@ -47,7 +47,7 @@ pub(super) enum Write {
     Whole,
     /// Elements or pairs go (of a map also by key alone), then others come; what else is there stays as it is when the server
     /// does it.
-    Part { delete: Datum, insert: Datum },
+    Part { delete: Vec<Datum>, insert: Datum },
 }
 
 impl Replica {
@@ -65,6 +65,14 @@ impl Replica {
             is_dry_run: false,
         }
     }
+}
+
+/// Several deletions as few: sets of elements or keys as one, pairs one by one.
+fn merge_deletes(deletes: Vec<Datum>) -> Vec<Datum> {
+    let (pairs, sets): (Vec<Datum>, Vec<Datum>) =
+        deletes.into_iter().partition(|delete| !delete.as_map().is_empty());
+    let set = sets.into_iter().reduce(|all, more| all.union(&more));
+    set.into_iter().chain(pairs).collect()
 }
 
 impl Transaction {
@@ -174,9 +182,24 @@ impl Transaction {
         self.put(table, uuid, column, new);
         let edit = self.edit(table, uuid);
         let is_new = matches!(edit.kind, EditKind::Insert { .. });
-        let write = match edit.columns.get(&column) {
-            None if !is_new => Write::Part { delete, insert },
-            // Two in a row could depend on each other; the whole says what both come to.
+        let delete = Some(delete).filter(|delete| !delete.is_empty());
+        let write = match edit.columns.remove(&column) {
+            None if !is_new => Write::Part { delete: delete.into_iter().collect(), insert },
+            Some(Write::Part { delete: mut deleted, insert: inserted }) => {
+                // What was to come and goes now does not come; of a key that was to come twice the pair that the view has.
+                let mut coming = insert.union(&inserted);
+                if let Some(gone) = &delete {
+                    let stays = |key: &Atom, value: Option<&Atom>| {
+                        insert.contains(key)
+                            || !(gone.contains(key) && gone.value_of(key).is_none_or(|v| Some(v) == value))
+                    };
+                    coming = coming.filter(stays);
+                } else {
+                    coming = inserted.union(&insert);
+                }
+                deleted.extend(delete);
+                Write::Part { delete: merge_deletes(deleted), insert: coming }
+            }
             _ => Write::Whole,
         };
         edit.columns.insert(column, write);

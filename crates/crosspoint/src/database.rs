@@ -1,0 +1,154 @@
+//! A client's connection to a database server, and what `vsctl` and `ovsdb-client` do alike: the options of table
+//! formatting, the end by timeout.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ovsdb::ctl::table::Style;
+use ovsdb::jsonrpc::{Framer, Limits, Message};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use vswitchd::getopt::{Opt, flag, value};
+use vswitchd::stream::{Listener, OVSDB_PORT, Stream, StreamError, Target, Tls};
+
+/// Options of table formatting.
+pub const TABLES: &[Opt] = &[
+    value("format").short('f'),
+    value("data").short('d'),
+    flag("no-headings"),
+    flag("pretty"),
+    flag("bare"),
+    value("max-column-width"),
+];
+
+/// What of keys and certificates only some programs take.
+pub const MORE_TLS: &[Opt] = &[value("bootstrap-ca-cert"), value("peer-ca-cert")];
+
+/// What `--help` says of both.
+pub const HELP: &str = "
+How tables are printed:
+  -f, --format=FORMAT         table, list, html, csv or json
+  -d, --data=FORMAT           cells as string, bare or json
+  --no-headings               leave the headings out
+  --pretty                    print JSON over several lines
+  --bare                      the same as --format=list --data=bare --no-headings
+  --max-column-width=N        cut columns of format table at N bytes
+
+How to reach a server:
+  tcp:HOST[:PORT]  ssl:HOST[:PORT]  unix:FILE     connect to it
+  ptcp:[PORT][:IP]  pssl:[PORT][:IP]  punix:FILE  wait until it connects
+With ssl: and pssl:
+  -p, --private-key=FILE      our private key
+  -c, --certificate=FILE      the certificate for it
+  -C, --ca-cert=FILE          the authority that signs servers' certificates, or \"none\"
+  --bootstrap-ca-cert=FILE    the same; taken from the server where the file is not there yet
+  --peer-ca-cert=FILE         send this authority's certificate to the server
+  --ssl-protocols=PROTOCOLS   such as TLSv1.2,TLSv1.3
+  --ssl-ciphers=CIPHERS       such as HIGH:!aNULL
+
+Logging:
+  -v, --verbose[=SPEC]        levels: MODULE[:DESTINATION[:LEVEL]]
+  --log-file[=FILE]           log to a file, too
+  --syslog-method=METHOD      libc, unix:FILE, udp:IP:PORT or null
+  --syslog-target=HOST:PORT   send what goes to the system log to a collector, too
+";
+
+/// Takes an option of [`TABLES`]; false where it is another's.
+pub fn take_style(style: &mut Style, name: &str, value: Option<&str>) -> Result<bool, String> {
+    let text = value.unwrap_or_default();
+    match name {
+        "format" => style.set_format(text)?,
+        "data" => style.set_cell(text)?,
+        "no-headings" => style.headings = false,
+        "pretty" => style.pretty = true,
+        "bare" => style.set_bare(),
+        "max-column-width" => style.max_column_width = text.parse().unwrap_or(0),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A number of seconds as `-t` takes it. The error is Open vSwitch's.
+pub fn timeout(value: &str) -> Result<u64, String> {
+    match value.parse::<u64>() {
+        Ok(seconds) if seconds > 0 && seconds <= u64::from(u32::MAX) => Ok(seconds),
+        _ => Err(format!("value {value} on -t or --timeout is invalid")),
+    }
+}
+
+/// Ends this process as an alarm clock does, which is what scripts look for after `--timeout`.
+pub fn die_of_timeout() -> ExitCode {
+    tracing::warn!(target: "fatal_signal", "terminating with signal 14 (Alarm clock)");
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::ALARM);
+    ExitCode::from(142)
+}
+
+/// Runs `work` to its end, or for `seconds`. `None`: the time was up.
+pub fn block_on<T>(seconds: Option<u64>, work: impl Future<Output = T>) -> Option<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        match seconds {
+            Some(seconds) => tokio::time::timeout(std::time::Duration::from_secs(seconds), work).await.ok(),
+            None => Some(work.await),
+        }
+    })
+}
+
+/// A connection to a server.
+pub struct Connection {
+    stream: Stream,
+    framer: Framer,
+}
+
+impl Connection {
+    /// Connects by the first of `methods`, which are separated by commas, that answers; a passive one waits for the
+    /// server. The error is that of the last, in the words of the operating system.
+    pub async fn open(methods: &str, tls: Option<&Arc<Tls>>) -> Result<Connection, String> {
+        let mut error = "Address family not supported by protocol".to_owned();
+        for method in methods.split(',') {
+            // Stock clients say of a method that they cannot read what the system says of an unknown family.
+            let Ok(target) = Target::parse(method, OVSDB_PORT) else { continue };
+            match open(&target, tls).await {
+                Ok(stream) => return Ok(Connection { stream, framer: Framer::new(Limits::default()) }),
+                Err(StreamError::Tls(why)) => {
+                    tracing::error!(target: "stream_ssl", "{method}: {why}");
+                    error = "Protocol not available".into();
+                }
+                Err(why) => error = why.to_string(),
+            }
+        }
+        Err(error)
+    }
+
+    /// Sends a message.
+    pub async fn send(&mut self, message: &Message) -> Result<(), String> {
+        let sent = async {
+            self.stream.write_all(&message.to_bytes()).await?;
+            self.stream.flush().await
+        };
+        sent.await.map_err(|error| vswitchd::stream::reason(&error))
+    }
+
+    /// Waits for the next message.
+    pub async fn receive(&mut self) -> Result<Message, String> {
+        loop {
+            if let Some(text) = self.framer.next_object().map_err(|error| error.to_string())? {
+                return Message::parse(text).map_err(|error| error.to_string());
+            }
+            match self.stream.read_buf(self.framer.space()).await {
+                Ok(0) => return Err("End of file".into()),
+                Ok(_) => {}
+                Err(error) => return Err(vswitchd::stream::reason(&error)),
+            }
+        }
+    }
+}
+
+async fn open(target: &Target, tls: Option<&Arc<Tls>>) -> Result<Stream, StreamError> {
+    match target {
+        Target::Active(target) => Stream::connect(target, tls.map(|tls| &**tls)).await,
+        Target::Passive(target) => {
+            let listener = Listener::bind(target, tls).await?;
+            listener.accept().await?.establish().await
+        }
+    }
+}

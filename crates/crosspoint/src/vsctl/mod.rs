@@ -1,0 +1,232 @@
+//! `crosspoint vsctl`, which is `ovs-vsctl`: queries and changes the switch's configuration in its database.
+//!
+//! The commands are `ovsdb::vsctl`, pure functions on a copy of the rows that they need. Here is what they need of the
+//! world: options, the connection, the output, waiting until the switch has done what the database says.
+//!
+//! Source: ovs-vsctl(8).
+
+mod help;
+mod session;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ovsdb::Schema;
+use ovsdb::ctl::table::{Format, Style};
+use ovsdb::vsctl::{self, Command, Warning};
+use vswitchd::daemonize::LOGGING;
+use vswitchd::getopt::{self, Opt, Order, Takes, flag, value};
+use vswitchd::stream::{Tls, TlsFiles};
+use vswitchd::{log, program, rundir::RunDir};
+
+use crate::database::{MORE_TLS, TABLES, block_on, die_of_timeout, take_style, timeout};
+use crate::programs::{CLIENT_TLS, take_tls};
+
+/// Its own options.
+pub const OPTIONS: &[Opt] = &[
+    value("db"),
+    flag("no-syslog"),
+    flag("no-wait"),
+    flag("dry-run"),
+    flag("oneline"),
+    value("timeout").short('t'),
+    flag("retry"),
+    flag("help").short('h'),
+    flag("commands"),
+    flag("options"),
+    flag("leader-only"),
+    flag("no-leader-only"),
+    flag("shuffle-remotes"),
+    flag("no-shuffle-remotes"),
+    flag("version").short('V'),
+];
+
+/// What the options say.
+struct Global {
+    db: String,
+    waits: bool,
+    retries: bool,
+    is_dry_run: bool,
+    oneline: bool,
+    style: Style,
+    timeout: Option<u64>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// Why it ends early.
+enum End {
+    /// The answer is an exit code.
+    Exit(u8),
+    /// An error.
+    Fatal(String),
+}
+
+impl From<String> for End {
+    fn from(text: String) -> End {
+        End::Fatal(text)
+    }
+}
+
+/// Runs the program with the arguments that follow its name.
+pub fn run(args: &[String]) -> ExitCode {
+    start_log();
+    match try_run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(End::Exit(code)) => ExitCode::from(code),
+        Err(End::Fatal(error)) => {
+            eprintln!("{}: {error}", program::name());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_run(args: &[String]) -> Result<(), End> {
+    let command_options = command_options();
+    let tables: &[&[Opt]] = &[OPTIONS, LOGGING, TABLES, CLIENT_TLS, MORE_TLS, &command_options];
+    let parsed = getopt::parse(tables, args, Order::BeforeWords)?;
+    let mut global = Global {
+        db: format!("unix:{}", RunDir::from_env().file("db.sock").display()),
+        waits: true,
+        retries: false,
+        is_dry_run: false,
+        oneline: false,
+        style: Style::new(Format::List),
+        timeout: None,
+        tls: None,
+    };
+    let mut local = BTreeMap::new();
+    let mut tls = TlsFiles::default();
+    let mut logging = vswitchd::daemonize::Options::default();
+    for (name, value) in &parsed.options {
+        let given = value.as_deref().unwrap_or_default();
+        match *name {
+            "db" => global.db = given.to_owned(),
+            "no-syslog" => log_no_more_than_warnings(),
+            "no-wait" => global.waits = false,
+            "dry-run" => global.is_dry_run = true,
+            "oneline" => global.oneline = true,
+            "retry" => global.retries = true,
+            "timeout" => global.timeout = Some(timeout(given)?),
+            // A cluster has a leader, and its members an order; a server alone has neither.
+            "leader-only" | "no-leader-only" | "shuffle-remotes" | "no-shuffle-remotes" => {}
+            "help" => return print(&help::text()),
+            "commands" => return print(&help::commands()),
+            "options" => return print(&help::options(tables)),
+            "version" => return print(&version()),
+            name if command_options.iter().any(|option| option.name == name) => {
+                local.insert(format!("--{name}"), value.clone());
+            }
+            name => {
+                let taken = take_style(&mut global.style, name, value.as_deref())?
+                    || take_tls(&mut tls, name, value.as_deref());
+                if !taken {
+                    logging.take(name, value.as_deref())?;
+                }
+            }
+        }
+    }
+    global.timeout = global
+        .timeout
+        .or_else(|| std::env::var("OVS_CTL_TIMEOUT").ok()?.parse().ok().filter(|seconds| *seconds > 0));
+    global.tls = (!tls.is_empty()).then(|| Arc::new(Tls::new(tls)));
+    let commands = vsctl::parse_chain(&parsed.words, local, vsctl::COMMANDS)?;
+    connect_and_run(global, &commands, args)
+}
+
+fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Result<(), End> {
+    let line = escape(args);
+    tracing::info!(target: "vsctl", "Called as {} {line}", program::name());
+    let mut warnings = Vec::new();
+    let known = Schema::open_vswitch();
+    let selection = vsctl::prepare(commands, &known, &mut warnings);
+    say(&mut warnings);
+    let comment = match parent() {
+        Some(parent) => format!("ovs-vsctl (invoked by {parent}): {} {line}", program::name()),
+        None => format!("ovs-vsctl: {} {line}", program::name()),
+    };
+    let seconds = global.timeout;
+    let session = session::Session::new(global, commands, selection?, comment);
+    match block_on(seconds, session.run()) {
+        Some(result) => result,
+        None => {
+            die_of_timeout();
+            Err(End::Exit(142))
+        }
+    }
+}
+
+/// Options of commands may stand among the program's where the command is the first.
+fn command_options() -> Vec<Opt> {
+    let mut options: Vec<Opt> = Vec::new();
+    for spec in vsctl::COMMANDS {
+        for option in spec.options.split(',').filter(|option| !option.is_empty()) {
+            let takes = if option.ends_with('=') { Takes::Value } else { Takes::Nothing };
+            let name = option.trim_start_matches("--").trim_end_matches('=');
+            if !options.iter().any(|known| known.name == name) {
+                options.push(Opt { name, short: None, takes });
+            }
+        }
+    }
+    options
+}
+
+/// Warnings on stderr; what is done and how it was called in the system log.
+fn start_log() {
+    use log::{Destination, Level, Setting};
+    log::start();
+    log::set(&Setting::everything_at(Destination::Console, Level::Warning));
+}
+
+fn log_no_more_than_warnings() {
+    use log::{Destination, Level, Setting};
+    log::set(&Setting::everything_at(Destination::Syslog, Level::Warning));
+}
+
+fn say(warnings: &mut Vec<Warning>) {
+    for warning in warnings.drain(..) {
+        let text = warning.text;
+        match warning.module {
+            "db_ctl_base" => tracing::warn!(target: "db_ctl_base", "{text}"),
+            _ => tracing::warn!(target: "vsctl", "{text}"),
+        }
+    }
+}
+
+/// Prints text and ends; a reader that has gone is no error.
+fn print(text: &str) -> Result<(), End> {
+    use std::io::Write;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn version() -> String {
+    let schema = Schema::open_vswitch();
+    program::version_text(program::name(), &[&format!("DB Schema {}", schema.version)])
+}
+
+/// Arguments as a shell would read them again.
+fn escape(args: &[String]) -> String {
+    let special = |c: char| c.is_ascii_whitespace() || matches!(c, '\\' | '\'' | '"');
+    let quoted: Vec<String> = args
+        .iter()
+        .map(|arg| match arg.contains(special) || arg.is_empty() {
+            true => format!("\"{}\"", arg.replace('\\', "\\\\").replace('"', "\\\"")),
+            false => arg.clone(),
+        })
+        .collect();
+    quoted.join(" ")
+}
+
+/// The command line and number of the process that called this one, for the database's log.
+fn parent() -> Option<String> {
+    let pid = rustix::process::getppid()?.as_raw_nonzero();
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words: Vec<String> = command
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .take(16)
+        .map(|word| String::from_utf8_lossy(word).chars().take(256).collect())
+        .collect();
+    (!words.is_empty()).then(|| format!("{} (pid {pid})", words.join(" ")))
+}
