@@ -44,6 +44,8 @@ drop_reasons! {
     RxTruncated = "rx_truncated",
     /// The input port belongs to no bridge.
     RxNoBridge = "rx_no_bridge",
+    /// The switch forwards nothing until its rules are restored (`flow-restore-wait`).
+    FlowRestoreWait = "flow_restore_wait",
     /// The packet pool was exhausted when the packet had to be copied.
     PoolExhausted = "pool_exhausted",
     /// Recirculated more often than the limit allows.

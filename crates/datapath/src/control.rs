@@ -17,7 +17,7 @@ use base::rcu::Domain;
 use base::slots::SlotTable;
 use base::{DropReason, PortNo};
 use packet::wait::{Bell, Waiter};
-use packet::{Pool, PoolCache, Port, RxQueue};
+use packet::{Pool, PoolCache, Port, RxQueue, TxQueue};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -125,8 +125,26 @@ struct WorkerHandle<P: Pipeline> {
 
 struct PortEntry {
     port: Box<dyn Port>,
+    /// One set per worker that there is or was.
     counters: Vec<Arc<PortCounters>>,
+    /// The worker of each receive queue.
     rx_queues: Vec<usize>,
+    /// Transmit queues beyond the number of workers.
+    spare_tx: Vec<Box<dyn TxQueue>>,
+}
+
+/// What a worker that ended has counted. The next worker of its number counts on.
+struct Retired {
+    stats: Arc<WorkerStats>,
+    slots: Arc<SlotTable>,
+}
+
+/// A port's queues, given up by a worker.
+struct Released {
+    worker: usize,
+    port: PortNo,
+    rx: VecDeque<Box<dyn packet::RxQueue>>,
+    tx: Option<TxHandle>,
 }
 
 /// Slots that are kept ready beyond those given out.
@@ -140,6 +158,11 @@ pub struct Datapath<P: Pipeline> {
     config: Config,
     clock: Clock,
     workers: Vec<WorkerHandle<P>>,
+    /// Those of the highest numbers first.
+    retired: Vec<Retired>,
+    /// What ended workers had sent.
+    left: VecDeque<Event<P::Effect>>,
+    released: Vec<Released>,
     ports: BTreeMap<PortNo, PortEntry>,
     cache: PoolCache,
     event_bell: Arc<Bell>,
@@ -165,6 +188,9 @@ impl<P: Pipeline> Datapath<P> {
             config,
             clock: Clock::start(),
             workers: Vec::new(),
+            retired: Vec::new(),
+            left: VecDeque::new(),
+            released: Vec::new(),
             ports: BTreeMap::new(),
             cache: pool.cache(),
             event_bell: Arc::new(Bell::new()?),
@@ -207,8 +233,8 @@ impl<P: Pipeline> Datapath<P> {
         let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + 256);
         let (effects_tx, effects) = rtrb::RingBuffer::new(EFFECTS_RING);
         let (packet_ins_tx, packet_ins) = rtrb::RingBuffer::new(PACKET_INS_RING);
-        let stats = Arc::new(WorkerStats::default());
-        let slots = Arc::new(SlotTable::default());
+        let Retired { stats, slots } =
+            self.retired.pop().unwrap_or_else(|| Retired { stats: Arc::default(), slots: Arc::default() });
         slots.reserve(self.slots_reserved);
         let shared = Arc::new(Shared::default());
         let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
@@ -254,15 +280,29 @@ impl<P: Pipeline> Datapath<P> {
         if self.workers.is_empty() {
             return Err(DatapathError::NoWorker);
         }
-        let counters: Vec<_> = self.workers.iter().map(|_| Arc::new(PortCounters::default())).collect();
-        let handles = tx_handles(port.take_tx_queues(self.workers.len()), self.workers.len());
-        for (n, handle) in handles.into_iter().enumerate() {
+        let (tx, rx) = (port.take_tx_queues(self.workers.len()), port.take_rx_queues());
+        let entry = PortEntry { port, counters: Vec::new(), rx_queues: Vec::new(), spare_tx: Vec::new() };
+        self.ports.insert(no, entry);
+        self.give_queues(no, rx, tx);
+        Ok(())
+    }
+
+    /// Gives a port's queues to the workers.
+    fn give_queues(
+        &mut self,
+        no: PortNo,
+        rx: Vec<Box<dyn packet::RxQueue>>,
+        mut tx: Vec<Box<dyn packet::TxQueue>>,
+    ) {
+        let workers = self.workers.len();
+        let Some(entry) = self.ports.get_mut(&no) else { return };
+        entry.counters.resize_with(entry.counters.len().max(workers), Arc::default);
+        let counters = entry.counters.clone();
+        entry.spare_tx = tx.split_off(tx.len().min(workers));
+        for (n, handle) in tx_handles(tx, workers).into_iter().enumerate() {
             self.send(n, Command::AddTx { port: no, handle, counters: counters[n].clone() });
         }
-        let queues = port.take_rx_queues();
-        self.ports.insert(no, PortEntry { port, counters, rx_queues: Vec::new() });
-        self.assign(no, queues);
-        Ok(())
+        self.assign(no, rx);
     }
 
     /// Gives each queue to the worker with the fewest.
@@ -283,6 +323,83 @@ impl<P: Pipeline> Datapath<P> {
         let queues = entry.port.take_rx_queues();
         self.assign(no, queues);
         self.rx_workers(no).len()
+    }
+
+    /// From now on there is one worker per element, each on its processor or, where it is `None`, on any, with caches of
+    /// these limits. Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
+    /// flows, unless the limits change; what those that end have counted stays counted. At least one worker.
+    pub fn set_workers(&mut self, places: &[Option<usize>], cache: CacheConfig) -> Result<(), DatapathError> {
+        if places.is_empty() {
+            return Err(DatapathError::NoWorker);
+        }
+        let stay = if cache == self.config.cache { self.workers.len().min(places.len()) } else { 0 };
+        self.config.cache = cache;
+        if stay < self.workers.len() || stay < places.len() {
+            self.exchange_workers(stay, places)?;
+        }
+        for (worker, &place) in self.workers.iter_mut().zip(places) {
+            let id = worker.thread_id.load(std::sync::atomic::Ordering::Relaxed);
+            if worker.cpu != place && id != 0 {
+                packet::thread::pin_thread(id, place);
+            }
+            worker.cpu = place;
+        }
+        Ok(())
+    }
+
+    fn exchange_workers(&mut self, stay: usize, places: &[Option<usize>]) -> Result<(), DatapathError> {
+        // 1. All queues come back.
+        let ports: Vec<PortNo> = self.ports.keys().copied().collect();
+        for &no in &ports {
+            for n in 0..self.workers.len() {
+                self.send(n, Command::ReleasePort(no));
+            }
+        }
+        let answers = ports.len() * self.workers.len();
+        self.wait_until(|dp| dp.released.len() >= answers)?;
+        // 2. Who is not to stay ends, its counters folded.
+        self.fold(Duration::from_secs(1));
+        while self.workers.len() > stay {
+            self.end_last_worker();
+        }
+        self.workers.iter_mut().for_each(|w| w.queues = 0);
+        for &place in &places[stay..] {
+            self.start_worker(place)?;
+        }
+        // 3. Queues go out again.
+        let mut released: BTreeMap<PortNo, Vec<Released>> = BTreeMap::new();
+        for r in self.released.drain(..) {
+            released.entry(r.port).or_default().push(r);
+        }
+        for (no, mut by_worker) in released {
+            let Some(entry) = self.ports.get_mut(&no) else { continue };
+            let order = std::mem::take(&mut entry.rx_queues);
+            let mut next = |n: usize| by_worker.iter_mut().find(|r| r.worker == n)?.rx.pop_front();
+            let rx = order.into_iter().filter_map(&mut next).collect();
+            let mut tx: Vec<_> = by_worker.into_iter().filter_map(|r| r.tx?.into_queue()).collect();
+            tx.append(&mut entry.spare_tx);
+            self.give_queues(no, rx, tx);
+        }
+        Ok(())
+    }
+
+    fn end_last_worker(&mut self) {
+        let n = self.workers.len() - 1;
+        self.send(n, Command::Stop);
+        let Some(mut w) = self.workers.pop() else { return };
+        while !w.backlog.is_empty() {
+            w.push_backlog();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // A worker that panicked has already said so on stderr.
+        let _ = w.thread.take().map(std::thread::JoinHandle::join);
+        while let Ok(effect) = w.effects.pop() {
+            self.left.push_back(Event::Effect(effect));
+        }
+        while let Ok(packet_in) = w.packet_ins.pop() {
+            self.left.push_back(Event::PacketIn(packet_in));
+        }
+        self.retired.push(Retired { stats: w.stats, slots: w.slots });
     }
 
     /// Takes a port away from all workers, and gives it back; dropping it removes what it made in the kernel. Waits until
@@ -353,7 +470,8 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Packets dropped for a reason, over all workers.
     pub fn drops(&self, reason: DropReason) -> u64 {
-        self.workers.iter().map(|w| w.stats.drops.get(reason)).sum()
+        let ended = self.retired.iter().map(|r| r.stats.drops.get(reason));
+        self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum()
     }
 
     /// The packet pool.
@@ -381,7 +499,8 @@ impl<P: Pipeline> Datapath<P> {
     /// What a slot has seen so far: all that was folded, see [`Self::request_fold`].
     pub fn slot(&self, idx: u32) -> SlotTotals {
         let mut sum = SlotTotals::default();
-        for slot in self.workers.iter().filter_map(|w| w.slots.peek(idx)) {
+        let tables = self.workers.iter().map(|w| &w.slots).chain(self.retired.iter().map(|r| &r.slots));
+        for slot in tables.filter_map(|slots| slots.peek(idx)) {
             sum.packets += slot.packets.get();
             sum.bytes += slot.bytes.get();
             sum.last_used_ms = sum.last_used_ms.max(slot.last_used_ms.get());
@@ -391,8 +510,8 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Zeroes a slot to be given out again. Only after a fold that was requested when no flow could credit it any more.
     pub fn clear_slot(&self, idx: u32) {
-        for w in &self.workers {
-            w.slots.clear(idx);
+        for slots in self.workers.iter().map(|w| &w.slots).chain(self.retired.iter().map(|r| &r.slots)) {
+            slots.clear(idx);
         }
     }
 
@@ -436,6 +555,7 @@ impl<P: Pipeline> Datapath<P> {
         self.event_bell.clear();
         self.collect();
         let mut events: Vec<_> = self.gone.drain(..).map(Event::PortGone).collect();
+        events.extend(self.left.drain(..));
         for w in &mut self.workers {
             while events.len() < max
                 && let Ok(effect) = w.effects.pop()
@@ -506,10 +626,13 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Takes in replies, and pushes commands that had found no room.
     fn collect(&mut self) {
-        for w in &mut self.workers {
+        for (n, w) in self.workers.iter_mut().enumerate() {
             w.push_backlog();
             while let Ok(reply) = w.replies.pop() {
                 match reply {
+                    Reply::Released { port, rx, tx } => {
+                        self.released.push(Released { worker: n, port, rx: rx.into(), tx });
+                    }
                     Reply::Removed { port, rx, tx } => {
                         drop((rx, tx));
                         self.removed.push(port);

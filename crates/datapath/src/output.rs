@@ -26,6 +26,19 @@ impl TxHandle {
     }
 }
 
+impl TxHandle {
+    /// The queue, where nobody else has it.
+    pub fn into_queue(self) -> Option<Box<dyn TxQueue>> {
+        match self {
+            TxHandle::Own(q) => Some(q),
+            TxHandle::Shared(q) => {
+                let q = Arc::into_inner(q)?;
+                Some(q.into_inner().unwrap_or_else(|e| e.into_inner()))
+            }
+        }
+    }
+}
+
 /// A packet for the control thread.
 pub struct PacketIn {
     /// Why, and what to tell.
@@ -99,6 +112,27 @@ impl Outputs {
         self.in_counters[port.0 as usize & 0xffff] = Some(counters.clone());
         self.slots[port.0 as usize & 0xffff] =
             Some(Box::new(TxSlot { handle, batch: Batch::new(), counters }));
+    }
+
+    /// Takes it away as it is, after sending what waits there.
+    pub fn release_port(&mut self, port: PortNo) -> Option<TxHandle> {
+        let n = port.0 as usize & 0xffff;
+        let slot = self.slots[n].as_mut()?;
+        let (cache, batch) = (&mut self.cache, &mut slot.batch);
+        slot.handle.with(|q| {
+            q.tx_burst(cache, batch);
+            q.flush(cache);
+        });
+        let slot = self.slots[n].take()?;
+        for packet in slot.batch {
+            self.stats.drops.add(DropReason::TxQueueFull, 1);
+            slot.counters.drops.add(DropReason::TxQueueFull, 1);
+            self.cache.free(packet);
+        }
+        self.dirty.retain(|&p| usize::from(p) != n);
+        self.pending.retain(|&p| usize::from(p) != n);
+        self.in_counters[n] = None;
+        Some(slot.handle)
     }
 
     /// Takes it away again; what waits there is dropped.

@@ -59,6 +59,8 @@ pub enum Command {
     },
     /// Give up all queues of the port; the answer is [`Reply::Removed`].
     RemovePort(PortNo),
+    /// Give up all queues of the port as they are, to be used by other workers; the answer is [`Reply::Released`].
+    ReleasePort(PortNo),
     /// Execute actions on a packet of the control thread's.
     Execute {
         /// The packet, allocated by the control thread from the same pool.
@@ -86,6 +88,15 @@ pub enum Reply {
         /// Which port.
         port: PortNo,
         /// Receive queues.
+        rx: Vec<Box<dyn RxQueue>>,
+        /// Transmit queue.
+        tx: Option<TxHandle>,
+    },
+    /// The port's queues, open.
+    Released {
+        /// Which port.
+        port: PortNo,
+        /// Receive queues, in the order in which they were given.
         rx: Vec<Box<dyn RxQueue>>,
         /// Transmit queue.
         tx: Option<TxHandle>,
@@ -504,6 +515,7 @@ impl<P: Pipeline> Worker<P> {
                     }
                 }
                 Command::RemovePort(port) => self.remove_port(port),
+                Command::ReleasePort(port) => self.release_port(port),
                 Command::Execute { packet, actions } => {
                     self.process.execute_now(packet, &actions);
                     self.answer(Reply::Spent(actions));
@@ -553,18 +565,31 @@ impl<P: Pipeline> Worker<P> {
     }
 
     fn remove_port(&mut self, port: PortNo) {
-        let mut closed = Vec::new();
+        let mut rx = self.take_rx(port);
+        rx.iter_mut().for_each(|q| q.close(&mut self.process.out.cache));
+        let tx = self.process.out.remove_port(port);
+        self.answer(Reply::Removed { port, rx, tx });
+    }
+
+    fn release_port(&mut self, port: PortNo) {
+        let mut rx = self.take_rx(port);
+        rx.iter_mut().for_each(|q| q.disarm());
+        let tx = self.process.out.release_port(port);
+        self.answer(Reply::Released { port, rx, tx });
+    }
+
+    /// Takes a port's receive queues out, in their order.
+    fn take_rx(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
+        let mut taken = Vec::new();
         while let Some(n) = self.rx.iter().position(|q| q.port == port) {
-            let mut q = self.rx.remove(n);
+            let q = self.rx.remove(n);
             if let Some(fd) = q.queue.wait_fd() {
                 self.waiter.remove(fd);
             }
-            q.queue.close(&mut self.process.out.cache);
-            closed.push(q.queue);
+            taken.push(q.queue);
         }
         self.list_busy();
-        let tx = self.process.out.remove_port(port);
-        self.answer(Reply::Removed { port, rx: closed, tx });
+        taken
     }
 }
 

@@ -61,6 +61,8 @@ pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortE
 pub fn has_option(kind: &str, option: &str) -> bool {
     let of_kind: &[&[&str]] = match kind {
         "afxdp" => &[af_xdp::OPTIONS],
+        "dpdkvhostuser" => &[vhost_user::SERVER_OPTIONS],
+        "dpdkvhostuserclient" => &[vhost_user::CLIENT_OPTIONS],
         "internal" | "tap" => &[tap::OPTIONS],
         "null" => &[null::OPTIONS],
         "pcap" => &[pcap::OPTIONS],

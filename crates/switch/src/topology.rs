@@ -338,6 +338,8 @@ impl Bridge {
 pub struct Topology {
     pub(crate) bridges: Vec<Option<Arc<Bridge>>>,
     pub(crate) ports: Vec<Option<Arc<Port>>>,
+    /// Nothing that comes in is forwarded.
+    pub(crate) is_paused: bool,
 }
 
 impl Topology {

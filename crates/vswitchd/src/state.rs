@@ -4,7 +4,7 @@
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the outside world.
 
 use crate::config::Config;
-use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH};
+use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
 use crate::ofconn::{Asynchronous, OfConn};
 use crate::reconcile::Failure;
 use crate::schedule::Schedule;
@@ -51,6 +51,12 @@ pub struct Vswitch {
     pub(crate) ports: BTreeMap<PortNo, PortRecord>,
     /// Interfaces that are wanted and could not be had, by name.
     pub(crate) failures: BTreeMap<String, Failure>,
+    /// Workers where the configuration does not say otherwise.
+    pub(crate) given: Workers,
+    /// Settings of the switch as a whole that are in force.
+    pub(crate) settings: SwitchWide,
+    /// What is wrong with the mask of processors.
+    pub(crate) mask_note: Option<String>,
     /// The number of the next connection: none is given out twice.
     pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
@@ -61,6 +67,15 @@ pub struct Vswitch {
     pub(crate) counts: Counts,
     /// Set by the command `exit`.
     pub(crate) exiting: bool,
+}
+
+/// What the switch was started with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workers {
+    /// Workers, not pinned.
+    pub count: usize,
+    /// Limits of each worker's caches.
+    pub cache: CacheConfig,
 }
 
 /// Events of the control thread, for `coverage/show`.
@@ -146,23 +161,12 @@ impl Vswitch {
                 .map_or(defaults.max_idle_ms, |ms| ms.min(u64::from(u32::MAX)) as u32),
         };
         let datapath_config = datapath::Config { cache, ..datapath::Config::default() };
+
         let mut dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
             .map_err(SetupError::Datapath)?;
-        let present = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let cpus: Vec<usize> = flags.cpus.iter().copied().filter(|&cpu| cpu < present).collect();
-        if cpus.len() < flags.cpus.len() {
-            tracing::warn!(
-                target: "datapath",
-                "pmd-cpu-mask names processors that are not there: of {:?} there are {cpus:?}", flags.cpus
-            );
-        }
-        let places: Vec<Option<usize>> = if cpus.is_empty() {
-            vec![None; flags.workers.max(1)]
-        } else {
-            cpus.into_iter().map(Some).collect()
-        };
-        for place in places {
-            dp.start_worker(place).map_err(SetupError::Datapath)?;
+        let given = Workers { count: flags.workers.max(1), cache };
+        for _ in 0..given.count {
+            dp.start_worker(None).map_err(SetupError::Datapath)?;
         }
         let vswitch = Vswitch {
             control,
@@ -172,6 +176,9 @@ impl Vswitch {
             bridges: BTreeMap::new(),
             ports: BTreeMap::new(),
             failures: BTreeMap::new(),
+            given,
+            settings: SwitchWide::default(),
+            mask_note: None,
             next_conn: 0,
             schedule: Schedule::default(),
             news: Vec::new(),

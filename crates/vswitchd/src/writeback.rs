@@ -13,7 +13,7 @@ use crate::sysstats;
 use base::DropReason;
 use ovsdb::replica::Transaction;
 use ovsdb::{Atom, Datum, TableIdx, Uuid};
-use packet::{LinkState, PortStatus};
+use packet::LinkState;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -49,7 +49,8 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
                 }
                 let record = ports.get(name).copied().filter(|_| outcome.of_port.is_some());
                 let mut cells = Cells::of(txn, "Interface", interface.row.uuid());
-                write_interface(&mut cells, record, &outcome);
+                let rx_queues = record.map_or(0, |r| vswitch.dp.rx_workers(r.port_no).len());
+                write_interface(&mut cells, record, rx_queues, &outcome);
                 let is_empty = interface.get("statistics").is_some_and(Datum::is_empty);
                 match record {
                     Some(record) if round.statistics || is_empty => {
@@ -139,7 +140,12 @@ fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>) {
     cells.set("datapath_version", text(if bridge.is_some() { "<built-in>" } else { "<unknown>" }));
 }
 
-fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, outcome: &Outcome) {
+fn write_interface(
+    cells: &mut Cells<'_>,
+    record: Option<&PortRecord>,
+    rx_queues: usize,
+    outcome: &Outcome,
+) {
     let of_port = outcome.of_port.map_or(-1, |n| i64::from(n.0));
     cells.set("ofport", Datum::scalar(of_port));
     let gone = record.filter(|r| r.gone).map(|r| format!("{}: the device is gone", r.name));
@@ -156,12 +162,13 @@ fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, outcome: 
     cells.set("mtu", optional(of_device.map(|s| i64::from(s.mtu))));
     cells.set("ifindex", optional(of_device.map(|s| i64::from(s.ifindex))));
     cells.set("link_resets", optional(record.map(|r| r.link_resets as i64)));
-    cells.set("status", record.map_or(Datum::EMPTY, |r| status_map(r, &r.status)));
+    cells.set("status", record.map_or(Datum::EMPTY, |r| status_map(r, rx_queues)));
     cells.set("lacp_current", Datum::EMPTY);
 }
 
 /// `status`: the driver's details, and what is not as it was asked for.
-fn status_map(record: &PortRecord, status: &PortStatus) -> Datum {
+fn status_map(record: &PortRecord, rx_queues: usize) -> Datum {
+    let status = &record.status;
     let mut pairs = status.details.clone();
     if let Some(error) = &status.error {
         pairs.push(("error".into(), error.clone()));
@@ -170,6 +177,13 @@ fn status_map(record: &PortRecord, status: &PortStatus) -> Datum {
         && status.mtu != asked
     {
         pairs.push(("mtu_request".into(), format!("{asked} was asked for, {} is in use", status.mtu)));
+    }
+    let asked = record.device_options.get("n_rxq").and_then(|n| n.parse::<usize>().ok());
+    if let Some(asked) = asked
+        && asked > rx_queues
+        && rx_queues > 0
+    {
+        pairs.push(("requested_rxq".into(), format!("{asked} were asked for, {rx_queues} are in use")));
     }
     texts(&pairs)
 }

@@ -40,7 +40,7 @@ pub const PORT_MASKS_MAX: usize = 32;
 pub const MASK_EXACT: u16 = 0;
 
 /// Limits of a cache.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
     /// Most megaflows, and most exact entries (each).
     pub flow_limit: usize,

@@ -229,14 +229,18 @@ impl Prepared {
         if wanted == has {
             return Ok(has);
         }
-        let refuse = || {
-            let why = format!("the interface has {has} receive queues and cannot be given {wanted}");
-            PortError::BadOption { option: "n_rxq".into(), value: wanted.to_string(), why }
-        };
-        let changed = channels.with_rx_queues(wanted).ok_or_else(refuse)?;
-        self.set_channels(changed).map_err(|_| refuse())?;
-        self.channels_before = Some(channels);
-        Ok(wanted)
+        match channels.with_rx_queues(wanted) {
+            Some(changed) if self.set_channels(changed).is_ok() => {
+                self.channels_before = Some(channels);
+                Ok(wanted)
+            }
+            // More than the device has: those that there are. The port's status says how many are in use.
+            _ if wanted > has => Ok(has.min(QUEUES_MAX)),
+            _ => {
+                let why = format!("the interface has {has} receive queues and cannot be given {wanted}");
+                Err(PortError::BadOption { option: "n_rxq".into(), value: wanted.to_string(), why })
+            }
+        }
     }
 }
 

@@ -60,6 +60,11 @@ enum Mode {
     Client,
 }
 
+/// Options of `dpdkvhostuserclient`, beside `n_rxq`.
+pub(crate) const CLIENT_OPTIONS: &[&str] = &["vhost-server-path", "tx-retries-max", "vhost-offloads"];
+/// Options of `dpdkvhostuser`, beside `n_rxq`.
+pub(crate) const SERVER_OPTIONS: &[&str] = &["vhost-sock-dir", "tx-retries-max", "vhost-offloads"];
+
 /// A port of type `dpdkvhostuser` or `dpdkvhostuserclient`.
 pub struct VhostUserPort {
     mode: Mode,
@@ -86,14 +91,14 @@ impl VhostUserPort {
         let mode = if spec.kind == "dpdkvhostuserclient" { Mode::Client } else { Mode::Server };
         let path = match mode {
             Mode::Client => {
-                spec.check_options(&["vhost-server-path", "tx-retries-max", "vhost-offloads"])?;
+                spec.check_options(CLIENT_OPTIONS)?;
                 let path = spec.option("vhost-server-path").filter(|path| !path.is_empty());
                 PathBuf::from(
                     path.ok_or_else(|| PortError::Unsupported("needs options:vhost-server-path".into()))?,
                 )
             }
             Mode::Server => {
-                spec.check_options(&["vhost-sock-dir", "tx-retries-max", "vhost-offloads"])?;
+                spec.check_options(SERVER_OPTIONS)?;
                 if spec.name.contains('/') {
                     return Err(PortError::Unsupported(
                         "its name is its socket's, which has no slash".into(),

@@ -141,6 +141,19 @@ impl Control {
         Ok(())
     }
 
+    /// Whether what comes in is forwarded; at first it is.
+    pub fn set_forwarding(&mut self, forwards: bool) {
+        self.reader.quiescent();
+        let inner = &mut self.inner;
+        if inner.topology.is_paused == forwards {
+            inner.topology.is_paused = !forwards;
+            inner.topology_changed = true;
+            let version = inner.coming();
+            inner.log.everything(version);
+            inner.publish();
+        }
+    }
+
     /// Adds a port to a bridge.
     pub fn add_port(&mut self, bridge: BridgeIdx, spec: PortSpec) -> Result<(), PortError> {
         self.reader.quiescent();

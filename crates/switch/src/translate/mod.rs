@@ -434,10 +434,11 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
     }
     let topology = at.topology();
     let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
-    let Some((port, bridge)) = topology.port(port_no).and_then(|p| Some((p, topology.bridge(p.bridge)?)))
-    else {
+    let found = topology.port(port_no).and_then(|p| Some((p, topology.bridge(p.bridge)?)));
+    let Some((port, bridge)) = found.filter(|_| !topology.is_paused) else {
         out.visits.push(word_table::visit(word_table::DP_PORTS, u64::from(port_no.0)));
-        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
+        let reason = if found.is_some() { DropReason::FlowRestoreWait } else { DropReason::RxNoBridge };
+        out.actions.push(DpAction::Drop(reason));
         return;
     };
     let mut key = key.clone();

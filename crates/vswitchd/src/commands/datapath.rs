@@ -235,6 +235,9 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let mut text = String::new();
+    if let Some(note) = &vswitch.mask_note {
+        let _ = writeln!(text, "{note}");
+    }
     for n in chosen(vswitch, args)? {
         let _ = writeln!(text, "{}:\n  isolated : false", thread_of(vswitch, n));
         let mut ports: Vec<_> = vswitch.ports.values().collect();

@@ -12,6 +12,7 @@ use super::wanted::{
     Bridge, BridgeSettings, Controller, FailMode, Interface, PATCH, Port, SwitchWide, Wanted,
 };
 use crate::reconcile::OfPortsBefore;
+use crate::rundir::RunDir;
 use base::OfPort;
 use openflow::{Version, VersionSet};
 use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
@@ -475,6 +476,12 @@ impl<'a> Reader<'a> {
     /// Options that the driver has; those that nobody has are complained of, and those of other drivers ignored.
     fn options(&mut self, row: &RowRef<'a>, place: &str, kind: &str) -> BTreeMap<String, String> {
         let mut options = BTreeMap::new();
+        if kind == "dpdkvhostuser"
+            && let Some(dir) = self.rows.all("Open_vSwitch").find_map(|r| r.value("other_config", "vhost-sock-dir"))
+        {
+            let dir = RunDir::from_env().path().join(dir);
+            options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());
+        }
         for (key, value) in row.pairs("options") {
             let has = kind == PATCH && key == "peer" || ports::has_option(kind, key);
             if has {

@@ -8,14 +8,15 @@
 //! An interface that cannot be had is remembered with its error in [`Vswitch::failures`], and is tried again by the
 //! next plan: there is one when the configuration changes and when the kernel tells of a new device.
 //!
-//! Order: what goes, goes first, so that names, numbers and devices are free for what comes; then bridges; then interfaces
+//! Order: settings of the switch as a whole; what goes, so that names, numbers and devices are free for what comes; then bridges; then interfaces
 //! that stay and change; then new ones, a bridge's own before the others and those that ask for a number
 //! before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
 //!
-//! Files: this one has the plan; `bridges` and `interfaces` carry it out.
+//! Files: this one has the plan; `switch_wide`, `bridges` and `interfaces` carry it out.
 
 mod bridges;
 mod interfaces;
+mod switch_wide;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +55,7 @@ pub struct Failure {
 /// One change. Names are those of bridges and interfaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
+    SetSwitchWide,
     Remove(PortNo),
     RemoveBridge(String),
     AddBridge(String),
@@ -97,6 +99,9 @@ impl Reconciliation {
             steps: VecDeque::new(),
             numbers: BTreeMap::new(),
         };
+        if vswitch.settings != wanted.switch {
+            r.steps.push_back(Step::SetSwitchWide);
+        }
         r.plan_removals(vswitch);
         for (name, bridge) in &r.wanted.bridges {
             match vswitch.bridge_named(name) {
@@ -126,6 +131,7 @@ impl Reconciliation {
     pub fn step(&mut self, vswitch: &mut Vswitch) -> bool {
         match self.steps.pop_front() {
             None => {}
+            Some(Step::SetSwitchWide) => vswitch.set_switch_wide(&self.wanted.switch),
             Some(Step::Remove(port_no)) => vswitch.remove_port(port_no),
             Some(Step::RemoveBridge(name)) => vswitch.remove_bridge(&name),
             Some(Step::AddBridge(name)) => {

@@ -244,6 +244,94 @@ fn the_fail_mode_decides_whether_the_rule_that_says_normal_is_there() {
     assert_eq!(rules(&v), 1);
 }
 
+/// A broadcast from an address that ends in `host`.
+fn broadcast(host: u8) -> [u8; 64] {
+    let mut frame = [0; 64];
+    frame[..14].copy_from_slice(&[255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, host, 0x88, 0xb5]);
+    frame
+}
+
+#[test]
+fn workers_move_to_the_processors_of_a_mask_and_keep_ports_and_counts() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    become_(&mut v, &w);
+    let inject = |v: &Vswitch, name: &str| {
+        let port = v.dp.port(v.port_named(name).unwrap().port_no).unwrap();
+        assert!(port.as_dummy().unwrap().inject(&broadcast(name.as_bytes()[1])));
+    };
+    let sent = |v: &Vswitch, name: &str| {
+        let port_no = v.port_named(name).unwrap().port_no;
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let frames = v.dp.port(port_no).unwrap().as_dummy().unwrap().take_sent().len();
+            if frames > 0 || Instant::now() > end {
+                return frames;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    let places = |v: &Vswitch| (0..v.dp.workers()).map(|n| v.dp.worker_cpu(n)).collect::<Vec<_>>();
+    inject(&v, "p1");
+    assert_eq!((sent(&v, "p2"), places(&v)), (1, vec![None]));
+    for (cpus, expected, note) in [
+        (Some(vec![0]), vec![Some(0)], false),
+        (Some(vec![0, 1]), vec![Some(0), Some(1)], false),
+        (Some(vec![1, 5000]), vec![Some(1)], true),
+        (Some(vec![4000, 5000]), vec![None], true),
+        (Some(vec![0, 1]), vec![Some(0), Some(1)], false),
+        (None, vec![None], false),
+    ] {
+        w.switch.cpus = cpus;
+        become_(&mut v, &w);
+        assert_eq!((places(&v), v.mask_note.is_some()), (expected, note));
+        inject(&v, "p1");
+        inject(&v, "p2");
+        assert_eq!((sent(&v, "p2"), sent(&v, "p1")), (1, 1));
+    }
+    w.switch.flow_limit = Some(1000);
+    w.switch.max_idle_ms = Some(700);
+    become_(&mut v, &w);
+    inject(&v, "p1");
+    assert_eq!(sent(&v, "p2"), 1);
+    let p1 = v.dp.port(v.port_named("p1").unwrap().port_no).unwrap().stats();
+    assert_eq!((p1.rx_packets, p1.tx_packets), (8, 6));
+    // The bridge's rule has counted them all, whichever worker had them.
+    v.dp.fold(Duration::from_secs(5));
+    let idx = v.bridge_named("br0").unwrap().idx;
+    let rules = v.control.rules(idx, &switch::control::RuleFilter::default());
+    assert_eq!(v.slot(rules[0].slot).packets, 14);
+}
+
+#[test]
+fn nothing_is_forwarded_while_rules_are_being_restored() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    w.switch.flow_restore_wait = true;
+    become_(&mut v, &w);
+    let control = |v: &Vswitch, name: &str| v.port_named(name).unwrap().port_no;
+    let port = |v: &Vswitch, n: PortNo, frame: Option<&[u8]>| {
+        let dummy = v.dp.port(n).unwrap();
+        let dummy = dummy.as_dummy().unwrap();
+        frame.map_or(0, |f| usize::from(dummy.inject(f))) + dummy.take_sent().len()
+    };
+    let (p1, p2) = (control(&v, "p1"), control(&v, "p2"));
+    port(&v, p1, Some(&broadcast(1)));
+    let end = Instant::now() + Duration::from_secs(20);
+    while v.dp.drops(base::DropReason::FlowRestoreWait) == 0 {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(port(&v, p2, None), 0);
+    w.switch.flow_restore_wait = false;
+    become_(&mut v, &w);
+    port(&v, p1, Some(&broadcast(1)));
+    while port(&v, p2, None) == 0 {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn a_thousand_ports_come_within_five_seconds_and_one_more_within_twenty_milliseconds() {
     let mut v = vswitch();

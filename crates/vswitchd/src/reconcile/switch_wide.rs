@@ -1,0 +1,84 @@
+//! Settings of the switch as a whole.
+
+use crate::config::wanted::SwitchWide;
+use crate::state::Vswitch;
+use datapath::CacheConfig;
+
+impl Vswitch {
+    /// Makes them what they shall be.
+    pub(super) fn set_switch_wide(&mut self, wanted: &SwitchWide) {
+        let old = std::mem::replace(&mut self.settings, wanted.clone());
+        let limits = |s: &SwitchWide| (s.flow_limit, s.max_idle_ms);
+        if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
+            self.set_workers();
+        }
+        if old.flow_restore_wait != wanted.flow_restore_wait {
+            let state =
+                if wanted.flow_restore_wait { "nothing is forwarded until it is false" } else { "done" };
+            tracing::info!(target: "bridge", "flow-restore-wait: {state}");
+            self.control.set_forwarding(!wanted.flow_restore_wait);
+        }
+    }
+
+    /// One worker on each processor of the mask that is there; those that the switch was started with where there is none.
+    fn set_workers(&mut self) {
+        let (places, note) = match &self.settings.cpus {
+            None => (Vec::new(), None),
+            Some(cpus) => {
+                let (present, missing): (Vec<_>, Vec<_>) = cpus.iter().partition(|cpu| is_present(**cpu));
+                let list =
+                    |cpus: &[&usize]| cpus.iter().map(|c| c.to_string()).collect::<Vec<_>>().join(", ");
+                let note = match (present.is_empty(), missing.is_empty()) {
+                    (_, true) => None,
+                    (true, _) => Some(format!(
+                        "pmd-cpu-mask names only processors that are not there ({}): the default workers run",
+                        list(&missing)
+                    )),
+                    (false, _) => {
+                        Some(format!("pmd-cpu-mask names processors that are not there: {}", list(&missing)))
+                    }
+                };
+                (present.into_iter().map(|cpu| Some(*cpu)).collect(), note)
+            }
+        };
+        if let Some(note) = &note {
+            tracing::warn!(target: "dpif_netdev", "{note}");
+        }
+        self.mask_note = note;
+        let places = if places.is_empty() { vec![None; self.given.count] } else { places };
+        let given = self.given.cache;
+        let cache = CacheConfig {
+            flow_limit: self.settings.flow_limit.unwrap_or(given.flow_limit),
+            max_idle_ms: self
+                .settings
+                .max_idle_ms
+                .map_or(given.max_idle_ms, |ms| ms.min(u64::from(u32::MAX)) as u32),
+        };
+        match self.dp.set_workers(&places, cache) {
+            Ok(()) => {
+                for n in 0..self.dp.workers() {
+                    let place = self
+                        .dp
+                        .worker_cpu(n)
+                        .map_or("any processor".into(), |cpu| format!("processor {cpu}"));
+                    tracing::info!(target: "dpif_netdev", "worker {n} runs on {place}");
+                }
+            }
+            Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
+        }
+    }
+}
+
+/// Whether the machine has the processor, and it is online.
+fn is_present(cpu: usize) -> bool {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let ranges = text.trim().split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+    });
+    let mut ranges = ranges.peekable();
+    if ranges.peek().is_none() {
+        return cpu < std::thread::available_parallelism().map_or(1, |n| n.get());
+    }
+    ranges.any(|range| range.contains(&cpu))
+}
