@@ -140,12 +140,7 @@ fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>) {
     cells.set("datapath_version", text(if bridge.is_some() { "<built-in>" } else { "<unknown>" }));
 }
 
-fn write_interface(
-    cells: &mut Cells<'_>,
-    record: Option<&PortRecord>,
-    rx_queues: usize,
-    outcome: &Outcome,
-) {
+fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, rx_queues: usize, outcome: &Outcome) {
     let of_port = outcome.of_port.map_or(-1, |n| i64::from(n.0));
     cells.set("ofport", Datum::scalar(of_port));
     let gone = record.filter(|r| r.gone).map(|r| format!("{}: the device is gone", r.name));

@@ -477,7 +477,8 @@ impl<'a> Reader<'a> {
     fn options(&mut self, row: &RowRef<'a>, place: &str, kind: &str) -> BTreeMap<String, String> {
         let mut options = BTreeMap::new();
         if kind == "dpdkvhostuser"
-            && let Some(dir) = self.rows.all("Open_vSwitch").find_map(|r| r.value("other_config", "vhost-sock-dir"))
+            && let Some(dir) =
+                self.rows.all("Open_vSwitch").find_map(|r| r.value("other_config", "vhost-sock-dir"))
         {
             let dir = RunDir::from_env().path().join(dir);
             options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());
