@@ -1,0 +1,90 @@
+//! The keys of the database, in three places that must agree: Open vSwitch's manual page, `config::keys`, and
+//! docs/configuration.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use vswitchd::config::keys;
+
+/// Table, column, key.
+type Key = (String, String, String);
+
+/// Every `column : key` of the details of a table in ovs-vswitchd.conf.db(5).
+fn manual_page() -> BTreeSet<Key> {
+    let said = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).output().unwrap();
+        assert!(output.status.success(), "{program} {args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let path = said("man", &["-w", "ovs-vswitchd.conf.db"]);
+    let text = said("zcat", &["-f", path.trim()]);
+    let mut found = BTreeSet::new();
+    let (mut table, mut in_details) = (String::new(), false);
+    for line in text.lines() {
+        if let Some(heading) = line.strip_prefix(".SH ") {
+            table = heading.trim_matches('"').strip_suffix(" TABLE").unwrap_or_default().to_string();
+            in_details = false;
+        } else if line.starts_with(".SS \"Details") {
+            in_details = true;
+        } else if in_details
+            && !table.is_empty()
+            && let Some(rest) = line.strip_prefix(".IP \"\\fB")
+            && let Some((name, _)) = rest.split_once("\\fR:")
+            && let Some((column, key)) = name.split_once(" : ")
+        {
+            let key =
+                key.replace("\\-", "-").replace("\\[char46]", ".").replace("\\fB", "").replace("\\fR", "");
+            found.insert((table.clone(), column.to_string(), key));
+        }
+    }
+    found
+}
+
+/// The rows of the document: verdict and note by key.
+fn document() -> BTreeMap<Key, (String, String)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut rows = BTreeMap::new();
+    let mut table = String::new();
+    for line in text.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            table = heading.to_string();
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let ["", key, verdict, note, ""] = cells[..]
+            && let Some((column, key)) = key.trim_matches('`').split_once(':')
+        {
+            let key = (table.clone(), column.to_string(), key.to_string());
+            let before = rows.insert(key.clone(), (verdict.to_string(), note.to_string()));
+            assert!(before.is_none(), "{key:?} has two rows");
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_key_of_the_manual_page_has_a_row_and_a_verdict() {
+    let page = manual_page();
+    assert!(page.len() > 300, "the manual page is not read right: {} keys", page.len());
+    let rows = document();
+    let missing: Vec<_> = page.iter().filter(|k| !rows.contains_key(*k)).collect();
+    assert!(missing.is_empty(), "docs/configuration.md lacks {missing:?}");
+    let surplus: Vec<_> = rows.keys().filter(|k| !page.contains(*k)).collect();
+    assert!(surplus.is_empty(), "docs/configuration.md has what the manual page has not: {surplus:?}");
+    for (key, (verdict, note)) in rows {
+        assert!(
+            ["works", "refused", "no meaning", "later"].contains(&verdict.as_str()),
+            "{key:?}: {verdict}"
+        );
+        assert!(!note.is_empty(), "{key:?} has no note");
+    }
+}
+
+#[test]
+fn the_keys_that_are_not_complained_of_are_those_of_the_manual_page() {
+    let all = keys::KEYS.iter().flat_map(|k| {
+        k.keys.iter().map(|key| (k.table.to_string(), k.column.to_string(), (*key).to_string()))
+    });
+    assert_eq!(all.collect::<BTreeSet<_>>(), manual_page());
+    assert!(keys::is_known("Bridge", "other_config", "hwaddr"));
+    assert!(!keys::is_known("Bridge", "other_config", "hwadr"));
+}
