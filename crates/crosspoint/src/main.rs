@@ -38,6 +38,9 @@ enum Command {
     /// Look into the datapath of the switch that is running, as ovs-dpctl does.
     #[command(disable_help_flag = true)]
     Dpctl(Elsewhere),
+    /// Serve databases without a switch, as ovsdb-server does.
+    #[command(disable_help_flag = true)]
+    OvsdbServer(Elsewhere),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
     /// Show real packets crossing a real switch between two network namespaces, with figures.
@@ -61,7 +64,11 @@ fn main() -> ExitCode {
     }
     match Cli::parse().command {
         Command::Switch(args) => switch::run(*args),
-        Command::Appctl(_) | Command::Ofctl(_) | Command::Dpctl(_) | Command::Vsctl(_) => {
+        Command::Appctl(_)
+        | Command::Ofctl(_)
+        | Command::Dpctl(_)
+        | Command::OvsdbServer(_)
+        | Command::Vsctl(_) => {
             unreachable!("run above: their names are in the table of programs")
         }
         Command::Bench(args) => bench::run(args),

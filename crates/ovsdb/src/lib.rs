@@ -37,8 +37,10 @@
 pub mod ctl;
 pub mod jsonrpc;
 pub mod log;
+pub mod monitor;
 pub mod reconnect;
 pub mod replica;
+pub mod server;
 pub mod storage;
 pub mod text;
 pub mod vsctl;

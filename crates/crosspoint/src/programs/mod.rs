@@ -7,6 +7,7 @@ pub mod appctl;
 pub mod dpctl;
 mod options;
 pub mod ovs_vswitchd;
+pub mod ovsdb_server;
 
 pub use options::{CLIENT_TLS, take_tls};
 
@@ -32,6 +33,7 @@ pub const PROGRAMS: &[Program] = &[
     Program { name: "ovs-vswitchd", subcommand: "", run: ovs_vswitchd::run },
     Program { name: "ovs-appctl", subcommand: "appctl", run: appctl::run },
     Program { name: "ovs-dpctl", subcommand: "dpctl", run: dpctl::run },
+    Program { name: "ovsdb-server", subcommand: "ovsdb-server", run: ovsdb_server::run },
     Program { name: "ovs-ofctl", subcommand: "ofctl", run: crate::ofctl::run },
     Program { name: "ovs-vsctl", subcommand: "vsctl", run: crate::vsctl::run },
 ];

@@ -99,7 +99,7 @@ impl Condition {
     }
 
     /// The columns that must equal something, and what.
-    pub(super) fn equalities(&self) -> impl Iterator<Item = (ColumnIdx, &Datum)> {
+    pub(crate) fn equalities(&self) -> impl Iterator<Item = (ColumnIdx, &Datum)> {
         self.clauses.iter().filter_map(|clause| match clause {
             Clause::Column { column, function: Function::Equal, argument } => Some((*column, argument)),
             _ => None,

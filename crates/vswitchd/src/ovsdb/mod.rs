@@ -1,3 +1,286 @@
-//! The database server's sockets, files and thread, around the state machines of the crate `ovsdb`.
+//! The database server with its sockets and files: the embedded one of the switch, and `crosspoint ovsdb-server`.
+//!
+//! [`serve`] starts it in a thread of its own, so that no transaction, however big, holds up OpenFlow, and no packet-in a
+//! transaction. The switch is one of its clients, over a pair of sockets ([`Handle::connect`]), as it would be of a server
+//! elsewhere.
+//!
+//! Inside, one thread runs everything as tasks: a connection reads, has the [`Server`](ovsdb::server::Server) handle, and
+//! sends; the [flusher](state) tells monitors and asks the disk; what blocks (a sync, a compaction) runs on other
+//! threads. What a client can make the server keep is bounded: 256 KiB of output before its requests wait (plus the
+//! answer to one), 256 MiB of one request, 1 GiB of both for all clients together.
 
+mod columns;
+mod config_file;
+mod control;
+mod databases;
 pub mod file;
+mod remotes;
+mod replication;
+mod session;
+mod state;
+
+pub use config_file::ConfigFile;
+pub use remotes::TlsSources;
+
+use crate::rundir::Socket;
+use crate::stream::{Stream, Tls, TlsFiles};
+use crate::unixctl::Request;
+use ovsdb::UuidGenerator;
+use ovsdb::server::Server;
+use remotes::{Connection, Overrides, Remotes};
+use replication::Replication;
+use state::{State, now};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, mpsc as sync_mpsc};
+use std::thread::JoinHandle;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// What a server is to serve, and where.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// Files of databases, which must exist.
+    pub databases: Vec<PathBuf>,
+    /// As `--remote` has them: `punix:PATH`, `ptcp:…`, `db:Open_vSwitch,Open_vSwitch,manager_options`.
+    pub remotes: Vec<String>,
+    /// For `ssl:` and `pssl:`.
+    pub tls: TlsSources,
+    /// `--sync-from`: the active server.
+    pub sync_from: Option<String>,
+    /// `--sync-exclude-tables`.
+    pub sync_exclude_tables: Option<String>,
+    /// `--active`: an active server that could become a backup of `sync_from`.
+    pub active: bool,
+    /// `--config-file`, in the place of databases and remotes.
+    pub config_file: Option<ConfigFile>,
+    /// The control socket, where there is to be one.
+    pub control: Option<PathBuf>,
+}
+
+/// A server that runs in a thread of its own. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Handle {
+    orders: mpsc::UnboundedSender<Order>,
+    exited: watch::Receiver<bool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a handle asks of its server.
+enum Order {
+    Connect(UnixStream, String),
+    Command(Request, oneshot::Sender<Result<String, String>>),
+    Stop,
+}
+
+/// Starts a server and returns when its databases are open and it listens on every remote.
+///
+/// # Errors
+/// A sentence: a database that cannot be opened, a remote that cannot be listened on.
+pub fn serve(options: Options) -> Result<Handle, String> {
+    let (orders, received) = mpsc::unbounded_channel();
+    let (started, has_started) = sync_mpsc::sync_channel(1);
+    let (exiting, exited) = watch::channel(false);
+    let run = move || {
+        // Whatever happens to this thread, those who wait for its end hear of it.
+        let exiting = Exiting(exiting);
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let _ = started.send(Err(crate::stream::reason(&error)));
+                return;
+            }
+        };
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async move {
+            match start(options).await {
+                Err(why) => {
+                    let _ = started.send(Err(why));
+                }
+                Ok(running) => {
+                    let _ = started.send(Ok(()));
+                    running.run(received, &exiting).await;
+                }
+            }
+        });
+        // A compaction that is under way is given up: the file is as it was.
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("ovsdb".into()).spawn(run);
+    let thread = thread.map_err(|e| crate::stream::reason(&e))?;
+    match has_started.recv() {
+        Ok(Ok(())) => Ok(Handle { orders, exited, thread: Mutex::new(Some(thread)) }),
+        Ok(Err(why)) => Err(why),
+        Err(_) => Err("the database server's thread has failed".into()),
+    }
+}
+
+/// Tells of the thread's end when dropped.
+struct Exiting(watch::Sender<bool>);
+
+impl Drop for Exiting {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Handle {
+    /// A connection to the server within this process: make a [`Stream`] of it by [`Stream::of_pair`]. `name` is for logs.
+    ///
+    /// # Errors
+    /// Out of descriptors, or the server has ended.
+    pub fn connect(&self, name: &str) -> io::Result<UnixStream> {
+        let (mine, its) = Stream::pair()?;
+        let order = Order::Connect(its, name.to_owned());
+        self.orders.send(order).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+        Ok(mine)
+    }
+
+    /// Runs a command as `ovs-appctl` would: `ovsdb-server/add-remote` and so on.
+    ///
+    /// # Errors
+    /// The command's, or that the server has ended.
+    pub async fn command(&self, request: Request) -> Result<String, String> {
+        let ended = || "the database server has ended".to_string();
+        let (answer, answered) = oneshot::channel();
+        self.orders.send(Order::Command(request, answer)).map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())?
+    }
+
+    /// Returns when somebody has asked the server to end, by `exit` on its control socket, or it failed.
+    pub async fn exited(&self) {
+        let mut exited = self.exited.clone();
+        // An error says that the thread is gone, which is the same.
+        let _ = exited.wait_for(|exited| *exited).await;
+    }
+
+    /// As [`Self::exited`], for a thread without a runtime.
+    pub fn wait_until_exited(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        // Without a runtime nobody can be told; the server's end is noticed when it is stopped.
+        if let Ok(runtime) = runtime {
+            runtime.block_on(self.exited());
+        }
+    }
+
+    /// Ends the server: clients are disconnected, sockets removed, files closed.
+    pub fn stop(&self) {
+        let _ = self.orders.send(Order::Stop);
+        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
+        if let Some(thread) = thread {
+            // It panicked, and that was reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Lets this process have as many connections as the system allows it, and 65,536 where it may ask for that.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    for wanted in [65_536.max(most), most] {
+        let raised = Rlimit { current: Some(wanted), maximum: Some(wanted.max(most)) };
+        // Only root may ask for more than the hard limit.
+        if limit.current.is_some_and(|current| current < wanted)
+            && setrlimit(Resource::Nofile, raised).is_ok()
+        {
+            return;
+        }
+    }
+}
+
+/// A server whose databases are open and that listens.
+struct Running {
+    state: Rc<State>,
+    /// Removes the control socket.
+    _control: Option<Socket>,
+}
+
+async fn start(options: Options) -> Result<Running, String> {
+    let mut seed = [0; 32];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| format!("no randomness: {}", crate::stream::reason(&e.into())))?;
+    let word = |i: usize| u64::from_ne_bytes(seed[8 * i..8 * i + 8].try_into().expect("eight bytes"));
+    let server = Server::new(now(), UuidGenerator::new([word(0), word(1), word(2), word(3)]));
+    let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())));
+    for path in &options.databases {
+        databases::open(&state, path)?;
+    }
+    state.remotes.borrow_mut().tls = options.tls;
+    Remotes::follow_tls(&state);
+    // Before the first client: none may find an active server that is about to become a backup.
+    if let Some(tables) = &options.sync_exclude_tables {
+        Replication::set_exclude(&state, tables)?;
+    }
+    if let Some(source) = &options.sync_from {
+        Replication::set_source(&state, source)?;
+        if !options.active {
+            Replication::start(&state)?;
+        }
+    }
+    for remote in &options.remotes {
+        Remotes::add(&state, remote, Overrides::default()).await?;
+    }
+    if let Some(file) = &options.config_file {
+        file.apply(&state).await?;
+        *state.config_file.borrow_mut() = Some(file.clone());
+    }
+    state.flush_once();
+    let control = match &options.control {
+        None => None,
+        Some(path) => {
+            let (socket, listener) = Socket::listen(path)
+                .map_err(|e| format!("{}: {}", path.display(), crate::stream::reason(&e)))?;
+            tokio::task::spawn_local(control::serve(state.clone(), listener));
+            Some(socket)
+        }
+    };
+    tokio::task::spawn_local(state.clone().flush());
+    Ok(Running { state, _control: control })
+}
+
+impl Running {
+    async fn run(self, mut orders: mpsc::UnboundedReceiver<Order>, exiting: &Exiting) {
+        loop {
+            let order = tokio::select! {
+                order = orders.recv() => order,
+                () = self.state.exit.notified() => {
+                    // Whoever holds the handle decides; alone, it ends.
+                    exiting.0.send_replace(true);
+                    continue;
+                }
+            };
+            match order {
+                None | Some(Order::Stop) => return,
+                Some(Order::Connect(socket, name)) => {
+                    let state = self.state.clone();
+                    tokio::task::spawn_local(async move {
+                        match Stream::of_pair(socket) {
+                            Ok(stream) => {
+                                let connection = Connection::internal(&name);
+                                let reconnect = connection.reconnect();
+                                session::converse(&state, stream, &connection, &reconnect).await;
+                            }
+                            Err(error) => tracing::error!(target: "ovsdb_server", "{name}: {error}"),
+                        }
+                    });
+                }
+                Some(Order::Command(request, answer)) => {
+                    let state = self.state.clone();
+                    tokio::task::spawn_local(async move {
+                        // Nobody may wait for it any more.
+                        let _ = answer.send(control::run(&state, &request).await);
+                    });
+                }
+            }
+        }
+    }
+}

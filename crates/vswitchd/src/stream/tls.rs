@@ -59,7 +59,7 @@ impl TlsFiles {
 /// TLS, ready for connections.
 #[derive(Debug)]
 pub struct Tls {
-    files: TlsFiles,
+    files: Mutex<TlsFiles>,
     loaded: Mutex<Option<Loaded>>,
 }
 
@@ -76,7 +76,7 @@ struct Loaded {
 impl Tls {
     /// With these files, which are read when first needed.
     pub fn new(files: TlsFiles) -> Tls {
-        Tls { files, loaded: Mutex::new(None) }
+        Tls { files: Mutex::new(files), loaded: Mutex::new(None) }
     }
 
     /// What to say where `ssl:` or `pssl:` is used and nothing is set.
@@ -85,8 +85,18 @@ impl Tls {
     }
 
     /// Its files.
-    pub fn files(&self) -> &TlsFiles {
-        &self.files
+    pub fn files(&self) -> TlsFiles {
+        // Replaced as a whole, so a panic elsewhere has left them usable.
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other files from the next connection on.
+    pub fn set_files(&self, files: TlsFiles) {
+        let mut mine = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if *mine != files {
+            *mine = files;
+            *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 
     /// Whether a server could start with these files.
@@ -124,13 +134,14 @@ impl Tls {
 
     /// The configurations, read again where a file has changed. The error is a sentence.
     fn load(&self) -> Result<Loaded, String> {
-        let times = self.times();
+        let files = self.files();
+        let times = times(&files);
         // What is behind the lock is replaced as a whole, so a panic elsewhere has left it usable.
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.times == times) {
             return Ok(loaded.clone());
         }
-        match read(&self.files, times) {
+        match read(&files, times) {
             Ok(new) => Ok(loaded.insert(new).clone()),
             // Half-written files, most likely: what was read before goes on serving.
             Err(why) => match loaded.as_ref() {
@@ -143,18 +154,10 @@ impl Tls {
         }
     }
 
-    fn times(&self) -> [Option<SystemTime>; 4] {
-        let TlsFiles { private_key, certificate, ca_cert, peer_ca_cert, .. } = &self.files;
-        [private_key, certificate, ca_cert, peer_ca_cert].map(|path| {
-            let path = path.as_ref()?;
-            std::fs::metadata(path).and_then(|m| m.modified()).ok()
-        })
-    }
-
     /// Saves the authority's certificate of the chain that the peer has sent.
     fn bootstrap(&self, chain: Option<&[CertificateDer<'_>]>) -> StreamError {
         let save = || -> Result<PathBuf, String> {
-            let path = self.files.ca_cert.clone().ok_or("no file to save the CA certificate to")?;
+            let path = self.files().ca_cert.ok_or("no file to save the CA certificate to")?;
             let last = chain.and_then(<[_]>::last).ok_or("the peer sent no certificate")?;
             let parsed = webpki::EndEntityCert::try_from(last).map_err(|e| e.to_string())?;
             if parsed.issuer() != parsed.subject() {
@@ -177,6 +180,15 @@ impl Tls {
             Err(why) => StreamError::Tls(format!("bootstrapping the CA certificate failed: {why}")),
         }
     }
+}
+
+/// When the files were written.
+fn times(files: &TlsFiles) -> [Option<SystemTime>; 4] {
+    let TlsFiles { private_key, certificate, ca_cert, peer_ca_cert, .. } = files;
+    [private_key, certificate, ca_cert, peer_ca_cert].map(|path| {
+        let path = path.as_ref()?;
+        std::fs::metadata(path).and_then(|m| m.modified()).ok()
+    })
 }
 
 fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, String> {

@@ -1,0 +1,342 @@
+//! The last commits of a database, and what changed between a position and now.
+//!
+//! A position is the number of the last commit that a monitor was told of. The last commits are kept one by one,
+//! up to a bound, so that a client that lost its connection can go on where it was. Who falls behind that bound
+//! costs little: older commits are folded into *segments*, one between two positions at which somebody stands, and
+//! each has a row once, however often it changed. Nobody behind, no segments.
+//!
+//! Invariant: segments and then commits lie one behind the other, from `oldest` to `now`; every position that
+//! somebody stands at is `oldest`, the end of a segment, or the number of a commit.
+
+use crate::{Changes, Row, TableIdx, Uuid};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The number of a commit, from 1; 0 is the state that the history began with.
+pub type Position = u64;
+
+/// Commits kept one by one at most.
+const COMMITS_MAX: usize = 1_000;
+/// Changed rows in them at most; of the last commit all.
+const COMMITTED_ROWS_MAX: usize = 100_000;
+/// Rows in segments, beyond which those who are furthest behind are to be given up.
+const FOLDED_ROWS_MAX: usize = 2_000_000;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct History {
+    /// Position that the first segment, or else the first commit, begins at.
+    oldest: Position,
+    segments: VecDeque<Segment>,
+    commits: VecDeque<Commit>,
+    committed_rows: usize,
+    now: Position,
+    /// The name of `now`, by which clients come back to it.
+    last_txn: Uuid,
+    first_txn: Uuid,
+    /// How many stand at each position.
+    positions: BTreeMap<Position, usize>,
+}
+
+#[derive(Debug)]
+struct Commit {
+    number: Position,
+    txn: Uuid,
+    changes: Arc<Changes>,
+}
+
+/// A row before and after.
+type Versions = (Option<Row>, Option<Row>);
+
+/// Several commits in one.
+#[derive(Debug)]
+struct Segment {
+    end: Position,
+    rows: HashMap<(TableIdx, Uuid), Versions>,
+}
+
+/// What changed over one or several commits.
+#[derive(Clone, Debug)]
+pub enum Net {
+    /// One commit.
+    One(Arc<Changes>),
+    /// Several: by table and UUID, each row with its first old and its last new version, which differ.
+    Many(BTreeMap<(TableIdx, Uuid), Versions>),
+}
+
+impl History {
+    /// Of a database whose present state is called `txn`.
+    pub fn new(txn: Uuid) -> History {
+        History {
+            oldest: 0,
+            segments: VecDeque::new(),
+            commits: VecDeque::new(),
+            committed_rows: 0,
+            now: 0,
+            last_txn: txn,
+            first_txn: txn,
+            positions: BTreeMap::new(),
+        }
+    }
+
+    /// The number of the last commit.
+    pub fn now(&self) -> Position {
+        self.now
+    }
+
+    /// Its name.
+    pub fn last_txn(&self) -> Uuid {
+        self.last_txn
+    }
+
+    /// Takes note of a commit.
+    pub fn commit(&mut self, txn: Uuid, changes: Arc<Changes>) {
+        self.now += 1;
+        self.last_txn = txn;
+        self.committed_rows += changes.len();
+        self.commits.push_back(Commit { number: self.now, txn, changes });
+        while self.commits.len() > COMMITS_MAX
+            || (self.committed_rows > COMMITTED_ROWS_MAX && self.commits.len() > 1)
+        {
+            let commit = self.commits.pop_front().expect("just counted");
+            self.committed_rows -= commit.changes.len();
+            self.fold(commit);
+        }
+    }
+
+    /// The position of the state that is called `txn`, if all since is known one by one.
+    pub fn find(&self, txn: Uuid) -> Option<Position> {
+        if txn == self.last_txn {
+            return Some(self.now);
+        }
+        if txn == self.first_txn && self.oldest == 0 && self.segments.is_empty() {
+            return Some(0);
+        }
+        self.commits.iter().rev().find(|c| c.txn == txn).map(|c| c.number)
+    }
+
+    /// What changed since `position`, where somebody must stand, or which [`Self::find`] has just given.
+    pub fn since(&self, position: Position) -> Net {
+        debug_assert!(position >= self.oldest && position <= self.now);
+        if position + 1 == self.now
+            && let Some(commit) = self.commits.back()
+        {
+            return Net::One(commit.changes.clone());
+        }
+        let mut net = BTreeMap::new();
+        for segment in self.segments.iter().filter(|s| s.end > position) {
+            for (key, (old, new)) in &segment.rows {
+                merge(&mut net, *key, old, new);
+            }
+        }
+        for commit in self.commits.iter().filter(|c| c.number > position) {
+            for change in commit.changes.iter() {
+                merge(&mut net, (change.table, change.uuid), &change.old, &change.new);
+            }
+        }
+        net.retain(|_, (old, new)| old != new);
+        Net::Many(net)
+    }
+
+    /// Somebody stands at `position` from now on.
+    pub fn enter(&mut self, position: Position) {
+        *self.positions.entry(position).or_default() += 1;
+    }
+
+    /// Somebody stands there no more.
+    pub fn leave(&mut self, position: Position) {
+        let Some(count) = self.positions.get_mut(&position) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        self.positions.remove(&position);
+        self.join_segments(position);
+    }
+
+    /// Where those stand who are furthest behind, if keeping what they miss costs too much.
+    pub fn too_far_behind(&self) -> Option<Position> {
+        let rows: usize = self.segments.iter().map(|s| s.rows.len()).sum();
+        (rows > FOLDED_ROWS_MAX).then(|| self.positions.keys().next().copied()).flatten()
+    }
+
+    fn fold(&mut self, commit: Commit) {
+        let end = commit.number;
+        if self.positions.keys().next().is_none_or(|&first| first >= end) {
+            self.segments.clear();
+            self.oldest = end;
+            return;
+        }
+        let begin = self.segments.back().map_or(self.oldest, |s| s.end);
+        if self.segments.is_empty() || self.positions.contains_key(&begin) {
+            self.segments.push_back(Segment { end, rows: HashMap::new() });
+        }
+        let segment = self.segments.back_mut().expect("just looked at");
+        segment.end = end;
+        for change in commit.changes.iter() {
+            segment.rows.entry((change.table, change.uuid)).or_insert_with(|| (change.old.clone(), None)).1 =
+                change.new.clone();
+        }
+    }
+
+    /// Nobody stands at `position` any more: the segments on its two sides become one, and what is before everybody goes.
+    fn join_segments(&mut self, position: Position) {
+        let first = self.positions.keys().next().copied().unwrap_or(self.now);
+        while self.segments.front().is_some_and(|s| s.end <= first) {
+            self.oldest = self.segments.pop_front().expect("just looked at").end;
+        }
+        let Some(at) = self.segments.iter().position(|s| s.end == position) else { return };
+        if at + 1 == self.segments.len() {
+            return;
+        }
+        let after = self.segments.remove(at + 1).expect("it is not the last");
+        let before = &mut self.segments[at];
+        before.end = after.end;
+        for (key, (old, new)) in after.rows {
+            before.rows.entry(key).or_insert((old, None)).1 = new;
+        }
+    }
+}
+
+fn merge(
+    net: &mut BTreeMap<(TableIdx, Uuid), Versions>,
+    key: (TableIdx, Uuid),
+    old: &Option<Row>,
+    new: &Option<Row>,
+) {
+    net.entry(key).or_insert_with(|| (old.clone(), None)).1 = new.clone();
+}
+
+impl Net {
+    /// Calls `f` for each row that changed, by table and UUID, with its old and its new version.
+    pub fn for_each(&self, mut f: impl FnMut(TableIdx, Uuid, Option<&Row>, Option<&Row>)) {
+        match self {
+            Net::One(changes) => {
+                changes.iter().for_each(|c| f(c.table, c.uuid, c.old.as_ref(), c.new.as_ref()));
+            }
+            Net::Many(rows) => {
+                rows.iter()
+                    .for_each(|((table, uuid), (old, new))| f(*table, *uuid, old.as_ref(), new.as_ref()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ColumnIdx, Database, Datum, Schema, UuidGenerator};
+    use serde_json::json;
+
+    struct Rig {
+        database: Database,
+        ids: UuidGenerator,
+        history: History,
+        /// The state at each position.
+        states: Vec<BTreeMap<Uuid, Row>>,
+        txns: Vec<Uuid>,
+    }
+
+    const TABLE: TableIdx = TableIdx(0);
+
+    impl Rig {
+        fn new() -> Rig {
+            let schema = json!({"name": "D", "version": "1.0.0",
+                "tables": {"T": {"columns": {"i": {"type": "integer"}}}}});
+            let database = Database::new(Schema::from_json(&schema).unwrap());
+            let mut ids = UuidGenerator::from_seed(7);
+            let first = ids.next_uuid();
+            let history = History::new(first);
+            Rig { database, ids, history, states: vec![BTreeMap::new()], txns: vec![first] }
+        }
+
+        /// A commit that inserts, changes or deletes one row.
+        fn step(&mut self) {
+            let rows: Vec<Row> = self.database.rows(TABLE).cloned().collect();
+            let choice = self.ids.next_u64() as usize;
+            let mut transaction = self.database.begin();
+            if rows.len() < 5 || choice.is_multiple_of(3) {
+                let row = transaction.new_row(TABLE, self.ids.next_uuid());
+                transaction.insert(TABLE, row).unwrap();
+            } else {
+                let mut row = rows[choice % rows.len()].clone();
+                if choice % 3 == 1 {
+                    transaction.delete(TABLE, row.uuid());
+                } else {
+                    let old = row.get(ColumnIdx::FIRST).as_integer().unwrap();
+                    row.set(ColumnIdx::FIRST, Datum::scalar(old + 1));
+                    transaction.replace(TABLE, row);
+                }
+            }
+            let changes = transaction.commit(&mut self.ids).unwrap();
+            let txn = self.ids.next_uuid();
+            self.history.commit(txn, Arc::new(changes));
+            self.txns.push(txn);
+            self.states.push(self.database.rows(TABLE).map(|r| (r.uuid(), r.clone())).collect());
+        }
+
+        #[track_caller]
+        fn check(&self, position: Position) {
+            let mut state = self.states[position as usize].clone();
+            self.history.since(position).for_each(|_, uuid, old, new| {
+                assert_eq!(state.get(&uuid), old);
+                match new {
+                    Some(row) => state.insert(uuid, row.clone()),
+                    None => state.remove(&uuid),
+                };
+            });
+            assert!(&state == self.states.last().unwrap(), "from {position} to {}", self.history.now());
+        }
+    }
+
+    #[test]
+    fn what_changed_since_any_position_leads_to_now() {
+        let mut rig = Rig::new();
+        let mut standing = vec![0, 0];
+        rig.history.enter(0);
+        rig.history.enter(0);
+        for step in 0..4_000_u64 {
+            rig.step();
+            let now = rig.history.now();
+            match step % 97 {
+                0 => {
+                    standing.push(now);
+                    rig.history.enter(now);
+                }
+                1 | 2 => {
+                    let at = rig.ids.next_u64() as usize % standing.len();
+                    let position = standing.swap_remove(at);
+                    rig.check(position);
+                    rig.history.leave(position);
+                    standing.push(now);
+                    rig.history.enter(now);
+                }
+                _ => {}
+            }
+            if step % 500 == 0 {
+                standing.iter().for_each(|&position| rig.check(position));
+            }
+        }
+        assert!(!rig.history.segments.is_empty());
+        standing.iter().for_each(|&position| rig.check(position));
+        for position in standing {
+            rig.history.leave(position);
+        }
+        assert!(rig.history.segments.is_empty(), "nobody is behind");
+    }
+
+    #[test]
+    fn a_client_comes_back_to_what_it_had_as_long_as_that_is_known() {
+        let mut rig = Rig::new();
+        (0..10).for_each(|_| rig.step());
+        for (position, txn) in rig.txns.iter().enumerate() {
+            assert_eq!(rig.history.find(*txn), Some(position as Position));
+            rig.check(position as Position);
+        }
+        (0..COMMITS_MAX).for_each(|_| rig.step());
+        assert_eq!(rig.history.find(rig.txns[0]), None);
+        assert_eq!(rig.history.find(rig.txns[9]), None);
+        assert_eq!(rig.history.find(rig.txns[11]), Some(11));
+        assert_eq!(rig.history.find(Uuid::ZERO), None);
+    }
+}

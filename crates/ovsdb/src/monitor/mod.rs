@@ -1,0 +1,284 @@
+//! Monitors of one database: who is told of what, how far each is, and what to tell next.
+//!
+//! Monitors that ask for the same share a *feed*, which composes an update once, whoever many they are: 500 clients of the
+//! whole database cost one pass over what changed and 500 copies of bytes. What changed is a pair of positions in the
+//! [history]; clients that keep up are all at the same position, so the texts that a feed made last serve nearly all. A
+//! client that does not take what it is sent is not sent more; it stays where it is, and gets one update of all that
+//! happened meanwhile.
+//!
+//! Pure: no I/O, no clock; UUIDs of commits come from the caller.
+//!
+//! Source: RFC 7047 sections 4.1.5 to 4.1.7, ovsdb-server(7) sections 4.1.12 to 4.1.16.
+
+mod condition;
+pub mod history;
+mod request;
+mod update;
+
+pub use condition::Condition;
+pub use request::{Form, Spec};
+
+use crate::{Changes, Database, Error, Schema, Uuid};
+use history::{History, Position};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+/// Texts of updates that a feed keeps.
+const TEXTS_KEPT: usize = 4;
+/// Longer ones are kept only as long as somebody sends them.
+const TEXT_KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// One of a database's monitors.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MonitorId(u64);
+
+/// All monitors of one database.
+#[derive(Debug)]
+pub struct Monitors {
+    schema: Arc<Schema>,
+    history: History,
+    monitors: BTreeMap<MonitorId, Monitor>,
+    feeds: HashMap<FeedId, Feed>,
+    by_key: HashMap<String, FeedId>,
+    next: u64,
+}
+
+type FeedId = u64;
+
+#[derive(Debug)]
+struct Monitor {
+    feed: FeedId,
+    position: Position,
+}
+
+#[derive(Debug)]
+struct Feed {
+    key: String,
+    spec: Arc<Spec>,
+    users: usize,
+    /// The whole, as long as somebody still sends it.
+    initial: Option<(Position, Weak<[u8]>)>,
+    /// Updates from one position to another.
+    texts: VecDeque<(Position, Position, Kept)>,
+}
+
+/// A text that may be wanted again.
+#[derive(Debug)]
+enum Kept {
+    /// There was nothing to tell.
+    Nothing,
+    Small(Arc<[u8]>),
+    /// Kept by those who send it.
+    Large(Weak<[u8]>),
+}
+
+/// What the first reply says.
+#[derive(Clone, Debug)]
+pub struct Initial {
+    /// Whether the state that the client had was known, so that `updates` are only what has changed since.
+    pub found: bool,
+    /// The name of the present state.
+    pub txn: Uuid,
+    /// `<table-updates>` or `<table-updates2>`.
+    pub updates: Arc<[u8]>,
+}
+
+/// What a notification says.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// How it looks.
+    pub form: Form,
+    /// The name of the state that it leads to.
+    pub txn: Uuid,
+    /// `<table-updates>` or `<table-updates2>`.
+    pub updates: Arc<[u8]>,
+}
+
+impl Monitors {
+    /// None yet, of a database of this schema whose present state is called `txn`.
+    pub fn new(schema: Arc<Schema>, txn: Uuid) -> Monitors {
+        Monitors {
+            schema,
+            history: History::new(txn),
+            monitors: BTreeMap::new(),
+            feeds: HashMap::new(),
+            by_key: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.monitors.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.monitors.is_empty()
+    }
+
+    /// Takes note of a commit, called `txn`. Nobody is told before [`Self::poll`].
+    pub fn commit(&mut self, txn: Uuid, changes: Arc<Changes>) {
+        self.history.commit(txn, changes);
+    }
+
+    /// Starts a monitor. `requests` is the JSON that `spec` was read from, by which those that are alike are found; `since`
+    /// the state that the client has, for [`Form::Since`].
+    pub fn add(
+        &mut self,
+        database: &Database,
+        requests: &Value,
+        spec: Spec,
+        since: Option<Uuid>,
+    ) -> (MonitorId, Initial) {
+        let key = format!("{:?} {requests}", spec.form);
+        let feed = self.subscribe(key, spec);
+        let now = self.history.now();
+        let from = since.and_then(|txn| self.history.find(txn));
+        let updates = match from {
+            Some(from) => self.text(feed, from).unwrap_or_else(|| Arc::from(&b"{}"[..])),
+            None => self.initial(feed, database),
+        };
+        let id = MonitorId(self.next);
+        self.next += 1;
+        self.monitors.insert(id, Monitor { feed, position: now });
+        self.history.enter(now);
+        (id, Initial { found: from.is_some(), txn: self.history.last_txn(), updates })
+    }
+
+    /// Ends a monitor.
+    pub fn remove(&mut self, id: MonitorId) {
+        let Some(monitor) = self.monitors.remove(&id) else { return };
+        self.history.leave(monitor.position);
+        self.unsubscribe(monitor.feed);
+    }
+
+    /// What is to be told to `id` next, if anything; it counts as told.
+    pub fn poll(&mut self, id: MonitorId) -> Option<Update> {
+        let monitor = self.monitors.get_mut(&id)?;
+        let (feed, from, now) = (monitor.feed, monitor.position, self.history.now());
+        if from == now {
+            return None;
+        }
+        let updates = self.text(feed, from);
+        self.history.enter(now);
+        self.history.leave(from);
+        self.monitors.get_mut(&id)?.position = now;
+        let form = self.feeds[&feed].spec.form;
+        updates.map(|updates| Update { form, txn: self.history.last_txn(), updates })
+    }
+
+    /// Changes conditions. What that shows and hides is returned, to be told before the reply; whatever [`Self::poll`] has must
+    /// have been told before.
+    pub fn change_conditions(
+        &mut self,
+        database: &Database,
+        id: MonitorId,
+        requests: &Value,
+    ) -> Result<Option<Update>, Error> {
+        let monitor = self.monitors.get(&id).expect("the session knows its monitors");
+        debug_assert_eq!(monitor.position, self.history.now());
+        let old_feed = monitor.feed;
+        let before = self.feeds[&old_feed].spec.clone();
+        let after = before.with_conditions(&self.schema, requests)?;
+        let updates = update::condition_change(database, &before, &after);
+        let form = after.form;
+        // Its own key: whoever asks for these conditions from the start, says so in other words.
+        let key = format!("{} then {requests}", self.feeds[&old_feed].key);
+        let key = if key.len() > KEY_BYTES_MAX { format!("monitor {}", id.0) } else { key };
+        let feed = if *before == after { old_feed } else { self.subscribe(key, after) };
+        if feed != old_feed {
+            self.unsubscribe(old_feed);
+            self.monitors.get_mut(&id).expect("looked at above").feed = feed;
+        }
+        let txn = self.history.last_txn();
+        Ok(updates.map(|updates| Update { form, txn, updates: updates.into() }))
+    }
+
+    /// Those that have not been told of all.
+    pub fn behind(&self) -> impl Iterator<Item = MonitorId> {
+        let now = self.history.now();
+        self.monitors.iter().filter(move |(_, m)| m.position < now).map(|(id, _)| *id)
+    }
+
+    /// Those who are so far behind that it costs too much to wait for them. Their sessions are to be ended.
+    pub fn too_far_behind(&self) -> Vec<MonitorId> {
+        let Some(position) = self.history.too_far_behind() else { return Vec::new() };
+        self.monitors.iter().filter(|(_, m)| m.position == position).map(|(id, _)| *id).collect()
+    }
+
+    /// The name of the present state.
+    pub fn last_txn(&self) -> Uuid {
+        self.history.last_txn()
+    }
+
+    fn subscribe(&mut self, key: String, spec: Spec) -> FeedId {
+        if let Some(&id) = self.by_key.get(&key)
+            && *self.feeds[&id].spec == spec
+        {
+            self.feeds.get_mut(&id).expect("just looked at").users += 1;
+            return id;
+        }
+        let id = self.next;
+        self.next += 1;
+        self.by_key.insert(key.clone(), id);
+        let feed = Feed { key, spec: Arc::new(spec), users: 1, initial: None, texts: VecDeque::new() };
+        self.feeds.insert(id, feed);
+        id
+    }
+
+    fn unsubscribe(&mut self, id: FeedId) {
+        let feed = self.feeds.get_mut(&id).expect("a monitor's feed is there");
+        feed.users -= 1;
+        if feed.users == 0 {
+            let feed = self.feeds.remove(&id).expect("just looked at");
+            if self.by_key.get(&feed.key) == Some(&id) {
+                self.by_key.remove(&feed.key);
+            }
+        }
+    }
+
+    fn initial(&mut self, feed: FeedId, database: &Database) -> Arc<[u8]> {
+        let now = self.history.now();
+        let feed = self.feeds.get_mut(&feed).expect("a monitor's feed is there");
+        if let Some((position, text)) = &feed.initial
+            && *position == now
+            && let Some(text) = text.upgrade()
+        {
+            return text;
+        }
+        let text: Arc<[u8]> = update::initial(database, &feed.spec).into();
+        feed.initial = Some((now, Arc::downgrade(&text)));
+        text
+    }
+
+    /// What changed from `from` to now, for a feed.
+    fn text(&mut self, feed: FeedId, from: Position) -> Option<Arc<[u8]>> {
+        let now = self.history.now();
+        let feed = self.feeds.get_mut(&feed).expect("a monitor's feed is there");
+        let kept = feed.texts.iter().find(|(a, b, _)| (*a, *b) == (from, now)).map(|(.., kept)| kept);
+        match kept {
+            Some(Kept::Nothing) => return None,
+            Some(Kept::Small(text)) => return Some(text.clone()),
+            Some(Kept::Large(text)) if text.strong_count() > 0 => return text.upgrade(),
+            Some(Kept::Large(_)) | None => {}
+        }
+        let text: Option<Arc<[u8]>> =
+            update::changes(&self.schema, &feed.spec, &self.history.since(from)).map(Into::into);
+        feed.texts.truncate(TEXTS_KEPT - 1);
+        let kept = match &text {
+            None => Kept::Nothing,
+            Some(text) if text.len() <= TEXT_KEPT_BYTES_MAX => Kept::Small(text.clone()),
+            Some(text) => Kept::Large(Arc::downgrade(text)),
+        };
+        feed.texts.push_front((from, now, kept));
+        text
+    }
+}
+
+/// A feed's key is no longer than this.
+const KEY_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;

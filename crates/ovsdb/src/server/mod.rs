@@ -1,0 +1,343 @@
+//! A database server without sockets: several databases, and the sessions of its clients.
+//!
+//! The owner (crate `vswitchd`) moves bytes: what a client says goes into [`Server::handle`] message by message, what
+//! is to be sent to it is in [`Server::output`], and [`Server::take_ready`] names the sessions whose output others have
+//! caused. It calls [`Server::flush`] when it has handled what there was to read, so that what many transactions changed is told
+//! to monitors once; [`Server::handle_timeout`] when [`Server::next_timeout`] is due; [`Server::drained`] when a client
+//! has taken what it was sent.
+//!
+//! Invariants:
+//! - A client is told what its own transaction changed before it gets the transaction's reply.
+//! - A transaction that asked to be durable is answered when it is; others when it is in the log.
+//! - A client that does not take its output is told nothing more by monitors until it has, and its requests should not be
+//!   read ([`Server::may_read`]): what waits for it is bounded by the answer to one request.
+//! - `_Server` says what is true when [`Server::flush`] returns.
+//!
+//! Source: RFC 7047 section 4, ovsdb-server(7), ovsdb-server(5).
+
+mod databases;
+mod lock;
+mod monitors;
+mod output;
+mod own;
+mod requests;
+mod transactions;
+
+pub use databases::{DatabaseNo, Model, NoSuchDatabase, StorageNews};
+pub use output::Output;
+pub use transactions::NotCommitted;
+
+use crate::jsonrpc::{self, Message};
+use crate::{Uuid, UuidGenerator};
+use databases::Hosted;
+use lock::{Locks, News};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
+
+/// The name of the database about databases.
+pub const SERVER_DATABASE: &str = "_Server";
+
+/// While more than this waits to be sent, a client is sent no update and its requests are not to be read.
+pub const OUTPUT_BYTES_FULL: usize = 256 << 10;
+/// Monitors of one session.
+const MONITORS_MAX: usize = 10_000;
+/// Transactions of one session that wait.
+const WAITING_MAX: usize = 1_000;
+
+/// A client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionId(pub(crate) u64);
+
+/// The time, as the owner of a server tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    /// What intervals are measured by.
+    pub at: Instant,
+    /// The time of day in milliseconds since 1970, which goes into the log.
+    pub date_ms: u64,
+}
+
+/// A server.
+pub struct Server {
+    /// When it started.
+    start: Instant,
+    id: Uuid,
+    ids: UuidGenerator,
+    databases: BTreeMap<String, Hosted>,
+    sessions: HashMap<SessionId, Session>,
+    next_session: u64,
+    locks: Locks,
+    /// Sessions with output that they do not know of.
+    ready: BTreeSet<SessionId>,
+    /// No client may change anything: this is a backup.
+    read_only: bool,
+    monitor_cond_disabled: bool,
+    /// Databases and tables whose changes are logged.
+    logged: BTreeSet<(String, String)>,
+    log_lines: Vec<String>,
+    counters: Counters,
+}
+
+/// What has happened, for `coverage/show` and tests.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// Requests and notifications handled.
+    pub messages: u64,
+    /// Transactions that changed something.
+    pub commits: u64,
+    /// Transactions refused or without a change.
+    pub others: u64,
+    /// Updates sent.
+    pub updates: u64,
+    /// Sessions ended because what they missed cost too much.
+    pub sessions_too_far_behind: u64,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    output: Output,
+    read_only: bool,
+    /// Is told of databases that come and go, and need not be disconnected then.
+    is_change_aware: bool,
+    /// By the text of their ids.
+    monitors: BTreeMap<String, SessionMonitor>,
+    /// Transactions of it that wait, in all databases.
+    waiting: usize,
+    is_closing: bool,
+}
+
+#[derive(Debug)]
+struct SessionMonitor {
+    database: String,
+    id: crate::monitor::MonitorId,
+}
+
+impl Server {
+    /// Without databases but its own. `ids` gives rows and commits their UUIDs.
+    pub fn new(now: Now, mut ids: UuidGenerator) -> Server {
+        let mut server = Server {
+            start: now.at,
+            id: ids.next_uuid(),
+            ids,
+            databases: BTreeMap::new(),
+            sessions: HashMap::new(),
+            next_session: 0,
+            locks: Locks::default(),
+            ready: BTreeSet::new(),
+            read_only: false,
+            monitor_cond_disabled: false,
+            logged: BTreeSet::new(),
+            log_lines: Vec::new(),
+            counters: Counters::default(),
+        };
+        server.add_own_database(now);
+        server
+    }
+
+    /// What `get_server_id` answers.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// What has happened.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The generator of UUIDs.
+    pub fn ids(&mut self) -> &mut UuidGenerator {
+        &mut self.ids
+    }
+
+    /// Whether clients may change nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Makes it a backup, where clients only read, or an active server again. Clients that do not follow such changes are
+    /// disconnected, so that they look again.
+    pub fn set_read_only(&mut self, read_only: bool) {
+        if std::mem::replace(&mut self.read_only, read_only) != read_only {
+            self.close_unaware_sessions();
+        }
+    }
+
+    /// A client has connected.
+    pub fn connect(&mut self, read_only: bool) -> SessionId {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        self.sessions.insert(id, Session { read_only, ..Session::default() });
+        id
+    }
+
+    /// A client is gone.
+    pub fn disconnect(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        for monitor in session.monitors.into_values() {
+            if let Some(hosted) = self.databases.get_mut(&monitor.database) {
+                hosted.remove_monitor(monitor.id);
+            }
+        }
+        for hosted in self.databases.values_mut() {
+            hosted.forget(id);
+        }
+        for name in self.locks.of(id) {
+            let news = self.locks.unlock(id, &name).flatten();
+            self.tell_locks(news);
+        }
+        self.ready.remove(&id);
+    }
+
+    /// The number of clients.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The number of monitors.
+    pub fn monitor_count(&self) -> usize {
+        self.databases.values().map(|h| h.monitors.len()).sum()
+    }
+
+    /// Locks that a session owns, and that it waits for.
+    pub fn lock_counts(&self, id: SessionId) -> (usize, usize) {
+        self.locks.counts(id)
+    }
+
+    /// A client says something. Its replies are in its output afterwards, save those that wait.
+    pub fn handle(&mut self, now: Now, id: SessionId, message: Message) {
+        self.counters.messages += 1;
+        match message {
+            Message::Request { method, params, id: request } => {
+                self.handle_request(now, id, &method, &params, request);
+            }
+            Message::Notification { method, params } if method == "cancel" => self.cancel(id, &params),
+            // What is not known needs no answer.
+            Message::Notification { .. } => {}
+            // The answer to a probe, or to nothing.
+            Message::Reply { .. } | Message::Error { .. } => {}
+        }
+    }
+
+    /// What is to be sent to a client.
+    ///
+    /// # Panics
+    /// If there is no such session.
+    pub fn output(&mut self, id: SessionId) -> &mut Output {
+        &mut self.sessions.get_mut(&id).expect("the session lives").output
+    }
+
+    /// Whether more of a client's requests should be read.
+    pub fn may_read(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|s| s.output.len() < OUTPUT_BYTES_FULL && !s.is_closing)
+    }
+
+    /// Whether a client is to be disconnected, once its output is sent.
+    pub fn is_closing(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_none_or(|s| s.is_closing)
+    }
+
+    /// Disconnects a client, once its output is sent.
+    pub fn close(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.is_closing = true;
+            self.ready.insert(id);
+        }
+    }
+
+    /// Sessions that have got output, or are to be closed, by what others did.
+    pub fn take_ready(&mut self) -> BTreeSet<SessionId> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Bytes that wait to be sent, of all clients; what several share counts for each.
+    pub fn output_bytes(&self) -> usize {
+        self.sessions.values().map(|s| s.output.len()).sum()
+    }
+
+    /// The client for whom most waits.
+    pub fn fullest(&self) -> Option<SessionId> {
+        self.sessions.iter().max_by_key(|(_, s)| s.output.len()).map(|(id, _)| *id)
+    }
+
+    /// Changes whether a client may only read.
+    pub fn set_session_read_only(&mut self, id: SessionId, read_only: bool) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.read_only = read_only;
+        }
+    }
+
+    /// Answers `monitor_cond` and `monitor_cond_since` as a server does that does not know them, for tests of clients.
+    pub fn disable_monitor_cond(&mut self) {
+        self.monitor_cond_disabled = true;
+    }
+
+    /// Logs the changes of a table, or no longer.
+    pub fn set_logged(&mut self, database: &str, table: &str, on: bool) {
+        let name = (database.to_owned(), table.to_owned());
+        if on {
+            self.logged.insert(name)
+        } else {
+            self.logged.remove(&name)
+        };
+    }
+
+    /// Whether the changes of a table are logged.
+    pub fn is_logged(&self, database: &str, table: &str) -> bool {
+        self.logged.contains(&(database.to_owned(), table.to_owned()))
+    }
+
+    /// Lines for the log that [`Self::set_logged`] has asked for, since the last call.
+    pub fn take_log_lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log_lines)
+    }
+
+    /// Forgets what waits for a client that is to be disconnected because of it.
+    pub fn discard_output(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.output = Output::default();
+        }
+    }
+
+    /// Sends a message to one client.
+    fn send(&mut self, id: SessionId, message: &Message) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.output.write(|out| message.write(out));
+        }
+    }
+
+    fn reply(&mut self, id: SessionId, request: &Value, result: &Value) {
+        let result = jsonrpc::raw(result);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.output.write(|out| jsonrpc::write_reply(out, request, &result));
+        }
+    }
+
+    fn reply_error(&mut self, id: SessionId, request: &Value, error: &Value) {
+        let error = jsonrpc::raw(error);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.output.write(|out| jsonrpc::write_error(out, request, &error));
+        }
+    }
+
+    fn tell_locks(&mut self, news: Option<News>) {
+        let (id, method, name) = match news {
+            None => return,
+            Some(News::Locked(id, name)) => (id, "locked", name),
+            Some(News::Stolen(id, name)) => (id, "stolen", name),
+        };
+        self.send(id, &Message::notification(method, &[name]));
+        self.ready.insert(id);
+    }
+
+    /// Those that are not told of databases that come and go look again when they connect again.
+    fn close_unaware_sessions(&mut self) {
+        let unaware = self.sessions.iter().filter(|(_, s)| !s.is_change_aware).map(|(id, _)| *id);
+        for id in unaware.collect::<Vec<_>>() {
+            self.close(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

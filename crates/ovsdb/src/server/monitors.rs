@@ -1,0 +1,186 @@
+//! The requests about monitors, and what monitors tell.
+
+use super::requests::Answer;
+use super::{MONITORS_MAX, OUTPUT_BYTES_FULL, Server, SessionId, SessionMonitor};
+use crate::error::syntax_error;
+use crate::monitor::{Form, MonitorId, Spec, Update};
+use crate::{Error, Uuid};
+use serde_json::{Value, json};
+
+impl Server {
+    /// `monitor`, `monitor_cond` and `monitor_cond_since`. Their replies may be as long as the database, and go out as they
+    /// were composed.
+    pub(super) fn monitor(&mut self, session: SessionId, method: &str, params: &Value, request: &Value) {
+        match self.start_monitor(session, method, params) {
+            Err(error) => self.reply_error(session, request, &error),
+            Ok(prefix_and_updates) => {
+                let (prefix, updates) = prefix_and_updates;
+                let Some(session) = self.sessions.get_mut(&session) else { return };
+                session.output.write(|out| {
+                    out.extend_from_slice(b"{\"error\":null,\"id\":");
+                    serde_json::to_writer(&mut *out, request).expect("values can be written");
+                    out.extend_from_slice(b",\"result\":");
+                    out.extend_from_slice(prefix.as_deref().unwrap_or_default().as_bytes());
+                });
+                session.output.share(&updates);
+                session.output.write(|out| {
+                    out.extend_from_slice(if prefix.is_some() { b"]}" } else { b"}" });
+                });
+            }
+        }
+    }
+
+    fn start_monitor(
+        &mut self,
+        session: SessionId,
+        method: &str,
+        params: &Value,
+    ) -> Result<(Option<String>, std::sync::Arc<[u8]>), Value> {
+        let name = self.name_of(method, params)?;
+        let form = match method {
+            "monitor" => Form::Plain,
+            "monitor_cond" => Form::Conditional,
+            _ => Form::Since,
+        };
+        let bad = |json: &Value, why: &str| syntax_error(json, why).to_json();
+        let (id, requests, since) = match (form, &params.as_array().map_or(&[][..], Vec::as_slice)[1..]) {
+            (Form::Plain | Form::Conditional, [id, requests]) => (id, requests, None),
+            (Form::Since, [id, requests, Value::String(since)]) => match Uuid::parse(since) {
+                Some(since) => (id, requests, Some(since)),
+                None => return Err(bad(&params[3], "last-txn-id must be UUID format.")),
+            },
+            _ => return Err(bad(params, "invalid parameters")),
+        };
+        let key = id.to_string();
+        let monitors = self.sessions.get(&session).map(|s| &s.monitors);
+        if monitors.is_some_and(|m| m.contains_key(&key)) {
+            return Err(bad(id, "duplicate monitor ID"));
+        }
+        if monitors.is_some_and(|m| m.len() >= MONITORS_MAX) {
+            let details = format!("more than {MONITORS_MAX} monitors in one session");
+            return Err(Error::new("resources exhausted", details).to_json());
+        }
+        let hosted = self.databases.get_mut(name).expect("its name was found");
+        let spec = Spec::from_json(form, hosted.database.schema(), requests).map_err(|e| e.to_json())?;
+        let (monitor, initial) = hosted.monitors.add(&hosted.database, requests, spec, since);
+        hosted.owners.insert(monitor, (session, key.clone()));
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.monitors.insert(key, SessionMonitor { database: name.to_owned(), id: monitor });
+        }
+        let prefix = (form == Form::Since).then(|| format!("[{},\"{}\",", initial.found, initial.txn));
+        Ok((prefix, initial.updates))
+    }
+
+    pub(super) fn monitor_cancel(&mut self, session: SessionId, params: &Value) -> Answer {
+        let [id] = params.as_array().map_or(&[][..], Vec::as_slice) else {
+            return Err(Value::from("invalid parameters"));
+        };
+        let monitor = self.sessions.get_mut(&session).and_then(|s| s.monitors.remove(&id.to_string()));
+        let Some(monitor) = monitor else { return Err(Value::from("unknown monitor")) };
+        if let Some(hosted) = self.databases.get_mut(&monitor.database) {
+            hosted.remove_monitor(monitor.id);
+        }
+        Ok(json!({}))
+    }
+
+    pub(super) fn monitor_cond_change(&mut self, session: SessionId, params: &Value) -> Answer {
+        let [old, new, requests] = params.as_array().map_or(&[][..], Vec::as_slice) else {
+            return Err(syntax_error(params, "invalid parameters").to_json());
+        };
+        let (old_key, new_key) = (old.to_string(), new.to_string());
+        let monitors = self.sessions.get(&session).map(|s| &s.monitors);
+        let Some(monitor) = monitors.and_then(|m| m.get(&old_key)) else {
+            return Err(syntax_error(old, "unknown monitor session").to_json());
+        };
+        let (name, id) = (monitor.database.clone(), monitor.id);
+        if old_key != new_key && monitors.is_some_and(|m| m.contains_key(&new_key)) {
+            return Err(syntax_error(new, "duplicate monitor ID").to_json());
+        }
+        // What happened before is told under the old conditions.
+        self.tell(&name, id);
+        let hosted = self.databases.get_mut(&name).expect("its monitors go with it");
+        let update = hosted.monitors.change_conditions(&hosted.database, id, requests);
+        let update = update.map_err(|e| e.to_json())?;
+        hosted.owners.insert(id, (session, new_key.clone()));
+        if let Some(session) = self.sessions.get_mut(&session)
+            && let Some(monitor) = session.monitors.remove(&old_key)
+        {
+            session.monitors.insert(new_key, monitor);
+        }
+        if let Some(update) = update {
+            self.send_update(&name, id, &update);
+        }
+        Ok(json!({}))
+    }
+
+    /// Tells a monitor what has happened since it was told last.
+    fn tell(&mut self, database: &str, id: MonitorId) {
+        let hosted = self.databases.get_mut(database).expect("its monitors go with it");
+        if let Some(update) = hosted.monitors.poll(id) {
+            self.send_update(database, id, &update);
+        }
+    }
+
+    fn send_update(&mut self, database: &str, id: MonitorId, update: &Update) {
+        let Some((session, key)) = self.databases.get(database).and_then(|h| h.owners.get(&id)) else {
+            return;
+        };
+        let Some(state) = self.sessions.get_mut(session) else { return };
+        self.counters.updates += 1;
+        state.output.write(|out| {
+            out.extend_from_slice(b"{\"id\":null,\"method\":\"");
+            out.extend_from_slice(update.form.method().as_bytes());
+            out.extend_from_slice(b"\",\"params\":[");
+            out.extend_from_slice(key.as_bytes());
+            out.push(b',');
+            if update.form == Form::Since {
+                out.push(b'"');
+                out.extend_from_slice(&update.txn.text());
+                out.extend_from_slice(b"\",");
+            }
+        });
+        state.output.share(&update.updates);
+        state.output.write(|out| out.extend_from_slice(b"]}"));
+        self.ready.insert(*session);
+    }
+
+    /// Tells a session's monitors all that has happened: before a reply to it, and when it has taken what it was sent.
+    pub(super) fn tell_session(&mut self, session: SessionId) {
+        let Some(state) = self.sessions.get(&session) else { return };
+        let behind: Vec<(String, MonitorId)> =
+            state.monitors.values().map(|m| (m.database.clone(), m.id)).collect();
+        for (database, id) in behind {
+            self.tell(&database, id);
+        }
+    }
+
+    /// A client has taken what it was sent, or much of it: tells it what it has missed.
+    pub fn drained(&mut self, session: SessionId) {
+        let full = self.sessions.get(&session).is_none_or(|s| s.output.len() >= OUTPUT_BYTES_FULL);
+        if !full {
+            self.tell_session(session);
+        }
+    }
+
+    /// Tells all monitors whose clients take what they are sent. Ends the sessions of those that cost too much.
+    pub(super) fn tell_all(&mut self) {
+        for name in self.databases.keys().cloned().collect::<Vec<_>>() {
+            let hosted = &self.databases[&name];
+            for id in hosted.monitors.too_far_behind() {
+                if let Some(&(session, _)) = self.databases[&name].owners.get(&id) {
+                    self.counters.sessions_too_far_behind += 1;
+                    self.close(session);
+                }
+            }
+            for id in self.databases[&name].monitors.behind().collect::<Vec<_>>() {
+                let owner = self.databases[&name].owners.get(&id).map(|(session, _)| *session);
+                let takes = |s: SessionId| {
+                    self.sessions.get(&s).is_some_and(|s| s.output.len() < OUTPUT_BYTES_FULL && !s.is_closing)
+                };
+                if owner.is_some_and(takes) {
+                    self.tell(&name, id);
+                }
+            }
+        }
+    }
+}

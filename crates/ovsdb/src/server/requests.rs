@@ -1,0 +1,154 @@
+//! Each request but transactions and monitors.
+
+use super::{Now, Server, SessionId};
+use crate::error::syntax_error;
+use crate::{Error, Schema, is_identifier};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// What a handler answers: the result, or the error.
+pub(super) type Answer = Result<Value, Value>;
+
+impl Server {
+    pub(super) fn handle_request(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        method: &str,
+        params: &RawValue,
+        request: Value,
+    ) {
+        // Their parameters may be long, and are read in their own way; their answers come when they come.
+        match method {
+            "transact" => return self.transact(now, session, params, request),
+            "echo" => return self.echo(session, params, &request),
+            _ => {}
+        }
+        let params: Value = match serde_json::from_str(params.get()) {
+            Ok(params) => params,
+            // The message was read whole, so it is JSON; numbers can still be out of every range.
+            Err(e) => {
+                let error = Error::new("syntax error", e.to_string()).to_json();
+                return self.reply_error(session, &request, &error);
+            }
+        };
+        let answer = match method {
+            "list_dbs" => Ok(self.database_names().map(Value::from).collect()),
+            "get_server_id" => Ok(Value::from(self.id().to_string())),
+            "get_schema" => self.get_schema(&params),
+            "set_db_change_aware" => self.set_db_change_aware(session, &params),
+            "lock" | "steal" => self.lock(session, method, &params),
+            "unlock" => self.unlock(session, &params),
+            "convert" => self.convert(now, &params),
+            "monitor_cancel" => self.monitor_cancel(session, &params),
+            "monitor_cond" | "monitor_cond_since" | "monitor_cond_change" if self.monitor_cond_disabled => {
+                Err(Value::from("unknown method"))
+            }
+            "monitor" | "monitor_cond" | "monitor_cond_since" => {
+                return self.monitor(session, method, &params, &request);
+            }
+            "monitor_cond_change" => self.monitor_cond_change(session, &params),
+            _ => Err(Value::from("unknown method")),
+        };
+        match answer {
+            Ok(result) => self.reply(session, &request, &result),
+            Err(error) => self.reply_error(session, &request, &error),
+        }
+    }
+
+    fn echo(&mut self, session: SessionId, params: &RawValue, request: &Value) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.output.write(|out| crate::jsonrpc::write_reply(out, request, params));
+        }
+    }
+
+    /// The name that `params` begin with, of a database that is here.
+    pub(super) fn name_of<'a>(&self, method: &str, params: &'a Value) -> Result<&'a str, Value> {
+        let Some(name) = params.get(0).and_then(Value::as_str) else {
+            let details = format!("{method} request params must begin with <db-name>");
+            return Err(syntax_error(params, details).to_json());
+        };
+        if self.databases.contains_key(name) {
+            return Ok(name);
+        }
+        let details = format!("{method} request specifies unknown database {name}");
+        Err(Error { name: "unknown database".into(), ..syntax_error(params, details) }.to_json())
+    }
+
+    fn get_schema(&self, params: &Value) -> Answer {
+        let name = self.name_of("get_schema", params)?;
+        Ok(self.databases[name].database.schema().to_json())
+    }
+
+    fn set_db_change_aware(&mut self, session: SessionId, params: &Value) -> Answer {
+        let [Value::Bool(aware)] = params.as_array().map_or(&[][..], Vec::as_slice) else {
+            let details = "set_db_change_aware: true or false parameter expected";
+            return Err(syntax_error(params, details).to_json());
+        };
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.is_change_aware = *aware;
+        }
+        Ok(json!({}))
+    }
+
+    fn lock(&mut self, session: SessionId, method: &str, params: &Value) -> Answer {
+        let name = lock_name(method, params)?;
+        self.refuse_if_read_only(session)?;
+        let (locked, news) = match method {
+            "lock" => (self.locks.lock(session, name), None),
+            _ => match self.locks.steal(session, name) {
+                Some(news) => (Some(true), news),
+                None => (None, None),
+            },
+        };
+        let Some(locked) = locked else {
+            let details = format!("must issue \"unlock\" before new \"{method}\"");
+            return Err(syntax_error(params, details).to_json());
+        };
+        self.tell_locks(news);
+        Ok(json!({"locked": locked}))
+    }
+
+    fn unlock(&mut self, session: SessionId, params: &Value) -> Answer {
+        let name = lock_name("unlock", params)?;
+        self.refuse_if_read_only(session)?;
+        let Some(news) = self.locks.unlock(session, name) else {
+            let details = "unlock: \"unlock\" without \"lock\" or \"steal\"";
+            return Err(syntax_error(params, details).to_json());
+        };
+        self.tell_locks(news);
+        Ok(json!({}))
+    }
+
+    fn refuse_if_read_only(&self, session: SessionId) -> Result<(), Value> {
+        let of_session = self.sessions.get(&session).is_some_and(|s| s.read_only);
+        if self.read_only || of_session {
+            let details = "lock and unlock operations not allowed when database server is in read only mode";
+            return Err(Error::new("not allowed", details).to_json());
+        }
+        Ok(())
+    }
+
+    fn convert(&mut self, now: Now, params: &Value) -> Answer {
+        let name = self.name_of("convert", params)?.to_owned();
+        let [_, schema] = params.as_array().map_or(&[][..], Vec::as_slice) else {
+            return Err(
+                syntax_error(params, "convert request params must be <db-name> and <schema>").to_json()
+            );
+        };
+        let converted = Schema::from_json(schema).and_then(|schema| {
+            if self.read_only {
+                return Err(Error::new("not allowed", "convert is not allowed in read only mode"));
+            }
+            self.convert_database(now, &name, schema)
+        });
+        converted.map(|()| json!({})).map_err(|e| e.to_json())
+    }
+}
+
+fn lock_name<'a>(method: &str, params: &'a Value) -> Result<&'a str, Value> {
+    match params.as_array().map_or(&[][..], Vec::as_slice) {
+        [Value::String(name)] if is_identifier(name) => Ok(name),
+        _ => Err(syntax_error(params, format!("{method} request params must be <id>")).to_json()),
+    }
+}

@@ -1,0 +1,303 @@
+//! The server's own: monitors, locks, waiting, `_Server`. What operations do is tested where they are.
+
+use super::*;
+use crate::{Database, Datum, Schema};
+use serde_json::json;
+use std::time::Duration;
+
+struct Rig {
+    server: Server,
+    now: Now,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let now = Now { at: Instant::now(), date_ms: 0 };
+        let mut server = Server::new(now, UuidGenerator::from_seed(5));
+        let schema = json!({"name": "D", "version": "1.0.0", "tables": {"T": {"columns": {
+            "i": {"type": "integer"}, "s": {"type": "string"},
+            "o": {"type": {"key": "integer", "min": 0}},
+            "m": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}}}});
+        server.add_in_memory(Database::new(Schema::from_json(&schema).unwrap()), Model::Standalone);
+        Rig { server, now }
+    }
+
+    fn say(&mut self, session: SessionId, method: &str, params: Value, id: impl Into<Value>) -> Vec<Value> {
+        self.server.handle(self.now, session, Message::request(method, &params, id));
+        self.server.flush(self.now);
+        self.hear(session)
+    }
+
+    fn hear(&mut self, session: SessionId) -> Vec<Value> {
+        let mut text = Vec::new();
+        let output = self.server.output(session);
+        while let Some(front) = output.front() {
+            text.extend_from_slice(front);
+            let sent = front.len();
+            output.advance(sent);
+        }
+        serde_json::Deserializer::from_slice(&text).into_iter().map(Result::unwrap).collect()
+    }
+
+    /// The result of a request that is answered with nothing else.
+    #[track_caller]
+    fn ask(&mut self, session: SessionId, method: &str, params: Value) -> Value {
+        let said = self.say(session, method, params, 1);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0]["error"].is_null(), "{said:?}");
+        said[0]["result"].clone()
+    }
+
+    #[track_caller]
+    fn refused(&mut self, session: SessionId, method: &str, params: Value) -> String {
+        let said = self.say(session, method, params, 1);
+        let error = &said[0]["error"];
+        error.as_str().map_or_else(|| error["details"].as_str().unwrap().to_owned(), str::to_owned)
+    }
+
+    /// Changes the database behind the sessions' backs, as a transaction of the server's own does.
+    fn put(&mut self, i: i64, s: &str) -> Uuid {
+        let mut uuid = Uuid::ZERO;
+        self.server
+            .commit_own(self.now, "D", |transaction, ids| {
+                let table = transaction.database().schema().find("T").unwrap();
+                let schema = transaction.database().schema().table(table).clone();
+                let mut row = transaction.new_row(table, ids.next_uuid());
+                row.set(schema.find("i").unwrap(), Datum::scalar(i));
+                row.set(schema.find("s").unwrap(), Datum::scalar(s));
+                uuid = row.uuid();
+                transaction.insert(table, row)
+            })
+            .unwrap();
+        self.server.flush(self.now);
+        uuid
+    }
+
+    fn delete(&mut self, uuid: Uuid) {
+        self.server
+            .commit_own(self.now, "D", |transaction, _| {
+                let table = transaction.database().schema().find("T").unwrap();
+                assert!(transaction.delete(table, uuid));
+                Ok(())
+            })
+            .unwrap();
+        self.server.flush(self.now);
+    }
+}
+
+#[test]
+fn databases_schemas_and_the_servers_id_are_told() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    assert_eq!(rig.ask(session, "list_dbs", json!([])), json!(["D", "_Server"]));
+    assert_eq!(rig.ask(session, "get_schema", json!(["_Server"])), Schema::server().to_json());
+    let id = rig.server.id().to_string();
+    assert_eq!(rig.ask(session, "get_server_id", json!([])), json!(id));
+    assert_eq!(rig.ask(session, "echo", json!([1, {"a": null}])), json!([1, {"a": null}]));
+    assert_eq!(rig.refused(session, "nope", json!([])), "unknown method");
+    let unknown = rig.refused(session, "get_schema", json!(["X"]));
+    assert_eq!(unknown, "get_schema request specifies unknown database X");
+}
+
+#[test]
+fn the_three_kinds_of_monitors_tell_of_inserts_changes_and_deletions() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let first = rig.put(1, "a");
+    let columns = json!({"T": [{"columns": ["i", "s"]}]});
+    let initial = rig.ask(session, "monitor", json!(["D", "plain", columns]));
+    assert_eq!(initial, json!({"T": {first.to_string(): {"new": {"i": 1, "s": "a"}}}}));
+    let initial = rig.ask(session, "monitor_cond", json!(["D", 2, columns]));
+    assert_eq!(initial, json!({"T": {first.to_string(): {"initial": {"i": 1, "s": "a"}}}}));
+    let initial = rig.ask(session, "monitor_cond_since", json!(["D", [3], columns, Uuid::ZERO.to_string()]));
+    assert_eq!(initial[0], json!(false));
+    let txn = initial[1].clone();
+
+    let second = rig.put(0, "b");
+    let told = rig.hear(session);
+    assert_eq!(told[0]["params"], json!(["plain", {"T": {second.to_string(): {"new": {"i": 0, "s": "b"}}}}]));
+    assert_eq!((&told[1]["method"], &told[2]["method"]), (&json!("update2"), &json!("update3")));
+    // The default of "i" is left out.
+    assert_eq!(told[1]["params"], json!([2, {"T": {second.to_string(): {"insert": {"s": "b"}}}}]));
+    let newer = told[2]["params"][1].clone();
+    assert_ne!(newer, txn);
+
+    rig.delete(first);
+    let told = rig.hear(session);
+    assert_eq!(told[0]["params"][1]["T"][first.to_string()], json!({"old": {"i": 1, "s": "a"}}));
+    assert_eq!(told[1]["params"][1]["T"][first.to_string()], json!({"delete": null}));
+
+    // Who comes back gets what it has missed.
+    let back = rig.server.connect(false);
+    let initial = rig.ask(back, "monitor_cond_since", json!(["D", 1, columns, newer]));
+    assert_eq!(initial[0], json!(true));
+    assert_eq!(initial[2], json!({"T": {first.to_string(): {"delete": null}}}));
+
+    assert_eq!(rig.ask(session, "monitor_cancel", json!([2])), json!({}));
+    assert_eq!(rig.refused(session, "monitor_cancel", json!([2])), "unknown monitor");
+    rig.put(5, "c");
+    assert_eq!(rig.hear(session).len(), 2);
+}
+
+#[test]
+fn a_change_of_conditions_shows_and_hides_rows_before_its_reply() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let rows: Vec<String> = (0..4).map(|i| rig.put(i, "x").to_string()).collect();
+    let asked = json!({"T": [{"columns": ["i"], "where": [["i", "==", 1], ["i", "==", 2]]}]});
+    let initial = rig.ask(session, "monitor_cond", json!(["D", "m", asked]));
+    assert_eq!(initial["T"].as_object().unwrap().len(), 2);
+    let change = json!({"T": [{"where": [["i", "<", 2]]}]});
+    let said = rig.say(session, "monitor_cond_change", json!(["m", "n", change]), 9);
+    let expected = json!({rows[0].clone(): {"insert": {}}, rows[2].clone(): {"delete": null}});
+    assert_eq!(said[0]["params"], json!(["n", {"T": expected}]));
+    assert_eq!(said[1]["id"], json!(9));
+    assert_eq!(rig.refused(session, "monitor_cond_change", json!(["m", "m", {}])), "unknown monitor session");
+    rig.put(7, "x");
+    assert!(rig.hear(session).is_empty());
+    rig.put(-7, "x");
+    assert_eq!(rig.hear(session).len(), 1);
+}
+
+#[test]
+fn requests_for_monitors_are_refused_in_the_stock_servers_words() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    for (method, rest, expected) in [
+        ("monitor", json!([1, 2]), "monitor-requests must be object"),
+        ("monitor", json!([]), "invalid parameters"),
+        ("monitor", json!([1, {"Z": {}}]), "no table named Z"),
+        ("monitor", json!([1, {"T": {"columns": ["z"]}}]), "z is not a valid column name"),
+        ("monitor", json!([1, {"T": {"columns": ["i", "i"]}}]), "column i mentioned more than once"),
+        (
+            "monitor",
+            json!([1, {"T": {"select": {"initial": 1}}}]),
+            "Parsing table T select failed: Type mismatch for member 'initial'.",
+        ),
+        (
+            "monitor",
+            json!([1, {"T": {"where": []}}]),
+            "Parsing table T failed: Member 'where' is present but not allowed here.",
+        ),
+        ("monitor_cond", json!([1, {"T": [{"where": [["z", "==", 1]]}]}]), "No column z in table T."),
+        ("monitor_cond", json!([1, {"T": [{"where": [["i", "=", 1]]}]}]), "No function named =."),
+        ("monitor_cond", json!([1, {"T": [{"where": [1]}]}]), "Parse error in condition."),
+        ("monitor_cond_since", json!([1, {}, "x"]), "last-txn-id must be UUID format."),
+        ("monitor_cond_since", json!([1, {}]), "invalid parameters"),
+    ] {
+        let mut params = vec![json!("D")];
+        params.extend(rest.as_array().unwrap().iter().cloned());
+        assert_eq!(rig.refused(session, method, Value::Array(params)), expected);
+    }
+    rig.ask(session, "monitor", json!(["D", 1, {}]));
+    assert_eq!(rig.refused(session, "monitor", json!(["D", 1, {}])), "duplicate monitor ID");
+}
+
+#[test]
+fn who_does_not_take_its_output_gets_one_update_of_all_it_missed() {
+    let mut rig = Rig::new();
+    let slow = rig.server.connect(false);
+    rig.ask(slow, "monitor_cond", json!(["D", 1, {"T": [{"columns": ["i", "s"]}]}]));
+    let text = "x".repeat(1000);
+    let mut uuids = Vec::new();
+    for i in 0..2_000 {
+        uuids.push(rig.put(i, &text));
+    }
+    let full = rig.server.output(slow).len();
+    assert!((OUTPUT_BYTES_FULL..OUTPUT_BYTES_FULL + 2_000).contains(&full), "{full}");
+    assert!(!rig.server.may_read(slow));
+    uuids.drain(1..).for_each(|uuid| rig.delete(uuid));
+    let told = rig.hear(slow);
+    rig.server.drained(slow);
+    let rest = rig.hear(slow);
+    assert_eq!(rest.len(), 1, "what came and went meanwhile is not told");
+    let deleted = rest[0]["params"][1]["T"].as_object().unwrap();
+    assert_eq!(deleted.len(), told.len() - 1);
+    assert!(deleted.values().all(|row| row.get("delete").is_some()));
+}
+
+#[test]
+fn locks_are_told_to_those_who_get_and_lose_them() {
+    let mut rig = Rig::new();
+    let [a, b] = [(); 2].map(|()| rig.server.connect(false));
+    assert_eq!(rig.ask(a, "lock", json!(["l"])), json!({"locked": true}));
+    assert_eq!(rig.refused(a, "lock", json!(["l"])), "must issue \"unlock\" before new \"lock\"");
+    assert_eq!(rig.refused(a, "lock", json!(["1 2"])), "lock request params must be <id>");
+    assert_eq!(rig.ask(b, "steal", json!(["l"])), json!({"locked": true}));
+    assert_eq!(rig.hear(a), [json!({"id": null, "method": "stolen", "params": ["l"]})]);
+    assert_eq!(rig.ask(b, "unlock", json!(["l"])), json!({}));
+    assert_eq!(rig.hear(a), [json!({"id": null, "method": "locked", "params": ["l"]})]);
+    assert_eq!(rig.ask(b, "lock", json!(["l"])), json!({"locked": false}));
+    rig.server.disconnect(a);
+    assert_eq!(rig.hear(b), [json!({"id": null, "method": "locked", "params": ["l"]})]);
+    assert!(rig.refused(b, "unlock", json!(["m"])).starts_with("unlock: \"unlock\" without"));
+}
+
+#[test]
+fn the_servers_own_database_follows_the_others() {
+    let mut rig = Rig::new();
+    let [aware, unaware] = [(); 2].map(|()| rig.server.connect(false));
+    assert_eq!(rig.ask(aware, "set_db_change_aware", json!([true])), json!({}));
+    let asked = json!(["_Server", "s", {"Database": [{"columns": ["name", "model", "leader"]}]}]);
+    let initial = rig.ask(aware, "monitor_cond", asked);
+    let names: Vec<&str> = initial["Database"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|r| r["initial"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2);
+    assert!(names.contains(&"D") && names.contains(&SERVER_DATABASE));
+    rig.ask(aware, "monitor_cond", json!(["D", "d", {"T": [{}]}]));
+
+    rig.server.remove_database("D").unwrap();
+    rig.server.flush(rig.now);
+    let told = rig.hear(aware);
+    assert_eq!(told[0], json!({"id": null, "method": "monitor_canceled", "params": ["d"]}));
+    assert_eq!(told[1]["method"], json!("update2"));
+    assert!(!rig.server.is_closing(aware));
+    assert!(rig.server.is_closing(unaware), "so that it looks again");
+    assert!(rig.server.take_ready().contains(&unaware));
+    assert_eq!(rig.server.remove_database(SERVER_DATABASE).unwrap_err(), NoSuchDatabase);
+}
+
+#[test]
+fn a_converted_database_keeps_its_rows_and_starts_its_clients_anew() {
+    let mut rig = Rig::new();
+    rig.put(3, "x");
+    let [aware, unaware, reader] = [(); 3].map(|()| rig.server.connect(false));
+    rig.ask(aware, "set_db_change_aware", json!([true]));
+    rig.ask(aware, "monitor", json!(["D", 1, {"T": {}}]));
+    rig.ask(reader, "set_db_change_aware", json!([true]));
+    let mut schema = rig.server.database("D").unwrap().schema().to_json();
+    schema["version"] = json!("2.0.0");
+    schema["tables"]["T"]["columns"].as_object_mut().unwrap().remove("s");
+    let said = rig.say(aware, "convert", json!(["D", schema]), 5);
+    assert_eq!(said[0]["method"], json!("monitor_canceled"));
+    assert_eq!(said[1], json!({"error": null, "id": 5, "result": {}}));
+    assert!(rig.server.is_closing(unaware));
+    assert_eq!(rig.ask(reader, "get_schema", json!(["D"]))["version"], json!("2.0.0"));
+    assert_eq!(rig.server.database("D").unwrap().row_count(crate::TableIdx(0)), 1);
+    let wrong = rig.refused(reader, "convert", json!(["D", {"name": "E", "version": "1.0.0", "tables": {}}]));
+    assert!(wrong.contains("cannot become"), "{wrong}");
+    assert!(rig.refused(reader, "convert", json!(["D", {}])).contains("name"));
+}
+
+#[test]
+fn a_backup_refuses_locks_and_conversions() {
+    let mut rig = Rig::new();
+    rig.server.set_read_only(true);
+    let session = rig.server.connect(false);
+    assert!(rig.refused(session, "lock", json!(["l"])).contains("read only mode"));
+    assert!(rig.refused(session, "convert", json!(["D", Schema::server().to_json()])).contains("read only"));
+    rig.server.set_read_only(false);
+    assert!(rig.server.is_closing(session));
+}
+
+#[test]
+fn time_passes_without_anything_to_do() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.server.next_timeout(), None);
+    rig.now.at += Duration::from_secs(1);
+    rig.server.handle_timeout(rig.now);
+}

@@ -1,0 +1,284 @@
+//! Transactions: at once, waiting for a condition, waiting for the disk.
+
+use super::databases::Hosted;
+use super::{Now, SERVER_DATABASE, Server, SessionId, WAITING_MAX};
+use crate::execute::{Context, Execution, Outcome};
+use crate::storage::io_error;
+use crate::{Changes, Error, Transaction, UuidGenerator};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A transaction that waits for the database to change, or for time to pass.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) session: SessionId,
+    pub(super) request: Value,
+    operations: Vec<Value>,
+    since: Instant,
+    due: Option<Instant>,
+}
+
+/// A reply that waits for the disk.
+#[derive(Debug)]
+pub(super) struct Unsynced {
+    commit: u64,
+    pub(super) session: SessionId,
+    pub(super) request: Value,
+    pub(super) reply: Value,
+}
+
+/// Why changes of the server's own were not committed.
+#[derive(Debug)]
+pub enum NotCommitted {
+    /// The database refuses them.
+    Refused(Error),
+    /// The log cannot be written.
+    Log(std::io::Error),
+    /// There is no such database.
+    NoDatabase,
+}
+
+impl std::fmt::Display for NotCommitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NotCommitted::Refused(error) => error.fmt(f),
+            NotCommitted::Log(error) => write!(f, "the log cannot be written: {error}"),
+            NotCommitted::NoDatabase => f.write_str("no such database"),
+        }
+    }
+}
+
+impl std::error::Error for NotCommitted {}
+
+impl Server {
+    pub(super) fn transact(&mut self, now: Now, session: SessionId, params: &RawValue, request: Value) {
+        let mut params: Vec<Value> = match serde_json::from_str(params.get()) {
+            Ok(params) => params,
+            Err(e) => {
+                let error = Error::new("syntax error", e.to_string()).to_json();
+                return self.reply_error(session, &request, &error);
+            }
+        };
+        let known = params.first().and_then(Value::as_str).filter(|name| self.databases.contains_key(*name));
+        let Some(name) = known.map(str::to_owned) else {
+            let error = self.name_of("transact", &Value::Array(params)).expect_err("it is not known");
+            return self.reply_error(session, &request, &error);
+        };
+        params.remove(0);
+        let waiting = Waiting { session, request, operations: params, since: now.at, due: None };
+        self.attempt(now, &name, waiting);
+    }
+
+    /// Runs a transaction; where it has to wait, it is kept.
+    fn attempt(&mut self, now: Now, name: &str, mut transaction: Waiting) {
+        let session = transaction.session;
+        let Some(state) = self.sessions.get(&session) else { return };
+        let read_only = state.read_only || self.read_only || name == SERVER_DATABASE;
+        let too_many = state.waiting >= WAITING_MAX;
+        let locks = &self.locks;
+        let hosted = self.databases.get_mut(name).expect("its name was found");
+        let mut context = Context {
+            ids: &mut self.ids,
+            has_lock: &|lock: &str| locks.owns(session, lock),
+            elapsed_ms: now.at.saturating_duration_since(transaction.since).as_millis() as u64,
+            read_only,
+        };
+        match hosted.database.execute(&transaction.operations, &mut context) {
+            Execution::Done(outcome) => self.finish(now, name, transaction, outcome),
+            Execution::Pending { .. } if too_many => {
+                let details = format!("more than {WAITING_MAX} transactions of one session wait");
+                let error = Error::new("resources exhausted", details).to_json();
+                self.reply_error(session, &transaction.request, &error);
+            }
+            Execution::Pending { retry_at_ms } => {
+                transaction.due = retry_at_ms.map(|ms| transaction.since + Duration::from_millis(ms));
+                hosted.waiting.push(transaction);
+                if let Some(session) = self.sessions.get_mut(&session) {
+                    session.waiting += 1;
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, now: Now, name: &str, transaction: Waiting, mut outcome: Outcome) {
+        let Waiting { session, request, .. } = transaction;
+        let hosted = self.databases.get_mut(name).expect("its name was found");
+        if outcome.changes.is_empty() {
+            self.counters.others += 1;
+        } else {
+            let changes = Arc::new(std::mem::take(&mut outcome.changes));
+            match hosted.commit(now, &mut self.ids, &changes, outcome.comment.as_deref()) {
+                Ok(()) => {
+                    self.counters.commits += 1;
+                    self.log_changes(name, &changes);
+                }
+                Err(error) => {
+                    hosted.database.revert(&changes);
+                    self.counters.others += 1;
+                    outcome.durable = false;
+                    let error = io_error(&error).to_json();
+                    if let Value::Array(results) = &mut outcome.reply {
+                        results.push(error);
+                    }
+                }
+            }
+        }
+        let hosted = self.databases.get_mut(name).expect("its name was found");
+        if outcome.durable
+            && let Some(commit) = hosted.want_durable()
+        {
+            hosted.unsynced.push_back(Unsynced { commit, session, request, reply: outcome.reply });
+            return;
+        }
+        self.answer(session, &request, &outcome.reply);
+    }
+
+    /// Lines for the log, where an operator has asked for them.
+    fn log_changes(&mut self, name: &str, changes: &Changes) {
+        if self.logged.is_empty() {
+            return;
+        }
+        let Some(hosted) = self.databases.get(name) else { return };
+        for change in changes {
+            let table = hosted.database.schema().table(change.table);
+            if !self.logged.contains(&(name.to_owned(), table.name.clone())) {
+                continue;
+            }
+            let what = match (&change.old, &change.new) {
+                (None, _) => "inserted".to_owned(),
+                (_, None) => "deleted".to_owned(),
+                (Some(old), Some(new)) => {
+                    let columns = old.changed_columns(new).map(|c| table.column(c).name.as_str());
+                    format!("modified ({})", columns.collect::<Vec<_>>().join(", "))
+                }
+            };
+            self.log_lines.push(format!("{name}:{} row {} {what}", table.name, change.uuid));
+        }
+    }
+
+    /// Sends the reply to a transaction, after what the transaction changed.
+    fn answer(&mut self, session: SessionId, request: &Value, reply: &Value) {
+        self.tell_session(session);
+        self.reply(session, request, reply);
+    }
+
+    /// Cancels a transaction of a session that waits.
+    pub(super) fn cancel(&mut self, session: SessionId, params: &RawValue) {
+        let Ok(params) = serde_json::from_str::<Vec<Value>>(params.get()) else { return };
+        let [request] = params.as_slice() else { return };
+        let is_meant = |w: &Waiting| w.session == session && w.request == *request;
+        let found = self.databases.values_mut().find_map(|hosted| {
+            let at = hosted.waiting.iter().position(is_meant)?;
+            Some(hosted.waiting.remove(at))
+        });
+        if found.is_some() {
+            self.waits_no_more(session);
+            self.reply_error(session, request, &Value::from("canceled"));
+        }
+    }
+
+    fn waits_no_more(&mut self, session: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.waiting -= 1;
+        }
+    }
+
+    /// All that follows from the messages handled since the last call: transactions that waited for a change are
+    /// tried again, and monitors are told.
+    pub fn flush(&mut self, now: Now) {
+        self.update_own_database(now);
+        for name in self.databases.keys().cloned().collect::<Vec<_>>() {
+            // A transaction that waited may change what another waits for.
+            while let Some(hosted) = self.databases.get_mut(&name)
+                && std::mem::take(&mut hosted.has_changed)
+            {
+                let waiting = std::mem::take(&mut hosted.waiting);
+                self.retry(now, &name, waiting);
+            }
+        }
+        self.tell_all();
+    }
+
+    /// Tries transactions again whose time has come.
+    pub fn handle_timeout(&mut self, now: Now) {
+        for name in self.databases.keys().cloned().collect::<Vec<_>>() {
+            let hosted = self.databases.get_mut(&name).expect("just listed");
+            let (due, waiting) = std::mem::take(&mut hosted.waiting)
+                .into_iter()
+                .partition(|w: &Waiting| w.due.is_some_and(|due| due <= now.at));
+            hosted.waiting = waiting;
+            self.retry(now, &name, due);
+        }
+    }
+
+    fn retry(&mut self, now: Now, name: &str, waiting: Vec<Waiting>) {
+        for transaction in waiting {
+            let session = transaction.session;
+            self.waits_no_more(session);
+            self.attempt(now, name, transaction);
+            self.ready.insert(session);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.databases.values().flat_map(|h| &h.waiting).filter_map(|w| w.due).min()
+    }
+
+    /// Commits changes of the server's own to a database: the status of a connection, what a backup is told. Monitors are
+    /// told of them as of any other.
+    pub fn commit_own(
+        &mut self,
+        now: Now,
+        name: &str,
+        change: impl FnOnce(&mut Transaction<'_>, &mut UuidGenerator) -> Result<(), Error>,
+    ) -> Result<(), NotCommitted> {
+        let hosted = self.databases.get_mut(name).ok_or(NotCommitted::NoDatabase)?;
+        let mut transaction = hosted.database.begin();
+        change(&mut transaction, &mut self.ids).map_err(NotCommitted::Refused)?;
+        let changes = transaction.commit(&mut self.ids).map_err(NotCommitted::Refused)?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let changes: Arc<Changes> = Arc::new(changes);
+        if let Err(error) = hosted.commit(now, &mut self.ids, &changes, None) {
+            hosted.database.revert(&changes);
+            return Err(NotCommitted::Log(error));
+        }
+        Ok(())
+    }
+
+    /// Answers the transactions of a database that waited for the disk, up to a commit; with an error where it failed.
+    pub(super) fn synced(&mut self, name: &str, upto: u64, failure: Option<&Error>) {
+        while let Some(hosted) = self.databases.get_mut(name)
+            && hosted.unsynced.front().is_some_and(|u| u.commit <= upto)
+        {
+            let Unsynced { session, request, mut reply, .. } =
+                hosted.unsynced.pop_front().expect("just seen");
+            if let (Some(failure), Value::Array(results)) = (failure, &mut reply) {
+                results.push(failure.to_json());
+            }
+            self.answer(session, &request, &reply);
+            self.ready.insert(session);
+        }
+    }
+}
+
+impl Hosted {
+    /// Makes the changes that were made to the database last: in the log, and known to the monitors.
+    fn commit(
+        &mut self,
+        now: Now,
+        ids: &mut UuidGenerator,
+        changes: &Arc<Changes>,
+        comment: Option<&str>,
+    ) -> std::io::Result<()> {
+        self.log(now, changes, comment)?;
+        self.monitors.commit(ids.next_uuid(), changes.clone());
+        self.has_changed = true;
+        self.version += 1;
+        Ok(())
+    }
+}

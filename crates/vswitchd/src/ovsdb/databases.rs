@@ -1,0 +1,41 @@
+//! Opening the databases of a server.
+
+use super::file::DatabaseFile;
+use super::state::{State, now};
+use ovsdb::storage::Storage;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Opens a database from its file and serves it. The error is a sentence in the stock server's words.
+pub(super) fn open(state: &Rc<State>, path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    if let Err(error) = std::fs::metadata(path) {
+        // Before the lock, which would leave its file behind.
+        let why = crate::stream::reason(&error);
+        return Err(format!("I/O error: {shown}: open failed ({why})"));
+    }
+    let file = match DatabaseFile::lock(path) {
+        Ok(file) => file,
+        Err(_) if is_open(state, path) => return Err(format!("ovsdb error: {shown}: already open")),
+        Err(error) => return Err(format!("I/O error: {shown}: failed to lock lockfile ({error})")),
+    };
+    let mut server = state.server.borrow_mut();
+    let opened = Storage::open(file, server.ids(), 0).map_err(|e| format!("{}: {shown}: {e}", e.kind()))?;
+    if let Some(cut) = &opened.cut {
+        tracing::warn!(target: "ovsdb_file", "{shown}: {cut}");
+    }
+    let name = opened.database.schema().name.clone();
+    if !server.add_stored(opened.database, opened.storage) {
+        return Err(format!("ovsdb error: {shown}: duplicate database name: {name}"));
+    }
+    drop(server);
+    state.files.borrow_mut().insert(name.clone(), path.to_owned());
+    state.server.borrow_mut().flush(now());
+    Ok(name)
+}
+
+fn is_open(state: &State, path: &Path) -> bool {
+    let canonical = |path: &Path| path.canonicalize().ok();
+    let path = canonical(path);
+    path.is_some() && state.files.borrow().values().any(|open| canonical(open) == path)
+}

@@ -1,0 +1,640 @@
+//! Where a server listens and connects: what the command line and `ovsdb-server/add-remote` say, and what columns of its
+//! databases say, such as `Open_vSwitch.manager_options`, whose rows' `is_connected` and `status` tell the truth.
+
+use super::columns::ColumnName;
+use super::session::{End, converse};
+use super::state::{State, now};
+use crate::stream::{
+    ActiveTarget, Listener, OVSDB_PORT, PassiveTarget, Stream, StreamError, Target, TlsFiles,
+};
+use ovsdb::reconnect::{Action, Options, Reconnect};
+use ovsdb::server::SessionId;
+use ovsdb::{Datum, Row, TableIdx, TableSchema};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// How often the seconds in `status` are written.
+const STATUS_INTERVAL: Duration = Duration::from_millis(2_500);
+/// After listening failed.
+const LISTEN_RETRY: Duration = Duration::from_secs(2);
+
+/// Private key and so on: each the name of a file, or of a column that holds one.
+#[derive(Clone, Default, Debug)]
+pub struct TlsSources {
+    /// `--private-key`.
+    pub private_key: Option<String>,
+    /// `--certificate`.
+    pub certificate: Option<String>,
+    /// `--ca-cert` or `--bootstrap-ca-cert`.
+    pub ca_cert: Option<String>,
+    /// It was `--bootstrap-ca-cert`.
+    pub bootstrap_ca_cert: bool,
+    /// `--peer-ca-cert`.
+    pub peer_ca_cert: Option<String>,
+    /// `--ssl-protocols`.
+    pub protocols: Option<String>,
+    /// `--ssl-ciphers`.
+    pub ciphers: Option<String>,
+}
+
+/// All remotes of a server.
+#[derive(Default)]
+pub(super) struct Remotes {
+    /// As they were given, with what was given along.
+    configured: BTreeMap<String, Overrides>,
+    pub(super) tls: TlsSources,
+    /// By target.
+    running: BTreeMap<String, Rc<Remote>>,
+    /// Versions of the databases whose columns were read.
+    seen: HashMap<String, u64>,
+    status_written: Option<Instant>,
+    status_is_old: bool,
+    /// Warned about already.
+    warned: BTreeSet<String>,
+}
+
+/// What is said about a remote besides its target.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Overrides {
+    pub(super) max_backoff: Option<Duration>,
+    /// `Some(None)`: no probes.
+    pub(super) probe_interval: Option<Option<Duration>>,
+    pub(super) read_only: bool,
+}
+
+/// How one remote is to be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RemoteOptions {
+    backoff_max: Duration,
+    probe_interval: Option<Duration>,
+    pub(super) read_only: bool,
+}
+
+/// A target that is listened on or connected to.
+pub(super) struct Remote {
+    target: Target,
+    options: Cell<RemoteOptions>,
+    changed: Notify,
+    stopped: Cell<bool>,
+    /// Of a target that connects; one that listens has one for each connection.
+    reconnect: Rc<RefCell<Reconnect>>,
+    connections: RefCell<BTreeMap<SessionId, Rc<RefCell<Reconnect>>>>,
+    bound_port: Cell<Option<u16>>,
+    last_error: RefCell<Option<String>>,
+    state: std::rc::Weak<State>,
+}
+
+/// One connection of a remote, as it sees itself.
+pub(super) struct Connection {
+    /// For logs.
+    pub(super) name: String,
+    remote: Option<Rc<Remote>>,
+    reconnect: Rc<RefCell<Reconnect>>,
+}
+
+impl RemoteOptions {
+    /// Clients on this machine are not probed: their sockets tell when they are gone.
+    fn default_for(target: &Target) -> RemoteOptions {
+        let is_local =
+            matches!(target, Target::Active(ActiveTarget::Unix(_)) | Target::Passive(PassiveTarget::Unix(_)));
+        RemoteOptions {
+            backoff_max: Duration::from_secs(8),
+            probe_interval: (!is_local).then(|| Duration::from_secs(5)),
+            read_only: false,
+        }
+    }
+
+    fn new(target: &Target, overrides: Overrides) -> RemoteOptions {
+        let default = RemoteOptions::default_for(target);
+        RemoteOptions {
+            backoff_max: overrides.max_backoff.unwrap_or(default.backoff_max).max(Duration::from_secs(1)),
+            // As in Open vSwitch: less than a second would only ask for trouble.
+            probe_interval: match overrides.probe_interval {
+                Some(interval) => interval.map(|i| i.max(Duration::from_secs(1))),
+                None => default.probe_interval,
+            },
+            read_only: overrides.read_only,
+        }
+    }
+
+    fn reconnect(&self, passive: bool) -> Options {
+        Options {
+            backoff_max: self.backoff_max,
+            probe_interval: self.probe_interval,
+            passive,
+            ..Options::default()
+        }
+    }
+}
+
+impl Connection {
+    /// Of the switch itself, over a pair of sockets.
+    pub(super) fn internal(name: &str) -> Rc<Connection> {
+        let options = Options { probe_interval: None, passive: true, ..Options::default() };
+        let reconnect = Rc::new(RefCell::new(Reconnect::new(options, Instant::now())));
+        Rc::new(Connection { name: name.into(), remote: None, reconnect })
+    }
+
+    pub(super) fn reconnect(&self) -> Rc<RefCell<Reconnect>> {
+        self.reconnect.clone()
+    }
+
+    pub(super) fn options(&self) -> RemoteOptions {
+        match &self.remote {
+            Some(remote) => remote.options.get(),
+            None => RemoteOptions { backoff_max: Duration::ZERO, probe_interval: None, read_only: false },
+        }
+    }
+
+    pub(super) fn connected(&self, id: SessionId) {
+        if let Some(remote) = &self.remote {
+            remote.connections.borrow_mut().insert(id, self.reconnect.clone());
+            remote.status_changed();
+        }
+    }
+
+    pub(super) fn disconnected(&self, id: SessionId) {
+        if let Some(remote) = &self.remote {
+            remote.connections.borrow_mut().remove(&id);
+            remote.status_changed();
+        }
+    }
+
+    /// Its options have changed.
+    pub(super) async fn changed(&self) {
+        match &self.remote {
+            Some(remote) => remote.changed.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Remotes {
+    /// Adds remotes as they are written on the command line, and listens: what cannot be had is an error.
+    pub(super) async fn add(state: &Rc<State>, text: &str, overrides: Overrides) -> Result<(), String> {
+        if let Some(column) = ColumnName::parse(text) {
+            column?.find(&state.server.borrow())?;
+        } else {
+            let target = Target::parse(text, OVSDB_PORT)?;
+            if state.remotes.borrow().configured.get(text) == Some(&overrides) {
+                return Ok(());
+            }
+            if state.remotes.borrow().running.contains_key(text) {
+                // Only how it is served changes, or a column has named it before.
+                let mut remotes = state.remotes.borrow_mut();
+                remotes.configured.insert(text.to_owned(), overrides);
+                remotes.seen.clear();
+                drop(remotes);
+                state.has_work();
+                return Ok(());
+            }
+            let listener = match &target {
+                Target::Passive(passive) => {
+                    let bound = Listener::bind(passive, Some(&state.tls)).await;
+                    Some(bound.map_err(|e| format!("{text}: listen failed: {e}"))?)
+                }
+                Target::Active(_) => None,
+            };
+            let options = RemoteOptions::new(&target, overrides);
+            let remote = Remote::start(state, target, options, listener);
+            state.remotes.borrow_mut().running.insert(text.to_owned(), remote);
+        }
+        let mut remotes = state.remotes.borrow_mut();
+        remotes.configured.insert(text.to_owned(), overrides);
+        remotes.seen.clear();
+        drop(remotes);
+        state.has_work();
+        Ok(())
+    }
+
+    /// Removes a remote; its clients are disconnected. False: there is none.
+    pub(super) fn remove(state: &Rc<State>, text: &str) -> bool {
+        let mut remotes = state.remotes.borrow_mut();
+        let removed = remotes.configured.remove(text).is_some();
+        remotes.seen.clear();
+        drop(remotes);
+        Remotes::follow_columns(state);
+        state.has_work();
+        removed
+    }
+
+    /// As they were given, in order.
+    pub(super) fn list(&self) -> impl Iterator<Item = &str> {
+        self.configured.keys().map(String::as_str)
+    }
+
+    /// Drops all connections; clients may connect again, and those that we connect to are connected to again.
+    pub(super) fn reconnect(state: &State) {
+        for remote in state.remotes.borrow().running.values() {
+            remote.close_connections();
+        }
+        state.has_work();
+    }
+
+    /// Whatever columns say has changed: listens and connects where they say now.
+    pub(super) fn follow_columns(state: &Rc<State>) {
+        if !Remotes::have_changed(state) {
+            return;
+        }
+        Remotes::follow_tls(state);
+        let mut wanted: BTreeMap<String, (Target, RemoteOptions)> = BTreeMap::new();
+        let mut complaints = Vec::new();
+        {
+            let server = state.server.borrow();
+            let remotes = state.remotes.borrow();
+            let mut named: Vec<(String, bool, Overrides)> = Vec::new();
+            for (text, overrides) in &remotes.configured {
+                match ColumnName::parse(text) {
+                    None => named.push((text.clone(), false, *overrides)),
+                    Some(Ok(column)) => {
+                        // A database that was removed has no remotes any more.
+                        let found = column.find(&server).map(|c| c.remotes()).unwrap_or_default();
+                        named.extend(found.into_iter().map(|remote| (remote.target, true, remote.overrides)));
+                    }
+                    Some(Err(why)) => complaints.push(why),
+                }
+            }
+            // Where two name one target, the one that was given by itself counts.
+            named.sort_by_key(|(_, is_of_column, _)| *is_of_column);
+            for (text, _, overrides) in named {
+                match Target::parse(&text, OVSDB_PORT) {
+                    Ok(target) => {
+                        let options = RemoteOptions::new(&target, overrides);
+                        wanted.entry(text).or_insert((target, options));
+                    }
+                    Err(why) => complaints.push(why),
+                }
+            }
+        }
+        let mut remotes = state.remotes.borrow_mut();
+        for why in complaints {
+            if remotes.warned.insert(why.clone()) {
+                tracing::warn!(target: "ovsdb_server", "a remote cannot be used: {why}");
+            }
+        }
+        let gone: Vec<String> =
+            remotes.running.keys().filter(|t| !wanted.contains_key(*t)).cloned().collect();
+        let gone: Vec<Rc<Remote>> = gone.iter().filter_map(|text| remotes.running.remove(text)).collect();
+        for (text, (target, options)) in wanted {
+            match remotes.running.get(&text) {
+                Some(remote) => remote.set_options(options),
+                None => {
+                    let remote = Remote::start(state, target, options, None);
+                    remotes.running.insert(text, remote);
+                }
+            }
+        }
+        remotes.status_is_old = true;
+        drop(remotes);
+        gone.iter().for_each(|remote| remote.stop());
+    }
+
+    /// Whether a database whose columns are read has changed; notes that it was looked at.
+    fn have_changed(state: &State) -> bool {
+        let server = state.server.borrow();
+        let mut remotes = state.remotes.borrow_mut();
+        let tls = &remotes.tls;
+        let sources = [&tls.private_key, &tls.certificate, &tls.ca_cert, &tls.peer_ca_cert];
+        let texts = sources.into_iter().flatten().chain(remotes.configured.keys());
+        let names: BTreeSet<String> =
+            texts.filter_map(|text| Some(ColumnName::parse(text)?.ok()?.database)).collect();
+        let seen: HashMap<String, u64> = names
+            .into_iter()
+            .map(|name| {
+                let version = server.database_version(&name).map_or(0, |version| version + 1);
+                (name, version)
+            })
+            .chain([(String::new(), remotes.configured.len() as u64)])
+            .collect();
+        if remotes.seen == seen {
+            return false;
+        }
+        remotes.seen = seen;
+        true
+    }
+
+    /// Takes the files of TLS from where they are named.
+    pub(super) fn follow_tls(state: &State) {
+        let server = state.server.borrow();
+        let remotes = state.remotes.borrow();
+        let file = |source: &Option<String>| -> Option<PathBuf> {
+            let source = source.as_ref()?;
+            match ColumnName::parse(source) {
+                None => Some(source.into()),
+                Some(column) => Some(column.ok()?.find(&server).ok()?.string()?.into()),
+            }
+        };
+        let tls = &remotes.tls;
+        state.tls.set_files(TlsFiles {
+            private_key: file(&tls.private_key),
+            certificate: file(&tls.certificate),
+            ca_cert: file(&tls.ca_cert),
+            bootstrap_ca_cert: tls.bootstrap_ca_cert,
+            peer_ca_cert: file(&tls.peer_ca_cert),
+            protocols: tls.protocols.clone(),
+            ciphers: tls.ciphers.clone(),
+        });
+    }
+
+    /// Writes `is_connected` and `status` of the rows that remotes come from: where something happened, and now and then for the
+    /// seconds in it.
+    pub(super) fn write_status(state: &Rc<State>) {
+        let at = Instant::now();
+        let mut remotes = state.remotes.borrow_mut();
+        let is_due = remotes.status_written.is_none_or(|written| at >= written + STATUS_INTERVAL);
+        if !is_due && !remotes.status_is_old {
+            return;
+        }
+        remotes.status_written = Some(at);
+        remotes.status_is_old = false;
+        let columns: Vec<ColumnName> =
+            remotes.configured.keys().filter_map(|text| ColumnName::parse(text)?.ok()).collect();
+        drop(remotes);
+        for column in columns {
+            let rows = {
+                let server = state.server.borrow();
+                let Ok(found) = column.find(&server) else { continue };
+                let remotes = state.remotes.borrow();
+                let changed = found.remotes().into_iter().filter_map(|column| {
+                    let remote = remotes.running.get(&column.target)?;
+                    let (table, row) = column.row?;
+                    let schema = found.database.schema().table(table);
+                    Some((table, remote.status_row(at, schema, &row)?))
+                });
+                changed.collect::<Vec<(TableIdx, Row)>>()
+            };
+            if rows.is_empty() {
+                continue;
+            }
+            let written = state.server.borrow_mut().commit_own(now(), &column.database, |transaction, _| {
+                rows.into_iter().for_each(|(table, row)| transaction.replace(table, row));
+                Ok(())
+            });
+            if let Err(why) = written {
+                tracing::warn!(target: "ovsdb_server", "{}: status not written: {why}", column.text());
+            }
+            state.has_work();
+        }
+    }
+}
+
+impl Remote {
+    fn start(
+        state: &Rc<State>,
+        target: Target,
+        options: RemoteOptions,
+        listener: Option<Listener>,
+    ) -> Rc<Remote> {
+        let passive = matches!(target, Target::Passive(_));
+        let reconnect = Reconnect::new(options.reconnect(passive), Instant::now());
+        let remote = Rc::new(Remote {
+            target,
+            options: Cell::new(options),
+            changed: Notify::new(),
+            stopped: Cell::new(false),
+            reconnect: Rc::new(RefCell::new(reconnect)),
+            connections: RefCell::default(),
+            bound_port: Cell::new(None),
+            last_error: RefCell::default(),
+            state: Rc::downgrade(state),
+        });
+        match remote.target.clone() {
+            Target::Passive(target) => {
+                tokio::task::spawn_local(remote.clone().listen(state.clone(), target, listener));
+            }
+            Target::Active(target) => {
+                tokio::task::spawn_local(remote.clone().keep_connected(state.clone(), target));
+            }
+        }
+        remote
+    }
+
+    fn set_options(&self, options: RemoteOptions) {
+        if self.options.replace(options) == options {
+            return;
+        }
+        let times = options.reconnect(matches!(self.target, Target::Passive(_)));
+        self.reconnect.borrow_mut().set_options(times);
+        self.connections.borrow().values().for_each(|reconnect| reconnect.borrow_mut().set_options(times));
+        if let Some(state) = self.state.upgrade() {
+            let mut server = state.server.borrow_mut();
+            for id in self.connections.borrow().keys() {
+                server.set_session_read_only(*id, options.read_only);
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn stop(&self) {
+        self.stopped.set(true);
+        self.close_connections();
+        self.changed.notify_waiters();
+    }
+
+    fn close_connections(&self) {
+        let Some(state) = self.state.upgrade() else { return };
+        let mut server = state.server.borrow_mut();
+        self.connections.borrow().keys().for_each(|id| server.close(*id));
+        drop(server);
+        state.has_work();
+    }
+
+    fn status_changed(&self) {
+        if let Some(state) = self.state.upgrade() {
+            state.remotes.borrow_mut().status_is_old = true;
+            state.has_work();
+        }
+    }
+
+    async fn listen(self: Rc<Remote>, state: Rc<State>, target: PassiveTarget, first: Option<Listener>) {
+        let mut listener = first;
+        while !self.stopped.get() {
+            let bound = match listener.take() {
+                Some(bound) => bound,
+                None => match Listener::bind(&target, Some(&state.tls)).await {
+                    Ok(bound) => bound,
+                    Err(why) => {
+                        self.listen_failed(&target, &why).await;
+                        continue;
+                    }
+                },
+            };
+            self.bound_port.set(bound.bound_port());
+            *self.last_error.borrow_mut() = None;
+            self.status_changed();
+            tracing::info!(target: "ovsdb_server", "listening on {target}");
+            self.accept(&state, &bound).await;
+        }
+        self.bound_port.set(None);
+    }
+
+    async fn listen_failed(&self, target: &PassiveTarget, why: &StreamError) {
+        let text = why.to_string();
+        if self.last_error.borrow().as_deref() != Some(&text) {
+            tracing::error!(target: "ovsdb_jsonrpc_server", "{target}: listen failed: {text}");
+        }
+        *self.last_error.borrow_mut() = Some(text);
+        self.status_changed();
+        tokio::select! {
+            () = tokio::time::sleep(LISTEN_RETRY) => {}
+            () = self.changed.notified() => {}
+        }
+    }
+
+    /// Takes connections until the remote is stopped.
+    async fn accept(self: &Rc<Remote>, state: &Rc<State>, listener: &Listener) {
+        while !self.stopped.get() {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = self.changed.notified() => continue,
+            };
+            match accepted {
+                Ok(incoming) => {
+                    let (remote, state) = (self.clone(), state.clone());
+                    tokio::task::spawn_local(async move {
+                        let name = incoming.name.clone();
+                        match incoming.establish().await {
+                            Ok(stream) if !remote.stopped.get() => {
+                                remote.serve(&state, stream, name).await;
+                            }
+                            Ok(_) => {}
+                            Err(StreamError::Bootstrapped(path)) => {
+                                tracing::info!(target: "stream_ssl", "{name}: saved its CA certificate to {}", path.display());
+                            }
+                            Err(why) => tracing::warn!(target: "stream_ssl", "{name}: {why}"),
+                        }
+                    });
+                }
+                Err(error) => {
+                    // Out of descriptors, most likely: those who are connected go on.
+                    let why = crate::stream::reason(&error);
+                    tracing::warn!(target: "ovsdb_jsonrpc_server", "{}: accept failed: {why}", listener.target());
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a connection that came in.
+    async fn serve(self: &Rc<Remote>, state: &Rc<State>, stream: Stream, name: String) {
+        let at = Instant::now();
+        let reconnect = Rc::new(RefCell::new(Reconnect::new(self.options.get().reconnect(true), at)));
+        reconnect.borrow_mut().enable(at);
+        reconnect.borrow_mut().connected(at);
+        let connection =
+            Rc::new(Connection { name, remote: Some(self.clone()), reconnect: reconnect.clone() });
+        converse(state, stream, &connection, &reconnect).await;
+    }
+
+    /// Connects, and connects again.
+    async fn keep_connected(self: Rc<Remote>, state: Rc<State>, target: ActiveTarget) {
+        let reconnect = self.reconnect.clone();
+        reconnect.borrow_mut().enable(Instant::now());
+        while !self.stopped.get() {
+            let action = reconnect.borrow_mut().run(Instant::now());
+            if action != Some(Action::Connect) {
+                let deadline = reconnect.borrow().deadline();
+                let wait = deadline.map_or(LISTEN_RETRY, |d| d.saturating_duration_since(Instant::now()));
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = self.changed.notified() => {}
+                }
+                continue;
+            }
+            self.status_changed();
+            match Stream::connect(&target, Some(&state.tls)).await {
+                Err(why) => {
+                    let why = why.to_string();
+                    if reconnect.borrow().last_error() != Some(&why) {
+                        tracing::warn!(target: "reconnect", "{target}: connection attempt failed ({why})");
+                    }
+                    reconnect.borrow_mut().failed(Instant::now(), &why);
+                }
+                Ok(stream) if !self.stopped.get() => {
+                    reconnect.borrow_mut().connected(Instant::now());
+                    tracing::info!(target: "reconnect", "{target}: connected");
+                    let connection = Rc::new(Connection {
+                        name: target.to_string(),
+                        remote: Some(self.clone()),
+                        reconnect: reconnect.clone(),
+                    });
+                    let end: End = converse(&state, stream, &connection, &reconnect).await;
+                    reconnect.borrow_mut().disconnected(Instant::now(), end.text().as_deref());
+                }
+                Ok(_) => {}
+            }
+            self.status_changed();
+        }
+    }
+
+    /// The row with its status brought up to date; `None` where it is already, or has no such columns.
+    fn status_row(&self, at: Instant, schema: &TableSchema, row: &Row) -> Option<Row> {
+        let mut new = row.clone();
+        let mut set = |name: &str, datum: Datum| {
+            if let Some(column) = schema.find(name) {
+                new.set(column, datum);
+            }
+        };
+        let connections = self.connections.borrow();
+        set("is_connected", Datum::scalar(!connections.is_empty()));
+        set("status", Datum::map(self.status(at)));
+        let has_changed = row.changed_columns(&new).next().is_some();
+        has_changed.then_some(new)
+    }
+
+    /// The keys of `status` (ovs-vswitchd.conf.db(5), Manager).
+    fn status(&self, at: Instant) -> BTreeMap<String, String> {
+        let mut status = BTreeMap::new();
+        let connections = self.connections.borrow();
+        let only = match &self.target {
+            Target::Active(_) => None,
+            Target::Passive(_) if connections.len() == 1 => connections.values().next().cloned(),
+            Target::Passive(_) => None,
+        };
+        let own = self.reconnect.borrow();
+        let one = only.as_ref().map(|r| r.borrow());
+        let shown: Option<&Reconnect> = match &self.target {
+            Target::Active(_) => Some(&own),
+            Target::Passive(_) => one.as_deref(),
+        };
+        if let Some(reconnect) = shown {
+            status.insert("state".into(), reconnect.state().name().into());
+            let seconds = |since: Instant| at.saturating_duration_since(since).as_secs().to_string();
+            if let Some(since) = reconnect.connected_at() {
+                status.insert("sec_since_connect".into(), seconds(since));
+            }
+            if let Some(since) = reconnect.disconnected_at() {
+                status.insert("sec_since_disconnect".into(), seconds(since));
+            }
+            if let Some(error) = reconnect.last_error() {
+                status.insert("last_error".into(), error.into());
+            }
+        }
+        if let Some(error) = self.last_error.borrow().as_ref() {
+            status.insert("last_error".into(), error.clone());
+        }
+        if connections.len() > 1 {
+            status.insert("n_connections".into(), connections.len().to_string());
+        }
+        if let Some(port) = self.bound_port.get() {
+            status.insert("bound_port".into(), port.to_string());
+        }
+        if let Some(state) = self.state.upgrade() {
+            let server = state.server.borrow();
+            let (held, waiting) = connections.keys().fold((0, 0), |(held, waiting), id| {
+                let counts = server.lock_counts(*id);
+                (held + counts.0, waiting + counts.1)
+            });
+            for (key, count) in [("locks_held", held), ("locks_waiting", waiting)] {
+                if count > 0 {
+                    status.insert(key.into(), count.to_string());
+                }
+            }
+        }
+        status
+    }
+}

@@ -1,0 +1,273 @@
+//! One client's connection: its bytes in, its messages to the server, its output out.
+//!
+//! One poll does all there is to do, in turns: send what waits, then, if the client takes what it is sent, read and handle
+//! what it says. Nothing is held across a wait but a buffer that is empty between messages, so that 10,000 idle clients
+//! cost little.
+
+use super::remotes::Connection;
+use super::state::{State, now};
+use crate::stream::{Stream, reason};
+use ovsdb::jsonrpc::{BadStream, Framer, Limits, Message};
+use ovsdb::reconnect::{Action, Reconnect};
+use ovsdb::server::SessionId;
+use serde_json::json;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// Turns before others have theirs.
+const TURNS_MAX: usize = 16;
+
+thread_local! {
+    /// Where all connections read into: what they do not understand yet they copy.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client closed it.
+    Closed,
+    /// The server did: the databases changed, or the client takes nothing.
+    ByServer,
+    /// It did not answer a probe.
+    Silent,
+    /// What it sent cannot be read.
+    Bad(BadStream),
+    /// It sends too much of one request while others do.
+    OverBudget,
+    /// The system says so.
+    Os(std::io::Error),
+}
+
+impl End {
+    /// As `last_error` has it. `None`: without an error.
+    pub(super) fn text(&self) -> Option<String> {
+        match self {
+            End::Closed => Some("End of file".into()),
+            End::ByServer => None,
+            End::Silent => Some("Connection timed out".into()),
+            End::Bad(_) => Some("Protocol error".into()),
+            End::OverBudget => Some("Cannot allocate memory".into()),
+            End::Os(error) => Some(reason(error)),
+        }
+    }
+}
+
+/// Serves a client until either side has enough. `reconnect` is told of it all.
+pub(super) async fn converse(
+    state: &Rc<State>,
+    stream: Stream,
+    connection: &Rc<Connection>,
+    reconnect: &RefCell<Reconnect>,
+) -> End {
+    let id = state.server.borrow_mut().connect(connection.options().read_only);
+    state.count(|c| c.connections += 1);
+    connection.connected(id);
+    let mut session = Session {
+        state: state.clone(),
+        id,
+        stream,
+        framer: Framer::new(Limits::default()),
+        partial: 0,
+        half_handled: false,
+        needs_flush: false,
+    };
+    let end = loop {
+        let deadline = reconnect.borrow().deadline();
+        let probe = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            end = poll_fn(|cx| session.poll(cx, reconnect)) => break end,
+            () = probe => {
+                let action = reconnect.borrow_mut().run(Instant::now());
+                match action {
+                    Some(Action::Probe) => {
+                        let probe = Message::request("echo", &json!([]), "echo");
+                        state.server.borrow_mut().output(id).write(|out| probe.write(out));
+                    }
+                    Some(Action::Disconnect) => break End::Silent,
+                    Some(Action::Connect) | None => {}
+                }
+            }
+            () = connection.changed() => {}
+        }
+    };
+    match &end {
+        End::Bad(why) => {
+            state.count(|c| c.bad_streams += 1);
+            tracing::warn!(target: "jsonrpc", "{}: closing the connection: {why}", connection.name);
+        }
+        End::OverBudget => {
+            state.count(|c| c.over_budget += 1);
+            tracing::warn!(target: "jsonrpc", "{}: closing the connection: too much is being received", connection.name);
+        }
+        End::Silent => {
+            state.count(|c| c.silent += 1);
+            tracing::warn!(target: "reconnect", "{}: no response to inactivity probe, disconnecting", connection.name);
+        }
+        End::Closed | End::ByServer | End::Os(_) => {
+            tracing::debug!(target: "jsonrpc", "{}: connection closed", connection.name);
+        }
+    }
+    drop(session);
+    connection.disconnected(id);
+    end
+}
+
+struct Session {
+    state: Rc<State>,
+    id: SessionId,
+    stream: Stream,
+    framer: Framer,
+    /// Bytes that this one has in the count of all incomplete requests.
+    partial: usize,
+    /// The framer may have whole messages, which are not handled because the output is full.
+    half_handled: bool,
+    /// Bytes were written into a TLS stream, which has not sent all of them.
+    needs_flush: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.state.server.borrow_mut().disconnect(self.id);
+        self.state.forget(self.id);
+        self.state.partial_bytes.set(self.state.partial_bytes.get() - self.partial);
+        // Locks went to others.
+        self.state.has_work();
+    }
+}
+
+impl Session {
+    fn poll(&mut self, cx: &mut Context<'_>, reconnect: &RefCell<Reconnect>) -> Poll<End> {
+        for _ in 0..TURNS_MAX {
+            let sent = match self.send(cx) {
+                Ok(sent) => sent,
+                Err(error) => return Poll::Ready(End::Os(error)),
+            };
+            if self.state.server.borrow().is_closing(self.id) {
+                let mut server = self.state.server.borrow_mut();
+                if server.output(self.id).is_empty() && !self.needs_flush {
+                    return Poll::Ready(End::ByServer);
+                }
+            }
+            let read = match self.receive(cx, reconnect) {
+                Ok(read) => read,
+                Err(end) => return Poll::Ready(end),
+            };
+            if !sent && !read {
+                self.state.sleeps(self.id, cx.waker());
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Sends what can be sent. Whether anything was.
+    fn send(&mut self, cx: &mut Context<'_>) -> std::io::Result<bool> {
+        let mut server = self.state.server.borrow_mut();
+        let mut progress = false;
+        while let Some(front) = server.output(self.id).front() {
+            match Pin::new(&mut self.stream).poll_write(cx, front) {
+                Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(n)) => {
+                    server.output(self.id).advance(n);
+                    self.needs_flush = matches!(self.stream, Stream::Tls(_));
+                    progress = true;
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        if self.needs_flush
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
+        {
+            flushed?;
+            self.needs_flush = false;
+        }
+        if progress {
+            server.drained(self.id);
+        }
+        Ok(progress)
+    }
+
+    /// Reads and handles what there is, if the client takes its output. Whether anything came.
+    fn receive(&mut self, cx: &mut Context<'_>, reconnect: &RefCell<Reconnect>) -> Result<bool, End> {
+        if !self.state.server.borrow().may_read(self.id) {
+            return Ok(false);
+        }
+        if self.half_handled {
+            self.handle()?;
+            return Ok(true);
+        }
+        let stream = &mut self.stream;
+        let framer = &mut self.framer;
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            match Pin::new(stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => None,
+                Poll::Ready(Err(error)) => Some(Err(error)),
+                Poll::Ready(Ok(())) => {
+                    framer.feed(buffer.filled());
+                    Some(Ok(buffer.filled().len()))
+                }
+            }
+        });
+        match read {
+            None => Ok(false),
+            Some(Err(error)) => Err(End::Os(error)),
+            Some(Ok(0)) => Err(End::Closed),
+            Some(Ok(_)) => {
+                reconnect.borrow_mut().heard(Instant::now());
+                self.handle()?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Handles whole messages, until there is none, or the output is full.
+    fn handle(&mut self) -> Result<(), End> {
+        let now = now();
+        let mut server = self.state.server.borrow_mut();
+        self.half_handled = false;
+        loop {
+            if !server.may_read(self.id) {
+                self.half_handled = true;
+                break;
+            }
+            match self.framer.next_object() {
+                Err(bad) => return Err(End::Bad(bad)),
+                Ok(None) => break,
+                Ok(Some(text)) => {
+                    let message = Message::parse(text).map_err(End::Bad)?;
+                    server.handle(now, self.id, message);
+                }
+            }
+        }
+        drop(server);
+        self.state.has_work();
+        self.account()
+    }
+
+    /// Counts what is kept of an incomplete request.
+    fn account(&mut self) -> Result<(), End> {
+        let buffered = self.framer.buffered();
+        let others = self.state.partial_bytes.get() - self.partial;
+        self.partial = buffered;
+        self.state.partial_bytes.set(others + buffered);
+        // Small ones are let be: 10,000 clients send half a request each at times.
+        if buffered > READ_BYTES && !self.state.may_buffer(0) { Err(End::OverBudget) } else { Ok(()) }
+    }
+}

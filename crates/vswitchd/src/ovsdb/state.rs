@@ -1,0 +1,223 @@
+//! What the tasks of a server share, and the one that does what follows from all their work.
+//!
+//! Connections handle what they have read and send their replies themselves. Everything that concerns others (updates of
+//! monitors, transactions that waited, locks, work for the disk, columns that say where to listen) is done by the *flusher*,
+//! which runs after the connections that were ready: so the more there is to do, the more of it is done at once.
+
+use super::config_file::ConfigFile;
+use super::remotes::Remotes;
+use super::replication::Replication;
+use crate::stream::Tls;
+use ovsdb::server::{DatabaseNo, Now, Server, SessionId, StorageNews};
+use ovsdb::storage::Done;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Notify;
+
+/// Bytes that wait to be sent to all clients, and bytes of requests that are not complete, beyond which the client with
+/// most is disconnected.
+const BUFFERED_BYTES_MAX: usize = 1 << 30;
+/// How often what is due by time is looked at: compaction, and the status of connections.
+const INTERVAL: Duration = Duration::from_millis(1_000);
+/// How often what waits to be sent is added up, at most.
+const BUDGET_INTERVAL: Duration = Duration::from_millis(50);
+
+/// See the [module](self).
+pub(super) struct State {
+    pub(super) server: RefCell<Server>,
+    /// Databases by name, and the files that they came from.
+    pub(super) files: RefCell<HashMap<String, PathBuf>>,
+    pub(super) remotes: RefCell<Remotes>,
+    pub(super) replication: RefCell<Replication>,
+    pub(super) tls: Arc<Tls>,
+    pub(super) config_file: RefCell<Option<ConfigFile>>,
+    /// There is something for the flusher.
+    work: Notify,
+    wakers: RefCell<HashMap<SessionId, Waker>>,
+    /// Bytes of incomplete requests.
+    pub(super) partial_bytes: Cell<usize>,
+    budget_checked: Cell<Option<Instant>>,
+    pub(super) counters: Cell<Counters>,
+    /// Somebody wants the server to end.
+    pub(super) exit: Notify,
+    /// A compaction, or another job, ended.
+    pub(super) job_done: Notify,
+}
+
+/// What was lost.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Counters {
+    /// Connections accepted or made.
+    pub(super) connections: u64,
+    /// Connections ended because what they sent is no JSON-RPC, or too long.
+    pub(super) bad_streams: u64,
+    /// Connections ended because too much waited for them, or they sent too much of a request.
+    pub(super) over_budget: u64,
+    /// Connections ended because the client did not answer a probe.
+    pub(super) silent: u64,
+}
+
+impl State {
+    pub(super) fn new(server: Server, tls: Arc<Tls>) -> Rc<State> {
+        Rc::new(State {
+            server: RefCell::new(server),
+            files: RefCell::default(),
+            remotes: RefCell::default(),
+            replication: RefCell::default(),
+            tls,
+            config_file: RefCell::default(),
+            work: Notify::new(),
+            wakers: RefCell::default(),
+            partial_bytes: Cell::new(0),
+            budget_checked: Cell::new(None),
+            counters: Cell::default(),
+            exit: Notify::new(),
+            job_done: Notify::new(),
+        })
+    }
+
+    /// There is something for the flusher.
+    pub(super) fn has_work(&self) {
+        self.work.notify_one();
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        count(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// The connection of `id` sleeps until it can read or write, or `waker` is woken.
+    pub(super) fn sleeps(&self, id: SessionId, waker: &Waker) {
+        let mut wakers = self.wakers.borrow_mut();
+        match wakers.get_mut(&id) {
+            Some(old) => old.clone_from(waker),
+            None => {
+                wakers.insert(id, waker.clone());
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, id: SessionId) {
+        self.wakers.borrow_mut().remove(&id);
+    }
+
+    /// Wakes connections that others have given something to send.
+    fn wake(&self, ids: &BTreeSet<SessionId>) {
+        let wakers = self.wakers.borrow();
+        ids.iter().filter_map(|id| wakers.get(id)).for_each(Waker::wake_by_ref);
+    }
+
+    /// The flusher.
+    pub(super) async fn flush(self: Rc<State>) {
+        let mut interval = tokio::time::interval(INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let due = self.server.borrow().next_timeout();
+            let timeout = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.work.notified() => {}
+                () = timeout => self.server.borrow_mut().handle_timeout(now()),
+                _ = interval.tick() => {}
+            }
+            // Connections that are ready come first; their work is done with what there is.
+            tokio::task::yield_now().await;
+            self.flush_once();
+        }
+    }
+
+    /// All that follows from what was handled.
+    pub(super) fn flush_once(self: &Rc<State>) {
+        self.server.borrow_mut().flush(now());
+        Remotes::follow_columns(self);
+        Remotes::write_status(self);
+        self.keep_to_budget();
+        self.start_jobs();
+        let mut server = self.server.borrow_mut();
+        // Columns that were written are told in the same go.
+        server.flush(now());
+        for line in server.take_log_lines() {
+            tracing::info!(target: "transaction", "{line}");
+        }
+        let ready = server.take_ready();
+        drop(server);
+        self.wake(&ready);
+    }
+
+    fn keep_to_budget(&self) {
+        // Adding up takes a look at each client: not at each turn, of which there may be thousands a second.
+        let at = Instant::now();
+        if self.budget_checked.get().is_some_and(|checked| at < checked + BUDGET_INTERVAL) {
+            return;
+        }
+        self.budget_checked.set(Some(at));
+        let mut server = self.server.borrow_mut();
+        while server.output_bytes() > BUFFERED_BYTES_MAX
+            && let Some(fullest) = server.fullest()
+        {
+            self.count(|c| c.over_budget += 1);
+            server.close(fullest);
+            server.discard_output(fullest);
+        }
+    }
+
+    /// Whether a connection may keep `more` bytes of a request that is not complete.
+    pub(super) fn may_buffer(&self, more: usize) -> bool {
+        self.partial_bytes.get() + more <= BUFFERED_BYTES_MAX
+    }
+
+    fn start_jobs(self: &Rc<State>) {
+        loop {
+            let next = self.server.borrow_mut().poll_job(now());
+            let Some((of, job)) = next else { return };
+            let state = self.clone();
+            tokio::task::spawn_local(async move {
+                match tokio::task::spawn_blocking(move || job.run()).await {
+                    Ok(done) => state.job_done(of, done),
+                    // It panicked; whoever waits for it would wait for ever.
+                    Err(error) => {
+                        tracing::error!(target: "ovsdb_file", "work on a database file failed: {error}");
+                        state.exit.notify_one();
+                    }
+                }
+            });
+        }
+    }
+
+    fn job_done(&self, of: DatabaseNo, done: Done) {
+        let news = self.server.borrow_mut().handle_done(now(), of, done);
+        for (name, news) in news {
+            match news {
+                StorageNews::Compacted(before, after) => {
+                    tracing::info!(target: "ovsdb_file", "{name}: compacted from {before} to {after} bytes");
+                }
+                StorageNews::NotCompacted(error) => {
+                    let why = crate::stream::reason(&error);
+                    tracing::warn!(target: "ovsdb_file", "{name}: could not be compacted: {why}");
+                }
+                StorageNews::NotDurable(error) => {
+                    let why = crate::stream::reason(&error);
+                    tracing::error!(target: "ovsdb_file", "{name}: could not be made durable: {why}");
+                }
+            }
+        }
+        self.job_done.notify_waiters();
+        self.has_work();
+    }
+}
+
+/// The time, as a server wants it.
+pub(super) fn now() -> Now {
+    let date = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Now { at: Instant::now(), date_ms: date.as_millis() as u64 }
+}

@@ -1,0 +1,6 @@
+//! The database server with its sockets, against the stock clients, hostile ones, and many.
+
+mod hostile;
+mod remotes;
+mod rig;
+mod stock;
