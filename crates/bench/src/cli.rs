@@ -1,7 +1,7 @@
 //! `crosspoint bench`: one subcommand per question.
 
 use crate::{
-    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, p2p, port_count, wake,
+    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, p2p, port_count, pvp, wake,
 };
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -17,6 +17,8 @@ pub struct Args {
 enum Bench {
     /// From a source in memory to a sink in memory on one worker: what does a packet cost?
     P2p(p2p::Args),
+    /// Through a guest: from a source in memory to a guest over vhost-user, back, and to a sink.
+    Pvp(pvp::Args),
     /// Packets of ever new flows: how many can one worker translate and install per second?
     Misses(misses::Args),
     /// Many distinct masks: what does a packet cost, and which tier served it?
@@ -51,6 +53,7 @@ enum Bench {
 pub fn run(args: Args) -> ExitCode {
     let result = match args.bench {
         Bench::P2p(args) => p2p::run(&args),
+        Bench::Pvp(args) => pvp::run(&args),
         Bench::Misses(args) => misses::run(&args),
         Bench::Masks(args) => masks::run(&args),
         Bench::Ports(args) => port_count::run(&args),

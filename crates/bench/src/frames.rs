@@ -26,11 +26,16 @@ pub fn addresses(n: usize) -> (Ipv4Addr, Ipv4Addr) {
     (Ipv4Addr::from_bits(0x0a00_0000 + n), Ipv4Addr::from_bits(0x0b00_0000 + (n ^ 0x55)))
 }
 
-/// The frame of flow `n`.
+/// The frame of flow `n`, as short as frames are.
 pub fn frame(n: usize) -> Vec<u8> {
+    frame_of(n, 60)
+}
+
+/// The frame of flow `n`, of `len` bytes.
+pub fn frame_of(n: usize, len: usize) -> Vec<u8> {
     let (src, dst) = addresses(n);
     let udp = Compose::ethernet(SRC_MAC, DST_MAC).ipv4(src, dst).udp(1024, 1025).udp_checksum_zero();
-    udp.frame_len(60).build().expect("headers of 42 bytes in a frame of 60")
+    udp.frame_len(len).build().expect("headers of 42 bytes in a frame of 60 or more")
 }
 
 /// The numbers of the flows in their order.
@@ -50,10 +55,15 @@ pub fn sequence(flows: usize, order: Order) -> Vec<usize> {
 
 /// Writes one frame per flow into a capture file.
 pub fn write_pcap(path: &Path, flows: usize, order: Order) -> io::Result<()> {
+    write_pcap_of(path, flows, order, 60)
+}
+
+/// The same with frames of `len` bytes.
+pub fn write_pcap_of(path: &Path, flows: usize, order: Order, len: usize) -> io::Result<()> {
     let file = BufWriter::new(std::fs::File::create(path)?);
     let mut writer = ports::pcap::file::Writer::new(file)?;
     for n in sequence(flows, order) {
-        let frame = frame(n);
+        let frame = frame_of(n, len);
         writer.write(0, [frame.as_slice()].into_iter())?;
     }
     writer.flush()

@@ -19,6 +19,7 @@ mod misses;
 mod p2p;
 mod peer;
 mod port_count;
+mod pvp;
 mod report;
 mod rig;
 mod testpmd;

@@ -116,6 +116,18 @@ impl Process {
         }
         None
     }
+
+    /// CPU time of all its threads whose names begin so, in nanoseconds.
+    pub fn threads_cpu_ns(&self, name: &str) -> u64 {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.0.id())) else { return 0 };
+        let cpu = |task: std::fs::DirEntry| {
+            let comm = std::fs::read_to_string(task.path().join("comm")).ok()?;
+            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            let ns = stat.split_whitespace().next()?.parse::<u64>().ok()?;
+            comm.starts_with(name).then_some(ns)
+        };
+        tasks.flatten().filter_map(cpu).sum()
+    }
 }
 
 impl Drop for Process {
@@ -227,6 +239,45 @@ impl OvsDpdk {
     /// Takes the source away.
     pub fn drop_source(&mut self) -> Result<(), String> {
         self.vsctl(&["--if-exists", "del-port", "br0", "source"]).map(drop)
+    }
+
+    /// A sink under this number.
+    pub fn add_sink(&self, ofport: u16) -> Result<(), String> {
+        self.add_dpdk_port("sink", "net_null1,no-rx=1", ofport)
+    }
+
+    /// Adds a vhost-user port that connects to this socket.
+    pub fn add_vhost(&self, name: &str, socket: &Path, ofport: u16) -> Result<(), String> {
+        let path = format!("options:vhost-server-path={}", socket.display());
+        let number = format!("ofport_request={ofport}");
+        let interface = ["set", "interface", name, "type=dpdkvhostuserclient", &path, &number];
+        self.vsctl(&[&["add-port", "br0", name, "--"][..], &interface].concat()).map(drop)
+    }
+
+    /// Removes a port.
+    pub fn drop_port(&self, name: &str) -> Result<(), String> {
+        self.vsctl(&["--if-exists", "del-port", "br0", name]).map(drop)
+    }
+
+    /// Packets that a port has sent, packets that came in at another, both as the datapath counts them now.
+    pub fn port_packets(&self, port: &str, direction: &str) -> Result<u64, String> {
+        let text = self.appctl(&["dpctl/show", "-s"])?;
+        let mut lines = text.lines().skip_while(|l| !l.contains(&format!(": {port} ")));
+        let line = lines.by_ref().skip(1).take(4).find(|l| l.trim().starts_with(direction));
+        let number = line.and_then(|l| l.split("packets:").nth(1)?.split_whitespace().next()?.parse().ok());
+        number.ok_or_else(|| format!("the peer's statistics have no {direction} packets of {port}"))
+    }
+
+    /// CPU time of the polling thread in nanoseconds, and its cycles spent on packets and in vain.
+    pub fn busy_reading(&self) -> Result<(u64, u64, u64), String> {
+        let text = self.appctl(&["dpif-netdev/pmd-stats-show"])?;
+        let cpu = self.daemon.thread_cpu_ns("pmd-c").ok_or("the peer has no polling thread")?;
+        let number = |name: &str| {
+            let line = text.lines().find(|l| l.trim().starts_with(name))?;
+            line.split(": ").nth(1)?.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let busy = number("processing cycles").ok_or("the peer does not say how busy it is")?;
+        Ok((cpu, busy, number("idle cycles").unwrap_or(0)))
     }
 
     /// Stops it from running at all.

@@ -6,6 +6,7 @@ mod bench;
 mod daemon_args;
 mod database;
 mod demo;
+mod guest;
 mod ofctl;
 mod programs;
 mod switch;
@@ -45,6 +46,8 @@ enum Command {
     Bench(bench::Args),
     /// Show real packets crossing a real switch between two network namespaces, with figures.
     Demo(demo::Args),
+    /// A guest without a virtual machine: attach to vhost-user ports and loop packets back, send, or count.
+    Guest(guest::Args),
     /// What the demo starts in its namespaces.
     #[command(hide = true)]
     DemoTraffic(demo::traffic::Args),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         }
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
+        Command::Guest(args) => guest::run(&args),
         Command::DemoTraffic(args) => demo::traffic::run(args),
     }
 }

@@ -83,6 +83,33 @@ fn p2p_measures_every_order_and_number_of_flows() {
 }
 
 #[test]
+fn packets_come_back_from_both_kinds_of_guests() {
+    const SHAPE: Shape = &[
+        ("switch", 's'),
+        ("guest", 's'),
+        ("size", 'n'),
+        ("flows", 'n'),
+        ("queues", 'n'),
+        ("cycles_per_packet", 'n'),
+        ("packets_per_cpu_second", 'n'),
+        ("mpps", 'n'),
+        ("loss", 'n'),
+        ("cpu_switch", 'n'),
+        ("cpu_guest", 'n'),
+        ("runs", 'n'),
+    ];
+    for guest in ["builtin", "testpmd"] {
+        let rows =
+            check(&format!("pvp --sizes 64,1518 --flows 10 --guest {guest} --runs 1 --turn-ms 1000"), SHAPE);
+        assert_eq!(rows.len(), 2);
+        for row in &rows {
+            assert!(row["void"].is_boolean() && row["guest"] == guest, "{row}");
+            assert!(row["mpps"].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+}
+
+#[test]
 fn misses_are_misses_and_nothing_else() {
     const SHAPE: Shape =
         &[("rules", 'n'), ("packets_per_cpu_second", 'n'), ("miss_ratio", 'n'), ("raw", 'a')];

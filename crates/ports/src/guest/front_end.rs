@@ -110,6 +110,13 @@ impl FrontEnd {
         self.say(request::SEND_RARP, &[a, b, c, e, f, g, 0, 0], &[])
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.stream.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one entry, which outlives the call.
+        unsafe { libc::poll(&raw mut poll, 1, 0) };
+        poll.revents & (libc::POLLHUP | libc::POLLERR) == 0
+    }
+
     /// A question whose answer comes when all before it is done.
     pub(super) fn synchronise(&mut self) -> Result<(), PortError> {
         self.ask_u64(request::GET_FEATURES).map(|_| ())

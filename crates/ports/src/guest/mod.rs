@@ -132,6 +132,11 @@ impl Guest {
         self.front_end.announce(mac)
     }
 
+    /// Whether the switch still holds its end of the connection.
+    pub fn is_connected(&self) -> bool {
+        self.front_end.is_connected()
+    }
+
     /// Waits until the switch has done all that it was told.
     pub fn synchronise(&mut self) -> Result<(), PortError> {
         self.front_end.synchronise()

@@ -1,0 +1,296 @@
+//! `crosspoint guest`: the guest's side of vhost-user in a process, for tests and benchmarks.
+
+use ports::PortError;
+use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
+use ports::vhost_user::features::device;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Attempts to connect are this far apart.
+const RETRY: Duration = Duration::from_millis(500);
+/// After so many polls in vain a guest that may sleep does.
+const POLLS_BEFORE_SLEEP: u32 = 10_000;
+/// Frames per turn of a queue.
+const BURST: usize = 32;
+/// What numbered frames begin their payload with.
+const MAGIC: [u8; 4] = *b"XPSQ";
+/// Where the payload begins: behind Ethernet, IPv4 and UDP headers.
+const PAYLOAD: usize = 42;
+/// The shortest frame that has a number.
+const FRAME_MIN: usize = PAYLOAD + 16;
+
+/// Options of the subcommand.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The sockets of vhost-user ports, one guest each.
+    #[arg(required = true, value_name = "SOCKET")]
+    sockets: Vec<PathBuf>,
+    /// Listen on the sockets, for ports of type dpdkvhostuserclient.
+    #[arg(long)]
+    listen: bool,
+    /// What to do with packets.
+    #[arg(long, value_enum, default_value = "loopback")]
+    mode: Mode,
+    /// Queue pairs.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    queues: u16,
+    /// Descriptors of each ring: a power of two.
+    #[arg(long, default_value_t = 256, value_parser = ring_size)]
+    ring_size: u16,
+    /// Use packed rings.
+    #[arg(long)]
+    packed: bool,
+    /// Take only frames that one buffer of 2 KB holds.
+    #[arg(long)]
+    no_mergeable: bool,
+    /// Bytes of the frames that `source` sends, without the frame check sequence.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(FRAME_MIN as i64..=9000))]
+    size: u16,
+    /// Frames that `source` sends in all, then it ends; for ever where it is not given.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Run on this processor.
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Never sleep.
+    #[arg(long)]
+    poll: bool,
+    /// End after so many seconds.
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    /// Send every packet back in the buffer in which it came.
+    Loopback,
+    /// Count packets.
+    Sink,
+    /// Send numbered packets.
+    Source,
+    /// Count packets, and see whether the numbers of a source's are complete and in order.
+    Check,
+}
+
+fn ring_size(text: &str) -> Result<u16, String> {
+    match text.parse::<u16>() {
+        Ok(n) if n.is_power_of_two() && (32..=32_768).contains(&n) => Ok(n),
+        _ => Err("expected a power of two from 32 to 32768".into()),
+    }
+}
+
+/// What was seen on one queue pair.
+#[derive(Clone, Default)]
+struct Seen {
+    received: u64,
+    sent: u64,
+    /// By the number of the sender's queue: the next number that is expected.
+    next: std::collections::BTreeMap<u16, u64>,
+    missing: u64,
+    reordered: u64,
+}
+
+impl Seen {
+    /// Looks at a frame's number.
+    fn check(&mut self, frame: &[u8]) {
+        let Some(payload) = frame.get(PAYLOAD..FRAME_MIN) else { return };
+        if payload[..4] != MAGIC {
+            return;
+        }
+        let queue = u16::from_be_bytes([payload[4], payload[5]]);
+        let number = u64::from_be_bytes(payload[8..16].try_into().expect("eight bytes"));
+        let next = self.next.entry(queue).or_insert(number);
+        if number >= *next {
+            self.missing += number - *next;
+            *next = number + 1;
+        } else {
+            self.reordered += 1;
+        }
+    }
+}
+
+/// A UDP frame of a queue, with room for its number.
+fn template(queue: u16, size: u16) -> Vec<u8> {
+    use wire::compose::Compose;
+    use wire::ethernet::EthAddr;
+    let (from, to) = (EthAddr([2, 0, 0, 0, 1, 1]), EthAddr([2, 0, 0, 0, 1, 2]));
+    let addresses = (std::net::Ipv4Addr::new(10, 1, 0, 1), std::net::Ipv4Addr::new(10, 1, 0, 2));
+    let udp =
+        Compose::ethernet(from, to).ipv4(addresses.0, addresses.1).udp(1024 + queue, 9).udp_checksum_zero();
+    let mut frame = udp.frame_len(size.into()).build().expect("headers of 42 bytes fit");
+    frame[PAYLOAD..PAYLOAD + 4].copy_from_slice(&MAGIC);
+    frame[PAYLOAD + 4..PAYLOAD + 6].copy_from_slice(&queue.to_be_bytes());
+    frame
+}
+
+/// Runs until SIGINT, SIGTERM, the end of its time or of its count.
+pub fn run(args: &Args) -> ExitCode {
+    let ending = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        if let Err(e) = signal_hook::flag::register(signal, ending.clone()) {
+            eprintln!("crosspoint guest: {e}");
+            return ExitCode::FAILURE;
+        }
+    }
+    if let Some(seconds) = args.seconds {
+        let ending = ending.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(seconds));
+            ending.store(true, Ordering::Relaxed);
+        });
+    }
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let ending = &*ending;
+        let threads: Vec<_> =
+            args.sockets.iter().map(|socket| scope.spawn(move || run_guest(args, socket, ending))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a guest's thread ends in order")).collect()
+    });
+    let mut code = ExitCode::SUCCESS;
+    for (socket, result) in args.sockets.iter().zip(results) {
+        match result {
+            Ok(seen) => report(socket, &seen, args.mode),
+            Err(e) => {
+                eprintln!("crosspoint guest: {}: {e}", socket.display());
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn report(socket: &Path, seen: &[Seen], mode: Mode) {
+    let sum = |f: fn(&Seen) -> u64| seen.iter().map(f).sum::<u64>();
+    print!("{}: received {} sent {}", socket.display(), sum(|s| s.received), sum(|s| s.sent));
+    if mode == Mode::Check {
+        print!(" missing {} reordered {}", sum(|s| s.missing), sum(|s| s.reordered));
+    }
+    println!();
+}
+
+/// One guest, which connects again whenever the switch goes. What it saw, by queue pair.
+fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen>, PortError> {
+    if let Some(cpu) = args.cpu
+        && !packet::thread::pin(cpu)
+    {
+        return Err(PortError::Unsupported(format!("processor {cpu} is not there")));
+    }
+    let config = GuestConfig {
+        pairs: args.queues.into(),
+        ring_size: args.ring_size,
+        layout: if args.packed { RingLayout::Packed } else { RingLayout::Split },
+        features: if args.no_mergeable { 0 } else { device::MRG_RXBUF },
+    };
+    let mut seen = vec![Seen::default(); args.queues.into()];
+    let mut announced = false;
+    while !ending.load(Ordering::Relaxed) {
+        let guest =
+            if args.listen { Guest::listen(socket, &config, RETRY) } else { Guest::connect(socket, &config) };
+        match guest {
+            Ok(guest) => {
+                println!("{}: attached", socket.display());
+                if !serve(args, guest, &mut seen, ending) {
+                    return Ok(seen);
+                }
+                println!("{}: the switch is gone", socket.display());
+            }
+            // The one error that waiting does not mend.
+            Err(e @ PortError::Unsupported(_)) if !args.listen => return Err(e),
+            Err(e) => {
+                if !std::mem::replace(&mut announced, true) && !args.listen {
+                    eprintln!("crosspoint guest: {}: {e}; trying again", socket.display());
+                }
+                if !args.listen {
+                    std::thread::sleep(RETRY);
+                }
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// Moves packets until the switch goes (true) or the guest is to end.
+fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) -> bool {
+    let mut pairs = guest.take_pairs();
+    let mut templates: Vec<_> = (0..args.queues).map(|queue| template(queue, args.size)).collect();
+    let mut idle = 0;
+    let mut looked = Instant::now();
+    loop {
+        let mut moved = 0;
+        for ((pair, seen), template) in pairs.iter_mut().zip(&mut *seen).zip(&mut templates) {
+            moved += turn(args, pair, seen, template);
+        }
+        idle = if moved > 0 { 0 } else { idle + 1 };
+        let sleeps = !args.poll && idle > POLLS_BEFORE_SLEEP && pairs.len() == 1 && args.mode != Mode::Source;
+        if sleeps || idle % 1_000 == 999 || moved > 0 && looked.elapsed() > Duration::from_millis(20) {
+            looked = Instant::now();
+            let is_done = args.count.is_some_and(|count| seen.iter().map(|s| s.sent).sum::<u64>() >= count);
+            if ending.load(Ordering::Relaxed) || args.mode == Mode::Source && is_done {
+                return false;
+            }
+            if !guest.is_connected() {
+                return true;
+            }
+        }
+        // With several queues there are several descriptors to wait for; those poll.
+        if sleeps {
+            pairs[0].wait(Duration::from_millis(100));
+        }
+    }
+}
+
+/// One burst of one queue pair; how many packets it moved.
+fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8]) -> usize {
+    match args.mode {
+        Mode::Loopback => {
+            let count = pair.loop_back(BURST);
+            seen.received += count as u64;
+            seen.sent += count as u64;
+            count
+        }
+        Mode::Sink | Mode::Check => {
+            let check = args.mode == Mode::Check;
+            let count = pair.receive(BURST, |frame| {
+                if check {
+                    seen.check(frame);
+                }
+            });
+            seen.received += count as u64;
+            count
+        }
+        Mode::Source => {
+            let mut count = 0;
+            while count < BURST && args.count.is_none_or(|all| seen.sent < all) {
+                template[PAYLOAD + 8..FRAME_MIN].copy_from_slice(&seen.sent.to_be_bytes());
+                if !pair.send(template) {
+                    break;
+                }
+                seen.sent += 1;
+                count += 1;
+            }
+            seen.received += pair.receive(BURST, |_| ()) as u64;
+            count
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_missing_or_late_are_counted() {
+        let mut seen = Seen::default();
+        let mut frame = template(3, 60);
+        for number in [7u64, 8, 10, 9, 11, 15] {
+            frame[PAYLOAD + 8..FRAME_MIN].copy_from_slice(&number.to_be_bytes());
+            seen.check(&frame);
+        }
+        assert_eq!((seen.missing, seen.reordered), (1 + 3, 1));
+        seen.check(&[0; 20]);
+        seen.check(&[0; 100]);
+        assert_eq!(seen.next.len(), 1);
+    }
+}
