@@ -15,6 +15,9 @@ pub const WORKER_CPU: usize = 1;
 /// Where the benchmark itself runs.
 pub const DRIVER_CPU: usize = 0;
 
+/// CPU time that a worker gets at most to have its caches warm.
+const WARM_UP_CPU_NS_MAX: u64 = 10_000_000_000;
+
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
@@ -138,13 +141,16 @@ impl Rig {
         }
     }
 
-    /// Runs until the caches have settled: no misses for a while, the tuner's first trials over.
+    /// Runs until the caches have settled: no misses for a while, the tuner's first trials over. Where translation is dear it
+    /// takes as long as that needs, up to some seconds of the worker's CPU time.
     pub fn warm_up(&mut self, least: Duration) {
         self.run_for(least);
-        for _ in 0..50 {
-            let before = self.datapath.worker_stats(0).misses.get();
+        let start = self.reading().cpu_ns;
+        loop {
+            let before = self.reading().misses;
             self.run_for(Duration::from_millis(200));
-            if self.datapath.worker_stats(0).misses.get() == before {
+            let now = self.reading();
+            if now.misses == before || now.cpu_ns - start > WARM_UP_CPU_NS_MAX {
                 return;
             }
         }

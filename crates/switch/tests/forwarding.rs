@@ -392,6 +392,27 @@ fn what_is_removed_is_freed_once_no_worker_sees_it() {
 }
 
 #[test]
+fn packets_are_read_as_deeply_as_removed_rules_ask_until_these_are_unlinked() {
+    let mut r = rig();
+    r.add(0, 1, Match::any().with(FieldId::InPort, 1), vec![output(2)]);
+    let deep = Match::any().with(FieldId::EthType, 0x0800).with(FieldId::NwProto, 17).with(FieldId::TpDst, 1);
+    r.add(0, 9, deep.clone(), vec![output(3)]);
+    r.control.flow_mod(r.br, &FlowMod::delete(deep), 0).unwrap();
+    let held_depth = |r: &Rig| switch::shape::depth_of(&r.translate(&packet(101)).mask);
+    for now_ms in [0, 11_000, 22_000, 33_000] {
+        // The reader is not quiescent, so the rule stays linked.
+        r.control.tick(now_ms);
+        assert!(held_depth(&r) <= r.switch.depth(PortNo(101)), "after {now_ms} ms");
+    }
+    for now_ms in (34_000..46_000).step_by(100) {
+        r.reader.quiescent();
+        r.control.tick(now_ms);
+    }
+    assert_eq!(held_depth(&r), r.switch.depth(PortNo(101)));
+    assert!(r.switch.depth(PortNo(101)) < Depth::Transport);
+}
+
+#[test]
 fn port_configuration_holds_in_both_directions() {
     let mut r = rig();
     r.add(0, 1, Match::any(), vec![Action::Output { port: OfPort::FLOOD, max_len: 0 }]);

@@ -4,12 +4,17 @@
 //! deepest of the tables that can be reached from table 0; bridges that patch cables connect share the deepest.
 //! Widening is in force before the version that needs it is published; narrowing waits until nothing deeper has been
 //! needed for 10 s, so that flows need not be extracted anew at each turn.
+//!
+//! A rule that is gone goes on deciding how specific flows are until it is unlinked, which takes as long as a worker may see
+//! it. So it counts until then.
 
 use super::Inner;
 use crate::rule::Rule;
 use crate::topology::{BridgeIdx, PortKind};
+use base::Version;
 use flow::Depth;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// Narrowing waits so long.
 const NARROWING_MS: u64 = 10_000;
@@ -33,6 +38,8 @@ pub(super) struct Depths {
     narrower_since: Option<Option<u64>>,
     /// Something was counted from 0 to 1 or back.
     changed: bool,
+    /// Rules that are gone and not unlinked yet, with the first version without them, oldest first.
+    vanishing: VecDeque<(Version, Arc<Rule>)>,
 }
 
 impl Depths {
@@ -45,6 +52,18 @@ impl Depths {
             let edges = table.edges.entry(*target).or_default();
             *edges += 1;
             self.changed |= *edges == 1;
+        }
+    }
+
+    /// From this version on the rule is gone; it counts until it is unlinked.
+    pub fn vanish(&mut self, rule: Arc<Rule>, version: Version) {
+        self.vanishing.push_back((version, rule));
+    }
+
+    /// What has vanished up to this version is unlinked.
+    fn unlinked(&mut self, version: Version) {
+        while let Some((_, rule)) = self.vanishing.pop_front_if(|(since, _)| *since <= version) {
+            self.remove(&rule);
         }
     }
 
@@ -134,6 +153,7 @@ impl Inner {
         }
         self.depths.in_force.retain(|b, _| wanted.contains_key(b));
         self.depths.tables.retain(|(b, _), _| wanted.contains_key(b));
+        self.depths.vanishing.retain(|(_, rule)| wanted.contains_key(&rule.bridge));
         self.depths.wanted = wanted;
         let narrower = |d: &Depths| d.wanted.iter().any(|(b, w)| d.of_bridge(*b) > *w);
         self.depths.narrower_since = narrower(&self.depths).then_some(None);
@@ -152,6 +172,8 @@ impl Inner {
 
     /// Gives up depth that nobody has needed for long.
     pub(super) fn narrow(&mut self, now_ms: u64) {
+        self.depths.unlinked(self.collected);
+        self.recompute_depths();
         match self.depths.narrower_since {
             Some(None) => self.depths.narrower_since = Some(Some(now_ms)),
             Some(Some(since)) if now_ms >= since + NARROWING_MS => {

@@ -509,7 +509,7 @@ impl Inner {
         }
         let version = self.coming();
         for gone in &batch.removed {
-            self.depths.remove(&gone.rule);
+            self.depths.vanish(gone.rule.clone(), version);
         }
         self.recompute_depths();
         self.publish();
