@@ -9,7 +9,7 @@ use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
 use crate::output::{Outputs, PacketIn, TxHandle};
 use crate::pipeline::Pipeline;
 use crate::process::Process;
-use crate::stats::{PortCounters, WorkerStats};
+use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use crate::tuner::ExactTier;
 use crate::worker::{Clock, Command, Reply, Shared, SteppedWorker, Worker};
 use base::hash::HashKey;
@@ -129,6 +129,8 @@ struct PortEntry {
     counters: Vec<Arc<PortCounters>>,
     /// The worker of each receive queue.
     rx_queues: Vec<usize>,
+    /// What each has cost.
+    loads: Vec<Arc<QueueLoad>>,
     /// Transmit queues beyond the number of workers.
     spare_tx: Vec<Box<dyn TxQueue>>,
 }
@@ -163,6 +165,8 @@ pub struct Datapath<P: Pipeline> {
     /// What ended workers had sent.
     left: VecDeque<Event<P::Effect>>,
     released: Vec<Released>,
+    /// The one queue that was last asked for.
+    released_rx: Option<Option<Box<dyn RxQueue>>>,
     ports: BTreeMap<PortNo, PortEntry>,
     cache: PoolCache,
     event_bell: Arc<Bell>,
@@ -191,6 +195,7 @@ impl<P: Pipeline> Datapath<P> {
             retired: Vec::new(),
             left: VecDeque::new(),
             released: Vec::new(),
+            released_rx: None,
             ports: BTreeMap::new(),
             cache: pool.cache(),
             event_bell: Arc::new(Bell::new()?),
@@ -281,7 +286,13 @@ impl<P: Pipeline> Datapath<P> {
             return Err(DatapathError::NoWorker);
         }
         let (tx, rx) = (port.take_tx_queues(self.workers.len()), port.take_rx_queues());
-        let entry = PortEntry { port, counters: Vec::new(), rx_queues: Vec::new(), spare_tx: Vec::new() };
+        let entry = PortEntry {
+            port,
+            counters: Vec::new(),
+            rx_queues: Vec::new(),
+            loads: Vec::new(),
+            spare_tx: Vec::new(),
+        };
         self.ports.insert(no, entry);
         self.give_queues(no, rx, tx);
         Ok(())
@@ -311,8 +322,13 @@ impl<P: Pipeline> Datapath<P> {
             let fewest = (0..self.workers.len()).min_by_key(|&n| self.workers[n].queues);
             let n = fewest.expect("ports are added where there are workers");
             self.workers[n].queues += 1;
-            self.ports.get_mut(&no).expect("its queues are being added").rx_queues.push(n);
-            self.send(n, Command::AddRx { port: no, queue });
+            let entry = self.ports.get_mut(&no).expect("its queues are being added");
+            let idx = entry.rx_queues.len();
+            entry.rx_queues.push(n);
+            // A queue that changes hands with its worker counts on.
+            entry.loads.resize_with(entry.loads.len().max(idx + 1), Arc::default);
+            let load = entry.loads[idx].clone();
+            self.send(n, Command::AddRx { port: no, idx, queue, load });
         }
     }
 
@@ -323,6 +339,33 @@ impl<P: Pipeline> Datapath<P> {
         let queues = entry.port.take_rx_queues();
         self.assign(no, queues);
         self.rx_workers(no).len()
+    }
+
+    /// What each of the port's receive queues has cost, in their order.
+    pub fn rx_loads(&self, no: PortNo) -> &[Arc<QueueLoad>] {
+        self.ports.get(&no).map_or(&[], |e| &e.loads)
+    }
+
+    /// Has a port's receive queue polled by another worker from now on. What the one has received it has sent before it gives
+    /// the queue up, so no packet is lost and none overtakes another of its flow; what comes meanwhile waits in the device.
+    pub fn move_queue(&mut self, no: PortNo, idx: usize, worker: usize) -> Result<(), DatapathError> {
+        let entry = self.ports.get(&no).ok_or(DatapathError::NoPort(no))?;
+        let (Some(&from), true) = (entry.rx_queues.get(idx), worker < self.workers.len()) else {
+            return Err(DatapathError::NoWorker);
+        };
+        if from == worker {
+            return Ok(());
+        }
+        self.send(from, Command::ReleaseRx { port: no, idx });
+        self.wait_until(|dp| dp.released_rx.is_some())?;
+        let Some(queue) = self.released_rx.take().flatten() else { return Ok(()) };
+        let entry = self.ports.get_mut(&no).ok_or(DatapathError::NoPort(no))?;
+        entry.rx_queues[idx] = worker;
+        let load = entry.loads[idx].clone();
+        self.workers[from].queues -= 1;
+        self.workers[worker].queues += 1;
+        self.send(worker, Command::AddRx { port: no, idx, queue, load });
+        Ok(())
     }
 
     /// From now on there is one worker per element, each on its processor or, where it is `None`, on any, with caches of
@@ -630,6 +673,7 @@ impl<P: Pipeline> Datapath<P> {
             w.push_backlog();
             while let Ok(reply) = w.replies.pop() {
                 match reply {
+                    Reply::ReleasedRx(queue) => self.released_rx = Some(queue),
                     Reply::Released { port, rx, tx } => {
                         self.released.push(Released { worker: n, port, rx: rx.into(), tx });
                     }

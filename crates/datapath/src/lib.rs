@@ -13,6 +13,7 @@ mod edit;
 mod execute;
 mod output;
 pub mod pipeline;
+pub mod placement;
 mod process;
 pub mod stats;
 mod tuner;

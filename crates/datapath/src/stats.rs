@@ -91,6 +91,15 @@ pub struct WorkerStats {
     pub stage_packets: Counter,
 }
 
+/// What a receive queue has cost its workers.
+#[derive(Default, Debug)]
+pub struct QueueLoad {
+    /// TSC cycles from reception to the last action, of bursts with packets.
+    pub cycles: Counter,
+    /// Packets received.
+    pub packets: Counter,
+}
+
 /// Drop counters by reason.
 #[derive(Debug)]
 pub struct Drops([Counter; DropReason::COUNT]);

@@ -15,7 +15,7 @@ use crate::cache::DumpedFlow;
 use crate::output::TxHandle;
 use crate::pipeline::Pipeline;
 use crate::process::Process;
-use crate::stats::{PortCounters, WorkerStats};
+use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use base::clock::tsc;
 use base::{Counter, PortNo};
 use packet::wait::{Bell, Waiter};
@@ -45,8 +45,19 @@ pub enum Command {
     AddRx {
         /// Whose queue.
         port: PortNo,
+        /// Its number there.
+        idx: usize,
         /// It.
         queue: Box<dyn RxQueue>,
+        /// Where to count what it costs.
+        load: Arc<QueueLoad>,
+    },
+    /// Give up one receive queue, to be polled by another worker; the answer is [`Reply::ReleasedRx`].
+    ReleaseRx {
+        /// Whose queue.
+        port: PortNo,
+        /// Its number there.
+        idx: usize,
     },
     /// Use this to send to the port.
     AddTx {
@@ -101,6 +112,8 @@ pub enum Reply {
         /// Transmit queue.
         tx: Option<TxHandle>,
     },
+    /// One receive queue, open; `None` where this worker does not have it.
+    ReleasedRx(Option<Box<dyn RxQueue>>),
     /// Flows, and where to go on.
     Dump {
         /// The flows.
@@ -152,7 +165,10 @@ impl Clock {
 
 struct Rx {
     port: PortNo,
+    /// Its number there.
+    idx: usize,
     queue: Box<dyn RxQueue>,
+    load: Arc<QueueLoad>,
     counters: Option<Arc<PortCounters>>,
     /// Cycles that it has cost, on a scale shared by the worker's queues.
     served: u64,
@@ -399,8 +415,12 @@ impl<P: Pipeline> Worker<P> {
             c.rx_packets.add(batch.len() as u64);
             c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
         }
+        let packets = batch.len() as u64;
         let translation = self.process.burst(q.port, batch);
-        q.served += tsc() - start + translation;
+        let cost = tsc() - start;
+        q.served += cost + translation;
+        q.load.cycles.add(cost);
+        q.load.packets.add(packets);
         true
     }
 
@@ -507,7 +527,8 @@ impl<P: Pipeline> Worker<P> {
     fn obey(&mut self) -> bool {
         while let Ok(command) = self.commands.pop() {
             match command {
-                Command::AddRx { port, queue } => self.add_rx(port, queue),
+                Command::AddRx { port, idx, queue, load } => self.add_rx(port, idx, queue, load),
+                Command::ReleaseRx { port, idx } => self.release_rx(port, idx),
                 Command::AddTx { port, handle, counters } => {
                     self.process.out.add_port(port, handle, counters.clone());
                     for q in self.rx.iter_mut().filter(|q| q.port == port) {
@@ -536,7 +557,7 @@ impl<P: Pipeline> Worker<P> {
         let _ = self.replies.push(reply);
     }
 
-    fn add_rx(&mut self, port: PortNo, queue: Box<dyn RxQueue>) {
+    fn add_rx(&mut self, port: PortNo, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
         if let Some(fd) = queue.wait_fd() {
             // A descriptor that epoll refuses is polled like one that is not there.
             let _ = self.waiter.add(fd);
@@ -545,7 +566,9 @@ impl<P: Pipeline> Worker<P> {
         let served = self.rx.iter().map(|q| q.served).min().unwrap_or(0);
         self.rx.push(Rx {
             port,
+            idx,
             queue,
+            load,
             counters,
             served,
             active: false,
@@ -578,6 +601,20 @@ impl<P: Pipeline> Worker<P> {
         self.answer(Reply::Released { port, rx, tx });
     }
 
+    fn release_rx(&mut self, port: PortNo, idx: usize) {
+        let at = self.rx.iter().position(|q| q.port == port && q.idx == idx);
+        let released = at.map(|n| {
+            let mut q = self.rx.remove(n);
+            if let Some(fd) = q.queue.wait_fd() {
+                self.waiter.remove(fd);
+            }
+            q.queue.disarm();
+            q.queue
+        });
+        self.list_busy();
+        self.answer(Reply::ReleasedRx(released));
+    }
+
     /// Takes a port's receive queues out, in their order.
     fn take_rx(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
         let mut taken = Vec::new();
@@ -586,8 +623,11 @@ impl<P: Pipeline> Worker<P> {
             if let Some(fd) = q.queue.wait_fd() {
                 self.waiter.remove(fd);
             }
-            taken.push(q.queue);
+            taken.push((q.idx, q.queue));
         }
+        // One that came from another worker came last.
+        taken.sort_by_key(|(idx, _)| *idx);
+        let taken = taken.into_iter().map(|(_, queue)| queue).collect();
         self.list_busy();
         taken
     }

@@ -121,3 +121,45 @@ fn a_control_thread_held_for_five_seconds_loses_no_packet() {
     assert!(stats.effects_refused.get() > 0);
     assert_eq!((stats.drops.total(), stats.rx.get(), stats.tx.get()), (0, given as u64, 2 * given as u64));
 }
+
+#[test]
+fn a_queue_that_changes_hands_loses_nothing_and_keeps_its_order() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1, 2]);
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
+    let mut given = 0u32;
+    let mut seen = 0u32;
+    let mut check = |links: &[Arc<Link>]| {
+        for frame in links[1].take_sent() {
+            let number = u32::from_be_bytes(frame[42..46].try_into().unwrap());
+            assert_eq!(number, seen, "a frame is missing, or has overtaken another");
+            seen += 1;
+        }
+        seen
+    };
+    for round in 0..testkit::cases("oracle::queue_changes_hands", 500) {
+        let burst = (0..1 + round % 32).map(|_| {
+            let mut frame = udp_frame();
+            frame[42..46].copy_from_slice(&given.to_be_bytes());
+            given += 1;
+            frame
+        });
+        links[0].receive(burst.collect());
+        dp.move_queue(PortNo(1), 0, (round % 2) as usize).unwrap();
+        assert_eq!(dp.rx_workers(PortNo(1)), [(round % 2) as usize]);
+        check(&links);
+    }
+    let end = Instant::now() + Duration::from_secs(10);
+    while check(&links) < given {
+        assert!(Instant::now() < end, "frames are missing");
+        std::thread::yield_now();
+    }
+    let both: u64 = (0..2).map(|n| dp.worker_stats(n).rx.get()).sum();
+    assert_eq!((both, dp.rx_loads(PortNo(1))[0].packets.get()), (given.into(), given.into()));
+    assert!(dp.rx_loads(PortNo(1))[0].cycles.get() > 0);
+    assert!(dp.move_queue(PortNo(1), 0, 2).is_err() && dp.move_queue(PortNo(1), 1, 0).is_err());
+    assert!(dp.move_queue(PortNo(9), 0, 0).is_err());
+}

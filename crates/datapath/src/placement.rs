@@ -1,0 +1,257 @@
+//! Which worker polls which receive queue: a pure function of what is measured and what is asked for.
+//!
+//! Three ways, as Open vSwitch names them. `cycles`: the queues that cost most first, over the workers to and fro. `group`:
+//! the queues that cost most first, each to the worker that has least so far. `roundrobin`: in their order, costs not looked at. A
+//! queue may be bound to a processor; the worker there then takes no others, unless it is told to share. Queues go to workers
+//! of their own NUMA node where it has any.
+//!
+//! Source: ovs-vswitchd.conf.db(5), other_config:pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb; Interface
+//! other_config:pmd-rxq-affinity.
+
+use base::PortNo;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// A worker, as a place for queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The processor that it is bound to.
+    pub cpu: Option<usize>,
+    /// The NUMA node of that.
+    pub numa: usize,
+}
+
+/// A receive queue to be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Demand {
+    /// Whose it is.
+    pub port: PortNo,
+    /// Its number there.
+    pub queue: usize,
+    /// The NUMA node of the device.
+    pub numa: usize,
+    /// What it has cost in cycles over the time looked at.
+    pub cycles: u64,
+    /// The processor that it is bound to.
+    pub bound: Option<usize>,
+}
+
+/// How queues are spread.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Policy {
+    /// By cost, to and fro.
+    #[default]
+    Cycles,
+    /// In turn.
+    RoundRobin,
+    /// By cost, each to the one that has least.
+    Group,
+}
+
+impl Policy {
+    /// From the value of `pmd-rxq-assign`.
+    pub fn parse(text: &str) -> Option<Policy> {
+        match text {
+            "cycles" => Some(Policy::Cycles),
+            "roundrobin" => Some(Policy::RoundRobin),
+            "group" => Some(Policy::Group),
+            _ => None,
+        }
+    }
+}
+
+/// What there is to say about a placement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remark {
+    /// A queue is bound to a processor that has no worker; it was placed as if it were not bound.
+    NoWorkerThere {
+        /// Whose queue.
+        port: PortNo,
+        /// Its number.
+        queue: usize,
+        /// The processor.
+        cpu: usize,
+    },
+    /// Every worker is kept for queues bound to it; the others share them all the same.
+    AllKept,
+    /// A queue is polled from another NUMA node, where it has no worker of its own.
+    OtherNode {
+        /// Whose queue.
+        port: PortNo,
+        /// Its number.
+        queue: usize,
+    },
+}
+
+/// Where each queue goes: `workers[i]` is the place of `demands[i]`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Placement {
+    /// Indices of places.
+    pub workers: Vec<usize>,
+    /// What to tell the operator.
+    pub remarks: Vec<Remark>,
+}
+
+/// Places every queue. `isolate`: a worker with a bound queue takes no others.
+///
+/// Panics without places.
+pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool) -> Placement {
+    assert!(!places.is_empty(), "there is a worker");
+    let mut result = Placement { workers: vec![0; demands.len()], remarks: Vec::new() };
+    let mut load = vec![0u64; places.len()];
+    let mut kept = vec![false; places.len()];
+    let mut free: Vec<usize> = Vec::new();
+    // 1. Bound ones.
+    for (i, demand) in demands.iter().enumerate() {
+        let Some(cpu) = demand.bound else {
+            free.push(i);
+            continue;
+        };
+        match places.iter().position(|place| place.cpu == Some(cpu)) {
+            Some(worker) => {
+                result.workers[i] = worker;
+                load[worker] += demand.cycles;
+                kept[worker] |= isolate;
+            }
+            None => {
+                result.remarks.push(Remark::NoWorkerThere { port: demand.port, queue: demand.queue, cpu });
+                free.push(i);
+            }
+        }
+    }
+    if !free.is_empty() && kept.iter().all(|kept| *kept) {
+        result.remarks.push(Remark::AllKept);
+        kept.fill(false);
+    }
+    // 2. The others, node by node.
+    if policy != Policy::RoundRobin {
+        free.sort_by_key(|&i| Reverse(demands[i].cycles));
+    }
+    let mut turns: BTreeMap<Option<usize>, usize> = BTreeMap::new();
+    for i in free {
+        let demand = &demands[i];
+        let open = |node: Option<usize>| -> Vec<usize> {
+            let fits = |w: &usize| !kept[*w] && node.is_none_or(|node| places[*w].numa == node);
+            (0..places.len()).filter(fits).collect()
+        };
+        let (mut node, mut workers) = (Some(demand.numa), open(Some(demand.numa)));
+        if workers.is_empty() {
+            result.remarks.push(Remark::OtherNode { port: demand.port, queue: demand.queue });
+            (node, workers) = (None, open(None));
+        }
+        let turn = turns.entry(node).or_default();
+        let worker = match policy {
+            Policy::Group => *workers.iter().min_by_key(|&&w| load[w]).expect("some are open"),
+            Policy::RoundRobin => workers[*turn % workers.len()],
+            Policy::Cycles => {
+                let (lap, at) = (*turn / workers.len(), *turn % workers.len());
+                workers[if lap.is_multiple_of(2) { at } else { workers.len() - 1 - at }]
+            }
+        };
+        *turn += 1;
+        load[worker] += demand.cycles;
+        result.workers[i] = worker;
+    }
+    result
+}
+
+/// The cycles that each worker would spend under a placement.
+pub fn loads(demands: &[Demand], workers: &[usize], count: usize) -> Vec<u64> {
+    let mut loads = vec![0; count];
+    for (demand, &worker) in demands.iter().zip(workers) {
+        loads[worker] += demand.cycles;
+    }
+    loads
+}
+
+/// By how many per cent the variance of the workers' loads falls from one placement to another, 0 where it does not.
+pub fn improvement_percent(before: &[u64], after: &[u64]) -> u32 {
+    let (before, after) = (variance(before), variance(after));
+    if before <= after || before <= 0.0 { 0 } else { ((before - after) * 100.0 / before) as u32 }
+}
+
+fn variance(loads: &[u64]) -> f64 {
+    let count = loads.len().max(1) as f64;
+    let mean = loads.iter().map(|l| *l as f64).sum::<f64>() / count;
+    loads.iter().map(|l| (*l as f64 - mean).powi(2)).sum::<f64>() / count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(count: usize) -> Vec<Place> {
+        (0..count).map(|cpu| Place { cpu: Some(cpu), numa: 0 }).collect()
+    }
+
+    fn demands(cycles: &[u64]) -> Vec<Demand> {
+        let demand = |(n, &cycles): (usize, &u64)| Demand {
+            port: PortNo(n as u32 + 1),
+            queue: 0,
+            numa: 0,
+            cycles,
+            bound: None,
+        };
+        cycles.iter().enumerate().map(demand).collect()
+    }
+
+    #[test]
+    fn cycles_go_to_and_fro_and_group_fills_the_emptiest() {
+        let demands = demands(&[80, 30, 90, 10, 20, 70]);
+        let of = |policy| place(&demands, &places(3), policy, true).workers;
+        // 90, 80, 70 forth; 30, 20, 10 back.
+        assert_eq!(of(Policy::Cycles), [1, 2, 0, 0, 1, 2]);
+        // 90, 80, 70, then 30 to the third, 20 to the second, 10 to the first.
+        assert_eq!(of(Policy::Group), [1, 2, 0, 0, 1, 2]);
+        assert_eq!(of(Policy::RoundRobin), [0, 1, 2, 0, 1, 2]);
+        let uneven = super::tests::demands(&[100, 10, 10, 10]);
+        assert_eq!(place(&uneven, &places(2), Policy::Group, true).workers, [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_bound_queue_has_its_worker_for_itself_unless_it_shares() {
+        let mut demands = demands(&[50, 40, 30]);
+        demands[2].bound = Some(1);
+        let kept = place(&demands, &places(2), Policy::Cycles, true);
+        assert_eq!(kept.workers, [0, 0, 1]);
+        let shared = place(&demands, &places(2), Policy::Group, false);
+        assert_eq!(shared.workers, [0, 1, 1]);
+        assert!(kept.remarks.is_empty() && shared.remarks.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_as_asked_is_done_otherwise_and_said() {
+        let mut demands = demands(&[50, 40]);
+        demands[0].bound = Some(9);
+        let placed = place(&demands, &places(2), Policy::Cycles, true);
+        assert_eq!(placed.remarks, [Remark::NoWorkerThere { port: PortNo(1), queue: 0, cpu: 9 }]);
+        demands[0].bound = Some(0);
+        let placed = place(&demands, &places(1), Policy::Cycles, true);
+        assert_eq!((placed.workers, placed.remarks), (vec![0, 0], vec![Remark::AllKept]));
+    }
+
+    #[test]
+    fn queues_stay_on_their_node_where_it_has_workers() {
+        let mut places = places(4);
+        places[2].numa = 1;
+        places[3].numa = 1;
+        let mut demands = demands(&[90, 80, 70, 60, 50]);
+        for (demand, numa) in demands.iter_mut().zip([0, 1, 1, 0, 2]) {
+            demand.numa = numa;
+        }
+        let placed = place(&demands, &places, Policy::Cycles, true);
+        assert_eq!(placed.workers[..4], [0, 2, 3, 1]);
+        assert_eq!(placed.remarks, [Remark::OtherNode { port: PortNo(5), queue: 0 }]);
+    }
+
+    #[test]
+    fn a_better_placement_is_told_from_one_that_is_not() {
+        let demands = demands(&[50, 50, 50, 50]);
+        let before = loads(&demands, &[0, 0, 0, 1], 2);
+        let after = loads(&demands, &place(&demands, &places(2), Policy::Group, true).workers, 2);
+        assert_eq!((before.as_slice(), after.as_slice()), (&[150, 50][..], &[100, 100][..]));
+        assert_eq!(improvement_percent(&before, &after), 100);
+        assert_eq!(improvement_percent(&after, &before), 0);
+        assert_eq!(improvement_percent(&after, &after), 0);
+    }
+}
