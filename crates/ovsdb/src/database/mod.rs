@@ -114,7 +114,8 @@ impl Database {
     /// Puts a row that a log holds in the place of its older version, or takes it out. Nothing is checked: it was when it was
     /// committed.
     pub(crate) fn load(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
-        self.put(table, uuid, row);
+        let old = self.put(table, uuid, row.clone());
+        self.count_references(table, uuid, old.as_ref(), row.as_ref());
     }
 
     /// Puts a version of a row, or nothing, in the place of another. The old one is returned.

@@ -370,3 +370,45 @@ fn a_conversion_replaces_the_file_and_later_commits_are_of_the_new_schema() {
     assert_eq!(kept(&again.snapshot()), kept(&converted.snapshot()));
     assert_eq!(again.row_count(table), 2);
 }
+
+#[test]
+fn references_count_in_a_file_that_was_read_as_in_the_database_that_wrote_it() {
+    let schema = r#"{"name":"Tree","version":"1.0.0","tables":{
+        "Root":{"columns":{"leaves":{"type":{"key":{"type":"uuid","refTable":"Leaf"},"min":0,"max":"unlimited"}}},"isRoot":true},
+        "Leaf":{"columns":{"n":{"type":"integer"}}}}}"#;
+    let leaf = |n: u64| format!("550e8400-e29b-41d4-a716-44665544000{n}");
+    let root = "550e8400-e29b-41d4-a716-4466554400ff";
+    let uuid = |text: &str| json!(["uuid", text]);
+    let leaves = |of: &[u64]| json!(["set", of.iter().map(|&n| uuid(&leaf(n))).collect::<Vec<_>>()]);
+    let written = json!({
+        "Root": {root: {"leaves": leaves(&[1, 2])}},
+        "Leaf": {leaf(1): {"n": 1}, leaf(2): {"n": 2}},
+    });
+    // And as a difference: the first leaf goes from the root and with it from the file, a third comes.
+    let changed = json!({
+        "Root": {root: {"leaves": leaves(&[1, 3])}}, "Leaf": {leaf(1): null, leaf(3): {"n": 3}}, "_is_diff": true,
+    });
+    let schema = Schema::from_json(&serde_json::from_str(schema).unwrap()).unwrap();
+    let bodies =
+        [encode_schema(&schema), format!("{written}\n").into_bytes(), format!("{changed}\n").into_bytes()];
+    let bytes: Vec<u8> = bodies.iter().flat_map(|body| frame::record(Magic::Standalone, body)).collect();
+    let mut database = open_bytes(&bytes).unwrap().database;
+    let table = database.schema().find("Leaf").unwrap();
+    let mut ids = UuidGenerator::from_seed(0);
+    let mut run = |operation: serde_json::Value| {
+        let mut context =
+            ovsdb::Context { ids: &mut ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
+        match database.execute(&[operation], &mut context) {
+            ovsdb::Execution::Done(outcome) => (outcome.reply.to_string(), database.row_count(table)),
+            ovsdb::Execution::Pending { .. } => panic!("nothing waits"),
+        }
+    };
+    let (reply, count) = run(json!({"op": "update", "table": "Leaf", "where": [], "row": {"n": 7}}));
+    assert_eq!((&reply[..], count), ("[{\"count\":2}]", 2), "what is referred to stays");
+    let (reply, count) =
+        run(json!({"op": "delete", "table": "Leaf", "where": [["_uuid", "==", uuid(&leaf(2))]]}));
+    assert!(reply.contains("referential integrity violation") && count == 2, "{reply}");
+    let (reply, count) =
+        run(json!({"op": "update", "table": "Root", "where": [], "row": {"leaves": uuid(&leaf(3))}}));
+    assert_eq!((&reply[..], count), ("[{\"count\":1}]", 1), "what is not any more, goes");
+}
