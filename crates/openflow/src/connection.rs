@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 pub const INPUT_MAX: usize = 4 * 0x1_0000;
 /// Bytes of output above which no further request is handled and unasked messages are dropped.
 pub const OUTPUT_MAX: usize = 1 << 20;
+/// Type and code of an error, between header and data.
+const ERROR_HEADER_LEN: usize = 4;
 /// How long the peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -71,6 +73,12 @@ impl RequestHead {
     pub fn error(&self, kind: ErrorKind) -> OfError {
         OfError::new(kind, self.as_bytes())
     }
+}
+
+/// The error in answer to a request of which all bytes are at hand: it carries as much of them as a message has room for.
+fn whole_error(kind: ErrorKind, request: &[u8]) -> OfError {
+    let room = usize::from(u16::MAX) - HEADER_LEN - ERROR_HEADER_LEN;
+    OfError { code: ErrorCode::Known(kind), data: request[..request.len().min(room)].to_vec() }
 }
 
 /// Why a connection ended.
@@ -131,9 +139,13 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes of `input` that have been handled.
     handled: usize,
+    /// Where the last message handled lies in `input`, for the error in answer to it.
+    current: std::ops::Range<usize>,
     output: Vec<u8>,
     /// Bytes of `output` that have been sent.
     sent: usize,
+    /// Bytes sent that are no longer in `output`.
+    sent_before: u64,
     last_rx: Instant,
     /// When and under which transaction id the probe was sent that has not been answered.
     probe: Option<(Instant, u32)>,
@@ -151,8 +163,10 @@ impl Connection {
             pending: None,
             input: Vec::new(),
             handled: 0,
+            current: 0..0,
             output: Vec::new(),
             sent: 0,
+            sent_before: 0,
             last_rx: now,
             probe: None,
             next_xid: 1,
@@ -185,6 +199,7 @@ impl Connection {
         if self.handled > 0 && (self.handled == self.input.len() || self.handled >= INPUT_MAX / 2) {
             self.input.drain(..self.handled);
             self.handled = 0;
+            self.current = 0..0;
         }
         let room = INPUT_MAX.saturating_sub(self.input.len() - self.handled);
         let taken = bytes.len().min(room);
@@ -227,6 +242,7 @@ impl Connection {
             }
             let range = self.handled..self.handled + length;
             self.handled = range.end;
+            self.current = range.clone();
             if let Some(tap) = &mut self.tap
                 && tap.len() < OUTPUT_MAX
             {
@@ -262,7 +278,8 @@ impl Connection {
                 let head = RequestHead::new(bytes);
                 // An error in answer to an error could go on for ever.
                 if self.config.side == Side::Switch && header.kind != 1 {
-                    self.send_error(xid, head.error(error));
+                    let whole = whole_error(error, bytes);
+                    self.send_error(xid, whole);
                 }
                 return Some(Event::Unreadable { xid, error, head });
             }
@@ -296,12 +313,18 @@ impl Connection {
             _ => return self.close(CloseReason::NoHello(header.kind)),
         };
         let Some(version) = self.config.versions.intersect(theirs).greatest() else {
-            let text = "no version of OpenFlow in common";
+            let text = format!(
+                "We support {}, you support {}, no common versions.",
+                self.config.versions.describe(),
+                theirs.describe()
+            );
             let error = OfError {
                 code: ErrorCode::Known(ErrorKind::OFPHFC_INCOMPATIBLE),
-                data: text.as_bytes().to_vec(),
+                data: text.into_bytes(),
             };
-            self.send_error(header.xid, error);
+            // In the peer's own version, so that it can read why.
+            self.state = State::Up(Codec::new(version));
+            self.send_error(0, error);
             return self.close(CloseReason::NoCommonVersion(theirs));
         };
         self.state = State::Up(Codec::new(version));
@@ -313,6 +336,7 @@ impl Connection {
         self.state = State::Closed;
         self.input = Vec::new();
         self.handled = 0;
+        self.current = 0..0;
         Event::Closed(reason)
     }
 
@@ -363,9 +387,12 @@ impl Connection {
         self.tap_output(start);
     }
 
-    /// Answers a request with an error.
+    /// Answers a request with an error, which carries all of the request if that is the last event's, else its beginning.
     pub fn reply_error(&mut self, xid: u32, head: &RequestHead, kind: ErrorKind) {
-        self.send_error(xid, head.error(kind));
+        let current = &self.input[self.current.clone()];
+        let error =
+            if current.starts_with(head.as_bytes()) { whole_error(kind, current) } else { head.error(kind) };
+        self.send_error(xid, error);
     }
 
     /// What is to be sent. Call [`Self::transmitted`] with how much of it was.
@@ -377,13 +404,35 @@ impl Connection {
     pub fn transmitted(&mut self, n: usize) {
         self.sent += n.min(self.output.len() - self.sent);
         if self.sent == self.output.len() {
+            self.sent_before += self.sent as u64;
             self.output.clear();
             self.sent = 0;
             self.output.shrink_to(OUTPUT_MAX);
         } else if self.sent > OUTPUT_MAX {
+            self.sent_before += self.sent as u64;
             self.output.drain(..self.sent);
             self.sent = 0;
         }
+    }
+
+    /// Bytes sent since the beginning.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_before + self.sent as u64
+    }
+
+    /// Bytes that are sent or wait to be.
+    pub fn queued_bytes(&self) -> u64 {
+        self.sent_before + self.output.len() as u64
+    }
+
+    /// Whether a probe has been sent and nothing has come since.
+    pub fn is_probing(&self) -> bool {
+        self.probe.is_some_and(|(at, _)| self.last_rx <= at)
+    }
+
+    /// Changes the interval of probes.
+    pub fn set_probe_interval(&mut self, interval: Option<Duration>) {
+        self.config.probe_interval = interval;
     }
 
     /// When [`Self::handle_timeout`] is due.
@@ -504,7 +553,9 @@ mod tests {
         switch.handle_bytes(now, &[1, 0, 0, 8, 0, 0, 0, 9]);
         let reason = CloseReason::NoCommonVersion(VersionSet::only(Version::V10));
         assert_eq!(switch.next_event(now), Some(Event::Closed(reason)));
-        assert_eq!(switch.transmit()[..12], [4, 1, 0, 44, 0, 0, 0, 9, 0, 0, 0, 0]);
+        assert_eq!(switch.transmit()[..12], [1, 1, 0, 82, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let text = b"We support version 0x04, you support version 0x01, no common versions.";
+        assert_eq!(&switch.transmit()[12..], text);
         assert_eq!(switch.next_event(now), None);
     }
 
@@ -549,6 +600,40 @@ mod tests {
             assert_eq!((error.kind(), &error.data), (Some(kind), &bytes));
         }
         assert!(switch.version().is_some());
+    }
+
+    #[test]
+    fn an_error_carries_the_whole_request() {
+        let now = Instant::now();
+        let (mut switch, mut controller) = up(now);
+        for length in [8u16, 64, 65, 300, 65_523, 65_524, 65_535] {
+            let mut request = vec![4, 99];
+            request.extend(length.to_be_bytes());
+            request.extend([0, 0, 0, 7]);
+            request.resize(usize::from(length), 0xaa);
+            let mut given = 0;
+            while given < request.len() {
+                given += switch.handle_bytes(now, &request[given..]);
+            }
+            assert!(matches!(switch.next_event(now), Some(Event::Unreadable { .. })));
+            exchange(now, &mut switch, &mut controller);
+            let Some(Event::Message { message: Message::Error(error), .. }) = controller.next_event(now)
+            else {
+                panic!("no error for {length} bytes");
+            };
+            assert_eq!(error.data, request[..request.len().min(65_523)]);
+        }
+        // One that is read and then refused.
+        let echo = Message::QueueGetConfigRequest { port: None };
+        controller.send(9, &echo).unwrap();
+        exchange(now, &mut switch, &mut controller);
+        let Some(Event::Message { xid, head, .. }) = switch.next_event(now) else { panic!() };
+        switch.reply_error(xid, &head, ErrorKind::OFPBRC_EPERM);
+        exchange(now, &mut switch, &mut controller);
+        let Some(Event::Message { message: Message::Error(error), .. }) = controller.next_event(now) else {
+            panic!()
+        };
+        assert_eq!(error.data.len(), 16);
     }
 
     #[test]

@@ -107,6 +107,20 @@ impl VersionSet {
         Version::ALL.into_iter().rev().find(|&v| self.contains(v))
     }
 
+    /// In words, as hello's errors say it: `version 0x01`, `version 0x04 and earlier`, `versions 0x01, 0x04`.
+    pub fn describe(self) -> String {
+        let numbers: Vec<u32> = (0..64).filter(|n| self.0 >> n & 1 != 0).collect();
+        match numbers[..] {
+            [] => "no version".into(),
+            [only] => format!("version 0x{only:02x}"),
+            [1, .., last] if numbers.len() == last as usize => format!("version 0x{last:02x} and earlier"),
+            _ => {
+                let texts: Vec<String> = numbers.iter().map(|n| format!("0x{n:02x}")).collect();
+                format!("versions {}", texts.join(", "))
+            }
+        }
+    }
+
     /// The known versions, oldest first.
     pub fn iter(self) -> impl Iterator<Item = Version> {
         Version::ALL.into_iter().filter(move |&v| self.contains(v))
@@ -129,6 +143,19 @@ mod tests {
         assert_eq!(VersionSet::up_to(4).greatest(), Some(Version::V13));
         assert_eq!(VersionSet::up_to(255).greatest(), Some(Version::V15));
         assert_eq!(VersionSet::up_to(0).greatest(), None);
+    }
+
+    #[test]
+    fn sets_are_described_as_in_hello_errors() {
+        for (bits, text) in [
+            (0, "no version"),
+            (1 << 4, "version 0x04"),
+            (0b110, "version 0x02 and earlier"),
+            (0b1_0010, "versions 0x01, 0x04"),
+            (0b11_1000_0000, "versions 0x07, 0x08, 0x09"),
+        ] {
+            assert_eq!(VersionSet(bits).describe(), text);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod commands;
 pub mod config;
 pub mod configdb;
+pub mod controllers;
 mod daemon;
 pub mod daemonize;
 pub mod getopt;

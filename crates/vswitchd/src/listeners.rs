@@ -1,5 +1,6 @@
 //! The sockets `BRIDGE.mgmt` and `BRIDGE.snoop`, which come and go with their bridges.
 
+use crate::controllers::Controllers;
 use crate::daemon::StartError;
 use crate::ofconn::Purpose;
 use crate::rundir::{RunDir, Socket};
@@ -12,6 +13,7 @@ use tokio::task::AbortHandle;
 /// All of them. Dropping it removes the sockets.
 pub struct BridgeSockets {
     dir: RunDir,
+    controllers: Controllers,
     bridges: BTreeMap<String, Pair>,
 }
 
@@ -33,7 +35,7 @@ const PURPOSES: [(&str, Purpose); 2] = [("mgmt", Purpose::Service), ("snoop", Pu
 impl BridgeSockets {
     /// None yet.
     pub fn new(dir: RunDir) -> BridgeSockets {
-        BridgeSockets { dir, bridges: BTreeMap::new() }
+        BridgeSockets { dir, controllers: Controllers::default(), bridges: BTreeMap::new() }
     }
 
     /// Listens for a bridge that is to come.
@@ -48,7 +50,7 @@ impl BridgeSockets {
         Ok(())
     }
 
-    /// Serves the bridges that there are, and no others. A socket that cannot be had is tried again the next time.
+    /// Serves the bridges that there are, and no others, and connects to their controllers. A socket that cannot be had is tried again the next time.
     pub fn follow(&mut self, shared: &Shared) {
         let there: BTreeMap<String, BridgeIdx> =
             shared.borrow().bridges.values().map(|b| (b.name.clone(), b.idx)).collect();
@@ -81,5 +83,6 @@ impl BridgeSockets {
             });
             pair.state = State::Serving(idx, tasks.collect());
         }
+        self.controllers.follow(shared);
     }
 }

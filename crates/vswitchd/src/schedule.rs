@@ -70,6 +70,7 @@ impl Vswitch {
         self.fold_on_schedule(now_ms);
         let left = self.control.tick(now_ms);
         self.watch_ports();
+        self.tick_controllers(std::time::Instant::now());
         self.deliver();
         more || left && self.dp.workers() > 0 && self.schedule.passing.is_some()
     }

@@ -5,9 +5,11 @@
 
 use crate::config::Config;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
+use crate::controllers::BridgeControllers;
 use crate::ofconn::{Asynchronous, OfConn};
 use crate::reconcile::Failure;
 use crate::schedule::Schedule;
+use crate::stream::Tls;
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
@@ -65,6 +67,8 @@ pub struct Vswitch {
     /// What packets that the control thread translated itself (packet-outs) add to slots.
     pub(crate) own_credits: HashMap<u32, SlotStats>,
     pub(crate) counts: Counts,
+    /// Files of TLS, for controllers over `ssl:` and `pssl:`.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// Set by the command `exit`.
     pub(crate) exiting: bool,
 }
@@ -103,6 +107,8 @@ pub(crate) struct Bridge {
     pub settings: BridgeSettings,
     /// As configured.
     pub controllers: BTreeMap<String, Controller>,
+    /// What runs of them.
+    pub control: BridgeControllers,
     pub conns: BTreeMap<u64, OfConn>,
     /// The last OpenFlow port number that was given out unasked.
     pub last_of_port: u16,
@@ -184,6 +190,7 @@ impl Vswitch {
             news: Vec::new(),
             own_credits: HashMap::new(),
             counts: Counts::default(),
+            tls: None,
             exiting: false,
         };
         Ok(vswitch)

@@ -5,7 +5,6 @@
 use super::flow_mods::{convert, refusal};
 use super::{Handled, OfConn, Request};
 use crate::state::Vswitch;
-use openflow::connection::RequestHead;
 use openflow::message::{BundleAdd, BundleControl, BundleControlType, BundleFlags, Message};
 use openflow::{ErrorKind, OfError};
 use switch::BridgeIdx;
@@ -25,7 +24,8 @@ pub(super) struct Bundle {
 struct Change {
     xid: u32,
     flow_mod: FlowMod,
-    head: RequestHead,
+    /// All of the message, for the error in answer to it.
+    bytes: Box<[u8]>,
 }
 
 impl Vswitch {
@@ -90,7 +90,8 @@ impl Vswitch {
         self.dp.reserve_slots(self.control.slot_count());
         result.map_err(|(at, error)| {
             let change = &bundle.changes[at];
-            let error = OfError::new(refusal(&error), change.head.as_bytes());
+            let code = openflow::error::ErrorCode::Known(refusal(&error));
+            let error = OfError { code, data: change.bytes.to_vec() };
             conn.send(change.xid, &Message::Error(error));
             ErrorKind::OFPBFC_MSG_FAILED
         })
@@ -113,8 +114,8 @@ impl Vswitch {
             return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
         }
         let Message::FlowMod(fm) = &*add.message else { return Err(ErrorKind::OFPBFC_MSG_UNSUP) };
-        let head = RequestHead::new(&add.bytes);
-        bundle.changes.push(Change { xid: add.xid, flow_mod: convert(fm), head });
+        let flow_mod = convert(fm);
+        bundle.changes.push(Change { xid: add.xid, flow_mod, bytes: add.bytes.into_boxed_slice() });
         Ok(())
     }
 }

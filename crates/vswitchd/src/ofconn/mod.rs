@@ -18,9 +18,11 @@ pub(crate) use news::Asynchronous;
 
 pub(crate) use dump::Dump;
 
+use crate::config::wanted::Controller;
+use crate::controllers;
 use crate::state::Vswitch;
 use openflow::connection::{CloseReason, RequestHead};
-use openflow::message::{AsyncConfig, FlowForm, PacketInForm, Role, TABLE_ALL};
+use openflow::message::{AsyncConfig, DEFAULT_MISS_SEND_LEN, FlowForm, PacketInForm, Role, TABLE_ALL};
 use openflow::{Connection, ConnectionConfig, ErrorKind, Event, Message, Side, Version, VersionSet};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,8 +38,10 @@ const PLACES_PER_TURN: usize = 4_096;
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A client of the management socket. It is told nothing that it has not asked for.
+    /// A client of the management socket, or a controller of that type. It is told nothing that it has not asked for.
     Service,
+    /// A controller in charge. It is told of packets, rules and ports from the start.
+    Primary,
     /// A listener that gets a copy of what the other connections of its bridge say.
     Snoop,
 }
@@ -53,6 +57,15 @@ pub enum Served {
     Waiting,
     /// The connection is to be closed once all is sent.
     Closed,
+}
+
+/// The row of table Controller that a connection is of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LinkOf {
+    /// Its target, by which it is known in its bridge.
+    pub target: String,
+    /// Its number, which no other row ever has.
+    pub id: u64,
 }
 
 /// A request that goes on.
@@ -83,12 +96,18 @@ pub(crate) struct OfConn {
     flow_form: FlowForm,
     controller_id: u16,
     bundles: BTreeMap<u32, bundle::Bundle>,
+    /// Limits on what it is told of packets.
+    packets: news::PacketLimits,
+    /// Whose it is, if it is a controller's.
+    pub link: Option<LinkOf>,
+    /// Why it ended, if its peer did not just close it.
+    pub close_reason: Option<String>,
 }
 
 impl OfConn {
-    fn new(purpose: Purpose, now: Instant) -> OfConn {
-        let config =
-            ConnectionConfig { side: Side::Switch, versions: VersionSet::SUPPORTED, probe_interval: None };
+    fn new(purpose: Purpose, versions: VersionSet, now: Instant) -> OfConn {
+        let config = ConnectionConfig { side: Side::Switch, versions, probe_interval: None };
+        let miss_send_len = if purpose == Purpose::Primary { DEFAULT_MISS_SEND_LEN } else { 0 };
         OfConn {
             connection: Connection::new(config, now),
             purpose,
@@ -98,13 +117,32 @@ impl OfConn {
             brisk: false,
             role: Role::Equal,
             async_config: None,
-            miss_send_len: 0,
+            miss_send_len,
             invalid_ttl_to_controller: false,
             packet_in_form: PacketInForm::Standard,
             flow_form: FlowForm::Standard,
             controller_id: 0,
             bundles: BTreeMap::new(),
+            packets: news::PacketLimits::default(),
+            link: None,
+            close_reason: None,
         }
+    }
+
+    /// Its row of table Controller is this now.
+    pub fn configure(&mut self, row: &Controller) {
+        self.connection.set_probe_interval(controllers::probe_interval(row));
+        self.packets.set(controllers::limits(row), row.queue_size);
+        // A controller may choose for itself later, so a change of the row concerns the next connection.
+        if !row.async_messages && self.connection.version().is_none() {
+            self.async_config =
+                Some(AsyncConfig { packet_in: [0, 0], port_status: [0, 0], flow_removed: [0, 0] });
+        }
+    }
+
+    /// What it may do.
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     fn version(&self) -> Version {
@@ -119,7 +157,7 @@ impl OfConn {
 
     /// Whether it wants a message to be sent when a switch lacks rules: so do connections of OpenFlow 1.0 to 1.2.
     fn wants_misses(&self) -> bool {
-        self.purpose == Purpose::Service && self.miss_send_len > 0 && self.version() < Version::V13
+        self.purpose != Purpose::Snoop && self.miss_send_len > 0 && self.version() < Version::V13
     }
 
     /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the socket.
@@ -127,8 +165,14 @@ impl OfConn {
         self.pending.is_none() && !self.closed && self.connection.wants_input()
     }
 
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.connection.poll_timeout(), self.packets.poll_timeout()].into_iter().flatten().min()
+    }
+
     /// Wakes up for what the clock says.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.send_queued_packets(now);
         if self.connection.poll_timeout().is_some_and(|due| due <= now) {
             self.connection.handle_timeout(now);
             self.notify.notify_one();
@@ -148,11 +192,30 @@ type Handled = Result<(), ErrorKind>;
 impl Vswitch {
     /// A connection was made to a bridge's socket. Its number.
     pub(crate) fn connected(&mut self, bridge: BridgeIdx, purpose: Purpose, now: Instant) -> Option<u64> {
+        self.connected_by(bridge, purpose, None, now)
+    }
+
+    /// A connection was made, perhaps for a controller. Its number.
+    pub(crate) fn connected_by(
+        &mut self,
+        bridge: BridgeIdx,
+        purpose: Purpose,
+        link: Option<LinkOf>,
+        now: Instant,
+    ) -> Option<u64> {
         let bridge = self.bridges.get_mut(&bridge)?;
         // Bridges' numbers are given out again, those of connections are not: a task finds no other's connection.
         let id = self.next_conn;
         self.next_conn += 1;
-        let mut conn = OfConn::new(purpose, now);
+        // Who snoops hears all versions, in whatever version.
+        let versions =
+            if purpose == Purpose::Snoop { VersionSet::SUPPORTED } else { controllers::versions(&bridge.settings) };
+        let mut conn = OfConn::new(purpose, versions, now);
+        if let Some(link) = link {
+            let row = bridge.control.links.get(&link.target).filter(|l| l.id() == link.id)?.row().clone();
+            conn.configure(&row);
+            conn.link = Some(link);
+        }
         let snooped = bridge.conns.values().any(|c| c.purpose == Purpose::Snoop);
         if purpose == Purpose::Snoop {
             bridge.conns.values_mut().for_each(|c| c.connection.start_tap());
@@ -217,11 +280,12 @@ impl Vswitch {
                 None => return Served::Quiet,
                 Some(Event::Up(version)) => {
                     tracing::debug!(target: "vconn", "a connection speaks {version}");
+                    self.link_up(bridge, conn, now);
                 }
                 Some(Event::Message { xid, message, head }) => {
                     self.counts.openflow_received += 1;
                     let request = Request { xid, head: &head };
-                    if conn.purpose == Purpose::Service
+                    if conn.purpose != Purpose::Snoop
                         && let Err(error) = self.handle(bridge, conn, &request, message)
                     {
                         self.refuse(conn, &request, error);
@@ -233,6 +297,8 @@ impl Vswitch {
                 }
                 Some(Event::Closed(reason)) => {
                     conn.closed = true;
+                    let why = if reason == CloseReason::Silent { "Connection timed out" } else { "Protocol error" };
+                    conn.close_reason = Some(why.into());
                     match reason {
                         CloseReason::NoHello(_)
                         | CloseReason::BadLength(_)
@@ -245,6 +311,21 @@ impl Vswitch {
             }
         }
         Served::More
+    }
+
+    /// A version is agreed on: if it is a controller's connection, it stands.
+    fn link_up(&mut self, bridge: BridgeIdx, conn: &OfConn, now: Instant) {
+        let Some(of) = &conn.link else { return };
+        if let Some(bridge) = self.bridges.get_mut(&bridge)
+            && let Some(link) = bridge.control.links.get_mut(&of.target)
+            && link.id() == of.id
+        {
+            link.up(now);
+        }
+        // The connection itself is not in its bridge at the moment.
+        let conn_wants = conn.wants_misses();
+        self.set_misses(bridge, conn_wants);
+        self.run_controllers(bridge, now);
     }
 
     fn refuse(&mut self, conn: &mut OfConn, request: &Request<'_>, error: ErrorKind) {
@@ -269,10 +350,17 @@ impl Vswitch {
         }
     }
 
-    /// Packets that match no rule go to the control thread only while someone wants to hear of them.
-    fn update_misses(&mut self, bridge: BridgeIdx) {
+    /// Packets that match no rule go to the control thread only while someone wants to hear of them, or may come who does.
+    pub(crate) fn update_misses(&mut self, bridge: BridgeIdx) {
+        self.set_misses(bridge, false);
+    }
+
+    /// The same while a connection is out of its bridge that wants them or not.
+    fn set_misses(&mut self, bridge: BridgeIdx, wanted_besides: bool) {
         let Some(record) = self.bridges.get(&bridge) else { return };
-        let wanted = record.conns.values().any(OfConn::wants_misses);
+        let wanted = wanted_besides
+            || record.conns.values().any(OfConn::wants_misses)
+            || record.control.awaits_misses(controllers::versions(&record.settings));
         let Some(found) = self.control.topology().bridge(bridge) else { return };
         if found.config.miss_to_controller != wanted {
             let mut config = found.config.clone();

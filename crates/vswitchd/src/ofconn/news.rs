@@ -1,15 +1,22 @@
 //! What connections are told without having asked at that moment: packets, ports, removed rules.
 //!
 //! A connection of the management socket is told nothing until it sets a miss-send length (so `ovs-ofctl` is not
-//! disturbed, and `ovs-ofctl monitor` hears all); then its asynchronous configuration says what.
+//! disturbed, and `ovs-ofctl monitor` hears all), a controller in charge from the start; its asynchronous configuration
+//! says what. Packets are told whole: none is kept here for which the rest could be asked.
+//!
+//! Of packets there may be more than a controller can bear. So their rate may be limited, for those without a rule and
+//! those that rules send separately, and the number that waits to be read is.
 
 use super::{OfConn, Purpose};
+use crate::controllers::{Limits, Sched};
 use datapath::PacketInSpec;
 use flow::action::PacketInReason;
 use flow::{FieldId, Match};
 use openflow::Version;
 use openflow::message::{FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role};
 use packet::Packet;
+use std::collections::VecDeque;
+use std::time::Instant;
 
 /// Something that happened.
 pub(crate) enum Asynchronous {
@@ -22,10 +29,50 @@ pub(crate) enum Asynchronous {
 }
 
 /// A packet for controllers.
+#[derive(Clone)]
 pub(crate) struct PacketNews {
     controller_id: u16,
-    max_len: u16,
     message: PacketIn,
+}
+
+/// Packets that wait in a connection to be sent, where nothing else is said.
+const QUEUE_SIZE: u32 = 100;
+
+/// Limits on the packets that one connection is told of.
+#[derive(Default)]
+pub(super) struct PacketLimits {
+    /// Of packets without a rule, and of those that rules send.
+    scheds: Option<Box<[Sched<PacketNews>; 2]>>,
+    queue_size: Option<u32>,
+    /// Where in the connection's output the packets end that have not been sent.
+    unsent: VecDeque<u64>,
+    dropped: u64,
+}
+
+impl PacketLimits {
+    pub fn set(&mut self, limits: Option<Limits>, queue_size: Option<u32>) {
+        self.queue_size = queue_size;
+        match (&mut self.scheds, limits) {
+            (Some(scheds), Some(limits)) => scheds.iter_mut().for_each(|s| s.set_limits(limits)),
+            (None, Some(limits)) => {
+                let now = Instant::now();
+                self.scheds = Some(Box::new([Sched::new(limits, now), Sched::new(limits, now)]));
+            }
+            (scheds, None) => *scheds = None,
+        }
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.scheds.iter().flat_map(|s| s.iter()).filter_map(Sched::poll_timeout).min()
+    }
+
+    /// Whether one more may wait to be sent.
+    fn has_room(&mut self, sent_bytes: u64) -> bool {
+        while self.unsent.front().is_some_and(|end| *end <= sent_bytes) {
+            self.unsent.pop_front();
+        }
+        self.unsent.len() < self.queue_size.unwrap_or(QUEUE_SIZE) as usize
+    }
 }
 
 impl Asynchronous {
@@ -51,8 +98,7 @@ impl Asynchronous {
             userdata: spec.userdata.clone(),
             continuation: Vec::new(),
         };
-        let (controller_id, max_len) = (spec.controller_id, spec.max_len);
-        Asynchronous::Packet(Box::new(PacketNews { controller_id, max_len, message }))
+        Asynchronous::Packet(Box::new(PacketNews { controller_id: spec.controller_id, message }))
     }
 
     fn bit(&self) -> u32 {
@@ -75,7 +121,7 @@ fn is_pipeline(field: FieldId) -> bool {
 
 impl OfConn {
     fn wants(&self, news: &Asynchronous) -> bool {
-        if self.purpose != Purpose::Service || self.miss_send_len == 0 || self.connection.version().is_none()
+        if self.purpose == Purpose::Snoop || self.miss_send_len == 0 || self.connection.version().is_none()
         {
             return false;
         }
@@ -104,18 +150,64 @@ impl OfConn {
                 let form = if self.version() == Version::V10 { self.flow_form } else { FlowForm::Standard };
                 Message::FlowRemoved(Box::new(FlowRemoved { form, ..(**removed).clone() }))
             }
-            Asynchronous::Packet(p) => {
-                let max_len = match p.message.reason {
-                    PacketInReason::NoMatch => self.miss_send_len,
-                    _ => p.max_len,
-                };
-                let mut message = p.message.clone();
-                message.form = self.packet_in_form;
-                message.data.truncate(usize::from(max_len));
-                Message::PacketIn(Box::new(message))
-            }
+            Asynchronous::Packet(packet) => return self.tell_packet(packet),
         };
-        match self.connection.send_unasked(&message) {
+        self.tell_message(&message)
+    }
+
+    /// Tells it of a packet, now or when its limits allow. False where it is lost.
+    fn tell_packet(&mut self, packet: &PacketNews) -> bool {
+        let Some(scheds) = &mut self.packets.scheds else { return self.send_packet(packet.clone()) };
+        let by_rule = packet.message.reason != PacketInReason::NoMatch;
+        let port = packet.message.metadata.key.get64(FieldId::InPort) as u16;
+        match scheds[usize::from(by_rule)].submit(Instant::now(), port, packet.clone()) {
+            Some(packet) => self.send_packet(packet),
+            None => {
+                // Its task is to wake up in time.
+                self.notify.notify_one();
+                true
+            }
+        }
+    }
+
+    /// Sends packets whose time has come.
+    pub(super) fn send_queued_packets(&mut self, now: Instant) {
+        for kind in 0..2 {
+            while let Some(packet) = self.packets.scheds.as_mut().and_then(|s| s[kind].poll(now)) {
+                self.send_packet(packet);
+            }
+        }
+    }
+
+    fn send_packet(&mut self, packet: PacketNews) -> bool {
+        if !self.packets.has_room(self.connection.sent_bytes()) {
+            self.packets.dropped += 1;
+            return false;
+        }
+        let message = PacketIn { form: self.packet_in_form, ..packet.message };
+        let sent = self.tell_message(&Message::PacketIn(Box::new(message)));
+        self.packets.unsent.push_back(self.connection.queued_bytes());
+        sent
+    }
+
+    /// What its limits did, by key of the column `status`.
+    pub fn packet_in_counts(&self) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
+        for (kind, sched) in ["miss", "action"].iter().zip(self.packets.scheds.iter().flat_map(|s| s.iter())) {
+            let c = sched.counts;
+            let counts = [
+                ("bypassed", c.bypassed),
+                ("queued", c.queued),
+                ("dropped", c.dropped),
+                ("backlog", sched.backlog() as u64),
+            ];
+            all.extend(counts.map(|(name, n)| (format!("packet-in-{kind}-{name}"), n)));
+        }
+        all
+    }
+
+    fn tell_message(&mut self, message: &Message) -> bool {
+        match self.connection.send_unasked(message) {
             Ok(sent) => {
                 self.notify.notify_one();
                 sent

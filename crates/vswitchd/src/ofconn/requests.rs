@@ -131,15 +131,8 @@ impl Vswitch {
         if let Some(set) = config.invalid_ttl_to_controller {
             conn.invalid_ttl_to_controller = set;
         }
-        let others = self.bridges[&bridge].conns.values().any(OfConn::wants_misses);
-        if let Some(found) = self.control.topology().bridge(bridge)
-            && found.config.miss_to_controller != (others || conn.wants_misses())
-        {
-            let mut changed = found.config.clone();
-            changed.miss_to_controller = others || conn.wants_misses();
-            changed.miss_send_len = u16::MAX;
-            self.control.set_bridge(bridge, changed).expect("it is there, looked up above");
-        }
+        let wants = conn.wants_misses();
+        self.set_misses(bridge, wants);
         // Fragments are matched as they are; there is nothing else to choose yet.
         if config.frag == FragHandling::Normal { Ok(()) } else { Err(ErrorKind::OFPSCFC_BAD_FLAGS) }
     }

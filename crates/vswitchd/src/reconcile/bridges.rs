@@ -1,13 +1,11 @@
 //! Bridges come, change and go.
 
-use crate::config::FailMode;
 use crate::config::wanted::{self, BridgeSettings};
+use crate::controllers::BridgeControllers;
 use crate::state::{Bridge, Vswitch, stable_mac};
 use base::OfPort;
-use flow::{Action, Match};
 use packet::PortStatus;
 use std::collections::BTreeMap;
-use switch::control::{Command, FlowMod};
 use switch::{BridgeConfig, BridgeIdx, PortKind};
 
 /// MTU of a bridge whose ports have none to follow.
@@ -30,15 +28,15 @@ impl Vswitch {
             mac,
             settings: wanted.settings.clone(),
             controllers: wanted.controllers.clone(),
+            control: BridgeControllers::default(),
             conns: BTreeMap::new(),
             generation_id: None,
             last_of_port: 0,
         };
         self.bridges.insert(idx, bridge);
         self.update_datapath_id(idx);
-        if wanted.settings.fail_mode == FailMode::Standalone {
-            self.add_normal_rule(idx);
-        }
+        self.add_standalone_rule(idx);
+        self.set_controllers(idx, &wanted.controllers);
     }
 
     /// Removes a bridge. Its connections are closed.
@@ -66,33 +64,16 @@ impl Vswitch {
         bridge.controllers = wanted.controllers.clone();
         let old = std::mem::replace(&mut bridge.settings, wanted.settings.clone());
         self.update_datapath_id(idx);
-        if old.fail_mode != wanted.settings.fail_mode {
-            self.set_fail_mode(idx, wanted.settings.fail_mode);
+        let protocols_changed = old.protocols != wanted.settings.protocols;
+        self.set_controllers(idx, &wanted.controllers);
+        let has_primary = self.bridges.get(&idx).is_some_and(|b| b.control.has_primary());
+        if old.fail_mode != wanted.settings.fail_mode && !has_primary {
+            // As Open vSwitch does: rules made under the other mode go.
+            self.flush_rules(idx);
         }
-    }
-
-    /// As Open vSwitch does: rules made under the other mode go.
-    fn set_fail_mode(&mut self, idx: BridgeIdx, mode: FailMode) {
-        let all = FlowMod {
-            table_id: switch::control::TABLE_ALL,
-            command: Command::Delete,
-            ..FlowMod::add(Match::any(), Vec::new())
-        };
-        let now_ms = self.now_ms();
-        self.control.flow_mod(idx, &all, now_ms).expect("to delete everything is always valid");
-        if mode == FailMode::Standalone {
-            self.add_normal_rule(idx);
+        if protocols_changed {
+            self.close_other_versions(idx);
         }
-    }
-
-    fn add_normal_rule(&mut self, idx: BridgeIdx) {
-        let normal = Action::Output { port: OfPort::NORMAL, max_len: 0 };
-        let rule = FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) };
-        let now_ms = self.now_ms();
-        self.control
-            .flow_mod(idx, &rule, now_ms)
-            .expect("a rule that says NORMAL is valid in an empty table");
-        self.dp.reserve_slots(self.control.slot_count());
     }
 
     /// The datapath id that is asked for, or the bridge's address.

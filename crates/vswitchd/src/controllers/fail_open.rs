@@ -1,0 +1,104 @@
+//! What a bridge in the fail mode `standalone` does when its controllers cannot be reached: after three times the longest
+//! probe interval without any of them it forgets their rules and switches by itself, until one is back.
+//!
+//! Source: ovs-vswitchd.conf.db(5), `fail_mode`.
+
+use super::{Link, OwnRule};
+use flow::Match;
+use std::time::{Duration, Instant};
+
+/// Priority of the rule, above those for in-band control, as Open vSwitch has it.
+const PRIORITY: i32 = 0xf0f0f0;
+/// Where probes are off, the time is taken from this interval.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    None,
+    /// It takes over: rules go, and its own comes.
+    Entered,
+    /// A controller is back, or the mode changed: its rule goes.
+    Left,
+}
+
+/// Whether it has taken over.
+#[derive(Default)]
+pub(super) struct FailOpen {
+    is_open: bool,
+}
+
+/// The rule by which it switches.
+pub(super) fn rule() -> OwnRule {
+    OwnRule { priority: PRIORITY, matching: Match::any() }
+}
+
+impl FailOpen {
+    pub fn run<'a>(
+        &mut self,
+        bridge: &str,
+        standalone: bool,
+        links: impl Iterator<Item = &'a Link>,
+        now: Instant,
+    ) -> Change {
+        let primaries: Vec<(Duration, Option<Duration>)> =
+            links.filter(|l| l.is_primary()).map(|l| (l.failing_for(now), l.probe_interval())).collect();
+        self.judge(bridge, standalone, &primaries)
+    }
+
+    /// `primaries`: for how long each has been away, and its probe interval.
+    fn judge(
+        &mut self,
+        bridge: &str,
+        standalone: bool,
+        primaries: &[(Duration, Option<Duration>)],
+    ) -> Change {
+        let away = primaries.iter().map(|p| p.0).min();
+        let patience = 3 * primaries.iter().filter_map(|p| p.1).max().unwrap_or(PROBE_INTERVAL);
+        let wants = standalone
+            && match away {
+                None | Some(Duration::ZERO) => false,
+                Some(away) => self.is_open || away >= patience,
+            };
+        match (self.is_open, wants) {
+            (false, true) => {
+                let seconds = away.unwrap_or_default().as_secs();
+                tracing::warn!(
+                    target: "fail_open",
+                    "bridge {bridge}: no controller for {seconds} seconds, switching without (fail_mode standalone)"
+                );
+                self.is_open = true;
+                Change::Entered
+            }
+            (true, false) => {
+                tracing::warn!(target: "fail_open", "bridge {bridge}: no longer switching without controllers");
+                self.is_open = false;
+                Change::Left
+            }
+            _ => Change::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_over_after_three_probe_intervals_and_until_one_is_back() {
+        let s = Duration::from_secs;
+        let mut f = FailOpen::default();
+        let away = |n, m| [(s(n), Some(s(5))), (s(m), Some(s(7)))];
+        assert_eq!(f.judge("br0", true, &away(20, 30)), Change::None, "21 seconds are three times the longest");
+        assert_eq!(f.judge("br0", true, &away(21, 31)), Change::Entered);
+        assert_eq!(f.judge("br0", true, &away(22, 32)), Change::None);
+        assert_eq!(f.judge("br0", true, &away(0, 33)), Change::Left);
+        assert_eq!(f.judge("br0", true, &away(0, 99)), Change::None, "one is enough");
+        assert_eq!(f.judge("br0", true, &away(21, 99)), Change::Entered);
+        assert_eq!(f.judge("br0", false, &away(23, 99)), Change::Left, "secure");
+        assert_eq!(f.judge("br0", false, &away(99, 99)), Change::None);
+        assert_eq!(f.judge("br0", true, &[]), Change::None, "no controller: the visible rule does it");
+        assert_eq!(f.judge("br0", true, &[(s(15), None)]), Change::Entered, "without probes");
+        assert_eq!(f.judge("br0", true, &[]), Change::Left);
+    }
+}

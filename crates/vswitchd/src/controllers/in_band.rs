@@ -1,0 +1,123 @@
+//! Rules that let a bridge reach its controllers through its own ports, whatever controllers say: DHCP and ARP of the
+//! bridge's own port, ARP for the controllers' addresses, and their TCP connections, all switched by NORMAL.
+//!
+//! They are of the switch's own making: above all others, not to be seen or changed by OpenFlow. Priorities are those of
+//! Open vSwitch, as `ovs-appctl bridge/dump-flows` shows them. Where a controller is behind a router, Open vSwitch also
+//! lets the router's ARP pass by its Ethernet address; here it is the rules for the bridge's own port that do.
+
+use super::OwnRule;
+use base::OfPort;
+use flow::{FieldId, Match};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const FROM_LOCAL_DHCP: i32 = 180_000;
+const TO_LOCAL_ARP: i32 = 180_001;
+const FROM_LOCAL_ARP: i32 = 180_002;
+const TO_REMOTE_ARP: i32 = 180_005;
+const FROM_REMOTE_ARP: i32 = 180_006;
+const TO_REMOTE_TCP: i32 = 180_007;
+const FROM_REMOTE_TCP: i32 = 180_008;
+
+/// What a rule is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum What {
+    Local(u64),
+    Address(Ipv4Addr),
+    Remote(SocketAddrV4),
+}
+
+/// The rules that are there, by what they are for.
+#[derive(Default)]
+pub(super) struct InBand {
+    there: BTreeSet<What>,
+}
+
+/// What is to be done.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub removed: Vec<OwnRule>,
+    pub added: Vec<OwnRule>,
+}
+
+impl InBand {
+    /// The bridge's address and the controllers that are reached through it are these.
+    pub fn run(&mut self, mac: [u8; 6], remotes: BTreeSet<SocketAddrV4>) -> Changes {
+        let mut wanted = BTreeSet::new();
+        if !remotes.is_empty() {
+            let mac = mac.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+            wanted.insert(What::Local(mac));
+        }
+        wanted.extend(remotes.iter().map(|r| What::Address(*r.ip())));
+        wanted.extend(remotes.into_iter().map(What::Remote));
+        if wanted == self.there {
+            return Changes::default();
+        }
+        let changes = Changes {
+            removed: self.there.difference(&wanted).flat_map(rules).collect(),
+            added: wanted.difference(&self.there).flat_map(rules).collect(),
+        };
+        self.there = wanted;
+        changes
+    }
+}
+
+fn rules(what: &What) -> Vec<OwnRule> {
+    let ip = |ip: Ipv4Addr| u128::from(u32::from(ip));
+    let arp = |operation| Match::any().with(FieldId::EthType, 0x806).with(FieldId::NwProto, operation);
+    let over = |proto| Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwProto, proto);
+    let rule = |priority, matching| OwnRule { priority, matching };
+    match *what {
+        What::Local(mac) => vec![
+            rule(
+                FROM_LOCAL_DHCP,
+                over(17)
+                    .with(FieldId::InPort, OfPort::LOCAL.0.into())
+                    .with(FieldId::EthSrc, mac.into())
+                    .with(FieldId::TpSrc, 68)
+                    .with(FieldId::TpDst, 67),
+            ),
+            rule(TO_LOCAL_ARP, arp(2).with(FieldId::EthDst, mac.into())),
+            rule(FROM_LOCAL_ARP, arp(1).with(FieldId::EthSrc, mac.into())),
+        ],
+        What::Address(address) => vec![
+            rule(TO_REMOTE_ARP, arp(2).with(FieldId::NwDst, ip(address))),
+            rule(FROM_REMOTE_ARP, arp(1).with(FieldId::NwSrc, ip(address))),
+        ],
+        What::Remote(remote) => vec![
+            rule(
+                TO_REMOTE_TCP,
+                over(6).with(FieldId::NwDst, ip(*remote.ip())).with(FieldId::TpDst, remote.port().into()),
+            ),
+            rule(
+                FROM_REMOTE_TCP,
+                over(6).with(FieldId::NwSrc, ip(*remote.ip())).with(FieldId::TpSrc, remote.port().into()),
+            ),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(text: &str) -> SocketAddrV4 {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn rules_come_and_go_with_controllers_and_addresses() {
+        let mut in_band = InBand::default();
+        let mac = [2, 0, 0, 0, 0, 1];
+        assert!(in_band.run(mac, BTreeSet::new()).added.is_empty(), "no controller, no rules");
+        let first = BTreeSet::from([remote("10.0.0.1:6653")]);
+        let changes = in_band.run(mac, first.clone());
+        assert_eq!((changes.added.len(), changes.removed.len()), (7, 0));
+        let both = BTreeSet::from([remote("10.0.0.1:6653"), remote("10.0.0.1:6654")]);
+        let changes = in_band.run(mac, both);
+        assert_eq!((changes.added.len(), changes.removed.len()), (2, 0), "the address is known");
+        let changes = in_band.run([2, 0, 0, 0, 0, 2], first.clone());
+        assert_eq!((changes.added.len(), changes.removed.len()), (3, 5));
+        assert_eq!(in_band.run([2, 0, 0, 0, 0, 2], BTreeSet::new()).removed.len(), 7);
+    }
+}

@@ -1,0 +1,238 @@
+//! A row of table Controller at work: whom to connect to or whom to let in, when to try again, and what to report.
+
+use super::sched::Limits;
+use crate::config::wanted;
+use crate::ofconn::OfConn;
+use crate::stream::{ActiveTarget, Host, OPENFLOW_PORT, PassiveTarget, Target};
+use openflow::message::Role;
+use ovsdb::reconnect::{Options, Reconnect, State};
+use std::net::{IpAddr, SocketAddrV4};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Silence after which the peer is asked whether it lives, where the row says nothing.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// Longest wait between two attempts, where the row says nothing.
+const BACKOFF_MAX: Duration = Duration::from_secs(8);
+/// Shortest probe interval.
+const PROBE_INTERVAL_MIN: Duration = Duration::from_secs(5);
+
+/// What the columns `is_connected`, `role` and `status` say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControllerStatus {
+    /// Whether a version has been agreed on and the connection stands.
+    pub is_connected: bool,
+    /// `other`, `master` or `slave` while connected.
+    pub role: Option<&'static str>,
+    /// `status:state`; `None` for those that are waited for.
+    pub state: Option<LinkState>,
+    /// `status:sec_since_connect`.
+    pub sec_since_connect: Option<u64>,
+    /// `status:sec_since_disconnect`.
+    pub sec_since_disconnect: Option<u64>,
+    /// `status:last_error`.
+    pub last_error: Option<String>,
+    /// Counters of the limit on packets, where there is one: the keys `packet-in-TYPE-...` of `status`.
+    pub packet_ins: Vec<(String, u64)>,
+}
+
+/// `status:state`.
+pub type LinkState = State;
+
+/// What a link does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Connects there.
+    Active(ActiveTarget),
+    /// Listens there.
+    Passive(PassiveTarget),
+    /// The target makes no sense; why.
+    Bad(String),
+}
+
+/// See the module's text.
+pub(crate) struct Link {
+    id: u64,
+    /// The bridge's name and the target, for logs.
+    name: String,
+    kind: Kind,
+    row: wanted::Controller,
+    pub reconnect: Reconnect,
+    created: Instant,
+    /// When it last was connected, if it no longer is.
+    lost: Option<Instant>,
+    /// The address that a name turned out to have.
+    pub resolved: Option<SocketAddrV4>,
+    /// Wakes its task when the row changes.
+    pub notify: Rc<Notify>,
+}
+
+impl Link {
+    pub fn new(id: u64, bridge: &str, row: &wanted::Controller, now: Instant) -> Link {
+        let kind = match Target::parse(&row.target, OPENFLOW_PORT) {
+            Ok(Target::Active(target)) => Kind::Active(target),
+            Ok(Target::Passive(target)) => Kind::Passive(target),
+            Err(why) => Kind::Bad(why),
+        };
+        let mut reconnect = Reconnect::new(options(row), now);
+        match &kind {
+            Kind::Active(_) => reconnect.enable(now),
+            Kind::Passive(_) => {}
+            Kind::Bad(why) => {
+                tracing::error!(target: "connmgr", "bridge {bridge}: controller {why}");
+                reconnect.failed(now, why);
+                reconnect.disable(now);
+            }
+        }
+        Link {
+            id,
+            name: format!("{bridge}<->{}", row.target),
+            kind,
+            row: row.clone(),
+            reconnect,
+            created: now,
+            lost: None,
+            resolved: None,
+            notify: Rc::new(Notify::new()),
+        }
+    }
+
+    /// A number that no other link ever has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    pub fn row(&self) -> &wanted::Controller {
+        &self.row
+    }
+
+    /// Whether it may go on with a changed row. (Another kind of controller is another connection.)
+    pub fn accepts(&self, row: &wanted::Controller) -> bool {
+        self.row.target == row.target && self.row.is_service == row.is_service
+    }
+
+    /// The row has changed.
+    pub fn set(&mut self, row: &wanted::Controller) {
+        if self.row != *row {
+            self.row = row.clone();
+            self.reconnect.set_options(options(row));
+            self.notify.notify_one();
+        }
+    }
+
+    /// Whether the controller is in charge of the bridge.
+    pub fn is_primary(&self) -> bool {
+        !self.row.is_service
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.reconnect.is_connected()
+    }
+
+    /// A version has been agreed on.
+    pub fn up(&mut self, now: Instant) {
+        if !self.is_connected() {
+            self.reconnect.connected(now);
+            tracing::info!(target: "rconn", "{}: connected", self.name);
+        }
+        self.lost = None;
+    }
+
+    /// The attempt failed, or the connection ended.
+    pub fn down(&mut self, now: Instant, why: &str) {
+        if self.is_connected() {
+            self.lost = Some(now);
+            tracing::info!(target: "rconn", "{}: connection closed ({why})", self.name);
+            self.reconnect.disconnected(now, Some(why));
+        } else {
+            // One line for each new reason: it is tried again for ever.
+            if self.reconnect.last_error() != Some(why) {
+                tracing::warn!(target: "rconn", "{}: connection failed ({why})", self.name);
+            }
+            self.reconnect.failed(now, why);
+        }
+    }
+
+    /// For how long nobody has been there; zero while connected.
+    pub fn failing_for(&self, now: Instant) -> Duration {
+        if self.is_connected() {
+            return Duration::ZERO;
+        }
+        now.saturating_duration_since(self.lost.unwrap_or(self.created))
+    }
+
+    /// Silence after which the peer is probed; `None`: never.
+    pub fn probe_interval(&self) -> Option<Duration> {
+        probe_interval(&self.row)
+    }
+
+    /// Address and port, if the controller is to be reached through the bridge.
+    pub fn in_band_remote(&self) -> Option<SocketAddrV4> {
+        let Kind::Active(ActiveTarget::Tcp(host, port) | ActiveTarget::Ssl(host, port)) = &self.kind else {
+            return None;
+        };
+        if self.row.out_of_band || self.row.is_service {
+            return None;
+        }
+        match host {
+            Host::Address(IpAddr::V4(ip), _) => Some(SocketAddrV4::new(*ip, *port)),
+            Host::Address(IpAddr::V6(_), _) => None,
+            Host::Name(_) => self.resolved,
+        }
+    }
+
+    /// What to report. `conn` is the connection, if there is one.
+    pub fn status(&self, conn: Option<&OfConn>, now: Instant) -> ControllerStatus {
+        let seconds = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at).as_secs());
+        let role = conn.map(|c| match c.role() {
+            Role::Primary => "master",
+            Role::Secondary => "slave",
+            Role::Equal | Role::NoChange => "other",
+        });
+        let state = match self.reconnect.state() {
+            State::Active if conn.is_some_and(|c| c.connection.is_probing()) => State::Idle,
+            state => state,
+        };
+        ControllerStatus {
+            is_connected: conn.is_some(),
+            role,
+            state: (!matches!(self.kind, Kind::Passive(_))).then_some(state),
+            sec_since_connect: seconds(self.reconnect.connected_at()),
+            sec_since_disconnect: seconds(self.reconnect.disconnected_at()),
+            last_error: self.reconnect.last_error().map(str::to_string),
+            packet_ins: conn.map(OfConn::packet_in_counts).unwrap_or_default(),
+        }
+    }
+}
+
+/// Silence after which the peer of a row is probed; `None`: never.
+pub(crate) fn probe_interval(row: &wanted::Controller) -> Option<Duration> {
+    match row.inactivity_probe_ms {
+        Some(0) => None,
+        Some(ms) => Some(Duration::from_millis(ms).max(PROBE_INTERVAL_MIN)),
+        None => Some(PROBE_INTERVAL),
+    }
+}
+
+/// The limits on packets of a row.
+pub(crate) fn limits(row: &wanted::Controller) -> Option<Limits> {
+    Some(Limits::new(row.rate_limit?, row.burst_limit))
+}
+
+fn options(row: &wanted::Controller) -> Options {
+    Options {
+        backoff_max: row.max_backoff_ms.map_or(BACKOFF_MAX, |ms| Duration::from_millis(ms.max(1_000))),
+        // The OpenFlow connection probes by itself.
+        probe_interval: None,
+        ..Options::default()
+    }
+}

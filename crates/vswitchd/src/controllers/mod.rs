@@ -1,0 +1,244 @@
+//! Controllers of bridges: the connections that the rows of table Controller ask for, kept over `tcp:`, `ssl:` and `unix:`, and
+//! taken over `ptcp:`, `pssl:` and `punix:`; and what a bridge does by itself while it has none.
+//!
+//! A row is a [`Link`], a structure without sockets that knows when to try again and what to report. A task per link
+//! moves the bytes ([`task`](self::task)). [`Controllers::follow`] keeps tasks and links together.
+//!
+//! A controller of type `primary` (by default those that are connected to) is in charge: it is told of packets, rules and ports
+//! without having asked, rules are flushed when the first one comes and the last one goes, and while none of them
+//! can be reached a bridge in the fail mode `standalone` takes over ([`fail_open`]). One of type `service` (by
+//! default those who connect) is a client like those of the management socket.
+//!
+//! Controllers that are reached through the bridge's own ports need rules that no controller gives: [`in_band`].
+//!
+//! Files: `link` a row at work; `task` bytes; `sched` the limit on packets; `fail_open` and `in_band` as said.
+
+mod fail_open;
+mod in_band;
+mod link;
+mod sched;
+mod task;
+
+pub(crate) use link::{Link, limits, probe_interval};
+pub use link::{ControllerStatus, LinkState};
+pub(crate) use sched::{Limits, Sched};
+
+use crate::config::FailMode;
+use crate::config::wanted::{self, BridgeSettings};
+use crate::service::Shared;
+use crate::state::Vswitch;
+use fail_open::FailOpen;
+use flow::{Action, Match};
+use in_band::InBand;
+use openflow::VersionSet;
+use std::collections::BTreeMap;
+use std::time::Instant;
+use switch::control::{Command, FlowMod, TABLE_ALL};
+use switch::{BridgeIdx, RuleFlags};
+use tokio::task::AbortHandle;
+
+/// What a bridge keeps of its controllers.
+#[derive(Default)]
+pub(crate) struct BridgeControllers {
+    /// By target.
+    pub links: BTreeMap<String, Link>,
+    fail_open: FailOpen,
+    in_band: InBand,
+}
+
+impl BridgeControllers {
+    /// Whether there is one that is in charge, connected or not.
+    pub fn has_primary(&self) -> bool {
+        self.links.values().any(Link::is_primary)
+    }
+
+    /// Whether a packet that no rule matches is for a controller that may come yet, which is not known to speak a version where
+    /// it is dropped.
+    pub fn awaits_misses(&self, protocols: VersionSet) -> bool {
+        let old = protocols.greatest().is_some_and(|v| v < openflow::Version::V13);
+        old && self.links.values().any(|l| l.is_primary() && !l.is_connected())
+    }
+}
+
+/// The tasks of all links.
+#[derive(Default)]
+pub struct Controllers {
+    tasks: BTreeMap<u64, AbortHandle>,
+}
+
+impl Controllers {
+    /// Starts a task for each link that has none, and ends those whose links are gone.
+    pub fn follow(&mut self, shared: &Shared) {
+        let vswitch = shared.borrow();
+        let mut wanted = BTreeMap::new();
+        for (bridge, record) in &vswitch.bridges {
+            for (target, link) in &record.control.links {
+                wanted.insert(link.id(), (*bridge, target.clone(), link.kind().clone()));
+            }
+        }
+        self.tasks.retain(|id, task| {
+            let stays = wanted.contains_key(id);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (id, (bridge, target, kind)) in wanted {
+            self.tasks.entry(id).or_insert_with(|| {
+                let task = task::Task::new(shared.clone(), bridge, target, id);
+                tokio::task::spawn_local(task.run(kind)).abort_handle()
+            });
+        }
+    }
+}
+
+impl Vswitch {
+    /// The controllers of a bridge are these now. What stays is not disturbed.
+    pub(crate) fn set_controllers(&mut self, idx: BridgeIdx, wanted: &BTreeMap<String, wanted::Controller>) {
+        let now = Instant::now();
+        let next_id = &mut self.next_conn;
+        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        let had = bridge.control.has_primary();
+        bridge.control.links.retain(|target, _| wanted.contains_key(target));
+        for (target, row) in wanted {
+            if let Some(link) = bridge.control.links.get_mut(target)
+                && link.accepts(row)
+            {
+                link.set(row);
+                continue;
+            }
+            *next_id += 1;
+            bridge.control.links.insert(target.clone(), Link::new(*next_id, &bridge.name, row, now));
+        }
+        let links = &bridge.control.links;
+        let gone: Vec<u64> = (bridge.conns.iter())
+            .filter(|(_, c)| c.link.as_ref().is_some_and(|l| links.get(&l.target).map(Link::id) != Some(l.id)))
+            .map(|(id, _)| *id)
+            .collect();
+        for conn in bridge.conns.values_mut() {
+            if let Some(row) = conn.link.as_ref().and_then(|l| wanted.get(&l.target)) {
+                conn.configure(row);
+            }
+        }
+        let has = bridge.control.has_primary();
+        for id in gone {
+            if let Some(conn) = self.bridges.get(&idx).and_then(|b| b.conns.get(&id)) {
+                // Its task finds it gone, and ends.
+                conn.notify.notify_one();
+            }
+            self.disconnected(idx, id);
+        }
+        if had != has {
+            self.flush_rules(idx);
+        }
+        self.update_misses(idx);
+        self.run_controllers(idx, now);
+    }
+
+    /// All rules go, but for the switch's own. A bridge that switches by itself gets its rule again.
+    pub(crate) fn flush_rules(&mut self, idx: BridgeIdx) {
+        let all = FlowMod {
+            table_id: TABLE_ALL,
+            command: Command::Delete,
+            ..FlowMod::add(Match::any(), Vec::new())
+        };
+        let now_ms = self.now_ms();
+        self.control.flow_mod(idx, &all, now_ms).expect("to delete everything is always valid");
+        self.add_standalone_rule(idx);
+    }
+
+    /// Gives a bridge without controllers in the mode `standalone` its one rule, which everybody may see and change.
+    pub(crate) fn add_standalone_rule(&mut self, idx: BridgeIdx) {
+        let Some(bridge) = self.bridges.get(&idx) else { return };
+        if bridge.settings.fail_mode == FailMode::Secure || bridge.control.has_primary() {
+            return;
+        }
+        let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
+        let rule = FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) };
+        let now_ms = self.now_ms();
+        self.control.flow_mod(idx, &rule, now_ms).expect("a rule that says NORMAL is always valid");
+        self.dp.reserve_slots(self.control.slot_count());
+    }
+
+    /// Ends the connections that speak a version which the bridge no longer does. (Controllers come back.)
+    pub(crate) fn close_other_versions(&mut self, idx: BridgeIdx) {
+        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        let versions = versions(&bridge.settings);
+        for conn in bridge.conns.values_mut().filter(|c| c.purpose != crate::ofconn::Purpose::Snoop) {
+            if conn.connection.version().is_some_and(|v| !versions.contains(v)) {
+                conn.closed = true;
+                conn.notify.notify_one();
+            }
+        }
+    }
+
+    /// Looks after all bridges' controllers. To be called some times a second.
+    pub(crate) fn tick_controllers(&mut self, now: Instant) {
+        let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
+        bridges.into_iter().for_each(|idx| self.run_controllers(idx, now));
+    }
+
+    pub(crate) fn run_controllers(&mut self, idx: BridgeIdx, now: Instant) {
+        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        let control = &mut bridge.control;
+        let standalone = bridge.settings.fail_mode == FailMode::Standalone;
+        let change = control.fail_open.run(&bridge.name, standalone, control.links.values(), now);
+        let remotes = control.links.values().filter_map(Link::in_band_remote);
+        let remotes = remotes.filter(|_| !bridge.settings.disable_in_band).collect();
+        let in_band = control.in_band.run(bridge.mac, remotes);
+        match change {
+            fail_open::Change::None => {}
+            fail_open::Change::Entered => {
+                self.flush_rules(idx);
+                self.own_rule(idx, Command::Add, &fail_open::rule());
+            }
+            fail_open::Change::Left => self.own_rule(idx, Command::DeleteStrict, &fail_open::rule()),
+        }
+        for rule in in_band.removed {
+            self.own_rule(idx, Command::DeleteStrict, &rule);
+        }
+        for rule in in_band.added {
+            self.own_rule(idx, Command::Add, &rule);
+        }
+    }
+
+    /// Adds or removes a rule that is the switch's own affair.
+    fn own_rule(&mut self, idx: BridgeIdx, command: Command, rule: &OwnRule) {
+        let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
+        let fm = FlowMod {
+            command,
+            priority: rule.priority,
+            flags: RuleFlags { hidden: true, ..RuleFlags::default() },
+            ..FlowMod::add(rule.matching.clone(), vec![normal])
+        };
+        let now_ms = self.now_ms();
+        if let Err(error) = self.control.flow_mod(idx, &fm, now_ms) {
+            tracing::warn!(target: "connmgr", "a rule of the switch's own could not be set: {error}");
+        }
+        self.dp.reserve_slots(self.control.slot_count());
+    }
+
+    /// What the columns `is_connected`, `role` and `status` of a bridge's controllers say, by target.
+    pub fn controller_status(&self, bridge: &str) -> BTreeMap<String, ControllerStatus> {
+        let now = Instant::now();
+        let Some(bridge) = self.bridge_named(bridge) else { return BTreeMap::new() };
+        let status = |(target, link): (&String, &Link)| {
+            let mut of_link = (bridge.conns.values())
+                .filter(|c| c.link.as_ref().is_some_and(|l| l.id == link.id()) && c.connection.version().is_some());
+            (target.clone(), link.status(of_link.next(), now))
+        };
+        bridge.control.links.iter().map(status).collect()
+    }
+}
+
+/// A rule that says NORMAL for a match, above all that controllers may say.
+#[derive(Clone, PartialEq, Debug)]
+struct OwnRule {
+    priority: i32,
+    matching: Match,
+}
+
+/// Versions of OpenFlow that a bridge speaks.
+pub(crate) fn versions(settings: &BridgeSettings) -> VersionSet {
+    settings.protocols.unwrap_or(VersionSet::SUPPORTED).intersect(VersionSet::SUPPORTED)
+}
