@@ -19,7 +19,9 @@ pub struct Args {
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = dummy)]
     enable_dummy: Option<EnableDummy>,
     /// A bridge: NAME[,datapath-id=HEX][,fail-mode=standalone|secure][,local=dummy|internal][,mac-aging-time=SECS]
-    /// [,mac-table-size=N].
+    /// [,mac-table-size=N][,protocols=OpenFlow10;OpenFlow13][,controller=TARGET;...][,connection-mode=in-band|out-of-band]
+    /// [,disable-in-band=true][,max-backoff=MS][,inactivity-probe=MS][,controller-rate-limit=N]
+    /// [,controller-burst-limit=N][,controller-queue-size=N].
     #[arg(long = "bridge", value_name = "NAME[,KEY=VALUE]...", value_parser = BridgeFlags::parse)]
     bridges: Vec<BridgeFlags>,
     /// A port: NAME[,type=TYPE][,ofport=N][,bridge=NAME][,mtu=BYTES][,mac=ADDRESS][,tag=VLAN][,OPTION=VALUE]...
@@ -44,6 +46,18 @@ pub struct Args {
     /// Milliseconds after which an unused cached flow goes.
     #[arg(long, value_name = "MS")]
     max_idle: Option<u64>,
+    /// Private key, for controllers over TLS.
+    #[arg(long, value_name = "FILE")]
+    private_key: Option<PathBuf>,
+    /// Certificate, for controllers over TLS.
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Certificate of the authority that controllers' certificates are verified by.
+    #[arg(long, value_name = "FILE")]
+    ca_cert: Option<PathBuf>,
+    /// Where the file of --ca-cert is not there, the authority of the first controller is taken and saved.
+    #[arg(long, value_name = "FILE", conflicts_with = "ca_cert")]
+    bootstrap_ca_cert: Option<PathBuf>,
     /// Where the control socket is.
     #[arg(long, value_name = "SOCKET")]
     unixctl: Option<PathBuf>,
@@ -108,7 +122,6 @@ fn config(args: Args) -> Result<Config, String> {
         ports: args.ports,
         database: args.database.map_or(Database::None, Database::Remote),
         dummy: args.enable_dummy.unwrap_or_default(),
-        tls: TlsFiles::default(),
         mlockall: false,
         datapath: DatapathFlags {
             cpus,
@@ -117,6 +130,13 @@ fn config(args: Args) -> Result<Config, String> {
             pool_packet_bytes: args.pool_packet_bytes,
             flow_limit: args.flow_limit,
             max_idle_ms: args.max_idle,
+        },
+        tls: TlsFiles {
+            private_key: args.private_key,
+            certificate: args.certificate,
+            bootstrap_ca_cert: args.bootstrap_ca_cert.is_some(),
+            ca_cert: args.ca_cert.or(args.bootstrap_ca_cert),
+            ..TlsFiles::default()
         },
         unixctl: args.unixctl,
     };

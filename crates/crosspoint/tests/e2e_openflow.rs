@@ -259,7 +259,7 @@ fn a_monitor_hears_of_packets_ports_and_removed_rules() {
     switch.add_flow("in_port=1,idle_timeout=1,send_flow_rem,cookie=0x5,actions=controller:20");
     switch.receive("p1", UDP);
     wait_for("an action's packet-in", || {
-        monitor.heard().contains("cookie=0x5 total_len=106 in_port=1 (via action) data_len=20")
+        monitor.heard().contains("cookie=0x5 total_len=106 in_port=1 (via action) data_len=106 (unbuffered)")
     });
     switch.ofctl(&["mod-port", "br0", "p3", "down"]).ok();
     wait_for("the port's status", || monitor.heard().contains("OFPT_PORT_STATUS (xid=0x0): MOD: 3(p3)"));

@@ -114,6 +114,8 @@ pub struct PacketInSpec {
     pub cookie: u64,
     /// Why.
     pub reason: PacketInReason,
+    /// The rule that says so is its table's last resort: it matches everything, at priority 0.
+    pub is_table_miss: bool,
     /// Bytes to send at most.
     pub max_len: u16,
     /// Which controllers (Nicira's controller id), 0 by default.

@@ -318,10 +318,8 @@ impl Connection {
                 self.config.versions.describe(),
                 theirs.describe()
             );
-            let error = OfError {
-                code: ErrorCode::Known(ErrorKind::OFPHFC_INCOMPATIBLE),
-                data: text.into_bytes(),
-            };
+            let error =
+                OfError { code: ErrorCode::Known(ErrorKind::OFPHFC_INCOMPATIBLE), data: text.into_bytes() };
             // In the peer's own version, so that it can read why.
             self.state = State::Up(Codec::new(version));
             self.send_error(0, error);

@@ -190,7 +190,7 @@ impl Vswitch {
             news: Vec::new(),
             own_credits: HashMap::new(),
             counts: Counts::default(),
-            tls: None,
+            tls: (!config.tls.is_empty()).then(|| Arc::new(Tls::new(config.tls.clone()))),
             exiting: false,
         };
         Ok(vswitch)

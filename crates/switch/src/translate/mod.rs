@@ -36,7 +36,7 @@ use base::{DropReason, OfPort, PortNo, Version};
 use datapath::{DpAction, Rewrite, Translation, Visit};
 use flow::action::PacketInReason;
 use flow::key::B_COMMON;
-use flow::{Action, FieldId, Key, Mask, Mf};
+use flow::{Action, FieldId, Key, Mask, Match, Mf};
 
 /// Resubmits to the same or an earlier table that may nest.
 pub const DEPTH_MAX: u32 = 64;
@@ -71,6 +71,14 @@ impl Cookie<'_> {
 impl Origin<'_> {
     /// Of actions that belong to no rule.
     pub(crate) const NONE: Self = Origin { table_id: 0, cookie: Cookie::Is(u64::MAX) };
+
+    /// Whether they are of a rule for what no other rule of its table matches.
+    fn is_table_miss(&self) -> bool {
+        match self.cookie {
+            Cookie::Of(rule) => rule.priority == 0 && rule.matching.to_match() == Match::any(),
+            Cookie::Is(_) => false,
+        }
+    }
 }
 
 /// The state that is translated on: a switch at a version, protected by a reader.

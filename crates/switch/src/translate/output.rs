@@ -242,6 +242,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             table_id: self.origin.table_id,
             cookie: self.origin.cookie.get(),
             reason,
+            is_table_miss: self.origin.is_table_miss(),
             max_len,
             controller_id: id,
             userdata: userdata.to_vec(),

@@ -9,8 +9,9 @@ pub mod rows;
 pub mod wanted;
 
 use crate::rundir::RunDir;
-use crate::stream::{ActiveTarget, TlsFiles};
+use crate::stream::{ActiveTarget, OPENFLOW_PORT, Target, TlsFiles};
 use base::OfPort;
+use openflow::{Version, VersionSet};
 pub use rows::EnableDummy;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -96,6 +97,12 @@ pub struct BridgeFlags {
     pub mac_aging_s: u32,
     /// MAC addresses at most.
     pub mac_table_size: usize,
+    /// Versions of OpenFlow; all where none are named.
+    pub protocols: Option<VersionSet>,
+    /// No rules of its own for controllers that are reached through the bridge.
+    pub disable_in_band: bool,
+    /// Its controllers; the keys that say how to treat them are for all alike.
+    pub controllers: Vec<wanted::Controller>,
 }
 
 /// A `--port` flag.
@@ -159,6 +166,20 @@ fn datapath_id(value: &str) -> Result<u64, String> {
     }
 }
 
+/// Versions as the column `protocols` names them, with `;` between.
+fn protocols(value: &str) -> Result<VersionSet, String> {
+    let version = |name: &str| {
+        let known = Version::from_name(name).filter(|v| VersionSet::SUPPORTED.contains(*v));
+        let names: Vec<&str> = VersionSet::SUPPORTED.iter().map(Version::name).collect();
+        known.ok_or_else(|| format!("protocols={value}: {name} is none of {}", names.join(", ")))
+    };
+    value.split(';').map(version).collect()
+}
+
+fn boolean(key: &str, value: &str) -> Result<bool, String> {
+    number(key, value, "true or false")
+}
+
 /// Six pairs of hexadecimal digits with colons between.
 pub fn mac_address(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
@@ -180,6 +201,9 @@ impl BridgeFlags {
             local: "dummy".into(),
             mac_aging_s: 300,
             mac_table_size: 8192,
+            protocols: None,
+            disable_in_band: false,
+            controllers: Vec::new(),
         }
     }
 
@@ -187,8 +211,25 @@ impl BridgeFlags {
     pub fn parse(text: &str) -> Result<BridgeFlags, String> {
         let (name, pairs) = split(text)?;
         let mut bridge = BridgeFlags::new(name);
+        let mut targets = "";
+        let mut row = wanted::Controller::new("");
         for (key, value) in pairs {
             match key {
+                "controller" => targets = value,
+                "protocols" => bridge.protocols = Some(protocols(value)?),
+                "disable-in-band" => bridge.disable_in_band = boolean(key, value)?,
+                "connection-mode" => {
+                    row.out_of_band = match value {
+                        "in-band" => false,
+                        "out-of-band" => true,
+                        _ => return Err(format!("connection-mode={value}: expected in-band or out-of-band")),
+                    }
+                }
+                "max-backoff" => row.max_backoff_ms = Some(number(key, value, "milliseconds")?),
+                "inactivity-probe" => row.inactivity_probe_ms = Some(number(key, value, "milliseconds")?),
+                "controller-rate-limit" => row.rate_limit = Some(number(key, value, "packets a second")?),
+                "controller-burst-limit" => row.burst_limit = Some(number(key, value, "packets")?),
+                "controller-queue-size" => row.queue_size = Some(number(key, value, "packets")?),
                 "datapath-id" => bridge.datapath_id = Some(datapath_id(value)?),
                 "fail-mode" => {
                     bridge.fail_mode = match value {
@@ -203,10 +244,17 @@ impl BridgeFlags {
                 "mac-table-size" => bridge.mac_table_size = number(key, value, "a number of addresses")?,
                 _ => {
                     return Err(format!(
-                        "{key}: a bridge has datapath-id, fail-mode, local, mac-aging-time, mac-table-size"
+                        "{key}: a bridge has datapath-id, fail-mode, local, mac-aging-time, mac-table-size, protocols, \
+                         controller, connection-mode, disable-in-band, max-backoff, inactivity-probe, \
+                         controller-rate-limit, controller-burst-limit, controller-queue-size"
                     ));
                 }
             }
+        }
+        for target in targets.split(';').filter(|t| !t.is_empty()) {
+            let parsed = Target::parse(target, OPENFLOW_PORT)?;
+            let is_service = matches!(parsed, Target::Passive(_));
+            bridge.controllers.push(wanted::Controller { target: target.into(), is_service, ..row.clone() });
         }
         Ok(bridge)
     }
@@ -324,8 +372,11 @@ impl Config {
                 datapath_id: flags.datapath_id,
                 mac_aging_s: flags.mac_aging_s,
                 mac_table_size: flags.mac_table_size,
+                protocols: flags.protocols,
+                disable_in_band: flags.disable_in_band,
                 ..BridgeSettings::default()
             };
+            bridge.controllers = flags.controllers.iter().map(|c| (c.target.clone(), c.clone())).collect();
             bridge.add(wanted::Interface::new(&flags.name, &flags.local));
             wanted.bridges.insert(flags.name.clone(), bridge);
         }
@@ -382,10 +433,24 @@ mod tests {
             ("br0,fail-mode=no", "standalone"),
             ("br0,type=x", "a bridge has"),
             ("br0,local=x", "internal or dummy"),
+            ("br0,controller=6653", "connection method"),
+            ("br0,protocols=OpenFlow13;OpenFlow19", "OpenFlow19 is none of OpenFlow10, OpenFlow13"),
+            ("br0,connection-mode=x", "in-band or out-of-band"),
+            ("br0,disable-in-band=x", "true or false"),
         ] {
             let error = BridgeFlags::parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_bridge_flag_may_name_controllers() {
+        let text = "br0,controller=tcp:10.0.0.1;ptcp:6640,controller-rate-limit=100,protocols=OpenFlow13";
+        let bridge = BridgeFlags::parse(text).unwrap();
+        let seen: Vec<_> = bridge.controllers.iter().map(|c| (c.target.as_str(), c.is_service)).collect();
+        assert_eq!(seen, [("tcp:10.0.0.1", false), ("ptcp:6640", true)]);
+        assert!(bridge.controllers.iter().all(|c| c.rate_limit == Some(100)));
+        assert_eq!(bridge.protocols, Some(VersionSet::only(Version::V13)));
     }
 
     #[test]

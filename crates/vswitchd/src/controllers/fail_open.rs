@@ -89,7 +89,11 @@ mod tests {
         let s = Duration::from_secs;
         let mut f = FailOpen::default();
         let away = |n, m| [(s(n), Some(s(5))), (s(m), Some(s(7)))];
-        assert_eq!(f.judge("br0", true, &away(20, 30)), Change::None, "21 seconds are three times the longest");
+        assert_eq!(
+            f.judge("br0", true, &away(20, 30)),
+            Change::None,
+            "21 seconds are three times the longest"
+        );
         assert_eq!(f.judge("br0", true, &away(21, 31)), Change::Entered);
         assert_eq!(f.judge("br0", true, &away(22, 32)), Change::None);
         assert_eq!(f.judge("br0", true, &away(0, 33)), Change::Left);

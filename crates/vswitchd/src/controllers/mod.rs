@@ -19,8 +19,8 @@ mod link;
 mod sched;
 mod task;
 
-pub(crate) use link::{Link, limits, probe_interval};
 pub use link::{ControllerStatus, LinkState};
+pub(crate) use link::{Link, limits, probe_interval};
 pub(crate) use sched::{Limits, Sched};
 
 use crate::config::FailMode;
@@ -112,7 +112,9 @@ impl Vswitch {
         }
         let links = &bridge.control.links;
         let gone: Vec<u64> = (bridge.conns.iter())
-            .filter(|(_, c)| c.link.as_ref().is_some_and(|l| links.get(&l.target).map(Link::id) != Some(l.id)))
+            .filter(|(_, c)| {
+                c.link.as_ref().is_some_and(|l| links.get(&l.target).map(Link::id) != Some(l.id))
+            })
             .map(|(id, _)| *id)
             .collect();
         for conn in bridge.conns.values_mut() {
@@ -223,8 +225,9 @@ impl Vswitch {
         let now = Instant::now();
         let Some(bridge) = self.bridge_named(bridge) else { return BTreeMap::new() };
         let status = |(target, link): (&String, &Link)| {
-            let mut of_link = (bridge.conns.values())
-                .filter(|c| c.link.as_ref().is_some_and(|l| l.id == link.id()) && c.connection.version().is_some());
+            let mut of_link = (bridge.conns.values()).filter(|c| {
+                c.link.as_ref().is_some_and(|l| l.id == link.id()) && c.connection.version().is_some()
+            });
             (target.clone(), link.status(of_link.next(), now))
         };
         bridge.control.links.iter().map(status).collect()

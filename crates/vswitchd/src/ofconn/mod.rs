@@ -208,8 +208,11 @@ impl Vswitch {
         let id = self.next_conn;
         self.next_conn += 1;
         // Who snoops hears all versions, in whatever version.
-        let versions =
-            if purpose == Purpose::Snoop { VersionSet::SUPPORTED } else { controllers::versions(&bridge.settings) };
+        let versions = if purpose == Purpose::Snoop {
+            VersionSet::SUPPORTED
+        } else {
+            controllers::versions(&bridge.settings)
+        };
         let mut conn = OfConn::new(purpose, versions, now);
         if let Some(link) = link {
             let row = bridge.control.links.get(&link.target).filter(|l| l.id() == link.id)?.row().clone();
@@ -297,7 +300,8 @@ impl Vswitch {
                 }
                 Some(Event::Closed(reason)) => {
                     conn.closed = true;
-                    let why = if reason == CloseReason::Silent { "Connection timed out" } else { "Protocol error" };
+                    let why =
+                        if reason == CloseReason::Silent { "Connection timed out" } else { "Protocol error" };
                     conn.close_reason = Some(why.into());
                     match reason {
                         CloseReason::NoHello(_)

@@ -32,7 +32,20 @@ pub(crate) enum Asynchronous {
 #[derive(Clone)]
 pub(crate) struct PacketNews {
     controller_id: u16,
+    /// It comes from a rule for what no other matches: a miss, in OpenFlow 1.3 and later.
+    is_table_miss: bool,
     message: PacketIn,
+}
+
+impl PacketNews {
+    /// Why it is told, to a connection that speaks this version.
+    fn reason(&self, version: Version) -> PacketInReason {
+        if self.is_table_miss && self.message.reason == PacketInReason::Action && version >= Version::V13 {
+            PacketInReason::NoMatch
+        } else {
+            self.message.reason
+        }
+    }
 }
 
 /// Packets that wait in a connection to be sent, where nothing else is said.
@@ -46,7 +59,6 @@ pub(super) struct PacketLimits {
     queue_size: Option<u32>,
     /// Where in the connection's output the packets end that have not been sent.
     unsent: VecDeque<u64>,
-    dropped: u64,
 }
 
 impl PacketLimits {
@@ -98,12 +110,16 @@ impl Asynchronous {
             userdata: spec.userdata.clone(),
             continuation: Vec::new(),
         };
-        Asynchronous::Packet(Box::new(PacketNews { controller_id: spec.controller_id, message }))
+        Asynchronous::Packet(Box::new(PacketNews {
+            controller_id: spec.controller_id,
+            is_table_miss: spec.is_table_miss,
+            message,
+        }))
     }
 
-    fn bit(&self) -> u32 {
+    fn bit(&self, version: Version) -> u32 {
         match self {
-            Asynchronous::Packet(p) => 1 << p.message.reason as u32,
+            Asynchronous::Packet(p) => 1 << p.reason(version) as u32,
             Asynchronous::Port(p) => 1 << p.reason as u32,
             Asynchronous::Removed(r) => 1 << r.reason as u32,
         }
@@ -121,8 +137,7 @@ fn is_pipeline(field: FieldId) -> bool {
 
 impl OfConn {
     fn wants(&self, news: &Asynchronous) -> bool {
-        if self.purpose == Purpose::Snoop || self.miss_send_len == 0 || self.connection.version().is_none()
-        {
+        if self.purpose == Purpose::Snoop || self.miss_send_len == 0 || self.connection.version().is_none() {
             return false;
         }
         let config = self.async_config();
@@ -135,7 +150,7 @@ impl OfConn {
             Asynchronous::Packet(p) => p.controller_id == self.controller_id,
             _ => true,
         };
-        is_for_me && bits[usize::from(self.role == Role::Secondary)] & news.bit() != 0
+        is_for_me && bits[usize::from(self.role == Role::Secondary)] & news.bit(self.version()) != 0
     }
 
     /// Tells the connection if it wants to know. False where it wants to and its queue is full.
@@ -157,8 +172,9 @@ impl OfConn {
 
     /// Tells it of a packet, now or when its limits allow. False where it is lost.
     fn tell_packet(&mut self, packet: &PacketNews) -> bool {
+        let version = self.version();
         let Some(scheds) = &mut self.packets.scheds else { return self.send_packet(packet.clone()) };
-        let by_rule = packet.message.reason != PacketInReason::NoMatch;
+        let by_rule = packet.reason(version) != PacketInReason::NoMatch;
         let port = packet.message.metadata.key.get64(FieldId::InPort) as u16;
         match scheds[usize::from(by_rule)].submit(Instant::now(), port, packet.clone()) {
             Some(packet) => self.send_packet(packet),
@@ -181,10 +197,10 @@ impl OfConn {
 
     fn send_packet(&mut self, packet: PacketNews) -> bool {
         if !self.packets.has_room(self.connection.sent_bytes()) {
-            self.packets.dropped += 1;
             return false;
         }
-        let message = PacketIn { form: self.packet_in_form, ..packet.message };
+        let reason = packet.reason(self.version());
+        let message = PacketIn { form: self.packet_in_form, reason, ..packet.message };
         let sent = self.tell_message(&Message::PacketIn(Box::new(message)));
         self.packets.unsent.push_back(self.connection.queued_bytes());
         sent
@@ -193,7 +209,8 @@ impl OfConn {
     /// What its limits did, by key of the column `status`.
     pub fn packet_in_counts(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
-        for (kind, sched) in ["miss", "action"].iter().zip(self.packets.scheds.iter().flat_map(|s| s.iter())) {
+        for (kind, sched) in ["miss", "action"].iter().zip(self.packets.scheds.iter().flat_map(|s| s.iter()))
+        {
             let c = sched.counts;
             let counts = [
                 ("bypassed", c.bypassed),

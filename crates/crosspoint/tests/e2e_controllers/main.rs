@@ -1,0 +1,503 @@
+//! The switch and its controllers, which others wrote: os-ken and Open vSwitch's `ovs-testcontroller`, over TCP, TLS and Unix
+//! sockets; what the switch does while there is none; and the stock `ovs-ofctl` where the switch listens.
+//!
+//! Needs root for network namespaces.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::{PATIENCE, Switch, UDP, wait_for};
+use openflow::message::{Message, Role};
+use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A TCP port that nobody listens on.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// `ovs-testcontroller` on a connection method.
+fn testcontroller(dir: &Path, args: &[&str]) -> Running {
+    let log = std::fs::File::create(dir.join("testcontroller.log")).unwrap();
+    let child = Command::new("ovs-testcontroller")
+        .args(args)
+        .env("OVS_RUNDIR", dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    Running(child.expect("ovs-testcontroller, of openvswitch-testcontroller"))
+}
+
+/// The learning switch on os-ken.
+fn os_ken(dir: &Path, port: u16, version: &str, tls: Option<&Pki>) -> Running {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e_controllers/learning_switch.py");
+    let log = std::fs::File::create(dir.join("os-ken.log")).unwrap();
+    let mut command = Command::new(testkit::python());
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(script)
+        .args([&port.to_string(), version])
+        .stdin(Stdio::null());
+    command.stdout(log.try_clone().unwrap()).stderr(log);
+    if let Some(pki) = tls {
+        command.env("CONTROLLER_KEY", pki.file("ctl-privkey.pem"));
+        command.env("CONTROLLER_CERT", pki.file("ctl-cert.pem"));
+        command.env("CONTROLLER_CA", pki.file("pki/switchca/cacert.pem"));
+    }
+    Running(command.spawn().unwrap())
+}
+
+/// Keys and certificates by `ovs-pki`.
+struct Pki(PathBuf);
+
+impl Pki {
+    fn new(dir: &Path) -> Pki {
+        let pki = Pki(dir.join("keys"));
+        std::fs::create_dir(&pki.0).unwrap();
+        let root = format!("--dir={}", pki.0.join("pki").display());
+        for args in [vec!["init"], vec!["req+sign", "ctl", "controller"], vec!["req+sign", "sc", "switch"]] {
+            let output = Command::new("ovs-pki")
+                .args([&root, "--force"])
+                .arg(format!("--log={}", pki.0.join("log").display()))
+                .args(&args)
+                .current_dir(&pki.0)
+                .output()
+                .expect("ovs-pki, of openvswitch-common");
+            assert!(output.status.success(), "{args:?}: {output:?}");
+        }
+        pki
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// For the switch.
+    fn flags(&self) -> [String; 6] {
+        let flag = |name: &str| name.to_string();
+        [
+            flag("--private-key"),
+            self.file("sc-privkey.pem"),
+            flag("--certificate"),
+            self.file("sc-cert.pem"),
+            flag("--ca-cert"),
+            self.file("pki/controllerca/cacert.pem"),
+        ]
+    }
+}
+
+/// A switch with dummy ports p1 to p3, and the bridge's flags.
+fn switch_with(dir: tempfile::TempDir, bridge: &str, more: &[&str]) -> Switch {
+    let bridge = format!("br0,{bridge}");
+    let mut args = vec!["--bridge", &bridge];
+    for port in ["p1,type=dummy,ofport=1", "p2,type=dummy,ofport=2", "p3,type=dummy,ofport=3"] {
+        args.extend(["--port", port]);
+    }
+    args.extend(more);
+    Switch::start_in(dir, &args)
+}
+
+fn connected(switch: &Switch) {
+    wait_for("the controller's connection", || switch.log().contains(": connected"));
+}
+
+/// What `ovs-ofctl` speaks where nothing else is said. (Its flows look alike in both versions.)
+const OF13: &[&str] = &["-O", "OpenFlow13"];
+
+/// The packet that comes back.
+const BACK: &str = "in_port(2),eth(src=50:54:00:00:00:07,dst=50:54:00:00:00:05),eth_type(0x0800),\
+    ipv4(src=10.0.0.2,dst=10.0.0.1,proto=17,tos=0,ttl=64,frag=no),udp(src=2,dst=1)";
+
+/// Two hosts speak, and a controller learns where they are.
+fn learns_and_forwards(switch: &Switch, ofctl: &[&str]) {
+    connected(switch);
+    // A controller that has just connected may still be busy with itself: until it floods, ask again.
+    let mut flooded = Vec::new();
+    wait_for("a flooded packet", || {
+        switch.receive("p1", UDP);
+        std::thread::sleep(Duration::from_millis(200));
+        let text = switch.appctl(&["netdev-dummy/sent", "p3"]).ok();
+        flooded.extend(text.lines().map(str::to_string));
+        !flooded.is_empty()
+    });
+    switch.receive("p2", BACK);
+    wait_for("a flow for the way back", || {
+        let flows = switch.run("ovs-ofctl", &[ofctl, &["dump-flows", "br0"]].concat()).ok();
+        if !flows.contains("dl_dst=50:54:00:00:00:05") {
+            switch.receive("p2", BACK);
+            return false;
+        }
+        true
+    });
+    wait_for("a flow for the way there", || {
+        switch.receive("p1", UDP);
+        let flows = switch.run("ovs-ofctl", &[ofctl, &["dump-flows", "br0"]].concat()).ok();
+        flows.contains("dl_dst=50:54:00:00:00:07")
+    });
+    // From now on nothing is flooded any more.
+    std::thread::sleep(Duration::from_millis(300));
+    for port in ["p1", "p2", "p3"] {
+        switch.appctl(&["netdev-dummy/sent", port]).ok();
+    }
+    switch.receive("p1", UDP);
+    assert_eq!(switch.sent("p2", 1).len(), 1);
+    assert_eq!(switch.appctl(&["netdev-dummy/sent", "p3"]).ok().trim(), "");
+}
+
+#[test]
+fn ovs_testcontroller_learns_and_forwards_over_tcp() {
+    let dir = common::run_dir();
+    let port = free_port();
+    let _controller = testcontroller(dir.path(), &[&format!("ptcp:{port}:127.0.0.1")]);
+    let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}");
+    learns_and_forwards(&switch_with(dir, &flags, &[]), OF13);
+}
+
+#[test]
+fn ovs_testcontroller_learns_and_forwards_over_a_unix_socket() {
+    let dir = common::run_dir();
+    let path = dir.path().join("controller");
+    let _controller = testcontroller(dir.path(), &[&format!("punix:{}", path.display())]);
+    let flags = format!("fail-mode=secure,controller=unix:{}", path.display());
+    learns_and_forwards(&switch_with(dir, &flags, &[]), OF13);
+}
+
+#[test]
+fn ovs_testcontroller_learns_and_forwards_over_tls() {
+    let dir = common::run_dir();
+    let pki = Pki::new(dir.path());
+    let port = free_port();
+    let _controller = testcontroller(
+        dir.path(),
+        &[
+            "-p",
+            &pki.file("ctl-privkey.pem"),
+            "-c",
+            &pki.file("ctl-cert.pem"),
+            "-C",
+            &pki.file("pki/switchca/cacert.pem"),
+            &format!("pssl:{port}:127.0.0.1"),
+        ],
+    );
+    let flags = format!("fail-mode=secure,controller=ssl:127.0.0.1:{port}");
+    let tls = pki.flags();
+    let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
+    learns_and_forwards(&switch_with(dir, &flags, &tls), OF13);
+}
+
+#[test]
+fn the_switch_listens_for_clients_over_tcp() {
+    let dir = common::run_dir();
+    let port = free_port();
+    let switch = switch_with(dir, &format!("fail-mode=secure,controller=ptcp:{port}:127.0.0.1"), &[]);
+    let target = format!("tcp:127.0.0.1:{port}");
+    wait_for("the switch to listen", || switch.ofctl(&["show", &target]).code == Some(0));
+    switch.ofctl(&["add-flow", &target, "in_port=1,actions=2"]).ok();
+    assert!(switch.ofctl(&["dump-flows", &target]).ok().contains("in_port=1 actions=output:2"));
+}
+
+#[test]
+fn the_switch_listens_over_tls_for_those_with_a_certificate() {
+    let dir = common::run_dir();
+    let pki = Pki::new(dir.path());
+    let port = free_port();
+    let tls = pki.flags();
+    let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
+    let switch = switch_with(dir, &format!("fail-mode=secure,controller=pssl:{port}:127.0.0.1"), &tls);
+    let target = format!("ssl:127.0.0.1:{port}");
+    let keys = [
+        "-p",
+        &pki.file("ctl-privkey.pem"),
+        "-c",
+        &pki.file("ctl-cert.pem"),
+        "-C",
+        &pki.file("pki/switchca/cacert.pem"),
+    ];
+    let show = [&keys[..], &["show", &target]].concat();
+    wait_for("the switch to listen", || switch.ofctl(&show).code == Some(0));
+    assert!(switch.ofctl(&["show", &format!("tcp:127.0.0.1:{port}")]).code != Some(0), "not without TLS");
+}
+
+#[test]
+fn os_ken_learns_and_forwards_in_both_versions() {
+    for (version, name) in [("1.0", "OpenFlow10"), ("1.3", "OpenFlow13")] {
+        let dir = common::run_dir();
+        let port = free_port();
+        let _controller = os_ken(dir.path(), port, version, None);
+        let flags = format!("fail-mode=secure,protocols={name},controller=tcp:127.0.0.1:{port}");
+        let switch = switch_with(dir, &flags, &[]);
+        learns_and_forwards(&switch, &["-O", name]);
+        let log = std::fs::read_to_string(switch.dir.path().join("os-ken.log")).unwrap();
+        assert!(log.contains("switch ") && !log.contains("error"), "{log}");
+    }
+}
+
+/// Namespaces of the test's own, removed with it.
+struct Net(Vec<String>);
+
+impl Net {
+    /// Two hosts, each with a veth whose other end is here; the names of these ends.
+    fn new() -> (Net, [String; 2]) {
+        let id = std::process::id();
+        let net = Net((0..2).map(|n| format!("cp-ctl-{id}-{n}")).collect());
+        let ends = [0, 1].map(|n| format!("cpc{}x{n}", id % 100_000));
+        for (n, (host, end)) in net.0.iter().zip(&ends).enumerate() {
+            for command in [
+                format!("ip netns add {host}"),
+                format!("ip link add {end} type veth peer name eth0 netns {host}"),
+                format!("ip link set {end} up"),
+                format!("ip -n {host} addr add 10.77.0.{}/24 dev eth0", n + 1),
+                format!("ip -n {host} link set eth0 up"),
+            ] {
+                let words: Vec<&str> = command.split(' ').collect();
+                let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+                assert!(output.status.success(), "{command}: {output:?}");
+            }
+        }
+        (net, ends)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", host]).status();
+        }
+    }
+}
+
+#[test]
+fn os_ken_learns_and_forwards_over_tls() {
+    let dir = common::run_dir();
+    let pki = Pki::new(dir.path());
+    let port = free_port();
+    let _controller = os_ken(dir.path(), port, "1.3", Some(&pki));
+    let flags = format!("fail-mode=secure,controller=ssl:127.0.0.1:{port}");
+    let tls = pki.flags();
+    let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
+    learns_and_forwards(&switch_with(dir, &flags, &tls), OF13);
+}
+
+#[test]
+fn os_ken_lets_two_namespaces_ping_each_other() {
+    for version in ["1.0", "1.3"] {
+        let (net, ends) = Net::new();
+        let dir = common::run_dir();
+        let port = free_port();
+        let _controller = os_ken(dir.path(), port, version, None);
+        let protocols = if version == "1.0" { "OpenFlow10" } else { "OpenFlow13" };
+        let bridge = format!("br0,fail-mode=secure,protocols={protocols},controller=tcp:127.0.0.1:{port}");
+        let ports = ends.clone().map(|end| format!("{end},type=system"));
+        let switch = Switch::start_in(dir, &["--bridge", &bridge, "--port", &ports[0], "--port", &ports[1]]);
+        connected(&switch);
+        wait_for("a ping", || {
+            let ping = ["netns", "exec", &net.0[0], "ping", "-c", "3", "-i", "0.2", "-W", "2", "10.77.0.2"];
+            let output = Command::new("ip").args(ping).output().unwrap();
+            output.status.success()
+        });
+        let flows = switch.ofctl(&["-O", protocols, "dump-flows", "br0"]).ok();
+        assert!(flows.matches("dl_dst=").count() >= 2, "{flows}");
+    }
+}
+
+/// A controller in the test's own hands.
+struct Controller {
+    stream: TcpStream,
+    connection: Connection,
+}
+
+impl Controller {
+    fn accept(listener: &TcpListener, version: Version) -> Controller {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let config = ConnectionConfig {
+            side: Side::Controller,
+            versions: VersionSet::only(version),
+            probe_interval: None,
+        };
+        let mut controller = Controller { stream, connection: Connection::new(config, Instant::now()) };
+        let up = controller.events_until(|e| matches!(e, Event::Up(_)));
+        assert!(matches!(up.last(), Some(Event::Up(v)) if *v == version), "{up:?}");
+        controller
+    }
+
+    /// What happens within this time.
+    fn events_for(&mut self, time: Duration) -> Vec<Event> {
+        let end = Instant::now() + time;
+        let mut events = vec![];
+        while Instant::now() < end {
+            self.step(&mut events);
+        }
+        events
+    }
+
+    fn events_until(&mut self, done: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let end = Instant::now() + PATIENCE;
+        let mut events = vec![];
+        while !events.iter().any(&done) {
+            assert!(Instant::now() < end, "waited in vain: {events:?}");
+            self.step(&mut events);
+        }
+        events
+    }
+
+    fn step(&mut self, events: &mut Vec<Event>) {
+        let out = self.connection.transmit().to_vec();
+        if self.stream.write_all(&out).is_ok() {
+            self.connection.transmitted(out.len());
+        }
+        let mut buffer = [0; 65_536];
+        if let Ok(n) = self.stream.read(&mut buffer) {
+            let mut rest = &buffer[..n];
+            while !rest.is_empty() {
+                let taken = self.connection.handle_bytes(Instant::now(), rest);
+                rest = &rest[taken..];
+                while let Some(event) = self.connection.next_event(Instant::now()) {
+                    events.push(event);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, message: &Message) -> Message {
+        let xid = self.connection.new_xid();
+        self.connection.send(xid, message).unwrap();
+        let events = self.events_until(|e| matches!(e, Event::Message { xid: x, .. } if *x == xid));
+        let answer = events.into_iter().find_map(|e| match e {
+            Event::Message { xid: x, message, .. } if x == xid => Some(message),
+            _ => None,
+        });
+        answer.unwrap()
+    }
+}
+
+fn packet_ins(events: &[Event]) -> usize {
+    events.iter().filter(|e| matches!(e, Event::Message { message: Message::PacketIn(_), .. })).count()
+}
+
+#[test]
+fn packets_without_a_rule_go_to_a_controller_whole_and_no_faster_than_its_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let flags = format!(
+        "fail-mode=secure,controller=tcp:127.0.0.1:{port},controller-rate-limit=100,controller-burst-limit=25"
+    );
+    let switch = switch_with(common::run_dir(), &flags, &[]);
+    let mut controller = Controller::accept(&listener, Version::V10);
+    wait_for("the first packet", || {
+        switch.receive("p1", UDP);
+        packet_ins(&controller.events_for(Duration::from_millis(200))) > 0
+    });
+    controller.events_for(Duration::from_millis(600));
+    let burst = vec![UDP; 60];
+    switch.appctl(&[&["netdev-dummy/receive", "p1"][..], &burst].concat()).ok();
+    let events = controller.events_for(Duration::from_millis(1_000));
+    let told = packet_ins(&events);
+    // 25 at once, 25 that are queued, and as many as the rate lets pass while they come.
+    assert!((45..60).contains(&told), "{told} of 60");
+    let whole = events.iter().all(|e| match e {
+        Event::Message { message: Message::PacketIn(p), .. } => {
+            p.data.len() == 106 && p.total_len == 106 && p.buffer_id.is_none()
+        }
+        _ => true,
+    });
+    assert!(whole, "{events:?}");
+}
+
+#[test]
+fn of_two_controllers_one_is_in_charge_when_it_says_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Two targets that are one listener.
+    let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port};tcp:localhost:{port}");
+    let switch = switch_with(common::run_dir(), &flags, &[]);
+    let (mut one, mut two) =
+        (Controller::accept(&listener, Version::V13), Controller::accept(&listener, Version::V13));
+    let role = |role, generation_id| {
+        Message::RoleRequest(openflow::message::RoleRequest { role, generation_id, nicira: false })
+    };
+    let primary = one.ask(&role(Role::Primary, Some(1)));
+    assert!(matches!(primary, Message::RoleReply(r) if r.role == Role::Primary), "{primary:?}");
+    let other = two.ask(&role(Role::Primary, Some(2)));
+    assert!(matches!(other, Message::RoleReply(r) if r.role == Role::Primary), "{other:?}");
+    let now = one.ask(&role(Role::NoChange, None));
+    assert!(matches!(now, Message::RoleReply(r) if r.role == Role::Secondary), "{now:?}");
+    // Who only watches may not change anything, and is told of ports alone.
+    switch.add_flow("actions=controller");
+    let flow_mod = Message::FlowMod(Box::new(openflow::message::FlowMod::add()));
+    let refused = one.ask(&flow_mod);
+    let expected = Some(openflow::ErrorKind::OFPBRC_IS_SECONDARY);
+    assert!(matches!(&refused, Message::Error(e) if e.kind() == expected), "{refused:?}");
+    switch.receive("p1", UDP);
+    switch.ofctl(&["mod-port", "br0", "1", "no-flood"]).ok();
+    let (seen_by_one, seen_by_two) =
+        (one.events_for(Duration::from_millis(500)), two.events_for(Duration::from_millis(500)));
+    let ports = |events: &[Event]| {
+        events.iter().filter(|e| matches!(e, Event::Message { message: Message::PortStatus(_), .. })).count()
+    };
+    assert_eq!((packet_ins(&seen_by_one), ports(&seen_by_one)), (0, 1), "{seen_by_one:?}");
+    assert_eq!((packet_ins(&seen_by_two), ports(&seen_by_two)), (1, 1), "{seen_by_two:?}");
+}
+
+#[test]
+fn without_its_controller_a_standalone_bridge_switches_by_itself_until_it_is_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let flags = format!("controller=tcp:127.0.0.1:{port},max-backoff=1000");
+    let switch = switch_with(common::run_dir(), &flags, &[]);
+    let controller = Controller::accept(&listener, Version::V13);
+    connected(&switch);
+    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "a controller is in charge");
+    switch.add_flow("in_port=3,actions=drop");
+    drop(controller);
+    drop(listener);
+    let start = Instant::now();
+    wait_for("the switch to take over", || switch.log().contains("switching without"));
+    assert!(start.elapsed() > Duration::from_secs(12), "{:?}", start.elapsed());
+    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "rules are gone, its own is not shown");
+    switch.receive("p3", UDP);
+    assert_eq!(switch.sent("p1", 1).len(), 1);
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let _controller = Controller::accept(&listener, Version::V13);
+    wait_for("the switch to give up", || switch.log().contains("no longer switching"));
+    switch.receive("p3", UDP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(switch.appctl(&["netdev-dummy/sent", "p2"]).ok().lines().count(), 1, "only the one of before");
+}
+
+#[test]
+fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
+    let switch = switch_with(common::run_dir(), "fail-mode=secure,protocols=OpenFlow13", &[]);
+    switch.ofctl(&["-O", "OpenFlow13", "show", "br0"]).ok();
+    let said = switch.ofctl(&["show", "br0"]).failed();
+    assert!(
+        said.contains("version negotiation failed (we support version 0x01, peer supports version 0x04)"),
+        "{said}"
+    );
+    // As it stands on the wire, byte by byte from Open vSwitch 3.1.
+    let mut stream = std::os::unix::net::UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+    stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 9]).unwrap();
+    let mut bytes = vec![];
+    stream.read_to_end(&mut bytes).unwrap();
+    let error = [
+        &[1, 1, 0, 82, 0, 0, 0, 0, 0, 0, 0, 0][..],
+        b"We support version 0x04, you support version 0x01, no common versions.",
+    ]
+    .concat();
+    assert!(bytes.ends_with(&error), "{bytes:02x?}");
+}
