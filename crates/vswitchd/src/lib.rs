@@ -17,6 +17,7 @@ pub mod log;
 pub mod odp;
 mod ofconn;
 pub mod ovsdb;
+pub(crate) mod placement;
 pub mod program;
 pub mod reconcile;
 pub mod rundir;

@@ -71,6 +71,7 @@ impl Vswitch {
         let left = self.control.tick(now_ms);
         self.watch_ports();
         self.tick_controllers(std::time::Instant::now());
+        self.look_after_queues(now_ms);
         self.deliver();
         more || left && self.dp.workers() > 0 && self.schedule.passing.is_some()
     }

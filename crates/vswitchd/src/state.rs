@@ -59,6 +59,8 @@ pub struct Vswitch {
     pub(crate) settings: SwitchWide,
     /// What is wrong with the mask of processors.
     pub(crate) mask_note: Option<String>,
+    /// Which worker polls which queue.
+    pub(crate) placing: crate::placement::Placing,
     /// The number of the next connection: none is given out twice.
     pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
@@ -185,6 +187,7 @@ impl Vswitch {
             given,
             settings: SwitchWide::default(),
             mask_note: None,
+            placing: crate::placement::Placing::default(),
             next_conn: 0,
             schedule: Schedule::default(),
             news: Vec::new(),

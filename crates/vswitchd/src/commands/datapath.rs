@@ -238,19 +238,36 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if let Some(note) = &vswitch.mask_note {
         let _ = writeln!(text, "{note}");
     }
+    let _ = writeln!(text, "Displaying last 60 seconds pmd usage %");
+    // What all queues of all workers have cost is what a share is a share of, where a worker had no more time than that.
+    let minute = base::clock::tsc_hz() * 60;
     for n in chosen(vswitch, args)? {
-        let _ = writeln!(text, "{}:\n  isolated : false", thread_of(vswitch, n));
+        let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
         let mut ports: Vec<_> = vswitch.ports.values().collect();
         ports.sort_by_key(|p| &p.name);
         for port in ports {
             for (queue, _) in vswitch.dp.rx_workers(port.port_no).iter().enumerate().filter(|(_, w)| **w == n)
             {
                 let state = if port.gone { "disabled" } else { "enabled" };
-                let _ = writeln!(text, "  port: {:<16}  queue-id: {queue:>2} ({state})", port.name);
+                let usage = vswitch.queue_cost(port.port_no, queue) * 100 / minute;
+                let _ = writeln!(
+                    text,
+                    "  port: {:<16}  queue-id: {queue:>2} ({state})   pmd usage: {:>2} %",
+                    port.name,
+                    usage.min(100)
+                );
             }
         }
     }
     Ok(text)
+}
+
+/// Spreads all queues anew.
+pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let names: Vec<&str> = args.iter().map(String::as_str).collect();
+    check_names(&names)?;
+    vswitch.place_queues(true);
+    Ok("pmd rxq rebalance requested.\n".into())
 }
 
 /// Our own: packets dropped, by reason and input port.

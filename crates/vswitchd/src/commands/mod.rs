@@ -1,7 +1,7 @@
 //! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts read.
 
 mod coverage;
-mod datapath;
+pub(crate) mod datapath;
 mod dummy;
 mod switching;
 
@@ -29,6 +29,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp]", 0, 3, datapath::dump_flows),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
+    row("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, datapath::pmd_rxq_rebalance),
     row("dpif-netdev/pmd-rxq-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_rxq_show),
     row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),

@@ -9,11 +9,12 @@
 use super::keys;
 use super::mac_address;
 use super::wanted::{
-    Bridge, BridgeSettings, Controller, FailMode, Interface, PATCH, Port, SwitchWide, Wanted,
+    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, Interface, PATCH, Port, SwitchWide, Wanted,
 };
 use crate::reconcile::OfPortsBefore;
 use crate::rundir::RunDir;
 use base::OfPort;
+use datapath::placement::Policy;
 use openflow::{Version, VersionSet};
 use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -210,6 +211,30 @@ impl<'a> Checked<'a> {
     }
 }
 
+/// `pmd-rxq-isolate`, which is true where it is not given.
+fn isolates(c: &mut Checked<'_>) -> bool {
+    c.parsed("pmd-rxq-isolate", "true or false", None, |v| v.parse().ok()).unwrap_or(true)
+}
+
+/// `pmd-auto-lb` and what belongs to it.
+fn auto_balance(c: &mut Checked<'_>) -> Option<AutoBalance> {
+    let is_on = c.flag("pmd-auto-lb", false);
+    let minutes = c.number("pmd-auto-lb-rebal-interval", 0..=20_000u64, None).unwrap_or(1).max(1);
+    let load_percent = c.number("pmd-auto-lb-load-threshold", 0..=100, None).unwrap_or(95);
+    let improvement = c.number("pmd-auto-lb-improvement-threshold", 0..=100, None).unwrap_or(25);
+    let auto = AutoBalance { interval_ms: minutes * 60_000, load_percent, improvement_percent: improvement };
+    is_on.then_some(auto)
+}
+
+/// `QUEUE:PROCESSOR,...`, as `pmd-rxq-affinity` has it.
+fn affinity(text: &str) -> Option<BTreeMap<usize, usize>> {
+    let pair = |part: &str| {
+        let (queue, cpu) = part.trim().split_once(':')?;
+        Some((queue.trim().parse().ok()?, cpu.trim().parse().ok()?))
+    };
+    text.split(',').filter(|part| !part.trim().is_empty()).map(pair).collect()
+}
+
 impl<'a> Reader<'a> {
     fn complain(&mut self, place: &str, what: impl Display) {
         self.reading.complaints.insert(format!("{place}: {what}"));
@@ -239,6 +264,11 @@ impl<'a> Reader<'a> {
             }),
             flow_limit: c.number("flow-limit", 0..=usize::MAX, old.flow_limit),
             max_idle_ms: c.number("max-idle", 500..=u64::from(u32::MAX), old.max_idle_ms),
+            rxq_policy: c
+                .parsed("pmd-rxq-assign", "cycles, roundrobin or group", Some(old.rxq_policy), Policy::parse)
+                .unwrap_or_default(),
+            rxq_isolate: isolates(&mut c),
+            auto_balance: auto_balance(&mut c),
             flow_restore_wait: c.flag("flow-restore-wait", old.flow_restore_wait),
         };
         let interval = c.number("stats-update-interval", 0..=u64::from(u32::MAX), None);
@@ -439,11 +469,18 @@ impl<'a> Reader<'a> {
             }
             None => None,
         };
+        let mut c = Checked::of(row, "other_config");
+        let before = self.previous.interface(&name).map(|(_, _, i)| i.rxq_affinity.clone());
+        let rxq_affinity = c
+            .parsed("pmd-rxq-affinity", "QUEUE:PROCESSOR pairs, separated by commas", before, affinity)
+            .unwrap_or_default();
+        self.complain_all(&place, c);
         let request = row.integer("ofport_request").and_then(|n| u16::try_from(n).ok()).map(OfPort);
         let interface = Interface {
             of_port_request: request.filter(|n| n.0 > 0 && *n < OfPort::MAX && !is_local),
             mtu_request: row.integer("mtu_request").and_then(|n| u32::try_from(n).ok()),
             mac,
+            rxq_affinity,
             options: self.options(row, &place, &kind),
             complaint: None,
             name,

@@ -8,6 +8,7 @@
 //! alone, so nothing is in here that only reports.
 
 use base::OfPort;
+use datapath::placement::Policy;
 use openflow::VersionSet;
 use std::collections::{BTreeMap, BTreeSet};
 use switch::VlanConfig;
@@ -22,7 +23,7 @@ pub struct Wanted {
 }
 
 /// Settings of the switch as a whole (`other_config` of the table Open_vSwitch).
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchWide {
     /// Processors on which a worker runs, one each (`pmd-cpu-mask`); `None`: the workers it was started with.
     pub cpus: Option<Vec<usize>>,
@@ -30,8 +31,39 @@ pub struct SwitchWide {
     pub flow_limit: Option<usize>,
     /// Milliseconds after which a cached flow that is not used goes (`max-idle`).
     pub max_idle_ms: Option<u64>,
+    /// How receive queues are spread over workers (`pmd-rxq-assign`).
+    pub rxq_policy: Policy,
+    /// A worker with a queue bound to it takes no others (`pmd-rxq-isolate`).
+    pub rxq_isolate: bool,
+    /// Queues move by themselves when a worker is overloaded (`pmd-auto-lb`).
+    pub auto_balance: Option<AutoBalance>,
     /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is false.
     pub flow_restore_wait: bool,
+}
+
+impl Default for SwitchWide {
+    fn default() -> Self {
+        SwitchWide {
+            cpus: None,
+            flow_limit: None,
+            max_idle_ms: None,
+            rxq_policy: Policy::default(),
+            rxq_isolate: true,
+            auto_balance: None,
+            flow_restore_wait: false,
+        }
+    }
+}
+
+/// When queues move by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AutoBalance {
+    /// Looked at so often (`pmd-auto-lb-rebal-interval`, there in minutes).
+    pub interval_ms: u64,
+    /// Busy for so many per cent of the interval is overloaded (`pmd-auto-lb-load-threshold`).
+    pub load_percent: u32,
+    /// By how many per cent the variance of the loads must fall (`pmd-auto-lb-improvement-threshold`).
+    pub improvement_percent: u32,
 }
 
 /// What a bridge does while no controller is connected.
@@ -181,6 +213,8 @@ pub struct Interface {
     pub mtu_request: Option<u32>,
     /// Ethernet address.
     pub mac: Option<[u8; 6]>,
+    /// Processors that receive queues are bound to, by the queues' numbers (`other_config:pmd-rxq-affinity`).
+    pub rxq_affinity: BTreeMap<usize, usize>,
     /// The driver's options; for a patch port those of the patch cable.
     pub options: BTreeMap<String, String>,
     /// What the row says that cannot be done, in words: the rest of the interface is set up all the same.
@@ -231,6 +265,7 @@ impl Interface {
             of_port_request: None,
             mtu_request: None,
             mac: None,
+            rxq_affinity: BTreeMap::new(),
             options: BTreeMap::new(),
             complaint: None,
         }

@@ -138,6 +138,7 @@ impl Vswitch {
             error: None,
         };
         self.ports.insert(port_no, record);
+        self.placing.is_due = true;
         self.tell_port(port_no, PortReason::Add);
         Ok(())
     }
@@ -176,6 +177,7 @@ impl Vswitch {
                 r.error = None;
                 r.interface = interface.clone();
             });
+            self.placing.is_due |= old.rxq_affinity != interface.rxq_affinity;
             if old.mac != interface.mac
                 && let Some(mac) = interface.mac
                 && self.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)

@@ -11,6 +11,10 @@ impl Vswitch {
         let limits = |s: &SwitchWide| (s.flow_limit, s.max_idle_ms);
         if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
             self.set_workers();
+            self.placing.is_due = true;
+        }
+        if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
+            self.placing.is_full_due = true;
         }
         if old.flow_restore_wait != wanted.flow_restore_wait {
             let state =

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::wanted::{Bridge, Port};
 use crate::config::{Config, Database, DatapathFlags, EnableDummy, FailMode};
 use crate::rundir::RunDir;
+use datapath::placement::Policy;
 use std::time::{Duration, Instant};
 use switch::{PortKind, VlanConfig, VlanMode};
 
@@ -355,4 +356,53 @@ fn a_thousand_ports_come_within_five_seconds_and_one_more_within_twenty_millisec
     let start = Instant::now();
     become_(&mut v, &Wanted::default());
     println!("all removed in {:?}", start.elapsed());
+}
+
+#[test]
+fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    w.switch.cpus = Some(vec![0, 1]);
+    let mut source = Interface::new("src", "null");
+    source.options = [("size".to_string(), "60".to_string()), ("n_rxq".into(), "4".into())].into();
+    w.bridges.get_mut("br0").unwrap().add(source);
+    become_(&mut v, &w);
+    let workers = |v: &Vswitch| v.dp.rx_workers(v.port_named("src").unwrap().port_no).to_vec();
+    let processors =
+        |v: &Vswitch| workers(v).iter().map(|n| v.dp.worker_cpu(*n).unwrap()).collect::<Vec<_>>();
+    // Two of four on each worker: the fewest so far.
+    assert_eq!(workers(&v).iter().filter(|n| **n == 0).count(), 2);
+    interface(&mut w, "src").rxq_affinity = [(0, 1), (2, 1)].into();
+    become_(&mut v, &w);
+    v.tick();
+    // Worker 1 is kept for the two; all others leave it.
+    assert_eq!(processors(&v), [1, 0, 1, 0]);
+    assert!(v.is_kept(1) && !v.is_kept(0));
+    w.switch.rxq_isolate = false;
+    w.switch.rxq_policy = Policy::Group;
+    interface(&mut w, "src").rxq_affinity = [(0, 1)].into();
+    become_(&mut v, &w);
+    v.tick();
+    assert_eq!(processors(&v)[0], 1);
+    assert!(!v.is_kept(1));
+    // One that no worker runs on: said, and placed like others.
+    interface(&mut w, "src").rxq_affinity = [(0, 77)].into();
+    become_(&mut v, &w);
+    v.tick();
+    w.switch.rxq_policy = Policy::RoundRobin;
+    become_(&mut v, &w);
+    v.tick();
+    let spread = workers(&v);
+    assert_eq!(spread.iter().filter(|n| **n == 0).count(), 2, "{spread:?}");
+    let src = v.port_named("src").unwrap().port_no;
+    let end = Instant::now() + Duration::from_secs(20);
+    while (0..4).any(|q| v.queue_cost(src, q) == 0) {
+        assert!(Instant::now() < end, "a queue has cost nothing");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let text = crate::commands::datapath::pmd_rxq_show(&mut v, &[]).unwrap();
+    assert!(
+        text.contains("isolated : false") && text.contains("queue-id:  3 (enabled)   pmd usage:"),
+        "{text}"
+    );
 }
