@@ -219,7 +219,7 @@ impl Datum {
 impl Datum {
     /// Everything of both; of a key in both maps the pair of `self`.
     pub fn union(&self, other: &Datum) -> Datum {
-        if other.is_empty() || self.is_same(other) {
+        if other.keys().all(|key| self.contains(key)) {
             return self.clone();
         }
         if self.is_empty() {
@@ -234,7 +234,7 @@ impl Datum {
     /// What of `self` is not in `other`: elements; of a map pairs whose key is in `other` with the same value where that is a
     /// map, or in any case where it is a set of keys.
     pub fn difference(&self, other: &Datum) -> Datum {
-        if self.is_empty() || other.is_empty() {
+        if !other.keys().any(|key| self.contains(key)) {
             return self.clone();
         }
         match (&self.0, &other.0) {
@@ -316,26 +316,28 @@ impl Datum {
     }
 }
 
-/// One sorted list of two; of equal elements the first's.
-fn merge<T: Clone>(a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
-    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+/// One sorted list of two; of equal elements the first's. Few elements of `b` are each looked for in what is left of `a`.
+fn merge<T: Clone>(mut a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     let mut merged = Vec::with_capacity(a.len() + b.len());
-    loop {
-        let next = match (a.peek(), b.peek()) {
-            (Some(x), Some(y)) => match compare(x, y) {
-                Ordering::Less => a.next(),
-                Ordering::Greater => b.next(),
-                Ordering::Equal => {
-                    b.next();
-                    a.next()
-                }
-            },
-            (Some(_), None) => a.next(),
-            (None, _) => b.next(),
+    let is_short = b.len() < a.len() / 8;
+    for y in b {
+        let before = if is_short {
+            a.partition_point(|x| compare(x, y) == Ordering::Less)
+        } else {
+            a.iter().take_while(|x| compare(x, y) == Ordering::Less).count()
         };
-        let Some(next) = next else { return merged };
-        merged.push(next.clone());
+        merged.extend_from_slice(&a[..before]);
+        a = &a[before..];
+        match a.first() {
+            Some(x) if compare(x, y) == Ordering::Equal => {
+                merged.push(x.clone());
+                a = &a[1..];
+            }
+            _ => merged.push(y.clone()),
+        }
     }
+    merged.extend_from_slice(a);
+    merged
 }
 
 impl Datum {

@@ -108,6 +108,12 @@ impl RowMap {
         self.shards[self.shard_of(uuid)].get(&uuid)
     }
 
+    /// The row called `uuid`, to be changed in place; not its name.
+    pub(crate) fn get_mut(&mut self, uuid: Uuid) -> Option<&mut Row> {
+        let shard = self.shard_of(uuid);
+        Arc::make_mut(&mut self.shards[shard]).get_mut(&uuid)
+    }
+
     /// All rows, by UUID.
     pub fn iter(&self) -> impl Iterator<Item = &Row> {
         self.shards.iter().flat_map(|shard| shard.values())

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::atom::AtomType;
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
-use crate::types::{ColumnType, Members, RefKind, Reference};
+use crate::types::{ColumnType, Members, RefKind, Reference, What};
 
 /// A place in [`Schema::tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,7 +169,7 @@ impl Schema {
 
     /// Reads the JSON of a `<database-schema>`, with the extensions of the stock server ("cksum").
     pub fn from_json(json: &Value) -> Result<Schema, Error> {
-        let mut members = Members::of(json, "database schema")?;
+        let mut members = Members::of(json, What::Named("database schema"))?;
         let name = members.string("name")?.ok_or_else(|| members.missing("name"))?;
         if !is_identifier(&name) {
             return Err(syntax_error(json, format!("name must be a valid id: \"{name}\"")));
@@ -292,7 +292,7 @@ impl TableSchema {
             if index.contains(&column) {
                 return Err(wrong(format!("duplicate column name in index: {name}")));
             }
-            if self.column(column).is_ephemeral && !column.is_internal() {
+            if self.column(column).is_ephemeral {
                 return Err(wrong(format!("ephemeral columns (such as {name}) may not be indexed")));
             }
             index.push(column);
@@ -329,7 +329,7 @@ impl TableSchema {
     }
 
     fn from_json(name: &str, json: &Value) -> Result<TableSchema, Error> {
-        let mut members = Members::of(json, "table schema")?;
+        let mut members = Members::of(json, What::Named("table schema"))?;
         let columns = members.object("columns")?.ok_or_else(|| members.missing("columns"))?;
         let is_mutable = members.boolean("mutable")?.unwrap_or(true);
         let max_rows = match members.integer("maxRows")? {
@@ -415,7 +415,7 @@ impl ColumnSchema {
     }
 
     fn from_json(name: &str, json: &Value) -> Result<ColumnSchema, Error> {
-        let mut members = Members::of(json, "schema for column")?;
+        let mut members = Members::of(json, What::Named("schema for column"))?;
         let is_mutable = members.boolean("mutable")?.unwrap_or(true);
         let is_ephemeral = members.boolean("ephemeral")?.unwrap_or(false);
         let kind = ColumnType::from_json(members.need("type")?)?;

@@ -1,7 +1,6 @@
 //! Types of columns: what atoms they take, within which constraints, and how many (RFC 7047 section 3.2 `<type>` and
 //! `<base-type>`).
 
-use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -175,7 +174,7 @@ impl BaseType {
             Value::Object(members) => members,
             _ => return Err(syntax_error(json, "base-type must be a string or an object")),
         };
-        let mut members = Members::new(json, members, "base-type");
+        let mut members = Members::new(json, members, What::Named("base-type"));
         let kind = members.string("type")?.ok_or_else(|| members.missing("type"))?;
         let kind = AtomType::from_name(&kind)
             .ok_or_else(|| syntax_error(json, format!("\"{kind}\" is not an atomic-type")))?;
@@ -340,7 +339,7 @@ impl ColumnType {
             Value::Object(members) => members,
             _ => return Err(syntax_error(json, "type must be a string or an object")),
         };
-        let mut members = Members::new(json, members, "ovsdb type");
+        let mut members = Members::new(json, members, What::Named("ovsdb type"));
         let key = members.take("key").ok_or_else(|| members.missing("key"))?;
         let key = BaseType::from_json(key)?;
         let value = members.take("value").map(BaseType::from_json).transpose()?;
@@ -385,22 +384,20 @@ impl ColumnType {
     }
 }
 
-/// In English: "integer", "set of up to 4096 integers", "map of (string, string) pairs".
-impl fmt::Display for ColumnType {
+/// What a JSON object is, for messages about its members.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    /// One of a kind.
+    Named(&'static str),
+    /// An operation of a transaction: which, from 1, of how many.
+    Operation(usize, usize),
+}
+
+impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_scalar() {
-            return self.key.kind.fmt(f);
-        }
-        f.write_str(if self.is_map() { "map of " } else { "set of " })?;
-        match (self.min, self.max) {
-            (0, UNLIMITED) => {}
-            (min, UNLIMITED) => write!(f, "{min} or more ")?,
-            (0, max) => write!(f, "up to {max} ")?,
-            (min, max) => write!(f, "{min} to {max} ")?,
-        }
-        match &self.value {
-            Some(value) => write!(f, "({}, {}) pairs", self.key.kind, value.kind),
-            None => write!(f, "{}s", self.key.kind),
+        match self {
+            What::Named(name) => f.write_str(name),
+            What::Operation(number, total) => write!(f, "ovsdb operation {number} of {total}"),
         }
     }
 }
@@ -409,25 +406,21 @@ impl fmt::Display for ColumnType {
 pub(crate) struct Members<'a> {
     whole: &'a Value,
     left: Vec<(&'a str, &'a Value)>,
-    what: Cow<'static, str>,
+    what: What,
 }
 
 impl<'a> Members<'a> {
     /// The members of `whole`, which is to be a `what`.
-    pub(crate) fn new(
-        whole: &'a Value,
-        members: &'a Map<String, Value>,
-        what: impl Into<Cow<'static, str>>,
-    ) -> Members<'a> {
+    pub(crate) fn new(whole: &'a Value, members: &'a Map<String, Value>, what: What) -> Members<'a> {
         let left = members.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        Members { whole, left, what: what.into() }
+        Members { whole, left, what }
     }
 
     /// The members of `whole` where it is an object.
-    pub(crate) fn of(whole: &'a Value, what: impl Into<Cow<'static, str>>) -> Result<Members<'a>, Error> {
+    pub(crate) fn of(whole: &'a Value, what: What) -> Result<Members<'a>, Error> {
         match whole {
             Value::Object(members) => Ok(Members::new(whole, members, what)),
-            _ => Err(syntax_error(whole, format!("Parsing {} failed: Object expected.", what.into()))),
+            _ => Err(syntax_error(whole, format!("Parsing {what} failed: Object expected."))),
         }
     }
 

@@ -32,12 +32,15 @@ impl Transaction<'_> {
         }
         let mut counts = StrongCounts::default();
         self.count_strong(&mut counts)?;
-        self.collect_garbage(&mut counts);
-        while self.prune_weak(&mut counts)? {
+        let mut follows = self.collect_garbage(&mut counts);
+        while self.prune_weak(&mut counts, &mut follows)? {
             // What a pruned pair of a map referred to strongly may be garbage now, and have weak references itself.
             self.collect_garbage(&mut counts);
         }
-        self.drop_unchanged();
+        if follows {
+            // A row that was new and is garbage, or one whose new weak references all went, is as it was before.
+            self.drop_unchanged();
+        }
         self.check_max_rows()?;
         self.check_unique()?;
         Ok(self.finish(ids))
@@ -113,8 +116,10 @@ impl Transaction<'_> {
         ))
     }
 
-    /// Takes out rows outside the root set that have no strong reference, of those whose count this transaction touched.
-    fn collect_garbage(&mut self, counts: &mut StrongCounts) {
+    /// Takes out rows outside the root set that have no strong reference, of those whose count this transaction touched. True where
+    /// there were any.
+    fn collect_garbage(&mut self, counts: &mut StrongCounts) -> bool {
+        let mut any = false;
         let touched = self.before.keys().copied();
         let mut suspects: Vec<RowId> = touched.chain(std::mem::take(&mut counts.lost)).collect();
         while let Some((table, uuid)) = suspects.pop() {
@@ -130,12 +135,15 @@ impl Transaction<'_> {
                 });
             }
             self.put(table, uuid, None);
+            any = true;
             suspects.append(&mut counts.lost);
         }
+        any
     }
 
-    /// Takes out weak references to rows that are not there. True where that took out strong ones too, from maps that have both.
-    fn prune_weak(&mut self, counts: &mut StrongCounts) -> Result<bool, Error> {
+    /// Takes out weak references to rows that are not there, and sets `any` where there were some. True where that took out strong ones
+    /// too, from maps that have both.
+    fn prune_weak(&mut self, counts: &mut StrongCounts, any: &mut bool) -> Result<bool, Error> {
         let mut holders = BTreeSet::new();
         for (table, uuid) in self.before.keys() {
             let table_of = &self.database.tables[table.index()];
@@ -156,6 +164,7 @@ impl Transaction<'_> {
                 });
             }
             self.put(table, uuid, Some(pruned));
+            *any = true;
         }
         Ok(!counts.lost.is_empty())
     }
@@ -273,14 +282,11 @@ impl Transaction<'_> {
         let database = &mut *self.database;
         let mut rows = Vec::with_capacity(before.len());
         for ((table, uuid), old) in before {
-            let new = database.row(table, uuid).cloned();
-            let new = new.map(|mut row| {
+            // Nobody else has this version of the row yet, so this copies nothing; no index is on the version.
+            let new = database.tables[table.index()].rows.get_mut(uuid).map(|row| {
                 row.set(ColumnIdx::VERSION, Datum::scalar(ids.next_uuid()));
-                row
+                row.clone()
             });
-            if new.is_some() {
-                database.put(table, uuid, new.clone());
-            }
             database.count_references(table, uuid, old.as_ref(), new.as_ref());
             rows.push(RowChange { table, uuid, old, new });
         }

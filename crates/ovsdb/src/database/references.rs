@@ -120,26 +120,39 @@ fn tell_uuid(atom: &Atom, change: Change, tell: &mut impl FnMut(Uuid, Change)) {
     }
 }
 
-fn merge<T>(old: &[T], new: &[T], compare: impl Fn(&T, &T) -> Ordering, mut tell: impl FnMut(&T, Change)) {
-    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+fn merge<T: PartialEq>(
+    old: &[T],
+    new: &[T],
+    compare: impl Fn(&T, &T) -> Ordering,
+    mut tell: impl FnMut(&T, Change),
+) {
+    // Little changes of much: what is equal at both ends is passed over.
+    let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[same..], &new[same..]);
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (mut old, mut new) = (&old[..old.len() - same], &new[..new.len() - same]);
     loop {
-        let order = match (old.peek(), new.peek()) {
+        let order = match (old.first(), new.first()) {
             (Some(a), Some(b)) => compare(a, b),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (None, None) => return,
         };
         if order != Ordering::Greater
-            && let Some(gone) = old.next()
-            && order == Ordering::Less
+            && let Some((gone, rest)) = old.split_first()
         {
-            tell(gone, Change::Goes);
+            old = rest;
+            if order == Ordering::Less {
+                tell(gone, Change::Goes);
+            }
         }
         if order != Ordering::Less
-            && let Some(come) = new.next()
-            && order == Ordering::Greater
+            && let Some((come, rest)) = new.split_first()
         {
-            tell(come, Change::Comes);
+            new = rest;
+            if order == Ordering::Greater {
+                tell(come, Change::Comes);
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, syntax_error};
 use crate::row::Row;
 use crate::schema::{ColumnIdx, TableSchema};
 use crate::symbols::Symbols;
+use crate::text::English;
 use crate::types::{ColumnType, UNLIMITED};
 
 /// Clauses on the columns of one table. Operations ask for rows that match all of them, monitors for rows that match any.
@@ -135,7 +136,8 @@ impl Clause {
                     return Err(syntax_error(
                         json,
                         format!(
-                            "Type mismatch: \"{spelled}\" operator may not be applied to column {name} of type {of}."
+                            "Type mismatch: \"{spelled}\" operator may not be applied to column {name} of type {}.",
+                            English(of)
                         ),
                     ));
                 }

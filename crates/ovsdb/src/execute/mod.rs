@@ -16,7 +16,7 @@ use crate::changes::Changes;
 use crate::database::{Database, Transaction};
 use crate::error::Error;
 use crate::symbols::Symbols;
-use crate::types::Members;
+use crate::types::{Members, What};
 use crate::uuid::UuidGenerator;
 
 /// What a transaction needs to know from outside.
@@ -130,7 +130,7 @@ impl Run<'_, '_> {
         (number, total): (usize, usize),
         read_only: bool,
     ) -> Result<Value, Stop> {
-        let mut members = Members::of(json, format!("ovsdb operation {number} of {total}"))?;
+        let mut members = Members::of(json, What::Operation(number, total))?;
         let name = members.string("op")?.ok_or_else(|| members.missing("op"))?;
         if read_only && matches!(name.as_str(), "insert" | "update" | "mutate" | "delete") {
             let details = format!("{name} operation not allowed when database server is in read only mode");

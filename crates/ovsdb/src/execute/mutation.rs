@@ -9,6 +9,7 @@ use crate::execute::condition::unknown_column;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, TableSchema};
 use crate::symbols::Symbols;
+use crate::text::English;
 use crate::types::{BaseType, ColumnType, UNLIMITED};
 
 /// One change of one column.
@@ -81,7 +82,7 @@ impl Mutation {
         let argument =
             read_argument(mutator, &schema.kind, argument, symbols).transpose()?.ok_or_else(|| {
                 let mutator = mutator.name();
-                let of = &schema.kind;
+                let of = English(&schema.kind);
                 let details = format!(
                     "Type mismatch: \"{mutator}\" operator may not be applied to column {name} of type {of}."
                 );
@@ -100,7 +101,11 @@ impl Mutation {
             _ => self.compute(old, of)?,
         };
         if new.len() < of.min as usize || new.len() > of.max as usize {
-            return Err(Error::constraint(format!("Attempted to store {} elements in {of}.", new.len())));
+            return Err(Error::constraint(format!(
+                "Attempted to store {} elements in {}.",
+                new.len(),
+                English(of)
+            )));
         }
         if new != *old {
             row.set(self.column, new);
