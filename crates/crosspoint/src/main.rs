@@ -8,6 +8,7 @@ mod database;
 mod demo;
 mod guest;
 mod ofctl;
+mod ovsdb_client;
 mod programs;
 mod switch;
 mod vsctl;
@@ -36,6 +37,9 @@ enum Command {
     /// Query and change the configuration of the switch in its database, as ovs-vsctl does.
     #[command(disable_help_flag = true)]
     Vsctl(Elsewhere),
+    /// Speak to a database server, as ovsdb-client does.
+    #[command(disable_help_flag = true)]
+    OvsdbClient(Elsewhere),
     /// Look into the datapath of the switch that is running, as ovs-dpctl does.
     #[command(disable_help_flag = true)]
     Dpctl(Elsewhere),
@@ -71,7 +75,8 @@ fn main() -> ExitCode {
         | Command::Ofctl(_)
         | Command::Dpctl(_)
         | Command::OvsdbServer(_)
-        | Command::Vsctl(_) => {
+        | Command::Vsctl(_)
+        | Command::OvsdbClient(_) => {
             unreachable!("run above: their names are in the table of programs")
         }
         Command::Bench(args) => bench::run(args),

@@ -8,6 +8,7 @@
 //! Adding a target is described in `fuzz/README.md`; the test of this crate checks that the table, the
 //! binaries of `fuzz/Cargo.toml` and the corpora agree.
 
+pub mod clients;
 pub mod flow;
 pub mod openflow;
 pub mod ovsdb;
@@ -33,10 +34,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ovsdb_schema", run: ovsdb::ovsdb_schema },
     Target { name: "ovsdb_text", run: ovsdb::ovsdb_text },
     Target { name: "ovsdb_transaction", run: ovsdb::ovsdb_transaction },
+    Target { name: "ovsdb_replica", run: clients::ovsdb_replica },
     Target { name: "ports_pcap", run: ports::ports_pcap },
     Target { name: "ports_vhost_message", run: ports::ports_vhost_message },
     Target { name: "ports_vhost_rings", run: ports::ports_vhost_rings },
     Target { name: "ports_virtio_net", run: ports::ports_virtio_net },
     Target { name: "unixctl_request", run: vswitchd::unixctl_request },
+    Target { name: "vsctl_command", run: clients::vsctl_command },
     Target { name: "wire_frame", run: wire::wire_frame },
 ];

@@ -547,7 +547,7 @@ mod tests {
             (&up_to_two, json!(["set", [1, 1]]), "set contains duplicate"),
             (&up_to_two, json!(["set", 1]), "expected [\"set\", <array>]"),
             (&up_to_two, json!("x"), "expected integer"),
-            (&up_to_two, json!(10), "10 is not less than or equal to 9"),
+            (&up_to_two, json!(10), "10 is greater than maximum allowed value 9"),
             (&strings, json!(["set", []]), "expected [\"map\", <array>]"),
             (&strings, json!(["map", [["a"]]]), "Parsing map element: expected 2-element array"),
             (&strings, json!(["map", [["a", "1"], ["a", "1"]]]), "map contains duplicate key"),

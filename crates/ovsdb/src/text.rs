@@ -223,6 +223,7 @@ impl<'n> Reader<'n> {
                 }
                 Some(value) => {
                     let start = rest;
+                    let key = self.atom(key, &of.key)?;
                     let after = after.trim_start_matches(' ');
                     let Some(after) = after.strip_prefix('=') else {
                         // The stock tools print the NUL that ends a string here, and with it their message ends.
@@ -232,7 +233,7 @@ impl<'n> Reader<'n> {
                         });
                     };
                     let (value_text, after) = word(after.trim_start_matches(' '))?;
-                    pairs.push((self.atom(key, &of.key)?, self.atom(value_text, value)?));
+                    pairs.push((key, self.atom(value_text, value)?));
                     rest = after;
                 }
             }

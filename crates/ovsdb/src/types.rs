@@ -95,11 +95,11 @@ impl BaseType {
         match (&self.constraint, atom) {
             (Constraint::Integer(min, max), Atom::Integer(value)) if value < min || value > max => {
                 let range = match (*min, *max) {
-                    (i64::MIN, max) => format!("less than or equal to {max}"),
-                    (min, i64::MAX) => format!("greater than or equal to {min}"),
+                    (i64::MIN, max) => format!("greater than maximum allowed value {max}"),
+                    (min, i64::MAX) => format!("less than minimum allowed value {min}"),
                     (min, max) => return Err(out_of_range(value, min, max)),
                 };
-                Err(Error::constraint(format!("{value} is not {range}")))
+                Err(Error::constraint(format!("{value} is {range}")))
             }
             (Constraint::Real(min, max), Atom::Real(value)) => check_real(*value, *min, *max),
             (Constraint::Length(min, max), Atom::String(text)) => check_length(text, *min, *max),
@@ -125,12 +125,14 @@ fn check_real(value: Real, min: Option<Real>, max: Option<Real>) -> Result<(), E
     let shown = |real: Real| crate::text::real(real.get());
     match (min, max) {
         (Some(min), Some(max)) => Err(out_of_range(shown(value), shown(min), shown(max))),
-        (Some(min), None) => {
-            Err(Error::constraint(format!("{} is not greater than or equal to {}", shown(value), shown(min))))
-        }
+        (Some(min), None) => Err(Error::constraint(format!(
+            "{} is less than minimum allowed value {}",
+            shown(value),
+            shown(min)
+        ))),
         (_, max) => {
             let max = shown(max.unwrap_or(Real::ZERO));
-            Err(Error::constraint(format!("{} is not less than or equal to {max}", shown(value))))
+            Err(Error::constraint(format!("{} is greater than maximum allowed value {max}", shown(value))))
         }
     }
 }

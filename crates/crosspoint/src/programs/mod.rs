@@ -36,6 +36,7 @@ pub const PROGRAMS: &[Program] = &[
     Program { name: "ovsdb-server", subcommand: "ovsdb-server", run: ovsdb_server::run },
     Program { name: "ovs-ofctl", subcommand: "ofctl", run: crate::ofctl::run },
     Program { name: "ovs-vsctl", subcommand: "vsctl", run: crate::vsctl::run },
+    Program { name: "ovsdb-client", subcommand: "ovsdb-client", run: crate::ovsdb_client::run },
 ];
 
 /// What the process's arguments ask for, if that is one of the programs: by the name that it was called by, or by a subcommand.

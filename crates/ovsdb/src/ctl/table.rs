@@ -92,6 +92,8 @@ impl Style {
 /// What is in a cell.
 #[derive(Clone, Debug)]
 pub enum Cell {
+    /// Nothing: JSON's null, no text.
+    Nothing,
     /// Text, the same in every format.
     Text(String),
     /// JSON, which is text in formats other than `json`.
@@ -103,6 +105,7 @@ pub enum Cell {
 impl Cell {
     fn json(&self) -> Value {
         match self {
+            Cell::Nothing => Value::Null,
             Cell::Text(text) => Value::from(text.as_str()),
             Cell::Json(json) => json.clone(),
             Cell::Datum(datum, of) => datum.to_json(of),
@@ -111,6 +114,7 @@ impl Cell {
 
     fn text(&self, style: &Style) -> String {
         match (self, style.cell) {
+            (Cell::Nothing, _) => String::new(),
             (Cell::Text(text), _) => text.clone(),
             (Cell::Json(json), _) => to_text(json, false),
             (Cell::Datum(datum, of), CellFormat::String) => Printed(datum, of).to_string(),

@@ -141,6 +141,8 @@ fn compose(transaction: &Transaction, ticket: Ticket, operations: &mut Vec<Value
             }
         }
         match edit.kind {
+            // A row that only references keep is the server's to delete, once there is none.
+            EditKind::Delete if !table_schema.is_root => {}
             EditKind::Delete => {
                 operations.push(json!({"op": "delete", "table": name(*table), "where": this_row(*uuid)}));
             }

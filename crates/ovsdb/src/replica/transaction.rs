@@ -120,7 +120,8 @@ impl Transaction {
         self.edits.insert((table, uuid), edit);
     }
 
-    /// Deletes a row. One that is not there stays so.
+    /// Deletes a row. One that is not there stays so. Of a table that is not a root, a row is in fact deleted when nothing
+    /// refers to it any more, and not otherwise.
     pub fn delete(&mut self, table: TableIdx, uuid: Uuid) {
         if self.view[table.index()].remove(uuid).is_none() {
             return;
@@ -244,7 +245,11 @@ impl Transaction {
 
     /// Whether nothing is to be changed.
     pub fn is_unchanged(&self) -> bool {
-        self.edits.values().all(|edit| edit.kind == EditKind::Change && edit.columns.is_empty())
+        self.edits.iter().all(|((table, _), edit)| match edit.kind {
+            EditKind::Insert { .. } => false,
+            EditKind::Change => edit.columns.is_empty(),
+            EditKind::Delete => !self.schema.table(*table).is_root,
+        })
     }
 
     /// The tables and rows that refer to the row `uuid` of `table`, strongly or weakly: whether any does.

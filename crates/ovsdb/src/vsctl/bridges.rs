@@ -24,9 +24,8 @@ const CLEARED: &[(&str, &[&str])] = &[
     ("Open_vSwitch", &["manager_options", "ssl"]),
     ("Bridge", &["controller", "fail_mode", "mirrors", "netflow", "sflow", "ipfix"]),
 ];
-/// Tables of whose rows `emer-reset` clears `other_config`.
-const WITH_OTHER_CONFIG: &[&str] =
-    &["Open_vSwitch", "Port", "Interface", "Mirror", "Queue", "QoS", "Manager", "Controller"];
+/// Columns of Interface that `emer-reset` sets to 0.
+const ZEROED: &[&str] = &["ingress_policing_rate", "ingress_policing_burst"];
 /// Tables that `emer-reset` empties.
 const EMPTIED: &[&str] = &["Mirror", "NetFlow", "sFlow", "IPFIX"];
 
@@ -34,12 +33,9 @@ pub(super) fn prepare_emer_reset(prepare: &mut Prepare<'_>) -> Result<(), String
     for (table, columns) in CLEARED {
         prepare.need(table, columns);
     }
-    for table in WITH_OTHER_CONFIG.iter().chain(&["Bridge"]) {
-        let schema = prepare.schema.find(table).map(|table| prepare.schema.table(table));
-        if schema.is_some_and(|schema| schema.find("other_config").is_some()) {
-            prepare.need(table, &["other_config"]);
-        }
-    }
+    prepare.need("Bridge", &["other_config"]);
+    prepare.need("Port", &["other_config"]);
+    prepare.need("Interface", ZEROED);
     for table in EMPTIED {
         prepare.need(table, &[]);
     }
@@ -69,11 +65,15 @@ pub(super) fn emer_reset(ctx: &mut Context<'_>) -> Result<(), Stop> {
             ctx.set("Bridge", row, "other_config", kept)?;
         }
     }
-    for table in WITH_OTHER_CONFIG {
-        let has = schema.find(table).is_some_and(|table| schema.table(table).find("other_config").is_some());
-        for row in rows(ctx, table) {
-            if has && !ctx.get(table, row, "other_config")?.is_empty() {
-                ctx.set(table, row, "other_config", Datum::EMPTY)?;
+    for row in rows(ctx, "Port") {
+        if !ctx.get("Port", row, "other_config")?.is_empty() {
+            ctx.set("Port", row, "other_config", Datum::EMPTY)?;
+        }
+    }
+    for row in rows(ctx, "Interface") {
+        for column in ZEROED {
+            if ctx.get("Interface", row, column)?.as_integer() != Some(0) {
+                ctx.set("Interface", row, column, Datum::scalar(0))?;
             }
         }
     }

@@ -84,14 +84,9 @@ pub fn holds(ctx: &mut Context<'_>, table: TableIdx, row: &Row, text: &str) -> R
         return Err(Stop::Fatal(format!("cannot specify key to check for non-map column {}", column.name)));
     };
     let key = ctx.parse_key(key, &column.kind.key)?;
-    // A key's value is compared as a set of at most one.
-    let set = crate::ColumnType { key: value_type.clone(), value: None, min: 0, max: 1 };
-    let of_set = if operator.starts_with('{') {
-        crate::ColumnType { max: crate::UNLIMITED, ..set }
-    } else {
-        crate::ColumnType { min: 1, ..set }
-    };
-    let wanted = ctx.parse(value, &of_set)?;
+    // A key's value is compared as a set.
+    let set = crate::ColumnType { key: value_type.clone(), value: None, min: 0, max: crate::UNLIMITED };
+    let wanted = ctx.parse(value, &set)?;
     match held.value_of(&key) {
         Some(held) => Ok(compare(operator, &Datum::scalar(held.clone()), &wanted)),
         None if operator.starts_with('{') => Ok(compare(operator, &Datum::EMPTY, &wanted)),

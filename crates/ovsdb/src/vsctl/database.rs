@@ -7,10 +7,11 @@ use super::command::{Context, Prepare, Stop};
 use super::condition::{OPERATORS, holds, split, split_for};
 use super::names;
 use crate::ctl::table::{Cell, Table};
-use crate::text::{Atomic, Printed};
+use crate::text::{Atomic, Printed, word};
 use crate::{ColumnIdx, ColumnType, Datum, Row, Schema, TableIdx, Uuid};
 
-const ASSIGN: &[&str] = &["="];
+/// The operator of `set` and of a new row's settings.
+pub(super) const ASSIGN: &[&str] = &["="];
 const NOTHING: &[&str] = &[];
 
 /// The columns that `--columns` names, or all but `_version`.
@@ -83,16 +84,20 @@ pub(super) fn prepare_find(prepare: &mut Prepare<'_>) -> Result<(), String> {
     prepare_arguments(prepare, table, 1, OPERATORS)
 }
 
-/// Needs the columns of the arguments from `first` on.
-fn prepare_arguments(
+/// Needs the columns of the arguments from `first` on, each with one of the operators.
+pub(super) fn prepare_arguments(
     prepare: &mut Prepare<'_>,
     table: TableIdx,
     first: usize,
     operators: &'static [&'static str],
 ) -> Result<(), String> {
     for text in &prepare.command.args[first..] {
-        let argument = split(text, operators)?;
-        prepare.column(table, argument.column)?;
+        // A column that is not there is the error, whatever follows it.
+        let (column, _) = word(text)?;
+        if !column.is_empty() {
+            prepare.column(table, column)?;
+        }
+        split(text, operators)?;
     }
     Ok(())
 }
@@ -124,16 +129,11 @@ pub(super) fn prepare_get(prepare: &mut Prepare<'_>) -> Result<(), String> {
         return Err("--if-exists and --id may not be specified together".into());
     }
     let table = prepare.table(&prepare.command.args[0])?;
-    let columns = &prepare.command.args[2..];
-    for text in columns {
+    for text in &prepare.command.args[2..] {
         if !text.eq_ignore_ascii_case("_uuid") {
             let argument = split(text, NOTHING)?;
             prepare.column(table, argument.column)?;
         }
-    }
-    if columns.is_empty() && !prepare.command.options.contains_key("--id") {
-        let text = "\"get\" command without row arguments or \"--id\" is possibly erroneous";
-        prepare.warn("db_ctl_base", text.into());
     }
     Ok(())
 }
@@ -205,19 +205,11 @@ fn define_existing(ctx: &mut Context<'_>, id: &str, uuid: Uuid) -> Result<(), St
 
 pub(super) fn prepare_set(prepare: &mut Prepare<'_>) -> Result<(), String> {
     let table = prepare.table(&prepare.command.args[0])?;
-    prepare_assignments(prepare, table, 2)
-}
-
-pub(super) fn prepare_assignments(
-    prepare: &mut Prepare<'_>,
-    table: TableIdx,
-    first: usize,
-) -> Result<(), String> {
-    for text in &prepare.command.args[first..] {
-        let argument = split(text, NOTHING).or_else(|_| split(text, ASSIGN))?;
+    prepare_arguments(prepare, table, 2, ASSIGN)?;
+    for text in &prepare.command.args[2..] {
+        let argument = split(text, ASSIGN)?;
         let column = prepare.column(table, argument.column)?;
         check_mutable(prepare.schema, table, column)?;
-        split(text, ASSIGN)?;
     }
     Ok(())
 }
@@ -284,7 +276,11 @@ pub(super) fn add(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let any_size = ColumnType { min: 1, max: crate::UNLIMITED, ..kind.clone() };
     for text in &ctx.command.args[3..] {
         let datum = ctx.parse(text, &any_size)?;
-        ctx.txn.add(table, row.uuid(), idx, datum);
+        // The manual says that a pair whose key is there is not replaced; the stock program replaces it.
+        match kind.is_map() {
+            true => ctx.txn.set_pairs(table, row.uuid(), idx, datum),
+            false => ctx.txn.add(table, row.uuid(), idx, datum),
+        }
     }
     Ok(())
 }

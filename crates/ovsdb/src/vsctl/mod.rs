@@ -90,7 +90,7 @@ pub static COMMANDS: &[Spec] = commands! {
     "del-aa-mapping" 3..3, "!BRIDGE !ARG !ARG", "", settings::prepare_auto_attach, settings::del_aa_mapping;
     "get-aa-mapping" 1..1, "!BRIDGE", "", settings::prepare_auto_attach, settings::get_aa_mapping;
 
-    "add-zone-tp" 2..18, "", "--may-exist", zones::prepare, zones::add_zone_tp;
+    "add-zone-tp" 3..18, "", "--may-exist", zones::prepare, zones::add_zone_tp;
     "del-zone-tp" 2..2, "", "--if-exists", zones::prepare, zones::del_zone_tp;
     "list-zone-tp" 1..1, "", "", zones::prepare, zones::list_zone_tp;
     "list-dp-cap" 1..1, "", "", zones::prepare, zones::list_dp_cap;

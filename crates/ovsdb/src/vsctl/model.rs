@@ -105,9 +105,13 @@ impl Context<'_> {
                 });
             }
         }
+        let table = self.table_idx("Port")?;
         for (bridge, row) in &real {
             for port in self.references("Bridge", *row, "ports")? {
-                self.add_to_model(&mut model, bridge, port)?;
+                // One that was destroyed in this call is not there, though it stays if something refers to it.
+                if self.txn.row(table, port).is_some() {
+                    self.add_to_model(&mut model, bridge, port)?;
+                }
             }
         }
         Ok(model)

@@ -138,8 +138,7 @@ pub fn record(ctx: &mut Context<'_>, table: TableIdx, text: &str) -> Result<Opti
     if !(4..UUID_LEN).contains(&digits) || !is_uuid_start(text) {
         return Ok(None);
     }
-    let start = text.to_ascii_lowercase();
-    let mut matches = ctx.txn.table(table).iter().filter(|row| row.uuid().to_string().starts_with(&start));
+    let mut matches = ctx.txn.table(table).iter().filter(|row| row.uuid().to_string().starts_with(text));
     match (matches.next(), matches.next()) {
         (Some(one), Some(other)) => Err(Stop::Fatal(format!(
             "{table_name} contains 2 or more rows whose UUIDs begin with {text}: at least {} and {}",

@@ -1,7 +1,7 @@
 //! The commands on ports, bonds and interfaces.
 
 use super::command::{Context, Prepare, Stop};
-use super::database::{prepare_assignments, set_column};
+use super::database::{ASSIGN, prepare_arguments, set_column};
 use crate::Datum;
 
 fn first_settings(args: &[String], from: usize) -> usize {
@@ -11,7 +11,7 @@ fn first_settings(args: &[String], from: usize) -> usize {
 fn prepare_settings(prepare: &mut Prepare<'_>, first: usize) -> Result<(), String> {
     super::bridges::prepare(prepare)?;
     let port = prepare.schema.find("Port").ok_or("the schema has no table Port")?;
-    prepare_assignments(prepare, port, first)
+    prepare_arguments(prepare, port, first, ASSIGN)
 }
 
 pub(super) fn prepare_add_port(prepare: &mut Prepare<'_>) -> Result<(), String> {
@@ -33,7 +33,8 @@ pub(super) fn add_port(ctx: &mut Context<'_>) -> Result<(), Stop> {
 
 pub(super) fn prepare_add_bond(prepare: &mut Prepare<'_>) -> Result<(), String> {
     let first = first_settings(&prepare.command.args, 2);
-    prepare_settings(prepare, first)
+    // Too few interfaces are the error, whatever follows them.
+    if first < 4 { super::bridges::prepare(prepare) } else { prepare_settings(prepare, first) }
 }
 
 pub(super) fn add_bond(ctx: &mut Context<'_>) -> Result<(), Stop> {

@@ -76,7 +76,7 @@ fn several_changes_of_one_column_come_to_what_they_say_in_order() {
     let commands = parse_chain(&args, BTreeMap::new(), COMMANDS).unwrap();
     let ran = run(&commands, &replica, &Settings::default(), &mut uuids, &mut Vec::new()).unwrap();
     let row = ran.transaction.table(table).iter().next().unwrap();
-    assert_eq!(*row.get(ids), Datum::map([("a", "9"), ("b", "2"), ("d", "4")]));
+    assert_eq!(*row.get(ids), Datum::map([("a", "9"), ("b", "7"), ("d", "4")]));
 }
 
 #[test]

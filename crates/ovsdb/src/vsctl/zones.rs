@@ -44,9 +44,6 @@ pub(super) fn add_zone_tp(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let (name, id) = (ctx.arg(0).to_owned(), zone_id(ctx.arg(1)));
     let datapath = datapath(ctx, &name)?.ok_or_else(|| missing(&name))?;
     let policies = &ctx.command.args[2..];
-    if policies.is_empty() {
-        return Err(Stop::Fatal("No timeout policy".into()));
-    }
     let existing = zone(ctx, datapath, id)?;
     if existing.is_some() && !ctx.has("--may-exist") {
         return Err(Stop::Fatal(format!("zone id {id} already exists")));
@@ -109,11 +106,10 @@ pub(super) fn list_dp_cap(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let datapath =
         datapath(ctx, &name)?.ok_or_else(|| Stop::Fatal(format!("datapath \"{name}\" record not found")))?;
     let capabilities = ctx.get("Datapath", datapath, "capabilities")?.clone();
-    for (key, value) in capabilities.as_map() {
-        let text = format!("{}={} ", key.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
-        ctx.output.push_str(&text);
-    }
-    ctx.line("");
+    let text = |atom: &Atom| atom.as_str().unwrap_or_default().to_owned();
+    let pairs: Vec<String> =
+        capabilities.as_map().iter().map(|(key, value)| format!("{}={}", text(key), text(value))).collect();
+    ctx.line(pairs.join(" "));
     Ok(())
 }
 

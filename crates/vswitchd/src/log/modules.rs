@@ -21,6 +21,7 @@ pub const MODULES: &[&str] = &[
     "daemon",
     "daemon_unix",
     "datapath",
+    "db_ctl_base",
     "dns_resolve",
     "dpctl",
     "dpdk",

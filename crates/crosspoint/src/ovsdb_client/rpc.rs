@@ -1,0 +1,135 @@
+//! Requests to the server and their replies, one at a time; what comes between is kept.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ovsdb::Schema;
+use ovsdb::ctl::json::to_text;
+use ovsdb::jsonrpc::Message;
+use serde_json::{Value, json};
+use vswitchd::stream::Tls;
+
+use crate::database::Connection;
+
+/// A connection to a server.
+pub(super) struct Server {
+    /// How it was reached.
+    pub(super) method: String,
+    connection: Connection,
+    next_id: u64,
+    /// Notifications that came while a reply was awaited.
+    notifications: VecDeque<(String, Value)>,
+}
+
+impl Server {
+    pub(super) async fn connect(method: &str, tls: Option<&Arc<Tls>>) -> Result<Server, String> {
+        let connection = Connection::open(method, tls)
+            .await
+            .map_err(|error| format!("failed to connect to \"{method}\" ({error})"))?;
+        Ok(Server { method: method.to_owned(), connection, next_id: 0, notifications: VecDeque::new() })
+    }
+
+    /// The result of a request; the inner error is the server's.
+    pub(super) async fn try_call(
+        &mut self,
+        method: &str,
+        params: Value,
+    ) -> Result<Result<Value, Value>, String> {
+        self.next_id += 1;
+        let request = Message::request(method, &params, self.next_id);
+        self.connection.send(&request).await.map_err(|error| self.lost(&error))?;
+        loop {
+            match self.receive().await? {
+                Message::Reply { result, id } if id == self.next_id => return Ok(Ok(read(result.get())?)),
+                Message::Error { error, id } if id == self.next_id => return Ok(Err(read(error.get())?)),
+                Message::Notification { method, params } => {
+                    self.notifications.push_back((method, read(params.get())?));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The result of a request that the server does not refuse.
+    pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
+        self.try_call(method, params)
+            .await?
+            .map_err(|error| format!("server returned error reply: {}", to_text(&error, false)))
+    }
+
+    /// The next notification.
+    pub(super) async fn notification(&mut self) -> Result<(String, Value), String> {
+        if let Some(notification) = self.notifications.pop_front() {
+            return Ok(notification);
+        }
+        loop {
+            if let Message::Notification { method, params } = self.receive().await? {
+                return Ok((method, read(params.get())?));
+            }
+        }
+    }
+
+    /// The next message; a server that asks whether we live is answered.
+    async fn receive(&mut self) -> Result<Message, String> {
+        loop {
+            match self.connection.receive().await.map_err(|error| self.lost(&error))? {
+                Message::Request { method, params, id } => {
+                    let reply = match method.as_str() {
+                        "echo" => Message::Reply { result: params, id },
+                        _ => Message::error(&json!({"error": "unknown method"}), id),
+                    };
+                    self.connection.send(&reply).await.map_err(|error| self.lost(&error))?;
+                }
+                message => return Ok(message),
+            }
+        }
+    }
+
+    fn lost(&self, error: &str) -> String {
+        format!("{}: receive failed ({error})", self.method)
+    }
+
+    pub(super) async fn list_dbs(&mut self) -> Result<Vec<String>, String> {
+        let reply = self.call("list_dbs", json!([])).await?;
+        let names = reply.as_array().ok_or("list_dbs response is not array")?;
+        let mut names = names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| {
+                let name = name.as_str().map(str::to_owned);
+                name.ok_or_else(|| format!("list_dbs response {index} is not string"))
+            })
+            .collect::<Result<Vec<String>, String>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    pub(super) async fn schema(&mut self, database: &str) -> Result<Schema, String> {
+        let json = self.call("get_schema", json!([database])).await?;
+        Schema::from_json(&json).map_err(|error| error.to_string())
+    }
+
+    /// The results of a transaction, of which none is an error.
+    pub(super) async fn transact(&mut self, operations: Value) -> Result<Vec<Value>, String> {
+        let results = self
+            .try_call("transact", operations)
+            .await?
+            .map_err(|error| format!("transaction returned error: {}", to_text(&error, false)))?;
+        let results = results.as_array().cloned().ok_or("result is not array")?;
+        for result in &results {
+            if let Some(error) = result.get("error").filter(|error| !error.is_null()) {
+                let details = result.get("details").and_then(Value::as_str);
+                let name = error.as_str().unwrap_or("transaction failed");
+                return Err(match details {
+                    Some(details) => format!("{name}: {details}"),
+                    None => name.to_owned(),
+                });
+            }
+        }
+        Ok(results)
+    }
+}
+
+fn read(json: &str) -> Result<Value, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}

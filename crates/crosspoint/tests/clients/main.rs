@@ -1,0 +1,250 @@
+//! `vsctl` and `ovsdb-client` beside the stock programs: the same command lines on servers of the same contents, output,
+//! errors and exit codes compared.
+//!
+//! The command lines are data. A line `# …` begins a part, which begins with an empty database; each other line is run by
+//! both programs, each on its own server.
+
+mod rig;
+
+use rig::{Said, Server, canonical, link, sorted, words};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What a line is compared by.
+fn said(server: &Server, program: &Path, args: &[String]) -> Said {
+    let said = server.run(program, args, "");
+    Said { out: canonical(&said.out, server), err: canonical(&said.err, server), ..said }
+}
+
+/// Runs each line of `table` by the stock program and by ours, and complains of every difference.
+fn compare(name: &str, table: &str, prefix: impl Fn(&Server) -> Vec<String> + Sync) {
+    let links = tempfile::tempdir().unwrap();
+    let ours = link(links.path(), name);
+    let parts: Vec<&str> = table.split("\n# ").collect();
+    let differences: Vec<String> = std::thread::scope(|scope| {
+        let runs: Vec<_> =
+            parts.iter().map(|part| scope.spawn(|| compare_part(name, &ours, part, &prefix))).collect();
+        runs.into_iter().flat_map(|run| run.join().unwrap()).collect()
+    });
+    assert!(differences.is_empty(), "{} lines differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+fn compare_part(
+    name: &str,
+    ours: &Path,
+    part: &str,
+    prefix: &impl Fn(&Server) -> Vec<String>,
+) -> Vec<String> {
+    let (theirs_on, ours_on) = (Server::start(), Server::start());
+    let mut lines = part.lines();
+    let title = lines.next().unwrap_or_default();
+    let mut differences = Vec::new();
+    for line in lines.filter(|line| !line.trim().is_empty()) {
+        let on = |server: &Server, program: &Path| {
+            let mut args = prefix(server);
+            args.extend(words(&line.replace("DIR", &server.dir().to_string_lossy())));
+            said(server, program, &args)
+        };
+        let theirs = on(&theirs_on, &PathBuf::from(name));
+        let ours = on(&ours_on, ours);
+        let same_err = theirs.err == ours.err;
+        // Within each of several tables, too, rows are in no particular order.
+        let by_line = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let same_out = theirs.out == ours.out
+            || sorted(&theirs.out) == sorted(&ours.out)
+            || (line.ends_with("dump") && by_line(&theirs.out) == by_line(&ours.out));
+        if theirs.code != ours.code || !same_err || !same_out {
+            differences.push(format!("[{title}] {line}\n  stock: {theirs:?}\n  ours:  {ours:?}"));
+        }
+    }
+    differences
+}
+
+#[test]
+fn vsctl_says_what_the_stock_program_says() {
+    compare("ovs-vsctl", include_str!("vsctl.txt"), |server| {
+        vec!["--no-wait".into(), "--no-syslog".into(), format!("--db={}", server.method())]
+    });
+}
+
+#[test]
+fn ovsdb_client_says_what_the_stock_program_says() {
+    compare("ovsdb-client", include_str!("client.txt"), |_| Vec::new());
+}
+
+#[test]
+fn vsctl_waits_until_the_switch_has_done_it_and_tells_its_errors() {
+    let links = tempfile::tempdir().unwrap();
+    let ours = link(links.path(), "ovs-vsctl");
+    for program in [PathBuf::from("ovs-vsctl"), ours] {
+        let server = Server::start();
+        let db = format!("--db={}", server.method());
+        let run = |line: &str| {
+            let args: Vec<String> = std::iter::once(db.clone()).chain(words(line)).collect();
+            server.run(&program, &args, "")
+        };
+        assert_eq!(run("--no-wait add-br br0").code, Some(0));
+        let start = Instant::now();
+        let said = run("-t 1 add-port br0 p0");
+        assert_eq!(said.code, None, "nobody answers, so it ends by the alarm: {said:?}");
+        assert!(start.elapsed() >= Duration::from_secs(1) && said.err.contains("Alarm clock"), "{said:?}");
+
+        // Now there is a switch, which cannot have the second port.
+        let result = std::thread::scope(|scope| {
+            let adding =
+                scope.spawn(|| run("-t 30 add-port br0 p1 -- add-port br0 p2 -- set interface p2 type=x"));
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while run("--no-wait get interface p2 type").out != "x\n" {
+                assert!(Instant::now() < deadline);
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!adding.is_finished(), "it returned before the switch had done it");
+            let next = run("--no-wait get open . next_cfg").out;
+            let done = format!(
+                "--no-wait set interface p1 ofport=1 -- set interface p2 ofport=-1 error='\"no such thing\"' -- set open . cur_cfg={next}"
+            );
+            assert_eq!(run(done.trim()).code, Some(0));
+            adding.join().unwrap()
+        });
+        assert_eq!(result.code, Some(0), "{result:?}");
+        let lines: Vec<&str> = result.err.lines().collect();
+        assert_eq!(
+            lines[0],
+            "ovs-vsctl: Error detected while setting up 'p2': no such thing.  See ovs-vswitchd log for details."
+        );
+        assert!(lines[1].starts_with("ovs-vsctl: The default log directory is "), "{result:?}");
+        assert_eq!(lines.len(), 2);
+    }
+}
+
+#[test]
+fn a_condition_is_waited_for_and_then_the_rest_runs_on_what_is_there() {
+    let server = Server::start();
+    let ours = link(server.dir(), "ovs-vsctl");
+    let db = format!("--db={}", server.method());
+    let run = |line: &str| {
+        let args: Vec<String> = [db.clone(), "--no-wait".into()].into_iter().chain(words(line)).collect();
+        server.run(&ours, &args, "")
+    };
+    std::thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| run("-t 30 wait-until bridge br0 fail_mode=secure -- get bridge br0 name"));
+        assert_eq!(run("add-br br0").code, Some(0));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!waiting.is_finished());
+        assert_eq!(run("set-fail-mode br0 secure").code, Some(0));
+        assert_eq!(waiting.join().unwrap(), Said { code: Some(0), out: "br0\n".into(), err: String::new() });
+    });
+}
+
+#[test]
+fn calls_at_the_same_time_all_come_into_force() {
+    let server = Server::start();
+    let ours = link(server.dir(), "ovs-vsctl");
+    let run = |line: &str| {
+        let args: Vec<String> = [format!("--db={}", server.method()), "--no-wait".into()]
+            .into_iter()
+            .chain(words(line))
+            .collect();
+        server.run(&ours, &args, "")
+    };
+    assert_eq!(run("add-br br0").code, Some(0));
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let run = &run;
+            scope.spawn(move || {
+                let said = run(&format!(
+                    "add-port br0 a{n} -- add-port br0 b{n} -- set bridge br0 external_ids:k{n}=1"
+                ));
+                assert_eq!(said.code, Some(0), "{said:?}");
+            });
+        }
+    });
+    assert_eq!(run("list-ports br0").out.lines().count(), 16);
+    assert_eq!(run("get bridge br0 external_ids").out.matches("=\"1\"").count(), 8);
+}
+
+#[test]
+fn a_backup_is_restored_by_both_and_a_damaged_one_by_none() {
+    let server = Server::start();
+    let (vsctl, client) = (link(server.dir(), "ovs-vsctl"), link(server.dir(), "ovsdb-client"));
+    let stock = PathBuf::from("ovsdb-client");
+    let config = |line: &str| {
+        let args: Vec<String> = [format!("--db={}", server.method()), "--no-wait".into()]
+            .into_iter()
+            .chain(words(line))
+            .collect();
+        let said = server.run(&vsctl, &args, "");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.out
+    };
+    let line =
+        "add-br br0 -- add-port br0 p1 tag=7 -- --id=@q create qos type=linux-htb -- set port p1 qos=@q";
+    config(line);
+    let shown = config("show");
+    for (backs_up, restores) in [(&client, &client), (&client, &stock), (&stock, &client)] {
+        let args = ["backup".to_owned(), server.method()];
+        let backup = server.run(backs_up, &args, "");
+        assert_eq!((backup.code, backup.err.as_str()), (Some(0), ""));
+        config("del-br br0 -- add-br other");
+        let args = ["restore".to_owned(), server.method()];
+        let said = server.run(restores, &args, &backup.out);
+        assert_eq!(said, Said { code: Some(0), out: String::new(), err: String::new() });
+        let tail = |text: &str| sorted(text.split_once('\n').unwrap().1);
+        assert_eq!(tail(&config("show")), tail(&shown));
+        assert_eq!(config("get port p1 tag"), "7\n");
+        let damaged = backup.out.replacen("name", "nbme", 1);
+        assert_eq!(server.run(&client, &args, &damaged).code, Some(1));
+        assert_eq!(tail(&config("show")), tail(&shown));
+    }
+}
+
+/// What a monitor prints of a change, by both programs.
+#[test]
+fn monitors_print_changes_as_the_stock_program_does() {
+    let links = tempfile::tempdir().unwrap();
+    let ours = link(links.path(), "ovsdb-client");
+    for line in [
+        "monitor METHOD Open_vSwitch Port name,tag",
+        "monitor METHOD Port name tag,!initial",
+        "-f csv monitor METHOD Port name,tag,!insert,!delete",
+        "-f json monitor METHOD Port name,tag",
+        "--no-headings -f list monitor-cond METHOD Open_vSwitch '[[\"name\",\"==\",\"p1\"]]' Port name,tag",
+        "monitor-cond-since METHOD Open_vSwitch '[[\"name\",\"==\",\"p1\"]]' Port name,tag",
+    ] {
+        let [theirs, ours] = [Path::new("ovsdb-client"), &ours].map(|program| {
+            let server = Server::start();
+            let vsctl = |line: &str| {
+                let args = [format!("--db={}", server.method()), "--no-wait".into()];
+                let args: Vec<String> = args.into_iter().chain(words(line)).collect();
+                assert_eq!(server.run(Path::new("ovs-vsctl"), &args, "").code, Some(0));
+            };
+            vsctl("add-br br0 -- add-port br0 p1");
+            let args: Vec<String> = ["-t".into(), "3".into()]
+                .into_iter()
+                .chain(words(&line.replace("METHOD", &server.method())))
+                .collect();
+            let said = std::thread::scope(|scope| {
+                let monitor = scope.spawn(|| server.run(program, &args, ""));
+                std::thread::sleep(Duration::from_millis(700));
+                vsctl("set port p1 tag=3 -- add-port br0 p2");
+                std::thread::sleep(Duration::from_millis(300));
+                vsctl("clear port p1 tag -- del-port p2");
+                monitor.join().unwrap()
+            });
+            (said.code, canonical(&said.out, &server))
+        });
+        let lines = |text: &str| text.lines().map(sorted).collect::<Vec<_>>();
+        let parts = |text: &str| text.split("\n\n").map(sorted).collect::<Vec<_>>();
+        assert_eq!(theirs.0, ours.0, "{line}");
+        let same = match line.contains("json") {
+            true => lines(&theirs.1) == lines(&ours.1),
+            false => parts(&theirs.1) == parts(&ours.1),
+        };
+        assert!(same, "{line}\nstock:\n{}\nours:\n{}", theirs.1, ours.1);
+    }
+}
