@@ -12,7 +12,9 @@ use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
 /// Options of the subcommand.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The database that says what bridges and ports there shall be: unix:FILE, tcp:HOST[:PORT] or ssl:HOST[:PORT].
+    /// The server of the database that says what bridges and ports there shall be: unix:FILE, tcp:HOST[:PORT] or
+    /// ssl:HOST[:PORT]. Without it and without --bridge and --port the switch serves the database itself, from conf.db in
+    /// $OVS_DBDIR (/etc/openvswitch), on db.sock in $OVS_RUNDIR (/var/run/openvswitch).
     #[arg(value_name = "DATABASE", value_parser = database, conflicts_with_all = ["bridges", "ports"])]
     database: Option<ActiveTarget>,
     /// Replace ports by dummies, for tests: those of type dummy, with "system" also those of type system, with "override" all.
@@ -116,11 +118,16 @@ pub fn start(config: Config, mut options: Options) -> ExitCode {
 
 fn config(args: Args) -> Result<Config, String> {
     let cpus = args.pmd_cpu_mask.as_deref().map(cpu_mask).transpose()?.unwrap_or_default();
+    let database = match args.database {
+        Some(target) => Database::Remote(target),
+        None if args.bridges.is_empty() && args.ports.is_empty() => Database::embedded(),
+        None => Database::None,
+    };
     let config = Config {
         run_dir: RunDir::from_env(),
         bridges: args.bridges,
         ports: args.ports,
-        database: args.database.map_or(Database::None, Database::Remote),
+        database,
         dummy: args.enable_dummy.unwrap_or_default(),
         mlockall: false,
         datapath: DatapathFlags {

@@ -11,10 +11,11 @@
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
 use crate::listeners::BridgeSockets;
+use crate::ovsdb::Handle;
 use crate::reconcile::Reconciliation;
 use crate::rundir::RunDir;
 use crate::service::Shared;
-use crate::stream::{ActiveTarget, Stream, Tls};
+use crate::stream::{ActiveTarget, Stream, StreamError, Tls};
 use crate::writeback::{self, Round};
 use ovsdb::jsonrpc::{Framer, Limits, Message};
 use ovsdb::reconnect::{Action, Options, Reconnect};
@@ -24,9 +25,11 @@ use ports::netlink::{LinkEvent, LinkEvents};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, ReadHalf, WriteHalf};
 use tokio::net::UdpSocket;
+use tokio::sync::oneshot;
 
 /// The lock that a switch holds on its database.
 const LOCK: &str = "ovs_vswitchd";
@@ -37,16 +40,42 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 /// Wait after a transaction that was refused.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
 
+/// The server of the database.
+pub enum Server {
+    /// Another process, reached over a stream; TLS for `ssl:`.
+    Elsewhere(ActiveTarget, Option<Tls>),
+    /// A thread of this process, reached over a pair of sockets.
+    Embedded(Rc<Handle>),
+}
+
+impl Server {
+    async fn connect(&self) -> Result<Stream, StreamError> {
+        match self {
+            Server::Elsewhere(target, tls) => Stream::connect(target, tls.as_ref()).await,
+            Server::Embedded(handle) => Ok(Stream::of_pair(handle.connect("ovs-vswitchd")?)?),
+        }
+    }
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Server::Elsewhere(target, _) => target.fmt(f),
+            Server::Embedded(_) => f.write_str("embedded database"),
+        }
+    }
+}
+
 /// How to reach the database, and how to read it.
 pub struct DatabaseClient {
     /// The server.
-    pub target: ActiveTarget,
-    /// For `ssl:`.
-    pub tls: Option<Tls>,
+    pub server: Server,
     /// Which ports are replaced by dummies.
     pub dummy: EnableDummy,
     /// Where the daemons' pid files are.
     pub run_dir: RunDir,
+    /// Told when the configuration is in force for the first time.
+    pub configured: oneshot::Sender<()>,
 }
 
 /// Follows the database for ever.
@@ -57,11 +86,13 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
     if devices.is_none() {
         tracing::warn!(target: "bridge", "the kernel does not tell of new devices: ports wait for the next change");
     }
+    let DatabaseClient { server, dummy, run_dir, configured } = client;
     let follower = Follower {
+        configured: Some(configured),
         shared,
         sockets,
-        dummy: client.dummy,
-        run_dir: client.run_dir.clone(),
+        dummy,
+        run_dir,
         replica,
         reading: Reading::default(),
         wanted: Wanted::default(),
@@ -75,11 +106,11 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         hold_until: None,
         to_tell: None,
     };
-    Connection { client, follower, devices }.run().await;
+    Connection { server, follower, devices }.run().await;
 }
 
 struct Connection {
-    client: DatabaseClient,
+    server: Server,
     follower: Follower,
     devices: Option<Devices>,
 }
@@ -88,28 +119,26 @@ impl Connection {
     async fn run(mut self) {
         let mut reconnect = Reconnect::new(Options::default(), Instant::now());
         reconnect.enable(Instant::now());
-        let target = self.client.target.to_string();
+        let target = self.server.to_string();
         loop {
             match reconnect.run(Instant::now()) {
-                Some(Action::Connect) => {
-                    match Stream::connect(&self.client.target, self.client.tls.as_ref()).await {
-                        Ok(stream) => {
-                            reconnect.connected(Instant::now());
-                            tracing::info!(target: "reconnect", "{target}: connected");
-                            let error = self.converse(stream, &mut reconnect).await;
-                            self.follower.disconnected();
-                            tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
-                            reconnect.disconnected(Instant::now(), Some(&error));
-                        }
-                        Err(error) => {
-                            let error = error.to_string();
-                            if reconnect.last_error() != Some(&error) {
-                                tracing::warn!(target: "reconnect", "{target}: connection attempt failed ({error})");
-                            }
-                            reconnect.failed(Instant::now(), &error);
-                        }
+                Some(Action::Connect) => match self.server.connect().await {
+                    Ok(stream) => {
+                        reconnect.connected(Instant::now());
+                        tracing::info!(target: "reconnect", "{target}: connected");
+                        let error = self.converse(stream, &mut reconnect).await;
+                        self.follower.disconnected();
+                        tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
+                        reconnect.disconnected(Instant::now(), Some(&error));
                     }
-                }
+                    Err(error) => {
+                        let error = error.to_string();
+                        if reconnect.last_error() != Some(&error) {
+                            tracing::warn!(target: "reconnect", "{target}: connection attempt failed ({error})");
+                        }
+                        reconnect.failed(Instant::now(), &error);
+                    }
+                },
                 Some(_) => {}
                 None => match reconnect.deadline() {
                     Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -218,6 +247,7 @@ async fn next_devices(devices: Option<&mut Devices>) -> Vec<LinkEvent> {
 /// See the module's text.
 struct Follower {
     shared: Shared,
+    configured: Option<oneshot::Sender<()>>,
     sockets: BridgeSockets,
     dummy: EnableDummy,
     run_dir: RunDir,
@@ -322,6 +352,10 @@ impl Follower {
         self.sockets.follow(&self.shared);
         self.to_tell = Some(self.reading.next_cfg);
         self.status_due = Some(Instant::now());
+        if let Some(configured) = self.configured.take() {
+            // Nobody listens any more where the daemon is about to end.
+            let _ = configured.send(());
+        }
         false
     }
 
@@ -366,7 +400,7 @@ impl Follower {
     fn devices_changed(&mut self, events: &[LinkEvent]) {
         let vswitch = self.shared.borrow();
         let waits = |name: &str| {
-            vswitch.failures.contains_key(name) || vswitch.port_named(name).is_some_and(|p| p.gone)
+            vswitch.failures.contains_key(name) || vswitch.port_named(name).is_some_and(|p| p.is_broken())
         };
         self.replan |= events.iter().any(|event| match event {
             LinkEvent::Changed(link) => waits(&link.name),

@@ -1,11 +1,13 @@
 //! Start, schedule and end of the daemon.
 
 use crate::commands;
+use crate::conffile;
 use crate::config::{Config, Database};
-use crate::configdb::{self, DatabaseClient};
-use crate::daemonize::Daemon;
+use crate::configdb::{self, DatabaseClient, Server};
+use crate::daemonize::{Daemon, PidFile};
 use crate::listeners::BridgeSockets;
 use crate::log;
+use crate::ovsdb::{self, Handle};
 use crate::program;
 use crate::reconcile::{OfPortsBefore, reconcile};
 use crate::rundir::Socket;
@@ -19,13 +21,13 @@ use rustix::mm::MlockAllFlags;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// The daemon's name: that of its pid file and control socket, by which the stock tools find it.
 pub const NAME: &str = "ovs-vswitchd";
@@ -37,6 +39,8 @@ pub enum StartError {
     Config(String),
     /// A socket cannot be had.
     Socket(PathBuf, io::Error),
+    /// The embedded database cannot be served. A sentence.
+    Database(String),
     /// A bridge, a port or the datapath cannot be made.
     Setup(SetupError),
     /// The operating system refused something else.
@@ -46,7 +50,7 @@ pub enum StartError {
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            StartError::Config(why) => f.write_str(why),
+            StartError::Config(why) | StartError::Database(why) => f.write_str(why),
             StartError::Socket(path, e) => write!(f, "{}: {}", path.display(), log::os_text(e)),
             StartError::Setup(e) => e.fmt(f),
             StartError::Os(e) => e.fmt(f),
@@ -87,9 +91,14 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let ctl_path = config.unixctl.clone();
     let ctl_path = ctl_path.unwrap_or_else(|| dir.file(&format!("{NAME}.{}.ctl", std::process::id())));
     let (ctl, ctl_listener) = Socket::listen(&ctl_path).map_err(|e| StartError::Socket(ctl_path, e))?;
+    let embedded = match &config.database {
+        Database::Embedded(file) => Some(Embedded::start(&config, file)?),
+        Database::None | Database::Remote(_) => None,
+    };
     let mut sockets = BridgeSockets::new(dir.clone());
     // Where there is no database, they stay as they are.
     let mut _kept = None;
+    let mut first_configuration = None;
     for bridge in &config.bridges {
         sockets.listen(&bridge.name)?;
     }
@@ -105,13 +114,18 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     sockets.follow(&shared);
     match &config.database {
         Database::None => _kept = Some(sockets),
-        Database::Remote(target) => {
-            let client = DatabaseClient {
-                target: target.clone(),
-                tls: (!config.tls.is_empty()).then(|| Tls::new(config.tls.clone())),
-                dummy: config.dummy,
-                run_dir: dir.clone(),
+        Database::Embedded(_) | Database::Remote(_) => {
+            let server = match (&config.database, &embedded) {
+                (Database::Remote(target), _) => {
+                    let tls = (!config.tls.is_empty()).then(|| Tls::new(config.tls.clone()));
+                    Server::Elsewhere(target.clone(), tls)
+                }
+                (_, Some(embedded)) => Server::Embedded(embedded.handle.clone()),
+                (_, None) => unreachable!("started above"),
             };
+            let (configured, is_configured) = oneshot::channel();
+            first_configuration = Some(is_configured);
+            let client = DatabaseClient { server, dummy: config.dummy, run_dir: dir.clone(), configured };
             tokio::task::spawn_local(configdb::run(client, shared.clone(), sockets));
         }
     }
@@ -135,18 +149,67 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         "crosspoint {} is running: {} bridges, {ports} ports, {workers} workers; commands on {}",
         env!("CARGO_PKG_VERSION"), config.bridges.len(), ctl.path().display()
     );
-    daemon.complete();
-
-    tokio::select! {
-        _ = terminated.recv() => tracing::info!(target: "daemon", "ending on SIGTERM"),
-        _ = interrupted.recv() => tracing::info!(target: "daemon", "ending on SIGINT"),
-        () = exit.notified() => {
-            // The reply to `exit` is on its way; without this its client would find a closed connection.
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            tracing::info!(target: "daemon", "ending on the command exit");
+    let ending = async {
+        tokio::select! {
+            _ = terminated.recv() => tracing::info!(target: "daemon", "ending on SIGTERM"),
+            _ = interrupted.recv() => tracing::info!(target: "daemon", "ending on SIGINT"),
+            () = exit.notified() => {
+                // The reply to `exit` is on its way; without this its client would find a closed connection.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                tracing::info!(target: "daemon", "ending on the command exit");
+            }
+        }
+    };
+    tokio::pin!(ending);
+    // Who starts a daemon in the background is told when the database's configuration is in force, as by Open vSwitch:
+    // `ovs-ctl` restores rules into bridges then.
+    if let Some(configured) = first_configuration {
+        tokio::select! {
+            () = &mut ending => return Ok(()),
+            _ = configured => {}
         }
     }
+    daemon.complete();
+    ending.await;
     Ok(())
+}
+
+/// The database server of this process, with the files by which the stock tools find one.
+struct Embedded {
+    handle: Rc<Handle>,
+    _pid_file: PidFile,
+}
+
+impl Embedded {
+    fn start(config: &Config, file: &Path) -> Result<Embedded, StartError> {
+        let dir = &config.run_dir;
+        // First, so that a server that runs there is not disturbed.
+        let pid_file = PidFile::create(&dir.file("ovsdb-server.pid"), false)
+            .map_err(|e| StartError::Database(e.to_string()))?;
+        conffile::prepare(file).map_err(StartError::Database)?;
+        let socket = dir.file("db.sock");
+        let options = ovsdb::Options {
+            databases: vec![file.to_owned()],
+            remotes: vec![
+                format!("punix:{}", socket.display()),
+                "db:Open_vSwitch,Open_vSwitch,manager_options".into(),
+            ],
+            control: Some(dir.file(&format!("ovsdb-server.{}.ctl", std::process::id()))),
+            ..ovsdb::Options::default()
+        };
+        let handle = ovsdb::serve(options).map_err(StartError::Database)?;
+        tracing::info!(
+            target: "ovsdb",
+            "serving the database {} on {}", file.display(), socket.display()
+        );
+        Ok(Embedded { handle: Rc::new(handle), _pid_file: pid_file })
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.handle.stop();
+    }
 }
 
 /// The periodic work.

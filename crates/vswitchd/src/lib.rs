@@ -6,6 +6,7 @@
 //! across one, so a handler is a plain function that sees a consistent state and can be tested without a socket.
 
 mod commands;
+mod conffile;
 pub mod config;
 pub mod configdb;
 pub mod controllers;

@@ -143,6 +143,12 @@ pub(crate) struct PortRecord {
 }
 
 impl PortRecord {
+    /// Whether its device is one of the kernel's and is gone, or works no more.
+    pub fn is_broken(&self) -> bool {
+        let is_kernels = matches!(self.interface.kind.as_str(), "system" | "afxdp" | "tap" | "internal");
+        self.gone || is_kernels && self.status.error.is_some()
+    }
+
     /// Patch ports have no device in the datapath.
     pub fn is_patch(&self) -> bool {
         self.interface.kind == PATCH

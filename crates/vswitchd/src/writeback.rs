@@ -40,10 +40,11 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
     let ports: BTreeMap<&str, &PortRecord> = vswitch.ports.values().map(|p| (p.name.as_str(), p)).collect();
     for bridge in rows.referenced(&root, "bridges", "Bridge") {
         write_bridge(vswitch, txn, &bridge);
+        write_controllers(vswitch, txn, &rows, &bridge, round.statistics);
         for port in rows.referenced(&bridge, "ports", "Port") {
             for interface in rows.referenced(&port, "interfaces", "Interface") {
                 let name = interface.text("name").unwrap_or_default();
-                let mut outcome = vswitch.outcome(name);
+                let mut outcome = vswitch.outcome_of(name, ports.get(name).copied());
                 if let Some(why) = reading.impossible.get(name) {
                     outcome = Outcome { of_port: None, error: Some(why.clone()) };
                 }
@@ -140,11 +141,43 @@ fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>) {
     cells.set("datapath_version", text(if bridge.is_some() { "<built-in>" } else { "<unknown>" }));
 }
 
+/// The connections to a bridge's controllers. How long they last changes all the time: that is told with the statistics, and
+/// when something else changes.
+fn write_controllers(
+    vswitch: &Vswitch,
+    txn: &mut Transaction,
+    rows: &Rows,
+    bridge: &RowRef<'_>,
+    with_times: bool,
+) {
+    let all = bridge.text("name").map(|name| vswitch.controller_status(name)).unwrap_or_default();
+    for row in rows.referenced(bridge, "controller", "Controller") {
+        let Some(status) = row.text("target").and_then(|target| all.get(target)) else { continue };
+        let state = status.state.map(|s| s.name());
+        let told = (row.flag("is_connected"), row.text("role"), row.value("status", "state"));
+        if !with_times && told == (status.is_connected, status.role, state) {
+            continue;
+        }
+        let mut cells = Cells::of(txn, "Controller", row.row.uuid());
+        cells.set("is_connected", Datum::scalar(status.is_connected));
+        cells.set("role", optional(status.role));
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        pairs.extend(state.map(|s| ("state", s.to_string())));
+        pairs.extend(status.sec_since_connect.map(|s| ("sec_since_connect", s.to_string())));
+        pairs.extend(status.sec_since_disconnect.map(|s| ("sec_since_disconnect", s.to_string())));
+        pairs.extend(status.last_error.as_ref().map(|e| ("last_error", e.clone())));
+        pairs.extend(status.packet_ins.iter().map(|(key, n)| (key.as_str(), n.to_string())));
+        cells.set("status", texts(&pairs));
+    }
+}
+
 fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, rx_queues: usize, outcome: &Outcome) {
     let of_port = outcome.of_port.map_or(-1, |n| i64::from(n.0));
     cells.set("ofport", Datum::scalar(of_port));
-    let gone = record.filter(|r| r.gone).map(|r| format!("{}: the device is gone", r.name));
-    cells.set("error", optional(outcome.error.clone().or(gone)));
+    let broken = record
+        .filter(|r| r.is_broken())
+        .map(|r| format!("{}: {}", r.name, r.status.error.as_deref().unwrap_or("the device is gone")));
+    cells.set("error", optional(outcome.error.clone().or(broken)));
     let status = record.map(|r| &r.status);
     let of_device = record.filter(|r| !r.is_patch()).map(|r| &r.status);
     let up = |up: bool| if up { "up" } else { "down" };

@@ -48,8 +48,19 @@ pub enum Database {
     /// There is none: flags say all.
     #[default]
     None,
+    /// A server in this process, with the database in this file, which is made where there is none.
+    Embedded(PathBuf),
     /// A server elsewhere, waited for and connected to again where it goes away.
     Remote(ActiveTarget),
+}
+
+impl Database {
+    /// The embedded server with the file that Open vSwitch's daemons share: `conf.db` in `$OVS_DBDIR`, by default
+    /// `/etc/openvswitch`.
+    pub fn embedded() -> Database {
+        let dir = std::env::var_os("OVS_DBDIR").filter(|dir| !dir.is_empty());
+        Database::Embedded(PathBuf::from(dir.unwrap_or_else(|| "/etc/openvswitch".into())).join("conf.db"))
+    }
 }
 
 /// Limits and threads of the datapath.

@@ -620,3 +620,6 @@ fn vlans(row: &RowRef<'_>, c: &mut Checked<'_>, old: &VlanConfig) -> VlanConfig 
             .unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,8 +30,11 @@ impl Vswitch {
                 manufacturer: "Crosspoint".into(),
                 hardware: "Crosspoint".into(),
                 software: env!("CARGO_PKG_VERSION").into(),
-                serial_number: "None".into(),
-                datapath: self.bridges[&bridge].name.clone(),
+                serial_number: self.bridges[&bridge].settings.dp_sn.clone().unwrap_or_else(|| "None".into()),
+                datapath: {
+                    let bridge = &self.bridges[&bridge];
+                    bridge.settings.dp_desc.clone().unwrap_or_else(|| bridge.name.clone())
+                },
             }),
             StatsRequest::Table => StatsBody::Table(self.table_stats(bridge)),
             StatsRequest::Port(port) => StatsBody::Port(self.port_stats(bridge, port)?),

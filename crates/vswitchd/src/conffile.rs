@@ -1,0 +1,162 @@
+//! The file of the embedded server's database before it is served: made where there is none, converted where its schema is
+//! older, after a copy was put beside it under the name that Open vSwitch's `ovs-ctl` gives to such copies.
+
+use crate::ovsdb::file::{DatabaseFile, open_to_read};
+use ovsdb::log::transaction::Note;
+use ovsdb::storage::{self, Storage};
+use ovsdb::{Database, Schema, UuidGenerator};
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Makes the file at `path` ready to be served.
+///
+/// # Errors
+/// A sentence: a file that holds another database, one that cannot be read, or whatever the system refuses. The file is as
+/// it was then.
+pub fn prepare(path: &Path) -> Result<(), String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)
+            .map_err(|e| format!("{}: {e}; OVS_DBDIR names another directory", dir.display()))?;
+    }
+    let schema = Schema::open_vswitch();
+    let mut ids = ids().map_err(|e| wrong(&e))?;
+    if !path.exists() {
+        let file = DatabaseFile::lock(path).map_err(|e| wrong(&e))?;
+        let database = first_row(Database::new(schema.clone()), &mut ids).map_err(|e| wrong(&e))?;
+        let note = Note { date_ms: now_ms(), comment: Some("crosspoint: created") };
+        file.create(&storage::bodies(&database.snapshot(), note)).map_err(|e| wrong(&e))?;
+        tracing::info!(target: "ovsdb", "{}: created, with schema version {}", path.display(), schema.version);
+        return Ok(());
+    }
+    let found = {
+        let file = open_to_read(path).map_err(|e| wrong(&e))?;
+        storage::read_schema(&file).map_err(|e| wrong(&e))?
+    };
+    if found.name != schema.name {
+        return Err(wrong(&format!("it holds the database {}, not {}", found.name, schema.name)));
+    }
+    if !is_older(&found.version, &schema.version) {
+        return Ok(());
+    }
+    let file = DatabaseFile::lock(path).map_err(|e| wrong(&e))?;
+    let backup = backup_of(path, &found);
+    fs::copy(path, &backup).map_err(|e| format!("{}: {e}", backup.display()))?;
+    let reading = open_to_read(path).map_err(|e| wrong(&e))?;
+    let contents = storage::read_converted(&reading, &schema, &mut ids).map_err(|e| wrong(&e))?;
+    let mut opened = Storage::open(file, &mut ids, 0).map_err(|e| wrong(&e))?;
+    opened.storage.convert(0, now_ms(), &contents.database).map_err(|e| wrong(&e))?;
+    tracing::info!(
+        target: "ovsdb",
+        "{}: converted from schema version {} to {}; as it was: {}",
+        path.display(), found.version, schema.version, backup.display()
+    );
+    Ok(())
+}
+
+/// With the one row of table Open_vSwitch, which whoever configures the switch looks for.
+fn first_row(mut database: Database, ids: &mut UuidGenerator) -> Result<Database, ovsdb::Error> {
+    let Some(table) = database.schema().find("Open_vSwitch") else { return Ok(database) };
+    let uuid = ids.next_uuid();
+    let mut transaction = database.begin();
+    let row = transaction.new_row(table, uuid);
+    transaction.insert(table, row)?;
+    transaction.commit(ids)?;
+    Ok(database)
+}
+
+fn backup_of(path: &Path, schema: &Schema) -> PathBuf {
+    let cksum = schema.cksum.as_deref().and_then(|c| c.split_whitespace().next()).unwrap_or("0");
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".backup{}-{cksum}", schema.version));
+    name.into()
+}
+
+/// Whether version `a` comes before `b`. One that cannot be read is older than any other.
+fn is_older(a: &str, b: &str) -> bool {
+    let parts = |v: &str| v.split('.').map(|p| p.parse::<u64>().ok()).collect::<Option<Vec<u64>>>();
+    parts(a) < parts(b)
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+/// Names of rows, from the system's randomness.
+fn ids() -> io::Result<UuidGenerator> {
+    let mut seed = [0; 32];
+    fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let word = |n: usize| u64::from_ne_bytes(seed[n * 8..][..8].try_into().expect("eight bytes"));
+    Ok(UuidGenerator::new([word(0), word(1), word(2), word(3)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn tool(args: &[&str]) -> String {
+        let output = Command::new("ovsdb-tool").args(args).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_string()
+    }
+
+    #[test]
+    fn a_missing_file_is_made_as_the_stock_tool_reads_it_and_then_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/conf.db");
+        prepare(&path).unwrap();
+        let text = path.to_str().unwrap();
+        assert_eq!(tool(&["db-name", text]), "Open_vSwitch");
+        assert_eq!(tool(&["db-version", text]), Schema::open_vswitch().version);
+        let rows = tool(&[
+            "query",
+            text,
+            r#"["Open_vSwitch",{"op":"select","table":"Open_vSwitch","where":[],"columns":["cur_cfg"]}]"#,
+        ]);
+        assert_eq!(rows, r#"[{"rows":[{"cur_cfg":0}]}]"#);
+        let before = fs::read(&path).unwrap();
+        prepare(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn an_older_schema_is_converted_and_a_copy_kept_and_another_database_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("conf.db");
+        let schema = dir.path().join("old.ovsschema");
+        let old = r#"{"name":"Open_vSwitch","version":"1.0.3","cksum":"123 456","tables":{
+            "Open_vSwitch":{"columns":{"next_cfg":{"type":"integer"},"cur_cfg":{"type":"integer"}},"isRoot":true}}}"#;
+        fs::write(&schema, old).unwrap();
+        let text = path.to_str().unwrap();
+        tool(&["create", text, schema.to_str().unwrap()]);
+        tool(&[
+            "transact",
+            text,
+            r#"["Open_vSwitch",{"op":"insert","table":"Open_vSwitch","row":{"next_cfg":7}}]"#,
+        ]);
+        let before = fs::read(&path).unwrap();
+        prepare(&path).unwrap();
+        assert_eq!(tool(&["db-version", text]), Schema::open_vswitch().version);
+        let rows = tool(&[
+            "query",
+            text,
+            r#"["Open_vSwitch",{"op":"select","table":"Open_vSwitch","where":[],"columns":["next_cfg"]}]"#,
+        ]);
+        assert_eq!(rows, r#"[{"rows":[{"next_cfg":7}]}]"#);
+        assert_eq!(fs::read(dir.path().join("conf.db.backup1.0.3-123")).unwrap(), before);
+
+        let other = dir.path().join("other.db");
+        fs::write(&schema, old.replace("\"name\":\"Open_vSwitch\"", "\"name\":\"Other\"")).unwrap();
+        tool(&["create", other.to_str().unwrap(), schema.to_str().unwrap()]);
+        assert!(prepare(&other).unwrap_err().contains("database Other, not Open_vSwitch"));
+    }
+
+    #[test]
+    fn versions_are_compared_number_by_number() {
+        assert!(is_older("7.16.1", "8.3.1") && is_older("8.3.1", "8.10.0") && is_older("", "1.0.0"));
+        assert!(!is_older("8.3.1", "8.3.1") && !is_older("9.0.0", "8.3.1"));
+    }
+}

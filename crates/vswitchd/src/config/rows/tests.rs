@@ -1,0 +1,374 @@
+//! From rows, written as transactions, to what is wanted.
+
+use super::*;
+use ovsdb::{Context, Database, Execution, UuidGenerator};
+use serde_json::{Value, json};
+
+/// A database with one row of table Open_vSwitch, and what was wanted last.
+struct Rig {
+    database: Database,
+    ids: UuidGenerator,
+    wanted: Wanted,
+    dummy: EnableDummy,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let mut rig = Rig {
+            database: Database::new(Schema::open_vswitch()),
+            ids: UuidGenerator::from_seed(1),
+            wanted: Wanted::default(),
+            dummy: EnableDummy::No,
+        };
+        rig.transact(&[json!({"op": "insert", "table": "Open_vSwitch", "row": {}})]);
+        rig
+    }
+
+    fn transact(&mut self, operations: &[Value]) {
+        let mut context =
+            Context { ids: &mut self.ids, has_lock: &|_| true, elapsed_ms: 0, read_only: false };
+        match self.database.execute(operations, &mut context) {
+            Execution::Done(outcome) => {
+                let text = format!("{outcome:?}");
+                assert!(!text.contains("\"error\""), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Bridge br0 with a port p1 of one interface.
+    fn with_port(bridge: Value, port: Value, interface: Value) -> Rig {
+        let mut rig = Rig::new();
+        let named = |name: &str, more: Value| {
+            let mut row = json!({"name": name});
+            row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            row
+        };
+        let mut port = named("p1", port);
+        port["interfaces"] = json!(["named-uuid", "i1"]);
+        let mut bridge = named("br0", bridge);
+        bridge["ports"] = json!(["set", [["named-uuid", "port1"]]]);
+        rig.transact(&[
+            json!({"op": "insert", "table": "Interface", "uuid-name": "i1", "row": named("p1", interface)}),
+            json!({"op": "insert", "table": "Port", "uuid-name": "port1", "row": port}),
+            json!({"op": "insert", "table": "Bridge", "uuid-name": "b", "row": bridge}),
+            json!({"op": "update", "table": "Open_vSwitch", "where": [],
+                   "row": {"bridges": ["set", [["named-uuid", "b"]]]}}),
+        ]);
+        rig
+    }
+
+    fn set(&mut self, table: &str, row: Value) {
+        self.transact(&[json!({"op": "update", "table": table, "where": [], "row": row})]);
+    }
+
+    /// Reads, and remembers.
+    fn read(&mut self) -> Reading {
+        let schema = self.database.schema().clone();
+        let mut tables = vec![RowMap::default(); schema.tables().len()];
+        for (idx, _) in schema.tables_with_idx() {
+            for row in self.database.rows(idx) {
+                tables[idx.index()].insert(row.clone());
+            }
+        }
+        let reading = read(&Rows { schema, tables }, &self.wanted, self.dummy).unwrap();
+        self.wanted = reading.wanted.clone();
+        reading
+    }
+
+    fn bridge(&mut self) -> Bridge {
+        self.read().wanted.bridges["br0"].clone()
+    }
+
+    fn port(&mut self) -> Port {
+        self.bridge().ports["p1"].clone()
+    }
+
+    fn interface(&mut self) -> Interface {
+        self.port().interfaces["p1"].clone()
+    }
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Value {
+    json!(["map", pairs.iter().map(|(k, v)| json!([k, v])).collect::<Vec<_>>()])
+}
+
+fn other_config(keys: &[(&str, &str)]) -> Value {
+    json!({"other_config": pairs(keys)})
+}
+
+#[test]
+fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
+    let mut rig = Rig::new();
+    let reading = rig.read();
+    assert_eq!((reading.wanted.switch, reading.stats_interval_ms), (SwitchWide::default(), 5_000));
+    rig.set(
+        "Open_vSwitch",
+        other_config(&[
+            ("pmd-cpu-mask", "0x3c"),
+            ("flow-limit", "1000"),
+            ("max-idle", "500"),
+            ("flow-restore-wait", "true"),
+            ("stats-update-interval", "20000"),
+            ("enable-statistics", "true"),
+        ]),
+    );
+    let wanted = SwitchWide {
+        cpus: Some(vec![2, 3, 4, 5]),
+        flow_limit: Some(1000),
+        max_idle_ms: Some(500),
+        flow_restore_wait: true,
+        ..SwitchWide::default()
+    };
+    let reading = rig.read();
+    assert_eq!(reading.wanted.switch, wanted);
+    assert_eq!((reading.stats_interval_ms, reading.system_statistics), (20_000, true));
+    assert!(reading.complaints.is_empty(), "{:?}", reading.complaints);
+    rig.set(
+        "Open_vSwitch",
+        other_config(&[
+            ("pmd-cpu-mask", "cores"),
+            ("flow-limit", "-1"),
+            ("max-idle", "499"),
+            ("flow-restore-wait", "maybe"),
+            ("stats-update-interval", "10"),
+            ("hw-offload", "true"),
+            ("pmd-cpu-msk", "1"),
+        ]),
+    );
+    let reading = rig.read();
+    assert_eq!(reading.wanted.switch, wanted);
+    // Less than the least is the least.
+    assert_eq!((reading.stats_interval_ms, reading.system_statistics), (5_000, false));
+    let complaints: Vec<&str> = reading.complaints.iter().map(String::as_str).collect();
+    assert_eq!(
+        complaints,
+        [
+            "Open_vSwitch: other_config:flow-limit=-1 is not a number from 0 to 18446744073709551615",
+            "Open_vSwitch: other_config:flow-restore-wait=maybe is not true or false",
+            "Open_vSwitch: other_config:hw-offload=true has no effect: no hardware offload is available",
+            "Open_vSwitch: other_config:max-idle=499 is not a number from 500 to 4294967295",
+            "Open_vSwitch: other_config:pmd-cpu-mask=cores is not a mask of processors in hexadecimal",
+            "Open_vSwitch: other_config:pmd-cpu-msk is not known, and ignored",
+        ]
+    );
+    rig.set("Open_vSwitch", other_config(&[]));
+    assert_eq!(rig.read().wanted.switch, SwitchWide::default());
+}
+
+#[test]
+fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_sense() {
+    let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "system"}));
+    assert_eq!(rig.bridge().settings, BridgeSettings::default());
+    let mut row = other_config(&[
+        ("datapath-id", "00000000000000aa"),
+        ("hwaddr", "02:00:00:00:00:07"),
+        ("mac-aging-time", "1"),
+        ("mac-table-size", "2000000"),
+        ("forward-bpdu", "true"),
+        ("disable-in-band", "true"),
+        ("dp-desc", "a switch"),
+        ("dp-sn", "7"),
+    ]);
+    row["fail_mode"] = json!("secure");
+    row["flood_vlans"] = json!(["set", [1, 4095]]);
+    row["protocols"] = json!(["set", ["OpenFlow13", "OpenFlow15"]]);
+    rig.set("Bridge", row);
+    let wanted = BridgeSettings {
+        fail_mode: FailMode::Secure,
+        datapath_id: Some(0xaa),
+        hwaddr: Some([2, 0, 0, 0, 0, 7]),
+        protocols: Some(VersionSet::only(Version::V13)),
+        mac_aging_s: 15,
+        mac_table_size: 1_000_000,
+        forward_bpdu: true,
+        flood_vlans: [1, 4095].into(),
+        disable_in_band: true,
+        dp_desc: Some("a switch".into()),
+        dp_sn: Some("7".into()),
+    };
+    let reading = rig.read();
+    assert_eq!(reading.wanted.bridges["br0"].settings, wanted);
+    assert_eq!(
+        reading.complaints.into_iter().collect::<Vec<_>>(),
+        ["bridge br0: protocols: OpenFlow15 is not spoken"]
+    );
+    rig.set(
+        "Bridge",
+        other_config(&[
+            ("datapath-id", "aa"),
+            ("hwaddr", "01:00:00:00:00:07"),
+            ("mac-aging-time", "soon"),
+            ("mac-table-size", "0"),
+            ("forward-bpdu", "2"),
+            ("disable-in-band", ""),
+            ("dp-desc", "a switch"),
+            ("dp-sn", "7"),
+        ]),
+    );
+    let reading = rig.read();
+    assert_eq!(reading.wanted.bridges["br0"].settings, wanted);
+    assert_eq!(reading.complaints.len(), 7, "{:?}", reading.complaints);
+    for (text, id) in
+        [("0x1f", Some(0x1f)), ("0", None), ("0000000000000000", None), ("00000000000000zz", None)]
+    {
+        assert_eq!(datapath_id(text), id, "{text}");
+    }
+}
+
+#[test]
+fn a_ports_part_in_vlans_follows_its_columns() {
+    let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "system"}));
+    assert_eq!(rig.port().vlan, VlanConfig::default());
+    let trunks = |vlans: &[u16]| Some(vlans.iter().copied().collect::<VlanSet>());
+    let tagged = |mode, tag| VlanConfig { mode, tag, ..VlanConfig::default() };
+    for (row, wanted) in [
+        (json!({"tag": 5}), tagged(VlanMode::Access, 5)),
+        (json!({"tag": 5, "vlan_mode": "access"}), tagged(VlanMode::Access, 5)),
+        (
+            json!({"tag": ["set", []], "vlan_mode": "trunk", "trunks": ["set", [1, 2]]}),
+            VlanConfig { trunks: trunks(&[1, 2]), ..VlanConfig::default() },
+        ),
+        (
+            json!({"tag": 3, "vlan_mode": "native-tagged"}),
+            VlanConfig { trunks: trunks(&[1, 2]), ..tagged(VlanMode::NativeTagged, 3) },
+        ),
+        (json!({"vlan_mode": "native-untagged", "trunks": ["set", []]}), tagged(VlanMode::NativeUntagged, 3)),
+        (
+            json!({"vlan_mode": "dot1q-tunnel", "cvlans": ["set", [9]],
+                   "other_config": pairs(&[("qinq-ethtype", "802.1q"), ("priority-tags", "if-nonzero")])}),
+            VlanConfig {
+                cvlans: trunks(&[9]),
+                qinq_tpid: 0x8100,
+                priority_tags: PriorityTags::IfNonzero,
+                ..tagged(VlanMode::Dot1qTunnel, 3)
+            },
+        ),
+        // Nonsense leaves the two as they were.
+        (
+            json!({"other_config": pairs(&[("qinq-ethtype", "x"), ("priority-tags", "sometimes")])}),
+            VlanConfig {
+                cvlans: trunks(&[9]),
+                qinq_tpid: 0x8100,
+                priority_tags: PriorityTags::IfNonzero,
+                ..tagged(VlanMode::Dot1qTunnel, 3)
+            },
+        ),
+    ] {
+        rig.set("Port", row.clone());
+        assert_eq!(rig.port().vlan, wanted, "{row}");
+    }
+    rig.set("Port", json!({"protected": true}));
+    assert!(rig.port().protected);
+}
+
+#[test]
+fn an_interface_has_its_type_requests_and_those_options_that_its_driver_has() {
+    let mut rig = Rig::with_port(
+        json!({}),
+        json!({}),
+        json!({
+            "type": "afxdp-nonpmd", "ofport_request": 7, "mtu_request": 9000, "mac": "02:00:00:00:00:01",
+            "options": pairs(&[("xdp-mode", "generic"), ("peer", "x"), ("colour", "red"), ("n_rxq", "2")]),
+            "ofport": 5,
+        }),
+    );
+    let reading = rig.read();
+    let i = reading.wanted.bridges["br0"].ports["p1"].interfaces["p1"].clone();
+    assert_eq!((i.kind.as_str(), i.of_port_request, i.mtu_request), ("afxdp", Some(OfPort(7)), Some(9000)));
+    assert_eq!(i.mac, Some([2, 0, 0, 0, 0, 1]));
+    assert_eq!(i.options, [("n_rxq".into(), "2".into()), ("xdp-mode".into(), "generic".into())].into());
+    assert_eq!(reading.before, [("p1".to_string(), OfPort(5))].into());
+    let complaints: Vec<String> = reading.complaints.into_iter().collect();
+    assert_eq!(complaints.len(), 2, "{complaints:?}");
+    assert!(complaints[0].contains("options:colour is not known"));
+    assert!(complaints[1].contains("options:peer is nothing that type afxdp has"));
+    // Nonsense stays what it was, and is shown.
+    rig.set("Interface", json!({"mac": "ff:ff:ff:ff:ff:ff"}));
+    let i = rig.interface();
+    assert_eq!(i.mac, Some([2, 0, 0, 0, 0, 1]));
+    assert_eq!(
+        i.complaint.as_deref(),
+        Some("mac=ff:ff:ff:ff:ff:ff is not an Ethernet address of one station")
+    );
+    // The bridge's own interface is there though no row has it.
+    assert_eq!(rig.bridge().ports["br0"].interfaces["br0"].kind, "internal");
+}
+
+#[test]
+fn what_is_a_dummy_depends_on_the_command_line() {
+    use EnableDummy::{No, Override, System, Yes};
+    for (kind, datapath, dummy, wanted) in [
+        ("", "", No, "system"),
+        ("system", "", Yes, "system"),
+        ("system", "", System, "dummy"),
+        ("afxdp", "", System, "afxdp"),
+        ("afxdp", "", Override, "dummy"),
+        ("internal", "", Yes, "internal"),
+        ("internal", "dummy", Yes, "dummy"),
+        ("patch", "", Override, "patch"),
+        ("dummy-pmd", "", Yes, "dummy"),
+        ("vxlan", "", Override, "vxlan"),
+    ] {
+        let options = pairs(&[("peer", "x")]);
+        let mut rig = Rig::with_port(
+            json!({"datapath_type": datapath}),
+            json!({}),
+            json!({"type": kind, "options": options}),
+        );
+        rig.dummy = dummy;
+        assert_eq!(rig.interface().kind, wanted, "{kind} on {datapath} with {dummy:?}");
+    }
+    let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "dummy"}));
+    let reading = rig.read();
+    assert!(reading.impossible["p1"].contains("needs --enable-dummy"), "{reading:?}");
+    assert!(reading.wanted.bridges["br0"].ports["p1"].interfaces.is_empty());
+}
+
+#[test]
+fn datapath_types_of_open_vswitch_mean_ours_and_others_make_no_bridge() {
+    for kind in ["", "netdev", "system"] {
+        let mut rig = Rig::with_port(json!({"datapath_type": kind}), json!({}), json!({"type": "system"}));
+        assert!(rig.read().complaints.is_empty());
+        assert!(rig.wanted.bridges.contains_key("br0"));
+    }
+    for kind in ["dummy", "other"] {
+        let mut rig = Rig::with_port(json!({"datapath_type": kind}), json!({}), json!({"type": "system"}));
+        let reading = rig.read();
+        assert!(reading.wanted.bridges.is_empty());
+        assert!(reading.impossible["p1"].contains(&format!("datapath_type={kind}")), "{reading:?}");
+    }
+}
+
+#[test]
+fn controllers_are_read_with_their_limits() {
+    let mut rig = Rig::with_port(
+        json!({"other_config": pairs(&[("controller-queue-size", "50")])}),
+        json!({}),
+        json!({"type": "system"}),
+    );
+    let row = json!({
+        "target": "tcp:127.0.0.1:6653", "max_backoff": 2000, "inactivity_probe": 7000, "connection_mode": "out-of-band",
+        "controller_rate_limit": 500, "controller_burst_limit": 100, "enable_async_messages": false,
+        "other_config": pairs(&[("dscp", "99")]), "local_ip": "10.0.0.1", "local_netmask": "x",
+    });
+    rig.transact(&[
+        json!({"op": "insert", "table": "Controller", "uuid-name": "c", "row": row}),
+        json!({"op": "update", "table": "Bridge", "where": [], "row": {"controller": ["set", [["named-uuid", "c"]]]}}),
+    ]);
+    let reading = rig.read();
+    let controller = &reading.wanted.bridges["br0"].controllers["tcp:127.0.0.1:6653"];
+    let wanted = Controller {
+        out_of_band: true,
+        max_backoff_ms: Some(2000),
+        inactivity_probe_ms: Some(7000),
+        rate_limit: Some(500),
+        burst_limit: Some(100),
+        queue_size: Some(50),
+        async_messages: false,
+        local_ip: Some([10, 0, 0, 1].into()),
+        ..Controller::new("tcp:127.0.0.1:6653")
+    };
+    assert_eq!(*controller, wanted);
+    assert_eq!(reading.complaints.len(), 2, "{:?}", reading.complaints);
+}
