@@ -12,6 +12,7 @@ pub mod clients;
 pub mod flow;
 pub mod openflow;
 pub mod ovsdb;
+pub mod ovsdb_server;
 pub mod ports;
 pub mod vswitchd;
 pub mod wire;
@@ -31,10 +32,13 @@ pub const TARGETS: &[Target] = &[
     Target { name: "openflow_connection", run: openflow::openflow_connection },
     Target { name: "openflow_message", run: openflow::openflow_message },
     Target { name: "openflow_text", run: openflow::openflow_text },
+    Target { name: "ovsdb_jsonrpc", run: ovsdb_server::ovsdb_jsonrpc },
+    Target { name: "ovsdb_monitor", run: ovsdb_server::ovsdb_monitor },
+    Target { name: "ovsdb_replica", run: clients::ovsdb_replica },
     Target { name: "ovsdb_schema", run: ovsdb::ovsdb_schema },
+    Target { name: "ovsdb_session", run: ovsdb_server::ovsdb_session },
     Target { name: "ovsdb_text", run: ovsdb::ovsdb_text },
     Target { name: "ovsdb_transaction", run: ovsdb::ovsdb_transaction },
-    Target { name: "ovsdb_replica", run: clients::ovsdb_replica },
     Target { name: "ports_pcap", run: ports::ports_pcap },
     Target { name: "ports_vhost_message", run: ports::ports_vhost_message },
     Target { name: "ports_vhost_rings", run: ports::ports_vhost_rings },

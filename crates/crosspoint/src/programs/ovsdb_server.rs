@@ -39,7 +39,6 @@ pub const OPTIONS: &[Opt] = &[
     optional("replay"),
     flag("help").short('h'),
     flag("version").short('V'),
-    flag("option").short('o'),
 ];
 
 pub fn run(args: &[String]) -> ExitCode {

@@ -250,14 +250,14 @@ impl Server {
         std::mem::take(&mut self.ready)
     }
 
-    /// Bytes that wait to be sent, of all clients; what several share counts for each.
+    /// The memory, in bytes, that what waits to be sent takes, of all clients.
     pub fn output_bytes(&self) -> usize {
-        self.sessions.values().map(|s| s.output.len()).sum()
+        self.sessions.values().map(|s| s.output.cost()).sum()
     }
 
-    /// The client for whom most waits.
+    /// The client whose output takes most memory.
     pub fn fullest(&self) -> Option<SessionId> {
-        self.sessions.iter().max_by_key(|(_, s)| s.output.len()).map(|(id, _)| *id)
+        self.sessions.iter().max_by_key(|(_, s)| s.output.cost()).map(|(id, _)| *id)
     }
 
     /// Changes whether a client may only read.

@@ -34,6 +34,15 @@ impl Output {
         self.bytes == 0
     }
 
+    /// The memory that it takes, in bytes; of what is shared its part.
+    pub fn cost(&self) -> usize {
+        let cost = |chunk: &Chunk| match chunk {
+            Chunk::Own(bytes) => bytes.capacity(),
+            Chunk::Shared(bytes) => bytes.len() / Arc::strong_count(bytes),
+        };
+        self.chunks.iter().map(cost).sum()
+    }
+
     /// The next bytes to send.
     pub fn front(&self) -> Option<&[u8]> {
         self.chunks.front().map(|chunk| &chunk.bytes()[self.sent..])
@@ -99,13 +108,15 @@ mod tests {
                 }
             }
             assert_eq!(output.len(), expected.len());
+            // Three times the long text, which the test has once.
+            assert!(output.cost() < 3 * long.len(), "what is shared is not counted whole");
             let mut taken = Vec::new();
             while let Some(front) = output.front() {
                 let n = front.len().min(step);
                 taken.extend_from_slice(&front[..n]);
                 output.advance(n);
             }
-            assert!(output.is_empty() && taken == expected);
+            assert!(output.is_empty() && taken == expected && output.cost() == 0);
         }
     }
 }

@@ -91,8 +91,8 @@ impl Found<'_> {
         atoms.filter_map(|atom| atom.as_str()).find(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// The remotes that it names, in all rows.
-    pub(super) fn remotes(&self) -> Vec<ColumnRemote> {
+    /// The remotes that it names, in all rows, and why others that it names are not served.
+    pub(super) fn remotes(&self) -> (Vec<ColumnRemote>, Vec<String>) {
         let atoms = self.database.rows(self.table).flat_map(|row| row.get(self.column).as_set());
         let Some(table) = self.referenced() else {
             let named = |target: &str| ColumnRemote {
@@ -101,16 +101,24 @@ impl Found<'_> {
                 row: None,
             };
             let targets = atoms.filter_map(|atom| atom.as_str());
-            return targets.filter(|target| !target.is_empty()).map(named).collect();
+            return (targets.filter(|target| !target.is_empty()).map(named).collect(), Vec::new());
         };
         let schema = self.database.schema().table(table);
         let rows = atoms.filter_map(|atom| self.database.row(table, atom.as_uuid()?));
-        rows.filter_map(|row| remote(schema, table, row)).collect()
+        let (mut remotes, mut refused) = (Vec::new(), Vec::new());
+        for row in rows {
+            match remote(schema, table, row) {
+                Some(Ok(remote)) => remotes.push(remote),
+                Some(Err(why)) => refused.push(why),
+                None => {}
+            }
+        }
+        (remotes, refused)
     }
 }
 
 /// Reads a row such as those of Manager. Columns that are not there, or not of the type that is expected, count as empty.
-fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<ColumnRemote> {
+fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<Result<ColumnRemote, String>> {
     let datum = |name: &str| schema.find(name).map(|column| row.get(column));
     let milliseconds = |name: &str| {
         let value = datum(name)?.as_integer()?;
@@ -120,7 +128,11 @@ fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<ColumnRemo
     if target.is_empty() {
         return None;
     }
-    Some(ColumnRemote {
+    // Whoever gave it a role wants its clients to be held to what the role may do.
+    if datum("role").and_then(|d| d.as_str()).is_some_and(|role| !role.is_empty()) {
+        return Some(Err(format!("{target}: access control by role is not supported")));
+    }
+    Some(Ok(ColumnRemote {
         target: target.to_owned(),
         overrides: Overrides {
             max_backoff: milliseconds("max_backoff"),
@@ -128,5 +140,5 @@ fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<ColumnRemo
             read_only: datum("read_only").and_then(|d| d.as_bool()).unwrap_or(false),
         },
         row: Some((table, row.clone())),
-    })
+    }))
 }

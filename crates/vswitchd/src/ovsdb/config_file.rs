@@ -42,8 +42,9 @@ struct RemoteConfig {
     max_backoff: Option<u64>,
     inactivity_probe: Option<u64>,
     read_only: bool,
-    /// Taken: there is no access control by role.
+    /// There is no access control by role, so a remote with one is not served.
     role: Option<String>,
+    /// Taken, and not set.
     dscp: Option<u8>,
 }
 
@@ -101,6 +102,10 @@ impl ConfigFile {
             Remotes::remove(state, remote);
         }
         for (remote, config) in &contents.remotes {
+            if config.as_ref().and_then(|c| c.role.as_deref()).is_some_and(|role| !role.is_empty()) {
+                errors.push(format!("{remote}: access control by role is not supported"));
+                continue;
+            }
             let overrides = config.as_ref().map(RemoteConfig::overrides).unwrap_or_default();
             if let Err(why) = Remotes::add(state, remote, overrides).await {
                 errors.push(why);

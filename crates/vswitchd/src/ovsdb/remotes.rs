@@ -193,10 +193,12 @@ impl Remotes {
                 return Ok(());
             }
             let listener = match &target {
-                Target::Passive(passive) => {
-                    let bound = Listener::bind(passive, Some(&state.tls)).await;
-                    Some(bound.map_err(|e| format!("{text}: listen failed: {e}"))?)
-                }
+                Target::Passive(passive) => match Listener::bind(passive, Some(&state.tls)).await {
+                    Ok(listener) => Some(listener),
+                    // Keys and certificates may be columns, and come later.
+                    Err(StreamError::Tls(_)) => None,
+                    Err(why) => return Err(format!("{text}: listen failed: {why}")),
+                },
                 Target::Active(_) => None,
             };
             let options = RemoteOptions::new(&target, overrides);
@@ -252,7 +254,8 @@ impl Remotes {
                     None => named.push((text.clone(), false, *overrides)),
                     Some(Ok(column)) => {
                         // A database that was removed has no remotes any more.
-                        let found = column.find(&server).map(|c| c.remotes()).unwrap_or_default();
+                        let (found, refused) = column.find(&server).map(|c| c.remotes()).unwrap_or_default();
+                        complaints.extend(refused);
                         named.extend(found.into_iter().map(|remote| (remote.target, true, remote.overrides)));
                     }
                     Some(Err(why)) => complaints.push(why),
@@ -359,7 +362,7 @@ impl Remotes {
                 let server = state.server.borrow();
                 let Ok(found) = column.find(&server) else { continue };
                 let remotes = state.remotes.borrow();
-                let changed = found.remotes().into_iter().filter_map(|column| {
+                let changed = found.remotes().0.into_iter().filter_map(|column| {
                     let remote = remotes.running.get(&column.target)?;
                     let (table, row) = column.row?;
                     let schema = found.database.schema().table(table);
@@ -451,6 +454,7 @@ impl Remote {
     }
 
     async fn listen(self: Rc<Remote>, state: Rc<State>, target: PassiveTarget, first: Option<Listener>) {
+        let is_of_start = first.is_some();
         let mut listener = first;
         while !self.stopped.get() {
             let bound = match listener.take() {
@@ -466,7 +470,12 @@ impl Remote {
             self.bound_port.set(bound.bound_port());
             *self.last_error.borrow_mut() = None;
             self.status_changed();
-            tracing::info!(target: "ovsdb_server", "listening on {target}");
+            // Whoever started it on the command line knows.
+            if is_of_start {
+                tracing::debug!(target: "ovsdb_server", "listening on {target}");
+            } else {
+                tracing::info!(target: "ovsdb_server", "listening on {target}");
+            }
             self.accept(&state, &bound).await;
         }
         self.bound_port.set(None);
