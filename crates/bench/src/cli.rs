@@ -1,7 +1,8 @@
 //! `crosspoint bench`: one subcommand per question.
 
 use crate::{
-    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, p2p, port_count, pvp, wake,
+    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p, port_count, pvp,
+    wake,
 };
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ enum Bench {
     Memory(memory::Args),
     /// Rules loaded by the stock ovs-ofctl: how long, and how much memory?
     LoadRules(load_rules::Args),
+    /// The database server: transactions, monitors, start with a large file, memory, compaction.
+    Ovsdb(ovsdb::Args),
     /// Between two veth pairs, against Open vSwitch and the Linux bridge: what does a packet cost the machine?
     Afxdp(afxdp_bridge::Args),
     /// Sleep: what does waking cost, and an idle switch?
@@ -64,6 +67,7 @@ pub fn run(args: Args) -> ExitCode {
         Bench::Collide(args) => fairness::run_collide(&args),
         Bench::Memory(args) => memory::run(&args),
         Bench::LoadRules(args) => load_rules::run(&args),
+        Bench::Ovsdb(args) => ovsdb::run(&args),
         Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
         Bench::Wake(args) => wake::run(&args),
         Bench::Generate(args) => generate::run(&args),

@@ -16,6 +16,7 @@ mod load_rules;
 mod masks;
 mod memory;
 mod misses;
+mod ovsdb;
 mod p2p;
 mod peer;
 mod port_count;

@@ -9,6 +9,7 @@ mod demo;
 mod guest;
 mod ofctl;
 mod ovsdb_client;
+mod ovsdb_tool;
 mod programs;
 mod switch;
 mod vsctl;
@@ -46,6 +47,9 @@ enum Command {
     /// Serve databases without a switch, as ovsdb-server does.
     #[command(disable_help_flag = true)]
     OvsdbServer(Elsewhere),
+    /// Make, convert, read and change database files, as ovsdb-tool does.
+    #[command(disable_help_flag = true)]
+    OvsdbTool(Elsewhere),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
     /// Show real packets crossing a real switch between two network namespaces, with figures.
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         | Command::Ofctl(_)
         | Command::Dpctl(_)
         | Command::OvsdbServer(_)
+        | Command::OvsdbTool(_)
         | Command::Vsctl(_)
         | Command::OvsdbClient(_) => {
             unreachable!("run above: their names are in the table of programs")

@@ -242,3 +242,26 @@ fn a_goal_that_is_missed_fails_when_it_is_asserted_and_the_rows_are_written_all_
     assert!(String::from_utf8_lossy(&output.stderr).contains("goals missed: "));
     std::fs::remove_file(json).unwrap();
 }
+
+#[test]
+fn ovsdb_measures_both_servers_in_every_respect() {
+    const SHAPE: Shape = &[
+        ("server", 's'),
+        ("what", 's'),
+        ("n", 'n'),
+        ("unit", 's'),
+        ("value", 'n'),
+        ("runs", 'n'),
+        ("raw", 'a'),
+    ];
+    let rows =
+        check("ovsdb --peer ovsdb-server --clients 2 --monitors 3 --rows 200 --runs 1 --turn-ms 100", SHAPE);
+    for server in ["crosspoint", "ovsdb-server"] {
+        let of: Vec<&str> = rows
+            .iter()
+            .filter(|row| row["server"] == server)
+            .map(|row| row["what"].as_str().unwrap())
+            .collect();
+        assert_eq!(of.len(), 9, "{of:?}");
+    }
+}

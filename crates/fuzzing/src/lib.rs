@@ -13,6 +13,7 @@ pub mod flow;
 pub mod openflow;
 pub mod ovsdb;
 pub mod ovsdb_server;
+pub mod ovsdb_log;
 pub mod ports;
 pub mod vswitchd;
 pub mod wire;
@@ -35,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ovsdb_jsonrpc", run: ovsdb_server::ovsdb_jsonrpc },
     Target { name: "ovsdb_monitor", run: ovsdb_server::ovsdb_monitor },
     Target { name: "ovsdb_replica", run: clients::ovsdb_replica },
+    Target { name: "ovsdb_log", run: ovsdb_log::ovsdb_log },
     Target { name: "ovsdb_schema", run: ovsdb::ovsdb_schema },
     Target { name: "ovsdb_session", run: ovsdb_server::ovsdb_session },
     Target { name: "ovsdb_text", run: ovsdb::ovsdb_text },

@@ -35,6 +35,7 @@ pub const PROGRAMS: &[Program] = &[
     Program { name: "ovs-dpctl", subcommand: "dpctl", run: dpctl::run },
     Program { name: "ovsdb-server", subcommand: "ovsdb-server", run: ovsdb_server::run },
     Program { name: "ovs-ofctl", subcommand: "ofctl", run: crate::ofctl::run },
+    Program { name: "ovsdb-tool", subcommand: "ovsdb-tool", run: crate::ovsdb_tool::run },
     Program { name: "ovs-vsctl", subcommand: "vsctl", run: crate::vsctl::run },
     Program { name: "ovsdb-client", subcommand: "ovsdb-client", run: crate::ovsdb_client::run },
 ];

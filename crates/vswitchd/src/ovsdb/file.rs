@@ -79,14 +79,21 @@ impl DatabaseFile {
     /// `ErrorKind::AlreadyExists` where there is a file, and the system's others.
     pub fn create(&self, bodies: &[Vec<u8>]) -> io::Result<()> {
         let temporary = self.temporary(None)?;
-        for body in bodies {
-            (&temporary.raw).write_all(frame::Header::of(Magic::Standalone, body).as_bytes())?;
-            (&temporary.raw).write_all(body)?;
-        }
-        temporary.raw.sync_all()?;
+        temporary.fill(bodies)?;
         // Unlike a rename a link does not replace what is there.
         fs::hard_link(&temporary.path, &self.path)?;
         drop(temporary);
+        self.directory.sync_all()
+    }
+
+    /// Replaces the database by one with these records, as a whole.
+    ///
+    /// # Errors
+    /// The system's; the database is as it was, except where the last step fails, which makes the replacement last.
+    pub fn replace(&self, bodies: &[Vec<u8>]) -> io::Result<()> {
+        let temporary = self.temporary(Some(&fs::metadata(&self.path)?))?;
+        temporary.fill(bodies)?;
+        Box::new(temporary).replace()?;
         self.directory.sync_all()
     }
 
@@ -178,6 +185,16 @@ struct TemporaryFile {
     file: Arc<dyn LogFile>,
     raw: File,
     replaced: bool,
+}
+
+impl TemporaryFile {
+    fn fill(&self, bodies: &[Vec<u8>]) -> io::Result<()> {
+        for body in bodies {
+            (&self.raw).write_all(frame::Header::of(Magic::Standalone, body).as_bytes())?;
+            (&self.raw).write_all(body)?;
+        }
+        self.raw.sync_all()
+    }
 }
 
 impl Temporary for TemporaryFile {
