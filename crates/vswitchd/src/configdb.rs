@@ -43,7 +43,7 @@ const REFUSED_WAIT: Duration = Duration::from_secs(1);
 /// The server of the database.
 pub enum Server {
     /// Another process, reached over a stream; TLS for `ssl:`.
-    Elsewhere(ActiveTarget, Option<Tls>),
+    Elsewhere(ActiveTarget, Option<Box<Tls>>),
     /// A thread of this process, reached over a pair of sockets.
     Embedded(Rc<Handle>),
 }
@@ -51,7 +51,7 @@ pub enum Server {
 impl Server {
     async fn connect(&self) -> Result<Stream, StreamError> {
         match self {
-            Server::Elsewhere(target, tls) => Stream::connect(target, tls.as_ref()).await,
+            Server::Elsewhere(target, tls) => Stream::connect(target, tls.as_deref()).await,
             Server::Embedded(handle) => Ok(Stream::of_pair(handle.connect("ovs-vswitchd")?)?),
         }
     }

@@ -118,7 +118,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
             let server = match (&config.database, &embedded) {
                 (Database::Remote(target), _) => {
                     let tls = (!config.tls.is_empty()).then(|| Tls::new(config.tls.clone()));
-                    Server::Elsewhere(target.clone(), tls)
+                    Server::Elsewhere(target.clone(), tls.map(Box::new))
                 }
                 (_, Some(embedded)) => Server::Embedded(embedded.handle.clone()),
                 (_, None) => unreachable!("started above"),

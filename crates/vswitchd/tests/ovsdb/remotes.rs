@@ -4,7 +4,7 @@ use crate::rig::{Client, Rig, create, ok, run};
 use crate::stock::eventually;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
