@@ -1,7 +1,60 @@
-//! The processor's time stamp counter, and its rate.
+//! The processor's time stamp counter, its rate, and time as tests bend it: stopped, and moved forward by hand.
+//!
+//! Whatever times out in the switch goes by [`now`], or by a count of milliseconds made of [`stopped_tsc`] and [`warped_ms`], so that a
+//! command moves all of it at once. In production nobody calls [`stop`] or [`warp`], and both cost a load of a line that
+//! nobody writes.
+//!
+//! Threads: any reads; one thread stops and warps.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// How time is bent, in a cache line of its own.
+#[repr(align(64))]
+struct Bent {
+    /// Where the time stamp counter was stopped; the greatest value while it runs.
+    stopped_tsc: AtomicU64,
+    warped_ms: AtomicU64,
+}
+
+static BENT: Bent = Bent { stopped_tsc: AtomicU64::new(u64::MAX), warped_ms: AtomicU64::new(0) };
+/// When time was stopped.
+static STOPPED: OnceLock<Instant> = OnceLock::new();
+
+/// Stops time, for good: from now on it moves by [`warp`] alone.
+pub fn stop() {
+    STOPPED.get_or_init(|| {
+        BENT.stopped_tsc.store(tsc(), Ordering::Relaxed);
+        Instant::now()
+    });
+}
+
+/// Moves time forward.
+pub fn warp(ms: u64) {
+    BENT.warped_ms.fetch_add(ms, Ordering::Relaxed);
+}
+
+/// Milliseconds by which time was moved forward.
+#[inline(always)]
+pub fn warped_ms() -> u64 {
+    BENT.warped_ms.load(Ordering::Relaxed)
+}
+
+/// Where the time stamp counter was stopped; `u64::MAX` while time runs.
+#[inline(always)]
+pub fn stopped_tsc() -> u64 {
+    BENT.stopped_tsc.load(Ordering::Relaxed)
+}
+
+/// Now, as bent.
+pub fn now() -> Instant {
+    let real = match STOPPED.get() {
+        Some(stopped) => *stopped,
+        None => Instant::now(),
+    };
+    real + Duration::from_millis(warped_ms())
+}
 
 /// Ticks of the time stamp counter (TSC cycles on x86-64; the generic timer elsewhere, or nanoseconds).
 #[inline(always)]

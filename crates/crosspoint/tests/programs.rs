@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Every program that the binary can be called as.
-const NAMES: [&str; 4] = ["ovs-vswitchd", "ovs-appctl", "ovs-dpctl", "ovs-ofctl"];
+const NAMES: [&str; common::PROGRAMS.len()] = common::PROGRAMS;
 
 /// A directory with a link for each name.
 fn links(dir: &Path) -> PathBuf {
@@ -60,7 +60,8 @@ fn options(help: &str) -> Vec<String> {
 fn no_option_of_the_stock_programs_is_unknown() {
     let dir = run_dir();
     let bin = links(dir.path());
-    for name in NAMES {
+    // ovs-vsctl's options are its own tests' business: commands have options too there.
+    for name in NAMES.into_iter().filter(|n| *n != "ovs-vsctl") {
         let ours = bin.join(name);
         let mut wanted = options(&run(name, dir.path(), &["--help"]).ok());
         assert!(wanted.len() >= 5, "{name}: {wanted:?}");
@@ -73,7 +74,7 @@ fn no_option_of_the_stock_programs_is_unknown() {
                 assert!(lines.contains(&line), "{name}: --option does not list {line}");
                 wanted.push(line.split(['=', ' ']).next().unwrap().to_string());
             }
-        } else {
+        } else if name == "ovs-vswitchd" {
             let more = [
                 "--mlockall",
                 "--enable-dummy",

@@ -159,7 +159,8 @@ impl Clock {
     }
 
     fn at_ms(&self, tsc: u64) -> u64 {
-        Clock::START_MS + tsc.saturating_sub(self.start) / self.ticks_per_ms
+        let tsc = tsc.min(base::clock::stopped_tsc());
+        Clock::START_MS + tsc.saturating_sub(self.start) / self.ticks_per_ms + base::clock::warped_ms()
     }
 }
 

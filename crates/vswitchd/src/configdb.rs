@@ -8,6 +8,7 @@
 //!
 //! While the connection is lost the switch runs on as it is. The lock `ovs_vswitchd` keeps two switches from one database.
 
+use crate::clock;
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
 use crate::listeners::BridgeSockets;
@@ -102,7 +103,7 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         is_contended: false,
         in_flight: None,
         status_due: None,
-        statistics_due: Instant::now(),
+        statistics_due: clock::now(),
         hold_until: None,
         to_tell: None,
     };
@@ -117,31 +118,31 @@ struct Connection {
 
 impl Connection {
     async fn run(mut self) {
-        let mut reconnect = Reconnect::new(Options::default(), Instant::now());
-        reconnect.enable(Instant::now());
+        let mut reconnect = Reconnect::new(Options::default(), clock::now());
+        reconnect.enable(clock::now());
         let target = self.server.to_string();
         loop {
-            match reconnect.run(Instant::now()) {
+            match reconnect.run(clock::now()) {
                 Some(Action::Connect) => match self.server.connect().await {
                     Ok(stream) => {
-                        reconnect.connected(Instant::now());
+                        reconnect.connected(clock::now());
                         tracing::info!(target: "reconnect", "{target}: connected");
                         let error = self.converse(stream, &mut reconnect).await;
                         self.follower.disconnected();
                         tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
-                        reconnect.disconnected(Instant::now(), Some(&error));
+                        reconnect.disconnected(clock::now(), Some(&error));
                     }
                     Err(error) => {
                         let error = error.to_string();
                         if reconnect.last_error() != Some(&error) {
                             tracing::warn!(target: "reconnect", "{target}: connection attempt failed ({error})");
                         }
-                        reconnect.failed(Instant::now(), &error);
+                        reconnect.failed(clock::now(), &error);
                     }
                 },
                 Some(_) => {}
                 None => match reconnect.deadline() {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    Some(at) => clock::sleep_until(at).await,
                     None => return,
                 },
             }
@@ -162,15 +163,15 @@ impl Connection {
             }
             let due = [self.follower.due(), reconnect.deadline()].into_iter().flatten().min();
             let due = if more {
-                Instant::now()
+                clock::now()
             } else {
-                due.unwrap_or_else(|| Instant::now() + Duration::from_secs(1))
+                due.unwrap_or_else(|| clock::now() + Duration::from_secs(1))
             };
             tokio::select! {
                 read = reader.read(&mut input) => match read {
                     Ok(0) => return "the server closed it".into(),
                     Ok(n) => {
-                        reconnect.heard(Instant::now());
+                        reconnect.heard(clock::now());
                         framer.feed(&input[..n]);
                         if let Err(why) = self.take(&mut framer) {
                             return why;
@@ -189,9 +190,9 @@ impl Connection {
                     Err(e) => return e.to_string(),
                 },
                 events = next_devices(self.devices.as_mut()) => self.follower.devices_changed(&events),
-                () = tokio::time::sleep_until(due.into()) => {}
+                () = clock::sleep_until(due) => {}
             }
-            match reconnect.run(Instant::now()) {
+            match reconnect.run(clock::now()) {
                 Some(Action::Disconnect) => return "no response to inactivity probe".into(),
                 Some(Action::Probe) => {
                     let empty: [u8; 0] = [];
@@ -351,7 +352,7 @@ impl Follower {
         self.plan = None;
         self.sockets.follow(&self.shared);
         self.to_tell = Some(self.reading.next_cfg);
-        self.status_due = Some(Instant::now());
+        self.status_due = Some(clock::now());
         if let Some(configured) = self.configured.take() {
             // Nobody listens any more where the daemon is about to end.
             let _ = configured.send(());
@@ -361,7 +362,7 @@ impl Follower {
 
     /// 4. Tells the rows, where that is due and nothing is under way.
     fn write_back(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         if self.in_flight.is_some() || self.hold_until.is_some_and(|at| now < at) {
             return;
         }
@@ -387,11 +388,11 @@ impl Follower {
         self.in_flight = None;
         match outcome {
             Outcome::Unchanged | Outcome::Success(_) => self.to_tell = None,
-            Outcome::TryAgain | Outcome::NotLocked => self.status_due = Some(Instant::now()),
+            Outcome::TryAgain | Outcome::NotLocked => self.status_due = Some(clock::now()),
             Outcome::Error(why) => {
                 tracing::error!(target: "bridge", "the database refuses what the switch tells: {why}");
-                self.hold_until = Some(Instant::now() + REFUSED_WAIT);
-                self.status_due = Some(Instant::now());
+                self.hold_until = Some(clock::now() + REFUSED_WAIT);
+                self.status_due = Some(clock::now());
             }
         }
     }

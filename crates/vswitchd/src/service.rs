@@ -7,6 +7,7 @@
 //! time in being woken up. So after answering a barrier the task looks at the socket for some microseconds more before it
 //! goes to sleep.
 
+use crate::clock;
 use crate::ofconn::{Purpose, Served};
 use crate::state::Vswitch;
 use rustix::net::RecvFlags;
@@ -40,7 +41,7 @@ pub async fn serve(listener: UnixListener, shared: Shared, bridge: BridgeIdx, pu
             Ok((stream, _)) => {
                 let shared = shared.clone();
                 tokio::task::spawn_local(async move {
-                    let id = shared.borrow_mut().connected(bridge, purpose, Instant::now());
+                    let id = shared.borrow_mut().connected(bridge, purpose, clock::now());
                     if let Some(id) = id {
                         let mut task = Task { shared: shared.clone(), stream, bridge, id, input: Vec::new() };
                         if let Err(error) = task.run().await {
@@ -75,7 +76,7 @@ impl Task {
         let mut waiting_since: Option<Instant> = None;
         loop {
             self.give();
-            let served = self.shared.borrow_mut().serve(self.bridge, self.id, Instant::now());
+            let served = self.shared.borrow_mut().serve(self.bridge, self.id, clock::now());
             let blocked = self.transmit()?;
             match served {
                 Served::Closed if !blocked => return Ok(()),
@@ -120,7 +121,7 @@ impl Task {
             return;
         }
         let input = std::mem::take(&mut self.input);
-        let now = Instant::now();
+        let now = clock::now();
         let taken = self.with(|c| c.connection.handle_bytes(now, &input)).unwrap_or(input.len());
         self.input = input;
         self.input.drain(..taken);
@@ -172,13 +173,13 @@ impl Task {
 
     async fn wait(&self, notify: &Notify, wants_input: bool, blocked: bool) -> io::Result<Woken> {
         let due = self.with(|c| c.connection.poll_timeout()).flatten();
-        let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        let due = due.unwrap_or_else(|| clock::now() + Duration::from_secs(3600));
         tokio::select! {
             ready = self.stream.readable(), if wants_input => ready.map(|()| Woken::Readable),
             ready = self.stream.writable(), if blocked => ready.map(|()| Woken::Otherwise),
             () = notify.notified() => Ok(Woken::Otherwise),
-            () = tokio::time::sleep_until(due.into()) => {
-                self.with(|c| c.handle_timeout(Instant::now()));
+            () = clock::sleep_until(due) => {
+                self.with(|c| c.handle_timeout(clock::now()));
                 Ok(Woken::Otherwise)
             }
         }

@@ -119,7 +119,7 @@ fn mac_text(mac: [u8; 6]) -> String {
 
 fn write_root(cells: &mut Cells<'_>, dummy: EnableDummy) {
     let version = cells.txn.schema().version.clone();
-    cells.set("ovs_version", text(env!("CARGO_PKG_VERSION")));
+    cells.set("ovs_version", text(crate::program::OVS_VERSION));
     if !version.is_empty() {
         cells.set("db_version", text(&version));
     }

@@ -76,7 +76,13 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
         // OpenFlow 1.3 has bundles by extension, OpenFlow 1.0 none.
         versions = VersionSet(versions.0 & !VersionSet::only(Version::V10).0).with(Version::V13);
     }
-    let spoken = versions.intersect(VersionSet::SUPPORTED);
+    let mut spoken = versions.intersect(VersionSet::SUPPORTED);
+    let newer = [Version::V14, Version::V15].map(VersionSet::only);
+    if spoken.0 == 0 && newer.iter().any(|newer| versions.intersect(*newer).0 != 0) {
+        // Scripts that save and restore flows ask for the newest there is. What they need of it, 1.3 has with its extensions.
+        eprintln!("{}: {} is not spoken yet; speaking OpenFlow13", program::name(), args.protocols);
+        spoken = VersionSet::only(Version::V13);
+    }
     if spoken.0 == 0 {
         return fail!("{}: OpenFlow10 and OpenFlow13 are the versions that are spoken", args.protocols);
     }

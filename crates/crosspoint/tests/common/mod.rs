@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 /// Longest that anything here may take on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The stock programs that the binary can be called as.
+pub const PROGRAMS: [&str; 6] =
+    ["ovsdb-server", "ovs-vswitchd", "ovs-appctl", "ovs-dpctl", "ovs-ofctl", "ovs-vsctl"];
+
 /// A UDP packet as `netdev-dummy/receive` takes it: 106 bytes.
 pub const UDP: &str = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
     ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)";

@@ -155,7 +155,8 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
     }
 }
 
-/// The mask under which a packet is shown whole: every field that it has.
+/// The mask under which a packet is shown whole: every field that a packet of its kind has, zero or not, and of metadata what
+/// is not zero.
 fn everything(key: &Key) -> Mask {
     let mut mask = Mask::wild();
     let shown = |f: &&FieldId| {
@@ -164,7 +165,37 @@ fn everything(key: &Key) -> Mask {
     for f in FieldId::ALL.iter().filter(shown).filter(|f| key.get(**f) != 0) {
         mask.add_exact(*f);
     }
+    for f in fields_of(key) {
+        mask.add_exact(f);
+    }
     mask
+}
+
+/// The fields of headers that a packet has.
+fn fields_of(key: &Key) -> Vec<FieldId> {
+    use FieldId as F;
+    let mut fields = vec![F::VlanTci, F::EthSrc, F::EthDst, F::EthType];
+    if key.get64(F::VlanTci) != 0 {
+        fields.push(F::VlanTci2);
+    }
+    let ip = [F::NwProto, F::NwTos, F::NwTtl, F::NwFrag];
+    match key.get64(F::EthType) {
+        0x0800 => fields.extend([F::NwSrc, F::NwDst].into_iter().chain(ip)),
+        0x86dd => fields.extend([F::Ipv6Src, F::Ipv6Dst, F::Ipv6Label].into_iter().chain(ip)),
+        0x0806 | 0x8035 => fields.extend([F::NwSrc, F::NwDst, F::NwProto, F::ArpSha, F::ArpTha]),
+        0x8847 | 0x8848 => fields.extend([F::Mpls0, F::Mpls1, F::Mpls2]),
+        _ => {}
+    }
+    let is_ip = matches!(key.get64(F::EthType), 0x0800 | 0x86dd);
+    // A later fragment has no ports.
+    if is_ip && key.get64(F::NwFrag) & 2 == 0 {
+        match key.get64(F::NwProto) {
+            6 => fields.extend([F::TpSrc, F::TpDst, F::TcpFlags]),
+            1 | 2 | 17 | 58 | 132 => fields.extend([F::TpSrc, F::TpDst]),
+            _ => {}
+        }
+    }
+    fields
 }
 
 fn flow_text(key: &Key, mask: &Mask, ports: &PortNames) -> String {

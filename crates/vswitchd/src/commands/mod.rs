@@ -4,6 +4,7 @@ mod coverage;
 pub(crate) mod datapath;
 mod dummy;
 mod switching;
+mod time;
 
 use crate::state::Vswitch;
 use crate::unixctl::{self, Command, Request};
@@ -27,7 +28,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("crosspoint/drops", "", 0, 0, datapath::drops),
     row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
-    row("dpctl/dump-flows", "[-m] [--names] [dp]", 0, 3, datapath::dump_flows),
+    row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
     row("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, datapath::pmd_rxq_rebalance),
     row("dpif-netdev/pmd-rxq-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_rxq_show),
@@ -50,9 +51,17 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("netdev-dummy/sent", "name", 1, 1, dummy::sent),
     row("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
     row("ofproto/list", "", 0, 0, switching::list),
-    row("ofproto/trace", "bridge br_flow [OPTIONS...] [packet]", 2, 4, switching::trace),
+    row(
+        "ofproto/trace",
+        "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]",
+        1,
+        5,
+        switching::trace,
+    ),
     row("revalidator/purge", "", 0, 0, datapath::purge),
     row("revalidator/wait", "", 0, 0, datapath::wait),
+    row("time/stop", "", 0, 0, time::stop),
+    row("time/warp", "[large_msecs] msecs", 1, 2, time::warp),
 ];
 
 const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();

@@ -1,0 +1,217 @@
+//! The control socket's commands, side by side with a stock `ovs-vswitchd --enable-dummy` that is configured the same; and time that
+//! a test stops and moves.
+
+mod common;
+
+use common::{Switch, UDP, binary, run_dir, wait_for};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A database server and a switch on it, one of the two ours or the stock one.
+struct Pair {
+    dir: tempfile::TempDir,
+    children: Vec<Child>,
+}
+
+impl Pair {
+    fn start(switch: &mut Command) -> Pair {
+        let dir = run_dir();
+        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+        let mut pair = Pair { dir, children: Vec::new() };
+        assert!(pair.run("ovsdb-tool", &["create", &pair.path("conf.db"), schema]).status.success());
+        let remote = format!("--remote=punix:{}", pair.path("db.sock"));
+        let mut server = Command::new("ovsdb-server");
+        server.args([&pair.path("conf.db"), &remote, "-vconsole:off", "--no-chdir"]);
+        pair.spawn(&mut server);
+        wait_for("the database", || Path::new(&pair.path("db.sock")).exists());
+        assert!(pair.run("ovs-vsctl", &["--no-wait", "init"]).status.success());
+        switch.arg(format!("unix:{}", pair.path("db.sock"))).args([
+            "--enable-dummy=override",
+            "-vconsole:off",
+            "--pidfile",
+        ]);
+        pair.spawn(switch);
+        wait_for("the switch", || pair.run("ovs-appctl", &["version"]).status.success());
+        let bridge = "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
+            other_config:datapath-id=0000000000000001 other_config:hwaddr=aa:55:aa:55:00:00";
+        let mut words: Vec<String> = vec!["--timeout=30".into()];
+        words.extend(bridge.split_whitespace().map(String::from));
+        for n in 1..=3 {
+            let port = format!("-- add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}");
+            words.extend(port.split_whitespace().map(String::from));
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let added = pair.run("ovs-vsctl", &words);
+        assert!(added.status.success(), "{added:?}");
+        pair
+    }
+
+    fn ours() -> Pair {
+        let link = run_dir();
+        let program = link.path().join("ovs-vswitchd");
+        std::os::unix::fs::symlink(binary(), &program).unwrap();
+        Pair::start(&mut Command::new(program))
+    }
+
+    fn stock() -> Pair {
+        let mut command = Command::new("ovs-vswitchd");
+        command.arg("--disable-system");
+        Pair::start(&mut command)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_string()
+    }
+
+    fn spawn(&mut self, command: &mut Command) {
+        let log = std::fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
+        command.env("OVS_RUNDIR", self.dir.path()).env("OVS_LOGDIR", self.dir.path());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        self.children.push(child);
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(args).env("OVS_RUNDIR", self.dir.path()).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Standard output and the exit code of `ovs-appctl`, errors included, with what the two must differ in made the same.
+    fn appctl(&self, args: &[&str]) -> (String, Option<i32>) {
+        let output = self.run("ovs-appctl", &[&["-T", "20"], args].concat());
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        // Ours is one datapath for all, and its ports have no type of their own for a bridge's.
+        let text = text.replace("netdev@ovs-netdev", "dummy@ovs-dummy").replace("netdev@", "dummy@");
+        let text = text.replace("dummy-internal", "dummy").replace("  port 0: ovs-dummy (dummy)\n", "");
+        let text = text.replace("packet_type(ns=0,id=0),", "");
+        (text, output.status.code())
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("{}", std::fs::read_to_string(self.path("log")).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn commands_say_what_the_stock_switch_says() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let both = |args: &[&str]| {
+        let (ours, stock) = (ours.appctl(args), stock.appctl(args));
+        assert_eq!(ours, stock, "{args:?}: ours is on the left");
+        ours.0
+    };
+    for pair in [&ours, &stock] {
+        for flow in ["in_port=1,actions=output:2", "priority=0,actions=NORMAL"] {
+            assert!(pair.run("ovs-ofctl", &["add-flow", "br0", flow]).status.success());
+        }
+    }
+    both(&["dpctl/show"]);
+    both(&["dpif/show"]);
+    both(&["dpctl/dump-dps"]);
+    both(&["dpif/dump-dps"]);
+    both(&["ofproto/list"]);
+    both(&["fdb/show", "br0"]);
+    both(&["fdb/stats-show", "br0"]);
+    both(&["fdb/flush", "br0"]);
+    both(&["fdb/show", "br9"]);
+    both(&["fdb/show"]);
+    both(&["nonesuch"]);
+    both(&["version", "x"]);
+    both(&["coverage/read-counter", "nonesuch"]);
+    both(&["ofproto/trace", "br0", "in_port=1,ip,nw_src=1.2.3.4"]);
+    // Ports are flooded to in an order of their own, and the tag is part of what NORMAL decides by here.
+    let flood = ["ofproto/trace", "br0", "in_port=2,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07"];
+    let steps = |pair: &Pair| pair.appctl(&flood).0.split("\nMegaflow").next().unwrap().to_string();
+    assert_eq!(steps(&ours), steps(&stock));
+    both(&["ofproto/trace", "br9", "in_port=1"]);
+    both(&["ofproto/trace", UDP]);
+    both(&["netdev-dummy/receive", "nope", "00"]);
+    both(&["netdev-dummy/set-admin-state", "p3", "down"]);
+    both(&["netdev-dummy/set-admin-state", "p3", "sideways"]);
+    both(&["vlog/set", "nonesuch:dbg"]);
+    both(&["vlog/set", "PATTERN:x:y"]);
+    both(&["vlog/reopen"]);
+    both(&["netdev-dummy/receive", "p1", UDP]);
+    for pair in [&ours, &stock] {
+        wait_for("the flow", || pair.appctl(&["dpctl/dump-flows"]).0.contains("in_port(1)"));
+    }
+    let without_head = |pair: &Pair| {
+        let text = pair.appctl(&["dpctl/dump-flows"]).0;
+        // The stock switch does not count the packet that made the flow.
+        let lines = text.lines().filter(|l| !l.starts_with("flow-dump"));
+        let flow =
+            |l: &str| l.split(", packets:").next().unwrap().to_string() + l.rsplit(", ").next().unwrap();
+        lines.map(flow).collect::<Vec<_>>()
+    };
+    assert_eq!(without_head(&ours), without_head(&stock));
+    both(&["time/stop"]);
+    both(&["time/warp", "100"]);
+    both(&["time/warp", "x"]);
+    both(&["time/warp", "0"]);
+    both(&["revalidator/wait"]);
+    both(&["revalidator/purge"]);
+    // A number, whatever it counts.
+    let number = ours.appctl(&["coverage/read-counter", "xlate_actions"]);
+    assert_eq!((number.1, number.0.trim().parse::<u64>().is_ok()), (Some(0), true));
+    // Usages are the stock one's; some commands take less here, and say so.
+    let list = |pair: &Pair| pair.appctl(&["list-commands"]).0;
+    let stock_list = list(&stock);
+    let name = |line: &str| line.trim().split(' ').next().unwrap_or_default().to_string();
+    let takes_less = ["dpctl/del-flows", "dpif-netdev/pmd-rxq-show"];
+    for line in list(&ours).lines().skip(1).filter(|l| !takes_less.contains(&name(l).as_str())) {
+        let theirs = stock_list.lines().find(|l| name(l) == name(line));
+        assert!(theirs.is_none_or(|l| l.trim_end() == line.trim_end()), "{line}\n{theirs:?}");
+    }
+    assert_eq!(ours.appctl(&["exit", "--cleanup"]), (String::new(), Some(0)));
+}
+
+#[test]
+fn stopped_time_moves_by_hand_and_all_that_times_out_follows() {
+    let switch = Switch::dummy();
+    let appctl = |args: &[&str]| switch.appctl(args).ok();
+    assert_eq!(appctl(&["time/stop"]), "");
+    switch.add_flow("table=0,priority=5,in_port=1,idle_timeout=10,actions=NORMAL");
+    switch.add_flow("table=0,priority=4,in_port=2,hard_timeout=30,actions=output:3");
+    let flows = || switch.flows(&[]).len();
+    let duration = || {
+        let text = switch.ofctl(&["dump-flows", "br0", "in_port=2"]).ok();
+        text.split("duration=").nth(1).unwrap().split('s').next().unwrap().to_string()
+    };
+    let before = duration();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(duration(), before, "time stands still");
+    switch.receive("p1", UDP);
+    wait_for("the address", || appctl(&["fdb/show", "br0"]).lines().count() == 2);
+    for _ in 0..3 {
+        // Used every 5 s, so never idle for 10.
+        assert_eq!(appctl(&["time/warp", "5000"]), "warped\n");
+        switch.receive("p1", UDP);
+        wait_for("the packet to be counted", || {
+            appctl(&["revalidator/wait"]);
+            appctl(&["fdb/show", "br0"]).contains("50:54:00:00:00:05    0")
+        });
+    }
+    assert_eq!(flows(), 2);
+    assert_eq!(duration(), "15");
+    assert_eq!(appctl(&["time/warp", "12000", "1000"]), "warped\n");
+    wait_for("the idle rule to go", || flows() == 1);
+    assert!(
+        appctl(&["fdb/show", "br0"]).contains("50:54:00:00:00:05   12"),
+        "{}",
+        appctl(&["fdb/show", "br0"])
+    );
+    assert_eq!(appctl(&["time/warp", "2000"]), "warped\n");
+    assert_eq!(flows(), 1);
+    assert_eq!(appctl(&["time/warp", "2000"]), "warped\n");
+    wait_for("the other rule to go", || flows() == 0);
+    assert_eq!(appctl(&["time/warp", "300000", "10000"]), "warped\n");
+    wait_for("the address to age", || appctl(&["fdb/show", "br0"]).lines().count() == 1);
+    assert_eq!(appctl(&["dpctl/dump-flows"]).lines().filter(|l| l.contains("in_port")).count(), 0);
+}
