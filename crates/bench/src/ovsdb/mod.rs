@@ -16,7 +16,7 @@ use large_file::write_large_file;
 use serde_json::{Value, json};
 use server::{Kind, Server};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -223,11 +223,13 @@ fn insert_targets(client: &mut Client) -> Result<Vec<String>, String> {
     uuids.filter(|uuids| uuids.len() == TARGETS).ok_or_else(|| format!("rows were not inserted: {reply}"))
 }
 
-/// The `n`th small transaction: one column of one row changes.
+/// The `n`th small transaction: one column of one row changes, to a value that it never had.
 fn transaction(targets: &[String], n: usize) -> String {
+    static VALUE: AtomicUsize = AtomicUsize::new(0);
+    let value = VALUE.fetch_add(1, Ordering::Relaxed);
     let uuid = &targets[n % targets.len()];
     format!(
-        r#"{{"id":{n},"method":"transact","params":["Open_vSwitch",{{"op":"update","table":"QoS","where":[["_uuid","==",["uuid","{uuid}"]]],"row":{{"external_ids":["map",[["n","{n}"]]]}}}}]}}"#
+        r#"{{"id":{n},"method":"transact","params":["Open_vSwitch",{{"op":"update","table":"QoS","where":[["_uuid","==",["uuid","{uuid}"]]],"row":{{"external_ids":["map",[["n","{value}"]]]}}}}]}}"#
     )
 }
 
