@@ -60,6 +60,8 @@ fn write_for_ever(path: &Path) -> ! {
         }
         let changes = transaction.commit(&mut ids).unwrap();
         let number = storage.commit(&changes, Note { date_ms: 1, comment: None }).unwrap();
+        // Not `println!`, which the test harness would capture.
+        #[allow(clippy::explicit_write)]
         writeln!(std::io::stdout(), "ack {next}").unwrap();
         if next % 7 == 0 {
             storage.want_durable(number);

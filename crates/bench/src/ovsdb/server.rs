@@ -29,6 +29,9 @@ impl Kind {
     }
 }
 
+/// Writes a database's contents into its file before the server opens it.
+type Fill<'a> = dyn Fn(&Path) -> Result<(), String> + 'a;
+
 /// A server that runs.
 pub struct Server {
     process: Process,
@@ -39,7 +42,7 @@ pub struct Server {
 
 impl Server {
     /// Starts one on a file that `fill` writes, or on an empty database of the schema Open_vSwitch.
-    pub fn start(kind: Kind, fill: Option<&dyn Fn(&Path) -> Result<(), String>>) -> Result<Server, String> {
+    pub fn start(kind: Kind, fill: Option<&Fill<'_>>) -> Result<Server, String> {
         let dir = TempDir::new(&format!("ovsdb-{}-{}", kind.name(), next()))?;
         let db = dir.0.join("conf.db");
         match fill {
