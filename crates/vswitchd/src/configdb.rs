@@ -466,7 +466,7 @@ const STATUS_COLUMNS: &[(&str, &[&str])] = &[
 ];
 
 /// Tables that the switch itself does not read.
-const OTHER_TABLES: &[&str] = &["Manager", "SSL", "Datapath"];
+const OTHER_TABLES: &[&str] = &["Manager", "Datapath"];
 
 /// Whether a changed row can mean another configuration.
 fn configures(replica: &Replica, change: &RowChange) -> bool {

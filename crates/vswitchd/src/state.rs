@@ -71,6 +71,8 @@ pub struct Vswitch {
     pub(crate) counts: Counts,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
+    /// The same as the command line gave them.
+    pub(crate) given_tls: Option<Arc<Tls>>,
     /// Set by the command `exit`.
     pub(crate) exiting: bool,
 }
@@ -182,6 +184,7 @@ impl Vswitch {
         for _ in 0..given.count {
             dp.start_worker(None).map_err(SetupError::Datapath)?;
         }
+        let tls = (!config.tls.is_empty()).then(|| Arc::new(Tls::new(config.tls.clone())));
         let vswitch = Vswitch {
             control,
             switch,
@@ -199,7 +202,8 @@ impl Vswitch {
             news: Vec::new(),
             own_credits: HashMap::new(),
             counts: Counts::default(),
-            tls: (!config.tls.is_empty()).then(|| Arc::new(Tls::new(config.tls.clone()))),
+            tls: tls.clone(),
+            given_tls: tls,
             exiting: false,
         };
         Ok(vswitch)

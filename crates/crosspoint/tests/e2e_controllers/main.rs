@@ -501,3 +501,90 @@ fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
     .concat();
     assert!(bytes.ends_with(&error), "{bytes:02x?}");
 }
+
+/// A stock database server, and a switch that it configures.
+fn configured_by_database() -> (Running, Switch) {
+    let dir = common::run_dir();
+    let db = dir.path().join("conf.db");
+    let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+    assert!(Command::new("ovsdb-tool").arg("create").arg(&db).arg(schema).status().unwrap().success());
+    let remote = format!("unix:{}", dir.path().join("db.sock").display());
+    let server = Command::new("ovsdb-server")
+        .arg(&db)
+        .arg(format!("--remote=p{remote}"))
+        .arg(format!("--unixctl={}", dir.path().join("server.ctl").display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let server = Running(server.unwrap());
+    wait_for("the database server", || dir.path().join("db.sock").exists());
+    let switch = Switch::start_in(dir, &[&remote, "--enable-dummy"]);
+    vsctl(&switch, "init");
+    (server, switch)
+}
+
+fn vsctl(switch: &Switch, command: &str) -> String {
+    let db = format!("--db=unix:{}", switch.dir.path().join("db.sock").display());
+    let args: Vec<&str> = [db.as_str(), "--timeout=60"].into_iter().chain(command.split(' ')).collect();
+    switch.run("ovs-vsctl", &args).ok().trim().to_string()
+}
+
+#[test]
+fn rows_of_the_database_say_what_became_of_controllers() {
+    let (_server, switch) = configured_by_database();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, nobody) = (listener.local_addr().unwrap().port(), free_port());
+    vsctl(&switch, "add-br br0 -- set bridge br0 datapath_type=dummy");
+    assert_eq!(switch.flows(&[]).len(), 1, "a bridge without controllers switches by its one rule");
+    vsctl(&switch, &format!("set-controller br0 tcp:127.0.0.1:{port} tcp:127.0.0.1:{nobody}"));
+    let mut controller = Controller::accept(&listener, Version::V13);
+    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "with controllers it does what they say");
+    let get = |target: u16, column: &str| {
+        let find = format!("--bare --columns={column} find controller target=\"tcp:127.0.0.1:{target}\"");
+        vsctl(&switch, &find)
+    };
+    wait_for("the connection to be told", || get(port, "is_connected") == "true");
+    let role = openflow::message::RoleRequest { role: Role::Primary, generation_id: Some(1), nicira: false };
+    controller.ask(&Message::RoleRequest(role));
+    wait_for("the role", || get(port, "role") == "master");
+    assert!(get(port, "status").contains("state=ACTIVE"), "{}", get(port, "status"));
+    assert!(get(port, "status").contains("sec_since_connect="), "{}", get(port, "status"));
+    assert_eq!(get(nobody, "is_connected"), "false");
+    let lost = get(nobody, "status");
+    assert!(lost.contains("last_error=Connection refused") && lost.contains("state=BACKOFF"), "{lost}");
+    drop(controller);
+    drop(listener);
+    wait_for("the loss to be told", || get(port, "is_connected") == "false");
+    assert!(get(port, "status").contains("sec_since_disconnect="), "{}", get(port, "status"));
+    vsctl(&switch, "del-controller br0");
+    assert_eq!(switch.flows(&[]).len(), 1, "and without them as before");
+}
+
+#[test]
+fn keys_and_certificates_come_from_the_database() {
+    let (_server, switch) = configured_by_database();
+    let pki = Pki::new(switch.dir.path());
+    let port = free_port();
+    let _controller = testcontroller(
+        switch.dir.path(),
+        &[
+            "-p",
+            &pki.file("ctl-privkey.pem"),
+            "-c",
+            &pki.file("ctl-cert.pem"),
+            "-C",
+            &pki.file("pki/switchca/cacert.pem"),
+            &format!("pssl:{port}:127.0.0.1"),
+        ],
+    );
+    let (key, certificate) = (pki.file("sc-privkey.pem"), pki.file("sc-cert.pem"));
+    let ca = pki.file("pki/controllerca/cacert.pem");
+    vsctl(&switch, &format!("set-ssl {key} {certificate} {ca}"));
+    vsctl(&switch, "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+    for n in 1..=3 {
+        vsctl(&switch, &format!("add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}"));
+    }
+    vsctl(&switch, &format!("set-controller br0 ssl:127.0.0.1:{port}"));
+    learns_and_forwards(&switch, OF13);
+}

@@ -13,6 +13,7 @@ use super::wanted::{
 };
 use crate::reconcile::OfPortsBefore;
 use crate::rundir::RunDir;
+use crate::stream::TlsFiles;
 use base::OfPort;
 use datapath::placement::Policy;
 use openflow::{Version, VersionSet};
@@ -20,6 +21,7 @@ use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
@@ -270,6 +272,11 @@ impl<'a> Reader<'a> {
             rxq_isolate: isolates(&mut c),
             auto_balance: auto_balance(&mut c),
             flow_restore_wait: c.flag("flow-restore-wait", old.flow_restore_wait),
+            // 0 is as many as the switch can.
+            vlan_limit: c
+                .number("vlan-limit", 0..=u32::MAX, old.vlan_limit.map(u32::from))
+                .map(|limit| if limit == 1 { 1 } else { 2 }),
+            tls: self.rows.referenced(row, "ssl", "SSL").next().map(|ssl| tls_files(&ssl)),
         };
         let interval = c.number("stats-update-interval", 0..=u64::from(u32::MAX), None);
         self.reading.stats_interval_ms = interval.unwrap_or(STATS_INTERVAL_MS).max(STATS_INTERVAL_MS);
@@ -395,9 +402,12 @@ impl<'a> Reader<'a> {
             inactivity_probe_ms: number("inactivity_probe"),
             rate_limit: limit("controller_rate_limit"),
             burst_limit: limit("controller_burst_limit"),
-            queue_size,
+            queue_size: limit("controller_queue_size").or(queue_size),
             async_messages: row.get("enable_async_messages").and_then(Datum::as_bool).unwrap_or(true),
-            is_service: row.text("type") == Some("service"),
+            is_service: match row.text("type") {
+                Some(kind) => kind == "service",
+                None => ["ptcp:", "pssl:", "punix:"].iter().any(|p| target.starts_with(p)),
+            },
             dscp: c.number("dscp", 0..=63, None).unwrap_or(defaults.dscp),
             local_ip: address("local_ip", &mut c.wrong),
             local_netmask: address("local_netmask", &mut c.wrong),
@@ -574,6 +584,18 @@ fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>, before: Option<VersionSe
         return before;
     }
     Some(set)
+}
+
+/// The files that a row of table SSL names.
+fn tls_files(row: &RowRef<'_>) -> TlsFiles {
+    let path = |column: &str| row.text(column).filter(|p| !p.is_empty()).map(PathBuf::from);
+    TlsFiles {
+        private_key: path("private_key"),
+        certificate: path("certificate"),
+        ca_cert: path("ca_cert"),
+        bootstrap_ca_cert: row.get("bootstrap_ca_cert").and_then(Datum::as_bool).unwrap_or(false),
+        ..TlsFiles::default()
+    }
 }
 
 /// A port's part in VLANs.

@@ -7,6 +7,7 @@
 //! Bridges and interfaces are known by their names, which are unique in a switch. Equality decides what is left
 //! alone, so nothing is in here that only reports.
 
+use crate::stream::TlsFiles;
 use base::OfPort;
 use datapath::placement::Policy;
 use openflow::VersionSet;
@@ -39,6 +40,10 @@ pub struct SwitchWide {
     pub auto_balance: Option<AutoBalance>,
     /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is false.
     pub flow_restore_wait: bool,
+    /// VLAN tags that NORMAL looks at, 1 or 2; `None`: 1 (`vlan-limit`).
+    pub vlan_limit: Option<u8>,
+    /// Keys and certificates (table SSL); `None`: those of the command line.
+    pub tls: Option<TlsFiles>,
 }
 
 impl Default for SwitchWide {
@@ -150,7 +155,8 @@ pub struct Controller {
     pub rate_limit: Option<u32>,
     /// Packet-ins saved up for a burst, at least 25.
     pub burst_limit: Option<u32>,
-    /// Packet-ins kept while the limit holds them up (`controller-queue-size`), 1 to 512.
+    /// Packets that may wait to be read by the controller (`controller_queue_size`, or the bridge's
+    /// `other_config:controller-queue-size`), 1 to 512.
     pub queue_size: Option<u32>,
     /// Whether it is told of packets, rules and ports (`enable_async_messages`).
     pub async_messages: bool,

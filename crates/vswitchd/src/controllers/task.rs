@@ -17,6 +17,8 @@ use tokio::sync::{Notify, Semaphore};
 const CONNECTIONS_MAX: usize = 200;
 /// Wait before listening is tried again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// How often to look whether rules are still being restored.
+const RESTORE_WAIT: Duration = Duration::from_millis(200);
 /// Bytes read at once, and written at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// How long to wait for workers by yielding before sleeping in between.
@@ -59,6 +61,11 @@ impl Task {
 
     async fn keep_connected(&self, target: &ActiveTarget) {
         loop {
+            if self.shared.borrow().settings.flow_restore_wait {
+                // Rules are being restored, which a controller would only disturb.
+                tokio::time::sleep(RESTORE_WAIT).await;
+                continue;
+            }
             let next = self.with(|link| match link.reconnect.run(Instant::now()) {
                 Some(Action::Connect) => Next::Connect,
                 // It probes nobody, and it is told of every end.

@@ -18,7 +18,8 @@ const WITH_ADDRESS: &[&str] = &["system", "afxdp"];
 impl Vswitch {
     /// Makes a bridge without ports.
     pub(super) fn add_bridge(&mut self, name: &str, wanted: &wanted::Bridge) {
-        let config = switch_settings(BridgeConfig::new(name), &wanted.settings);
+        let mut config = switch_settings(BridgeConfig::new(name), &wanted.settings);
+        config.vlan_limit = self.vlan_limit();
         let idx = self.control.add_bridge(config);
         let mac = wanted.settings.hwaddr.unwrap_or_else(|| stable_mac(name));
         let bridge = Bridge {

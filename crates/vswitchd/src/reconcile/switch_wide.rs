@@ -2,7 +2,9 @@
 
 use crate::config::wanted::SwitchWide;
 use crate::state::Vswitch;
+use crate::stream::Tls;
 use datapath::CacheConfig;
+use std::sync::Arc;
 
 impl Vswitch {
     /// Makes them what they shall be.
@@ -16,12 +18,28 @@ impl Vswitch {
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
             self.placing.is_full_due = true;
         }
+        if old.tls != wanted.tls {
+            let files = wanted.tls.clone().map(|files| Arc::new(Tls::new(files)));
+            self.tls = files.or_else(|| self.given_tls.clone());
+        }
+        if old.vlan_limit != wanted.vlan_limit {
+            let bridges: Vec<_> = self.control.topology().bridges().cloned().collect();
+            for bridge in bridges {
+                let config = switch::BridgeConfig { vlan_limit: self.vlan_limit(), ..bridge.config.clone() };
+                self.control.set_bridge(bridge.idx, config).expect("it is there, looked up above");
+            }
+        }
         if old.flow_restore_wait != wanted.flow_restore_wait {
             let state =
                 if wanted.flow_restore_wait { "nothing is forwarded until it is false" } else { "done" };
             tracing::info!(target: "bridge", "flow-restore-wait: {state}");
             self.control.set_forwarding(!wanted.flow_restore_wait);
         }
+    }
+
+    /// VLAN tags that NORMAL looks at.
+    pub(super) fn vlan_limit(&self) -> u8 {
+        self.settings.vlan_limit.unwrap_or(1)
     }
 
     /// One worker on each processor of the mask that is there; those that the switch was started with where there is none.
