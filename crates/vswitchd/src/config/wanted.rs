@@ -56,6 +56,8 @@ impl Default for SwitchWide {
             rxq_isolate: true,
             auto_balance: None,
             flow_restore_wait: false,
+            vlan_limit: None,
+            tls: None,
         }
     }
 }
