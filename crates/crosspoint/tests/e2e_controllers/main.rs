@@ -253,9 +253,12 @@ struct Net(Vec<String>);
 impl Net {
     /// Two hosts, each with a veth whose other end is here; the names of these ends.
     fn new() -> (Net, [String; 2]) {
+        // Names that were not used before: a namespace's devices go some time after it.
+        static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let next = NEXT.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
         let id = std::process::id();
-        let net = Net((0..2).map(|n| format!("cp-ctl-{id}-{n}")).collect());
-        let ends = [0, 1].map(|n| format!("cpc{}x{n}", id % 100_000));
+        let net = Net((next..next + 2).map(|n| format!("cp-ctl-{id}-{n}")).collect());
+        let ends = [next, next + 1].map(|n| format!("cpc{}x{n}", id % 100_000));
         for (n, (host, end)) in net.0.iter().zip(&ends).enumerate() {
             for command in [
                 format!("ip netns add {host}"),
