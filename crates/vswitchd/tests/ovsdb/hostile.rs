@@ -38,6 +38,9 @@ fn rest(stream: &mut UnixStream) -> usize {
     all.len()
 }
 
+/// Servers are in this process: what one test has them hold, another would measure.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[test]
 fn what_is_no_json_rpc_ends_its_connection_alone() {
     let rig = Rig::new();
@@ -64,6 +67,7 @@ fn what_is_no_json_rpc_ends_its_connection_alone() {
 
 #[test]
 fn a_request_of_a_gigabyte_is_refused_at_the_bound() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let rig = Rig::new();
     let mut stream = connect(&rig);
     stream.write_all(b"{\"method\":\"").unwrap();
@@ -75,6 +79,7 @@ fn a_request_of_a_gigabyte_is_refused_at_the_bound() {
 
 #[test]
 fn ten_thousand_half_requests_wait_in_little_memory() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let rig = Rig::new();
     vswitchd::ovsdb::raise_descriptor_limit();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
