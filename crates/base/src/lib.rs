@@ -6,6 +6,7 @@
 //! home here. A counter has exactly one writing thread, any thread may read it.
 #![allow(unsafe_code)]
 
+mod ahead;
 pub mod clock;
 pub mod counter;
 pub mod drop_reason;

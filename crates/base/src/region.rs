@@ -4,9 +4,11 @@
 //! an allocation on the packet path. So the whole array is mapped at once, without reservation, with a hint
 //! for huge pages, and grows by being touched.
 
+use crate::ahead::{self, Growth};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Costs nothing until it is touched: Linux must be asked, others do so anyway.
 #[cfg(target_os = "linux")]
@@ -19,9 +21,22 @@ const MAP_LAZY: libc::c_int = 0;
 pub struct Region<T: zerocopy::FromZeros> {
     start: NonNull<T>,
     len: usize,
-    bytes: usize,
+    mapping: Arc<Mapping>,
+    /// Where the memory is made ready ahead of its use.
+    growth: Option<Arc<Growth>>,
     _owns: PhantomData<T>,
 }
+
+/// Memory of the operating system's, unmapped when the last who needs it is gone.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a Mapping gives no access to its memory; it populates and unmaps it, which any thread may do.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 // SAFETY: a Region owns its memory like a Box<[T]>.
 unsafe impl<T: zerocopy::FromZeros + Send> Send for Region<T> {}
@@ -52,35 +67,60 @@ impl<T: zerocopy::FromZeros> Region<T> {
             // SAFETY: the range lies within the mapping made above.
             unsafe { libc::madvise(start.cast(), wanted, libc::MADV_HUGEPAGE) };
         }
-        let start = NonNull::new(start.cast::<T>()).expect("mmap never returns null for a null hint");
-        // The unused alignment slack stays mapped and untouched: it costs address space only. Its front
-        // must be known for unmapping.
-        Ok(Region { start, len, bytes: bytes - skip, _owns: PhantomData })
+        // The alignment slack before the start stays mapped and untouched: it costs address space only.
+        let start = NonNull::new(start).expect("mmap never returns null for a null hint");
+        let mapping = Arc::new(Mapping { start, bytes: bytes - skip });
+        Ok(Region { start: start.cast(), len, mapping, growth: None, _owns: PhantomData })
     }
 
-    /// Has the memory of these elements there before somebody touches it who must not wait for it: the first
-    /// touch of a page takes a fraction of a millisecond, and several in a virtual machine whose host must find a page
-    /// too. What the elements hold stays. A hint: kernels before 5.14 do nothing.
+    /// As [`Self::new`], for a region that is filled from its start on: while it grows, its memory is kept there ahead of the
+    /// one who fills it and must not wait for it, see [`crate::ahead`]. Tell how far it is used by [`Self::in_use`].
+    pub fn growing(len: usize) -> std::io::Result<Region<T>> {
+        let mut region = Region::new(len)?;
+        region.growth = Some(ahead::keep(&region.mapping, len * size_of::<T>()));
+        Ok(region)
+    }
+
+    /// The first `elements` are in use now, and soon those behind them.
+    #[inline(always)]
+    pub fn in_use(&self, elements: usize) {
+        if let Some(growth) = &self.growth {
+            growth.in_use(elements * size_of::<T>());
+        }
+    }
+
+    /// Has the memory of these elements there before somebody touches it who must not wait for it. What the elements hold
+    /// stays. A hint: kernels before 5.14 do nothing.
     pub fn populate(&self, elements: std::ops::Range<usize>) {
+        let bytes = |n: usize| n.min(self.len) * size_of::<T>();
+        self.mapping.populate(bytes(elements.start)..bytes(elements.end));
+    }
+}
+
+impl Mapping {
+    /// The first touch of a page takes a fraction of a millisecond, and several in a virtual machine whose host must find a
+    /// page too. `bytes` are counted from the start and must lie within the region, which ends at a whole page.
+    pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
         const PAGE: usize = 4096;
-        let start = elements.start.min(self.len) * size_of::<T>() / PAGE * PAGE;
-        let end = (elements.end.min(self.len) * size_of::<T>()).next_multiple_of(PAGE);
+        let (start, end) = (bytes.start / PAGE * PAGE, bytes.end.next_multiple_of(PAGE));
+        assert!(end <= self.bytes, "within the mapping");
         if end <= start {
             return;
         }
         #[cfg(target_os = "linux")]
         {
-            // SAFETY: `start < end`, and the mapping extends over `len` elements rounded up to whole pages.
-            let from = unsafe { self.start.as_ptr().cast::<u8>().add(start) };
+            // SAFETY: `start < end <= self.bytes`, so it lies within the mapping.
+            let from = unsafe { self.start.as_ptr().add(start) };
             // SAFETY: the range lies within our mapping; populating changes no byte of it.
             unsafe { libc::madvise(from.cast(), end - start, libc::MADV_POPULATE_WRITE) };
         }
     }
 }
 
-impl<T: zerocopy::FromZeros> Drop for Region<T> {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: from the aligned start to the mapping's end, made in `new`, and no borrow outlives self.
+        // SAFETY: from the aligned start to the mapping's end, made in `Region::new`; every region whose memory it is holds
+        // it, so no borrow outlives it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -153,6 +193,7 @@ mod tests {
         r.populate(9..9);
         assert_eq!((r[5], r[6], r[(1 << 20) - 1]), (7, 0, 0));
         Region::<u8>::new(0).unwrap().populate(0..10);
+        Region::<u8>::new(4096).unwrap().populate(0..4096);
     }
 
     #[test]

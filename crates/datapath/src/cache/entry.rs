@@ -5,7 +5,8 @@
 //! touches these two lines and the index's bucket, and no more. What a hit does not need (counter slots,
 //! visited tables, action lists) is in the [`Body`], shared by a megaflow and the exact entries made from it.
 //!
-//! Memory: all arrays are mapped at their ceiling and cost what is touched.
+//! Memory: all arrays are mapped at their ceiling and cost what is touched; while they grow, memory is there ahead of it. Free places
+//! are chained through themselves, so that giving back allocates nothing.
 
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation, Visit};
@@ -117,7 +118,9 @@ const OVERFLOW_CHUNK: usize = 512;
 /// Bodies and overflows, with their free lists.
 pub struct Bodies {
     bodies: Region<Body>,
-    free: Vec<u32>,
+    /// The first free body, 0 for none. `megaflow` of a free one is the next.
+    free: u32,
+    free_count: u32,
     high: u32,
     overflows: Vec<Box<[Overflow]>>,
     overflows_free: Vec<u32>,
@@ -127,8 +130,9 @@ pub struct Bodies {
 impl Bodies {
     pub fn new(count: usize) -> std::io::Result<Bodies> {
         Ok(Bodies {
-            bodies: Region::new(count + 1)?,
-            free: Vec::with_capacity(4096),
+            bodies: Region::growing(count + 1)?,
+            free: 0,
+            free_count: 0,
             high: 0,
             overflows: Vec::with_capacity(count / OVERFLOW_CHUNK + 1),
             overflows_free: Vec::with_capacity(4096),
@@ -181,13 +185,17 @@ impl Bodies {
 
     /// Makes a body of a translation, with no references yet. `None` when all are in use.
     pub fn make<E>(&mut self, t: &Translation<E>, mask: u16, list: bool) -> Option<u32> {
-        let idx = match self.free.pop() {
-            Some(idx) => idx,
-            None if (self.high as usize) + 1 < self.bodies.len() => {
-                self.high += 1;
-                self.high
-            }
-            None => return None,
+        let idx = if self.free != 0 {
+            let idx = self.free;
+            self.free = self.bodies[idx as usize].megaflow;
+            self.free_count -= 1;
+            idx
+        } else if (self.high as usize) + 1 < self.bodies.len() {
+            self.high += 1;
+            self.bodies.in_use(self.high as usize + 1);
+            self.high
+        } else {
+            return None;
         };
         let wide = list
             || t.credits.len() > INLINE_CREDITS
@@ -251,13 +259,15 @@ impl Bodies {
             self.overflows[n / OVERFLOW_CHUNK][n % OVERFLOW_CHUNK].actions.clear();
             self.overflows_free.push(overflow);
         }
-        self.free.push(idx);
+        self.bodies[idx as usize].megaflow = self.free;
+        self.free = idx;
+        self.free_count += 1;
         true
     }
 
     #[cfg(test)]
     pub fn in_use(&self) -> usize {
-        self.high as usize - self.free.len()
+        (self.high - self.free_count) as usize
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -278,7 +288,8 @@ pub fn classify(actions: &[DpAction]) -> (u8, u32) {
 /// Key blocks beyond the first, in runs of 1 to 11.
 pub struct Arena {
     blocks: Region<WideBlock>,
-    free: [Vec<u32>; flow::BLOCKS],
+    /// By length, the first free run, 0 for none. The first word of a free one is the next.
+    free: [u32; flow::BLOCKS],
     high: u32,
 }
 
@@ -292,7 +303,7 @@ pub type WideKey = ArrayVec<[u64; 8], { flow::BLOCKS - 1 }>;
 impl Arena {
     pub fn new(blocks: usize) -> std::io::Result<Arena> {
         // Number 0 means "none".
-        Ok(Arena { blocks: Region::new(blocks + 1)?, free: Default::default(), high: 1 })
+        Ok(Arena { blocks: Region::growing(blocks + 1)?, free: [0; flow::BLOCKS], high: 1 })
     }
 
     /// Stores a run. `None` when the arena is full, 0 for an empty run.
@@ -300,14 +311,17 @@ impl Arena {
         if run.is_empty() {
             return Some(0);
         }
-        let start = match self.free[run.len()].pop() {
-            Some(start) => start,
-            None if self.high as usize + run.len() <= self.blocks.len() => {
-                let start = self.high;
-                self.high += run.len() as u32;
-                start
-            }
-            None => return None,
+        let free = self.free[run.len()];
+        let start = if free != 0 {
+            self.free[run.len()] = self.blocks[free as usize].0[0] as u32;
+            free
+        } else if self.high as usize + run.len() <= self.blocks.len() {
+            let start = self.high;
+            self.high += run.len() as u32;
+            self.blocks.in_use(self.high as usize);
+            start
+        } else {
+            return None;
         };
         for (to, from) in self.blocks[start as usize..].iter_mut().zip(run) {
             to.0 = *from;
@@ -317,7 +331,8 @@ impl Arena {
 
     pub fn release(&mut self, start: u32, run_len: usize) {
         if start != 0 {
-            self.free[run_len].push(start);
+            self.blocks[start as usize].0[0] = self.free[run_len].into();
+            self.free[run_len] = start;
         }
     }
 

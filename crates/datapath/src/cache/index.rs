@@ -84,7 +84,7 @@ impl Index {
     pub fn new(entries: usize) -> std::io::Result<Index> {
         // Four entries per bucket on average when full.
         let log2 = (entries / 4).max(1).next_power_of_two().ilog2().clamp(LOG2_START, LOG2_MAX);
-        let buckets = Region::new(1 << log2)?;
+        let buckets = Region::growing(1 << log2)?;
         Ok(Index { buckets, mask: (1 << LOG2_START) - 1, split: 0, len: 0, evictions: 0, clock: 0 })
     }
 
@@ -256,6 +256,7 @@ impl Index {
                 free += 1;
             }
         }
+        self.buckets.in_use(to + 1);
         self.split += 1;
         if self.split > self.mask {
             self.mask = self.mask << 1 | 1;

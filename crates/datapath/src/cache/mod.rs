@@ -72,7 +72,9 @@ pub const PLAIN: u16 = 1 << 15;
 struct Tier {
     entries: Region<Entry>,
     index: Index,
-    free: Vec<u32>,
+    /// The first free entry, 0 for none. `body` of a free one is the next.
+    free: u32,
+    free_count: u32,
     high: u32,
     hand: u32,
 }
@@ -80,27 +82,40 @@ struct Tier {
 impl Tier {
     fn new(limit: usize) -> std::io::Result<Tier> {
         Ok(Tier {
-            entries: Region::new(limit + 1)?,
+            entries: Region::growing(limit + 1)?,
             index: Index::new(limit)?,
-            free: Vec::with_capacity(4096),
+            free: 0,
+            free_count: 0,
             high: 0,
             hand: 0,
         })
     }
 
     fn live(&self) -> usize {
-        self.high as usize - self.free.len()
+        (self.high - self.free_count) as usize
     }
 
     fn take(&mut self) -> Option<u32> {
-        if let Some(idx) = self.free.pop() {
+        if self.free != 0 {
+            let idx = self.free;
+            self.free = self.entries[idx as usize].body;
+            self.free_count -= 1;
             return Some(idx);
         }
         if self.high as usize + 1 < self.entries.len() {
             self.high += 1;
+            self.entries.in_use(self.high as usize + 1);
             return Some(self.high);
         }
         None
+    }
+
+    fn give_back(&mut self, idx: u32) {
+        let e = &mut self.entries[idx as usize];
+        e.kind = kind::FREE;
+        e.body = self.free;
+        self.free = idx;
+        self.free_count += 1;
     }
 
     /// The next entry in turn, to be removed because there is no room.
@@ -242,7 +257,7 @@ impl FlowCache {
                 let victim = self.exact.victim();
                 self.remove_exact(victim, slots);
                 self.evictions += 1;
-                self.exact.free.pop()?
+                self.exact.take()?
             }
         };
         let e = &mut self.exact.entries[idx as usize];
@@ -271,12 +286,11 @@ impl FlowCache {
 
     fn drop_exact(&mut self, idx: u32, slots: &SlotTable) {
         self.fold_exact(idx, slots);
-        let e = &mut self.exact.entries[idx as usize];
-        e.kind = kind::FREE;
+        let e = &self.exact.entries[idx as usize];
         let (body, wide, present) = (e.body, e.wide, e.present);
         self.arena.release(wide, wide_len(present));
         self.release_body(body);
-        self.exact.free.push(idx);
+        self.exact.give_back(idx);
     }
 
     // ---- megaflow tier
@@ -407,13 +421,13 @@ impl FlowCache {
                 let victim = self.mega.victim();
                 self.evictions += 1;
                 self.remove_mega(victim, slots);
-                self.mega.free.pop()?
+                self.mega.take()?
             }
         };
         let m = &mut self.masks[usize::from(mask)];
         let present = m.present;
         let Some(wide) = self.arena.store(&wide_of(&key.masked(&m.mask), present)) else {
-            self.mega.free.push(idx);
+            self.mega.give_back(idx);
             return None;
         };
         m.flows += 1;
@@ -474,8 +488,7 @@ impl FlowCache {
 
     fn drop_mega(&mut self, idx: u32, slots: &SlotTable) {
         self.fold_mega(idx, slots);
-        let e = &mut self.mega.entries[idx as usize];
-        e.kind = kind::FREE;
+        let e = &self.mega.entries[idx as usize];
         let (body, wide, present, mask) = (e.body, e.wide, e.present, e.mask);
         if let Some(port) = &mut self.ports[dp_port(&e.key)] {
             port.remove(mask);
@@ -484,7 +497,7 @@ impl FlowCache {
         self.arena.release(wide, wide_len(present));
         self.bodies.get_mut(body).megaflow = 0;
         self.release_body(body);
-        self.mega.free.push(idx);
+        self.mega.give_back(idx);
     }
 
     // ---- both tiers

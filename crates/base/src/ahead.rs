@@ -1,0 +1,149 @@
+//! Keeps the memory of growing regions there before their owner touches it.
+//!
+//! A worker fills its caches' arrays from their start on. The first touch of a huge page costs it 0.2 ms at the least, and
+//! 5 ms were seen in a virtual machine: longer than any pass of its loop shall take. So one thread of the process
+//! looks, every [`PERIOD`], how far each growing region is used, and populates it some way ahead.
+//!
+//! Threads: the owner of a region stores one word, [`Growth::in_use`]; the rest belongs to the keeper's thread, which starts with the
+//! first region and ends some time after the last.
+
+use crate::region::Mapping;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// Between two looks at the regions, and while they grow.
+const PERIOD: Duration = Duration::from_millis(20);
+const PERIOD_OF_GROWTH: Duration = Duration::from_millis(1);
+/// Populated at a time, so that a region that is dropped meanwhile does not wait.
+const STEP: usize = 2 << 20;
+/// Bytes populated ahead: half of what is in use, within these.
+const LEAD_MIN: usize = 2 << 20;
+const LEAD_MAX: usize = 16 << 20;
+
+/// How far a region is used, and how far its memory is there. All in bytes from its start.
+pub(crate) struct Growth {
+    /// Gone with its region, whose owner thus never waits for the keeper to unmap it.
+    mapping: Weak<Mapping>,
+    len: usize,
+    used: AtomicUsize,
+    ready: AtomicUsize,
+}
+
+impl Growth {
+    #[inline(always)]
+    pub(crate) fn in_use(&self, bytes: usize) {
+        self.used.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Until where the memory shall be there when so much is used.
+    fn target(&self) -> usize {
+        let used = self.used.load(Ordering::Relaxed);
+        (used + (used / 2).clamp(LEAD_MIN, LEAD_MAX)).min(self.len)
+    }
+
+    /// Populates the next step towards the target; says whether there was one to take, or `None` when the region is gone.
+    fn advance(&self) -> Option<bool> {
+        let mapping = self.mapping.upgrade()?;
+        let (ready, target) = (self.ready.load(Ordering::Relaxed), self.target());
+        if ready >= target {
+            return Some(false);
+        }
+        let to = target.min(ready + STEP);
+        mapping.populate(ready..to);
+        self.ready.store(to, Ordering::Relaxed);
+        Some(true)
+    }
+}
+
+struct Keeper {
+    regions: Vec<Arc<Growth>>,
+    runs: bool,
+}
+
+static KEEPER: Mutex<Keeper> = Mutex::new(Keeper { regions: Vec::new(), runs: false });
+
+fn keeper() -> std::sync::MutexGuard<'static, Keeper> {
+    KEEPER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the memory of the region's `len` bytes ahead of its use from now on; its start is there on return.
+pub(crate) fn keep(mapping: &Arc<Mapping>, len: usize) -> Arc<Growth> {
+    let growth = Arc::new(Growth {
+        mapping: Arc::downgrade(mapping),
+        len,
+        used: AtomicUsize::new(0),
+        ready: AtomicUsize::new(0),
+    });
+    while growth.advance() == Some(true) {}
+    let mut keeper = keeper();
+    keeper.regions.push(growth.clone());
+    if !keeper.runs {
+        // Without the thread, pages come when they are touched, as they would without all this.
+        keeper.runs = std::thread::Builder::new().name("memory-ahead".into()).spawn(run).is_ok();
+    }
+    growth
+}
+
+fn run() {
+    let mut period = PERIOD;
+    loop {
+        std::thread::sleep(period);
+        let mut regions = std::mem::take(&mut keeper().regions);
+        period = PERIOD;
+        // A step for each in turn: they grow together.
+        regions.retain(|growth| {
+            let advanced = growth.advance();
+            if advanced == Some(true) {
+                period = PERIOD_OF_GROWTH;
+            }
+            advanced.is_some()
+        });
+        let mut keeper = keeper();
+        keeper.regions.append(&mut regions);
+        if keeper.regions.is_empty() {
+            keeper.runs = false;
+            return;
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use crate::region::Region;
+    use std::time::{Duration, Instant};
+
+    /// Bytes of the region that have memory, as the kernel says.
+    fn resident<T: zerocopy::FromZeros>(region: &Region<T>) -> usize {
+        let bytes = std::mem::size_of_val(&region[..]);
+        let mut pages = vec![0u8; bytes / 4096];
+        // SAFETY: the region is mapped over `bytes`, and there is a byte for each of its pages.
+        let result = unsafe { libc::mincore(region.as_ptr() as *mut _, bytes, pages.as_mut_ptr()) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        pages.iter().filter(|&&page| page & 1 != 0).count() * 4096
+    }
+
+    #[test]
+    fn memory_is_there_ahead_of_its_use_and_no_further() {
+        let region: Region<u64> = Region::growing(64 << 20).unwrap();
+        let first = resident(&region);
+        assert!((2 << 20..4 << 20).contains(&first), "{first}");
+        region.in_use(4 << 20);
+        let until = Instant::now() + Duration::from_secs(20);
+        // 32 MB are in use, so 48 shall be there.
+        while resident(&region) < 48 << 20 {
+            assert!(Instant::now() < until, "{}", resident(&region));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(resident(&region) <= 50 << 20, "{}", resident(&region));
+    }
+
+    #[test]
+    fn it_ends_at_the_regions_end() {
+        let region: Region<u64> = Region::growing(1 << 10).unwrap();
+        region.in_use(1 << 10);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(region[1023], 0);
+    }
+}
