@@ -82,11 +82,18 @@ impl Scratch {
     /// become a run, of which only the first is looked up. One function for each depth, by its
     /// number: what a depth does not look at is not even loaded.
     #[inline(never)]
-    fn prepare_exact<const DEPTH: usize>(&mut self, batch: &Batch, ingress: &Ingress, todo: &mut Todo) {
+    fn prepare_exact<const DEPTH: usize>(
+        &mut self,
+        cache: &FlowCache,
+        batch: &Batch,
+        ingress: &Ingress,
+        todo: &mut Todo,
+    ) {
         let depth = Depth::ALL[DEPTH];
         let word0 = ingress.word0();
         // Bit 32 marks a plain key; no other key has it there, and none of another depth is equal.
         let last = 1 << 32 | (depth as u64) << 16;
+        let frame = cache.plain_frame(word0, last);
         let mut first = 0;
         let mut first_is_plain = false;
         for (i, packet) in batch.iter().enumerate() {
@@ -101,6 +108,8 @@ impl Scratch {
                     self.lens[first] += len;
                     continue;
                 }
+                // Hashed while the words are in registers.
+                self.hashes[i] = cache.plain_probe(frame, &w);
                 self.exact[i] = [word0, w[0], w[1], w[2], w[3], w[4], w[5], last];
                 self.present[i] = PLAIN;
                 self.verdicts[i] = MISS;
@@ -109,6 +118,7 @@ impl Scratch {
                 self.extract_one(i, packet, ingress, todo);
                 self.exact[i] = self.keys[i].common().0;
                 self.present[i] = self.keys[i].present();
+                self.hashes[i] = cache.exact_probe(&self.exact_key(i));
             }
             self.lens[i] = len;
             self.counts[i] = 1;
@@ -392,16 +402,21 @@ impl<P: Pipeline> Process<P> {
         // 1. Extract.
         match keys {
             Keys::Of(ingress) if use_exact => match ingress.depth() {
-                Depth::Metadata => self.scratch.prepare_exact::<0>(batch, ingress, &mut todo),
-                Depth::Ethernet => self.scratch.prepare_exact::<1>(batch, ingress, &mut todo),
-                Depth::Network => self.scratch.prepare_exact::<2>(batch, ingress, &mut todo),
-                Depth::Transport => self.scratch.prepare_exact::<3>(batch, ingress, &mut todo),
-                Depth::Everything => self.scratch.prepare_exact::<4>(batch, ingress, &mut todo),
+                Depth::Metadata => self.scratch.prepare_exact::<0>(&self.cache, batch, ingress, &mut todo),
+                Depth::Ethernet => self.scratch.prepare_exact::<1>(&self.cache, batch, ingress, &mut todo),
+                Depth::Network => self.scratch.prepare_exact::<2>(&self.cache, batch, ingress, &mut todo),
+                Depth::Transport => self.scratch.prepare_exact::<3>(&self.cache, batch, ingress, &mut todo),
+                Depth::Everything => self.scratch.prepare_exact::<4>(&self.cache, batch, ingress, &mut todo),
             },
             Keys::Of(ingress) => self.scratch.prepare_keys(batch, ingress, &mut todo),
-            Keys::Ready => (0..looked_up)
-                .filter(|&i| self.scratch.verdicts[i].kind == TO_MISS)
-                .for_each(|i| todo.push(i)),
+            Keys::Ready => {
+                for i in (0..looked_up).filter(|&i| self.scratch.verdicts[i].kind == TO_MISS) {
+                    if use_exact {
+                        self.scratch.hashes[i] = self.cache.exact_probe(&self.scratch.exact_key(i));
+                    }
+                    todo.push(i);
+                }
+            }
         }
         clock.lap(Stage::Extract);
         let exact_hits = if use_exact { self.exact_stage(&mut todo, at, batch, keys, &mut tuner) } else { 0 };
@@ -427,7 +442,7 @@ impl<P: Pipeline> Process<P> {
         cycles
     }
 
-    // 2. Exact tier. Returns the packets that it answered.
+    // 2. Exact tier, whose buckets are asked for. Returns the packets that it answered.
     #[inline(never)]
     fn exact_stage(
         &mut self,
@@ -439,10 +454,6 @@ impl<P: Pipeline> Process<P> {
     ) -> u64 {
         let Scratch { keys, exact, present, hashes, likely, lens, counts, verdicts, stale_exact, .. } =
             &mut self.scratch;
-        for i in todo.iter() {
-            let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
-            hashes[i] = self.cache.exact_probe(&key);
-        }
         for i in todo.iter() {
             likely[i] = self.cache.exact_prefetch(hashes[i]);
         }

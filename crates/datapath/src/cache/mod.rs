@@ -195,12 +195,30 @@ impl FlowCache {
     /// Hash of a key for the exact tier, and its line asked for.
     #[inline(always)]
     pub fn exact_probe(&self, key: &ExactKey<'_>) -> u64 {
+        if key.present == PLAIN {
+            let [word0, words @ .., last] = key.words;
+            return self.plain_probe(self.plain_frame(*word0, *last), words);
+        }
         let mut hash = self.secret.block(key.words);
         if key.present & WIDE_BLOCKS != 0 {
             for words in wide_of(key.key, key.present) {
                 hash = self.secret.combine(hash, self.secret.block(&words));
             }
         }
+        self.exact.index.prefetch(Probe::new(hash));
+        hash
+    }
+
+    /// What the first and last word of plain packets' keys, the same for all of a burst, contribute to their hash.
+    #[inline(always)]
+    pub fn plain_frame(&self, word0: u64, last: u64) -> u64 {
+        self.secret.frame(word0, last)
+    }
+
+    /// As [`Self::exact_probe`] for a plain packet's key, from the words between the first and the last.
+    #[inline(always)]
+    pub fn plain_probe(&self, frame: u64, words: &[u64; 6]) -> u64 {
+        let hash = self.secret.framed(frame, words);
         self.exact.index.prefetch(Probe::new(hash));
         hash
     }
