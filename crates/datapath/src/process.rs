@@ -100,6 +100,8 @@ impl Scratch {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
+            // So that the compiler sees it within a burst.
+            let i = i % BURST;
             let len = packet.len() as u32;
             let plain = plain_words(packet.data(), packet.len(), depth);
             if let Some(w) = plain {
@@ -452,11 +454,48 @@ impl<P: Pipeline> Process<P> {
         how: Keys<'_>,
         tuner: &mut Tuner,
     ) -> u64 {
-        let Scratch { keys, exact, present, hashes, likely, lens, counts, verdicts, stale_exact, .. } =
-            &mut self.scratch;
+        let Scratch { exact, present, hashes, likely, lens, counts, verdicts, .. } = &mut self.scratch;
         for i in todo.iter() {
             likely[i] = self.cache.exact_prefetch(hashes[i]);
         }
+        // Nearly all: the likely entry it is, and no change since touches it. Nothing but the entries is read.
+        let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
+        let (entries, mut judge) = self.cache.exact_entries(sights);
+        let (mut packets, mut alone) = (0, false);
+        todo.retain(|i| {
+            let Some(e) = entries.get_mut(likely[i] as usize) else { return true };
+            if likely[i] == 0 || !e.is_of(&exact[i], present[i]) {
+                return true;
+            }
+            if e.version != at.version.0 && !judge.renew(e) {
+                return true;
+            }
+            e.packets += u64::from(counts[i]);
+            packets += u64::from(counts[i]);
+            e.bytes += u64::from(lens[i]);
+            e.used_ms = at.now_ms;
+            alone |= e.mask == MASK_EXACT;
+            verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
+            false
+        });
+        if alone {
+            tuner.alone_hit(at.now_ms);
+        }
+        if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, how, tuner) }
+    }
+
+    // 2b. Packets whose likely entry is another's, or that are to be judged in full.
+    #[inline(never)]
+    fn exact_rest(
+        &mut self,
+        todo: &mut Todo,
+        at: Moment,
+        batch: &Batch,
+        how: Keys<'_>,
+        tuner: &mut Tuner,
+    ) -> u64 {
+        let Scratch { keys, exact, present, hashes, likely, lens, counts, verdicts, stale_exact, .. } =
+            &mut self.scratch;
         let (pipeline, reader, cache, stats) =
             (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
         let mut sights = Sights::new(pipeline, reader, at.version);

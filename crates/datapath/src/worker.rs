@@ -294,7 +294,7 @@ impl<P: Pipeline> Worker<P> {
         }
         // 2. Receive queues.
         let start = tsc();
-        let moved = self.poll(batch);
+        let moved = self.poll(start, batch);
         // 3. Outputs.
         self.process.out.flush();
         let end = tsc();
@@ -326,14 +326,17 @@ impl<P: Pipeline> Worker<P> {
     ///
     /// Queues that have given nothing for a while are looked at in turn, at the price of a small share of the time that the
     /// others take: hundreds of idle ports must not slow two busy ones. When nothing else is to be done, all are.
-    fn poll(&mut self, batch: &mut Batch) -> bool {
+    fn poll(&mut self, start: u64, batch: &mut Batch) -> bool {
         let busy = self.busy.iter().map(|&n| &self.rx[n]);
         let floor = busy.filter(|q| q.active).map(|q| q.served).min().unwrap_or(0);
-        let start = tsc();
+        // The clock is read once for each queue: the end of one is the beginning of the next.
+        let mut now = start;
         let mut moved = false;
         let mut at = 0;
         while let Some(&n) = self.busy.get(at) {
-            moved |= self.poll_queue(n, floor, batch);
+            if let Some(end) = self.poll_queue(n, floor, now, batch) {
+                (moved, now) = (true, end);
+            }
             let q = &mut self.rx[n];
             if q.gone || q.quiet >= QUIET_POLLS {
                 q.is_busy = false;
@@ -349,7 +352,6 @@ impl<P: Pipeline> Worker<P> {
         if !moved {
             return self.poll_idle(self.rx.len(), floor, batch);
         }
-        let mut now = tsc();
         self.idle_credit = (self.idle_credit + (now - start) as i64 / IDLE_SHARE).min(IDLE_CREDIT_MAX);
         let mut left = self.rx.len();
         while self.idle_credit > 0 && left > 0 {
@@ -376,7 +378,7 @@ impl<P: Pipeline> Worker<P> {
             if self.rx[n].is_busy {
                 continue;
             }
-            if self.poll_queue(n, floor, batch) {
+            if self.poll_queue(n, floor, 0, batch).is_some() {
                 moved = true;
                 self.rx[n].is_busy = true;
                 self.busy.push(n);
@@ -385,19 +387,18 @@ impl<P: Pipeline> Worker<P> {
         moved
     }
 
-    /// One burst from a queue, if it is not ahead of the others. True if anything came.
+    /// One burst from a queue, if it is not ahead of the others. When it was done, if anything came. `start` is the time now, or 0
+    /// for an idle queue, which gets its first burst's reception for nothing, and saves the clock when there is none.
     #[inline(always)]
-    fn poll_queue(&mut self, n: usize, floor: u64, batch: &mut Batch) -> bool {
+    fn poll_queue(&mut self, n: usize, floor: u64, start: u64, batch: &mut Batch) -> Option<u64> {
         let q = &mut self.rx[n];
         if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
-            return false;
+            return None;
         }
         if !q.active {
             // An idle queue has no credit from the past.
             q.served = q.served.max(floor);
         }
-        // A queue that has been idle gets its first burst's reception for nothing, and saves the clock when there is none.
-        let start = if q.is_busy { tsc() } else { 0 };
         let outcome = q.queue.rx_burst(&mut self.process.out.cache, batch);
         if batch.is_empty() {
             q.active = false;
@@ -407,7 +408,7 @@ impl<P: Pipeline> Worker<P> {
                 // Full means that the control thread is far behind; it finds out by the port's status then.
                 let _ = self.replies.push(Reply::Gone(q.port));
             }
-            return false;
+            return None;
         }
         let start = if start == 0 { tsc() } else { start };
         q.active = true;
@@ -418,11 +419,12 @@ impl<P: Pipeline> Worker<P> {
         }
         let packets = batch.len() as u64;
         let translation = self.process.burst(q.port, batch);
-        let cost = tsc() - start;
+        let end = tsc();
+        let cost = end - start;
         q.served += cost + translation;
         q.load.cycles.add(cost);
         q.load.packets.add(packets);
-        true
+        Some(end)
     }
 
     /// Reads the thread's CPU time every 100 us: a pass that took longer shows as a long interval.

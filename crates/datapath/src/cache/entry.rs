@@ -66,6 +66,15 @@ pub struct Entry {
     pub set: u8,
 }
 
+impl Entry {
+    /// Whether it is the exact entry of a key that has no further blocks.
+    #[inline(always)]
+    pub fn is_of(&self, words: &[u64; 8], present: u16) -> bool {
+        let differing = (0..8).fold(0, |differing, w| differing | (self.key[w] ^ words[w]));
+        differing | u64::from(self.present ^ present) | u64::from(self.wide) == 0
+    }
+}
+
 /// Credits that fit into a body.
 pub const INLINE_CREDITS: usize = 10;
 /// Visits that fit into a body.

@@ -254,6 +254,16 @@ impl FlowCache {
         wide_of(key, e.present).iter().eq(self.arena.run(e.wide, wide_len(e.present)))
     }
 
+    /// All exact entries, by their numbers, and what tells whether changes touch them. Those that the index does not name
+    /// are in no use.
+    #[inline(always)]
+    pub fn exact_entries<'a, P: Pipeline>(
+        &'a mut self,
+        sights: Sights<'a, P>,
+    ) -> (&'a mut [Entry], Judge<'a, P>) {
+        (&mut self.exact.entries, Judge { sights, sorts: &mut self.sorts, masks: &self.masks })
+    }
+
     /// An exact entry.
     #[inline(always)]
     pub fn exact(&mut self, idx: u32) -> &mut Entry {
@@ -812,6 +822,21 @@ pub struct FlowRef {
     pub marks: Marks,
     /// Now.
     pub at: Moment,
+}
+
+/// Says of entries whether changes touch their flows.
+pub struct Judge<'a, P: Pipeline> {
+    sights: Sights<'a, P>,
+    sorts: &'a mut Sorts,
+    masks: &'a [MaskEntry],
+}
+
+impl<P: Pipeline> Judge<'_, P> {
+    /// As [`FlowCache::renew_exact`]. A call, so that a loop in which it is rare keeps its registers for itself.
+    #[inline(never)]
+    pub fn renew(&mut self, e: &mut Entry) -> bool {
+        self.sights.renew(self.sorts, self.masks, e)
+    }
 }
 
 /// Block comparison without a branch per word.

@@ -32,7 +32,9 @@ impl ChangeLog {
             self.renew(sort, watch, now, reader);
         }
         let mut sight = Sight::new(watch);
-        for kind in &watch.kinds {
+        // What is seen is asked of every packet: not of places behind the last kind.
+        let len = watch.kinds.iter().rposition(|kind| kind.id != 0).map_or(0, |last| last + 1);
+        for kind in &watch.kinds[..len] {
             match self.log_of(kind, reader) {
                 Some(log) => sight.push(&log.buckets),
                 None if kind.id == 0 => sight.push(&[]),
