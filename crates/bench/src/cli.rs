@@ -1,8 +1,8 @@
 //! `crosspoint bench`: one subcommand per question.
 
 use crate::{
-    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p, port_count, pvp,
-    wake,
+    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p, port_count,
+    ports_config, pvp, wake,
 };
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -26,6 +26,8 @@ enum Bench {
     Masks(masks::Args),
     /// Many idle ports beside two that carry traffic: does a packet cost more?
     Ports(port_count::Args),
+    /// A configuration with many ports, and one more: how long until it is in force?
+    PortsConfig(ports_config::Args),
     /// Rule changes under traffic that touch other flows: how much of the throughput stays?
     Churn(churn::ChurnArgs),
     /// All rules replaced at once under traffic: how much of the throughput stays, and does the worker stall?
@@ -60,6 +62,7 @@ pub fn run(args: Args) -> ExitCode {
         Bench::Misses(args) => misses::run(&args),
         Bench::Masks(args) => masks::run(&args),
         Bench::Ports(args) => port_count::run(&args),
+        Bench::PortsConfig(args) => ports_config::run(&args),
         Bench::Churn(args) => churn::run_churn(&args),
         Bench::Replace(args) => churn::run_replace(&args),
         Bench::Expiry(args) => churn::run_expiry(&args),

@@ -20,6 +20,7 @@ mod ovsdb;
 mod p2p;
 mod peer;
 mod port_count;
+mod ports_config;
 mod pvp;
 mod report;
 mod rig;

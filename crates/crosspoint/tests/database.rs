@@ -6,7 +6,7 @@ mod common;
 use common::{Said, UDP, binary, daemon, run_dir, wait_for};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A stock `ovsdb-server` with an empty database in a directory.
@@ -44,18 +44,43 @@ impl Drop for Server {
     }
 }
 
+/// A network namespace of its own: device names are nobody else's. It lasts as long as a process that sleeps in it.
+struct Namespace(Child);
+
+impl Namespace {
+    fn new() -> Namespace {
+        let child = Command::new("unshare").args(["--net", "sleep", "100000"]).spawn().unwrap();
+        let namespace = Namespace(child);
+        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        wait_for("the namespace", || of(&namespace.pid()).is_some_and(|ns| Some(ns) != of("self")));
+        namespace
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A switch on an external database.
 struct Rig {
     dir: TempDir,
     switch: Option<Child>,
     _server: Server,
+    namespace: Namespace,
 }
 
 impl Rig {
     fn start() -> Rig {
         let dir = run_dir();
         let server = Server::start(dir.path());
-        let mut rig = Rig { dir, switch: None, _server: server };
+        let mut rig = Rig { dir, switch: None, _server: server, namespace: Namespace::new() };
         rig.vsctl(&["--no-wait", "init"]).ok();
         rig.start_switch();
         rig
@@ -65,9 +90,9 @@ impl Rig {
         std::fs::write(self.dir.path().join("log"), "").unwrap();
         let remote = format!("unix:{}", self.dir.path().join("db.sock").display());
         let log = std::fs::File::options().append(true).open(self.dir.path().join("log")).unwrap();
-        // In a network namespace of its own: device names are nobody else's.
-        let mut command = Command::new("unshare");
-        command.arg("--net").arg(binary()).args(["switch", &remote, "--enable-dummy", "--pool-size", "4096"]);
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &self.namespace.pid(), "-n"]).arg(binary());
+        command.args(["switch", &remote, "--enable-dummy", "--pool-size", "4096"]);
         command.env("OVS_RUNDIR", self.dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.switch = Some(command.spawn().unwrap());
         wait_for("the switch to run", || self.log().contains("is running"));
@@ -105,8 +130,7 @@ impl Rig {
 
     /// `ip` in the switch's network namespace.
     fn ip(&self, args: &[&str]) -> Said {
-        let pid = self.switch.as_ref().unwrap().id().to_string();
-        self.run("nsenter", &[&["-t", &pid, "-n", "ip"], args].concat())
+        self.run("nsenter", &[&["-t", &self.namespace.pid(), "-n", "ip"], args].concat())
     }
 
     fn appctl(&self, args: &[&str]) -> Said {
@@ -322,6 +346,34 @@ fn errors_are_shown_where_they_belong_and_previous_settings_stay() {
     assert_eq!(log.matches("other_config:no-such-key is not known").count(), 1, "{log}");
     assert_eq!(log.matches("mac-table-size=many is not a number").count(), 1, "{log}");
 
+    rig.vsctl(&[
+        "add-port",
+        "br0",
+        "loose",
+        "--",
+        "set",
+        "interface",
+        "loose",
+        "type=patch",
+        "options:peer=end",
+    ]);
+    let error = rig.get("interface", "loose", "error");
+    assert_eq!(error, "\"No usable peer 'end' exists in 'netdev' datapath.\"");
+    assert_eq!(rig.get("interface", "loose", "ifindex"), "0");
+    rig.vsctl(&[
+        "add-port",
+        "br0",
+        "end",
+        "--",
+        "set",
+        "interface",
+        "end",
+        "type=patch",
+        "options:peer=loose",
+    ])
+    .ok();
+    wait_for("the cable", || rig.get("interface", "loose", "error") == "[]");
+
     let said = rig.vsctl(&["add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=quantum"]);
     assert!(said.err.contains("datapath_type=quantum is not known"), "{said:?}");
     assert!(rig.appctl(&["ofproto/list"]).ok() == "br0\n");
@@ -348,6 +400,120 @@ fn a_restart_keeps_port_numbers_and_a_killed_switch_comes_back_as_it_was() {
         });
         assert_eq!(rig.get("interface", "a", "ofport"), "2");
     }
+}
+
+#[test]
+fn devices_of_the_switch_outlive_it_with_their_addresses_and_are_taken_up_not_doubled() {
+    let mut rig = Rig::start();
+    let add = |rig: &Rig, name: &str, kind: &str| {
+        let kind = format!("type={kind}");
+        rig.vsctl(&["add-port", "br0", name, "--", "set", "interface", name, &kind]).ok();
+    };
+    rig.ip(&["tuntap", "add", "dev", "other", "mode", "tap"]).ok();
+    rig.vsctl(&["add-br", "br0"]).ok();
+    add(&rig, "int1", "internal");
+    add(&rig, "tap1", "tap");
+    rig.ip(&["addr", "add", "192.0.2.1/24", "dev", "br0"]).ok();
+    assert!(rig.get("interface", "br0", "status").contains("driver_version="));
+    let (speed, duplex) = (rig.get("interface", "br0", "link_speed"), rig.get("interface", "br0", "duplex"));
+    assert_eq!(duplex, if speed == "[]" { "[]" } else { "full" });
+    let index = |rig: &Rig, name: &str| rig.get("interface", name, "ifindex");
+    let before = ["br0", "int1", "tap1"].map(|name| index(&rig, name));
+    let devices = |rig: &Rig| {
+        let text = rig.ip(&["-o", "link", "show"]).ok();
+        let names = text.lines().filter_map(|line| line.split(": ").nth(1));
+        names.map(String::from).filter(|name| name != "lo").collect::<Vec<_>>()
+    };
+    let address = |rig: &Rig| rig.ip(&["addr", "show", "br0"]).ok().contains("192.0.2.1/24");
+    let all = devices(&rig);
+
+    for signal in ["-KILL", "-TERM"] {
+        rig.stop_switch(signal);
+        assert_eq!(devices(&rig), all, "after {signal}");
+        assert!(address(&rig));
+        // What it knew of before is known anew before anything is told to be in force.
+        rig.vsctl(&["--no-wait", "clear", "interface", "br0", "ifindex"]).ok();
+        rig.start_switch();
+        rig.vsctl(&["set", "bridge", "br0", "external_ids:again=1"]).ok();
+        assert_eq!(["br0", "int1", "tap1"].map(|name| index(&rig, name)), before, "after {signal}");
+        assert_eq!(rig.get("interface", "br0", "error"), "[]");
+        assert_eq!(devices(&rig), all);
+        assert!(address(&rig));
+    }
+
+    // What is no longer wanted when it starts goes, and nothing else.
+    rig.appctl(&["exit"]).ok();
+    assert!(rig.switch.take().unwrap().wait().unwrap().success());
+    assert_eq!(devices(&rig), all);
+    rig.vsctl(&["--no-wait", "del-port", "br0", "int1"]).ok();
+    rig.start_switch();
+    wait_for("the device to go", || !devices(&rig).contains(&"int1".into()));
+    rig.vsctl(&["set", "bridge", "br0", "external_ids:again=2"]).ok();
+    assert_eq!(index(&rig, "br0"), before[0]);
+    assert!(address(&rig));
+
+    // A port that goes takes its device with it, and one of the same name that comes at once is another one.
+    rig.vsctl(&[
+        "del-port",
+        "br0",
+        "tap1",
+        "--",
+        "add-port",
+        "br0",
+        "int2",
+        "--",
+        "set",
+        "interface",
+        "int2",
+        "type=tap",
+    ])
+    .ok();
+    wait_for("the device to go", || !devices(&rig).contains(&"tap1".into()));
+    let old = index(&rig, "int2");
+    rig.vsctl(&["set", "interface", "int2", "type=internal"]).ok();
+    assert_ne!(index(&rig, "int2"), old);
+    assert_eq!(rig.get("interface", "int2", "error"), "[]");
+
+    rig.appctl(&["exit", "--cleanup"]).ok();
+    assert!(rig.switch.take().unwrap().wait().unwrap().success());
+    assert_eq!(devices(&rig), ["other"]);
+}
+
+#[test]
+fn while_many_devices_go_the_switch_answers_and_one_of_their_names_comes_again() {
+    const PORTS: usize = 100;
+    let rig = Rig::start();
+    let mut args: Vec<String> = ["add-br", "br0"].map(String::from).to_vec();
+    for n in 1..=PORTS {
+        let name = format!("int{n}");
+        let add = ["--", "add-port", "br0", &name, "--", "set", "interface", &name, "type=internal"];
+        args.extend(add.map(String::from));
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let start = Instant::now();
+    rig.vsctl(&args).ok();
+    let made = start.elapsed();
+    assert_eq!(rig.get("interface", "int100", "ofport"), "100");
+    let count =
+        |rig: &Rig| rig.ip(&["-o", "link", "show"]).ok().lines().filter(|l| l.contains(": int")).count();
+    assert_eq!(count(&rig), PORTS);
+    let start = Instant::now();
+    rig.vsctl(&["--no-wait", "del-br", "br0"]).ok();
+    // The kernel is at it for a while; the control thread is not.
+    let mut longest = Duration::ZERO;
+    wait_for("the bridge to go", || {
+        let start = Instant::now();
+        let shown = rig.appctl(&["dpif/show"]).ok();
+        longest = longest.max(start.elapsed());
+        !shown.contains("br0")
+    });
+    let again = ["add-br", "br0", "--", "add-port", "br0", "int100", "--", "set", "interface", "int100"];
+    rig.vsctl(&[&again[..], &["type=internal"]].concat()).ok();
+    assert_eq!(rig.get("interface", "int100", "error"), "[]");
+    // Who is told that it is in force finds it so.
+    assert_eq!(count(&rig), 1);
+    println!("{PORTS} internal ports in {made:?}, gone in {:?}, longest answer {longest:?}", start.elapsed());
+    assert!(rig.appctl(&["memory/show"]).ok().contains("devices-leaving:0 "));
 }
 
 #[test]

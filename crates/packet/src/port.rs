@@ -117,7 +117,8 @@ pub struct PortStatus {
     pub error: Option<String>,
 }
 
-/// A port, from the control thread's side. Dropping it removes what it made in the kernel.
+/// A port, from the control thread's side. Dropping it removes what it made in the kernel, but for a device that shall outlive the
+/// process; that may take the kernel long.
 pub trait Port: Send {
     /// The port type of Open vSwitch's naming (`afxdp`, `tap`, `dummy`, ...).
     fn kind(&self) -> &'static str;
@@ -143,6 +144,12 @@ pub trait Port: Send {
     /// Sets the Ethernet address. Error text where the device cannot.
     fn set_mac(&mut self, _mac: [u8; 6]) -> Result<(), String> {
         Err(format!("the address of a port of type {} is not the switch's to set", self.kind()))
+    }
+
+    /// The index of the kernel's device that the port has made, and that is to be removed when the port is given up for good:
+    /// before the port is dropped, and many together, which costs the kernel little more than one.
+    fn own_device(&self) -> Option<u32> {
+        None
     }
 
     /// A command of the tests' ports (`netdev-dummy/receive`); others refuse it.

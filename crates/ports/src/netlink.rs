@@ -8,7 +8,9 @@
 
 use crate::PortError;
 use crate::wait::owned;
+use std::collections::hash_map::RandomState;
 use std::ffi::CString;
+use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -19,6 +21,8 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_GROUP: u16 = 27;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
@@ -46,10 +50,12 @@ pub struct Link {
     pub is_running: bool,
     /// Whether it is (still) in promiscuous mode.
     pub is_promiscuous: bool,
+    /// A text that somebody has put to it (`ip link set .. alias`), empty where there is none.
+    pub alias: String,
 }
 
 /// What to change about an interface: what is `None` stays.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LinkChange {
     /// Administrative state.
     pub up: Option<bool>,
@@ -59,6 +65,15 @@ pub struct LinkChange {
     pub mac: Option<[u8; 6]>,
     /// Network namespace to move to, an open descriptor of it.
     pub netns: Option<RawFd>,
+    /// See [`Link::alias`]; at most 255 bytes.
+    pub alias: Option<String>,
+}
+
+impl LinkChange {
+    /// Whether there is something to change.
+    pub fn is_any(&self) -> bool {
+        *self != LinkChange::default()
+    }
 }
 
 /// The interface of that name in the current namespace. `NoSuchInterface` where there is none.
@@ -98,6 +113,9 @@ pub fn set_link(ifindex: u32, change: &LinkChange) -> Result<(), PortError> {
     if let Some(netns) = change.netns {
         message.attribute(IFLA_NET_NS_FD, &netns.to_ne_bytes());
     }
+    if let Some(alias) = &change.alias {
+        message.attribute(IFLA_IFALIAS, alias.as_bytes());
+    }
     message.send("change a network interface").map(drop)
 }
 
@@ -123,6 +141,79 @@ pub fn create_veth(name: &str, peer: &str) -> Result<(), PortError> {
 /// Removes an interface (with a veth, its peer goes too).
 pub fn delete_link(ifindex: u32) -> Result<(), PortError> {
     Message::link(libc::RTM_DELLINK, libc::NLM_F_ACK, ifindex).send("remove a network interface").map(drop)
+}
+
+/// Removes interfaces. Many at once cost the kernel little more than one: each removal by itself waits until no processor looks
+/// at the interface any more, here all wait together. (They are put into a group of their own, and the group is removed.) One that is gone
+/// already is as good. On an error the others are removed all the same.
+pub fn delete_links(indexes: &[u32]) -> Result<(), PortError> {
+    let gone = |result: Result<(), PortError>| match result {
+        Err(e) if e.errno() == Some(libc::ENODEV) => Ok(()),
+        other => other,
+    };
+    let delete_each =
+        || indexes.iter().map(|index| gone(delete_link(*index))).fold(Ok(()), |all, one| all.and(one));
+    if indexes.len() < 2 {
+        return delete_each();
+    }
+    let group = unused_group()?;
+    for index in indexes {
+        let mut message = Message::link(libc::RTM_NEWLINK, libc::NLM_F_ACK, *index);
+        message.attribute(IFLA_GROUP, &group.to_ne_bytes());
+        // Gone, or refused: then it is not in the group, and removed below.
+        let _ = message.send("put a network interface into a group");
+    }
+    let mut message = Message::link(libc::RTM_DELLINK, libc::NLM_F_ACK, 0);
+    message.attribute(IFLA_GROUP, &group.to_ne_bytes());
+    let all = message.send("remove a group of network interfaces").map(drop);
+    match all {
+        Ok(()) => Ok(()),
+        Err(_) => delete_each(),
+    }
+}
+
+/// A group of interfaces that none is in: a random one, so that nobody else comes upon it.
+fn unused_group() -> Result<u32, PortError> {
+    let mut groups = Vec::new();
+    dump_links(|body| groups.extend(attribute(body, IFLA_GROUP).and_then(|value| u32_at(value, 0))))?;
+    loop {
+        // 0 is the group of those that are in none.
+        let group = RandomState::new().build_hasher().finish() as u32 | 1 << 31;
+        if !groups.contains(&group) {
+            return Ok(group);
+        }
+    }
+}
+
+/// All interfaces of the current namespace.
+pub fn links() -> Result<Vec<Link>, PortError> {
+    let mut links = Vec::new();
+    dump_links(|body| links.extend(parse_link(body)))?;
+    Ok(links)
+}
+
+fn dump_links(mut each: impl FnMut(&[u8])) -> Result<(), PortError> {
+    let call = "ask for all network interfaces";
+    let request = Message::link(libc::RTM_GETLINK, libc::NLM_F_DUMP, 0);
+    let socket = request.request(call)?;
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let len = receive_one(&socket, &mut buffer, call)?;
+        let mut bytes = &buffer[..len];
+        while let (Some(len), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
+            let Some(body) = bytes.get(HEADER..len as usize) else { break };
+            match i32::from(kind) {
+                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_ERROR => {
+                    let errno = u32_at(body, 0).map_or(libc::EPROTO, |code| -(code as i32));
+                    return Err(PortError::Os { call: call.into(), errno });
+                }
+                _ if kind == libc::RTM_NEWLINK => each(body),
+                _ => {}
+            }
+            bytes = bytes.get((len as usize).next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
 }
 
 /// Adds an address to an interface.
@@ -230,14 +321,15 @@ fn parse_link(body: &[u8]) -> Option<Link> {
         admin_up: flags & libc::IFF_UP != 0,
         is_running: flags & libc::IFF_RUNNING != 0 && flags & libc::IFF_UP != 0,
         is_promiscuous: flags & libc::IFF_PROMISC != 0,
+        alias: String::new(),
     };
+    let text = |value: &[u8]| String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned();
     let mut rest = body.get(IFINFO..)?;
     while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
         let value = rest.get(4..usize::from(len))?;
         match kind {
-            IFLA_IFNAME => {
-                link.name = String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into()
-            }
+            IFLA_IFNAME => link.name = text(value),
+            IFLA_IFALIAS => link.alias = text(value),
             IFLA_MTU => link.mtu = u32_at(value, 0)?,
             IFLA_ADDRESS => link.mac = value.try_into().unwrap_or_default(),
             IFLA_OPERSTATE => {
@@ -248,6 +340,19 @@ fn parse_link(body: &[u8]) -> Option<Link> {
         rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
     }
     Some(link)
+}
+
+/// An attribute of a message about an interface.
+fn attribute(body: &[u8], wanted: u16) -> Option<&[u8]> {
+    let mut rest = body.get(IFINFO..)?;
+    while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+        let value = rest.get(4..usize::from(len))?;
+        if kind == wanted {
+            return Some(value);
+        }
+        rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
+    }
+    None
 }
 
 /// A request in the making.
@@ -295,23 +400,10 @@ impl Message {
     }
 
     /// Sends it and returns the answer. `call` says in the error what was tried.
-    fn send(mut self, call: &str) -> Result<Vec<u8>, PortError> {
-        let len = (self.bytes.len() as u32).to_ne_bytes();
-        self.bytes[..4].copy_from_slice(&len);
-        let socket = open_socket(0, 0)?;
-        // SAFETY: the buffer is initialised, of the length given, and outlives the call.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), self.bytes.as_ptr().cast(), self.bytes.len(), 0) };
-        if sent < 0 {
-            return Err(PortError::last_os(call));
-        }
+    fn send(self, call: &str) -> Result<Vec<u8>, PortError> {
+        let socket = self.request(call)?;
         let mut reply = vec![0; 64 * 1024];
-        let len = loop {
-            match receive(&socket, &mut reply) {
-                Err(libc::EINTR) => {}
-                Err(errno) => return Err(PortError::Os { call: call.into(), errno }),
-                Ok(len) => break len,
-            }
-        };
+        let len = receive_one(&socket, &mut reply, call)?;
         reply.truncate(len);
         if u16_at(&reply, 4).is_some_and(|kind| i32::from(kind) == libc::NLMSG_ERROR) {
             let errno = u32_at(&reply, HEADER).map_or(libc::EPROTO, |code| -(code as i32));
@@ -320,6 +412,29 @@ impl Message {
             }
         }
         Ok(reply)
+    }
+
+    /// Sends it; the answer comes through the socket.
+    fn request(mut self, call: &str) -> Result<OwnedFd, PortError> {
+        let len = (self.bytes.len() as u32).to_ne_bytes();
+        self.bytes[..4].copy_from_slice(&len);
+        let socket = open_socket(0, 0)?;
+        // SAFETY: the buffer is initialised, of the length given, and outlives the call.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), self.bytes.as_ptr().cast(), self.bytes.len(), 0) };
+        if sent < 0 {
+            return Err(PortError::last_os(call));
+        }
+        Ok(socket)
+    }
+}
+
+fn receive_one(socket: &OwnedFd, buffer: &mut [u8], call: &str) -> Result<usize, PortError> {
+    loop {
+        match receive(socket, buffer) {
+            Err(libc::EINTR) => {}
+            Err(errno) => return Err(PortError::Os { call: call.into(), errno }),
+            Ok(len) => return Ok(len),
+        }
     }
 }
 

@@ -22,6 +22,9 @@ pub struct PortSpec {
     pub mtu: Option<u32>,
     /// Ethernet address (the `mac` column), `None` to leave it as it is.
     pub mac: Option<[u8; 6]>,
+    /// Devices that the port makes outlive the process, and carry this text as their alias, by which the next process knows them for its
+    /// own. `None`: they go with the process.
+    pub owner: Option<String>,
 }
 
 impl PortSpec {
@@ -35,6 +38,7 @@ impl PortSpec {
             n_rxq: 1,
             mtu: None,
             mac: None,
+            owner: None,
         }
     }
 

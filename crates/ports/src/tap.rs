@@ -10,13 +10,16 @@
 //! 34 chunks costs 0.1 µs even where one is used; when large frames come the list is used for a while.
 //!
 //! The interface is made with the port and removed with it, unless it was there before (made persistent by
-//! somebody else: then it stays). If it is deleted under us the queues say [`RxOutcome::Gone`]. It may be moved to another
-//! network namespace; state is then asked there.
+//! somebody else: then it stays). With [`PortSpec::owner`] it outlives the process instead, however that ends, with its index, its addresses
+//! and routes, and the next process that opens it under the same mark takes it up as its own. If it is deleted under us the queues say
+//! [`RxOutcome::Gone`]. It may be moved to another network namespace; state is then asked there, and it goes with the
+//! process, since the next one would not find it.
 //!
 //! Threads: a receive queue and a transmit queue share a file descriptor, which the kernel allows.
 //!
 //! Source: Linux's Documentation/networking/tuntap.rst, linux/if_tun.h.
 
+use crate::af_xdp::device::Device;
 use crate::netlink::{self, Link, LinkChange};
 use crate::tails::{FRAME_MAX, Places, Tails, first_place};
 use crate::virtio_net::{self, HEADER_LEN};
@@ -28,12 +31,13 @@ use packet::{
     Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
 };
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
 const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
 const TUNGETDEVNETNS: libc::c_ulong = 0x54e3;
 const TUN_F_CSUM: libc::c_uint = 0x01;
@@ -58,16 +62,33 @@ const IDLE_MAX_US: u64 = 20;
 pub struct TapPort {
     kind: &'static str,
     shared: Arc<Shared>,
-    was_there: bool,
-    features: &'static str,
+    origin: Origin,
+    /// What of its status never changes.
+    details: Vec<(String, String)>,
+    speed_bps: u64,
     rx_stats: Vec<Arc<QueueStats>>,
     tx_stats: Vec<Arc<QueueStats>>,
     rx_queues: Vec<Box<dyn RxQueue>>,
 }
 
+/// Whose the interface is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Origin {
+    /// It was there before.
+    Foreign,
+    /// Made by this port.
+    Made,
+    /// Made by an earlier process with the same mark.
+    Adopted,
+}
+
 struct Shared {
     name: String,
-    ifindex: u32,
+    /// The interface, in the namespace in which it was opened.
+    device: Device,
+    /// Whether it shall outlive the process, and as the kernel was last told.
+    outlives: bool,
+    is_persistent: AtomicBool,
     /// One per queue.
     files: Vec<OwnedFd>,
     mtu: AtomicU32,
@@ -87,19 +108,61 @@ impl TapPort {
         let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
         netlink::check_name(&name)?;
         let queues = spec.rx_queues()?;
-        let was_there = netlink::link_by_name(&name).is_ok();
-        let files =
-            (0..queues).map(|_| open_queue(&name, queues > 1)).collect::<Result<Vec<_>, PortError>>()?;
+        let before = match Device::find(&name) {
+            Ok(_) => netlink::link_by_name(&name).ok(),
+            Err(_) => None,
+        };
+        let mut origin = match (&before, &spec.owner) {
+            (Some(link), Some(owner)) if link.alias == *owner => Origin::Adopted,
+            (Some(_), _) => Origin::Foreign,
+            (None, _) => Origin::Made,
+        };
+        let open_queues =
+            || (0..queues).map(|_| open_queue(&name, queues > 1)).collect::<Result<Vec<_>, _>>();
+        let files = match (open_queues(), &before) {
+            // It was made with one queue and shall have several, or the other way round: that cannot be changed.
+            (Err(e), Some(link)) if origin == Origin::Adopted && e.errno() == Some(libc::EINVAL) => {
+                netlink::delete_link(link.ifindex)?;
+                origin = Origin::Made;
+                open_queues()?
+            }
+            (files, _) => files?,
+        };
         let features = files.iter().map(set_offloads).collect::<Result<Vec<_>, PortError>>()?[0];
-        let link = netlink::link_by_name(&name)?;
-        let mac = spec.mac.or((!was_there).then(|| local_mac(&name)));
-        netlink::set_link(link.ifindex, &LinkChange { up: Some(true), mtu: spec.mtu, mac, netns: None })?;
-        let mtu = spec.mtu.unwrap_or(link.mtu);
+        let device = Device::find(&name)?;
+        let found =
+            device.state().map_err(|errno| PortError::Os { call: "ask for a tap's state".into(), errno })?;
+        let mac = spec.mac.or((origin == Origin::Made).then(|| local_mac(&name)));
+        let outlives = spec.owner.is_some() && origin != Origin::Foreign;
+        let change = LinkChange {
+            // Who adopts leaves it as whoever administers the machine wants it.
+            up: (origin != Origin::Adopted).then_some(true),
+            mtu: spec.mtu.filter(|mtu| *mtu != found.mtu),
+            mac: mac.filter(|mac| *mac != found.mac),
+            // Before it is made to stay: one that stays without the mark would be nobody's.
+            alias: spec.owner.clone().filter(|_| origin == Origin::Made),
+            netns: None,
+        };
+        if change.is_any() {
+            netlink::set_link(device.ifindex, &change)?;
+        }
+        if outlives {
+            set_persistent(&files[0], true)?;
+        }
+        let mut details: Vec<(String, String)> = vec![("driver_name".into(), "tun".into())];
+        if let Some([_, version, firmware]) = device.driver() {
+            details.push(("driver_version".into(), version));
+            details.push(("firmware_version".into(), firmware));
+        }
+        details.push(("offloads".into(), features.into()));
+        let speed_bps = device.speed_bps();
         let shared = Arc::new(Shared {
             name,
-            ifindex: link.ifindex,
+            device,
+            outlives,
+            is_persistent: AtomicBool::new(outlives),
             files,
-            mtu: AtomicU32::new(mtu),
+            mtu: AtomicU32::new(spec.mtu.unwrap_or(found.mtu)),
             error: Mutex::default(),
         });
         let rx_stats: Vec<Arc<QueueStats>> = (0..queues).map(|_| Arc::default()).collect();
@@ -111,7 +174,7 @@ impl TapPort {
                     as Box<dyn RxQueue>
             })
             .collect();
-        Ok(TapPort { kind, shared, was_there, features, rx_stats, tx_stats: Vec::new(), rx_queues })
+        Ok(TapPort { kind, shared, origin, details, speed_bps, rx_stats, tx_stats: Vec::new(), rx_queues })
     }
 }
 
@@ -138,6 +201,15 @@ fn open_queue(name: &str, is_one_of_many: bool) -> Result<OwnedFd, PortError> {
     Ok(fd)
 }
 
+/// Whether the interface stays when nobody has it open.
+fn set_persistent(fd: &OwnedFd, stays: bool) -> Result<(), PortError> {
+    // SAFETY: the argument is a number, not a pointer.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETPERSIST, libc::c_ulong::from(stays)) } != 0 {
+        return Err(PortError::last_os("make a tap interface stay or go"));
+    }
+    Ok(())
+}
+
 /// Tells the kernel what it may leave to the reader; returns that as text.
 fn set_offloads(fd: &OwnedFd) -> Result<&'static str, PortError> {
     let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
@@ -153,15 +225,52 @@ fn set_offloads(fd: &OwnedFd) -> Result<&'static str, PortError> {
 impl Shared {
     /// The interface's state, in whichever namespace it is now.
     fn link(&self) -> Result<Link, PortError> {
-        match netlink::link_by_index(self.ifindex) {
-            Ok(link) if link.name == self.current_name() => Ok(link),
-            _ => self.in_its_netns(netlink::link_by_name),
+        if let Some(link) = self.link_at_home() {
+            self.make_persistent(self.outlives);
+            return Ok(link);
+        }
+        let link = match netlink::link_by_index(self.device.ifindex) {
+            // Renamed.
+            Ok(link) if link.name == self.current_name() => link,
+            _ => {
+                let link = self.in_its_netns(netlink::link_by_name)?;
+                self.make_persistent(false);
+                link
+            }
+        };
+        Ok(link)
+    }
+
+    /// Its state where it is as it was opened, which is asked without waiting for the kernel's lock of all devices.
+    fn link_at_home(&self) -> Option<Link> {
+        let state = self.device.state().ok().filter(|state| state.name == self.name)?;
+        Some(Link {
+            ifindex: self.device.ifindex,
+            name: state.name,
+            mtu: state.mtu,
+            mac: state.mac,
+            admin_up: state.admin_up,
+            is_running: state.link == LinkState::Up,
+            is_promiscuous: false,
+            alias: String::new(),
+        })
+    }
+
+    fn make_persistent(&self, stays: bool) {
+        if self.outlives
+            && self.is_persistent.load(Ordering::Relaxed) != stays
+            && set_persistent(&self.files[0], stays).is_ok()
+        {
+            self.is_persistent.store(stays, Ordering::Relaxed);
         }
     }
 
     fn change(&self, change: &LinkChange) -> Result<(), PortError> {
-        match netlink::link_by_index(self.ifindex) {
-            Ok(link) if link.name == self.current_name() => netlink::set_link(self.ifindex, change),
+        if self.link_at_home().is_some() {
+            return netlink::set_link(self.device.ifindex, change);
+        }
+        match netlink::link_by_index(self.device.ifindex) {
+            Ok(link) if link.name == self.current_name() => netlink::set_link(self.device.ifindex, change),
             _ => {
                 self.in_its_netns(|ifname| netlink::set_link(netlink::link_by_name(ifname)?.ifindex, change))
             }
@@ -219,8 +328,7 @@ impl Port for TapPort {
     }
 
     fn status(&self) -> PortStatus {
-        let mut details =
-            vec![("driver_name".into(), "tun".into()), ("offloads".into(), self.features.into())];
+        let mut details = self.details.clone();
         let mut error = self.shared.error.lock().expect("no panic while held").clone();
         let link = match self.shared.link() {
             Ok(link) => Some(link),
@@ -242,7 +350,7 @@ impl Port for TapPort {
             admin_up: link.as_ref().is_some_and(|l| l.admin_up),
             mac: link.as_ref().map(|l| l.mac).unwrap_or_default(),
             mtu: link.as_ref().map_or(self.shared.mtu.load(Ordering::Relaxed), |l| l.mtu),
-            speed_bps: 0,
+            speed_bps: self.speed_bps,
             ifindex: link.as_ref().map_or(0, |l| l.ifindex),
             details,
             error,
@@ -264,17 +372,26 @@ impl Port for TapPort {
     fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
         self.shared.change(&LinkChange { mac: Some(mac), ..Default::default() }).map_err(|e| e.to_string())
     }
+
+    fn own_device(&self) -> Option<u32> {
+        let is_there = || match self.shared.link_at_home() {
+            Some(_) => true,
+            None => netlink::link_by_index(self.shared.device.ifindex)
+                .is_ok_and(|link| link.name == self.shared.current_name()),
+        };
+        // One that is in another namespace goes when its descriptors are closed.
+        (self.origin != Origin::Foreign && is_there()).then_some(self.shared.device.ifindex)
+    }
 }
 
 impl Drop for TapPort {
     fn drop(&mut self) {
         // Queues may still hold descriptors; without this the interface would stay until they are closed.
-        if !self.was_there
-            && let Ok(link) = netlink::link_by_index(self.shared.ifindex)
-            && link.name == self.shared.current_name()
+        if !self.shared.outlives
+            && let Some(ifindex) = self.own_device()
         {
             // Gone in the meantime is as good.
-            let _ = netlink::delete_link(link.ifindex);
+            let _ = netlink::delete_link(ifindex);
         }
     }
 }
@@ -496,7 +613,8 @@ impl TapTx {
         let now = clock::tsc();
         if now >= self.next_ask_tsc {
             self.next_ask_tsc = now + clock::tsc_hz() / ASKS_PER_S;
-            if let Ok(link) = self.shared.link() {
+            // A worker asks: never for what takes the kernel long.
+            if let Some(link) = self.shared.link_at_home() {
                 self.shared.mtu.store(link.mtu, Ordering::Relaxed);
             }
         }

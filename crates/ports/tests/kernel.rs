@@ -161,6 +161,80 @@ fn a_tap_that_was_there_before_stays_and_a_name_that_is_taken_is_an_error() {
 }
 
 #[test]
+fn a_device_with_an_owner_outlives_its_port_and_is_taken_up_again_by_the_same_owner_only() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let spec = |kind: &str, owner: Option<&str>| PortSpec {
+        owner: owner.map(String::from),
+        ..PortSpec::new("br0", kind, PortNo(1))
+    };
+    let open = |spec: PortSpec| ports::open(&spec, pool).unwrap_or_else(|e| panic!("{e}"));
+    drop(open(spec("internal", Some("ours"))));
+    let made = netlink::link_by_name("br0").unwrap();
+    assert_eq!((made.alias.as_str(), made.admin_up), ("ours", true));
+    net.on("s", "ip addr add 192.0.2.1/24 dev br0");
+    net.on("s", "ip link set br0 down");
+
+    let port = open(spec("internal", Some("ours")));
+    assert_eq!(port.own_device(), Some(made.ifindex));
+    assert!(!port.status().admin_up, "whoever administers the machine has set it down");
+    drop(port);
+    assert!(net.on("s", "ip addr show br0").contains("192.0.2.1"));
+
+    // Several queues cannot be had on a device that was made with one: it is made anew.
+    let port = open(spec("internal", Some("ours")).with("n_rxq", "2"));
+    let remade = netlink::link_by_name("br0").unwrap();
+    assert_ne!(remade.ifindex, made.ifindex);
+    assert_eq!(port.own_device(), Some(remade.ifindex));
+    drop(port);
+    netlink::delete_links(&[remade.ifindex]).unwrap();
+
+    // Somebody else's stays whose it is.
+    drop(open(spec("internal", Some("theirs"))));
+    let port = open(spec("internal", Some("ours")));
+    assert_eq!(port.own_device(), None);
+    drop(port);
+    let theirs = netlink::link_by_name("br0").unwrap();
+    assert_eq!(theirs.alias, "theirs");
+    netlink::delete_link(theirs.ifindex).unwrap();
+
+    // In another namespace the next process would not find it: it goes with this one.
+    let port = open(spec("tap", Some("ours")));
+    net.on("s", &format!("ip link set br0 netns {}", net.name("a")));
+    let status = port.status();
+    assert_eq!(status.error, None);
+    assert_eq!(port.own_device(), None);
+    drop(port);
+    wait_for("it to go", || !net.try_on("a", "ip link show br0").status.success());
+}
+
+#[test]
+fn many_links_are_removed_at_once_and_nobody_elses() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let count = || netlink::links().unwrap().len();
+    let before = count();
+    for n in 0..10 {
+        netlink::create_veth(&format!("v{n}"), &format!("w{n}")).unwrap();
+    }
+    net.on("s", "ip link set v9 group 5");
+    let index = |n: usize| netlink::link_by_name(&format!("v{n}")).unwrap().ifindex;
+    let mut indexes: Vec<u32> = (0..8).map(index).collect();
+    netlink::delete_link(indexes[3]).unwrap();
+    // Gone already, and never there: no error.
+    indexes.push(u32::MAX >> 1);
+    netlink::delete_links(&indexes).unwrap();
+    assert_eq!(count(), before + 4);
+    assert!(net.on("s", "ip link show v9").contains("group 5"));
+    netlink::delete_links(&[index(8)]).unwrap();
+    assert_eq!(count(), before + 2);
+    netlink::delete_links(&[]).unwrap();
+}
+
+#[test]
 fn links_are_made_changed_watched_and_removed_over_netlink() {
     let _alone = alone();
     let net = Net::new("");
@@ -169,8 +243,12 @@ fn links_are_made_changed_watched_and_removed_over_netlink() {
     netlink::create_veth("v0", "v1").unwrap();
     let link = netlink::link_by_name("v0").unwrap();
     assert!(!link.admin_up && !link.is_running);
-    let change =
-        netlink::LinkChange { up: Some(true), mtu: Some(1300), mac: Some([2, 1, 2, 3, 4, 5]), netns: None };
+    let change = netlink::LinkChange {
+        up: Some(true),
+        mtu: Some(1300),
+        mac: Some([2, 1, 2, 3, 4, 5]),
+        ..Default::default()
+    };
     netlink::set_link(link.ifindex, &change).unwrap();
     let changed = netlink::link_by_index(link.ifindex).unwrap();
     assert_eq!((changed.admin_up, changed.mtu, changed.mac), (true, 1300, [2, 1, 2, 3, 4, 5]));

@@ -13,7 +13,7 @@ use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
-use crate::reconcile::Reconciliation;
+use crate::reconcile::{Progress, Reconciliation};
 use crate::rundir::RunDir;
 use crate::service::Shared;
 use crate::stream::{ActiveTarget, Stream, StreamError, Tls};
@@ -38,6 +38,8 @@ const LOCK: &str = "ovs_vswitchd";
 const TURN: Duration = Duration::from_millis(5);
 /// Ports' states are looked at and told this often where they change.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// A step that waits for a device to go is tried again after this time.
+const DEVICE_WAIT: Duration = Duration::from_millis(5);
 /// Wait after a transaction that was refused.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
 
@@ -98,6 +100,7 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         reading: Reading::default(),
         wanted: Wanted::default(),
         plan: None,
+        is_waiting: false,
         replan: false,
         said: BTreeSet::new(),
         is_contended: false,
@@ -191,6 +194,8 @@ impl Connection {
                 },
                 events = next_devices(self.devices.as_mut()) => self.follower.devices_changed(&events),
                 () = clock::sleep_until(due) => {}
+                // By the world's time: devices go also while ours is stopped.
+                () = tokio::time::sleep(DEVICE_WAIT), if self.follower.is_waiting => {}
             }
             match reconnect.run(clock::now()) {
                 Some(Action::Disconnect) => return "no response to inactivity probe".into(),
@@ -258,6 +263,8 @@ struct Follower {
     /// What was wanted by then: values that make no sense leave settings as they were here.
     wanted: Wanted,
     plan: Option<Reconciliation>,
+    /// The plan waits for a device to go.
+    is_waiting: bool,
     /// Something happened that may let a port come that could not before.
     replan: bool,
     /// Complaints that were logged.
@@ -295,10 +302,12 @@ impl Follower {
             self.replan = false;
             self.read();
         }
-        if self.go_on() {
-            return true;
+        self.is_waiting = false;
+        match self.go_on() {
+            Progress::More => return true,
+            Progress::Waiting => self.is_waiting = true,
+            Progress::Done => self.write_back(),
         }
-        self.write_back();
         false
     }
 
@@ -333,19 +342,26 @@ impl Follower {
             tracing::warn!(target: "bridge", "{complaint}");
         }
         self.said = reading.complaints.clone();
+        // What is made from now on outlives this process: the next one finds it by the database's first row.
+        if let Some(root) = root_row(&self.replica) {
+            self.shared.borrow_mut().owner = Some(format!("crosspoint {root}"));
+        }
         self.plan = Some(Reconciliation::plan(&self.shared.borrow(), &reading.wanted, &reading.before));
         self.wanted = reading.wanted.clone();
         self.reading = reading;
     }
 
-    /// 3. Some steps. Whether there are more.
-    fn go_on(&mut self) -> bool {
-        let Some(plan) = &mut self.plan else { return false };
+    /// 3. Some steps.
+    fn go_on(&mut self) -> Progress {
+        let Some(plan) = &mut self.plan else { return Progress::Done };
         let end = Instant::now() + TURN;
         let mut vswitch = self.shared.borrow_mut();
-        while plan.step(&mut vswitch) {
-            if Instant::now() >= end {
-                return true;
+        loop {
+            match plan.step(&mut vswitch) {
+                Progress::More if Instant::now() >= end => return Progress::More,
+                Progress::More => {}
+                Progress::Waiting => return Progress::Waiting,
+                Progress::Done => break,
             }
         }
         drop(vswitch);
@@ -357,7 +373,7 @@ impl Follower {
             // Nobody listens any more where the daemon is about to end.
             let _ = configured.send(());
         }
-        false
+        Progress::Done
     }
 
     /// 4. Tells the rows, where that is due and nothing is under way.
@@ -409,6 +425,12 @@ impl Follower {
             LinkEvent::Overrun => true,
         });
     }
+}
+
+/// The row of the table Open_vSwitch, of which there is one.
+fn root_row(replica: &Replica) -> Option<ovsdb::Uuid> {
+    let table = replica.schema()?.find("Open_vSwitch")?;
+    replica.table(table).iter().next().map(|row| row.uuid())
 }
 
 /// Columns that the switch writes and does not read.

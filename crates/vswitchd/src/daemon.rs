@@ -61,7 +61,7 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Runs the switch until SIGTERM, SIGINT, or the command `exit`, and tells `daemon` when it serves. Removes its sockets and what
-/// its ports made in the kernel.
+/// its ports made in the kernel, but for devices that are there for the next process.
 pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     config.check().map_err(StartError::Config)?;
     log::start();
@@ -77,7 +77,7 @@ pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Os)?;
     let local = tokio::task::LocalSet::new();
     let result = local.block_on(&runtime, serve(config, daemon));
-    // Tasks hold the state; with them it goes, and with it what its ports made in the kernel.
+    // Tasks hold the state; with them it goes.
     drop(local);
     result
 }
@@ -165,12 +165,16 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     // `ovs-ctl` restores rules into bridges then.
     if let Some(configured) = first_configuration {
         tokio::select! {
-            () = &mut ending => return Ok(()),
+            () = &mut ending => {
+                shared.borrow_mut().close();
+                return Ok(());
+            }
             _ = configured => {}
         }
     }
     daemon.complete();
     ending.await;
+    shared.borrow_mut().close();
     Ok(())
 }
 

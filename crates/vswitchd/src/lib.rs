@@ -14,6 +14,7 @@ pub mod controllers;
 mod daemon;
 pub mod daemonize;
 pub mod getopt;
+pub(crate) mod janitor;
 mod listeners;
 pub mod log;
 pub mod odp;

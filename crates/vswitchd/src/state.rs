@@ -6,6 +6,7 @@
 use crate::config::Config;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
 use crate::controllers::BridgeControllers;
+use crate::janitor::{Fate, Janitor};
 use crate::ofconn::{Asynchronous, OfConn};
 use crate::reconcile::Failure;
 use crate::schedule::Schedule;
@@ -73,8 +74,16 @@ pub struct Vswitch {
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
     pub(crate) given_tls: Option<Arc<Tls>>,
+    /// Takes down devices that are given up.
+    pub(crate) janitor: Janitor,
+    /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the database.
+    pub(crate) owner: Option<String>,
+    /// Devices that an earlier process left were looked for.
+    pub(crate) is_swept: bool,
     /// Set by the command `exit`.
     pub(crate) exiting: bool,
+    /// Set by `exit --cleanup`: no device is left.
+    pub(crate) cleanup: bool,
 }
 
 /// What the switch was started with.
@@ -147,8 +156,7 @@ pub(crate) struct PortRecord {
 impl PortRecord {
     /// Whether its device is one of the kernel's and is gone, or works no more.
     pub fn is_broken(&self) -> bool {
-        let is_kernels = matches!(self.interface.kind.as_str(), "system" | "afxdp" | "tap" | "internal");
-        self.gone || is_kernels && self.status.error.is_some()
+        self.gone || self.interface.is_kernels() && self.status.error.is_some()
     }
 
     /// Patch ports have no device in the datapath.
@@ -204,7 +212,11 @@ impl Vswitch {
             counts: Counts::default(),
             tls: tls.clone(),
             given_tls: tls,
+            janitor: Janitor::start().map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
+            owner: None,
+            is_swept: false,
             exiting: false,
+            cleanup: false,
         };
         Ok(vswitch)
     }
@@ -342,6 +354,33 @@ impl Vswitch {
     pub(crate) fn since(&self, then_ms: u64) -> (u32, u32) {
         let ms = self.now_ms().saturating_sub(then_ms);
         ((ms / 1000) as u32, (ms % 1000) as u32 * 1_000_000)
+    }
+
+    /// Gives a port's driver up, which the kernel may take long for.
+    pub(crate) fn give_up(&self, interface: &Interface, port: Box<dyn packet::Port>, fate: Fate) {
+        if interface.is_kernels() {
+            self.janitor.take_port(interface.device(), port, fate);
+        }
+    }
+
+    /// The end: ports go. Devices that the switch has made stay for the next one where there is a database by which that knows
+    /// them, unless the command was to leave none.
+    pub(crate) fn close(&mut self) {
+        let fate = if self.cleanup || self.owner.is_none() { Fate::Removed } else { Fate::Left };
+        for (port_no, record) in std::mem::take(&mut self.ports) {
+            if record.is_patch() {
+                continue;
+            }
+            match self.dp.remove_port(port_no) {
+                Ok(port) => self.give_up(&record.interface, port, fate),
+                Err(error) => {
+                    // A worker is stuck: each further port would wait for it as long.
+                    tracing::error!(target: "dpif", "{}: the port was not given up: {error}", record.name);
+                    break;
+                }
+            }
+        }
+        self.janitor.finish();
     }
 
     /// Tells connections what happened. Called after every piece of work, when no connection is borrowed.

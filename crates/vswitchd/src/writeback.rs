@@ -16,6 +16,7 @@ use ovsdb::{Atom, Datum, TableIdx, Uuid};
 use packet::LinkState;
 use std::collections::BTreeMap;
 use std::path::Path;
+use switch::PortKind;
 
 /// Which part is written.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,7 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
                     outcome = Outcome { of_port: None, error: Some(why.clone()) };
                 }
                 let record = ports.get(name).copied().filter(|_| outcome.of_port.is_some());
+                outcome.error = outcome.error.or_else(|| loose_cable(vswitch, record?));
                 let mut cells = Cells::of(txn, "Interface", interface.row.uuid());
                 let rx_queues = record.map_or(0, |r| vswitch.dp.rx_workers(r.port_no).len());
                 write_interface(&mut cells, record, rx_queues, &outcome);
@@ -171,6 +173,13 @@ fn write_controllers(
     }
 }
 
+/// What is wrong with a patch port that leads nowhere, in Open vSwitch's words.
+fn loose_cable(vswitch: &Vswitch, record: &PortRecord) -> Option<String> {
+    let is_loose = vswitch.port_spec(record.port_no)?.kind == PortKind::Patch { peer: None };
+    let peer = record.interface.peer().filter(|_| is_loose)?;
+    Some(format!("No usable peer '{peer}' exists in 'netdev' datapath."))
+}
+
 fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, rx_queues: usize, outcome: &Outcome) {
     let of_port = outcome.of_port.map_or(-1, |n| i64::from(n.0));
     cells.set("ofport", Datum::scalar(of_port));
@@ -187,8 +196,10 @@ fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, rx_queues
     let speed = of_device.and_then(|s| i64::try_from(s.speed_bps).ok()).filter(|s| *s > 0);
     cells.set("link_speed", optional(speed));
     cells.set("duplex", optional(speed.map(|_| "full")));
-    cells.set("mtu", optional(of_device.map(|s| i64::from(s.mtu))));
-    cells.set("ifindex", optional(of_device.map(|s| i64::from(s.ifindex))));
+    cells.set("mtu", optional(of_device.map(|s| i64::from(s.mtu)).filter(|mtu| *mtu > 0)));
+    // 0 where there is no device, as Open vSwitch has it.
+    let ifindex = record.map(|r| if r.is_broken() { 0 } else { i64::from(r.status.ifindex) });
+    cells.set("ifindex", optional(ifindex));
     cells.set("link_resets", optional(record.map(|r| r.link_resets as i64)));
     cells.set("status", record.map_or(Datum::EMPTY, |r| status_map(r, rx_queues)));
     cells.set("lacp_current", Datum::EMPTY);

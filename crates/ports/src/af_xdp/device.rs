@@ -1,4 +1,4 @@
-//! The network device behind an AF_XDP port, asked and changed by ioctl: state, MTU, address, channels, offloads.
+//! The network device behind an AF_XDP port or a tap, asked and changed by ioctl: state, MTU, address, channels, offloads.
 //!
 //! The control socket is made in the network namespace of the thread that opens the port, and keeps
 //! seeing that namespace from whichever thread asks. The device is known by its index, so that a rename does no
@@ -30,6 +30,7 @@ pub(crate) struct Device {
 
 /// What a device is right now.
 pub(crate) struct DeviceState {
+    pub(crate) name: String,
     pub(crate) admin_up: bool,
     pub(crate) link: LinkState,
     pub(crate) mac: [u8; 6],
@@ -119,9 +120,11 @@ impl Device {
         Ok(request)
     }
 
-    /// Its state. The error is an errno; ENODEV when it is gone.
+    /// Its state. The error is an errno; ENODEV when it is gone. None of these requests waits for the kernel's lock of all devices
+    /// (rtnl), which others hold for long when devices go.
     pub(crate) fn state(&self) -> Result<DeviceState, i32> {
         let mut request = self.request()?;
+        let name = request.ifr_name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect();
         self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: SIOCGIFFLAGS fills this member.
         let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
@@ -133,6 +136,7 @@ impl Device {
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
         let up = flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0;
         Ok(DeviceState {
+            name,
             admin_up: flags & libc::IFF_UP != 0,
             link: if up { LinkState::Up } else { LinkState::Down },
             mac: std::array::from_fn(|i| address.sa_data[i] as u8),

@@ -31,8 +31,8 @@ use packet::{LinkState, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
 use program::{AttachMode, Link, Program, XskMap};
 use queue::{PortShared, XskRxQueue, XskTxQueue};
 use socket::{BindKind, Socket, SocketSpec};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 const ETHERNET_HEADER: u32 = 14;
 const VLAN_TAG: u32 = 4;
@@ -98,6 +98,9 @@ pub struct AfXdpPort {
     attach_mode: AttachMode,
     restores_tags: bool,
     kind: BindKind,
+    driver: Option<[String; 3]>,
+    /// The link's speed, and the state in which it was asked for: asking waits for the kernel's lock of all devices.
+    speed: Mutex<Option<(LinkState, u64)>>,
 }
 
 /// A program attached and sockets bound, in one of the modes.
@@ -145,7 +148,10 @@ impl AfXdpPort {
             attach_mode: bound.attach_mode,
             restores_tags: bound.restores_tags,
             kind: bound.kind,
+            driver: None,
+            speed: Mutex::default(),
         };
+        port.driver = port.device.driver();
         let mut cache = pool.cache();
         for (queue_id, (socket, rx_rings, tx_rings)) in bound.sockets.into_iter().enumerate() {
             let (rx_stats, tx_stats) = (Arc::new(QueueStats::default()), Arc::new(QueueStats::default()));
@@ -171,6 +177,14 @@ impl AfXdpPort {
         }
     }
 
+    fn speed_bps(&self, link: LinkState) -> u64 {
+        let mut known = self.speed.lock().expect("no panic while held");
+        match *known {
+            Some((then, speed_bps)) if then == link => speed_bps,
+            _ => known.insert((link, self.device.speed_bps())).1,
+        }
+    }
+
     fn details(&self) -> Vec<(String, String)> {
         // With a later port's memory registered by an earlier one, forwarding between them copies nothing in between.
         let shared = self.sockets.iter().all(|socket| socket.shares_umem);
@@ -182,12 +196,33 @@ impl AfXdpPort {
             ("xdp-umem".into(), if shared { "shared" } else { "registered" }.into()),
             ("n_rxq".into(), self.sockets.len().to_string()),
         ];
-        if let Some([name, version, firmware]) = self.device.driver() {
+        if let Some([name, version, firmware]) = self.driver.clone() {
             details.push(("driver_name".into(), name));
             details.push(("driver_version".into(), version));
             details.push(("firmware_version".into(), firmware));
         }
         details
+    }
+}
+
+/// What the kernel does for a port at the least: a program loaded and attached in the driver, and a socket bound to each queue. To
+/// measure what a port costs beyond that. Dropping it takes all of it away.
+pub struct Bare {
+    _bound: Bound,
+    _map: XskMap,
+}
+
+impl Bare {
+    /// Attaches to an interface, with rings of `slots` slots. Errors: as [`AfXdpPort::open`].
+    pub fn attach(ifname: &str, pool: &'static Pool, slots: u32) -> Result<Bare, PortError> {
+        let device = Device::find(ifname)?;
+        let queues = device.channels().rx_queues().min(QUEUES_MAX);
+        let map = XskMap::new(queues)?;
+        let slots =
+            SocketSpec { pool, ifindex: device.ifindex, queue_id: 0, rx_slots: slots, tx_slots: slots };
+        let wanted = Wanted { queues, need_wakeup: true, frame_fits: true };
+        let bound = bind_best(&map, XdpMode::Native, &slots, wanted)?;
+        Ok(Bare { _bound: bound, _map: map })
     }
 }
 
@@ -356,7 +391,7 @@ impl Port for AfXdpPort {
                     admin_up: state.admin_up,
                     mac: state.mac,
                     mtu: state.mtu,
-                    speed_bps: self.device.speed_bps(),
+                    speed_bps: self.speed_bps(state.link),
                     ifindex: self.device.ifindex,
                     details,
                     error: None,

@@ -353,8 +353,8 @@ fn only(fds: &mut Vec<OwnedFd>) -> Result<OwnedFd, DeviceError> {
     fds.pop().ok_or(DeviceError::Protocol("a message without its file descriptor"))
 }
 
-/// A descriptor to notify by, or to be notified by. It must be an eventfd: a worker writes to it, and whatever else it could be
-/// might keep that worker waiting.
+/// A descriptor to notify by, or to be notified by. It must be an eventfd: a worker notifies through it, and whatever else it could be
+/// might keep that worker waiting. Made not to wait for where a write is the only way (see `doorbell`).
 fn notifier(fd: Option<OwnedFd>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
     let Some(fd) = fd else { return Ok(None) };
     let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));

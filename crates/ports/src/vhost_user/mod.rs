@@ -17,6 +17,7 @@
 
 pub(crate) mod connection;
 mod device;
+mod doorbell;
 pub mod features;
 pub mod fuzz;
 mod memory;

@@ -8,6 +8,7 @@
 //! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds whatever
 //! kick descriptor the guest has given.
 
+use super::doorbell;
 use super::ring::{Fault, Ring};
 use crate::wait::{Event, owned};
 use crate::{PortError, QueueStats, stats};
@@ -316,7 +317,7 @@ impl Slot {
         {
             ring.is_call_due = false;
             if let Some(call) = &self.call {
-                signal(call);
+                doorbell::ring(call);
             }
         }
     }
@@ -325,12 +326,4 @@ impl Slot {
     pub(super) fn has_kick(&self) -> bool {
         self.kick.is_some()
     }
-}
-
-#[cold]
-fn signal(fd: &OwnedFd) {
-    let one = 1u64.to_ne_bytes();
-    // A full counter means that it is readable, which is all that is wanted.
-    // SAFETY: the buffer is 8 bytes long and outlives the call.
-    unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }

@@ -59,8 +59,9 @@ pub fn memory(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     let cache_bytes: u64 = workers().map(|w| w.cache_bytes.get()).sum();
     let pool = vswitch.dp.pool();
     Ok(format!(
-        "flows:{flows} flow-cache-bytes:{cache_bytes} handlers:0 ofconns:{ofconns} packet-pool-bytes:{} \
+        "devices-leaving:{} flows:{flows} flow-cache-bytes:{cache_bytes} handlers:0 ofconns:{ofconns} packet-pool-bytes:{} \
          packet-pool-free:{} ports:{ports} revalidators:0 rules:{rules} rule-bytes:{}\n",
+        vswitch.janitor.waiting(),
         pool.len_bytes(),
         pool.stats().free,
         vswitch.control.rules_memory_bytes()

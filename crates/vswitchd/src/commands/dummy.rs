@@ -11,8 +11,7 @@ const BLOCK_MS_MAX: u64 = 60_000;
 pub fn exit(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     match args {
         [] => {}
-        // What the switch made in the kernel goes with it in any case.
-        [cleanup] if cleanup == "--cleanup" => {}
+        [cleanup] if cleanup == "--cleanup" => vswitch.cleanup = true,
         _ => return Err("\"exit\" takes no argument but --cleanup".into()),
     }
     vswitch.exiting = true;

@@ -279,6 +279,21 @@ impl Interface {
         }
     }
 
+    /// Whether it is on a device of the kernel's.
+    pub fn is_kernels(&self) -> bool {
+        self.makes_device() || matches!(self.kind.as_str(), "system" | "afxdp")
+    }
+
+    /// Whether that device is the switch's own.
+    pub fn makes_device(&self) -> bool {
+        matches!(self.kind.as_str(), "tap" | "internal")
+    }
+
+    /// The name of that device.
+    pub fn device(&self) -> &str {
+        self.options.get("ifname").unwrap_or(&self.name)
+    }
+
     /// Patch ports: the name of the other end.
     pub fn peer(&self) -> Option<&str> {
         if self.kind == PATCH { self.options.get("peer").map(String::as_str) } else { None }

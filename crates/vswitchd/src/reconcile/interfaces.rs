@@ -2,11 +2,13 @@
 
 use super::Failure;
 use crate::config::wanted::{self, Interface, PATCH};
+use crate::janitor::Fate;
 use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
 use ports::PortError;
+use std::collections::BTreeSet;
 use switch::{BridgeIdx, PortKind};
 
 impl Vswitch {
@@ -77,11 +79,16 @@ impl Vswitch {
             }
             return Ok(None);
         }
+        if interface.is_kernels() {
+            // Where there is a plan it has waited; a port that is opened anew with other options has not.
+            self.janitor.wait_for(interface.device());
+        }
         let mac = if is_local { self.bridges.get(&bridge).map(|b| b.mac) } else { interface.mac };
         let spec = ports::PortSpec {
             options: interface.options.clone(),
             mtu: interface.mtu_request,
             mac,
+            owner: self.owner.clone(),
             ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
         };
         ports::open(&spec, self.dp.pool()).map(Some).map_err(|e| open_error(&interface.name, &e))
@@ -111,7 +118,10 @@ impl Vswitch {
             ..switch::PortSpec::new(port_no, of_port, name)
         };
         // The switch first: a packet that comes in at once shall find its bridge.
-        self.control.add_port(bridge, in_switch).map_err(|e| e.to_string())?;
+        if let Err(e) = self.control.add_port(bridge, in_switch) {
+            device.into_iter().for_each(|d| self.give_up(interface, d, Fate::Removed));
+            return Err(e.to_string());
+        }
         if let Some(device) = device
             && let Err(e) = self.dp.add_port(port_no, device)
         {
@@ -143,15 +153,41 @@ impl Vswitch {
         Ok(())
     }
 
+    /// Removes devices that an earlier process left and that nothing is wanted of any more.
+    pub(super) fn sweep(&mut self, wanted: &wanted::Wanted) {
+        self.is_swept = true;
+        let Some(owner) = &self.owner else { return };
+        let links = match ports::netlink::links() {
+            Ok(links) => links,
+            Err(error) => {
+                tracing::warn!(target: "netdev", "devices that an earlier process left are not looked for: {error}");
+                return;
+            }
+        };
+        let interfaces = wanted.bridges.values().flat_map(|b| b.interfaces());
+        let kept: BTreeSet<&str> =
+            interfaces.filter(|(_, i)| i.makes_device()).map(|(_, i)| i.device()).collect();
+        for link in links.iter().filter(|link| link.alias == *owner && !kept.contains(link.name.as_str())) {
+            tracing::info!(target: "netdev", "{}: removed, an earlier process has left it", link.name);
+            self.janitor.remove_device(&link.name, link.ifindex);
+        }
+    }
+
     /// Removes a port, and what it made in the kernel.
     pub(super) fn remove_port(&mut self, port_no: PortNo) {
         self.tell_port(port_no, PortReason::Delete);
         let Some(record) = self.ports.remove(&port_no) else { return };
         self.control.remove_port(port_no).expect("every record has a port in the switch");
-        if !record.is_patch()
-            && let Err(error) = self.dp.remove_port(port_no)
-        {
-            tracing::error!(target: "dpif", "{}: the port was not given up: {error}", record.name);
+        if !record.is_patch() {
+            match self.dp.remove_port(port_no) {
+                Ok(port) => {
+                    let interface = Interface { options: record.device_options, ..record.interface };
+                    self.give_up(&interface, port, Fate::Removed);
+                }
+                Err(error) => {
+                    tracing::error!(target: "dpif", "{}: the port was not given up: {error}", record.name);
+                }
+            }
         }
         if let Some(bridge) = self.bridges.get(&record.bridge) {
             tracing::info!(

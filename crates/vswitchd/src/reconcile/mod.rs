@@ -8,7 +8,8 @@
 //! An interface that cannot be had is remembered with its error in [`Vswitch::failures`], and is tried again by the
 //! next plan: there is one when the configuration changes and when the kernel tells of a new device.
 //!
-//! Order: settings of the switch as a whole; what goes, so that names, numbers and devices are free for what comes; then bridges; then interfaces
+//! Order: devices that an earlier process left; settings of the switch as a whole; what goes, so that names, numbers and devices are free for
+//! what comes (devices go on the janitor's thread, and a step that needs a name waits for it); then bridges; then interfaces
 //! that stay and change; then new ones, a bridge's own before the others and those that ask for a number
 //! before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
 //!
@@ -55,6 +56,8 @@ pub struct Failure {
 /// One change. Names are those of bridges and interfaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
+    /// Devices that an earlier process left and that are not wanted.
+    Sweep,
     SetSwitchWide,
     Remove(PortNo),
     RemoveBridge(String),
@@ -83,11 +86,27 @@ pub struct Reconciliation {
     numbers: OfPortsBefore,
 }
 
+/// How far a plan is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// There are more steps.
+    More,
+    /// The next step, or the end, waits for a device to go: it is to be tried again in a moment.
+    Waiting,
+    /// All is done.
+    Done,
+}
+
 /// Makes the switch what it shall be. Blocks until all is done, see [`Reconciliation`] for the other way.
 pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Outcomes {
     let mut reconciliation = Reconciliation::plan(vswitch, wanted, before);
-    while reconciliation.step(vswitch) {}
-    reconciliation.outcomes(vswitch)
+    loop {
+        match reconciliation.step(vswitch) {
+            Progress::More => {}
+            Progress::Waiting => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Progress::Done => return reconciliation.outcomes(vswitch),
+        }
+    }
 }
 
 impl Reconciliation {
@@ -99,6 +118,9 @@ impl Reconciliation {
             steps: VecDeque::new(),
             numbers: BTreeMap::new(),
         };
+        if vswitch.owner.is_some() && !vswitch.is_swept {
+            r.steps.push_back(Step::Sweep);
+        }
         if vswitch.settings != wanted.switch {
             r.steps.push_back(Step::SetSwitchWide);
         }
@@ -127,10 +149,14 @@ impl Reconciliation {
         self.steps.is_empty()
     }
 
-    /// Carries out the next step. Whether there are more.
-    pub fn step(&mut self, vswitch: &mut Vswitch) -> bool {
+    /// Carries out the next step.
+    pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
+        if self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
+            return Progress::Waiting;
+        }
         match self.steps.pop_front() {
             None => {}
+            Some(Step::Sweep) => vswitch.sweep(&self.wanted),
             Some(Step::SetSwitchWide) => vswitch.set_switch_wide(&self.wanted.switch),
             Some(Step::Remove(port_no)) => vswitch.remove_port(port_no),
             Some(Step::RemoveBridge(name)) => vswitch.remove_bridge(&name),
@@ -154,7 +180,24 @@ impl Reconciliation {
             }
         }
         vswitch.deliver();
-        !self.steps.is_empty()
+        match self.steps.is_empty() {
+            false => Progress::More,
+            // Whoever removed a port shall not find its device when he is told that this is in force.
+            true if vswitch.janitor.waiting() > 0 => Progress::Waiting,
+            true => Progress::Done,
+        }
+    }
+
+    /// Whether a device that is leaving is in a step's way.
+    fn must_wait(&self, step: &Step, vswitch: &Vswitch) -> bool {
+        match step {
+            Step::Remove(_) => vswitch.janitor.is_full(),
+            Step::Add { bridge, port, interface } => {
+                let interface = &self.wanted.bridges[bridge].ports[port].interfaces[interface];
+                interface.is_kernels() && vswitch.janitor.is_leaving(interface.device())
+            }
+            _ => false,
+        }
     }
 
     /// What became of each interface that is wanted.

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::wanted::{Bridge, Port};
 use crate::config::{Config, Database, DatapathFlags, EnableDummy, FailMode};
 use crate::rundir::RunDir;
+use base::DropReason;
 use datapath::placement::Policy;
 use std::time::{Duration, Instant};
 use switch::{PortKind, VlanConfig, VlanMode};
@@ -357,6 +358,54 @@ fn a_thousand_ports_come_within_five_seconds_and_one_more_within_twenty_millisec
     let start = Instant::now();
     become_(&mut v, &Wanted::default());
     println!("all removed in {:?}", start.elapsed());
+}
+
+#[test]
+fn ports_that_come_and_go_among_a_thousand_lose_no_packet_of_the_others() {
+    let mut v = vswitch();
+    let names: Vec<String> = (1..=1000).map(|n| format!("p{n}")).collect();
+    let mut w = wanted(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let bridge = w.bridges.get_mut("br0").unwrap();
+    let mut source = Interface::new("source", "null");
+    source.options = [("size", "60"), ("rate", "50000")].map(|(k, v)| (k.into(), v.into())).into();
+    bridge.add(source);
+    bridge.add(Interface::new("sink", "null"));
+    // In a VLAN of their own: what the source sends is flooded to the sink alone.
+    let vlan = |tag| VlanConfig { mode: VlanMode::Access, tag, ..VlanConfig::default() };
+    for port in bridge.ports.values_mut() {
+        port.vlan = vlan(if ["source", "sink"].contains(&port.name.as_str()) { 7 } else { 8 });
+    }
+    become_(&mut v, &w);
+    let port = |v: &Vswitch, name: &str| v.port_named(name).unwrap().port_no;
+    let (source, sink) = (port(&v, "source"), port(&v, "sink"));
+    let received = |v: &Vswitch| v.dp.port(source).unwrap().stats().rx_packets;
+    let end = Instant::now() + Duration::from_secs(60);
+    let wait_for = |v: &Vswitch, count: u64| {
+        while received(v) < count {
+            assert!(Instant::now() < end, "the source sends nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    for n in 1001..=1020 {
+        wait_for(&v, received(&v) + 1000);
+        let name = format!("p{n}");
+        w.bridges.get_mut("br0").unwrap().add(dummy(&name)).vlan = vlan(8);
+        become_(&mut v, &w);
+        if n % 2 == 0 {
+            w.bridges.get_mut("br0").unwrap().ports.remove(&name);
+            become_(&mut v, &w);
+        }
+    }
+    wait_for(&v, received(&v) + 1000);
+    v.dp.port_mut(source).unwrap().set_admin_up(false).unwrap();
+    let counts = |v: &Vswitch| (received(v), v.dp.port(sink).unwrap().stats().tx_packets);
+    // What is under way arrives; what was lost never does.
+    while counts(&v).0 != counts(&v).1 {
+        assert!(Instant::now() < end, "lost: {:?}", counts(&v));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(received(&v) > 21_000);
+    assert_eq!(DropReason::ALL.iter().map(|r| v.dp.drops(*r)).sum::<u64>(), 0);
 }
 
 #[test]
