@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Devices removed together. The kernel's lock of all devices is held meanwhile, and who makes one waits for it.
-const BATCH_MAX: usize = 32;
+/// Devices removed together. The kernel's lock of all devices is held for some of the time, and who makes one waits for it; most of the time
+/// is a wait without it that many cost no more than one.
+const BATCH_MAX: usize = 128;
 /// Ports that wait; a thousand files and rings are some megabytes.
 const WAITING_MAX: usize = 4096;
 
