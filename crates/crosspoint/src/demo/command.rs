@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long a child that was asked to end may take.
 const END_WITHIN: Duration = Duration::from_secs(3);
 /// Stages of the demo.
-const STAGES: u32 = 7;
+const STAGES: u32 = 8;
 
 /// What runs commands, and shows them.
 pub struct Shell {
@@ -42,7 +42,14 @@ impl Shell {
     /// Says how to read what follows.
     pub fn introduce(&self) {
         println!("Each command that follows can be typed; crosspoint stands for {}", self.exe.display());
-        println!("   $ export OVS_RUNDIR={RUN_DIR}");
+        println!("   $ export OVS_RUNDIR={RUN_DIR} OVS_DBDIR={RUN_DIR}");
+    }
+
+    /// The stock program of that name where it is installed, else this binary's own.
+    pub fn stock_or_own(&self, stock: &'static str, own: &'static str) -> &'static str {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = std::env::split_paths(&path).any(|dir| dir.join(stock).is_file());
+        if is_there { stock } else { own }
     }
 
     /// Announces a stage.
@@ -114,7 +121,8 @@ impl Shell {
                 guarded.arg(word)
             };
         }
-        guarded.env("OVS_RUNDIR", RUN_DIR).stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
+        guarded.env("OVS_RUNDIR", RUN_DIR).env("OVS_DBDIR", RUN_DIR);
+        guarded.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
         let inner = guarded.spawn().map_err(|e| DemoError::new(format!("{}: {e}", self.exe.display())))?;
         Ok(Child { inner, command: command.into(), output: None, seen: String::new() })
     }

@@ -19,12 +19,16 @@ use std::time::{Duration, Instant};
 
 /// What all names begin with.
 const PREFIX: &str = "cp-demo-";
-/// The switch's run directory. Below /run, where only root makes names.
+/// The switch's run directory, and its database's. Below /run, where only root makes names.
 pub const RUN_DIR: &str = "/run/cp-demo";
 /// Namespace of the first host, and of the second.
 pub const HOSTS: [&str; 2] = ["cp-demo-a", "cp-demo-b"];
-/// Our ends of the veth pairs.
+/// The bridge. Its own port is a device of this name, so it has the prefix too.
+pub const BRIDGE: &str = "cp-demo-br0";
+/// Our ends of the veth pairs: ports 1 and 2 of the bridge.
 pub const PORTS: [&str; 2] = ["cp-demo-p1", "cp-demo-p2"];
+/// The port that the guest is behind: port 3 of the bridge.
+pub const GUEST_PORT: &str = "vhost1";
 /// The hosts' addresses.
 pub const ADDRESSES: [&str; 2] = ["10.213.0.1", "10.213.0.2"];
 const NETNS_DIR: &str = "/run/netns";

@@ -1,14 +1,16 @@
 //! `crosspoint demo`: real packets through a real switch, between two network namespaces, with figures.
 //!
-//! Seven stages, each of which says what it does and with which command. Everything that is made carries one fixed
+//! The test of the Red Hat text on Open vSwitch's performance: in by a physical port (here a veth), to a guest over vhost-user, back, and
+//! out by another port. Eight stages, each of which says what it does and with which command. Everything that is made carries one fixed
 //! prefix and is removed at the end, on a failure and on a signal; what a killed demo left behind is removed at the next
 //! start, and its processes end with it by themselves. One thread; every wait looks whether it is to stop.
 //!
-//! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by OpenFlow and asked by its
-//! control socket, as any user would.
+//! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by its database and by OpenFlow, with the
+//! stock tools where they are installed, and asked by its control socket, as any user would.
 
 mod command;
 mod error;
+mod guest;
 mod lab;
 mod report;
 mod rules;
@@ -20,6 +22,7 @@ mod view;
 
 use command::Shell;
 use error::DemoError;
+use guest::Guest;
 use lab::Lab;
 use stages::Durations;
 use std::process::ExitCode;
@@ -74,23 +77,28 @@ fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
     shell.introduce();
     shell.stage("two hosts: network namespaces, each with a veth pair to this one");
     let lab = Lab::build(&shell)?;
-    shell.stage("a switch: one process, one worker, an AF_XDP port on each veth");
-    let switch = Switch::start(&shell)?;
+    shell.stage("a guest that sends every packet back, and a switch: one process each, one worker");
+    let guest = Guest::start(&shell)?;
+    let switch = Switch::start(&shell, guest.pid())?;
     let view = View::new();
 
-    shell.stage("OpenFlow rules: ARP, and one per flow and direction");
+    shell
+        .stage("the database: a bridge with an AF_XDP port on each veth and a vhost-user port for the guest");
+    switch.configure(&shell)?;
+    shell.stage("OpenFlow rules: ARP, and one per flow and direction, all by way of the guest");
     rules::add_hosts(&shell)?;
-    shell.stage("ping: two hosts that know nothing of the switch");
+    shell.stage("ping: two hosts that know nothing of switch and guest");
     let ping = stages::ping(&shell, &durations)?;
     shell.stage("TCP: one stream by the kernel's sockets, its segments and checksums left to the devices");
     let tcp = stages::tcp(&shell, &switch, &view, &durations)?;
-    shell.stage("UDP: packets of 60 bytes in 10, 1,000 and 10,000 flows, each with rules of its own");
+    shell.stage("UDP: frames of 64 and 1518 bytes in 10, 1,000 and 10,000 flows, each with rules of its own");
     let streams = stages::streams(&shell, &switch, &view, &durations)?;
     shell.stage("drops: packets that no rule matches are counted under a reason");
     let drops = stages::strangers(&shell, &switch)?;
 
     let ports = switch.sample()?.ports;
     switch.stop();
+    guest.stop();
     drop(lab);
     println!();
     print!("{}", report::text(&report::Figures { ping, tcp, streams, drops, ports }));

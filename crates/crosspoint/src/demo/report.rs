@@ -33,13 +33,13 @@ pub fn text(figures: &Figures) -> String {
     let _ = writeln!(text, "TCP ({}): {:.2} Gbit/s\n", tcp.by, tcp.bits_per_s / 1e9);
     let _ = writeln!(
         text,
-        "UDP, frames of 60 bytes, host to host through one worker:\n{}\n",
+        "UDP from host to host by way of the guest, so twice through the one worker (CPU: share of a processor):\n{}\n",
         stream_table(streams)
     );
     let _ = writeln!(text, "Packets dropped, by reason:\n{}\n", drop_table(drops, ports, streams));
     let _ = writeln!(
         text,
-        "Sender, switch, receiver and the kernel's veth share {} cores here; what the switch alone can do, from memory to\n\
+        "Sender, switch, guest, receiver and the kernel's veth share {} cores here; what the switch alone can do, from memory to\n\
          memory, is for make bench to say. All that the demo made is removed.",
         std::thread::available_parallelism().map_or(1, |n| n.get())
     );
@@ -53,17 +53,20 @@ fn table(header: &[&str]) -> Table {
 }
 
 fn align_numbers(table: &mut Table) {
-    for column in table.column_iter_mut().skip(1) {
+    for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
 }
 
 fn stream_table(streams: &[Stream]) -> Table {
     let mut table = table(&[
+        "frame bytes",
         "flows",
-        "packets/s",
-        "lost",
-        "switch CPU ns/packet",
+        "Mpps",
+        "loss",
+        "CPU switch",
+        "CPU guest",
+        "switch ns/packet",
         "exact hits",
         "megaflow hits",
         "misses",
@@ -75,9 +78,12 @@ fn stream_table(streams: &[Stream]) -> Table {
         let share = |part| percent(part, s.lookups.total());
         let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
         table.add_row([
+            s.size.to_string(),
             grouped(s.flows.into()),
-            grouped(s.packets_per_s as u64),
-            grouped(s.lost),
+            format!("{:.3}", s.packets_per_s / 1e6),
+            percent(s.lost, s.sent),
+            format!("{:.2}", s.switch_cpu),
+            format!("{:.2}", s.guest_cpu),
             format!("{:.0}", s.cpu_ns_per_packet),
             share(s.lookups.exact),
             share(s.lookups.megaflow),
@@ -124,10 +130,14 @@ mod tests {
     #[test]
     fn every_figure_stands_in_the_table() {
         let stream = Stream {
+            size: 64,
             flows: 1_000,
             packets_per_s: 123_456.7,
+            sent: 10_000,
             lost: 8,
             missed: 6,
+            switch_cpu: 0.987,
+            guest_cpu: 0.654,
             cpu_ns_per_packet: 901.4,
             lookups: Lookups { exact: 99, megaflow: 0, missed: 1 },
             probes: ProbeReport {
@@ -155,8 +165,11 @@ mod tests {
                 .map(|cell| cell.trim().to_string())
                 .collect::<Vec<_>>()
         };
-        let row = cells("1,000");
-        let expected = ["1,000", "123,456", "8", "901", "99.00 %", "0 %", "1.00 %", "70.1", "80.2", "90.3"];
+        let row = cells("64");
+        let expected = [
+            "64", "1,000", "0.123", "0.08 %", "0.99", "0.65", "901", "99.00 %", "0 %", "1.00 %", "70.1",
+            "80.2", "90.3",
+        ];
         assert_eq!(row, expected);
         assert_eq!(cells("table_miss"), ["table_miss", "1,000", "p1: 1,000"]);
         assert_eq!(cells("receive ring full"), ["receive ring full", "7", "p2"]);

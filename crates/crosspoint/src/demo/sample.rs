@@ -1,6 +1,7 @@
 //! The switch's counters, read from the texts of its control commands. Those are an interface: what monitoring scripts
 //! read, the demo can read.
 
+use super::lab::{GUEST_PORT, PORTS};
 use std::fs;
 use std::time::Instant;
 
@@ -11,6 +12,8 @@ pub struct Sample {
     pub at: Instant,
     /// CPU time of the switch's process, in nanoseconds.
     pub cpu_ns: u64,
+    /// CPU time of the guest's process, in nanoseconds.
+    pub guest_cpu_ns: u64,
     /// Packets by the tier that knew what to do.
     pub lookups: Lookups,
     /// Packets per port.
@@ -87,7 +90,7 @@ pub fn ports(text: &str) -> Vec<Port> {
             port.tx = leading(rest);
         }
     }
-    ports.retain(|port| ["p1", "p2"].contains(&port.name.as_str()));
+    ports.retain(|port| port.name == GUEST_PORT || PORTS.contains(&port.name.as_str()));
     ports
 }
 
@@ -135,12 +138,12 @@ mod tests {
 
     #[test]
     fn ports_are_read_with_their_counters() {
-        let text = "netdev@ovs-netdev:\n  lookups: hit:1 missed:2 lost:0\n  flows: 3\n  port 0: br0 (dummy)\n    \
+        let text = "netdev@ovs-netdev:\n  lookups: hit:1 missed:2 lost:0\n  flows: 3\n  port 100: cp-demo-br0 (internal)\n    \
                     RX packets:0 errors:0 dropped:0 overruns:0 frame:0\n    TX packets:7 errors:0 dropped:0\n  \
-                    port 1: p1 (afxdp: xdp-mode=native)\n    \
+                    port 1: cp-demo-p1 (afxdp: xdp-mode=native)\n    \
                     RX packets:12 errors:0 dropped:34 overruns:0 frame:0\n    \
                     TX packets:56 errors:0 dropped:0 aborted:? carrier:?\n    collisions:0\n    RX bytes:1  TX bytes:2\n";
-        assert_eq!(ports(text), [Port { name: "p1".into(), rx: 12, rx_dropped: 34, tx: 56 }]);
+        assert_eq!(ports(text), [Port { name: "cp-demo-p1".into(), rx: 12, rx_dropped: 34, tx: 56 }]);
         assert_eq!(ports(""), []);
     }
 

@@ -4,7 +4,7 @@ use super::command::{Child, Shell};
 use super::error::DemoError;
 use super::lab::{ADDRESSES, HOSTS};
 use super::rules;
-use super::sample::{self, Drops, Lookups, Sample};
+use super::sample::{self, Drops, Lookups};
 use super::switch::Switch;
 use super::traffic::{ProbeReport, SinkReport, StreamReport, TcpReport};
 use super::view::{View, grouped};
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How many flows the streams have.
 const FLOW_COUNTS: [u16; 3] = [10, 1_000, 10_000];
+/// Sizes of their frames in bytes, frame check sequence included.
+const SIZES: [u16; 2] = [64, 1518];
 /// Packets that no rule matches.
 const STRANGERS: u64 = 1_000;
 /// How long a child may take beyond its time.
@@ -30,7 +32,7 @@ pub struct Durations {
 
 impl Durations {
     /// What `make demo` takes.
-    pub const FULL: Durations = Durations { pings: 10, tcp_s: 5.0, stream_s: 6.0, probe_s: 3.0 };
+    pub const FULL: Durations = Durations { pings: 10, tcp_s: 5.0, stream_s: 4.0, probe_s: 2.0 };
     /// What tests take.
     pub const QUICK: Durations = Durations { pings: 3, tcp_s: 1.0, stream_s: 1.0, probe_s: 0.5 };
 }
@@ -133,17 +135,25 @@ fn built_in_rate(text: &str) -> Option<f64> {
     Some(report.bytes as f64 * 8.0 / report.seconds)
 }
 
-/// A stream of small packets, and the probes after it.
+/// A stream of packets, and the probes after it.
 pub struct Stream {
+    /// Bytes of a frame, frame check sequence included.
+    pub size: u16,
     /// Flows.
     pub flows: u16,
     /// Packets per second that arrived.
     pub packets_per_s: f64,
-    /// Packets that did not arrive, or not back.
+    /// Packets sent.
+    pub sent: u64,
+    /// Those that did not arrive.
     pub lost: u64,
     /// Those of them that the receiving socket had no room for.
     pub missed: u64,
-    /// CPU time of the switch per packet that it received, in nanoseconds.
+    /// Share of a processor that the switch used.
+    pub switch_cpu: f64,
+    /// Share of a processor that the guest used.
+    pub guest_cpu: f64,
+    /// CPU time of the switch per packet that arrived, in nanoseconds.
     pub cpu_ns_per_packet: f64,
     /// Which tier knew what to do.
     pub lookups: Lookups,
@@ -151,14 +161,22 @@ pub struct Stream {
     pub probes: ProbeReport,
 }
 
-/// Streams with ever more flows.
+/// Streams with ever more flows, in frames of all sizes. In the order of the table: by size, then by flows.
 pub fn streams(
     shell: &Shell,
     switch: &Switch,
     view: &View,
     durations: &Durations,
 ) -> Result<Vec<Stream>, DemoError> {
-    FLOW_COUNTS.iter().map(|&flows| stream(shell, switch, view, durations, flows)).collect()
+    let mut streams = Vec::new();
+    for flows in FLOW_COUNTS {
+        rules::add_streams(shell, flows)?;
+        for size in SIZES {
+            streams.push(stream(shell, switch, view, durations, size, flows)?);
+        }
+    }
+    streams.sort_by_key(|stream| stream.size);
+    Ok(streams)
 }
 
 fn stream(
@@ -166,14 +184,15 @@ fn stream(
     switch: &Switch,
     view: &View,
     durations: &Durations,
+    size: u16,
     flows: u16,
 ) -> Result<Stream, DemoError> {
     let Durations { stream_s, probe_s, .. } = *durations;
-    rules::add_streams(shell, flows)?;
     let sink = start_sink(shell, true)?;
     let [a, _] = HOSTS;
     let command = format!(
-        "ip netns exec {a} crosspoint demo-traffic source --flows {flows} --stream-s {stream_s} --probe-s {probe_s}"
+        "ip netns exec {a} crosspoint demo-traffic source --size {size} --flows {flows} --stream-s {stream_s} \
+         --probe-s {probe_s}"
     );
     shell.show(&command);
     let before = switch.sample()?;
@@ -189,12 +208,18 @@ fn stream(
     let sent = sent.ok_or_else(unexpected)?;
     let probes: ProbeReport = parse(&text).ok_or_else(unexpected)?;
     let received = end_sink(shell, sink)?;
+    let cpu_s = |before_ns: u64, after_ns: u64| after_ns.saturating_sub(before_ns) as f64 / 1e9;
+    let switch_cpu_s = cpu_s(before.cpu_ns, after.cpu_ns);
     let stream = Stream {
+        size,
         flows,
         packets_per_s: received.stream as f64 / sent.seconds,
-        lost: sent.sent.saturating_sub(received.stream) + probes.lost,
+        sent: sent.sent,
+        lost: sent.sent.saturating_sub(received.stream),
         missed: received.missed,
-        cpu_ns_per_packet: cpu_ns_per_packet(&before, &after),
+        switch_cpu: switch_cpu_s / sent.seconds,
+        guest_cpu: cpu_s(before.guest_cpu_ns, after.guest_cpu_ns) / sent.seconds,
+        cpu_ns_per_packet: switch_cpu_s * 1e9 / received.stream.max(1) as f64,
         lookups: after.lookups.since(&before.lookups),
         probes,
     };
@@ -205,12 +230,6 @@ fn stream(
         grouped(probes.answered)
     ));
     Ok(stream)
-}
-
-fn cpu_ns_per_packet(before: &Sample, after: &Sample) -> f64 {
-    let packets = |sample: &Sample| sample.ports.iter().map(|p| p.rx).sum::<u64>();
-    let received = packets(after).saturating_sub(packets(before));
-    after.cpu_ns.saturating_sub(before.cpu_ns) as f64 / received.max(1) as f64
 }
 
 fn start_sink(shell: &Shell, shown: bool) -> Result<Child, DemoError> {

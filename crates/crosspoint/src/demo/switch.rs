@@ -1,8 +1,9 @@
-//! The demo's switch: this binary's `switch`, in a process of its own, asked by its control socket.
+//! The demo's switch: this binary's `switch`, in a process of its own, configured by its database, asked by its control socket.
 
 use super::command::{Child, Shell};
 use super::error::DemoError;
-use super::lab::{PORTS, RUN_DIR};
+use super::guest;
+use super::lab::{BRIDGE, GUEST_PORT, PORTS, RUN_DIR};
 use super::sample::{self, Sample};
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -18,19 +19,16 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub struct Switch {
     child: Child,
     client: RefCell<Client>,
+    guest_pid: u32,
 }
 
 impl Switch {
-    /// Starts it and waits until it answers.
-    pub fn start(shell: &Shell) -> Result<Switch, DemoError> {
-        let ports: String = (1..)
-            .zip(PORTS)
-            .map(|(n, port)| format!(" --port p{n},type=afxdp,ifname={port},ofport={n}"))
-            .collect();
-        let command = format!("crosspoint switch --bridge br0,fail-mode=secure{ports}");
+    /// Starts it and waits until it answers. It makes an empty database, and serves it. The guest's CPU time is sampled with its own.
+    pub fn start(shell: &Shell, guest_pid: u32) -> Result<Switch, DemoError> {
+        let command = "crosspoint switch";
         shell.show(&format!("{command} &"));
         let log = File::create(log_path()).map_err(|e| DemoError::new(format!("{}: {e}", log_path())))?;
-        let mut child = shell.spawn_logging(&command, log)?;
+        let mut child = shell.spawn_logging(command, log)?;
         let start = Instant::now();
         let client = loop {
             shell.nap()?;
@@ -47,12 +45,38 @@ impl Switch {
                 return Err(DemoError::new(format!("the switch does not answer:\n{}", log_end())));
             }
         };
-        let switch = Switch { child, client: RefCell::new(client) };
-        shell.show("crosspoint appctl dpctl/show");
-        for line in switch.ask("dpctl/show", &[])?.lines() {
+        Ok(Switch { child, client: RefCell::new(client), guest_pid })
+    }
+
+    /// Tells it by its database which bridge and ports there shall be, and waits until the guest is attached.
+    pub fn configure(&self, shell: &Shell) -> Result<(), DemoError> {
+        let client = shell.stock_or_own("ovs-vsctl", "crosspoint vsctl");
+        let vsctl = |words: &str| {
+            // Where it cannot be done in that time, the reason is in the log.
+            let command = format!("{client} --timeout=20 --db=unix:{RUN_DIR}/db.sock {words}");
+            shell.run(&command).map_err(|e| match e {
+                DemoError::Failed(why) => {
+                    DemoError::new(format!("{why}\nthe switch's log ends:\n{}", log_end()))
+                }
+                interrupted => interrupted,
+            })
+        };
+        vsctl(&format!("add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev fail_mode=secure"))?;
+        for (n, port) in (1..).zip(PORTS) {
+            vsctl(&format!(
+                "add-port {BRIDGE} {port} -- set interface {port} type=afxdp ofport_request={n}"
+            ))?;
+        }
+        vsctl(&format!(
+            "add-port {BRIDGE} {GUEST_PORT} -- set interface {GUEST_PORT} type=dpdkvhostuserclient ofport_request=3 \
+             options:vhost-server-path={}",
+            guest::socket()
+        ))?;
+        vsctl(&format!("wait-until interface {GUEST_PORT} link_state=up"))?;
+        for line in vsctl("show")?.lines() {
             shell.say(line);
         }
-        Ok(switch)
+        Ok(())
     }
 
     /// Runs a command in it.
@@ -69,7 +93,8 @@ impl Switch {
     pub fn sample(&self) -> Result<Sample, DemoError> {
         let lookups = sample::lookups(&self.ask("dpif-netdev/pmd-stats-show", &[])?);
         let ports = sample::ports(&self.ask("dpctl/show", &["-s"])?);
-        Ok(Sample { at: Instant::now(), cpu_ns: sample::cpu_ns(self.child.pid()), lookups, ports })
+        let (cpu_ns, guest_cpu_ns) = (sample::cpu_ns(self.child.pid()), sample::cpu_ns(self.guest_pid));
+        Ok(Sample { at: Instant::now(), cpu_ns, guest_cpu_ns, lookups, ports })
     }
 
     /// Asks it to end, and waits for that.

@@ -34,8 +34,8 @@ impl View {
     pub fn begin(&self, first: Sample, takes: Duration) {
         let bar = self.on_terminal.then(|| {
             let bar = ProgressBar::new(takes.as_millis() as u64);
-            let style =
-                ProgressStyle::with_template("   [{bar:40}] {msg}").expect("the template is well formed");
+            let style = ProgressStyle::with_template("   {prefix}\n   [{bar:30}] {msg}")
+                .expect("the template is well formed");
             bar.set_style(style.progress_chars("=> "));
             bar
         });
@@ -66,6 +66,7 @@ impl View {
     }
 }
 
+/// Between two samples.
 fn seconds(before: &Sample, now: &Sample) -> f64 {
     (now.at - before.at).as_secs_f64().max(1e-3)
 }
@@ -82,9 +83,11 @@ fn rates(before: &Sample, now: &Sample) -> String {
 fn tiers(before: &Sample, now: &Sample) -> String {
     let lookups = now.lookups.since(&before.lookups);
     let share = |part| percent(part, lookups.total());
-    let cpu = now.cpu_ns.saturating_sub(before.cpu_ns) as f64 / seconds(before, now) / 1e7;
+    let cpu =
+        |before_ns: u64, now_ns: u64| now_ns.saturating_sub(before_ns) as f64 / seconds(before, now) / 1e7;
+    let (switch, guest) = (cpu(before.cpu_ns, now.cpu_ns), cpu(before.guest_cpu_ns, now.guest_cpu_ns));
     format!(
-        "exact {}, megaflow {}, miss {}; switch CPU {cpu:.0} %",
+        "exact {}, megaflow {}, miss {}; CPU switch {switch:.0} %, guest {guest:.0} %",
         share(lookups.exact),
         share(lookups.megaflow),
         share(lookups.missed)
@@ -138,15 +141,20 @@ mod tests {
     fn lines_show_rates_and_shares_between_two_samples() {
         let at = Instant::now();
         let port = |rx, tx| Port { name: "p1".into(), rx, tx, rx_dropped: 0 };
-        let before = Sample { at, cpu_ns: 0, lookups: Lookups::default(), ports: vec![port(0, 0)] };
+        let before =
+            Sample { at, cpu_ns: 0, guest_cpu_ns: 0, lookups: Lookups::default(), ports: vec![port(0, 0)] };
         let lookups = Lookups { exact: 3, megaflow: 1, missed: 0 };
         let now = Sample {
             at: at + Duration::from_secs(2),
             cpu_ns: 1_000_000_000,
+            guest_cpu_ns: 500_000_000,
             lookups,
             ports: vec![port(2_000, 10)],
         };
         assert_eq!(rates(&before, &now), "p1 rx 1,000/s tx 5/s");
-        assert_eq!(tiers(&before, &now), "exact 75.00 %, megaflow 25.00 %, miss 0 %; switch CPU 50 %");
+        assert_eq!(
+            tiers(&before, &now),
+            "exact 75.00 %, megaflow 25.00 %, miss 0 %; CPU switch 50 %, guest 25 %"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The frames of the demo's UDP traffic: 60 bytes, one pair of addresses per flow, and a payload that says what
+//! The frames of the demo's UDP traffic: of one size, one pair of addresses per flow, and a payload that says what
 //! to do with them.
 //!
 //! The Ethernet addresses belong to no interface, so that the kernel's own stack ignores the frames where it sees them.
@@ -8,8 +8,6 @@ use std::net::Ipv4Addr;
 use wire::compose::Compose;
 use wire::ethernet::EthAddr;
 
-/// Length of a frame without its checksum: the shortest that Ethernet has.
-pub const LEN: usize = 60;
 const PAYLOAD: usize = 42;
 const MAGIC: [u8; 4] = *b"xpnt";
 const KIND: usize = PAYLOAD + 4;
@@ -34,22 +32,24 @@ pub fn addresses(n: u16) -> (Ipv4Addr, Ipv4Addr) {
     (Ipv4Addr::new(10, 214, high, low), Ipv4Addr::new(10, 215, high, low))
 }
 
-/// The frame of a flow, its payload empty.
-pub fn compose(n: u16) -> Result<[u8; LEN], String> {
+/// The frame of a flow, of `len` bytes without its frame check sequence (at least 60), its payload empty.
+pub fn compose(n: u16, len: usize) -> Result<Vec<u8>, String> {
     let (src, dst) = addresses(n);
     let (from, to) = (EthAddr([0x02, 0xc9, 0, 0, 0, 1]), EthAddr([0x02, 0xc9, 0, 0, 0, 2]));
-    let frame = Compose::ethernet(from, to)
+    let mut frame = Compose::ethernet(from, to)
         .ipv4(src, dst)
         .udp(5001, 5002)
         .udp_checksum_zero()
-        .payload(&[&MAGIC[..], &[0; LEN - PAYLOAD - 4]].concat())
+        .frame_len(len)
         .build()
         .map_err(|e| format!("cannot make a frame: {e}"))?;
-    frame.try_into().map_err(|_| format!("a frame is not {LEN} bytes long"))
+    let magic = frame.get_mut(PAYLOAD..PAYLOAD + 4).ok_or_else(|| format!("{len} bytes are too few"))?;
+    magic.copy_from_slice(&MAGIC);
+    Ok(frame)
 }
 
 /// Marks a frame.
-pub fn mark(frame: &mut [u8; LEN], kind: Kind, stamp: u64) {
+pub fn mark(frame: &mut [u8], kind: Kind, stamp: u64) {
     frame[KIND] = kind as u8;
     frame[STAMP].copy_from_slice(&stamp.to_be_bytes());
 }
@@ -81,15 +81,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_differ_in_their_addresses_and_are_as_short_as_frames_get() {
-        let (first, last) = (compose(0).unwrap(), compose(9_999).unwrap());
+    fn flows_differ_in_their_addresses_and_are_as_long_as_asked() {
+        let (first, last) = (compose(0, 60).unwrap(), compose(9_999, 1514).unwrap());
         assert_eq!(first[26..34], [10, 214, 0, 0, 10, 215, 0, 0]);
         assert_eq!(last[26..34], [10, 214, 39, 15, 10, 215, 39, 15]);
+        assert_eq!((first.len(), last.len()), (60, 1514));
     }
 
     #[test]
     fn a_mark_is_read_and_foreign_frames_are_not() {
-        let mut frame = compose(7).unwrap();
+        let mut frame = compose(7, 60).unwrap();
         assert_eq!(read(&frame), None);
         mark(&mut frame, Kind::Probe, 0x0102_0304_0506_0708);
         assert_eq!(read(&frame), Some((Kind::Probe, 0x0102_0304_0506_0708)));
@@ -102,9 +103,9 @@ mod tests {
 
     #[test]
     fn a_reply_goes_back_and_keeps_its_payload() {
-        let mut frame = compose(258).unwrap();
+        let mut frame = compose(258, 60).unwrap();
         mark(&mut frame, Kind::StreamEcho, 5);
-        let mut reply = frame;
+        let mut reply = frame.clone();
         turn_round(&mut reply);
         assert_eq!(reply[..6], frame[6..12]);
         assert_eq!(reply[26..34], [10, 215, 1, 2, 10, 214, 1, 2]);

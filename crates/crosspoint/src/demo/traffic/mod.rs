@@ -1,6 +1,6 @@
 //! `crosspoint demo-traffic`: what the demo starts inside its network namespaces.
 //!
-//! A source and a sink of small UDP packets on packet sockets, by Crosspoint's own driver, so that two cores
+//! A source and a sink of UDP packets on packet sockets, by Crosspoint's own driver, so that two cores
 //! suffice for sender, switch and receiver; a TCP stream for machines without `iperf3`; and a guard that ends a child
 //! together with the demo. Each prints its result as one line of JSON. All run in one thread and end by themselves:
 //! at their time, or when their standard input closes.
@@ -29,7 +29,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Role {
-    /// Sends small UDP packets, as many as come out at the sink, then single probes.
+    /// Sends UDP packets, as many as come out at the sink, then single probes.
     Source(source::Args),
     /// Counts what the source sends, and sends back what asks for it.
     Sink(host::Interface),

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const WINDOW: u32 = 16;
 /// A burst, or a probe, that has not come back for so long is lost.
 const LOST_AFTER: Duration = Duration::from_millis(50);
+/// Bytes of the frame check sequence, which the devices add.
+const FCS: usize = 4;
 const HIGHEST_NS: u64 = 10_000_000_000;
 
 /// Options of `source`.
@@ -21,6 +23,9 @@ const HIGHEST_NS: u64 = 10_000_000_000;
 pub struct Args {
     #[command(flatten)]
     interface: Interface,
+    /// Bytes of a frame, frame check sequence included.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1518))]
+    size: u16,
     /// Flows, each with addresses of its own.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     flows: u16,
@@ -76,7 +81,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 
 struct Source {
     host: Host,
-    frames: Vec<[u8; frame::LEN]>,
+    frames: Vec<Vec<u8>>,
     next: usize,
     start: Instant,
     batch: Batch,
@@ -84,8 +89,9 @@ struct Source {
 
 impl Source {
     fn new(args: &Args) -> Result<Source, String> {
+        let len = usize::from(args.size) - FCS;
         let numbers = (0..args.flows).map(|n| args.first.wrapping_add(n));
-        let frames = numbers.map(frame::compose).collect::<Result<Vec<_>, _>>()?;
+        let frames = numbers.map(|n| frame::compose(n, len)).collect::<Result<Vec<_>, _>>()?;
         let host = Host::open(&args.interface)?;
         Ok(Source { host, frames, next: 0, start: Instant::now(), batch: Batch::new() })
     }
