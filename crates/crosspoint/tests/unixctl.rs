@@ -122,6 +122,90 @@ fn commands_say_what_the_stock_switch_says() {
     both(&["fdb/flush", "br0"]);
     both(&["fdb/show", "br9"]);
     both(&["fdb/show"]);
+    both(&["fdb/add", "br0", "p1", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/add", "br0", "p2", "10", "50:54:00:00:00:22"]);
+    both(&["fdb/add", "br0", "p2", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/add", "br0", "br0", "0", "50:54:00:00:00:23"]);
+    for [bridge, port, mac] in
+        [["br9", "p1", "50:54:00:00:00:21"], ["br0", "p9", "50:54:00:00:00:21"], ["br0", "p1", "50:54"]]
+    {
+        both(&["fdb/add", bridge, port, "0", mac]);
+    }
+    both(&["fdb/flush"]);
+    both(&["fdb/stats-show", "br0"]);
+    let addresses = |pair: &Pair| {
+        let mut lines: Vec<_> = pair.appctl(&["fdb/show", "br0"]).0.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(addresses(&ours), addresses(&stock));
+    assert_eq!(addresses(&ours).len(), 4);
+    both(&["fdb/del", "br0", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/del", "br0", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/del", "br0", "10", "50:54:00:00:00:22"]);
+    both(&["fdb/del", "br0", "0", "50:54:00:00:00:23"]);
+    both(&["fdb/del", "br9", "0", "50:54:00:00:00:23"]);
+    both(&["fdb/del", "br0", "0", "50"]);
+    both(&["fdb/stats-clear", "br0"]);
+    both(&["fdb/stats-clear"]);
+    both(&["fdb/stats-clear", "br9"]);
+    both(&["fdb/stats-show", "br0"]);
+    both(&["fdb/stats-show", "br9"]);
+    both(&["fdb/flush", "br9"]);
+    // Rules of the stock switch's own pipeline are not ours to have.
+    let rules = |pair: &Pair, args: &[&str]| {
+        let text = pair.appctl(&[&["bridge/dump-flows"], args].concat()).0;
+        let lines = text.lines().filter(|l| !l.contains("table_id=254"));
+        let mut lines: Vec<_> = lines.map(|l| l.split_once("s, ").unwrap().1.to_string()).collect();
+        lines.sort();
+        lines
+    };
+    for args in [&["br0"][..], &["--offload-stats", "br0"]] {
+        assert_eq!(rules(&ours, args), rules(&stock, args));
+    }
+    assert!(rules(&ours, &["br0"]).iter().any(|l| l == "n_packets=0, n_bytes=0, in_port=1,actions=output:2"));
+    // Managers are reached through the bridges, unless their rows say otherwise.
+    let own_rules = |pair: &Pair| {
+        let mut rules = rules(pair, &["br0"]);
+        rules.retain(|rule| rule.contains("priority=18000"));
+        rules
+    };
+    for (command, count) in [
+        ("set-manager tcp:10.9.9.9 ssl:10.9.9.7:7000 ptcp:0", 11),
+        ("set manager tcp:10.9.9.9 connection_mode=out-of-band", 7),
+        ("set bridge br0 other_config:disable-in-band=true", 0),
+        ("set bridge br0 other_config:disable-in-band=false", 7),
+        ("del-manager", 0),
+    ] {
+        for pair in [&ours, &stock] {
+            let words: Vec<&str> = command.split(' ').collect();
+            assert!(pair.run("ovs-vsctl", &words).status.success());
+            wait_for("the switch's own rules", || own_rules(pair).len() == count);
+        }
+        assert_eq!(own_rules(&ours), own_rules(&stock), "{command}");
+    }
+    both(&["bridge/dump-flows", "br9"]);
+    both(&["bridge/reconnect"]);
+    both(&["bridge/reconnect", "br0"]);
+    both(&["bridge/reconnect", "br9"]);
+    both(&["qos/show", "p1"]);
+    both(&["qos/show", "br0"]);
+    both(&["qos/show", "p9"]);
+    both(&["qos/show-types", "p1"]);
+    both(&["qos/show-types", "p9"]);
+    both(&["dpif-netdev/pmd-stats-clear"]);
+    // A log's destinations: with milliseconds at the console too here.
+    let patterns = |pair: &Pair| pair.appctl(&["vlog/list-pattern"]).0.replace(":%SZ}", ":%S.###Z}");
+    assert_eq!(patterns(&ours), patterns(&stock));
+    // The shape of a line of coverage, with what it counts aside.
+    let coverage = |pair: &Pair| {
+        let text = pair.appctl(&["coverage/show"]).0;
+        let head = text.lines().next().unwrap().split("hash=").next().unwrap().to_string();
+        let line = text.lines().find(|l| l.starts_with("unixctl_received ")).unwrap();
+        let shape = line.chars().map(|c| if c.is_ascii_digit() { ' ' } else { c }).collect::<String>();
+        (head, shape.trim_end().to_string(), text.lines().last().unwrap().ends_with(" events never hit"))
+    };
+    assert_eq!(coverage(&ours), coverage(&stock));
     both(&["nonesuch"]);
     both(&["version", "x"]);
     both(&["coverage/read-counter", "nonesuch"]);
@@ -151,6 +235,19 @@ fn commands_say_what_the_stock_switch_says() {
         lines.map(flow).collect::<Vec<_>>()
     };
     assert_eq!(without_head(&ours), without_head(&stock));
+    // What the first packet cost is there, and gone after.
+    let packets = |pair: &Pair| {
+        let text = pair.appctl(&["dpif-netdev/pmd-stats-show"]).0;
+        text.lines().filter_map(|l| l.strip_prefix("  packets received: ")?.parse::<u64>().ok()).sum::<u64>()
+    };
+    assert_eq!(packets(&ours), 1);
+    both(&["dpif-netdev/pmd-stats-clear"]);
+    assert_eq!(packets(&ours), 0);
+    let upcalls = ours.appctl(&["upcall/show"]).0;
+    assert!(
+        upcalls.contains("\n  flows         : (current 1) (limit ") && upcalls.contains("(keys 1)\n"),
+        "{upcalls}"
+    );
     both(&["time/stop"]);
     both(&["time/warp", "100"]);
     both(&["time/warp", "x"]);

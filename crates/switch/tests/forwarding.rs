@@ -210,6 +210,48 @@ fn normal_learns_floods_and_forwards() {
 }
 
 #[test]
+fn an_address_that_was_given_to_a_port_stays_there_until_it_is_taken_back() {
+    let mut r = rig();
+    r.add(0, 0, Match::any(), vec![Action::Output { port: OfPort::NORMAL, max_len: 0 }]);
+    let mut there = packet(101);
+    there.set(FieldId::EthSrc, 0xaa);
+    there.set(FieldId::EthDst, 0xbb);
+    let t = r.translate(&there);
+    let (seen, none) = (r.switch.version(), |_: u32| SlotStats::default());
+    assert_eq!(r.control.fdb_add(r.br, 0, 0xbb, PortNo(103), 0), Ok(None));
+    let view = FlowView { key: &there, mask: &t.mask, visits: &t.visits, rewrites: &t.rewrites };
+    assert!(r.switch.touched(view, seen, r.switch.version(), &r.reader), "a cached flow floods");
+    assert_eq!(r.actions(&there), [out(3)]);
+    // Seen elsewhere, long unseen, or one too many: it stays.
+    let learn = |mac, port| Effect::Learn { bridge: r.br, vlan: 0, mac, port: PortNo(port) };
+    let (moved, one, two) = (learn(0xbb, 104), learn(0xcc, 101), learn(0xdd, 102));
+    r.control.apply(&[moved], 0);
+    r.control.expire(1_000_000, &none);
+    r.control.fdb_flush(r.br);
+    let mut config = r.control.topology().bridge(r.br).unwrap().config.clone();
+    config.mac_table_size = 2;
+    r.control.set_bridge(r.br, config).unwrap();
+    r.control.apply(&[one, two], 0);
+    assert_eq!(r.actions(&there), [out(3)]);
+    let stats = r.control.fdb_stats(r.br);
+    assert_eq!((stats.current, stats.statics, stats.moved, stats.evicted), (2, 1, 0, 1));
+    let shown = r.control.fdb_show(r.br, 5_000, &none);
+    assert_eq!(
+        shown.iter().map(|e| (e.mac, e.age_ms)).collect::<Vec<_>>(),
+        [(0xbb, None), (0xdd, Some(5_000))]
+    );
+    // The operator moves it, and takes it back.
+    assert_eq!(r.control.fdb_add(r.br, 0, 0xbb, PortNo(104), 0), Ok(Some(PortNo(103))));
+    assert_eq!(r.actions(&there), [out(4)]);
+    assert!(r.control.fdb_add(r.br, 0, 0xbb, PortNo(999), 0).is_err());
+    assert!(!r.control.fdb_del(r.br, 0, 0xdd), "that one was learned");
+    assert!(r.control.fdb_del(r.br, 0, 0xbb));
+    assert_eq!(r.actions(&there), [out(2), out(3), out(4)]);
+    r.control.fdb_clear_stats(r.br);
+    assert_eq!(r.control.fdb_stats(r.br).learned, 0);
+}
+
+#[test]
 fn vlan_modes_tag_and_untag() {
     let mut r = rig();
     r.add(0, 0, Match::any(), vec![Action::Output { port: OfPort::NORMAL, max_len: 0 }]);

@@ -433,7 +433,7 @@ fn root_row(replica: &Replica) -> Option<ovsdb::Uuid> {
     replica.table(table).iter().next().map(|row| row.uuid())
 }
 
-/// Columns that the switch writes and does not read.
+/// Columns that the switch writes, or that are others' business.
 const STATUS_COLUMNS: &[(&str, &[&str])] = &[
     (
         "Open_vSwitch",
@@ -449,7 +449,6 @@ const STATUS_COLUMNS: &[(&str, &[&str])] = &[
             "external_ids",
             "system_type",
             "system_version",
-            "manager_options",
         ],
     ),
     ("Bridge", &["datapath_id", "datapath_version", "status", "rstp_status", "external_ids"]),
@@ -484,11 +483,15 @@ const STATUS_COLUMNS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Controller", &["is_connected", "role", "status", "external_ids"]),
+    (
+        "Manager",
+        &["is_connected", "status", "max_backoff", "inactivity_probe", "other_config", "external_ids"],
+    ),
     ("Datapath", &["capabilities"]),
 ];
 
 /// Tables that the switch itself does not read.
-const OTHER_TABLES: &[&str] = &["Manager", "Datapath"];
+const OTHER_TABLES: &[&str] = &["Datapath"];
 
 /// Whether a changed row can mean another configuration.
 fn configures(replica: &Replica, change: &RowChange) -> bool {

@@ -37,8 +37,10 @@ pub const NAME: &str = "ovs-vswitchd";
 pub enum StartError {
     /// The flags contradict each other.
     Config(String),
-    /// A socket cannot be had.
+    /// A socket of a bridge cannot be had.
     Socket(PathBuf, io::Error),
+    /// The socket for commands cannot be had.
+    ControlSocket(PathBuf, io::Error),
     /// The embedded database cannot be served. A sentence.
     Database(String),
     /// A bridge, a port or the datapath cannot be made.
@@ -52,6 +54,9 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Config(why) | StartError::Database(why) => f.write_str(why),
             StartError::Socket(path, e) => write!(f, "{}: {}", path.display(), log::os_text(e)),
+            StartError::ControlSocket(path, e) => {
+                write!(f, "{}: could not initialize control socket ({})", path.display(), log::os_text(e))
+            }
             StartError::Setup(e) => e.fmt(f),
             StartError::Os(e) => e.fmt(f),
         }
@@ -90,7 +95,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     // Sockets before ports: a start that fails for one of them has touched no interface.
     let ctl_path = config.unixctl.clone();
     let ctl_path = ctl_path.unwrap_or_else(|| dir.file(&format!("{NAME}.{}.ctl", std::process::id())));
-    let (ctl, ctl_listener) = Socket::listen(&ctl_path).map_err(|e| StartError::Socket(ctl_path, e))?;
+    let (ctl, ctl_listener) =
+        Socket::listen(&ctl_path).map_err(|e| StartError::ControlSocket(ctl_path, e))?;
     let embedded = match &config.database {
         Database::Embedded(file) => Some(Embedded::start(&config, file)?),
         Database::None | Database::Remote(_) => None,
@@ -132,16 +138,15 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let exit = Arc::new(Notify::new());
     let answer = {
         let (shared, exit) = (shared.clone(), exit.clone());
-        move |request: &unixctl::Request| {
-            let mut vswitch = shared.borrow_mut();
-            let result = commands::run(&mut vswitch, request);
-            if vswitch.exiting {
+        async move |request: &unixctl::Request| {
+            let result = commands::run(&shared, request).await;
+            if shared.borrow().exiting {
                 exit.notify_one();
             }
             result
         }
     };
-    tokio::task::spawn_local(unixctl::serve(ctl_listener, Rc::new(answer)));
+    tokio::task::spawn_local(unixctl::serve(ctl_listener, answer));
     tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
     tokio::task::spawn_local(tick(shared.clone()));
     tracing::info!(

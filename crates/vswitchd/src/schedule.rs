@@ -70,8 +70,9 @@ impl Vswitch {
         self.fold_on_schedule(now_ms);
         let left = self.control.tick(now_ms);
         self.watch_ports();
-        self.tick_controllers(std::time::Instant::now());
+        self.tick_controllers(crate::clock::now());
         self.look_after_queues(now_ms);
+        self.sample_coverage(now_ms);
         self.deliver();
         more || left && self.dp.workers() > 0 && self.schedule.passing.is_some()
     }

@@ -1,4 +1,5 @@
-//! The tasks that move bytes between a bridge's sockets and its connections.
+//! The tasks that move bytes between sockets and the OpenFlow connections of bridges: those of a bridge's own sockets, and
+//! those that controllers have.
 //!
 //! One task per connection. It takes bytes only while its connection wants them, so that a client who sends
 //! faster than it is served is held up by the socket, and a client who does not read its replies holds up itself.
@@ -6,18 +7,27 @@
 //! A client that waits for each answer before it asks again (`ovs-ofctl add-flows` does so a million times) spends its
 //! time in being woken up. So after answering a barrier the task looks at the socket for some microseconds more before it
 //! goes to sleep.
+//!
+//! What is due by a connection's own clock (probes, packets held back) goes by [`clock`], which tests bend; waits for
+//! workers and for sockets are in true time.
 
 use crate::clock;
-use crate::ofconn::{Purpose, Served};
+use crate::ofconn::{LinkOf, OfConn, Purpose, Served};
 use crate::state::Vswitch;
+use crate::stream::Stream;
 use rustix::net::RecvFlags;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixListener;
 use tokio::sync::{Notify, Semaphore};
 
 /// Connections to one socket at once; further ones wait.
@@ -28,6 +38,9 @@ const BRISK: Duration = Duration::from_micros(40);
 const YIELDING: Duration = Duration::from_micros(500);
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
+
+/// Longest wait where a connection's own clock asks for none.
+const FOR_EVER: Duration = Duration::from_secs(3_600);
 
 /// The state that all tasks share.
 pub type Shared = Rc<RefCell<Vswitch>>;
@@ -41,13 +54,11 @@ pub async fn serve(listener: UnixListener, shared: Shared, bridge: BridgeIdx, pu
             Ok((stream, _)) => {
                 let shared = shared.clone();
                 tokio::task::spawn_local(async move {
-                    let id = shared.borrow_mut().connected(bridge, purpose, clock::now());
-                    if let Some(id) = id {
-                        let mut task = Task { shared: shared.clone(), stream, bridge, id, input: Vec::new() };
-                        if let Err(error) = task.run().await {
-                            tracing::debug!(target: "vconn", "a connection broke: {error}");
-                        }
-                        shared.borrow_mut().disconnected(bridge, id);
+                    let carrier = Carrier::new(&shared, bridge, purpose, None, Stream::Unix(stream));
+                    if let Some(mut carrier) = carrier
+                        && let Err(error) = carrier.run().await
+                    {
+                        tracing::debug!(target: "vconn", "a connection broke: {error}");
                     }
                     drop(place);
                 });
@@ -60,24 +71,49 @@ pub async fn serve(listener: UnixListener, shared: Shared, bridge: BridgeIdx, pu
     }
 }
 
-struct Task {
+/// Carries the bytes of one connection. The connection leaves its bridge with it, also when its task is cancelled.
+pub(crate) struct Carrier {
     shared: Shared,
-    stream: UnixStream,
     bridge: BridgeIdx,
     id: u64,
+    stream: Stream,
     /// Read, and not yet taken by the connection.
     input: Vec<u8>,
+    /// Written, and perhaps still held by TLS.
+    unflushed: bool,
 }
 
-impl Task {
-    async fn run(&mut self) -> io::Result<()> {
+impl Carrier {
+    /// A new connection of a bridge, perhaps a controller's. `None`: the bridge, or the controller's row, is gone.
+    pub fn new(
+        shared: &Shared,
+        bridge: BridgeIdx,
+        purpose: Purpose,
+        link: Option<LinkOf>,
+        stream: Stream,
+    ) -> Option<Carrier> {
+        let id = shared.borrow_mut().connected(bridge, purpose, link, clock::now())?;
+        Some(Carrier { shared: shared.clone(), bridge, id, stream, input: Vec::new(), unflushed: false })
+    }
+
+    /// Why our own side ended the connection, if it did.
+    pub fn close_reason(&self) -> Option<String> {
+        self.with(|c| c.close_reason.clone()).flatten()
+    }
+
+    /// Until either side ends it.
+    pub async fn run(&mut self) -> io::Result<()> {
         let Some(notify) = self.with(|conn| conn.notify.clone()) else { return Ok(()) };
         let mut buffer = vec![0; READ_BYTES];
         let mut waiting_since: Option<Instant> = None;
         loop {
             self.give();
             let served = self.shared.borrow_mut().serve(self.bridge, self.id, clock::now());
-            let blocked = self.transmit()?;
+            // Nobody is to be woken by this: what could not be sent is waited for below.
+            let blocked = match self.poll_transmit(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(sent) => sent.map(|()| false)?,
+                Poll::Pending => true,
+            };
             match served {
                 Served::Closed if !blocked => return Ok(()),
                 Served::More => {
@@ -100,18 +136,13 @@ impl Task {
             if wants_input && brisk && self.look(&mut buffer)? {
                 continue;
             }
-            match self.wait(&notify, wants_input, blocked).await? {
-                Woken::Readable => {
-                    if !self.read(&mut buffer)? {
-                        return Ok(());
-                    }
-                }
-                Woken::Otherwise => {}
+            if self.wait(&notify, wants_input, blocked, &mut buffer).await? == Woken::End {
+                return Ok(());
             }
         }
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut crate::ofconn::OfConn) -> T) -> Option<T> {
+    fn with<T>(&self, f: impl FnOnce(&mut OfConn) -> T) -> Option<T> {
         self.shared.borrow_mut().conn(self.bridge, self.id).map(f)
     }
 
@@ -127,38 +158,44 @@ impl Task {
         self.input.drain(..taken);
     }
 
-    /// Sends what waits. Whether some has to wait on.
-    fn transmit(&self) -> io::Result<bool> {
+    /// Sends what waits, and sees TLS send it too.
+    fn poll_transmit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut shared = self.shared.borrow_mut();
-        let Some(conn) = shared.conn(self.bridge, self.id) else { return Ok(false) };
-        while !conn.connection.transmit().is_empty() {
-            match self.stream.try_write(conn.connection.transmit()) {
-                Ok(n) => conn.connection.transmitted(n),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(e) => return Err(e),
+        if let Some(conn) = shared.conn(self.bridge, self.id) {
+            while !conn.connection.transmit().is_empty() {
+                match ready!(Pin::new(&mut self.stream).poll_write(cx, conn.connection.transmit()))? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    n => conn.connection.transmitted(n),
+                }
+                self.unflushed = true;
             }
         }
-        Ok(false)
+        if self.unflushed {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
     }
 
-    /// Reads what is there. False at the end of the stream.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        match self.stream.try_read(buffer) {
-            Ok(0) => Ok(false),
-            Ok(n) => {
-                self.input.extend_from_slice(&buffer[..n]);
-                Ok(true)
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(e) => Err(e),
-        }
+    /// Reads what is there.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Woken>> {
+        let mut buffer = ReadBuf::new(buffer);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+        self.input.extend_from_slice(buffer.filled());
+        Poll::Ready(Ok(if buffer.filled().is_empty() { Woken::End } else { Woken::Otherwise }))
     }
 
     /// Looks for bytes for a moment without sleeping. Whether there are any.
     fn look(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        let fd = match &self.stream {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
+            // Its bytes are for TLS to take.
+            Stream::Tls(_) => return Ok(false),
+        };
         let start = Instant::now();
         while start.elapsed() < BRISK {
-            match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::DONTWAIT) {
+            match rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Ok(false),
                 Ok((n, _)) => {
                     self.input.extend_from_slice(&buffer[..n]);
@@ -171,22 +208,47 @@ impl Task {
         Ok(false)
     }
 
-    async fn wait(&self, notify: &Notify, wants_input: bool, blocked: bool) -> io::Result<Woken> {
-        let due = self.with(|c| c.connection.poll_timeout()).flatten();
-        let due = due.unwrap_or_else(|| clock::now() + Duration::from_secs(3600));
-        tokio::select! {
-            ready = self.stream.readable(), if wants_input => ready.map(|()| Woken::Readable),
-            ready = self.stream.writable(), if blocked => ready.map(|()| Woken::Otherwise),
-            () = notify.notified() => Ok(Woken::Otherwise),
-            () = clock::sleep_until(due) => {
-                self.with(|c| c.handle_timeout(clock::now()));
-                Ok(Woken::Otherwise)
+    /// Waits until something can be done, and does it.
+    async fn wait(
+        &mut self,
+        notify: &Notify,
+        wants_input: bool,
+        blocked: bool,
+        buffer: &mut [u8],
+    ) -> io::Result<Woken> {
+        let due = self.with(|c| c.poll_timeout()).flatten().unwrap_or_else(|| clock::now() + FOR_EVER);
+        let bytes = poll_fn(|cx| {
+            if blocked && let Poll::Ready(sent) = self.poll_transmit(cx) {
+                return Poll::Ready(sent.map(|()| Woken::Otherwise));
             }
+            if wants_input { self.poll_receive(cx, buffer) } else { Poll::Pending }
+        });
+        let woken = tokio::select! {
+            moved = bytes => return moved,
+            () = notify.notified() => Woken::Otherwise,
+            () = clock::sleep_until(due) => Woken::Due,
+        };
+        if woken == Woken::Due {
+            self.with(|c| c.handle_timeout(clock::now()));
+        }
+        Ok(woken)
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        // Tasks are dropped between turns, when nobody borrows; at the end of the daemon nobody looks any more.
+        if let Ok(mut vswitch) = self.shared.try_borrow_mut() {
+            vswitch.disconnected(self.bridge, self.id);
         }
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
-    Readable,
+    /// The peer says no more.
+    End,
+    /// The connection's own clock asks for something.
+    Due,
     Otherwise,
 }

@@ -3,6 +3,9 @@
 //!
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the outside world.
 
+use crate::commands::coverage;
+use crate::commands::datapath::PmdStats;
+use crate::commands::time::Warp;
 use crate::config::Config;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
 use crate::controllers::BridgeControllers;
@@ -70,6 +73,10 @@ pub struct Vswitch {
     /// What packets that the control thread translated itself (packet-outs) add to slots.
     pub(crate) own_credits: HashMap<u32, SlotStats>,
     pub(crate) counts: Counts,
+    /// What `coverage/show` says of the past.
+    pub(crate) coverage: coverage::History,
+    /// Workers' counters when `pmd-stats-clear` was said.
+    pub(crate) pmd_cleared: BTreeMap<usize, PmdStats>,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
@@ -84,6 +91,8 @@ pub struct Vswitch {
     pub(crate) exiting: bool,
     /// Set by `exit --cleanup`: no device is left.
     pub(crate) cleanup: bool,
+    /// Set by the command `time/warp`.
+    pub(crate) warp: Option<Warp>,
 }
 
 /// What the switch was started with.
@@ -210,6 +219,8 @@ impl Vswitch {
             news: Vec::new(),
             own_credits: HashMap::new(),
             counts: Counts::default(),
+            coverage: coverage::History::default(),
+            pmd_cleared: BTreeMap::new(),
             tls: tls.clone(),
             given_tls: tls,
             janitor: Janitor::start().map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
@@ -217,6 +228,7 @@ impl Vswitch {
             is_swept: false,
             exiting: false,
             cleanup: false,
+            warp: None,
         };
         Ok(vswitch)
     }

@@ -422,6 +422,80 @@ fn packets_without_a_rule_go_to_a_controller_whole_and_no_faster_than_its_limit(
     assert!(whole, "{events:?}");
 }
 
+/// The types of the OpenFlow messages that come within this time, and whether the stream ends; nothing is answered.
+fn unanswered(controller: &mut Controller, time: Duration) -> (Vec<u8>, bool) {
+    let end = Instant::now() + time;
+    let mut bytes = Vec::new();
+    let mut ended = false;
+    while Instant::now() < end && !ended {
+        let mut buffer = [0; 65_536];
+        match controller.stream.read(&mut buffer) {
+            Ok(0) => ended = true,
+            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
+            Err(_) => {}
+        }
+    }
+    let mut types = Vec::new();
+    let mut rest = &bytes[..];
+    while let [_, kind, high, low, ..] = *rest {
+        types.push(kind);
+        rest = &rest[usize::from(u16::from_be_bytes([high, low]))..];
+    }
+    (types, ended)
+}
+
+#[test]
+fn limits_probes_and_retries_of_a_controller_follow_time_that_is_moved_by_hand() {
+    const ECHO_REQUEST: u8 = 2;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let flags = format!(
+        "fail-mode=secure,controller=tcp:127.0.0.1:{port},controller-rate-limit=100,controller-burst-limit=25"
+    );
+    let switch = switch_with(common::run_dir(), &flags, &[]);
+    let mut controller = Controller::accept(&listener, Version::V13);
+    connected(&switch);
+    switch.add_flow("in_port=1,actions=controller");
+    let warp = |ms: &str| assert_eq!(switch.appctl(&["time/warp", ms]).ok(), "warped\n");
+    switch.appctl(&["time/stop"]).ok();
+    let moment = Duration::from_millis(1_500);
+
+    // No tokens come while time stands still, and all that waits passes in the next second.
+    let burst = vec![UDP; 40];
+    switch.appctl(&[&["netdev-dummy/receive", "p1"][..], &burst].concat()).ok();
+    assert_eq!(packet_ins(&controller.events_for(moment)), 25);
+    warp("1000");
+    let mut told = 0;
+    wait_for("the packets held back", || {
+        told += packet_ins(&controller.events_for(Duration::from_millis(100)));
+        told == 15
+    });
+
+    controller.ask(&Message::BarrierRequest);
+    warp("4000");
+    assert_eq!(unanswered(&mut controller, moment), (vec![], false), "heard of 4 s ago");
+    warp("1500");
+    let mut probes = Vec::new();
+    wait_for("a probe", || {
+        probes.extend(unanswered(&mut controller, Duration::from_millis(100)).0);
+        !probes.is_empty()
+    });
+    assert_eq!(probes, [ECHO_REQUEST]);
+    assert!(!unanswered(&mut controller, moment).1, "it has all the time to answer");
+    warp("5000");
+    wait_for("the end of the silent connection", || {
+        unanswered(&mut controller, Duration::from_millis(100)).1
+    });
+
+    listener.set_nonblocking(true).unwrap();
+    std::thread::sleep(moment);
+    assert!(listener.accept().is_err(), "it waits a second before it tries again");
+    listener.set_nonblocking(false).unwrap();
+    warp("2000");
+    let mut controller = Controller::accept(&listener, Version::V13);
+    controller.ask(&Message::BarrierRequest);
+}
+
 #[test]
 fn of_two_controllers_one_is_in_charge_when_it_says_so() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -554,8 +628,10 @@ fn rows_of_the_database_say_what_became_of_controllers() {
     assert!(get(port, "status").contains("state=ACTIVE"), "{}", get(port, "status"));
     assert!(get(port, "status").contains("sec_since_connect="), "{}", get(port, "status"));
     assert_eq!(get(nobody, "is_connected"), "false");
-    let lost = get(nobody, "status");
-    assert!(lost.contains("last_error=Connection refused") && lost.contains("state=BACKOFF"), "{lost}");
+    wait_for("the failure to be told", || {
+        let lost = get(nobody, "status");
+        lost.contains("last_error=Connection refused") && lost.contains("state=BACKOFF")
+    });
     drop(controller);
     drop(listener);
     wait_for("the loss to be told", || get(port, "is_connected") == "false");

@@ -1,4 +1,7 @@
 //! MAC learning's bookkeeping: ages, limits, and what `fdb/show` shows.
+//!
+//! An address that the operator gave a port (`fdb/add`) stays there: it does not age, is not learned elsewhere, and gives way
+//! to no other. It goes with its port.
 
 use super::{Control, Inner};
 use crate::changelog::word_table;
@@ -16,6 +19,7 @@ struct Record {
     slot: u32,
     learned_ms: u64,
     serial: u64,
+    is_static: bool,
 }
 
 /// An address, as `fdb/show` shows it.
@@ -27,8 +31,8 @@ pub struct FdbEntry {
     pub vlan: u16,
     /// Address.
     pub mac: u64,
-    /// Milliseconds since it was last seen.
-    pub age_ms: u64,
+    /// Milliseconds since it was last seen. `None`: the operator gave it.
+    pub age_ms: Option<u64>,
 }
 
 /// What `fdb/stats-show` shows.
@@ -36,6 +40,8 @@ pub struct FdbEntry {
 pub struct FdbStats {
     /// Addresses now.
     pub current: usize,
+    /// Those among them that the operator gave.
+    pub statics: usize,
     /// Learned since the start.
     pub learned: u64,
     /// Forgotten for age.
@@ -100,19 +106,61 @@ impl Control {
                 port: r.port,
                 vlan: (word >> 48) as u16,
                 mac: word & 0xffff_ffff_ffff,
-                age_ms: now_ms.saturating_sub(slots.read(r.slot).last_used_ms.max(r.learned_ms)),
+                age_ms: (!r.is_static)
+                    .then(|| now_ms.saturating_sub(slots.read(r.slot).last_used_ms.max(r.learned_ms))),
             })
             .collect();
         all.sort_by_key(|e| (e.vlan, e.mac));
         all
     }
 
-    /// Forgets all addresses of a bridge.
+    /// Forgets all addresses of a bridge but those that the operator gave.
     pub fn fdb_flush(&mut self, bridge: BridgeIdx) {
         self.reader.quiescent();
-        if self.inner.flush_macs(bridge, |_| true, &self.reader) {
+        if self.inner.flush_learned_macs(bridge, &self.reader) {
             self.inner.publish();
         }
+    }
+
+    /// Gives an address to a port, for good. The port that it had been given to before, if there was one.
+    ///
+    /// # Errors
+    /// `NoSuchPort` where the port is not one of the bridge's.
+    pub fn fdb_add(
+        &mut self,
+        bridge: BridgeIdx,
+        vlan: u16,
+        mac: u64,
+        port: PortNo,
+        now_ms: u64,
+    ) -> Result<Option<PortNo>, NoSuchPort> {
+        self.reader.quiescent();
+        if self.inner.port_bridge(port) != Some(bridge) {
+            return Err(NoSuchPort);
+        }
+        let word = word_table::mac(vlan, mac);
+        let control = self.inner.bridge(bridge).ok_or(NoSuchPort)?;
+        let before = control.macs.records.get(&word).filter(|r| r.is_static).map(|r| r.port);
+        if before != Some(port) {
+            self.inner.forget(bridge, word, &self.reader);
+            self.inner.make_room(bridge, &self.reader);
+            self.inner.remember(bridge, word, port, now_ms, true, &self.reader);
+            self.inner.publish();
+        }
+        Ok(before)
+    }
+
+    /// Takes an address back that was given by [`Self::fdb_add`]. False where there is none.
+    pub fn fdb_del(&mut self, bridge: BridgeIdx, vlan: u16, mac: u64) -> bool {
+        self.reader.quiescent();
+        let word = word_table::mac(vlan, mac);
+        let Some(control) = self.inner.bridge(bridge) else { return false };
+        let is_there = control.macs.records.get(&word).is_some_and(|r| r.is_static);
+        if is_there {
+            self.inner.forget(bridge, word, &self.reader);
+            self.inner.publish();
+        }
+        is_there
     }
 
     /// Counts of a bridge.
@@ -120,9 +168,21 @@ impl Control {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else {
             return FdbStats::default();
         };
-        FdbStats { current: control.macs.records.len(), ..control.macs.stats }
+        let statics = control.macs.records.values().filter(|r| r.is_static).count();
+        FdbStats { current: control.macs.records.len(), statics, ..control.macs.stats }
+    }
+
+    /// Sets the totals to 0.
+    pub fn fdb_clear_stats(&mut self, bridge: BridgeIdx) {
+        if let Some(control) = self.inner.bridge(bridge) {
+            control.macs.stats = FdbStats::default();
+        }
     }
 }
+
+/// A port that is not one of the bridge's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoSuchPort;
 
 impl Inner {
     /// Whether it changed anything.
@@ -139,30 +199,61 @@ impl Inner {
         if self.port_bridge(port) != Some(bridge) {
             return false;
         }
-        let Some(settings) = self.topology.bridge(bridge) else { return false };
-        let (size, aging_s) = (settings.config.mac_table_size.max(1), settings.config.mac_aging_s);
         let word = word_table::mac(vlan, mac);
         let Some(control) = self.bridge(bridge) else { return false };
-        let known = control.macs.records.get(&word).map(|r| r.port);
-        if known == Some(port) {
-            return false;
+        match control.macs.records.get(&word) {
+            Some(known) if known.port == port || known.is_static => return false,
+            Some(_) => {
+                control.macs.stats.moved += 1;
+                self.forget(bridge, word, reader);
+            }
+            None => {
+                if !self.make_room(bridge, reader) {
+                    return false;
+                }
+            }
         }
-        if known.is_some() {
-            control.macs.stats.moved += 1;
-            self.forget(bridge, word, reader);
-        } else if control.macs.records.len() >= size {
-            self.evict(bridge, reader);
-        }
-        let (version, serial, slot) = (self.coming(), self.serial(), self.slots.allocate());
         let control = self.bridge(bridge).expect("found above");
         control.macs.stats.learned += 1;
-        control.macs.records.insert(word, Record { port, slot, learned_ms: now_ms, serial });
-        control.macs.remember_order(port, word, serial);
-        *control.macs.counts.entry(port).or_default() += 1;
+        self.remember(bridge, word, port, now_ms, false, reader);
+        true
+    }
+
+    /// Sees to it that the table has a place. False where all are taken by addresses that stay.
+    fn make_room(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
+        let Some(size) = self.topology.bridge(bridge).map(|b| b.config.mac_table_size.max(1)) else {
+            return false;
+        };
+        let is_full = |inner: &mut Inner| inner.bridge(bridge).is_none_or(|c| c.macs.records.len() >= size);
+        if is_full(self) {
+            self.evict(bridge, reader);
+        }
+        !is_full(self)
+    }
+
+    /// A new entry, which holds from the coming version on.
+    fn remember(
+        &mut self,
+        bridge: BridgeIdx,
+        word: u64,
+        port: PortNo,
+        now_ms: u64,
+        is_static: bool,
+        reader: &Reader,
+    ) {
+        let aging_s = self.topology.bridge(bridge).map_or(0, |b| b.config.mac_aging_s);
+        let (version, serial, slot) = (self.coming(), self.serial(), self.slots.allocate());
+        let control = self.bridge(bridge).expect("the caller has found it");
+        control.macs.records.insert(word, Record { port, slot, learned_ms: now_ms, serial, is_static });
+        if !is_static {
+            control.macs.remember_order(port, word, serial);
+            *control.macs.counts.entry(port).or_default() += 1;
+        }
         control.state.macs.insert(word, port, slot, version, reader);
         self.log.word(word_table::macs(bridge.0), word, version);
-        self.timers.mac(bridge, word, serial, now_ms + u64::from(aging_s) * 1000);
-        true
+        if !is_static {
+            self.timers.mac(bridge, word, serial, now_ms + u64::from(aging_s) * 1000);
+        }
     }
 
     /// Ends an entry in the coming version.
@@ -172,7 +263,9 @@ impl Inner {
         let Some(record) = control.macs.records.remove(&word) else { return };
         control.state.macs.end(word, version, reader);
         control.macs.ended.push_back((version, word));
-        if let Some(count) = control.macs.counts.get_mut(&record.port) {
+        if !record.is_static
+            && let Some(count) = control.macs.counts.get_mut(&record.port)
+        {
             *count -= 1;
         }
         self.slots.retire(record.slot);
@@ -196,16 +289,30 @@ impl Inner {
         }
     }
 
-    /// Forgets the addresses behind some ports. Whether there were any.
-    pub(super) fn flush_macs(
+    /// Forgets all addresses of a bridge. Whether there were any.
+    pub(super) fn flush_all_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
+        self.flush_macs(bridge, |_| true, reader)
+    }
+
+    /// The same, but for those that the operator gave.
+    pub(super) fn flush_learned_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
+        self.flush_macs(bridge, |r| !r.is_static, reader)
+    }
+
+    /// The same, of those behind a port.
+    pub(super) fn flush_learned_macs_behind(
         &mut self,
         bridge: BridgeIdx,
-        which: impl Fn(PortNo) -> bool,
+        port: PortNo,
         reader: &Reader,
     ) -> bool {
+        self.flush_macs(bridge, |r| r.port == port && !r.is_static, reader)
+    }
+
+    fn flush_macs(&mut self, bridge: BridgeIdx, which: impl Fn(&Record) -> bool, reader: &Reader) -> bool {
         let Some(control) = self.bridge(bridge) else { return false };
         let records = control.macs.records.iter();
-        let words: Vec<u64> = records.filter(|(_, r)| which(r.port)).map(|(w, _)| *w).collect();
+        let words: Vec<u64> = records.filter(|(_, r)| which(r)).map(|(w, _)| *w).collect();
         for word in &words {
             self.forget(bridge, *word, reader);
         }
@@ -219,8 +326,11 @@ impl Inner {
         let records = control.macs.records.iter();
         let words: Vec<u64> = records.filter(|(_, r)| r.port == port).map(|(w, _)| *w).collect();
         let bridges = (0..self.bridges.len() as u32).map(BridgeIdx);
-        for (bridge, word) in bridges.flat_map(|b| words.iter().map(move |w| (b, *w))) {
-            self.forget(bridge, word, reader);
+        for (other, word) in bridges.flat_map(|b| words.iter().map(move |w| (b, *w))) {
+            let stays = |r: &Record| r.is_static && other != bridge;
+            if !self.bridge(other).is_none_or(|c| c.macs.records.get(&word).is_none_or(stays)) {
+                self.forget(other, word, reader);
+            }
         }
     }
 

@@ -28,7 +28,7 @@ mod validate;
 
 pub use dump::{Cursor, RuleFilter, TableStats};
 pub use flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
-pub use macs::{FdbEntry, FdbStats};
+pub use macs::{FdbEntry, FdbStats, NoSuchPort};
 pub use ports::PortError;
 
 use crate::changelog::ChangeLogWriter;

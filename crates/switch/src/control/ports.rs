@@ -108,7 +108,7 @@ impl Control {
         let version = inner.coming();
         inner.log.word(word_table::ports(idx.0), word_table::SETTINGS, version);
         if forgets {
-            inner.flush_macs(idx, |_| true, &self.reader);
+            inner.flush_learned_macs(idx, &self.reader);
         }
         inner.recompute_depths();
         inner.publish();
@@ -125,7 +125,7 @@ impl Control {
             inner.drop_port(port, &self.reader);
         }
         inner.remove_all_rules(idx, now_ms, &self.reader);
-        inner.flush_macs(idx, |_| true, &self.reader);
+        inner.flush_all_macs(idx, &self.reader);
         inner.topology.bridges[idx.0 as usize] = None;
         inner.topology_changed = true;
         let version = inner.coming();
@@ -195,7 +195,7 @@ impl Control {
         }
         if old.spec.vlan != spec.vlan {
             let port_no = spec.port_no;
-            inner.flush_macs(old.bridge, |port| port == port_no, &self.reader);
+            inner.flush_learned_macs_behind(old.bridge, port_no, &self.reader);
         }
         inner.put_port(Port { bridge: old.bridge, spec, rx_slot, tx_slot });
         inner.recompute_depths();

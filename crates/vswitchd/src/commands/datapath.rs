@@ -171,6 +171,20 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     Ok(String::new())
 }
 
+/// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached flows, and those of each
+/// worker in the revalidators' place.
+pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
+    let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
+    let limit = vswitch.settings.flow_limit.unwrap_or(vswitch.given.cache.flow_limit);
+    let mut text = format!("{NAME}:\n  flows         : (current {total}) (limit {limit})\n");
+    text += "  ufid enabled : false\n\n";
+    for n in 0..vswitch.dp.workers() {
+        let _ = writeln!(text, "  {n}: (keys {})", flows(n));
+    }
+    Ok(text)
+}
+
 fn thread_of(vswitch: &Vswitch, n: usize) -> String {
     match vswitch.dp.worker_cpu(n) {
         Some(cpu) => format!("pmd thread numa_id 0 core_id {cpu}"),
@@ -193,14 +207,50 @@ fn chosen(vswitch: &Vswitch, args: &[String]) -> Result<Vec<usize>, String> {
     }
 }
 
+/// What `pmd-stats-show` shows of a worker.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PmdStats([u64; 10]);
+
+impl PmdStats {
+    fn of(w: &datapath::WorkerStats) -> PmdStats {
+        PmdStats(
+            [
+                &w.rx,
+                &w.recirculations,
+                &w.exact_hits,
+                &w.megaflow_hits,
+                &w.misses,
+                &w.masks_searched,
+                &w.tx,
+                &w.busy_loops,
+                &w.busy_cycles,
+                &w.idle_cycles,
+            ]
+            .map(|counter| counter.get()),
+        )
+    }
+
+    fn since(self, before: PmdStats) -> PmdStats {
+        PmdStats(std::array::from_fn(|i| self.0[i].saturating_sub(before.0[i])))
+    }
+}
+
+/// Workers' counters are their own to write, so what they were is kept, to be taken off.
+pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    for n in chosen(vswitch, args)? {
+        let now = PmdStats::of(vswitch.dp.worker_stats(n));
+        vswitch.pmd_cleared.insert(n, now);
+    }
+    Ok(String::new())
+}
+
 pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let mut text = String::new();
     for n in chosen(vswitch, args)? {
-        let w = vswitch.dp.worker_stats(n);
-        let (rx, recirculated) = (w.rx.get(), w.recirculations.get());
-        let (exact, mega, missed) = (w.exact_hits.get(), w.megaflow_hits.get(), w.misses.get());
+        let before = vswitch.pmd_cleared.get(&n).copied().unwrap_or_default();
+        let stats = PmdStats::of(vswitch.dp.worker_stats(n)).since(before);
+        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, loops, busy, idle]) = stats;
         let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
-        let (busy, idle) = (w.busy_cycles.get(), w.idle_cycles.get());
         let share = |part: u64| ratio(part, busy + idle) * 100.0;
         let _ = writeln!(
             text,
@@ -211,8 +261,8 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
              miss with failed upcall: 0\n  avg. packets per output batch: {:.2}",
             thread_of(vswitch, n),
             ratio(rx + recirculated, rx),
-            ratio(w.masks_searched.get(), mega.max(1)),
-            ratio(w.tx.get(), w.busy_loops.get()),
+            ratio(searched, mega.max(1)),
+            ratio(tx, loops),
         );
         let _ = writeln!(
             text,

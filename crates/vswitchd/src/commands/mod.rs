@@ -1,11 +1,14 @@
 //! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts read.
 
-mod coverage;
+pub(crate) mod coverage;
 pub(crate) mod datapath;
 mod dummy;
+mod fdb;
+mod qos;
 mod switching;
-mod time;
+pub(crate) mod time;
 
+use crate::service::Shared;
 use crate::state::Vswitch;
 use crate::unixctl::{self, Command, Request};
 
@@ -22,6 +25,8 @@ const fn row(
 const MANY: usize = usize::MAX;
 
 const COMMANDS: &[Command<Vswitch>] = &[
+    row("bridge/dump-flows", "[--offload-stats] bridge", 1, 2, switching::dump_flows),
+    row("bridge/reconnect", "[bridge]", 0, 1, switching::reconnect),
     row("coverage/read-counter", "COUNTER", 1, 1, coverage::read_counter),
     row("coverage/show", "", 0, 0, coverage::show),
     row("crosspoint/block", "MILLISECONDS", 1, 1, dummy::block),
@@ -32,14 +37,18 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
     row("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, datapath::pmd_rxq_rebalance),
     row("dpif-netdev/pmd-rxq-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_rxq_show),
+    row("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_clear),
     row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),
     row("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, MANY, datapath::dpif_dump_flows),
     row("dpif/show", "", 0, 0, datapath::dpif_show),
     row("exit", "[--cleanup]", 0, 1, dummy::exit),
-    row("fdb/flush", "[bridge]", 0, 1, switching::fdb_flush),
-    row("fdb/show", "bridge", 1, 1, switching::fdb_show),
-    row("fdb/stats-show", "bridge", 1, 1, switching::fdb_stats),
+    row("fdb/add", "bridge port vlan mac", 4, 4, fdb::add),
+    row("fdb/del", "bridge vlan mac", 3, 3, fdb::del),
+    row("fdb/flush", "[bridge]", 0, 1, fdb::flush),
+    row("fdb/show", "bridge", 1, 1, fdb::show),
+    row("fdb/stats-clear", "[bridge]", 0, 1, fdb::stats_clear),
+    row("fdb/stats-show", "bridge", 1, 1, fdb::stats_show),
     row("memory/show", "", 0, 0, coverage::memory),
     row(
         "netdev-dummy/receive",
@@ -58,10 +67,13 @@ const COMMANDS: &[Command<Vswitch>] = &[
         5,
         switching::trace,
     ),
+    row("qos/show", "interface", 1, 1, qos::show),
+    row("qos/show-types", "interface", 1, 1, qos::show_types),
     row("revalidator/purge", "", 0, 0, datapath::purge),
     row("revalidator/wait", "", 0, 0, datapath::wait),
     row("time/stop", "", 0, 0, time::stop),
     row("time/warp", "[large_msecs] msecs", 1, 2, time::warp),
+    row("upcall/show", "", 0, 0, datapath::upcall_show),
 ];
 
 const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();
@@ -69,11 +81,18 @@ const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();
 /// Commands that are there for tests, and not shown.
 const HIDDEN: &[&str] = &["crosspoint/block"];
 
-/// Runs a request.
-pub(crate) fn run(vswitch: &mut Vswitch, request: &Request) -> Result<String, String> {
-    vswitch.counts.unixctl_received += 1;
-    let result = unixctl::run(&[COMMANDS, STANDARD], HIDDEN, vswitch, request);
-    vswitch.deliver();
+/// Runs a request, and waits for what it has begun.
+pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, String> {
+    let (result, warp) = {
+        let vswitch = &mut *shared.borrow_mut();
+        vswitch.counts.unixctl_received += 1;
+        let result = unixctl::run(&[COMMANDS, STANDARD], HIDDEN, vswitch, request);
+        vswitch.deliver();
+        (result, vswitch.warp.take())
+    };
+    if let Some(warp) = warp {
+        warp.run(shared).await;
+    }
     result
 }
 

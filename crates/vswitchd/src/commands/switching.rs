@@ -1,73 +1,80 @@
-//! `fdb/*` and `ofproto/*`: what a bridge has learned and decides.
+//! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
 
+use crate::clock;
 use crate::odp;
-use crate::state::{Bridge, Vswitch};
+use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::Pipeline;
 use flow::{Depth, FieldId, Ingress, Key, extract};
-use openflow::text::{PortNames, parse_match};
+use openflow::Version;
+use openflow::text::{PortNames, parse_match, write_actions, write_match};
 use std::fmt::Write;
+use std::time::Duration;
 use switch::BridgeIdx;
+use switch::control::RuleFilter;
 
-fn bridge<'a>(vswitch: &'a Vswitch, name: &str) -> Result<&'a Bridge, String> {
-    vswitch.bridge_named(name).ok_or_else(|| "no such bridge".into())
+/// How long a dump waits for the workers' counters.
+const FOLD_WAIT: Duration = Duration::from_millis(1_000);
+/// The priority that is not shown.
+const DEFAULT_PRIORITY: u16 = 32_768;
+
+pub fn list(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
+    Ok(vswitch.bridges.values().map(|b| format!("{}\n", b.name)).collect())
 }
 
-pub fn fdb_show(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    let idx = bridge(vswitch, &args[0])?.idx;
-    let entries = vswitch.control.fdb_show(idx, vswitch.now_ms(), &|slot| vswitch.slot(slot));
-    let mut text = " port  VLAN  MAC                Age\n".to_string();
-    for e in entries {
-        let port = match vswitch.ports.get(&e.port) {
-            Some(p) if p.of_port == base::OfPort::LOCAL => "LOCAL".to_string(),
-            Some(p) => p.of_port.0.to_string(),
-            None => "?".into(),
-        };
-        let m = e.mac.to_be_bytes();
-        let _ = writeln!(
+/// `bridge/dump-flows [--offload-stats] BRIDGE`: all rules, the switch's own among them.
+pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    let name = args.last().expect("one at least, by the table of commands");
+    let bridge = vswitch.bridge_named(name).ok_or("Unknown bridge")?.idx;
+    // Nothing is offloaded: every packet is counted here.
+    let offload = match &args[..args.len() - 1] {
+        [] => "",
+        [option] if option == "--offload-stats" => "n_offload_packets=0, n_offload_bytes=0, ",
+        _ => return Err("expected [--offload-stats] BRIDGE".into()),
+    };
+    vswitch.dp.fold(FOLD_WAIT);
+    let now_ms = vswitch.now_ms();
+    let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
+    let mut text = String::new();
+    for rule in vswitch.control.rules(bridge, &filter) {
+        if rule.table_id != 0 {
+            let _ = write!(text, "table_id={}, ", rule.table_id);
+        }
+        let counted = vswitch.slot(rule.slot);
+        let _ = write!(
             text,
-            "{port:>5}  {:>4}  {:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}  {:>3}",
-            e.vlan,
-            m[2],
-            m[3],
-            m[4],
-            m[5],
-            m[6],
-            m[7],
-            e.age_ms / 1000
+            "duration={}s, n_packets={}, n_bytes={}, {offload}",
+            now_ms.saturating_sub(rule.created_ms) / 1000,
+            counted.packets,
+            counted.bytes
         );
+        let matching = rule.matching.to_match();
+        // Those of the switch's own are above all that OpenFlow can say.
+        match u16::try_from(rule.priority) {
+            Ok(priority) => write_match(&mut text, &matching, priority, PortNames::none()),
+            Err(_) => {
+                let _ = write!(text, "priority={},", rule.priority);
+                write_match(&mut text, &matching, DEFAULT_PRIORITY, PortNames::none());
+            }
+        }
+        let comma = if text.ends_with(',') { "" } else { "," };
+        let _ = write!(text, "{comma}actions=");
+        write_actions(&mut text, &rule.actions.list, Version::V13, PortNames::none());
+        text.push('\n');
     }
     Ok(text)
 }
 
-pub fn fdb_flush(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+/// `bridge/reconnect [BRIDGE]`: controllers' connections end, and those that are connected to are so again.
+pub fn reconnect(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let bridges = match args.first() {
-        Some(name) => vec![bridge(vswitch, name)?.idx],
+        Some(name) => vec![vswitch.bridge_named(name).ok_or("Unknown bridge")?.idx],
         None => vswitch.bridges.keys().copied().collect(),
     };
-    bridges.into_iter().for_each(|idx| vswitch.control.fdb_flush(idx));
-    Ok("table successfully flushed".into())
-}
-
-pub fn fdb_stats(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    let name = &args[0];
-    let idx = bridge(vswitch, name)?.idx;
-    let stats = vswitch.control.fdb_stats(idx);
-    let max = vswitch.control.topology().bridge(idx).map_or(0, |b| b.config.mac_table_size);
-    Ok(format!(
-        "Statistics for bridge \"{name}\":\n  \
-         Current/maximum MAC entries in the table: {}/{max}\n  \
-         Current static MAC entries in the table : 0\n  \
-         Total number of learned MAC entries     : {}\n  \
-         Total number of expired MAC entries     : {}\n  \
-         Total number of evicted MAC entries     : {}\n  \
-         Total number of port moved MAC entries  : {}\n",
-        stats.current, stats.learned, stats.expired, stats.evicted, stats.moved
-    ))
-}
-
-pub fn list(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
-    Ok(vswitch.bridges.values().map(|b| format!("{}\n", b.name)).collect())
+    for bridge in bridges {
+        vswitch.reconnect_controllers(bridge, clock::now());
+    }
+    Ok(String::new())
 }
 
 /// `ofproto/trace BRIDGE FLOW [PACKET]`: FLOW in OpenFlow's syntax, and, where PACKET is given, only for its metadata.

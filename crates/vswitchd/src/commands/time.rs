@@ -2,6 +2,7 @@
 //! connections, probes.
 
 use crate::clock;
+use crate::service::Shared;
 use crate::state::Vswitch;
 use std::time::Duration;
 
@@ -17,7 +18,13 @@ pub fn stop(_: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// `time/warp [TOTAL] STEP`: forward by STEP, as often as TOTAL takes, with the switch's periodic work after each step.
+/// A warp that is under way.
+pub(crate) struct Warp {
+    left_ms: u64,
+    step_ms: u64,
+}
+
+/// `time/warp [TOTAL] STEP`: forward by STEP, as often as TOTAL takes, with the switch's work after each step.
 pub fn warp(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let ms = |text: &String| text.parse::<u64>().ok().filter(|ms| (1..=i32::MAX as u64).contains(ms));
     let (total, step) = match args {
@@ -25,21 +32,32 @@ pub fn warp(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         [total, step] => (ms(total), ms(step)),
         _ => (None, None),
     };
-    let (Some(total), Some(step)) = (total, step) else { return Err("invalid MSECS".into()) };
-    if total / step > STEPS_MAX {
+    let (Some(left_ms), Some(step_ms)) = (total, step) else { return Err("invalid MSECS".into()) };
+    if left_ms / step_ms > STEPS_MAX {
         return Err(format!("more than {STEPS_MAX} steps"));
     }
-    let mut left = total;
-    while left > 0 {
-        let now = step.min(left);
-        clock::warp(now);
-        left -= now;
-        // A worker that sleeps wakes by this, and judges what it caches by the new time.
-        vswitch.dp.fold(STEP_WAIT);
-        for _ in 0..ROUNDS {
-            vswitch.tick();
-            vswitch.dp.fold(STEP_WAIT);
+    vswitch.warp = Some(Warp { left_ms, step_ms });
+    Ok("warped".into())
+}
+
+impl Warp {
+    /// All its steps. Connections have their turns after each: a peer that is probed in one step has answered by the next, if it
+    /// is quick.
+    pub async fn run(mut self, shared: &Shared) {
+        while self.left_ms > 0 {
+            let step_ms = self.step_ms.min(self.left_ms);
+            clock::warp(step_ms);
+            self.left_ms -= step_ms;
+            // A worker that sleeps wakes by this, and judges what it caches by the new time.
+            shared.borrow_mut().dp.fold(STEP_WAIT);
+            for _ in 0..ROUNDS {
+                {
+                    let mut vswitch = shared.borrow_mut();
+                    vswitch.tick();
+                    vswitch.dp.fold(STEP_WAIT);
+                }
+                tokio::task::yield_now().await;
+            }
         }
     }
-    Ok("warped".into())
 }

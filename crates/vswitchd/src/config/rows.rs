@@ -13,13 +13,14 @@ use super::wanted::{
 };
 use crate::reconcile::OfPortsBefore;
 use crate::rundir::RunDir;
-use crate::stream::TlsFiles;
+use crate::stream::{ActiveTarget, Host, OVSDB_PORT, TlsFiles};
 use base::OfPort;
 use datapath::placement::Policy;
 use openflow::{Version, VersionSet};
 use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::net::{IpAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -277,6 +278,9 @@ impl<'a> Reader<'a> {
                 .number("vlan-limit", 0..=u32::MAX, old.vlan_limit.map(u32::from))
                 .map(|limit| if limit == 1 { 1 } else { 2 }),
             tls: self.rows.referenced(row, "ssl", "SSL").next().map(|ssl| tls_files(&ssl)),
+            in_band_managers: (self.rows.referenced(row, "manager_options", "Manager"))
+                .filter_map(|manager| in_band_address(&manager))
+                .collect(),
         };
         let interval = c.number("stats-update-interval", 0..=u64::from(u32::MAX), None);
         self.reading.stats_interval_ms = interval.unwrap_or(STATS_INTERVAL_MS).max(STATS_INTERVAL_MS);
@@ -595,6 +599,18 @@ fn tls_files(row: &RowRef<'_>) -> TlsFiles {
         ca_cert: path("ca_cert"),
         bootstrap_ca_cert: row.get("bootstrap_ca_cert").and_then(Datum::as_bool).unwrap_or(false),
         ..TlsFiles::default()
+    }
+}
+
+/// Where a manager is that is reached through the bridges: one that is connected to, at an IPv4 address.
+fn in_band_address(row: &RowRef<'_>) -> Option<SocketAddrV4> {
+    if row.text("connection_mode") == Some("out-of-band") {
+        return None;
+    }
+    match ActiveTarget::parse(row.text("target")?, OVSDB_PORT).ok()? {
+        ActiveTarget::Tcp(Host::Address(IpAddr::V4(ip), _), port)
+        | ActiveTarget::Ssl(Host::Address(IpAddr::V4(ip), _), port) => Some(SocketAddrV4::new(ip, port)),
+        _ => None,
     }
 }
 

@@ -12,6 +12,7 @@ use base::OfPort;
 use datapath::placement::Policy;
 use openflow::VersionSet;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddrV4;
 use switch::VlanConfig;
 
 /// Everything that can be changed while the switch runs.
@@ -44,6 +45,9 @@ pub struct SwitchWide {
     pub vlan_limit: Option<u8>,
     /// Keys and certificates (table SSL); `None`: those of the command line.
     pub tls: Option<TlsFiles>,
+    /// Managers that the database server connects to by way of the bridges (table Manager, but for those whose
+    /// `connection_mode` is `out-of-band`).
+    pub in_band_managers: BTreeSet<SocketAddrV4>,
 }
 
 impl Default for SwitchWide {
@@ -58,6 +62,7 @@ impl Default for SwitchWide {
             flow_restore_wait: false,
             vlan_limit: None,
             tls: None,
+            in_band_managers: BTreeSet::new(),
         }
     }
 }

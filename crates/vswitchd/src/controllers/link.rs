@@ -162,6 +162,14 @@ impl Link {
         }
     }
 
+    /// The next attempt need not wait.
+    pub fn retry(&mut self, now: Instant) {
+        if matches!(self.kind, Kind::Active(_)) && self.reconnect.state() == State::Backoff {
+            self.reconnect.force(now);
+            self.notify.notify_one();
+        }
+    }
+
     /// For how long nobody has been there; zero while connected.
     pub fn failing_for(&self, now: Instant) -> Duration {
         if self.is_connected() {

@@ -23,6 +23,7 @@ pub use link::{ControllerStatus, LinkState};
 pub(crate) use link::{Link, limits, probe_interval};
 pub(crate) use sched::{Limits, Sched};
 
+use crate::clock;
 use crate::config::FailMode;
 use crate::config::wanted::{self, BridgeSettings};
 use crate::service::Shared;
@@ -95,7 +96,7 @@ impl Controllers {
 impl Vswitch {
     /// The controllers of a bridge are these now. What stays is not disturbed.
     pub(crate) fn set_controllers(&mut self, idx: BridgeIdx, wanted: &BTreeMap<String, wanted::Controller>) {
-        let now = Instant::now();
+        let now = clock::now();
         let next_id = &mut self.next_conn;
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let had = bridge.control.has_primary();
@@ -174,6 +175,20 @@ impl Vswitch {
         }
     }
 
+    /// Ends the connections of a bridge's controllers. Those that are connected to come back after their backoff.
+    pub(crate) fn reconnect_controllers(&mut self, idx: BridgeIdx, now: Instant) {
+        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        for conn in bridge.conns.values_mut().filter(|c| c.link.is_some()) {
+            conn.closed = true;
+            conn.close_reason = Some("asked to reconnect".into());
+            conn.notify.notify_one();
+        }
+        // Those that wait for their next attempt need not.
+        for link in bridge.control.links.values_mut().filter(|l| !l.is_connected()) {
+            link.retry(now);
+        }
+    }
+
     /// Looks after all bridges' controllers. To be called some times a second.
     pub(crate) fn tick_controllers(&mut self, now: Instant) {
         let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
@@ -185,7 +200,8 @@ impl Vswitch {
         let control = &mut bridge.control;
         let standalone = bridge.settings.fail_mode == FailMode::Standalone;
         let change = control.fail_open.run(&bridge.name, standalone, control.links.values(), now);
-        let remotes = control.links.values().filter_map(Link::in_band_remote);
+        let managers = self.settings.in_band_managers.iter().copied();
+        let remotes = control.links.values().filter_map(Link::in_band_remote).chain(managers);
         let remotes = remotes.filter(|_| !bridge.settings.disable_in_band).collect();
         let in_band = control.in_band.run(bridge.mac, remotes);
         match change {
@@ -222,7 +238,7 @@ impl Vswitch {
 
     /// What the columns `is_connected`, `role` and `status` of a bridge's controllers say, by target.
     pub fn controller_status(&self, bridge: &str) -> BTreeMap<String, ControllerStatus> {
-        let now = Instant::now();
+        let now = clock::now();
         let Some(bridge) = self.bridge_named(bridge) else { return BTreeMap::new() };
         let status = |(target, link): (&String, &Link)| {
             let mut of_link = (bridge.conns.values()).filter(|c| {

@@ -1,16 +1,15 @@
-//! The task of a link: connects or listens, and moves bytes between sockets and the bridge's connections.
+//! The task of a link: connects or listens, and has what comes of it carried ([`Carrier`]).
 
 use super::link::{Kind, Link};
-use crate::ofconn::{LinkOf, Purpose, Served};
-use crate::service::Shared;
+use crate::clock;
+use crate::ofconn::{LinkOf, Purpose};
+use crate::service::{Carrier, Shared};
 use crate::stream::{ActiveTarget, Listener, PassiveTarget, Stream, StreamError, reason};
 use ovsdb::reconnect::Action;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore};
 
 /// Connections to one listening socket at once; further ones wait.
@@ -19,10 +18,6 @@ const CONNECTIONS_MAX: usize = 200;
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// How often to look whether rules are still being restored.
 const RESTORE_WAIT: Duration = Duration::from_millis(200);
-/// Bytes read at once, and written at once.
-const CHUNK_BYTES: usize = 64 * 1024;
-/// How long to wait for workers by yielding before sleeping in between.
-const YIELDING: Duration = Duration::from_micros(500);
 
 /// See the module's text.
 pub(super) struct Task {
@@ -66,7 +61,7 @@ impl Task {
                 tokio::time::sleep(RESTORE_WAIT).await;
                 continue;
             }
-            let next = self.with(|link| match link.reconnect.run(Instant::now()) {
+            let next = self.with(|link| match link.reconnect.run(clock::now()) {
                 Some(Action::Connect) => Next::Connect,
                 // It probes nobody, and it is told of every end.
                 Some(Action::Probe | Action::Disconnect) | None => {
@@ -76,15 +71,15 @@ impl Task {
             match next.unwrap_or(Next::Gone) {
                 Next::Gone => return,
                 Next::Wait(due, notify) => {
-                    let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600));
+                    let due = due.unwrap_or_else(|| clock::now() + Duration::from_secs(3_600));
                     tokio::select! {
                         () = notify.notified() => {}
-                        () = tokio::time::sleep_until(due.into()) => {}
+                        () = clock::sleep_until(due) => {}
                     }
                 }
                 Next::Connect => {
                     let why = self.connect(target).await;
-                    self.with(|link| link.down(Instant::now(), &why));
+                    self.with(|link| link.down(clock::now(), &why));
                     self.shared.borrow_mut().update_misses(self.bridge);
                 }
             }
@@ -133,13 +128,13 @@ impl Task {
                         if link.reconnect.last_error() != Some(&why) {
                             tracing::error!(target: "connmgr", "{}: cannot listen: {why}", link.name());
                         }
-                        link.reconnect.failed(Instant::now(), &why);
-                        link.reconnect.disable(Instant::now());
+                        link.reconnect.failed(clock::now(), &why);
+                        link.reconnect.disable(clock::now());
                     });
                     if told.is_none() {
                         return;
                     }
-                    tokio::time::sleep(LISTEN_AGAIN).await;
+                    clock::sleep_until(clock::now() + LISTEN_AGAIN).await;
                     continue;
                 }
             };
@@ -177,13 +172,11 @@ impl Task {
             None => return "not wanted any more".into(),
         };
         let link = LinkOf { target: self.target.clone(), id: self.id };
-        let id = self.shared.borrow_mut().connected_by(self.bridge, purpose, Some(link), Instant::now());
-        let Some(id) = id else { return "the bridge is gone".into() };
-        let guard = Guard { shared: self.shared.clone(), bridge: self.bridge, id };
-        let mut mover = Mover { guard: &guard, stream, input: Vec::new(), unflushed: false };
-        let ended = mover.run().await;
-        let why = self.shared.borrow_mut().conn(self.bridge, id).and_then(|c| c.close_reason.clone());
-        match (why, ended) {
+        let Some(mut carrier) = Carrier::new(&self.shared, self.bridge, purpose, Some(link), stream) else {
+            return "the bridge is gone".into();
+        };
+        let ended = carrier.run().await;
+        match (carrier.close_reason(), ended) {
             (Some(why), _) => why,
             (None, Ok(())) => "End of file".into(),
             (None, Err(error)) => reason(&error),
@@ -194,138 +187,4 @@ impl Task {
 /// A sentence, as `status:last_error` has it.
 fn said(error: &StreamError) -> String {
     error.to_string()
-}
-
-/// Takes the connection out of its bridge, also when its task is cancelled.
-struct Guard {
-    shared: Shared,
-    bridge: BridgeIdx,
-    id: u64,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // Tasks are dropped between turns, when nobody borrows; at the end of the daemon nobody looks any more.
-        if let Ok(mut vswitch) = self.shared.try_borrow_mut() {
-            vswitch.disconnected(self.bridge, self.id);
-        }
-    }
-}
-
-/// Moves the bytes of one connection.
-struct Mover<'a> {
-    guard: &'a Guard,
-    stream: Stream,
-    /// Read, and not yet taken by the connection.
-    input: Vec<u8>,
-    /// Written, and perhaps still held by TLS.
-    unflushed: bool,
-}
-
-/// What woke it.
-enum Woken {
-    Wrote(usize),
-    Flushed,
-    Read(usize),
-    Otherwise,
-}
-
-impl Mover<'_> {
-    async fn run(&mut self) -> io::Result<()> {
-        let Some(notify) = self.with(|conn| conn.notify.clone()) else { return Ok(()) };
-        let mut buffer = vec![0; CHUNK_BYTES];
-        let mut waiting_since: Option<Instant> = None;
-        loop {
-            self.give();
-            let guard = self.guard;
-            let served = guard.shared.borrow_mut().serve(guard.bridge, guard.id, Instant::now());
-            match served {
-                Served::More => {
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-                Served::Waiting => {
-                    let since = *waiting_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() < YIELDING {
-                        tokio::task::yield_now().await;
-                    } else {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                    }
-                    continue;
-                }
-                Served::Quiet | Served::Closed => waiting_since = None,
-            }
-            let seen = self.with(|c| {
-                let waiting = c.connection.transmit();
-                (waiting[..waiting.len().min(CHUNK_BYTES)].to_vec(), c.wants_input(), c.poll_timeout())
-            });
-            let Some((output, wants_input, due)) = seen else { return Ok(()) };
-            if served == Served::Closed && output.is_empty() {
-                let _ = self.stream.flush().await;
-                return Ok(());
-            }
-            match self.wait(&notify, &output, wants_input && self.input.is_empty(), due, &mut buffer).await? {
-                Woken::Wrote(n) => {
-                    self.unflushed = true;
-                    self.with(|c| c.connection.transmitted(n));
-                }
-                Woken::Flushed => self.unflushed = false,
-                Woken::Read(0) => return Ok(()),
-                Woken::Read(n) => self.input.extend_from_slice(&buffer[..n]),
-                Woken::Otherwise => {}
-            }
-        }
-    }
-
-    fn with<T>(&self, f: impl FnOnce(&mut crate::ofconn::OfConn) -> T) -> Option<T> {
-        self.guard.shared.borrow_mut().conn(self.guard.bridge, self.guard.id).map(f)
-    }
-
-    /// Gives the connection what was read.
-    fn give(&mut self) {
-        if self.input.is_empty() {
-            return;
-        }
-        let input = std::mem::take(&mut self.input);
-        let now = Instant::now();
-        let taken = self.with(|c| c.connection.handle_bytes(now, &input)).unwrap_or(input.len());
-        self.input = input;
-        self.input.drain(..taken);
-    }
-
-    /// Waits until something can be done, and does one such thing.
-    async fn wait(
-        &mut self,
-        notify: &Notify,
-        output: &[u8],
-        wants_input: bool,
-        due: Option<Instant>,
-        buffer: &mut [u8],
-    ) -> io::Result<Woken> {
-        let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
-        let unflushed = self.unflushed;
-        let out = async {
-            if output.is_empty() {
-                writer.flush().await.map(|()| Woken::Flushed)
-            } else {
-                match writer.write(output).await {
-                    Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-                    Ok(n) => Ok(Woken::Wrote(n)),
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600));
-        tokio::select! {
-            wrote = out, if !output.is_empty() || unflushed => wrote,
-            read = reader.read(buffer), if wants_input => read.map(Woken::Read),
-            () = notify.notified() => Ok(Woken::Otherwise),
-            () = tokio::time::sleep_until(due.into()) => {
-                if let Some(conn) = self.guard.shared.borrow_mut().conn(self.guard.bridge, self.guard.id) {
-                    conn.handle_timeout(Instant::now());
-                }
-                Ok(Woken::Otherwise)
-            }
-        }
-    }
 }

@@ -190,13 +190,8 @@ struct Request<'a> {
 type Handled = Result<(), ErrorKind>;
 
 impl Vswitch {
-    /// A connection was made to a bridge's socket. Its number.
-    pub(crate) fn connected(&mut self, bridge: BridgeIdx, purpose: Purpose, now: Instant) -> Option<u64> {
-        self.connected_by(bridge, purpose, None, now)
-    }
-
     /// A connection was made, perhaps for a controller. Its number.
-    pub(crate) fn connected_by(
+    pub(crate) fn connected(
         &mut self,
         bridge: BridgeIdx,
         purpose: Purpose,

@@ -8,6 +8,7 @@
 //! those that rules send separately, and the number that waits to be read is.
 
 use super::{OfConn, Purpose};
+use crate::clock;
 use crate::controllers::{Limits, Sched};
 use datapath::PacketInSpec;
 use flow::action::PacketInReason;
@@ -67,7 +68,7 @@ impl PacketLimits {
         match (&mut self.scheds, limits) {
             (Some(scheds), Some(limits)) => scheds.iter_mut().for_each(|s| s.set_limits(limits)),
             (None, Some(limits)) => {
-                let now = Instant::now();
+                let now = clock::now();
                 self.scheds = Some(Box::new([Sched::new(limits, now), Sched::new(limits, now)]));
             }
             (scheds, None) => *scheds = None,
@@ -176,7 +177,7 @@ impl OfConn {
         let Some(scheds) = &mut self.packets.scheds else { return self.send_packet(packet.clone()) };
         let by_rule = packet.reason(version) != PacketInReason::NoMatch;
         let port = packet.message.metadata.key.get64(FieldId::InPort) as u16;
-        match scheds[usize::from(by_rule)].submit(Instant::now(), port, packet.clone()) {
+        match scheds[usize::from(by_rule)].submit(clock::now(), port, packet.clone()) {
             Some(packet) => self.send_packet(packet),
             None => {
                 // Its task is to wake up in time.

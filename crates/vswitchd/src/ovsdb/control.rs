@@ -6,14 +6,12 @@ use super::databases;
 use super::remotes::{Overrides, Remotes};
 use super::replication::Replication;
 use super::state::State;
-use crate::unixctl::{self, BadRequest, Command, Request, RequestReader};
+use crate::unixctl::{self, Command, Request};
 use ovsdb::server::SERVER_DATABASE;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
 
 /// What commands work on.
 pub(super) struct Context {
@@ -95,45 +93,6 @@ pub(super) async fn run(state: &Rc<State>, request: &Request) -> Answer {
                 }
             }
             Ok(answer)
-        }
-    }
-}
-
-/// Serves clients for ever, each in a task of its own.
-pub(super) async fn serve(state: Rc<State>, listener: UnixListener) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::task::spawn_local(converse(state.clone(), stream));
-            }
-            Err(error) => {
-                tracing::warn!(target: "unixctl", "accept failed: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-async fn converse(state: Rc<State>, mut stream: UnixStream) {
-    let mut reader = RequestReader::default();
-    let mut bytes = [0; 4096];
-    loop {
-        let next: Result<Option<Request>, BadRequest> = reader.next_request();
-        match next {
-            Ok(Some(request)) => {
-                let result = run(&state, &request).await;
-                if stream.write_all(&unixctl::reply(&request, result)).await.is_err() {
-                    return;
-                }
-            }
-            Ok(None) => match stream.read(&mut bytes).await {
-                Ok(0) | Err(_) => return,
-                Ok(n) => reader.feed(&bytes[..n]),
-            },
-            Err(bad) => {
-                tracing::warn!(target: "unixctl", "closing a connection: {bad}");
-                return;
-            }
         }
     }
 }

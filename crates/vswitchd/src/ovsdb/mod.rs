@@ -24,7 +24,7 @@ pub use remotes::TlsSources;
 
 use crate::rundir::Socket;
 use crate::stream::{Stream, Tls, TlsFiles};
-use crate::unixctl::Request;
+use crate::unixctl::{self, Request};
 use ovsdb::UuidGenerator;
 use ovsdb::server::Server;
 use remotes::{Connection, Overrides, Remotes};
@@ -237,9 +237,13 @@ async fn start(options: Options) -> Result<Running, String> {
     let control = match &options.control {
         None => None,
         Some(path) => {
-            let (socket, listener) = Socket::listen(path)
-                .map_err(|e| format!("{}: {}", path.display(), crate::stream::reason(&e)))?;
-            tokio::task::spawn_local(control::serve(state.clone(), listener));
+            let (socket, listener) = Socket::listen(path).map_err(|e| {
+                let why = crate::stream::reason(&e);
+                format!("{}: could not initialize control socket ({why})", path.display())
+            })?;
+            let state = state.clone();
+            let answer = async move |request: &unixctl::Request| control::run(&state, request).await;
+            tokio::task::spawn_local(unixctl::serve(listener, answer));
             Some(socket)
         }
     };

@@ -76,6 +76,7 @@ impl Vswitch {
                 .max_idle_ms
                 .map_or(given.max_idle_ms, |ms| ms.min(u64::from(u32::MAX)) as u32),
         };
+        self.pmd_cleared.clear();
         match self.dp.set_workers(&places, cache) {
             Ok(()) => {
                 for n in 0..self.dp.workers() {

@@ -89,11 +89,12 @@ pub fn reply(request: &Request, result: Result<String, String>) -> Vec<u8> {
     reply.to_string().into_bytes()
 }
 
-/// Runs one request.
-pub type Answer = dyn Fn(&Request) -> Result<String, String>;
-
-/// Serves clients for ever.
-pub async fn serve(listener: UnixListener, answer: Rc<Answer>) {
+/// Serves clients for ever. `answer` runs a request, and may take its time: other clients are served meanwhile.
+pub async fn serve(
+    listener: UnixListener,
+    answer: impl AsyncFn(&Request) -> Result<String, String> + 'static,
+) {
+    let answer = Rc::new(answer);
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let place = places.clone().acquire_owned().await.expect("never closed");
@@ -113,14 +114,14 @@ pub async fn serve(listener: UnixListener, answer: Rc<Answer>) {
     }
 }
 
-async fn converse(mut stream: UnixStream, answer: &Answer) {
+async fn converse(mut stream: UnixStream, answer: &impl AsyncFn(&Request) -> Result<String, String>) {
     let mut reader = RequestReader::default();
     let mut bytes = [0; 4096];
     loop {
         match reader.next_request() {
             Ok(Some(request)) => {
                 tracing::debug!(target: "unixctl", "received request {}", request.method);
-                let result = answer(&request);
+                let result = answer(&request).await;
                 if stream.write_all(&reply(&request, result)).await.is_err() {
                     return;
                 }

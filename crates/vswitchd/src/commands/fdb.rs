@@ -1,0 +1,106 @@
+//! `fdb/*`: the addresses that a bridge has learned or was given.
+
+use crate::state::{Bridge, PortRecord, Vswitch};
+use base::OfPort;
+use openflow::text::{parse_ethernet, write_ethernet};
+use std::fmt::Write;
+use switch::BridgeIdx;
+
+type Answer = Result<String, String>;
+
+fn bridge<'a>(vswitch: &'a Vswitch, name: &str) -> Result<&'a Bridge, String> {
+    vswitch.bridge_named(name).ok_or_else(|| "no such bridge".into())
+}
+
+/// A bridge, or all.
+fn bridges(vswitch: &Vswitch, args: &[String]) -> Result<Vec<BridgeIdx>, String> {
+    match args.first() {
+        Some(name) => Ok(vec![bridge(vswitch, name)?.idx]),
+        None => Ok(vswitch.bridges.keys().copied().collect()),
+    }
+}
+
+pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let idx = bridge(vswitch, &args[0])?.idx;
+    let entries = vswitch.control.fdb_show(idx, vswitch.now_ms(), &|slot| vswitch.slot(slot));
+    let mut text = " port  VLAN  MAC                Age\n".to_string();
+    for e in entries {
+        let port = match vswitch.ports.get(&e.port) {
+            Some(p) if p.of_port == OfPort::LOCAL => "LOCAL".to_string(),
+            Some(p) => p.of_port.0.to_string(),
+            None => "?".into(),
+        };
+        let _ = write!(text, "{port:>5}  {:>4}  ", e.vlan);
+        write_ethernet(&mut text, e.mac);
+        let _ = match e.age_ms {
+            Some(ms) => writeln!(text, "  {:>3}", ms / 1000),
+            None => writeln!(text, "  static"),
+        };
+    }
+    Ok(text)
+}
+
+/// VLAN and address.
+fn word(vlan: &str, mac: &str) -> Result<(u16, u64), String> {
+    let vlan = vlan.parse().ok().filter(|vlan| *vlan <= 4_095).ok_or("bad VLAN")?;
+    let mac = parse_ethernet(mac).ok_or("bad MAC address")?;
+    Ok((vlan, mac))
+}
+
+/// `fdb/add BRIDGE PORT VLAN MAC`: the address is there for good.
+pub fn add(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let idx = bridge(vswitch, &args[0])?.idx;
+    let port = vswitch.port_named(&args[1]).filter(|p| p.bridge == idx).map(|p| p.port_no);
+    let port = port.ok_or("software error, odp port is present but no ofp port")?;
+    let (vlan, mac) = word(&args[2], &args[3])?;
+    let now_ms = vswitch.now_ms();
+    let before = vswitch.control.fdb_add(idx, vlan, mac, port, now_ms).map_err(|_| "no such port")?;
+    vswitch.dp.reserve_slots(vswitch.control.slot_count());
+    let number = |p: &PortRecord| p.of_port.0;
+    Ok(match before.filter(|before| *before != port).and_then(|before| vswitch.ports.get(&before)) {
+        Some(before) => format!("Overriding already existing static entry on {}", number(before)),
+        None => String::new(),
+    })
+}
+
+/// `fdb/del BRIDGE VLAN MAC`: takes back what `fdb/add` gave.
+pub fn del(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let idx = bridge(vswitch, &args[0])?.idx;
+    let (vlan, mac) = word(&args[1], &args[2])?;
+    if vswitch.control.fdb_del(idx, vlan, mac) {
+        Ok(String::new())
+    } else {
+        Err("could not find static mac entry".into())
+    }
+}
+
+pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    for idx in bridges(vswitch, args)? {
+        vswitch.control.fdb_flush(idx);
+    }
+    Ok("table successfully flushed".into())
+}
+
+pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let name = &args[0];
+    let idx = bridge(vswitch, name)?.idx;
+    let stats = vswitch.control.fdb_stats(idx);
+    let max = vswitch.control.topology().bridge(idx).map_or(0, |b| b.config.mac_table_size);
+    Ok(format!(
+        "Statistics for bridge \"{name}\":\n  \
+         Current/maximum MAC entries in the table: {}/{max}\n  \
+         Current static MAC entries in the table : {}\n  \
+         Total number of learned MAC entries     : {}\n  \
+         Total number of expired MAC entries     : {}\n  \
+         Total number of evicted MAC entries     : {}\n  \
+         Total number of port moved MAC entries  : {}\n",
+        stats.current, stats.statics, stats.learned, stats.expired, stats.evicted, stats.moved
+    ))
+}
+
+pub fn stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    for idx in bridges(vswitch, args)? {
+        vswitch.control.fdb_clear_stats(idx);
+    }
+    Ok("statistics successfully cleared".into())
+}
