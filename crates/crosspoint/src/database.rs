@@ -113,6 +113,10 @@ impl Connection {
                     tracing::error!(target: "stream_ssl", "{method}: {why}");
                     error = "Protocol not available".into();
                 }
+                Err(StreamError::Handshake(why)) => {
+                    tracing::warn!(target: "stream_ssl", "{method}: {why}");
+                    error = "Protocol error".into();
+                }
                 Err(why) => error = why.to_string(),
             }
         }

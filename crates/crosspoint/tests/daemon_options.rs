@@ -145,6 +145,131 @@ fn another_user_runs_it_and_owns_what_it_makes() {
     assert!(!wrong.status.success() && text(&wrong.stderr).contains("user no-such-user not found"));
 }
 
+/// A stock database server, and `ovs-vswitchd` on it, in the background.
+struct OnDatabase {
+    dir: tempfile::TempDir,
+    server: std::process::Child,
+}
+
+impl OnDatabase {
+    fn start(options: &[&str]) -> OnDatabase {
+        let dir = run_dir();
+        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+        let file = dir.path().join("conf.db");
+        assert!(Command::new("ovsdb-tool").arg("create").arg(&file).arg(schema).status().unwrap().success());
+        let server = Command::new("ovsdb-server")
+            .arg(file)
+            .arg(format!("--remote=punix:{}", dir.path().join("db.sock").display()))
+            .arg("-vconsole:off")
+            .env("OVS_RUNDIR", dir.path())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let on = OnDatabase { dir, server };
+        wait_for("the database", || on.dir.path().join("db.sock").exists());
+        assert!(on.run("ovs-vsctl", &["--no-wait", "--timeout=30", "init"]).status.success());
+        std::os::unix::fs::symlink(binary(), on.dir.path().join("ovs-vswitchd")).unwrap();
+        let started = on.run(
+            on.dir.path().join("ovs-vswitchd"),
+            &[&["--detach", "--pidfile", "--log-file", "-vconsole:off"], options].concat(),
+        );
+        assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+        on
+    }
+
+    fn run(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(args).env("OVS_RUNDIR", self.dir.path()).env("OVS_LOGDIR", self.dir.path());
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// A bridge with a port of a type; what the port's column `error` says of it.
+    fn port_error(&self, datapath_type: &str, kind: &str) -> String {
+        let set = format!(
+            "--timeout=30 --may-exist add-br br0 -- set bridge br0 datapath_type={datapath_type} -- --if-exists \
+             del-port nodev -- add-port br0 nodev -- set interface nodev type={kind}"
+        );
+        let said = self.run("ovs-vsctl", &set.split_whitespace().collect::<Vec<_>>());
+        assert!(said.status.success(), "{said:?}");
+        let get = self.run("ovs-vsctl", &["--timeout=30", "get", "interface", "nodev", "error"]);
+        text(&get.stdout).trim().to_string()
+    }
+}
+
+impl Drop for OnDatabase {
+    fn drop(&mut self) {
+        drop(Cleanup(self.dir.path()));
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn dummy_devices_take_the_places_that_the_option_says() {
+    // In the plain form only ports that ask for it are dummies; a kernel's device of that name there is none.
+    for (option, datapath, is_dummy) in [
+        ("--enable-dummy", "netdev", false),
+        ("--enable-dummy=system", "netdev", true),
+        ("--enable-dummy=override", "netdev", true),
+    ] {
+        let on = OnDatabase::start(&[option]);
+        assert_eq!(on.port_error(datapath, "dummy"), "[]", "{option}");
+        assert_eq!(on.port_error(datapath, "system") == "[]", is_dummy, "{option}");
+    }
+    let on = OnDatabase::start(&[]);
+    assert_ne!(on.port_error("netdev", "dummy"), "[]", "without the option there are none");
+}
+
+#[test]
+fn options_of_the_switch_that_change_little_do_what_they_say() {
+    let dir = run_dir();
+    let control = dir.path().join("elsewhere.ctl");
+    let unixctl = format!("--unixctl={}", control.display());
+    let on = OnDatabase::start(&[
+        "--mlockall",
+        "--dummy-numa=0,0,1,1",
+        "--disable-system",
+        "--disable-system-route",
+        "--enable-dummy=override",
+        &unixctl,
+    ]);
+    let version = on.run("ovs-appctl", &["-t", control.to_str().unwrap(), "version"]);
+    assert!(text(&version.stdout).starts_with("ovs-vswitchd (Open vSwitch)"), "{version:?}");
+    let status = fs::read_to_string(format!("/proc/{}/status", pid(on.dir.path()))).unwrap();
+    let locked = status.lines().find_map(|l| l.strip_prefix("VmLck:")).unwrap();
+    assert_ne!(locked.split_whitespace().next(), Some("0"), "{status}");
+    assert_eq!(on.port_error("netdev", "system"), "[]");
+    let exit = on.run("ovs-appctl", &["-t", control.to_str().unwrap(), "exit"]);
+    assert!(exit.status.success());
+    wait_for("its end", || !control.exists() && !on.dir.path().join("ovs-vswitchd.pid").exists());
+    let log = fs::read_to_string(on.dir.path().join("ovs-vswitchd.log")).unwrap();
+    let worried = |line: &&str| ["|WARN|", "|ERR|", "|EMER|"].iter().any(|level| line.contains(level));
+    assert_eq!(log.lines().find(worried), None);
+}
+
+#[test]
+fn the_next_daemon_takes_a_pid_file_only_where_it_is_told_to() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    assert!(run(dir.path(), &["--detach", "-vconsole:off"]).status.success());
+    let first = pid(dir.path());
+    let elsewhere = run_dir();
+    let file = format!("--pidfile={}", dir.path().join("ovs-vswitchd.pid").display());
+    let refused = run(elsewhere.path(), &["--detach", "-vconsole:off", &file]);
+    assert!(
+        text(&refused.stderr).contains(&format!("already running as pid {first}, aborting")),
+        "{refused:?}"
+    );
+    let taken = run(elsewhere.path(), &["--detach", "-vconsole:off", &file, "--overwrite-pidfile"]);
+    assert!(taken.status.success() && taken.stderr.is_empty(), "{taken:?}");
+    let second = pid(dir.path());
+    assert!(second != first && is_alive(second));
+    kill("-TERM", first);
+    wait_for("the first to end", || !is_alive(first));
+    kill("-TERM", second);
+    wait_for("the second to end", || !is_alive(second));
+}
+
 #[test]
 fn levels_patterns_and_destinations_follow_their_commands() {
     let dir = run_dir();

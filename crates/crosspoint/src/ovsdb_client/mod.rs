@@ -201,7 +201,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
             Err(code) => return Ok(code),
         }
     } else {
-        daemon.open_log();
+        daemon.open_log()?;
         Daemon::plain()
     };
     match block_on(global.timeout, call(&global, spec, rest, daemon)) {

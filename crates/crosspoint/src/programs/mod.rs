@@ -113,7 +113,7 @@ pub fn take_logging(name: &str, value: Option<&str>) -> Result<bool, String> {
     }
     let mut options = DaemonOptions::default();
     options.take(name, value)?;
-    options.open_log();
+    options.open_log()?;
     Ok(true)
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use vswitchd::daemonize::{DAEMON, LOGGING, Options as DaemonOptions, fatal};
+use vswitchd::daemonize::{DAEMON, LOGGING, Options as DaemonOptions, describe, fatal};
 use vswitchd::getopt::{Opt, Order, flag, optional, value};
 use vswitchd::ovsdb::{ConfigFile, Handle, Options, serve};
 use vswitchd::program;
@@ -89,13 +89,18 @@ pub fn run(args: &[String]) -> ExitCode {
         Ok(handle) => Arc::new(handle),
         Err(error) => return fatal("ovsdb_server", &error),
     };
-    let child = match server.run.map(|command| Command::new("/bin/sh").arg("-c").arg(command).spawn()) {
-        None => None,
-        Some(Ok(child)) => Some(child),
-        Some(Err(error)) => return fatal("ovsdb_server", &format!("--run: {error}")),
-    };
+    let mut child = None;
+    if let Some(command) = server.run {
+        match Command::new("/bin/sh").arg("-c").arg(&command).spawn() {
+            Ok(spawned) => child = Some((command, spawned)),
+            Err(error) => return fatal("ovsdb_server", &format!("--run: {error}")),
+        }
+    }
     daemon.complete();
-    tracing::info!(target: "ovsdb_server", "{}", program::version_line(NAME));
+    // With --run it is a command among others, which says nothing of itself.
+    if child.is_none() {
+        tracing::info!(target: "ovsdb_server", "{}", program::version_line(NAME));
+    }
     let code = wait(&handle, signals, child);
     handle.stop();
     code
@@ -170,7 +175,7 @@ impl CommandLine {
 }
 
 /// Waits for a signal, `exit` on the control socket, or the end of the command of `--run`.
-fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<Child>) -> ExitCode {
+fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<(String, Child)>) -> ExitCode {
     let (ended, end) = mpsc::channel();
     let by_signal = ended.clone();
     std::thread::spawn(move || {
@@ -190,10 +195,16 @@ fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<Child>) -> Exi
         std::thread::sleep(Duration::from_millis(10));
         let _ = by_command.send(ExitCode::SUCCESS);
     });
-    if let Some(mut child) = child {
+    if let Some((command, mut child)) = child {
         std::thread::spawn(move || {
-            let succeeded = child.wait().is_ok_and(|status| status.success());
-            let _ = ended.send(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            let code = match child.wait() {
+                Ok(status) if status.success() => ExitCode::SUCCESS,
+                Ok(status) => {
+                    fatal("ovsdb_server", &format!("{command}: child exited, {}", describe(status)))
+                }
+                Err(error) => fatal("ovsdb_server", &format!("{command}: {error}")),
+            };
+            let _ = ended.send(code);
         });
     }
     end.recv().unwrap_or(ExitCode::FAILURE)

@@ -9,8 +9,16 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The stock programs that the binary can be called as.
-pub const PROGRAMS: [&str; 6] =
-    ["ovsdb-server", "ovs-vswitchd", "ovs-appctl", "ovs-dpctl", "ovs-ofctl", "ovs-vsctl"];
+pub const PROGRAMS: [&str; 8] = [
+    "ovsdb-server",
+    "ovsdb-client",
+    "ovsdb-tool",
+    "ovs-vswitchd",
+    "ovs-appctl",
+    "ovs-dpctl",
+    "ovs-ofctl",
+    "ovs-vsctl",
+];
 
 /// A UDP packet as `netdev-dummy/receive` takes it: 106 bytes.
 pub const UDP: &str = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\

@@ -18,6 +18,7 @@ mod stage;
 mod user;
 
 pub use pid_file::{PidFile, PidFileError, read_pid_file};
+pub use stage::describe;
 
 use crate::getopt::{Opt, flag, optional, value};
 use crate::log::{self, Change, Destination, SyslogMethod};
@@ -128,13 +129,11 @@ impl Options {
         }
     }
 
-    /// Opens the log file, if options ask for one. Where it cannot be opened there is a warning, and it goes on without.
-    pub fn open_log(&self) {
-        if let Some(path) = &self.log_file
-            && let Err(e) = log::open_file(path)
-        {
-            tracing::warn!(target: "vlog", "failed to open {} for logging: {}", path.display(), log::os_text(&e));
-        }
+    /// Opens the log file, if options ask for one. The error is a sentence, and the end of the program.
+    pub fn open_log(&self) -> Result<(), String> {
+        let Some(path) = &self.log_file else { return Ok(()) };
+        log::open_file(path)
+            .map_err(|e| format!("failed to open {} for logging: {}", path.display(), log::os_text(&e)))
     }
 
     fn run_monitor(self, ready: Ready) -> ExitCode {
@@ -154,7 +153,7 @@ impl Options {
         }
         stage::name_this_process(program::name());
         stage::report_panics(monitored);
-        self.open_log();
+        self.open_log().map_err(|e| fatal("vlog", &e))?;
         if let Some(user) = &self.user {
             user.become_it(self.datapath).map_err(|e| fatal("daemon_unix", &e))?;
         }

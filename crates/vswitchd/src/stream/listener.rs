@@ -116,7 +116,9 @@ impl Incoming {
                 stream.set_nodelay(true)?;
                 match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
                     Ok(accepted) => accepted,
-                    Err(_) => Err(StreamError::Tls("the peer does not finish the TLS handshake".into())),
+                    Err(_) => {
+                        Err(StreamError::Handshake("the peer does not finish the TLS handshake".into()))
+                    }
                 }
             }
         }

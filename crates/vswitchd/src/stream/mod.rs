@@ -45,8 +45,10 @@ pub enum StreamError {
     Os(io::Error),
     /// The host's name does not resolve.
     Resolve(String),
-    /// TLS is asked for and not set up, its files cannot be used, or the handshake failed. A sentence.
+    /// TLS is asked for and not set up, or its files cannot be used. A sentence.
     Tls(String),
+    /// The TLS handshake failed. A sentence.
+    Handshake(String),
     /// The peer's certificate of its authority was saved, as `--bootstrap-ca-cert` asks; from now on it is verified.
     Bootstrapped(std::path::PathBuf),
 }
@@ -62,7 +64,7 @@ impl std::fmt::Display for StreamError {
         match self {
             StreamError::Os(error) => f.write_str(&reason(error)),
             StreamError::Resolve(name) => write!(f, "{name}: the name does not resolve"),
-            StreamError::Tls(why) => f.write_str(why),
+            StreamError::Tls(why) | StreamError::Handshake(why) => f.write_str(why),
             StreamError::Bootstrapped(path) => {
                 write!(f, "{}: saved the peer's CA certificate; connect again", path.display())
             }

@@ -113,8 +113,10 @@ impl Tls {
         };
         let handshake = TlsConnector::from(loaded.client.clone()).connect(server_name, tcp);
         let stream = match tokio::time::timeout(super::HANDSHAKE_TIMEOUT, handshake).await {
-            Ok(result) => result.map_err(|e| StreamError::Tls(explain(&e)))?,
-            Err(_) => return Err(StreamError::Tls("the peer does not finish the TLS handshake".into())),
+            Ok(result) => result.map_err(|e| StreamError::Handshake(explain(&e)))?,
+            Err(_) => {
+                return Err(StreamError::Handshake("the peer does not finish the TLS handshake".into()));
+            }
         };
         if loaded.bootstrapping {
             return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
@@ -125,7 +127,7 @@ impl Tls {
     pub(super) async fn accept(&self, tcp: TcpStream) -> Result<Stream, StreamError> {
         let loaded = self.load().map_err(StreamError::Tls)?;
         let accepted = TlsAcceptor::from(loaded.server.clone()).accept(tcp).await;
-        let stream = accepted.map_err(|e| StreamError::Tls(explain(&e)))?;
+        let stream = accepted.map_err(|e| StreamError::Handshake(explain(&e)))?;
         if loaded.bootstrapping {
             return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
         }
@@ -177,7 +179,7 @@ impl Tls {
         };
         match save() {
             Ok(path) => StreamError::Bootstrapped(path),
-            Err(why) => StreamError::Tls(format!("bootstrapping the CA certificate failed: {why}")),
+            Err(why) => StreamError::Handshake(format!("bootstrapping the CA certificate failed: {why}")),
         }
     }
 }
@@ -212,6 +214,9 @@ fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, Stri
     let verifier = Arc::new(Verifier::new(trust, &provider).map_err(|e| {
         format!("{}: not a certificate that can be trusted: {}", ca_cert.display(), certificate_error(&e))
     })?);
+    if files.peer_ca_cert.is_none() {
+        add_authorities(&mut chain, &verifier.trust);
+    }
     let versions = versions(files.protocols.as_deref())?;
     let of_ours = |e: rustls::Error| format!("{}: {}", path.display(), own_certificate_error(&e));
     let client = ClientConfig::builder_with_provider(provider.clone())
@@ -228,6 +233,29 @@ fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, Stri
         .with_single_cert(chain, key)
         .map_err(of_ours)?;
     Ok(Loaded { times, client: Arc::new(client), server: Arc::new(server), bootstrapping })
+}
+
+/// Completes a chain with the authorities that we know, as OpenSSL does: a peer that bootstraps needs the last one.
+fn add_authorities(chain: &mut Vec<CertificateDer<'static>>, trust: &Trust) {
+    /// Longer chains are not verified by anybody.
+    const DEPTH_MAX: usize = 8;
+    let Trust::Authorities(authorities) = trust else { return };
+    while chain.len() < DEPTH_MAX {
+        let next = {
+            let Some(Ok(last)) = chain.last().map(webpki::EndEntityCert::try_from) else { return };
+            if last.issuer() == last.subject() {
+                return;
+            }
+            let has_signed = |authority: &&CertificateDer<'static>| {
+                webpki::EndEntityCert::try_from(*authority).is_ok_and(|a| a.subject() == last.issuer())
+            };
+            authorities.iter().find(has_signed).cloned()
+        };
+        match next {
+            Some(authority) => chain.push(authority),
+            None => return,
+        }
+    }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
