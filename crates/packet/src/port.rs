@@ -53,6 +53,12 @@ pub trait TxQueue: Send {
     /// is taken, freed and counted under `PortStats`.
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch);
 
+    /// Whether it would take `packets` now, as far as it can tell cheaply. A worker asks where the queue has refused some, so as
+    /// not to receive what it would only have to drop. True where it cannot tell.
+    fn has_room(&mut self, _packets: usize) -> bool {
+        true
+    }
+
     /// Once per worker loop in which something was sent: rings the doorbell, takes back what was transmitted.
     fn flush(&mut self, _cache: &mut PoolCache) {}
 

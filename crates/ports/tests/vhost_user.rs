@@ -208,6 +208,81 @@ fn a_sleeping_side_is_woken_and_a_polling_one_is_left_alone() {
 }
 
 #[test]
+fn a_polling_switch_is_never_notified_and_a_sleeping_one_misses_nothing() {
+    const FRAMES: u64 = 20_000;
+    for (layout, features) in
+        [(RingLayout::Split, 0), (RingLayout::Split, d::EVENT_IDX), (RingLayout::Packed, 0)]
+    {
+        let mut rig = rig(&GuestConfig { layout, features, ..GuestConfig::default() });
+        rig.rx[0].disarm();
+        // Both sides notify once when they find each other.
+        assert!(rig.pairs[0].send(&frame(0, 60)));
+        assert_eq!(rig.receive(0).len(), 1);
+        let kicks_before = rig.pairs[0].stats().kicks;
+        // Over the end of the ring, but not of its indices: there an event index that was left behind asks once for nothing.
+        for n in 0..1_000 {
+            assert!(rig.pairs[0].send(&frame(n, 60)));
+            assert_eq!(rig.receive(0).len(), 1);
+        }
+        assert_eq!(rig.pairs[0].stats().kicks, kicks_before, "{layout:?} {features:#x}: nobody asked");
+        // A guest that sends now and then, and a worker that sleeps whenever nothing waits: were a notification lost between
+        // its last look and its sleep, it would sleep on.
+        let mut pair = rig.pairs.remove(0);
+        let guest = std::thread::spawn(move || {
+            let mut sent = 0;
+            while sent < FRAMES {
+                sent += u64::from(pair.send(&frame(sent as u32, 60)));
+                for _ in 0..sent * 7 % 300 {
+                    std::hint::spin_loop();
+                }
+            }
+            pair.stats().kicks
+        });
+        let fd = rig.rx[0].wait_fd().unwrap();
+        let (mut received, mut sleeps) = (0, 0);
+        while received < FRAMES {
+            let came = rig.receive(0).len() as u64;
+            received += came;
+            if came == 0 && rig.rx[0].arm() {
+                sleeps += 1;
+                let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                // SAFETY: one entry, which outlives the call.
+                #[allow(unsafe_code)]
+                let woken = unsafe { libc::poll(&raw mut poll, 1, 20_000) };
+                assert_eq!(woken, 1, "{layout:?} {features:#x}: asleep after {received} of {FRAMES} frames");
+            }
+            if came == 0 {
+                rig.rx[0].disarm();
+            }
+        }
+        let kicks = guest.join().unwrap();
+        println!("{layout:?} {features:#x}: {sleeps} sleeps, {kicks} notifications");
+        assert!(kicks > kicks_before && sleeps > 0);
+    }
+}
+
+#[test]
+fn a_ring_says_whether_it_has_room_for_a_burst() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, ring_size: 64, ..GuestConfig::default() });
+        for round in 0..100 {
+            assert!(rig.tx[0].has_room(32), "{layout:?} {round}: 64 buffers wait");
+            assert_eq!(rig.send(&vec![frame(1, 60); 32]), 32);
+            assert!(rig.tx[0].has_room(32), "{layout:?} {round}: 32 buffers wait");
+            assert_eq!(rig.send(&[frame(1, 60)]), 1);
+            assert!(!rig.tx[0].has_room(32), "{layout:?} {round}: 31 buffers wait");
+            assert_eq!(rig.guest_receives(0).len(), 33);
+        }
+        // Where nobody is, packets are dropped at once, and need not wait.
+        rig.pairs.clear();
+        rig.guest = None;
+        let (port, tx) = (&rig.port, &mut rig.tx);
+        wait_until("the link goes down", || port.status().link == LinkState::Down);
+        assert!(tx[0].has_room(32));
+    }
+}
+
+#[test]
 fn queue_pairs_appear_as_the_guest_uses_them_and_can_be_switched_off() {
     let mut rig = rig(&GuestConfig { pairs: 4, ..GuestConfig::default() });
     rig.rx.extend(rig.port.take_rx_queues());
@@ -254,6 +329,20 @@ fn an_announcement_comes_in_as_a_reverse_arp() {
         (&frames[0][..6], &frames[0][6..12], &frames[0][12..14]),
         (&[0xff; 6][..], &mac[..], &[0x80, 0x35][..])
     );
+    // There is an end to how many wait, which the guest's monitor is told.
+    for _ in 0..64 {
+        rig.guest.as_mut().unwrap().announce(mac).unwrap();
+    }
+    let refusal = rig.guest.as_mut().unwrap().announce(mac).unwrap_err();
+    assert!(refusal.to_string().contains("refused"), "{refusal}");
+    assert_eq!((rig.receive(0).len(), rig.receive(0).len(), rig.receive(0).len()), (32, 32, 0));
+    // One that finds no memory is counted.
+    rig.guest.as_mut().unwrap().announce(mac).unwrap();
+    let mut all: Vec<_> = std::iter::from_fn(|| rig.cache.alloc()).collect();
+    assert_eq!(rig.receive(0).len(), 0);
+    assert_eq!(rig.port.stats().rx_dropped, 1);
+    all.drain(..).for_each(|packet| rig.cache.free(packet));
+    assert_eq!(rig.receive(0).len(), 0);
 }
 
 #[test]

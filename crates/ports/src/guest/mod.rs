@@ -19,6 +19,7 @@ pub use ring::RingLayout;
 use crate::PortError;
 use crate::vhost_user::features::device as d;
 use crate::wait::Event;
+use arrayvec::ArrayVec;
 use front_end::FrontEnd;
 use memory::GuestRam;
 use ring::{DriverRing, Part, ring_bytes};
@@ -30,6 +31,11 @@ use std::time::{Duration, Instant};
 const HEADER: usize = 12;
 /// Bytes of a buffer.
 const BUFFER: usize = 2048;
+/// Buffers of one frame at most: 64 KB and its headers take 33.
+const FRAME_BUFFERS_MAX: usize = 48;
+
+/// The buffers of a frame, by their offsets, and the bytes in each.
+type Buffers = ArrayVec<(usize, u32), FRAME_BUFFERS_MAX>;
 
 /// What kind of guest.
 #[derive(Clone, Debug)]
@@ -160,10 +166,13 @@ impl Side {
         Ok(Side { ring, kick: Event::new()?, call: Event::new()?, offered })
     }
 
-    fn show(&mut self) {
-        if self.ring.show() {
+    /// Shows the switch what was offered. True where it had asked to be notified of that, and was.
+    fn show(&mut self) -> bool {
+        let is_kicked = self.ring.show();
+        if is_kicked {
             self.kick.signal();
         }
+        is_kicked
     }
 }
 
@@ -174,6 +183,8 @@ pub struct GuestStats {
     pub rx_packets: u64,
     /// Frames that were offered to the switch.
     pub tx_packets: u64,
+    /// Times that the switch was notified, because it had asked for that.
+    pub kicks: u64,
 }
 
 /// One queue pair of a guest.
@@ -202,9 +213,9 @@ impl QueuePair {
         {
             let part = Part { offset, len: BUFFER as u32, writable: true };
             let number = self.rx.ring.offer(&[part]).expect("there is room");
-            self.rx.offered[usize::from(number)] = vec![offset];
+            self.rx.offered[usize::from(number)].push(offset);
         }
-        self.rx.show();
+        self.stats.kicks += u64::from(self.rx.show());
     }
 
     /// Takes back what the switch has fetched.
@@ -215,10 +226,10 @@ impl QueuePair {
     }
 
     /// The buffers and lengths of the next received frame, header included.
-    fn next_received(&mut self) -> Option<Vec<(usize, u32)>> {
+    fn next_received(&mut self) -> Option<Buffers> {
         let (number, len) = self.rx.ring.take_used()?;
         let first = self.rx.offered[usize::from(number)].pop().expect("one buffer for each number");
-        let mut buffers = vec![(first, len)];
+        let mut buffers = Buffers::from_iter([(first, len)]);
         if self.is_mergeable {
             let header = self.ram.buffer(first, HEADER);
             let count = u16::from_le_bytes([header[10], header[11]]);
@@ -255,6 +266,21 @@ impl QueuePair {
         count
     }
 
+    /// Receives up to `max` frames without looking at them; how many.
+    pub fn discard(&mut self, max: usize) -> usize {
+        let mut count = 0;
+        while count < max
+            && let Some(buffers) = self.next_received()
+        {
+            self.free.extend(buffers.iter().map(|(offset, _)| *offset));
+            count += 1;
+        }
+        if count > 0 {
+            self.fill();
+        }
+        count
+    }
+
     /// Offers a frame to the switch. False where the ring is full.
     pub fn send(&mut self, frame: &[u8]) -> bool {
         self.send_with_header(&[0; HEADER], frame)
@@ -263,24 +289,47 @@ impl QueuePair {
     /// The same with a virtio-net header of the caller's.
     pub fn send_with_header(&mut self, header: &[u8; HEADER], frame: &[u8]) -> bool {
         self.reap();
+        let is_offered = self.offer(header, frame);
+        self.stats.kicks += u64::from(self.tx.show());
+        is_offered
+    }
+
+    /// Offers frames until the ring is full, and shows them to the switch together; how many.
+    pub fn send_all<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>) -> usize {
+        self.reap();
+        let mut count = 0;
+        for frame in frames {
+            if !self.offer(&[0; HEADER], frame) {
+                break;
+            }
+            count += 1;
+        }
+        self.stats.kicks += u64::from(self.tx.show());
+        count
+    }
+
+    /// Offers a frame, not yet shown. False where the ring is full.
+    fn offer(&mut self, header: &[u8; HEADER], frame: &[u8]) -> bool {
         let bytes = HEADER + frame.len();
         let needed = bytes.div_ceil(BUFFER);
-        if self.tx.ring.room() < needed || self.free.len() < needed {
+        if needed > FRAME_BUFFERS_MAX || self.tx.ring.room() < needed || self.free.len() < needed {
             return false;
         }
-        let mut all = header.to_vec();
-        all.extend_from_slice(frame);
-        let (mut parts, mut buffers) = (Vec::new(), Vec::new());
-        for piece in all.chunks(BUFFER) {
+        let mut parts: ArrayVec<Part, FRAME_BUFFERS_MAX> = ArrayVec::new();
+        let mut rest = frame;
+        for n in 0..needed {
             let offset = self.free.pop().expect("counted above");
-            self.ram.buffer_mut(offset, piece.len()).copy_from_slice(piece);
-            parts.push(Part { offset, len: piece.len() as u32, writable: false });
-            buffers.push(offset);
+            let start = if n == 0 { HEADER } else { 0 };
+            let (now, later) = rest.split_at(rest.len().min(BUFFER - start));
+            let buffer = self.ram.buffer_mut(offset, start + now.len());
+            buffer[..start].copy_from_slice(&header[..start]);
+            buffer[start..].copy_from_slice(now);
+            parts.push(Part { offset, len: (start + now.len()) as u32, writable: false });
+            rest = later;
         }
         let number = self.tx.ring.offer(&parts).expect("there is room");
-        self.tx.offered[usize::from(number)] = buffers;
+        self.tx.offered[usize::from(number)].extend(parts.iter().map(|part| part.offset));
         self.stats.tx_packets += 1;
-        self.tx.show();
         true
     }
 
@@ -291,20 +340,20 @@ impl QueuePair {
         let mut count = 0;
         // A frame takes few descriptors; where so many are free, it has room.
         while count < max
-            && self.tx.ring.room() >= 48
+            && self.tx.ring.room() >= FRAME_BUFFERS_MAX
             && let Some(buffers) = self.next_received()
         {
             let part = |(offset, len): &(usize, u32)| Part { offset: *offset, len: *len, writable: false };
-            let parts: arrayvec::ArrayVec<Part, 48> = buffers.iter().map(part).collect();
+            let parts: ArrayVec<Part, FRAME_BUFFERS_MAX> = buffers.iter().map(part).collect();
             // A header that asks for nothing: what came is whole, or the switch would have said so in it.
             self.ram.buffer_mut(buffers[0].0, HEADER)[10..].fill(0);
             let number = self.tx.ring.offer(&parts).expect("there is room");
-            self.tx.offered[usize::from(number)] = buffers.iter().map(|(offset, _)| *offset).collect();
+            self.tx.offered[usize::from(number)].extend(buffers.iter().map(|(offset, _)| *offset));
             self.stats.tx_packets += 1;
             count += 1;
         }
         if count > 0 {
-            self.tx.show();
+            self.stats.kicks += u64::from(self.tx.show());
         }
         self.fill();
         count

@@ -114,16 +114,23 @@ impl DriverRing {
         }
     }
 
+    /// Takes so many numbers for one buffer; the first of them names it. The lists keep their memory, so that a ring that
+    /// has gone round once allocates nothing.
+    fn reserve(&mut self, count: usize) -> u16 {
+        let at = self.free.len() - count;
+        let first = self.free[at];
+        self.taken[usize::from(first)].extend(self.free.drain(at..));
+        first
+    }
+
     fn offer_split(&mut self, parts: &[Part]) -> u16 {
-        let at = self.free.len() - parts.len();
-        let numbers = self.free.split_off(at);
+        let head = self.reserve(parts.len());
+        let numbers = &self.taken[usize::from(head)];
         for (n, part) in parts.iter().enumerate() {
             let write = if part.writable { WRITE } else { 0 };
             let (next, flag) = numbers.get(n + 1).map_or((0, 0), |next| (*next, NEXT));
             self.write_descriptor(numbers[n], *part, [write | flag, next]);
         }
-        let head = numbers[0];
-        self.taken[usize::from(head)] = numbers;
         let slot = usize::from(self.next_avail & (self.size - 1));
         self.ram.u16(self.avail + 4 + 2 * slot).store(head, Ordering::Relaxed);
         self.next_avail = self.next_avail.wrapping_add(1);
@@ -132,10 +139,7 @@ impl DriverRing {
     }
 
     fn offer_packed(&mut self, parts: &[Part]) -> u16 {
-        let at = self.free.len() - parts.len();
-        let numbers = self.free.split_off(at);
-        let id = numbers[0];
-        self.taken[usize::from(id)] = numbers;
+        let id = self.reserve(parts.len());
         let first = (self.next_avail, self.avail_wrap);
         let bits = |wrap: bool| if wrap { AVAIL } else { USED };
         for (n, part) in parts.iter().enumerate() {
@@ -200,9 +204,7 @@ impl DriverRing {
                 let id = self.ram.u32(at).load(Ordering::Relaxed) as u16;
                 let len = self.ram.u32(at + 4).load(Ordering::Relaxed);
                 self.next_used = self.next_used.wrapping_add(1);
-                let mut numbers = std::mem::take(&mut self.taken[usize::from(id)]);
-                assert!(!numbers.is_empty(), "the switch gave back buffer {id}, which was not on offer");
-                self.free.append(&mut numbers);
+                self.release(id);
                 Some((id, len))
             }
             RingLayout::Packed => {
@@ -213,17 +215,23 @@ impl DriverRing {
                 let at = self.descriptors + usize::from(self.next_used) * DESCRIPTOR;
                 let len = self.ram.u32(at + 8).load(Ordering::Relaxed);
                 let id = self.ram.u16(at + 12).load(Ordering::Relaxed);
-                let mut numbers = std::mem::take(&mut self.taken[usize::from(id)]);
-                assert!(!numbers.is_empty(), "the switch gave back buffer {id}, which was not on offer");
-                self.next_used += numbers.len() as u16;
+                self.next_used += self.release(id);
                 if self.next_used >= self.size {
                     self.next_used -= self.size;
                     self.used_wrap = !self.used_wrap;
                 }
-                self.free.append(&mut numbers);
                 Some((id, len))
             }
         }
+    }
+
+    /// Frees the numbers of a buffer that came back; how many.
+    fn release(&mut self, id: u16) -> u16 {
+        let numbers = &mut self.taken[usize::from(id)];
+        assert!(!numbers.is_empty(), "the switch gave back buffer {id}, which was not on offer");
+        let count = numbers.len() as u16;
+        self.free.append(numbers);
+        count
     }
 
     /// Asks the switch to notify us of what comes back, or not to.

@@ -174,7 +174,11 @@ impl Device {
             Request::SetVringEnable { index, enable } => {
                 self.change_ring(index, |ring| ring.enabled = enable)?
             }
-            Request::SendRarp(mac) => self.shared.announce(mac),
+            Request::SendRarp(mac) => {
+                if !self.shared.announce(mac) {
+                    return Ok(Answer::Refused);
+                }
+            }
             Request::NetSetMtu(mtu) => {
                 if !(68..=65535).contains(&mtu) {
                     return Ok(Answer::Refused);

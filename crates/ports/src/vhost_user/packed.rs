@@ -158,6 +158,14 @@ impl Layout for Packed {
         Ok(if self.is_available(self.avail) { wanted } else { 0 })
     }
 
+    fn has_available(&mut self, wanted: usize) -> bool {
+        // A driver makes descriptors available in their order, so the last one stands for all before it.
+        let wanted = wanted.min(usize::from(self.size) / 2).max(1);
+        let mut last = self.avail;
+        last.advance(wanted as u16 - 1, self.size);
+        self.is_available(last)
+    }
+
     #[inline(always)]
     fn take(&mut self, out: &mut Gather<'_>) -> Result<Option<(u16, u16)>, Fault> {
         if !self.is_available(self.avail) {

@@ -34,7 +34,10 @@ impl VhostRx {
         while !batch.is_full()
             && let Some(mac) = self.shared.take_announcement()
         {
-            let Some(mut packet) = cache.alloc_frame(&reverse_arp(mac)) else { return };
+            let Some(mut packet) = cache.alloc_frame(&reverse_arp(mac)) else {
+                self.shared.rx_stats[0].dropped.add(1);
+                continue;
+            };
             packet.in_port = self.port_no;
             self.shared.rx_stats[0].passed(1, packet.len() as u64);
             batch.push(packet);
@@ -286,6 +289,18 @@ impl TxQueue for VhostTx {
                 cache.free(packet);
             }
         }
+    }
+
+    fn has_room(&mut self, packets: usize) -> bool {
+        // Without a guest packets are dropped at once, and a ring that somebody else has right now tells nothing.
+        let Some(index) = self.ring() else { return true };
+        let Some(mut slot) = self.shared.try_ring(index) else { return true };
+        if slot.ring.as_mut().is_none_or(|ring| ring.has_room(packets)) {
+            return true;
+        }
+        // A guest that sleeps makes no room.
+        slot.call();
+        false
     }
 
     fn flush(&mut self, cache: &mut PoolCache) {

@@ -68,6 +68,8 @@ pub(super) struct Chain {
 pub(super) trait Layout {
     /// Buffers that wait, as far as this layout can tell cheaply, at most `wanted`. Prefetches their descriptors.
     fn available(&mut self, wanted: usize) -> Result<usize, Fault>;
+    /// Whether `wanted` buffers wait, or half as many as the ring has where that is less; true where the ring is at fault.
+    fn has_available(&mut self, wanted: usize) -> bool;
     /// Takes the next buffer, its segments appended to `out`. `None` where there is none.
     fn take(&mut self, out: &mut Gather<'_>) -> Result<Option<(u16, u16)>, Fault>;
     /// Undoes the taking of `chains`, which were the last ones taken.
@@ -199,6 +201,14 @@ impl Ring {
             AnyLayout::Split(split) => split.available(1)?,
             AnyLayout::Packed(packed) => packed.available(1)?,
         } > 0)
+    }
+
+    /// Whether `packets` buffers wait, or half as many as a short ring has. A fault is found by the next burst.
+    pub(super) fn has_room(&mut self, packets: usize) -> bool {
+        match &mut self.layout {
+            AnyLayout::Split(split) => split.has_available(packets),
+            AnyLayout::Packed(packed) => packed.has_available(packets),
+        }
     }
 
     pub(super) fn want_notifications(&mut self, wanted: bool) {

@@ -22,6 +22,9 @@ pub const QUEUE_PAIRS_MAX: usize = 64;
 /// Rings of one guest: two for each pair. The even ones are the guest's receive rings.
 pub(super) const RINGS_MAX: usize = 2 * QUEUE_PAIRS_MAX;
 
+/// Addresses of one guest that wait to be announced at most.
+pub(super) const ANNOUNCEMENTS_MAX: usize = 64;
+
 /// A ring's place.
 #[derive(Default)]
 struct Place {
@@ -279,15 +282,18 @@ impl Shared {
         self.fault.lock().expect("no panic while held").take()
     }
 
-    /// Has a reverse ARP of this address sent into the switch, as a guest that has just been migrated asks.
-    pub(super) fn announce(&self, mac: [u8; 6]) {
+    /// Has a reverse ARP of this address sent into the switch, as a guest that has just been migrated asks. False where
+    /// as many as there may be wait already.
+    pub(super) fn announce(&self, mac: [u8; 6]) -> bool {
         let mut waiting = self.announcements.lock().expect("no panic while held");
-        if waiting.len() < 64 {
-            waiting.push(mac);
+        if waiting.len() == ANNOUNCEMENTS_MAX {
+            return false;
         }
-        drop(waiting);
+        waiting.push(mac);
         self.has_announcements.store(true, Ordering::Release);
+        drop(waiting);
         self.wake(0);
+        true
     }
 
     #[inline(always)]

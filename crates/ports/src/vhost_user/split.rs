@@ -185,6 +185,15 @@ impl Layout for Split {
         Ok(count)
     }
 
+    fn has_available(&mut self, wanted: usize) -> bool {
+        let wanted = wanted.min(usize::from(self.size) / 2).max(1);
+        // The guest's index is not kept: `available` is to check it.
+        usize::from(self.waiting()) >= wanted || {
+            let seen = Split::word(self.avail, 2).load(Ordering::Relaxed);
+            usize::from(seen.wrapping_sub(self.next_avail)) >= wanted
+        }
+    }
+
     #[inline(always)]
     fn take(&mut self, out: &mut Gather<'_>) -> Result<Option<(u16, u16)>, Fault> {
         if self.waiting() == 0 && self.available(1)? == 0 {
