@@ -2,7 +2,7 @@
 
 use crate::{
     afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p, port_count,
-    ports_config, pvp, wake,
+    ports_config, pvp, scale, wake,
 };
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -46,6 +46,8 @@ enum Bench {
     Ovsdb(ovsdb::Args),
     /// Between two veth pairs, against Open vSwitch and the Linux bridge: what does a packet cost the machine?
     Afxdp(afxdp_bridge::Args),
+    /// Two workers: how much more do they do than one?
+    Scale(scale::Args),
     /// Sleep: what does waking cost, and an idle switch?
     Wake(wake::Args),
     /// Send small UDP frames at a fixed rate (what `afxdp` runs in a namespace).
@@ -72,6 +74,7 @@ pub fn run(args: Args) -> ExitCode {
         Bench::LoadRules(args) => load_rules::run(&args),
         Bench::Ovsdb(args) => ovsdb::run(&args),
         Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
+        Bench::Scale(args) => scale::run(&args),
         Bench::Wake(args) => wake::run(&args),
         Bench::Generate(args) => generate::run(&args),
     };

@@ -117,14 +117,12 @@ impl Process {
         None
     }
 
-    /// CPU time of all its threads whose names begin so, in nanoseconds.
-    pub fn threads_cpu_ns(&self, name: &str) -> u64 {
+    /// CPU time of all its threads, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.0.id())) else { return 0 };
         let cpu = |task: std::fs::DirEntry| {
-            let comm = std::fs::read_to_string(task.path().join("comm")).ok()?;
             let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-            let ns = stat.split_whitespace().next()?.parse::<u64>().ok()?;
-            comm.starts_with(name).then_some(ns)
+            stat.split_whitespace().next()?.parse::<u64>().ok()
         };
         tasks.flatten().filter_map(cpu).sum()
     }

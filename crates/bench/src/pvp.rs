@@ -5,9 +5,14 @@
 //! the same is measured on Open vSwitch with DPDK in turns: the same frames from memory, the same rules, a guest of the same kind with
 //! rings of the same size. Wire speed is offered and loss allowed; packets are counted at the sink, and the cost of one is the
 //! switch's busy cycles per packet delivered there.
+//!
+//! With `--path guest-to-guest`, or to look for the highest rate that loses no more than `--loss` allows, the packets come from a
+//! guest of the benchmark's own ([`guests`]) in place of a source in memory.
 
 use crate::cli::count;
 use crate::frames::{self, Order, addresses};
+use crate::guests::{self, Route};
+use crate::p2p::Peer;
 use crate::peer::{OvsDpdk, Process, TempDir};
 use crate::report::{lower_bound, median, write_json};
 use crate::rig::{DRIVER_CPU, Rig};
@@ -24,10 +29,10 @@ use switch::control::FlowMod;
 /// The share of its time that a switch must be busy for its throughput to be its own.
 const BUSY_MIN: f64 = 0.95;
 /// Descriptors of the guest's rings, in all switches.
-const RING_SIZE: usize = 256;
+pub const RING_SIZE: usize = 256;
 /// Ports, in both switches.
-const SOURCE: PortNo = PortNo(1);
-const GUEST: PortNo = PortNo(2);
+pub const SOURCE: PortNo = PortNo(1);
+pub const GUEST: PortNo = PortNo(2);
 const SINK: PortNo = PortNo(3);
 
 /// Who loops packets back.
@@ -40,11 +45,14 @@ pub enum GuestKind {
     Builtin,
 }
 
-/// Who is measured beside us.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Peer {
-    /// Debian's Open vSwitch with DPDK.
-    OvsDpdk,
+/// The packets' way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// From a source to the guest, back, and to a sink.
+    Loopback,
+    /// From one guest to another.
+    GuestToGuest,
 }
 
 /// Arguments.
@@ -56,18 +64,24 @@ pub struct Args {
     /// Numbers of flows; k and m stand for thousands and millions.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "10,1k,10k")]
     flows: Vec<usize>,
-    /// The guest.
+    /// The guest. On the way from guest to guest, and where a rate is looked for, both guests are the benchmark's own.
     #[arg(long, value_enum, default_value = "testpmd")]
     guest: GuestKind,
+    /// The packets' way.
+    #[arg(long, value_enum, default_value = "loopback")]
+    path: Way,
+    /// Look for the highest rate at which no more than this share of the packets is lost (0: none), by halving.
+    #[arg(long, value_parser = share)]
+    pub loss: Option<f64>,
     /// Measure another switch beside ours, in turns.
     #[arg(long, value_enum)]
     peer: Option<Peer>,
     /// Turns of each.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
+    pub runs: u32,
     /// Length of a turn in milliseconds.
     #[arg(long, default_value_t = 1000)]
-    turn_ms: u64,
+    pub turn_ms: u64,
     /// Write the rows to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -76,10 +90,18 @@ pub struct Args {
     assert: bool,
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| format!("{text}: expected a share from 0 to below 1"))
+}
+
 #[derive(serde::Serialize, Clone)]
-struct Row {
+pub struct Row {
     switch: &'static str,
+    path: Way,
     guest: GuestKind,
+    /// What a rate was allowed to lose; none where wire speed was offered.
+    loss_allowed: Option<f64>,
     size: u16,
     flows: usize,
     queues: u32,
@@ -99,19 +121,24 @@ struct Row {
 
 /// One turn.
 #[derive(Clone, Copy)]
-struct Turn {
-    seconds: f64,
-    offered: u64,
-    delivered: u64,
-    cpu_s: f64,
+pub struct Turn {
+    pub seconds: f64,
+    pub offered: u64,
+    pub delivered: u64,
+    pub cpu_s: f64,
     /// Of its CPU time.
-    busy: f64,
-    guest_cpu_s: f64,
+    pub busy: f64,
+    pub guest_cpu_s: f64,
 }
 
 impl Turn {
     fn cycles_per_packet(&self) -> f64 {
         self.cpu_s * self.busy * base::clock::tsc_hz() as f64 / (self.delivered as f64).max(1.0)
+    }
+
+    /// Share of the offered packets that were not delivered.
+    pub fn loss(&self) -> f64 {
+        1.0 - self.delivered as f64 / (self.offered as f64).max(1.0)
     }
 }
 
@@ -144,10 +171,20 @@ pub fn run(args: &Args) -> Result<(), String> {
     let mut missed = Vec::new();
     for &size in &args.sizes {
         for &flows in &args.flows {
-            let pcap = dir.0.join(format!("{size}-{flows}.pcap"));
-            frames::write_pcap_of(&pcap, flows, Order::Shuffled, usize::from(size) - 4)
-                .map_err(|e| format!("{}: {e}", pcap.display()))?;
-            let new = point(args, &dir.0, size, flows, &pcap, peer.as_mut())?;
+            let new = match (args.path, args.loss) {
+                (Way::GuestToGuest, _) => {
+                    guests::point(args, &dir.0, Route::GuestToGuest, size, flows, peer.as_mut())?
+                }
+                (Way::Loopback, Some(_)) => {
+                    guests::point(args, &dir.0, Route::Loopback, size, flows, peer.as_mut())?
+                }
+                (Way::Loopback, None) => {
+                    let pcap = dir.0.join(format!("{size}-{flows}.pcap"));
+                    frames::write_pcap_of(&pcap, flows, Order::Shuffled, usize::from(size) - 4)
+                        .map_err(|e| format!("{}: {e}", pcap.display()))?;
+                    point(args, &dir.0, size, flows, &pcap, peer.as_mut())?
+                }
+            };
             new.iter().for_each(print_row);
             compare(&new, &mut missed);
             rows.extend(new);
@@ -165,9 +202,10 @@ pub fn run(args: &Args) -> Result<(), String> {
 
 fn print_row(row: &Row) {
     println!(
-        "{:<10} {:?} {:>4} bytes {:>6} flows: {:>7.1} busy cycles per packet delivered, {:>6.3} Mpps, loss {:.3}, \
+        "{:<10} {:?} {:?} {:>4} bytes {:>6} flows: {:>7.1} busy cycles per packet delivered, {:>6.3} Mpps, loss {:.3}, \
          CPU switch {:.2} guest {:.2}{}",
         row.switch,
+        row.path,
         row.guest,
         row.size,
         row.flows,
@@ -185,8 +223,13 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
     let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
     let pairs: Vec<f64> = ours.raw.iter().zip(&theirs.raw).map(|(o, t)| t / o).collect();
     let ratio = theirs.cycles_per_packet / ours.cycles_per_packet;
-    let goal = goal(ours.size, ours.flows);
+    // The goals are those of the test through a guest at wire speed.
+    let is_plain = ours.path == Way::Loopback && ours.loss_allowed.is_none();
+    let goal = goal(ours.size, ours.flows).filter(|_| is_plain);
     let low = lower_bound(&pairs);
+    if ours.loss_allowed.is_some() {
+        println!("    rate in ratio to the peer's: {:.2}", ours.mpps / theirs.mpps);
+    }
     println!(
         "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} (goal {goal:?}), at least {low:.2}"
     );
@@ -210,7 +253,6 @@ fn flatness(rows: &[Row], size: u16, missed: &mut Vec<String>) {
 /// A guest process.
 struct Guest {
     process: Process,
-    thread: String,
 }
 
 impl Guest {
@@ -218,12 +260,12 @@ impl Guest {
         // A socket of one before would be in its way.
         let _ = std::fs::remove_file(socket);
         let log = std::fs::File::create(dir.join("guest.log")).map_err(|e| e.to_string())?;
-        let (mut command, thread) = match kind {
+        let mut command = match kind {
             GuestKind::Builtin => {
                 let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
                 command.args(["guest", "--listen", "--poll", "--ring-size", &RING_SIZE.to_string()]);
                 command.args(["--cpu", &DRIVER_CPU.to_string()]).arg(socket);
-                (command, "crosspoint".to_string())
+                command
             }
             GuestKind::Testpmd => {
                 let mut command = Command::new("dpdk-testpmd");
@@ -236,7 +278,7 @@ impl Guest {
                 command.arg(format!("--vdev=net_virtio_user0,{device}"));
                 command.args(["--", "--forward-mode=io", "--nb-cores=1", "--total-num-mbufs=4096"]);
                 command.args([format!("--rxd={RING_SIZE}"), format!("--txd={RING_SIZE}")]);
-                (command, "rte-worker-9".to_string())
+                command
             }
         };
         let child = command
@@ -245,13 +287,12 @@ impl Guest {
             .stderr(log)
             .spawn()
             .map_err(|e| format!("the guest: {e}"))?;
-        Ok(Guest { process: Process(child), thread })
+        Ok(Guest { process: Process(child) })
     }
 
+    /// CPU time of all its threads.
     fn cpu_s(&self) -> f64 {
-        // The built-in guest works in a thread of the process's own name.
-        let threads = self.process.threads_cpu_ns(&self.thread);
-        threads as f64 / 1e9
+        self.process.cpu_ns() as f64 / 1e9
     }
 }
 
@@ -272,7 +313,7 @@ fn point(
             peer.resume();
             peer.drop_source()?;
             peer.drop_port("vhost")?;
-            peer.set_rules(&rules_text(flows))?;
+            peer.set_rules(&rules_text(flows, Some(SINK)))?;
             let guest = Guest::start(args.guest, dir, &their_socket)?;
             crate::peer::wait_for(&their_socket)?;
             peer.add_vhost("vhost", &their_socket, GUEST.0 as u16)?;
@@ -296,7 +337,7 @@ fn point(
     rig.add_port(&PortSpec::new("sink", "null", SINK))?;
     rig.add_port(&guest)?;
     wait_for_link(&rig, dir)?;
-    rig.add_rules(&rules(flows))?;
+    rig.add_rules(&rules(flows, Some(SINK)))?;
     rig.add_port(&source)?;
     rig.warm_up(Duration::from_millis(2_000));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -381,20 +422,23 @@ fn their_turn(peer: &OvsDpdk, guest: &Guest, time: Duration) -> Result<Turn, Str
     })
 }
 
-fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[Turn]) -> Row {
+pub fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[Turn]) -> Row {
     let of = |f: &dyn Fn(&Turn) -> f64| median(&turns.iter().map(f).collect::<Vec<_>>());
     let cycles_per_packet = of(&Turn::cycles_per_packet);
     let busy = of(&|t| t.busy * t.cpu_s / t.seconds);
+    let is_own = args.path == Way::GuestToGuest || args.loss.is_some();
     Row {
         switch,
-        guest: args.guest,
+        path: args.path,
+        guest: if is_own { GuestKind::Builtin } else { args.guest },
+        loss_allowed: args.loss,
         size,
         flows,
         queues: 1,
         cycles_per_packet,
         packets_per_cpu_second: base::clock::tsc_hz() as f64 / cycles_per_packet,
         mpps: of(&|t| t.delivered as f64 / t.seconds / 1e6),
-        loss: of(&|t| 1.0 - t.delivered as f64 / (t.offered as f64).max(1.0)),
+        loss: of(&Turn::loss),
         cpu_switch: busy,
         cpu_guest: of(&|t| t.guest_cpu_s / t.seconds),
         void: of(&|t| t.busy) < BUSY_MIN,
@@ -403,8 +447,8 @@ fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[Turn
     }
 }
 
-/// One rule for each flow and direction.
-fn rules(flows: usize) -> Vec<FlowMod> {
+/// One rule for each flow and direction: to the guest, and what the guest sends to `back`.
+pub fn rules(flows: usize, back: Option<PortNo>) -> Vec<FlowMod> {
     let rule = |n: usize, in_port: PortNo, out: PortNo| {
         let (src, dst) = addresses(n);
         let fields = Match::any()
@@ -414,13 +458,22 @@ fn rules(flows: usize) -> Vec<FlowMod> {
             .with(FieldId::NwDst, dst.to_bits().into());
         FlowMod::add(fields, vec![Action::Output { port: base::OfPort(out.0 as u16), max_len: 0 }])
     };
-    (0..flows).flat_map(|n| [rule(n, SOURCE, GUEST), rule(n, GUEST, SINK)]).collect()
+    let of_flow = |n: usize| {
+        let there = rule(n, SOURCE, GUEST);
+        std::iter::once(there).chain(back.map(|back| rule(n, GUEST, back)))
+    };
+    (0..flows).flat_map(of_flow).collect()
 }
 
-fn rules_text(flows: usize) -> String {
+/// The same in the syntax of `ovs-ofctl`.
+pub fn rules_text(flows: usize, back: Option<PortNo>) -> String {
     let rule = |n: usize, in_port: PortNo, out: PortNo| {
         let (src, dst) = addresses(n);
         format!("ip,in_port={},nw_src={src},nw_dst={dst},actions=output:{}\n", in_port.0, out.0)
     };
-    (0..flows).map(|n| rule(n, SOURCE, GUEST) + &rule(n, GUEST, SINK)).collect()
+    let of_flow = |n: usize| {
+        let there = rule(n, SOURCE, GUEST);
+        there + &back.map(|back| rule(n, GUEST, back)).unwrap_or_default()
+    };
+    (0..flows).map(of_flow).collect()
 }
