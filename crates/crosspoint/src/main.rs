@@ -12,6 +12,7 @@ mod ovsdb_client;
 mod ovsdb_tool;
 mod programs;
 mod switch;
+mod top;
 mod vsctl;
 
 use clap::{Parser, Subcommand};
@@ -50,6 +51,8 @@ enum Command {
     /// Make, convert, read and change database files, as ovsdb-tool does.
     #[command(disable_help_flag = true)]
     OvsdbTool(Elsewhere),
+    /// Show what the running switch does: workers, caches, queues, ports, and packets dropped by reason.
+    Top(top::Args),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
     /// Show real packets crossing a real switch between two network namespaces, with figures.
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         | Command::OvsdbClient(_) => {
             unreachable!("run above: their names are in the table of programs")
         }
+        Command::Top(args) => top::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Guest(args) => guest::run(&args),

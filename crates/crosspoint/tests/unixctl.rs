@@ -312,3 +312,54 @@ fn stopped_time_moves_by_hand_and_all_that_times_out_follows() {
     wait_for("the address to age", || appctl(&["fdb/show", "br0"]).lines().count() == 1);
     assert_eq!(appctl(&["dpctl/dump-flows"]).lines().filter(|l| l.contains("in_port")).count(), 0);
 }
+
+/// `crosspoint top`, followed until it has shown what crosses the switch.
+#[test]
+fn top_shows_workers_queues_ports_and_drops_while_packets_cross() {
+    use std::io::BufRead;
+    let switch = Switch::dummy();
+    switch.add_flow("in_port=1,actions=2");
+    let mut top = Command::new(binary())
+        .args(["top", "--batch", "--interval", "0.2"])
+        .env("OVS_RUNDIR", switch.dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(top.stdout.take().unwrap()).lines();
+    let mut missing = vec!["worker", "queue", "p1", "p2", "drops"];
+    let mut looks = 0;
+    for line in lines.map_while(Result::ok) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // Rates of a few packets per second are printed as whole numbers.
+        let is_some = |n: usize| words.get(n).is_some_and(|w| w.parse::<u64>().is_ok_and(|n| n > 0));
+        let shown = match words.first() {
+            Some(&"crosspoint") => {
+                looks += 1;
+                assert!(looks < 500, "{missing:?} never came");
+                for port in ["p1", "p3"] {
+                    (0..5).for_each(|_| switch.receive(port, UDP));
+                }
+                continue;
+            }
+            Some(&"core") if is_some(3) && words[6] != "-" => "worker",
+            Some(&"p1") if words.get(2) == Some(&"core") => "queue",
+            Some(&"p1") if words.get(1) == Some(&"dummy") && is_some(2) => "p1",
+            Some(&"p2") if words.get(1) == Some(&"dummy") && is_some(5) => "p2",
+            Some(_) if words.len() == 3 && is_some(1) && is_some(2) => "drops",
+            _ => continue,
+        };
+        missing.retain(|m| *m != shown);
+        if missing.is_empty() {
+            break;
+        }
+    }
+    top.kill().unwrap();
+    top.wait().unwrap();
+    assert!(missing.is_empty(), "never shown: {missing:?}");
+    // Once, and then it ends; and where nobody is, it says so.
+    let once = switch.run(binary(), &["top", "--once", "--interval", "0.1"]).ok();
+    assert_eq!(once.matches("WORKER").count(), 2, "a table of workers, and a column of queues: {once}");
+    let nobody = switch.run(binary(), &["top", "--once", "--target", "/nowhere.ctl"]).failed();
+    assert!(nobody.contains("crosspoint top: ") && nobody.contains("/nowhere.ctl"), "{nobody}");
+}

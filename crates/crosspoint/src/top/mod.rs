@@ -1,0 +1,210 @@
+//! `crosspoint top`: what the running switch is doing, by worker, receive queue, port and drop reason, again and again.
+//!
+//! On a terminal each look replaces the one before; with `--batch`, `--once`, or where standard output is no terminal, they
+//! follow each other as plain text, for programs to read. Rates are over the time between two looks. It only asks what
+//! `ovs-appctl` can ask too, and so costs the switch four commands a second and its workers nothing.
+
+mod sample;
+
+use sample::{Port, Sample, Worker};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+use vswitchd::unixctl::Client;
+
+/// How long it waits for the switch to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Show what the running switch does: workers, caches, queues, ports, and packets dropped by reason.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The switch: its daemon's name, or its control socket.
+    #[arg(short, long, default_value = "ovs-vswitchd")]
+    target: String,
+    /// Seconds between two looks.
+    #[arg(short = 'd', long, default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// End after so many looks.
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Plain text, one look after the other, also on a terminal.
+    #[arg(short, long)]
+    batch: bool,
+    /// One look, as plain text.
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|s| (0.05..=3600.0).contains(s));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text}: expected 0.05 to 3600 seconds"))
+}
+
+/// Runs until it is interrupted, has looked often enough, or the switch goes.
+pub fn run(args: &Args) -> ExitCode {
+    match watch(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("crosspoint top: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn watch(args: &Args) -> Result<(), String> {
+    let mut client = Client::connect(&args.target, Some(PATIENCE)).map_err(|e| e.to_string())?;
+    let redraws = std::io::stdout().is_terminal() && !args.batch && !args.once;
+    let mut before = Sample::take(&mut client)?;
+    let mut left = if args.once { Some(1) } else { args.count };
+    while left != Some(0) {
+        std::thread::sleep(args.interval);
+        let now = Sample::take(&mut client)?;
+        let text = render(&args.target, &before, &now);
+        // From the top left corner on, and what is left of the look before is erased.
+        let text = if redraws { format!("\x1b[H\x1b[J{text}") } else { format!("{text}\n") };
+        let mut out = std::io::stdout().lock();
+        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+            // Who read it has seen enough.
+            return Ok(());
+        }
+        before = now;
+        left = left.map(|n| n - 1);
+    }
+    Ok(())
+}
+
+/// A count with a suffix, so that it takes little room.
+fn short(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.2}G", v / 1e9),
+        v if v >= 1e6 => format!("{:.2}M", v / 1e6),
+        v if v >= 1e4 => format!("{:.1}k", v / 1e3),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// What changed, as text. Workers, ports and reasons that were not there before count from nothing.
+fn render(target: &str, before: &Sample, now: &Sample) -> String {
+    let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
+    // A counter that went back belongs to another thing of the same name.
+    let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
+    let mut text = format!(
+        "crosspoint top: {target}, {} workers, {} ports, over {seconds:.2} s\n",
+        now.workers.len(),
+        now.ports.len()
+    );
+    let _ = writeln!(
+        text,
+        "\n{:<10} {:>6} {:>10} {:>8} {:>8} {:>8} {:>11}",
+        "WORKER", "BUSY%", "RX PKT/S", "EXACT%", "MEGAF%", "MISS%", "CYCLES/PKT"
+    );
+    for worker in &now.workers {
+        let was = before.workers.iter().find(|w| w.core == worker.core).cloned().unwrap_or_default();
+        let _ = writeln!(text, "{}", worker_line(worker, &was, seconds));
+    }
+    let _ = writeln!(text, "\n{:<16} {:>5} {:<10} {:>12}", "QUEUE OF", "NO", "WORKER", "LAST MINUTE%");
+    for q in &now.queues {
+        let core = format!("core {}", q.core);
+        let _ = writeln!(text, "{:<16} {:>5} {core:<10} {:>12}", q.port, q.number, q.usage);
+    }
+    let _ = writeln!(
+        text,
+        "\n{:<16} {:<20} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "PORT", "TYPE", "RX PKT/S", "RX BIT/S", "RX LOST/S", "TX PKT/S", "TX BIT/S", "TX LOST/S"
+    );
+    for port in &now.ports {
+        let was = before.ports.iter().find(|p| p.name == port.name).cloned().unwrap_or_default();
+        let of = |f: fn(&Port) -> u64, factor: f64| short(rate(f(port), f(&was)) * factor);
+        let _ = writeln!(
+            text,
+            "{:<16} {:<20} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            port.name,
+            port.kind,
+            of(|p| p.rx_packets, 1.0),
+            of(|p| p.rx_bytes, 8.0),
+            of(|p| p.rx_lost, 1.0),
+            of(|p| p.tx_packets, 1.0),
+            of(|p| p.tx_bytes, 8.0),
+            of(|p| p.tx_lost, 1.0),
+        );
+    }
+    let _ = writeln!(text, "\n{:<28} {:>9} {:>14}", "DROPPED FOR", "PKT/S", "IN ALL");
+    for (reason, count) in &now.drops {
+        let was = before.drops.iter().find(|(name, _)| name == reason).map_or(0, |(_, n)| *n);
+        let _ = writeln!(text, "{reason:<28} {:>9} {count:>14}", short(rate(*count, was)));
+    }
+    if now.drops.is_empty() {
+        text.push_str("(nothing)\n");
+    }
+    text
+}
+
+fn worker_line(now: &Worker, was: &Worker, seconds: f64) -> String {
+    let since = |f: fn(&Worker) -> u64| f(now).checked_sub(f(was)).unwrap_or(f(now)) as f64;
+    let share =
+        |part: f64, whole: f64| if whole > 0.0 { format!("{:.1}", 100.0 * part / whole) } else { "-".into() };
+    let (busy, idle) = (since(|w| w.busy_cycles), since(|w| w.idle_cycles));
+    let received = since(|w| w.received);
+    let (exact, mega, missed) = (since(|w| w.exact_hits), since(|w| w.megaflow_hits), since(|w| w.misses));
+    let looked_up = exact + mega + missed;
+    let cost = if received > 0.0 { format!("{:.1}", busy / received) } else { "-".into() };
+    format!(
+        "{:<10} {:>6} {:>10} {:>8} {:>8} {:>8} {:>11}",
+        format!("core {}", now.core),
+        share(busy, busy + idle),
+        short(received / seconds),
+        share(exact, looked_up),
+        share(mega, looked_up),
+        share(missed, looked_up),
+        cost
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn rates_are_what_changed_between_two_looks() {
+        let start = Instant::now();
+        let before = sample::tests::sample(start);
+        let mut now = sample::tests::sample(start + Duration::from_secs(2));
+        let worker = &mut now.workers[0];
+        worker.received += 40_000;
+        worker.exact_hits += 30_000;
+        worker.megaflow_hits += 9_000;
+        worker.misses += 1_000;
+        worker.busy_cycles += 4_000_000;
+        worker.idle_cycles += 4_000_000;
+        now.ports[0].rx_packets += 40_000;
+        now.ports[0].rx_bytes += 4_000_000;
+        now.ports[1].tx_lost += 10;
+        now.drops[0].1 += 10;
+        now.drops.push(("no_such_rule".into(), 4));
+        let text = render("ovs-vswitchd", &before, &now);
+        let line = |start: &str| {
+            let line =
+                text.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
+            line.split_whitespace().collect::<Vec<_>>()
+        };
+        assert_eq!(line("core 1"), ["core", "1", "50.0", "20.0k", "75.0", "22.5", "2.5", "100.0"]);
+        assert_eq!(line("core 3"), ["core", "3", "-", "0", "-", "-", "-", "-"]);
+        assert_eq!(line("p1               tap"), ["p1", "tap", "20.0k", "16.00M", "0", "0", "0", "0"]);
+        assert_eq!(line("vm1              dpdk").last(), Some(&"5"));
+        assert_eq!(line("vm1                  1"), ["vm1", "1", "core", "1", "0"]);
+        assert_eq!(line("tx_queue_full"), ["tx_queue_full", "5", "17"]);
+        assert_eq!(line("no_such_rule"), ["no_such_rule", "2", "4"]);
+    }
+
+    #[test]
+    fn a_worker_that_was_replaced_counts_from_nothing() {
+        let start = Instant::now();
+        let before = sample::tests::sample(start);
+        let mut now = sample::tests::sample(start + Duration::from_secs(1));
+        now.workers[0].received = 500;
+        let text = render("ovs-vswitchd", &before, &now);
+        assert!(text.contains(" 500 "), "{text}");
+    }
+}
