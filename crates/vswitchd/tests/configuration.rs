@@ -86,5 +86,12 @@ fn the_keys_that_are_not_complained_of_are_those_of_the_manual_page() {
     });
     assert_eq!(all.collect::<BTreeSet<_>>(), manual_page());
     assert!(keys::is_known("Bridge", "other_config", "hwaddr"));
+    for (table, column, key) in keys::LATER_NAMES {
+        assert!(keys::is_known(table, column, key) && !keys::is_known("Bridge", column, key));
+    }
+    // What tunes threads that poll for ever, or caches of a fixed size, is set by many and harms nobody.
+    for key in ["pmd-sleep-max", "pmd-maxsleep", "tx-flush-interval", "emc-insert-inv-prob", "smc-enable"] {
+        assert!(keys::is_known("Open_vSwitch", "other_config", key), "{key}");
+    }
     assert!(!keys::is_known("Bridge", "other_config", "hwadr"));
 }

@@ -13,9 +13,13 @@ pub struct Keys {
     pub keys: &'static [&'static str],
 }
 
+/// Names that later releases of Open vSwitch have given to keys, which what is written for those sets.
+pub const LATER_NAMES: &[(&str, &str, &str)] = &[("Open_vSwitch", "other_config", "pmd-sleep-max")];
+
 /// Whether a row's column can have the key.
 pub fn is_known(table: &str, column: &str, key: &str) -> bool {
     KEYS.iter().any(|k| k.table == table && k.column == column && k.keys.contains(&key))
+        || LATER_NAMES.contains(&(table, column, key))
 }
 
 /// All of them.
