@@ -6,6 +6,7 @@
 //! worker's loop neither allocates nor locks once it is warm.
 
 pub mod action;
+mod backlog;
 mod cache;
 pub mod control;
 mod depths;

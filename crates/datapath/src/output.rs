@@ -5,7 +5,7 @@ use crate::stats::{PortCounters, WorkerStats};
 use base::{DropReason, PortNo};
 use packet::batch::Runs;
 use packet::wait::Bell;
-use packet::{Batch, Packet, PoolCache, TxQueue};
+use packet::{BURST, Batch, Packet, PoolCache, TxQueue};
 use std::sync::{Arc, Mutex};
 
 /// A transmit queue of this worker's own, or one that it shares because the port has too few.
@@ -27,6 +27,14 @@ impl TxHandle {
 }
 
 impl TxHandle {
+    /// Whether it would take a burst now. A shared one is not asked: others fill it meanwhile, and the lock is not free.
+    fn has_room(&mut self) -> bool {
+        match self {
+            TxHandle::Own(q) => q.has_room(BURST),
+            TxHandle::Shared(_) => true,
+        }
+    }
+
     /// The queue, where nobody else has it.
     pub fn into_queue(self) -> Option<Box<dyn TxQueue>> {
         match self {
@@ -80,6 +88,8 @@ pub struct Outputs {
     dirty: Vec<u16>,
     pending: Vec<u16>,
     pub recirculated: Vec<Recirculated>,
+    /// The last port that did not take all of a batch, until somebody takes note of it.
+    pub refusing: Option<PortNo>,
     packet_ins: rtrb::Producer<PacketIn>,
     event_bell: Arc<Bell>,
     random: u64,
@@ -101,6 +111,7 @@ impl Outputs {
             dirty: Vec::with_capacity(1024),
             pending: Vec::with_capacity(1024),
             recirculated: Vec::with_capacity(RECIRCULATED_MAX),
+            refusing: None,
             packet_ins,
             event_bell,
             random: 0x9e37_79b9_7f4a_7c15,
@@ -162,7 +173,9 @@ impl Outputs {
         }
         slot.batch.push(packet);
         if slot.batch.is_full() {
-            transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+            if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
+                self.refusing = Some(PortNo(port));
+            }
             note_sent(&mut self.dirty, &mut self.pending, port as u16);
         }
     }
@@ -185,7 +198,9 @@ impl Outputs {
             from.move_to(n, &mut slot.batch);
             count -= n;
             if slot.batch.is_full() {
-                transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+                if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
+                    self.refusing = Some(PortNo(port));
+                }
                 note_sent(&mut self.dirty, &mut self.pending, port as u16);
             }
         }
@@ -245,8 +260,9 @@ impl Outputs {
         for &port in &self.dirty {
             if let Some(slot) = &mut self.slots[usize::from(port)]
                 && !slot.batch.is_empty()
+                && transmit(slot, &mut self.cache, &self.stats, &self.in_counters)
             {
-                transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+                self.refusing = Some(PortNo(port.into()));
             }
             if !self.pending.contains(&port) {
                 self.pending.push(port);
@@ -262,6 +278,18 @@ impl Outputs {
                 })
             })
         });
+    }
+
+    /// Whether the port would take a burst now, beside what waits for it already; true where it cannot tell or is not there.
+    pub fn has_room(&mut self, port: PortNo) -> bool {
+        let slot = self.slots.get_mut(port.0 as usize).and_then(Option::as_deref_mut);
+        slot.is_none_or(|slot| slot.batch.is_empty() && slot.handle.has_room())
+    }
+
+    /// Packets that were ever to leave by the port: sent, refused, or waiting in its batch. 0 where it is not there.
+    pub fn destined_to(&self, port: PortNo) -> u64 {
+        let slot = self.slots.get(port.0 as usize).and_then(Option::as_deref);
+        slot.map_or(0, |s| s.counters.tx_packets.get() + s.counters.tx_drops.get() + s.batch.len() as u64)
     }
 
     /// Whether drivers still hold buffers that only another flush takes back.
@@ -290,12 +318,13 @@ fn note_sent(dirty: &mut Vec<u16>, pending: &mut Vec<u16>, port: u16) {
     }
 }
 
+/// Sends a port's batch. True where the port did not take all of it; the rest is dropped.
 fn transmit(
     slot: &mut TxSlot,
     cache: &mut PoolCache,
     stats: &WorkerStats,
     in_counters: &[Option<Arc<PortCounters>>],
-) {
+) -> bool {
     let TxSlot { handle, batch, counters } = slot;
     let offered = batch.len() as u64;
     let bytes: usize = batch.iter().map(Packet::len).sum();
@@ -315,4 +344,5 @@ fn transmit(
             cache.free(packet);
         }
     }
+    left > 0
 }

@@ -73,6 +73,8 @@ pub struct WorkerStats {
     /// Most CPU time in nanoseconds that a pass of the loop took, [`crate::Config::measure_passes`] given: at most
     /// 100 us too much. The reader may set it to 0.
     pub longest_pass_ns: Counter,
+    /// Times that a receive queue was held back because the one output that it feeds was full.
+    pub held_back: Counter,
     /// Times it went to sleep.
     pub sleeps: Counter,
     /// Gauge: megaflows.

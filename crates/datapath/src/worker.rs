@@ -10,7 +10,13 @@
 //! Fairness: queues are served by the cycles that they cost. A queue that is ahead of the others (its bursts
 //! need translation, which counts double) is passed over until they have caught up, so who opens new flows at full speed
 //! takes only its own share of the worker, and what it is too late for waits, or is lost, in its own device.
+//!
+//! Back-pressure: work on a packet that its output then refuses is lost. Where an output has refused packets, queues of which a whole
+//! burst went to it and nowhere else are held back until it has room again, for [`HOLD_US`] at most: what is too much for the output
+//! waits, or is lost, in the device that it came from, before it has cost anything. A queue whose packets go to several
+//! outputs is never held back, so none suffers for another's receiver ([`backlog`](crate::backlog) has the rules).
 
+use crate::backlog::Backlog;
 use crate::cache::DumpedFlow;
 use crate::output::TxHandle;
 use crate::pipeline::Pipeline;
@@ -179,6 +185,7 @@ struct Rx {
     is_busy: bool,
     /// Polls in vain since its last packet.
     quiet: u32,
+    backlog: Backlog,
 }
 
 /// How a pass went.
@@ -206,6 +213,8 @@ pub struct Worker<P: Pipeline> {
     idle_next: usize,
     /// Cycles that may be spent on looking at idle queues; negative for what was spent too much.
     idle_credit: i64,
+    /// A queue with packets was held back in this pass.
+    holds: bool,
     next_tick: u64,
     /// The wish that the open round fulfils.
     fold_round: Option<u64>,
@@ -241,6 +250,7 @@ impl<P: Pipeline> Worker<P> {
             busy: Vec::with_capacity(64),
             idle_next: 0,
             idle_credit: 0,
+            holds: false,
             next_tick: 0,
             fold_round: None,
             round_open: false,
@@ -298,6 +308,11 @@ impl<P: Pipeline> Worker<P> {
         // 3. Outputs.
         self.process.out.flush();
         let end = tsc();
+        if let Some(output) = self.process.out.refusing.take() {
+            for &n in &self.busy {
+                self.rx[n].backlog.refused_at(output);
+            }
+        }
         // 4. The clock and the sweep.
         if end >= self.next_tick {
             self.tick(end);
@@ -312,6 +327,11 @@ impl<P: Pipeline> Worker<P> {
             return Turn::Moved { end };
         }
         self.stats().idle_cycles.add(end - start);
+        if std::mem::take(&mut self.holds) {
+            // There is room again in a moment, which is too short to sleep or to sweep a good piece.
+            self.sweep(false);
+            return Turn::Idle { end, rest: false };
+        }
         // Folds come before sleep, so that counters are exact when traffic has stopped.
         Turn::Idle { end, rest: self.sweep(true) }
     }
@@ -395,6 +415,12 @@ impl<P: Pipeline> Worker<P> {
         if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
             return None;
         }
+        if q.backlog.is_open() && !q.backlog.may_receive(&mut self.process.out) {
+            // It must not hold back the others by its old account.
+            q.active = false;
+            self.holds = true;
+            return None;
+        }
         if !q.active {
             // An idle queue has no credit from the past.
             q.served = q.served.max(floor);
@@ -421,6 +447,9 @@ impl<P: Pipeline> Worker<P> {
         let translation = self.process.burst(q.port, batch);
         let end = tsc();
         let cost = end - start;
+        if q.backlog.is_open() {
+            q.backlog.received(packets, &self.process.out);
+        }
         q.served += cost + translation;
         q.load.cycles.add(cost);
         q.load.packets.add(packets);
@@ -578,6 +607,7 @@ impl<P: Pipeline> Worker<P> {
             gone: false,
             is_busy: true,
             quiet: 0,
+            backlog: Backlog::default(),
         });
         self.list_busy();
     }

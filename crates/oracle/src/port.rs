@@ -17,6 +17,8 @@ pub struct Link {
     sent: Mutex<Vec<Vec<u8>>>,
     /// Packets that one transmit call takes at most.
     room: AtomicUsize,
+    /// Packets that all transmit calls together may still take.
+    places: AtomicUsize,
     bell: Bell,
 }
 
@@ -28,6 +30,7 @@ impl Link {
             bursts: Mutex::default(),
             sent: Mutex::default(),
             room: AtomicUsize::new(usize::MAX),
+            places: AtomicUsize::new(usize::MAX),
             bell: Bell::new().expect("an eventfd"),
         })
     }
@@ -57,6 +60,11 @@ impl Link {
     /// From now on a transmit call takes at most `room` packets.
     pub fn set_room(&self, room: usize) {
         self.room.store(room, Ordering::Relaxed);
+    }
+
+    /// From now on it takes no more than `places` packets in all, and can tell whether there is room for some.
+    pub fn set_places(&self, places: usize) {
+        self.places.store(places, Ordering::Relaxed);
     }
 }
 
@@ -93,12 +101,20 @@ impl RxQueue for Rx {
 
 impl TxQueue for Tx {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        let taken = batch.len().min(self.0.room.load(Ordering::Relaxed));
+        let places = self.0.places.load(Ordering::Relaxed);
+        let taken = batch.len().min(self.0.room.load(Ordering::Relaxed)).min(places);
+        if places != usize::MAX {
+            self.0.places.store(places - taken, Ordering::Relaxed);
+        }
         let mut sent = self.0.sent.lock().expect("no panic while held");
         for packet in batch.drain(..taken) {
             sent.push(packet.segments().flatten().copied().collect());
             cache.free(packet);
         }
+    }
+
+    fn has_room(&mut self, packets: usize) -> bool {
+        self.0.places.load(Ordering::Relaxed) >= packets
     }
 }
 

@@ -231,6 +231,101 @@ fn what_a_full_port_does_not_take_is_dropped_and_counted_at_both_ports() {
     pool_is_whole().unwrap();
 }
 
+/// Ports 1 (the source), 2 and 3 with these actions for all that comes in.
+fn sender(actions: Vec<flow::Action>) -> Rig<switch::Switch> {
+    let mut home_config = config(1024, 10_000);
+    home_config.exact_tier = ExactTier::On;
+    let (domain, switch, mut control, bridge) = oracle::home::bridge_of(&[1, 2, 3]);
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), actions), 0).unwrap();
+    let other = Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwSrc, 0x0a00_0063);
+    control
+        .flow_mod(bridge, &FlowMod { priority: 40_000, ..FlowMod::add(other, vec![output(3)]) }, 0)
+        .unwrap();
+    let rig = Rig::new(switch, domain, home_config, &[PortNo(1), PortNo(2), PortNo(3)]);
+    rig.links[&PortNo(2)].set_places(0);
+    rig
+}
+
+/// A frame that goes to port 3, whatever the others do.
+fn frame_to_3() -> Vec<u8> {
+    let mut frame = udp_frame();
+    frame[29] = 0x63;
+    frame
+}
+
+#[test]
+fn a_queue_whose_packets_all_go_to_a_full_port_waits_for_room_and_loses_none_meanwhile() {
+    let mut rig = sender(vec![output(2)]);
+    let (source, full) = (rig.links[&PortNo(1)].clone(), rig.links[&PortNo(2)].clone());
+    // The first burst is refused, the second one shows that all goes there.
+    rig.receive(PortNo(1), vec![udp_frame(); 32]);
+    rig.receive(PortNo(1), vec![udp_frame(); 32]);
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 64)]);
+    for n in 1..=100 {
+        source.receive(vec![udp_frame(); 32]);
+        rig.worker.turn();
+        assert!(!source.is_received(), "it is left where it is while there is no room");
+        full.set_places(32);
+        rig.worker.turn();
+        assert!(source.is_received());
+        assert_eq!(rig.dp.worker_stats(0).held_back.get(), n);
+    }
+    assert_eq!(full.take_sent().len(), 3_200);
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 64)]);
+    // A port that never makes room again holds nobody up for long: a burst comes in, and is dropped and counted.
+    let start = std::time::Instant::now();
+    rig.receive(PortNo(1), vec![udp_frame(); 32]);
+    assert!(start.elapsed() >= std::time::Duration::from_micros(9), "it has waited");
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 96)]);
+    rig.end().unwrap();
+    pool_is_whole().unwrap();
+}
+
+#[test]
+fn a_queue_that_serves_other_ports_too_is_never_held_back_for_a_full_one() {
+    let mut rig = sender(vec![output(2)]);
+    let source = rig.links[&PortNo(1)].clone();
+    let mut mixed = vec![udp_frame(); 32];
+    mixed[31] = frame_to_3();
+    for n in 1..=100 {
+        source.receive(mixed.clone());
+        rig.worker.turn();
+        assert!(source.is_received(), "burst {n}");
+    }
+    assert_eq!(rig.links[&PortNo(3)].take_sent().len(), 100);
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 3_100)]);
+    assert_eq!(rig.dp.worker_stats(0).held_back.get(), 0);
+    // Bursts for the full port alone, then others: the first of those waits for a moment, the rest for nothing.
+    for _ in 0..3 {
+        rig.receive(PortNo(1), vec![udp_frame(); 32]);
+    }
+    rig.receive(PortNo(1), vec![frame_to_3(); 32]);
+    let held_back = rig.dp.worker_stats(0).held_back.get();
+    for _ in 0..100 {
+        source.receive(vec![frame_to_3(); 32]);
+        rig.worker.turn();
+        assert!(source.is_received());
+    }
+    assert_eq!(rig.dp.worker_stats(0).held_back.get(), held_back);
+    rig.end().unwrap();
+    pool_is_whole().unwrap();
+}
+
+#[test]
+fn a_queue_whose_packets_are_copied_to_a_full_port_and_others_is_never_held_back() {
+    let mut rig = sender(vec![output(2), output(3)]);
+    let source = rig.links[&PortNo(1)].clone();
+    for n in 1..=100 {
+        source.receive(vec![udp_frame(); 32]);
+        rig.worker.turn();
+        assert!(source.is_received(), "burst {n}");
+    }
+    assert_eq!(rig.links[&PortNo(3)].take_sent().len(), 3_200);
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 3_200)]);
+    rig.end().unwrap();
+    pool_is_whole().unwrap();
+}
+
 /// The rate of an established flow on a worker, alone and beside a port whose every packet is a new flow.
 #[test]
 fn who_opens_new_flows_at_full_speed_takes_its_own_share_only() {

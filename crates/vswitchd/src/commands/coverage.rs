@@ -16,6 +16,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("datapath_flow_evicted", sum(|w| w.evictions.get())),
         ("datapath_flow_not_cached", sum(|w| w.not_cached.get())),
         ("datapath_flow_touched", sum(|w| w.touched.get())),
+        ("datapath_rx_held_back", sum(|w| w.held_back.get())),
         ("ofproto_flow_mod", c.flow_mods),
         ("ofproto_flow_removed", c.flows_removed),
         ("ofproto_packet_in", c.packet_ins),

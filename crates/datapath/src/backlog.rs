@@ -1,0 +1,91 @@
+//! Which receive queues are held back because the output that they feed is full.
+//!
+//! When a port refuses packets, every busy receive queue of the worker becomes a suspect: from then on it is noted whether all packets of
+//! its bursts are destined to that port. The first burst of which one packet is not (or whose packets are dropped, copied or
+//! go to the controller) clears the queue. One whose last burst was destined there altogether is held back while the port has no room
+//! for a burst, but never for longer than [`HOLD_US`]; then a burst is received whatever becomes of it, and judged anew. So
+//! a packet for somebody else that stands behind such a burst waits that long at most, and a port that
+//! never makes room again costs its senders no more than that.
+//!
+//! The queue is cleared too when the port has had room [`CALM_BURSTS`] times in a row.
+//!
+//! Cost where nothing is refused: one test of a flag per burst.
+
+use crate::output::Outputs;
+use base::PortNo;
+use base::clock::tsc;
+
+/// The longest that a queue is held back at once. A guest that takes three million packets per second takes a burst in this time.
+pub(crate) const HOLD_US: u64 = 10;
+/// After so many bursts for which there was room at once, the output is no bottleneck any more.
+const CALM_BURSTS: u32 = 256;
+
+/// One receive queue's state.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    /// The port that refused packets.
+    output: Option<PortNo>,
+    /// All packets of the last burst were destined to it.
+    is_proven: bool,
+    /// Since when it is held back, by the time stamp counter; 0: it is not.
+    held_since: u64,
+    /// Bursts in a row for which there was room at once.
+    calm: u32,
+    /// What had been destined to the output before the burst.
+    destined_before: u64,
+    /// Copies that had been made before the burst.
+    copies_before: u64,
+}
+
+impl Backlog {
+    /// The output has refused packets, maybe of this queue's.
+    #[cold]
+    pub(crate) fn refused_at(&mut self, output: PortNo) {
+        if self.output == Some(output) {
+            self.calm = 0;
+        } else if !self.is_proven {
+            *self = Backlog { output: Some(output), ..Backlog::default() };
+        }
+    }
+
+    /// Whether the queue is a suspect at all.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// Whether a burst may be received now. True makes ready for [`Self::received`].
+    #[inline(never)]
+    pub(crate) fn may_receive(&mut self, out: &mut Outputs) -> bool {
+        let Some(output) = self.output else { return true };
+        if self.is_proven && !out.has_room(output) {
+            let now = tsc();
+            if self.held_since == 0 {
+                self.held_since = now;
+                self.calm = 0;
+                out.stats.held_back.add(1);
+            }
+            if now - self.held_since < base::clock::tsc_hz() / 1_000_000 * HOLD_US {
+                return false;
+            }
+        } else if self.held_since == 0 {
+            self.calm += 1;
+        }
+        self.held_since = 0;
+        self.destined_before = out.destined_to(output);
+        self.copies_before = out.stats.copies.get();
+        true
+    }
+
+    /// Judges a burst of `packets` that [`Self::may_receive`] has let in and that has been processed.
+    #[inline(never)]
+    pub(crate) fn received(&mut self, packets: u64, out: &Outputs) {
+        let Some(output) = self.output else { return };
+        // A packet that was copied went elsewhere too.
+        self.is_proven = out.destined_to(output).wrapping_sub(self.destined_before) == packets
+            && out.stats.copies.get() == self.copies_before;
+        if !self.is_proven || self.calm > CALM_BURSTS {
+            *self = Backlog::default();
+        }
+    }
+}
