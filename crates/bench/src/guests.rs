@@ -30,7 +30,7 @@ const OVERDUE_MAX: u64 = 256;
 const UNPACED: u64 = u64::MAX;
 /// Steps of the search for the highest rate: it ends within a hundredth of the highest.
 const SEARCH_STEPS: u32 = 7;
-/// Time for what is under way to arrive.
+/// When nothing has come for this long, nothing is under way any more.
 const DRAIN: Duration = Duration::from_millis(20);
 
 /// Where the tester's packets go.
@@ -186,8 +186,22 @@ trait Switch {
     /// CPU time in seconds, cycles busy, cycles idle.
     fn reading(&self) -> Result<(f64, u64, u64), String>;
 
+    /// Ends the traffic, and waits for what is under way, for some seconds at most.
+    fn drain(&mut self) {
+        self.tester().set_rate(0);
+        for _ in 0..100 {
+            let before = self.tester().reading().1;
+            self.run_for(DRAIN);
+            if self.tester().reading().1 == before {
+                return;
+            }
+        }
+    }
+
     /// One turn at this rate.
     fn turn(&mut self, rate: u64, time: Duration) -> Result<Turn, String> {
+        // What is under way from before is none of this turn's.
+        self.drain();
         self.tester().set_rate(rate);
         if rate == UNPACED {
             self.run_for(Duration::from_millis(200));
@@ -197,8 +211,7 @@ trait Switch {
         self.run_for(time);
         let seconds = start.elapsed().as_secs_f64();
         if rate != UNPACED {
-            self.tester().set_rate(0);
-            self.run_for(DRAIN);
+            self.drain();
         }
         let (after, load_after) = (self.tester().reading(), self.reading()?);
         self.tester().set_rate(0);
