@@ -3,6 +3,13 @@
 mod common;
 
 use common::{PATIENCE, Switch, UDP, wait_for};
+use flow::{Action, FieldId, Match};
+use openflow::message::{
+    FlowEvent, FlowMod, FlowMonitorFlags, FlowMonitorRequest, FlowUpdate, Message, StatsBody, StatsReply,
+    StatsRequest, TABLE_ALL,
+};
+use openflow::{Codec, ErrorKind, Version};
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -332,7 +339,6 @@ fn bad_requests_are_answered_by_the_standards_errors_and_the_connection_lives() 
 /// Raw bytes, since no stock tool sends such.
 #[test]
 fn malformed_messages_are_answered_one_by_one_on_a_connection_that_lives() {
-    use std::io::{Read, Write};
     let switch = Switch::dummy();
     let mut stream = std::os::unix::net::UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -380,7 +386,6 @@ fn malformed_messages_are_answered_one_by_one_on_a_connection_that_lives() {
 
 #[test]
 fn a_client_that_never_reads_does_not_disturb_others() {
-    use std::io::Write;
     let switch = Switch::dummy();
     let flows: String = (0..20_000)
         .map(|n| format!("in_port=1,ip,nw_src=10.0.{}.{},actions=2\n", n / 250, n % 250))
@@ -403,4 +408,143 @@ fn a_client_that_never_reads_does_not_disturb_others() {
     let resident = memory.lines().find(|l| l.starts_with("VmRSS")).unwrap();
     let kilobytes: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(kilobytes < 150_000, "{resident}");
+}
+
+/// A client that sends and reads messages of OpenFlow 1.0, one by one.
+struct Client(std::os::unix::net::UnixStream);
+
+impl Client {
+    fn connect(switch: &Switch) -> Client {
+        let stream = std::os::unix::net::UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Client(stream);
+        client.0.write_all(&[1, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+        assert!(matches!(client.receive().1, Message::Hello(_)));
+        client
+    }
+
+    fn send(&mut self, xid: u32, message: &Message) {
+        self.0.write_all(&Codec::new(Version::V10).encode(xid, message).unwrap()).unwrap();
+    }
+
+    fn receive(&mut self) -> (u32, Message) {
+        let mut bytes = vec![0; 8];
+        self.0.read_exact(&mut bytes).unwrap();
+        bytes.resize(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), 0);
+        self.0.read_exact(&mut bytes[8..]).unwrap();
+        let version = Version::from_wire(bytes[0]).unwrap();
+        Codec::new(version).decode(&bytes).unwrap()
+    }
+
+    fn watch(&mut self, xid: u32, id: u32, flags: FlowMonitorFlags) {
+        let matching = Match::any();
+        let request = FlowMonitorRequest { id, flags, out_port: None, table_id: TABLE_ALL, matching };
+        self.send(xid, &Message::StatsRequest(StatsRequest::FlowMonitor(vec![request])));
+    }
+
+    /// The events of the next message.
+    fn events(&mut self) -> (u32, Vec<FlowUpdate>) {
+        match self.receive() {
+            (xid, Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(events), .. })) => {
+                (xid, events)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(&mut self) -> (u32, Option<ErrorKind>) {
+        match self.receive() {
+            (xid, Message::Error(error)) => (xid, error.kind()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+const EVENTS: FlowMonitorFlags =
+    FlowMonitorFlags::ADD.union(FlowMonitorFlags::DELETE).union(FlowMonitorFlags::MODIFY);
+
+#[test]
+fn who_watches_flows_hears_of_its_own_changes_in_short_and_can_stop() {
+    let switch = Switch::dummy();
+    let mut client = Client::connect(&switch);
+    let add = |port| {
+        let mut m = Match::any();
+        m.set_masked(FieldId::InPort, port, 0xffff);
+        let actions = vec![Action::Output { port: base::OfPort(2), max_len: 0 }];
+        Message::FlowMod(Box::new(FlowMod { matching: m, actions, ..FlowMod::add() }))
+    };
+    client.watch(10, 1, EVENTS);
+    assert_eq!(client.events(), (10, vec![]), "what there is was not asked for");
+    client.watch(11, 1, EVENTS);
+    assert_eq!(client.error(), (11, Some(ErrorKind::OFPMOFC_MONITOR_EXISTS)));
+    client.watch(12, 2, FlowMonitorFlags::ACTIONS);
+    assert_eq!(client.error(), (12, Some(ErrorKind::OFPMOFC_BAD_FLAGS)));
+    client.send(77, &add(1));
+    assert_eq!(client.events(), (0, vec![FlowUpdate::Abbreviated { xid: 77 }]));
+    client.watch(13, 2, EVENTS | FlowMonitorFlags::OWN | FlowMonitorFlags::INITIAL);
+    let (xid, events) = client.events();
+    assert!(
+        matches!(&events[..], [FlowUpdate::Full(e)] if e.event == FlowEvent::Added && e.actions.is_empty())
+    );
+    assert_eq!(xid, 13);
+    client.send(78, &add(3));
+    let (_, events) = client.events();
+    assert!(matches!(&events[..], [FlowUpdate::Full(e)] if e.matching.key.get64(FieldId::InPort) == 3));
+    for id in [1, 2] {
+        client.send(14, &Message::FlowMonitorCancel(id));
+    }
+    client.send(15, &Message::FlowMonitorCancel(2));
+    assert_eq!(client.error(), (15, Some(ErrorKind::OFPMOFC_UNKNOWN_MONITOR)));
+    client.send(79, &add(4));
+    client.send(80, &Message::BarrierRequest);
+    assert_eq!(client.receive(), (80, Message::BarrierReply), "nothing of the addition");
+}
+
+#[test]
+fn who_watches_flows_and_does_not_read_is_paused_and_then_brought_up_to_date() {
+    let switch = Switch::dummy();
+    let mut client = Client::connect(&switch);
+    client.watch(10, 1, EVENTS);
+    assert_eq!(client.events(), (10, vec![]));
+    let flow = |n: u32| format!("in_port=1,ip,nw_src=10.0.{}.{}", n / 250, n % 250);
+    let write = |name: &str, lines: String| {
+        let file = switch.dir.path().join(name);
+        std::fs::write(&file, lines).unwrap();
+        file.to_str().unwrap().to_string()
+    };
+    let all = write("all", (0..10_000).map(|n| flow(n) + ",actions=2\n").collect());
+    let some = write("some", (0..5_000).map(|n| format!("delete_strict {}\n", flow(2 * n))).collect());
+    switch.ofctl(&["add-flows", "br0", &all]).ok();
+    switch.ofctl(&["add-flows", "br0", &some]).ok();
+    // Now it reads, and knows what the switch has.
+    let mut known = std::collections::BTreeSet::new();
+    let (mut is_paused, mut pauses) = (false, 0);
+    while !(known.len() == 5_000 && pauses > 0 && !is_paused) {
+        match client.receive().1 {
+            Message::FlowMonitorPaused => {
+                is_paused = true;
+                pauses += 1;
+            }
+            Message::FlowMonitorResumed => is_paused = false,
+            Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(events), .. }) => {
+                for event in events {
+                    let FlowUpdate::Full(event) = event else { panic!("of others' changes in short") };
+                    let source = event.matching.key.get64(FieldId::NwSrc);
+                    match event.event {
+                        FlowEvent::Added => known.insert(source),
+                        FlowEvent::Deleted => known.remove(&source),
+                        FlowEvent::Modified => panic!("nothing was modified"),
+                    };
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(known.iter().all(|source| (source & 0xff) % 2 == 1), "those with even numbers are deleted");
+    switch.ofctl(&["del-flows", "br0", "ip,nw_src=10.0.0.1"]).ok();
+    let (_, events) = client.events();
+    assert!(
+        matches!(&events[..], [FlowUpdate::Full(e)] if e.event == FlowEvent::Deleted),
+        "it goes on: {events:?}"
+    );
 }

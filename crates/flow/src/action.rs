@@ -4,6 +4,7 @@
 //! syntax of ovs-actions(7). Where two wire forms mean the same but print differently, there are two variants.
 
 use crate::mf::Mf;
+use crate::options::Wide;
 use base::OfPort;
 
 /// `count` bits of a field from bit `offset` on: `NXM_NX_REG0[0..15]`.
@@ -65,6 +66,9 @@ pub enum Action {
     Enqueue { port: OfPort, queue: u32 },
     /// `set_field:VALUE[/MASK]->FIELD` and OpenFlow 1.0's `mod_*` (which print as such where 1.0 can).
     SetField { field: Mf, value: u128, mask: u128 },
+    /// `set_field:VALUE[/MASK]->tun_metadataN`, and what `load` does to tunnel options; a mask of [`Wide::ONES`] is the
+    /// whole option.
+    SetOption { idx: u8, value: Box<Wide>, mask: Box<Wide> },
     /// `mod_tp_src`: source port of whatever transport protocol the packet has (OpenFlow 1.0 and 1.1; later versions
     /// have it as a set-field of the protocol that the match says).
     SetTpSrc(u16),

@@ -11,6 +11,7 @@ pub mod field;
 pub mod key;
 pub mod matching;
 pub mod mf;
+pub mod options;
 
 pub use action::Action;
 pub use classifier::{Classifier, RuleRef};

@@ -2,6 +2,7 @@
 
 use crate::field::FieldId;
 use crate::key::{Key, Mask};
+use crate::options::OptionMatches;
 
 /// What a rule matches. Bits of `key` outside `mask` are zero.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
@@ -10,6 +11,9 @@ pub struct Match {
     pub key: Key,
     /// Which bits matter.
     pub mask: Mask,
+    /// Tunnel options that have no place in the key, for want of a bridge's table of them. Only matches on their way from
+    /// or to a message or a text have any; [`Match::matches`] and the like do not look at them.
+    pub options: OptionMatches,
 }
 
 impl Match {
@@ -20,7 +24,7 @@ impl Match {
 
     /// From a key of which bits outside the mask may be set.
     pub fn new(key: &Key, mask: Mask) -> Match {
-        Match { key: key.masked(&mask), mask }
+        Match { key: key.masked(&mask), mask, options: OptionMatches::default() }
     }
 
     /// Adds: the field equals `value`.

@@ -4,20 +4,21 @@
 //! whenever one is full, so that the caller decides how much is in memory at once. Every message but the last says
 //! that more follows, and each holds whole entries only.
 
-use crate::codec::{Codec, finish, write_flow_stats};
-use crate::message::{FlowForm, FlowStatsRef, Message, StatsBody, StatsReply};
+use crate::codec::{Codec, finish, write_flow_stats, write_flow_update};
+use crate::message::{FlowForm, FlowStatsRef, FlowUpdate, Message, StatsBody, StatsReply};
 
 /// Bytes at which a message counts as full. Below the 65,535 that the length can say, with room for the next entry.
 const FULL: usize = 32 * 1024;
 /// The longest message.
 const MESSAGE_MAX: usize = 0xffff;
 
-/// Writes the flows of a reply to OFPST_FLOW or NXST_FLOW.
+/// Writes the flows of a reply to OFPST_FLOW or NXST_FLOW, or the events of one to NXST_FLOW_MONITOR.
 #[derive(Debug)]
 pub struct ReplyWriter {
     codec: Codec,
     xid: u32,
-    form: FlowForm,
+    /// Of flows; those of events have one form.
+    form: Option<FlowForm>,
     buffer: Vec<u8>,
     head: usize,
     /// Flows that no message can hold.
@@ -27,6 +28,15 @@ pub struct ReplyWriter {
 impl ReplyWriter {
     /// A reply to the request with this transaction id, in the form of the request.
     pub fn new(codec: Codec, xid: u32, form: FlowForm) -> ReplyWriter {
+        Self::of(codec, xid, Some(form))
+    }
+
+    /// Events of a flow monitor: those of the beginning carry the transaction id of the request, others 0.
+    pub fn of_events(codec: Codec, xid: u32) -> ReplyWriter {
+        Self::of(codec, xid, None)
+    }
+
+    fn of(codec: Codec, xid: u32, form: Option<FlowForm>) -> ReplyWriter {
         let mut writer =
             ReplyWriter { codec, xid, form, buffer: Vec::with_capacity(FULL + 4096), head: 0, too_long: 0 };
         writer.begin();
@@ -35,7 +45,10 @@ impl ReplyWriter {
     }
 
     fn begin(&mut self) {
-        let body = StatsBody::Flow { form: self.form, flows: Vec::new() };
+        let body = match self.form {
+            Some(form) => StatsBody::Flow { form, flows: Vec::new() },
+            None => StatsBody::FlowMonitor(Vec::new()),
+        };
         let message = Message::StatsReply(StatsReply { more: false, body });
         self.codec
             .encode_into(self.xid, &message, &mut self.buffer)
@@ -47,7 +60,19 @@ impl ReplyWriter {
     /// A flow that is too long for any message is left out and counted: see [`Self::too_long`].
     pub fn push(&mut self, flow: &FlowStatsRef, out: &mut Vec<u8>) {
         let before = self.buffer.len();
-        write_flow_stats(self.codec.version, self.form, &mut self.buffer, flow);
+        write_flow_stats(self.codec.version, self.form.unwrap_or_default(), &mut self.buffer, flow);
+        self.pushed(before, out);
+    }
+
+    /// Adds an event, likewise.
+    pub fn push_event(&mut self, event: &FlowUpdate, out: &mut Vec<u8>) {
+        let before = self.buffer.len();
+        write_flow_update(self.codec.version, &mut self.buffer, event);
+        self.pushed(before, out);
+    }
+
+    /// An entry was written behind `before`.
+    fn pushed(&mut self, before: usize, out: &mut Vec<u8>) {
         let length = self.buffer.len() - before;
         if self.head + length > MESSAGE_MAX {
             self.buffer.truncate(before);

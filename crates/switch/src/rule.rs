@@ -4,7 +4,8 @@
 use crate::shape::MiniMatch;
 use crate::topology::BridgeIdx;
 use base::OfPort;
-use flow::{Action, Depth};
+use flow::action::SubField;
+use flow::{Action, Depth, Mf};
 use std::sync::Arc;
 
 /// Flags of a rule (OFPFF_*).
@@ -64,6 +65,25 @@ impl Actions {
     }
 }
 
+/// A bit for each tunnel option that actions name.
+pub(crate) fn options_of(list: &[Action]) -> u64 {
+    let of_field = |field: Mf| if let Mf::TunMetadata(idx) = field { 1 << idx } else { 0 };
+    let of = |sub: &SubField| of_field(sub.field);
+    list.iter().fold(0, |used, action| {
+        used | match action {
+            Action::SetOption { idx, .. } => 1 << idx,
+            Action::DeleteField(field) => of_field(*field),
+            Action::OutputReg { source, .. } | Action::StackPush(source) => of(source),
+            Action::StackPop(target)
+            | Action::Load { target, .. }
+            | Action::CheckPktLarger { target, .. } => of(target),
+            Action::Move { source, target } => of(source) | of(target),
+            Action::WriteActions(inner) | Action::Clone(inner) => options_of(inner),
+            _ => 0,
+        }
+    })
+}
+
 /// A flow entry.
 #[derive(Debug)]
 pub struct Rule {
@@ -100,6 +120,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// A number that no other rule ever had; what was added or modified later has a greater one.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// How deep a packet must have been read to be matched and acted upon.
     pub(crate) fn depth(&self) -> Depth {
         self.matching.shape().depth().max(self.actions.depth)

@@ -108,7 +108,7 @@ impl MiniMatch {
                 key.set_word(w.block.into(), w.word.into(), *v);
             }
         }
-        Match { key, mask: self.shape.mask() }
+        Match { key, mask: self.shape.mask(), ..Match::default() }
     }
 
     /// Whether every key that matches `self` matches `other`.

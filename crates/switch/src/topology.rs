@@ -7,6 +7,7 @@
 use crate::mac::MacTable;
 use crate::table::Table;
 use base::{OfPort, PortNo, Version};
+use flow::options::OptionTable;
 use std::sync::{Arc, OnceLock};
 
 /// A bridge, by number. Numbers are given out again after the bridge is gone.
@@ -302,12 +303,23 @@ pub struct Bridge {
     pub config: BridgeConfig,
     /// Ascending by number.
     ports: Vec<(u16, Arc<Port>)>,
+    /// Which tunnel options are which fields.
+    options: Arc<OptionTable>,
     pub(crate) state: Arc<BridgeState>,
 }
 
 impl Bridge {
     pub(crate) fn new(idx: BridgeIdx, config: BridgeConfig, state: Arc<BridgeState>) -> Bridge {
-        Bridge { idx, config, ports: Vec::new(), state }
+        Bridge { idx, config, ports: Vec::new(), options: Arc::default(), state }
+    }
+
+    /// Which tunnel options are which fields.
+    pub fn options(&self) -> &OptionTable {
+        &self.options
+    }
+
+    pub(crate) fn with_options(self, options: OptionTable) -> Bridge {
+        Bridge { options: Arc::new(options), ..self }
     }
 
     /// A port by its OpenFlow number.

@@ -88,7 +88,8 @@ impl Vswitch {
                 Event::PacketIn(packet_in) => {
                     self.counts.packet_ins += 1;
                     let bridge = switch::BridgeIdx(packet_in.spec.bridge);
-                    let news = Asynchronous::packet_in(&packet_in.spec, &packet_in.packet);
+                    let options = self.control.options(bridge);
+                    let news = Asynchronous::packet_in(&packet_in.spec, &packet_in.packet, options);
                     self.dp.free(packet_in.packet);
                     self.news.push((bridge, news));
                 }
@@ -217,7 +218,7 @@ impl Vswitch {
             hard_timeout: rule.hard_timeout_s,
             packet_count: counted.packets,
             byte_count: counted.bytes,
-            matching: rule.matching.to_match(),
+            matching: self.match_of(rule),
         }
     }
 

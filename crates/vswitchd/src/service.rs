@@ -131,6 +131,9 @@ impl Carrier {
                 }
                 Served::Quiet | Served::Closed => waiting_since = None,
             }
+            if self.with(|c| c.can_resume()).unwrap_or_default() {
+                continue;
+            }
             let (wants_input, brisk) = self.with(|c| (c.wants_input(), c.brisk)).unwrap_or_default();
             let wants_input = wants_input && self.input.is_empty();
             if wants_input && brisk && self.look(&mut buffer)? {

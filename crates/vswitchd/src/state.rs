@@ -397,6 +397,7 @@ impl Vswitch {
 
     /// Tells connections what happened. Called after every piece of work, when no connection is borrowed.
     pub(crate) fn deliver(&mut self) {
+        self.report_rules(None);
         for (bridge, news) in std::mem::take(&mut self.news) {
             let Some(bridge) = self.bridges.get_mut(&bridge) else { continue };
             for conn in bridge.conns.values_mut() {

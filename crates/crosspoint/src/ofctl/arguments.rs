@@ -191,7 +191,7 @@ TLS:
 }
 
 const COMMANDS: &str = "\
-Commands (SWITCH is a bridge, unix:PATH, tcp:HOST[:PORT] or a socket's path):
+Commands (SWITCH is a bridge, unix:PATH, tcp:HOST[:PORT], ssl:HOST[:PORT] or a socket's path):
   show SWITCH                     the switch and its ports
   dump-desc SWITCH                who made it
   dump-tables SWITCH              its tables
@@ -205,6 +205,8 @@ Commands (SWITCH is a bridge, unix:PATH, tcp:HOST[:PORT] or a socket's path):
   mod-flows SWITCH FLOW|FILE, del-flows SWITCH [FLOW|FILE]   (FILE with - for standard input)
   replace-flows SWITCH FILE       make the switch's flows those of the file
   diff-flows SOURCE SOURCE        compare flows; each a file or a switch
+  add-tlv-map SWITCH MAP[,MAP]..., del-tlv-map SWITCH [MAP[,MAP]...], dump-tlv-map SWITCH
+                                  tunnel options; MAP is {{class=CLASS,type=TYPE,len=LENGTH}}->tun_metadataN
   packet-out SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"
   monitor SWITCH [MISS-LEN] [invalid_ttl] [watch:[FLOW]]
   snoop SWITCH                    what goes between the switch and its controllers

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
+use vswitchd::stream::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles};
 
 /// Bytes that wait to be sent before they are written.
 const WRITE_AT: usize = 256 * 1024;
@@ -59,9 +60,9 @@ pub fn run_dir() -> PathBuf {
 /// A stream, to read from and to write to.
 type Halves = (Box<dyn Read + Send>, Box<dyn Write>);
 
-/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, the name of a bridge, or the path of a socket. `suffix` is
+/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge, or the path of a socket. `suffix` is
 /// that of the bridge's socket.
-fn open(target: &str, suffix: &str) -> Result<Halves, Failure> {
+fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Halves, Failure> {
     let unix = |path: PathBuf| -> Result<Halves, Failure> {
         let path = if path.is_relative() { run_dir().join(path) } else { path };
         match UnixStream::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
@@ -82,8 +83,18 @@ fn open(target: &str, suffix: &str) -> Result<Halves, Failure> {
             Err(error) => fail!("{target}: failed to connect to socket ({})", os_text(&error)),
         };
     }
+    if target.starts_with("ssl:") {
+        return match open_tls(target, tls) {
+            Ok(stream) => Ok((Box::new(stream.try_clone()?), Box::new(stream))),
+            Err(StreamError::Tls(why)) => {
+                tracing::error!(target: "stream_ssl", "{target}: {why}");
+                fail!("{target}: failed to connect to socket (Protocol not available)")
+            }
+            Err(error) => fail!("{target}: failed to connect to socket ({error})"),
+        };
+    }
     if target.contains(':') {
-        return fail!("{target}: connection methods are unix: and tcp:");
+        return fail!("{target}: connection methods are unix:, tcp: and ssl:");
     }
     let socket = run_dir().join(format!("{target}.{suffix}"));
     if socket.exists() {
@@ -96,6 +107,36 @@ fn open(target: &str, suffix: &str) -> Result<Halves, Failure> {
     fail!("{target} is not a bridge or a socket")
 }
 
+/// A connection over TLS, as the end of a pair of sockets: a thread carries the bytes, so that reading and writing here are
+/// the same as on any other connection.
+fn open_tls(target: &str, files: &TlsFiles) -> Result<UnixStream, StreamError> {
+    let address = ActiveTarget::parse(target, OPENFLOW_PORT).map_err(StreamError::Resolve)?;
+    let tls = Tls::new(files.clone());
+    let (near, far) = UnixStream::pair()?;
+    far.set_nonblocking(true)?;
+    let (sender, connected) = channel();
+    let carry = async move {
+        let opened = async {
+            let far = tokio::net::UnixStream::from_std(far)?;
+            Ok((far, Stream::connect(&address, Some(&tls)).await?))
+        };
+        match opened.await {
+            Ok((mut far, mut stream)) => {
+                // Who asked may be gone by now, as is what was to be carried then.
+                let _ = sender.send(Ok(()));
+                let _ = tokio::io::copy_bidirectional(&mut far, &mut stream).await;
+            }
+            Err(error) => drop(sender.send(Err(error))),
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || runtime.block_on(carry));
+    match connected.recv() {
+        Ok(result) => result.map(|()| near),
+        Err(_) => Err(StreamError::Tls("the connection ended while it was made".into())),
+    }
+}
+
 /// An operating system's error without its number.
 pub fn os_text(error: &std::io::Error) -> String {
     let text = error.to_string();
@@ -104,13 +145,18 @@ pub fn os_text(error: &std::io::Error) -> String {
 
 impl Client {
     /// Connects to a switch and says hello.
-    pub fn connect(target: &str, versions: VersionSet) -> Result<Client, Failure> {
-        Self::connect_to(target, "mgmt", versions)
+    pub fn connect(target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
+        Self::connect_to(target, "mgmt", versions, tls)
     }
 
     /// As [`Self::connect`], to another socket of the bridge.
-    pub fn connect_to(target: &str, suffix: &str, versions: VersionSet) -> Result<Client, Failure> {
-        let (mut reader, writer) = open(target, suffix)?;
+    pub fn connect_to(
+        target: &str,
+        suffix: &str,
+        versions: VersionSet,
+        tls: &TlsFiles,
+    ) -> Result<Client, Failure> {
+        let (mut reader, writer) = open(target, suffix, tls)?;
         let (sender, arrivals) = channel();
         std::thread::spawn(move || {
             let mut buffer = vec![0; 64 * 1024];

@@ -1,11 +1,12 @@
 //! `crosspoint ofctl`: `ovs-ofctl`'s job, with its commands, options, texts and exit codes.
 //!
-//! One file each for the connection (`client`), flows (`flows`), what compares sets of flows (`replace`), ports and the
+//! One file each for the connection (`client`), flows (`flows`), tunnel options (`options`), what compares sets of flows (`replace`), ports and the
 //! switch (`ports`), and what goes on until it is interrupted (`watch`).
 
 mod arguments;
 mod client;
 mod flows;
+mod options;
 mod ports;
 mod replace;
 mod watch;
@@ -96,7 +97,7 @@ impl Options {
     }
 
     fn connect(&self, target: &str) -> Result<Client, Failure> {
-        Client::connect(target, self.versions)
+        Client::connect(target, self.versions, &self.args.tls)
     }
 
     /// Whether names of ports are taken.
@@ -127,7 +128,7 @@ impl Options {
 /// Command, arguments at least and at most, and what does it.
 type Row = (&'static str, usize, usize, fn(&Options) -> Result<ExitCode, Failure>);
 
-const TABLE: [Row; 25] = [
+const TABLE: [Row; 28] = [
     ("show", 1, 1, ports::show),
     ("dump-desc", 1, 1, ports::dump_desc),
     ("dump-tables", 1, 1, ports::dump_tables),
@@ -145,6 +146,9 @@ const TABLE: [Row; 25] = [
     ("del-flows", 1, 2, flows::del_flows),
     ("replace-flows", 2, 2, replace::replace_flows),
     ("diff-flows", 2, 2, replace::diff_flows),
+    ("add-tlv-map", 2, 2, options::add_tlv_map),
+    ("del-tlv-map", 1, 2, options::del_tlv_map),
+    ("dump-tlv-map", 1, 1, options::dump_tlv_map),
     ("packet-out", 2, usize::MAX, flows::packet_out),
     ("parse-flow", 1, 1, flows::parse_flow_command),
     ("parse-flows", 1, 1, flows::parse_flows_command),
@@ -156,7 +160,7 @@ const TABLE: [Row; 25] = [
 ];
 
 /// What `--read-only` refuses.
-const CHANGING: [&str; 8] = [
+const CHANGING: [&str; 10] = [
     "add-flow",
     "add-flows",
     "mod-flows",
@@ -165,6 +169,8 @@ const CHANGING: [&str; 8] = [
     "mod-port",
     "set-frags",
     "packet-out",
+    "add-tlv-map",
+    "del-tlv-map",
 ];
 
 fn dispatch(options: &Options) -> Result<ExitCode, Failure> {

@@ -5,10 +5,10 @@ use super::client::{Client, Failure, fail};
 use super::ports::config;
 use openflow::Message;
 use openflow::message::{
-    FlowMonitorFlags, FlowMonitorRequest, PacketInForm, StatsBody, StatsReply, StatsRequest, SwitchConfig,
-    TABLE_ALL,
+    FlowMonitorFlags, FlowMonitorRequest, PacketInForm, StatsRequest, SwitchConfig, TABLE_ALL,
 };
 use openflow::text::{KeyValues, PortNames, message_text, parse_match};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -34,22 +34,31 @@ fn print_all(options: &Options, client: &mut Client) -> Result<ExitCode, Failure
 
 pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = options.connect(options.word(1).unwrap_or(""))?;
-    let before = config(&mut client)?;
-    let mut wanted = SwitchConfig { invalid_ttl_to_controller: None, ..before };
-    let mut watches = Vec::new();
-    for word in options.args.words.iter().skip(2) {
+    let mut names = None;
+    for (id, word) in options.args.words.iter().skip(2).enumerate() {
         if let Some(text) = word.strip_prefix("watch:") {
-            watches.push(parse_watch(text, watches.len() as u32)?);
+            if names.is_none() {
+                // The stock tool says hello on two further connections, to ask for tables on one of them, and for ports.
+                (0..3).for_each(|_| client.skip_xid());
+                names = Some(options.names_of(&mut client)?);
+            }
+            let names = names.as_ref().filter(|_| options.takes_names()).unwrap_or(PortNames::none());
+            let watch = parse_watch(text, id as u32, names)?;
+            let style = client.style(PortNames::none(), options.more());
+            client.statistics(StatsRequest::FlowMonitor(vec![watch]), |xid, message| {
+                print!("{}", message_text(xid, &message, style));
+                Ok(std::io::stdout().flush()?)
+            })?;
         } else if word == "invalid_ttl" {
-            wanted.invalid_ttl_to_controller = Some(true);
-        } else if let Ok(length) = word.parse() {
-            wanted.miss_send_len = length;
+            let wanted = SwitchConfig { invalid_ttl_to_controller: Some(true), ..config(&mut client)? };
+            client.command(&Message::SetConfig(wanted))?;
+        } else if let Ok(miss_send_len) = word.parse() {
+            let wanted = SwitchConfig { miss_send_len, ..config(&mut client)? };
+            client
+                .command(&Message::SetConfig(SwitchConfig { invalid_ttl_to_controller: None, ..wanted }))?;
         } else {
             return fail!("{word}: unsupported \"monitor\" argument");
         }
-    }
-    if wanted != before {
-        client.command(&Message::SetConfig(wanted))?;
     }
     let forms = match options.args.packet_in_format.as_deref() {
         Some("standard" | "openflow10") => &[PacketInForm::Standard][..],
@@ -74,23 +83,11 @@ pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
     {
         return Err(failure);
     }
-    if !watches.is_empty() {
-        let style = client.style(PortNames::none(), options.more());
-        client.statistics(StatsRequest::FlowMonitor(watches), |xid, message| {
-            if let Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(updates), .. }) = &message
-                && updates.is_empty()
-            {
-                return Ok(());
-            }
-            eprint!("{}", message_text(xid, &message, style));
-            Ok(())
-        })?;
-    }
     print_all(options, &mut client)
 }
 
 /// `[!initial][,!add][,!delete][,!modify][,!actions][,!own][,out_port=PORT][,table=TABLE][,FIELD=VALUE]...`
-fn parse_watch(text: &str, id: u32) -> Result<FlowMonitorRequest, Failure> {
+fn parse_watch(text: &str, id: u32, names: &PortNames) -> Result<FlowMonitorRequest, Failure> {
     const NAMES: [(&str, FlowMonitorFlags); 6] = [
         ("initial", FlowMonitorFlags::INITIAL),
         ("add", FlowMonitorFlags::ADD),
@@ -113,7 +110,7 @@ fn parse_watch(text: &str, id: u32) -> Result<FlowMonitorRequest, Failure> {
         } else if key == "table" {
             request.table_id = value.parse().map_err(|_| Failure(format!("unknown table \"{value}\"")))?;
         } else if key == "out_port" {
-            match PortNames::none().parse(value) {
+            match names.parse(value) {
                 Some(port) => request.out_port = Some(port),
                 None => return fail!("{value} is not a valid OpenFlow port"),
             }
@@ -121,12 +118,14 @@ fn parse_watch(text: &str, id: u32) -> Result<FlowMonitorRequest, Failure> {
             rest += &if value.is_empty() { format!("{key},") } else { format!("{key}={value},") };
         }
     }
-    request.matching = parse_match(&rest, PortNames::none())?;
+    let rest = rest.trim_end_matches(',');
+    request.matching = parse_match(rest, names).map_err(|error| Failure(format!("{rest}: {error}")))?;
     Ok(request)
 }
 
 pub fn snoop(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = Client::connect_to(options.word(1).unwrap_or(""), "snoop", options.versions)?;
+    let mut client =
+        Client::connect_to(options.word(1).unwrap_or(""), "snoop", options.versions, &options.args.tls)?;
     print_all(options, &mut client)
 }
 

@@ -231,6 +231,29 @@ fn the_switch_listens_over_tls_for_those_with_a_certificate() {
     let show = [&keys[..], &["show", &target]].concat();
     wait_for("the switch to listen", || switch.ofctl(&show).code == Some(0));
     assert!(switch.ofctl(&["show", &format!("tcp:127.0.0.1:{port}")]).code != Some(0), "not without TLS");
+    // Our own client does as the stock one.
+    let ours = |args: &[&str]| switch.run(common::binary(), &[&["ofctl"], args].concat());
+    ours(&[&keys[..], &["add-flow", &target, "in_port=1,actions=2"]].concat()).ok();
+    let many: String = (0..5_000).map(|n| format!("tcp,tp_dst={n},actions=3\n")).collect();
+    let file = switch.dir.path().join("many");
+    std::fs::write(&file, many).unwrap();
+    ours(&[&keys[..], &["add-flows", &target, file.to_str().unwrap()]].concat()).ok();
+    let flows = ours(&[&keys[..], &["--no-stats", "dump-flows", &target]].concat()).ok();
+    assert!(
+        flows.contains("in_port=1 actions=output:2") && flows.lines().count() >= 5_001,
+        "{}",
+        flows.len()
+    );
+    let without = ours(&["show", &target]).failed();
+    assert!(without.contains("failed to connect to socket (Protocol not available)"), "{without}");
+    let other_authority = pki.file("pki/controllerca/cacert.pem");
+    let stranger = [&keys[..4], &["-C", &other_authority, "show", &target]].concat();
+    let stranger = ours(&stranger).failed();
+    assert!(
+        stranger.contains("failed to connect to socket"),
+        "a certificate of another authority: {stranger}"
+    );
+    assert!(ours(&["show", "ssl:127.0.0.1:1"]).code != Some(0));
 }
 
 #[test]

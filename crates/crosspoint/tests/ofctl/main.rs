@@ -142,6 +142,52 @@ fn a_file_with_an_error_names_file_line_and_column_and_adds_nothing() {
     assert_eq!(run(&["--no-stats", "dump-flows", "br0"]), "exit code Some(0)\n");
 }
 
+/// What the stock client says to commands on tunnel options, one switch after the other.
+#[test]
+fn our_switch_takes_and_refuses_tunnel_options_as_the_stock_switch_does() {
+    let said: Vec<Vec<(String, String)>> = [Which::Stock, Which::Ours]
+        .map(|which| {
+            let rig = Rig::start(which);
+            let options = run_all(&rig, &["ovs-ofctl"]);
+            let first = options.iter().position(|(line, _)| line.contains("dump-tlv-map")).unwrap();
+            let sorted = |(line, text): &(String, String)| {
+                let mut lines: Vec<&str> = text.lines().collect();
+                if line.contains("dump-flows") {
+                    lines.sort_unstable();
+                }
+                (line.clone(), lines.join("\n"))
+            };
+            options[first..].iter().map(sorted).collect()
+        })
+        .into();
+    let differences: Vec<String> = (said[0].iter().zip(&said[1]))
+        .filter(|(stock, ours)| stock != ours)
+        .map(|(stock, ours)| format!(">> {}\n--- stock\n{}\n--- ours\n{}", stock.0, stock.1, ours.1))
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn flow_monitors_of_our_switch_say_what_the_stock_switch_says() {
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    let ours = ours.to_str().expect("a path in UTF-8");
+    let watches: [&[&str]; 3] = [
+        &["watch:"],
+        &["watch:!initial,!actions,!add"],
+        &["watch:in_port=2,table=0", "watch:out_port=2,!own"],
+    ];
+    for watch in watches {
+        let stock = rig::watch(Which::Stock, &["ovs-ofctl"], watch);
+        assert!(stock.contains("event=DELETED reason=delete table=9"), "{stock}");
+        assert_eq!(stock, rig::watch(Which::Ours, &["ovs-ofctl"], watch), "our switch, {watch:?}");
+        assert_eq!(
+            stock,
+            rig::watch(Which::Ours, &[ours, "ofctl"], watch),
+            "our switch and client, {watch:?}"
+        );
+    }
+}
+
 #[test]
 fn monitor_prints_packets_as_the_stock_client_does() {
     let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));

@@ -141,7 +141,7 @@ pub fn monitor(program: &[&str], version: &str) -> String {
     if version == "OpenFlow10" {
         command.arg("watch:");
     }
-    command.env("OVS_RUNDIR", rig.dir()).stdin(Stdio::null()).stderr(Stdio::piped());
+    command.env("OVS_RUNDIR", rig.dir()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut monitor = command.spawn().unwrap();
     let mut stderr = monitor.stderr.take().unwrap();
     let reader = std::thread::spawn(move || {
@@ -209,4 +209,61 @@ pub fn monitor(program: &[&str], version: &str) -> String {
         None => line.to_string(),
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What `monitor` prints of flows that come, change and go, some of them in a bundle.
+pub fn watch(which: Which, program: &[&str], watches: &[&str]) -> String {
+    let rig = Rig::start(which);
+    let ofctl = |args: &[&str]| rig.run("ovs-ofctl", args);
+    ofctl(&["add-flow", "br0", "priority=7,in_port=1,actions=2"]);
+    ofctl(&["add-flow", "br0", "table=3,in_port=2,cookie=5,actions=3"]);
+    // What there is at first goes to standard output, what happens then to standard error.
+    let path = rig.dir().join("said");
+    let said = std::fs::File::options().create(true).append(true).open(&path).unwrap();
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).args(["monitor", "br0"]).args(watches).env("OVS_RUNDIR", rig.dir());
+    command.stdin(Stdio::null()).stdout(said.try_clone().unwrap()).stderr(said);
+    let mut monitor = command.spawn().unwrap();
+    let read = || std::fs::read_to_string(&path).unwrap();
+    let wait = |what: &str| {
+        let start = Instant::now();
+        while !read().contains(what) {
+            assert!(start.elapsed() < Duration::from_secs(60), "no {what}: {}", read());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    // The last watch's reply; the first one's transaction id is 6.
+    wait(&format!("(xid={:#x}):", 5 + watches.len()));
+    let file = rig.dir().join("bundle.txt");
+    std::fs::write(&file, "in_port=5,actions=1\nin_port=6,actions=1\ndelete in_port=5\n").unwrap();
+    for change in [
+        "add-flow br0 in_port=1,idle_timeout=60,actions=2",
+        "add-flow br0 in_port=2,actions=2",
+        "add-flow br0 in_port=2,actions=3",
+        "add-flow br0 in_port=2,actions=3",
+        "mod-flows br0 in_port=2,actions=1",
+        "mod-flows br0 in_port=2,actions=1",
+        "mod-flows br0 in_port=2,cookie=9,actions=1",
+        "add-flow br0 tcp,tp_dst=80,hard_timeout=100,cookie=3,actions=drop",
+        "add-flow br0 priority=0,actions=drop",
+        "del-flows br0 table=0,in_port=2",
+        "--strict del-flows br0 priority=7,in_port=1",
+    ] {
+        ofctl(&change.split(' ').collect::<Vec<_>>());
+    }
+    ofctl(&["-O", "OpenFlow13", "--bundle", "add-flows", "br0", file.to_str().unwrap()]);
+    for change in ["add-flow br0 table=9,in_port=2,actions=2", "mod-flows br0 table=9,actions=2,3"] {
+        ofctl(&change.split(' ').collect::<Vec<_>>());
+    }
+    ofctl(&["del-flows", "br0", "table=9"]);
+    ofctl(&["add-flow", "br0", "in_port=2,actions=2"]);
+    ofctl(&["del-flows", "br0", "in_port=2,table=0"]);
+    wait("DELETED reason=delete table=0 cookie=0 in_port=2");
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
+    let text = read();
+    text.lines()
+        .filter(|l| !l.contains("|WARN|") && !l.contains("|INFO|"))
+        .map(|l| format!("{l}\n"))
+        .collect()
 }

@@ -95,7 +95,7 @@ impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
             key.set_word(part.block(), part.word(), word | value);
         }
         // As `Match::new` would make it: the key has exactly the blocks of the mask.
-        Match { key: key.masked(&self.subtable.mask), mask: self.subtable.mask.clone() }
+        Match::new(&key, self.subtable.mask.clone())
     }
 
     /// Whether every key that matches the rule matches `other` too: what a non-strict command selects.

@@ -9,6 +9,7 @@ use crate::message::{
     TlvTable, TlvTableCommand, TlvTableMod,
 };
 use crate::version::Version;
+use flow::options::OPTIONS_MAX;
 
 /// NXT_SET_FLOW_FORMAT's numbers.
 const FLOW_FORMAT_OF10: u32 = 0;
@@ -95,6 +96,9 @@ fn read_tlv_maps(r: &mut Reader) -> Result<Vec<TlvMap>, ErrorKind> {
         r.skip(2)?;
         if option_len % 4 != 0 || option_len > 124 {
             return Err(NXTTMFC_BAD_OPT_LEN);
+        }
+        if usize::from(index) >= OPTIONS_MAX {
+            return Err(NXTTMFC_BAD_FIELD_IDX);
         }
         maps.push(TlvMap { option_class, option_type, option_len, index });
     }

@@ -9,12 +9,19 @@ use super::fields::for_each_field;
 use crate::error::ErrorKind::{self, *};
 use base::OfPort;
 use flow::mf::{Maskable, NxmHeader, Wire};
+use flow::options::{OPTION_BYTES_MAX, OptionMatch, Wide};
 use flow::{FieldId, Match, Mf};
 
 /// The flow's cookie as a pseudo-field of NXM requests.
 const COOKIE: Wire = Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
 
-/// A decoded entry.
+/// A decoded entry: of a field, or of a tunnel option, which may be longer than any number.
+pub(super) enum AnyEntry {
+    Field(Entry),
+    Option(OptionMatch),
+}
+
+/// A decoded entry of a field.
 pub(super) struct Entry {
     pub mf: Mf,
     pub value: u128,
@@ -52,20 +59,33 @@ fn value_to_wire(mf: Mf, value: u128) -> u128 {
 }
 
 /// Reads one entry. Errors are those of matches; actions translate them.
-pub(super) fn read_entry(r: &mut Reader) -> Result<Entry, ErrorKind> {
+pub(super) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
     let header = read_header(r)?;
     let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
     let mut body = r.sub(payload)?.with_error(OFPBMC_BAD_LEN);
-    let mf = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
-    entry_body(mf, header, &mut body)
+    match Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)? {
+        Mf::TunMetadata(idx) => option_body(idx, header, &mut body).map(AnyEntry::Option),
+        mf => entry_body(mf, header, &mut body).map(AnyEntry::Field),
+    }
+}
+
+/// A tunnel option's value, and mask. They are as long as who sends them likes: what is shorter than the option lacks zeros
+/// in front. Without a value but with the has-mask bit, it says that the option is there.
+fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMatch, ErrorKind> {
+    let masked = header.has_mask();
+    let bytes = if masked { body.len() / 2 } else { body.len() };
+    let mut number = || Wide::from_be_bytes(body.take(bytes)?).ok_or(OFPBMC_BAD_LEN);
+    let value = number()?;
+    let mask = if masked { number()? } else { Wide::ONES };
+    body.end()?;
+    if !value.is_within(&mask) {
+        return Err(OFPBMC_BAD_WILDCARDS);
+    }
+    Ok(OptionMatch { idx, value, mask, bytes: None })
 }
 
 fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
     let row = mf.row();
-    if let Mf::TunMetadata(_) = mf {
-        // No option is mapped to any of these fields yet.
-        return Err(NXFMFC_INVALID_TLV_FIELD);
-    }
     if row.name == "ipv6_exthdr" {
         return Err(OFPBMC_BAD_FIELD);
     }
@@ -110,6 +130,14 @@ pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -
             continue;
         }
         let mf = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
+        if let Mf::TunMetadata(idx) = mf {
+            let option = option_body(idx, header, &mut body)?;
+            if m.options.get(idx).is_some() {
+                return Err(OFPBMC_DUP_FIELD);
+            }
+            m.options.set(option);
+            continue;
+        }
         let entry = entry_body(mf, header, &mut body)?;
         if !m.has_prereq(mf) {
             return Err(OFPBMC_BAD_PREREQ);
@@ -151,6 +179,20 @@ pub(super) fn write_entries(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u6
         }
     }
     for_each_field(m, minor, |mf, value, mask| write_entry(out, mf, minor, value, mask));
+    m.options.iter().for_each(|option| write_option(out, minor, option));
+}
+
+/// Appends an entry of a tunnel option: as long as the option where that is known, else as short as can be.
+pub(super) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
+    let Some(wire) = Mf::TunMetadata(option.idx).wire(minor) else { return };
+    let masked = option.mask != Wide::ONES;
+    let needed = if masked { option.mask.byte_len() } else { option.value.byte_len() };
+    let bytes = option.bytes.map_or(needed, usize::from).max(needed);
+    write_header(out, NxmHeader::new(wire, masked, if masked { 2 * bytes } else { bytes }));
+    out.extend_from_slice(&option.value.to_be_bytes()[OPTION_BYTES_MAX - bytes..]);
+    if masked {
+        out.extend_from_slice(&option.mask.to_be_bytes()[OPTION_BYTES_MAX - bytes..]);
+    }
 }
 
 /// Appends one entry. A field without a number on the wire is left out.
@@ -414,7 +456,13 @@ mod tests {
             ("80000e01 05", Err(OFPBMC_BAD_PREREQ)),
             ("ffff0002 0000", Err(OFPBMC_BAD_LEN)),
             ("ffff1806 00002320", Err(OFPBMC_BAD_LEN)),
-            ("00015004 00000000", Err(NXFMFC_INVALID_TLV_FIELD)),
+            ("00015004 00000000", Ok(())),
+            ("00015000", Ok(())),
+            ("00015100 00015200", Ok(())),
+            ("00015100 00015001 05", Err(OFPBMC_DUP_FIELD)),
+            ("00015103 050701", Err(OFPBMC_BAD_LEN)),
+            ("00015102 0504", Err(OFPBMC_BAD_WILDCARDS)),
+            ("00015002 05", Err(OFPBMC_BAD_LEN)),
         ];
         for (bytes, expected) in cases {
             assert_eq!(oxm(bytes).map(drop), expected, "{bytes}");

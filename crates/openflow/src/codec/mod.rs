@@ -20,7 +20,7 @@ pub use fields::for_each_field;
 pub use matching::{OFPFW_ALL, fits_match10};
 
 pub(crate) use flows::write_flow_stats;
-pub(crate) use stats::FLAGS_AT as STATS_FLAGS_AT;
+pub(crate) use stats::{FLAGS_AT as STATS_FLAGS_AT, write_flow_update};
 
 use crate::error::ErrorKind::{self, *};
 use crate::message::Message;

@@ -54,21 +54,21 @@ pub(super) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128
 
 fn parse_integer(mf: Mf, text: &str) -> Result<(u128, u128), TextError> {
     let bytes = u32::from(mf.row().bytes);
-    let syntax = || TextError::new(format!("{text}: bad syntax for {} value", display_name(mf)));
-    let part = |text_part: &str| -> Result<(u128, usize), TextError> {
-        let (number, rest) = split_number(text_part).ok_or_else(syntax)?;
+    let syntax = |what: &str| TextError::new(format!("{text}: bad syntax for {} {what}", display_name(mf)));
+    let part = |text_part: &str, what: &str| -> Result<(u128, usize), TextError> {
+        let (number, rest) = split_number(text_part).ok_or_else(|| syntax(what))?;
         if bytes < 16 && number >> (bytes * 8) != 0 {
-            return bad!("{text}: value too large for {bytes}-byte field {}", display_name(mf));
+            return bad!("{text}: {what} too large for {bytes}-byte field {}", display_name(mf));
         }
         Ok((number, text_part.len() - rest.len()))
     };
-    let (number, len) = part(text)?;
+    let (number, len) = part(text, "value")?;
     match text[len..].strip_prefix('/') {
         None if len == text.len() => Ok((number, u128::MAX)),
-        None => Err(syntax()),
+        None => Err(syntax("value")),
         Some(mask_text) => {
-            let (mask, len) = part(mask_text)?;
-            if len == mask_text.len() { Ok((number, mask)) } else { Err(syntax()) }
+            let (mask, len) = part(mask_text, "mask")?;
+            if len == mask_text.len() { Ok((number, mask)) } else { Err(syntax("mask")) }
         }
     }
 }

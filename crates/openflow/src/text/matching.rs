@@ -1,12 +1,13 @@
 //! Matches in text.
 
 use super::field::{self, CT_STATE, TCP_FLAGS, TUN_FLAGS, parse_value, write_ethernet_masked, write_flags};
-use super::value::{write_hex, write_ipv4, write_ipv6};
+use super::value::{self, write_hex, write_ipv4, write_ipv6};
 use super::{KeyValues, PortNames, Protocols, TextError, bad, put};
 use crate::codec::for_each_field;
 use crate::message::DEFAULT_PRIORITY;
 use base::OfPort;
 use flow::key::{B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL};
+use flow::options::{OPTION_SPACE_BYTES, OptionMatch, Wide};
 use flow::{FieldId, Match, Mf};
 
 /// Shorthands: name, Ethernet type, IP protocol or 0.
@@ -200,6 +201,9 @@ impl Writer<'_> {
         }
         if self.has(B_TUNNEL) {
             self.tunnel();
+        }
+        for option in self.m.options.iter() {
+            write_option(self.out, option);
         }
         if self.has(B_PIPELINE) {
             self.hex("metadata", Mf::Metadata);
@@ -403,9 +407,40 @@ impl Writer<'_> {
     }
 }
 
+/// Appends what is matched of a tunnel option. A mask that is a whole number of bytes, all ones, is not written, as Open
+/// vSwitch has it, whose values are as short as their masks.
+fn write_option(out: &mut String, option: &OptionMatch) {
+    let OptionMatch { idx, value, mask, .. } = option;
+    put!(out, "tun_metadata{idx}");
+    if !mask.is_zero() {
+        put!(out, "={value}");
+        if *mask != Wide::low(mask.byte_len() as u16 * 8) {
+            put!(out, "/{mask}");
+        }
+    }
+    out.push(',');
+}
+
+/// Takes `tun_metadataN`, `tun_metadataN=VALUE` or `tun_metadataN=VALUE/MASK`.
+fn parse_option(m: &mut Match, idx: u8, text: &str) -> Result<(), TextError> {
+    let (value, mask) = match text {
+        "" | "*" => (Wide::ZERO, Wide::ZERO),
+        text => value::wide_masked(text, &format!("tun_metadata{idx}"))?,
+    };
+    m.options.set(OptionMatch { idx, value: value.and(&mask), mask, bytes: None });
+    let bytes = |o: &OptionMatch| if o.mask == Wide::ONES { o.value.byte_len() } else { o.mask.byte_len() };
+    let used: usize = m.options.iter().map(|o| bytes(o).next_multiple_of(4)).sum();
+    if used > OPTION_SPACE_BYTES {
+        return bad!(
+            "field tun_metadata{idx} exceeds maximum size for tunnel metadata (used {used}, max {OPTION_SPACE_BYTES})"
+        );
+    }
+    Ok(())
+}
+
 /// A match as a rule can hold it: what is matched without its prerequisites is left out.
 pub fn normalized(m: &Match) -> Match {
-    let mut out = Match::any();
+    let mut out = Match { options: m.options.clone(), ..Match::any() };
     for_each_field(m, 0, |mf, value, mask| out.set_mf(mf, value, mask));
     out
 }
@@ -433,6 +468,10 @@ pub(super) fn parse_field(
         return Ok(Some(Protocols::ANY));
     }
     let Some(mf) = field_named(key) else { return Ok(None) };
+    if let Mf::TunMetadata(idx) = mf {
+        parse_option(m, idx, value)?;
+        return Ok(Some(Protocols::NXM_OXM));
+    }
     if value.is_empty() && mf != Mf::InPort {
         return bad!("field {key} missing value");
     }
@@ -448,7 +487,7 @@ pub(super) fn field_named(key: &str) -> Option<Mf> {
         "tp_dst" => Some(Mf::TcpDst),
         "gtpu_flags" => Some(Mf::TunGtpuFlags),
         "gtpu_msgtype" => Some(Mf::TunGtpuMsgtype),
-        _ => Mf::from_name(key).filter(|mf| !matches!(mf, Mf::TunMetadata(_) | Mf::Ipv6ExtHdr)),
+        _ => Mf::from_name(key).filter(|mf| !matches!(mf, Mf::Ipv6ExtHdr)),
     }
 }
 

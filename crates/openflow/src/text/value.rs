@@ -1,6 +1,7 @@
 //! Numbers and addresses in text.
 
 use super::{TextError, bad, put};
+use flow::options::{OPTION_BYTES_MAX, Wide};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Reads an unsigned number of C's notation (`10`, `0x0a`, `012`) at the beginning of a text; gives it and what follows.
@@ -14,6 +15,33 @@ pub(super) fn split_number(text: &str) -> Option<(u128, &str)> {
     let len = digits.bytes().position(|b| !(b as char).is_digit(radix)).unwrap_or(digits.len());
     let number = u128::from_str_radix(&digits[..len], radix).ok()?;
     Some((number, &digits[len..]))
+}
+
+/// Reads `VALUE[/MASK]` of a tunnel option, numbers of up to 992 bits; the mask is [`Wide::ONES`] where none is given.
+pub(super) fn wide_masked(text: &str, field: &str) -> Result<(Wide, Wide), TextError> {
+    let part = |part: &str, what: &str| match wide(part) {
+        Some(Some(number)) => Ok(number),
+        Some(None) => bad!("{text}: {what} too large for {OPTION_BYTES_MAX}-byte field {field}"),
+        None => bad!("{text}: bad syntax for {field} {what}"),
+    };
+    match text.split_once('/') {
+        None => Ok((part(text, "value")?, Wide::ONES)),
+        Some((value, mask)) => Ok((part(value, "value")?, part(mask, "mask")?)),
+    }
+}
+
+/// A whole text as a number: `None` where it is none, `Some(None)` where it has more than 992 bits.
+pub(super) fn wide(text: &str) -> Option<Option<Wide>> {
+    let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"));
+    let Some(digits) = digits else { return number(text, u128::MAX).map(|n| Some(Wide::from(n))) };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let digit = |b: u8| (b as char).to_digit(16).unwrap_or(0) as u8;
+    let mut bytes: Vec<u8> =
+        digits.as_bytes().rchunks(2).map(|d| d.iter().fold(0, |n, b| n << 4 | digit(*b))).collect();
+    bytes.reverse();
+    Some(Wide::from_be_bytes(&bytes))
 }
 
 /// A whole text as a number of at most `max`.

@@ -4,12 +4,13 @@
 //! nobody has seen. Strict commands cost the same however many rules there are; loose ones look at the rules of every mask
 //! that holds all bits of theirs.
 
-use super::{Control, Inner, Removal, RemovedReason, validate};
+use super::{Control, Inner, Removal, RemovedReason, RuleEvent, RuleEventKind, validate};
 use crate::rule::{Actions, Rule, RuleFlags};
 use crate::table::Entry;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use base::{OfPort, Version};
+use flow::options::PlaceError;
 use flow::{Action, Match, Mf};
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -125,6 +126,12 @@ pub enum FlowModError {
     MatchInconsistent(&'static str),
     /// OFPBIC_BAD_TABLE_ID: goto_table must go forward.
     BadGoto(u8),
+    /// NXFMFC_INVALID_TLV_FIELD: the bridge's table has no option for a `tun_metadata` field.
+    UnmappedOption,
+    /// OFPBMC_BAD_LEN: the match of an option is longer than the option.
+    LongMatch,
+    /// OFPBAC_BAD_SET_LEN: an action reaches beyond the end of an option.
+    LongSet,
     /// OFPBAC_BAD_TYPE (or OFPBIC_UNSUP_INST): this is not there yet.
     Unsupported(&'static str),
 }
@@ -143,12 +150,33 @@ impl std::fmt::Display for FlowModError {
             FlowModError::BadSetType(mf) => write!(f, "{} cannot be written", mf.name()),
             FlowModError::MatchInconsistent(what) => write!(f, "the match lacks what {what} requires"),
             FlowModError::BadGoto(t) => write!(f, "goto_table to {t} does not go forward"),
+            FlowModError::UnmappedOption => write!(f, "no tunnel option is mapped to the field"),
+            FlowModError::LongMatch => write!(f, "the tunnel option is shorter than what is matched"),
+            FlowModError::LongSet => {
+                write!(f, "the tunnel option is shorter than what an action wants of it")
+            }
             FlowModError::Unsupported(what) => write!(f, "{what} is not supported yet"),
         }
     }
 }
 
 impl std::error::Error for FlowModError {}
+
+impl FlowModError {
+    pub(super) fn in_match(error: PlaceError) -> FlowModError {
+        match error {
+            PlaceError::Unmapped => FlowModError::UnmappedOption,
+            PlaceError::TooLong => FlowModError::LongMatch,
+        }
+    }
+
+    pub(super) fn in_action(error: PlaceError) -> FlowModError {
+        match error {
+            PlaceError::Unmapped => FlowModError::UnmappedOption,
+            PlaceError::TooLong => FlowModError::LongSet,
+        }
+    }
+}
 
 /// The control side of one table.
 pub(super) struct RuleStore {
@@ -230,6 +258,8 @@ struct Batch {
     removed: Vec<Gone>,
     /// Slots that only rules of this batch have.
     slots: Vec<u32>,
+    /// What happened to rules that are watched.
+    events: Vec<RuleEvent>,
 }
 
 struct Gone {
@@ -279,6 +309,15 @@ impl Inner {
         if fm.table_id == TABLE_HIDDEN && !fm.flags.hidden {
             return Err(FlowModError::BadTableId(fm.table_id));
         }
+        let placed;
+        let fm = if fm.matching.options.is_empty() {
+            fm
+        } else {
+            let mut own = fm.clone();
+            self.option_table(bridge).place(&mut own.matching).map_err(FlowModError::in_match)?;
+            placed = own;
+            &placed
+        };
         match fm.command {
             Command::Add => self.add(bridge, fm, now_ms, batch, reader),
             Command::Modify | Command::ModifyStrict => self.modify(bridge, fm, now_ms, batch, reader),
@@ -291,6 +330,10 @@ impl Inner {
         }
     }
 
+    fn option_table(&self, bridge: BridgeIdx) -> &flow::options::OptionTable {
+        self.topology.bridge(bridge).expect("the caller has looked").options()
+    }
+
     fn add(
         &mut self,
         bridge: BridgeIdx,
@@ -300,7 +343,7 @@ impl Inner {
         reader: &Reader,
     ) -> Result<(), FlowModError> {
         let table_id = if fm.table_id == TABLE_ALL { 0 } else { fm.table_id };
-        validate::check(&fm.matching, &fm.actions, table_id)?;
+        validate::check(&fm.matching, &fm.actions, table_id, self.option_table(bridge))?;
         let version = self.coming();
         self.table(bridge, table_id);
         let control = self.bridge(bridge).expect("the caller has looked");
@@ -322,7 +365,9 @@ impl Inner {
             Some(old) if keeps_counts => old.slot,
             _ => self.new_slot(batch),
         };
+        let mut old_actions = None;
         if let Some(old) = old {
+            old_actions = Some(old.actions.clone()).filter(|actions| actions.list[..] != fm.actions[..]);
             self.remove(old, None, keeps_counts, batch, reader);
         }
         let rule = Rule {
@@ -342,8 +387,15 @@ impl Inner {
             idx: 0,
             serial: 0,
         };
-        self.insert(rule, &fm.matching, batch, reader);
+        let rule = self.insert(rule, &fm.matching, batch, reader);
+        self.note(RuleEvent { kind: RuleEventKind::Added, rule, old_actions }, batch);
         Ok(())
+    }
+
+    fn note(&self, event: RuleEvent, batch: &mut Batch) {
+        if self.events.is_watched(event.rule.bridge) && !event.rule.flags.hidden {
+            batch.events.push(event);
+        }
     }
 
     fn modify(
@@ -361,7 +413,7 @@ impl Inner {
         }
         let actions = self.actions.intern(&fm.actions);
         for old in selected {
-            validate::check(&fm.matching, &fm.actions, old.table_id)?;
+            validate::check(&fm.matching, &fm.actions, old.table_id, self.option_table(bridge))?;
             let keeps_counts = !fm.flags.reset_counts;
             let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
             self.remove(old.clone(), None, keeps_counts, batch, reader);
@@ -375,7 +427,11 @@ impl Inner {
                 serial: 0,
                 ..*old
             };
-            self.insert(rule, &old.matching.to_match(), batch, reader);
+            let rule = self.insert(rule, &old.matching.to_match(), batch, reader);
+            let old_actions = Some(old.actions.clone()).filter(|before| !Arc::ptr_eq(before, &actions));
+            if old_actions.is_some() || rule.cookie != old.cookie {
+                self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions }, batch);
+            }
         }
         Ok(())
     }
@@ -422,7 +478,7 @@ impl Inner {
     }
 
     /// Puts a rule in place for the coming version.
-    fn insert(&mut self, mut rule: Rule, matching: &Match, batch: &mut Batch, reader: &Reader) {
+    fn insert(&mut self, mut rule: Rule, matching: &Match, batch: &mut Batch, reader: &Reader) -> Arc<Rule> {
         let version = self.coming();
         rule.serial = self.serial();
         let store = self.table(rule.bridge, rule.table_id);
@@ -437,7 +493,8 @@ impl Inner {
         let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
         self.log.rule(number, &rule.matching, version);
         self.depths.add(&rule);
-        batch.added.push(rule);
+        batch.added.push(rule.clone());
+        rule
     }
 
     /// Hides a rule from the coming version on.
@@ -456,6 +513,10 @@ impl Inner {
         let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
         self.log.rule(number, &rule.matching, version);
         self.table(rule.bridge, rule.table_id).vacate(rule.idx);
+        if let Some(reason) = reason {
+            let kind = RuleEventKind::Removed(reason);
+            self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None }, batch);
+        }
         batch.removed.push(Gone { rule, reason, slot_lives_on });
     }
 
@@ -508,6 +569,7 @@ impl Inner {
             return;
         }
         let version = self.coming();
+        self.events.append(batch.events);
         for gone in &batch.removed {
             self.depths.vanish(gone.rule.clone(), version);
         }

@@ -15,20 +15,24 @@
 //! - hand in the effects of translations ([`Control::apply`]).
 //!
 //! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `flow_mod` changes of rules,
-//! `validate` what they may contain; `macs` learning; `timers` expiry; `depth` how deep extraction must read;
-//! `dump` what statistics ask for.
+//! `validate` what they may contain; `options` tables of tunnel options; `macs` learning; `timers` expiry; `depth` how deep extraction must read;
+//! `dump` what statistics ask for; `events` what becomes of rules, for who watches them.
 
 mod depth;
 mod dump;
+mod events;
 mod flow_mod;
 mod macs;
+mod options;
 mod ports;
 mod timers;
 mod validate;
 
 pub use dump::{Cursor, RuleFilter, TableStats};
+pub use events::{RuleEvent, RuleEventKind};
 pub use flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
 pub use macs::{FdbEntry, FdbStats, NoSuchPort};
+pub use options::OptionError;
 pub use ports::PortError;
 
 use crate::changelog::ChangeLogWriter;
@@ -92,6 +96,7 @@ pub(crate) struct Inner {
     topology_changed: bool,
     timers: timers::Timers,
     removals: Vec<Removal>,
+    events: events::Events,
     depths: depth::Depths,
     /// Waiting for workers to have left a version behind: ticket and version.
     grace: Option<(u64, Version)>,
@@ -116,6 +121,7 @@ impl Control {
             topology_changed: false,
             timers: Default::default(),
             removals: Vec::new(),
+            events: Default::default(),
             depths: Default::default(),
             grace: None,
             collected: Version(0),

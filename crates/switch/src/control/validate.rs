@@ -7,15 +7,21 @@ use crate::rule::Actions;
 use crate::shape::depth_of;
 use base::OfPort;
 use flow::action::SubField;
+use flow::options::{OptionTable, PlaceError};
 use flow::{Action, Depth, FieldId, Mask, Match, Mf};
 
 /// Whether a rule in this table may have these actions.
-pub(super) fn check(matching: &Match, actions: &[Action], table_id: u8) -> Result<(), FlowModError> {
+pub(super) fn check(
+    matching: &Match,
+    actions: &[Action],
+    table_id: u8,
+    options: &OptionTable,
+) -> Result<(), FlowModError> {
     if actions.iter().all(is_plain) {
         return actions.iter().try_for_each(check_port);
     }
     let mut state = Match::clone(matching);
-    actions.iter().try_for_each(|a| check_one(a, &mut state, table_id))
+    actions.iter().try_for_each(|a| check_one(a, &mut state, table_id, options))
 }
 
 /// Outputs, which need nothing of the match: what nearly every rule has.
@@ -38,7 +44,12 @@ fn check_port(action: &Action) -> Result<(), FlowModError> {
     }
 }
 
-fn check_one(action: &Action, state: &mut Match, table_id: u8) -> Result<(), FlowModError> {
+fn check_one(
+    action: &Action,
+    state: &mut Match,
+    table_id: u8,
+    options: &OptionTable,
+) -> Result<(), FlowModError> {
     match action {
         Action::Output { .. } => check_port(action),
         Action::Enqueue { port, .. } => {
@@ -62,14 +73,26 @@ fn check_one(action: &Action, state: &mut Match, table_id: u8) -> Result<(), Flo
             );
             if floods { Err(FlowModError::BadOutPort(*port)) } else { check_port(action) }
         }
-        Action::OutputReg { source, .. } | Action::StackPush(source) => check_read(source, state),
-        Action::StackPop(target) | Action::Load { target, .. } => check_write(target, state),
+        Action::StackPush(sub) | Action::StackPop(sub) if sub.count > 128 => {
+            check_range(sub, options)?;
+            Err(FlowModError::Unsupported("more than 128 bits on the stack"))
+        }
+        Action::OutputReg { source, .. } | Action::StackPush(source) => check_read(source, state, options),
+        Action::StackPop(target) | Action::Load { target, .. } => check_write(target, state, options),
+        Action::SetOption { idx, value, mask } => {
+            options.check_write(*idx, value, mask).map_err(FlowModError::in_action)
+        }
+        Action::DeleteField(Mf::TunMetadata(idx)) => match options.bits(*idx) {
+            Some(_) => Ok(()),
+            None => Err(FlowModError::UnmappedOption),
+        },
+        Action::DeleteField(_) => Err(FlowModError::BadArgument("a field that cannot be deleted")),
         Action::Move { source, target } => {
             if source.count != target.count {
                 return Err(FlowModError::BadArgument("move between different widths"));
             }
-            check_read(source, state)?;
-            check_write(target, state)
+            check_read(source, state, options)?;
+            check_write(target, state, options)
         }
         Action::SetField { field, value, mask } => {
             if value & !field.ones() != 0 || mask & !field.ones() != 0 {
@@ -89,7 +112,7 @@ fn check_one(action: &Action, state: &mut Match, table_id: u8) -> Result<(), Flo
         }
         Action::WriteActions(list) | Action::Clone(list) => {
             let mut inner = state.clone();
-            list.iter().try_for_each(|a| check_one(a, &mut inner, table_id))
+            list.iter().try_for_each(|a| check_one(a, &mut inner, table_id, options))
         }
         Action::Sample { probability: 0, .. } => Err(FlowModError::BadArgument("probability 0")),
         Action::Conjunction { .. } => Err(FlowModError::Unsupported("conjunction")),
@@ -155,14 +178,20 @@ fn check_header(action: &Action, state: &mut Match) -> Result<(), FlowModError> 
     }
 }
 
-fn in_range(sub: &SubField) -> bool {
-    sub.count > 0 && sub.offset + sub.count <= sub.field.bits() && !matches!(sub.field, Mf::TunMetadata(_))
+fn check_range(sub: &SubField, options: &OptionTable) -> Result<(), FlowModError> {
+    let bits = match sub.field {
+        Mf::TunMetadata(idx) => options.bits(idx).ok_or(FlowModError::UnmappedOption)?,
+        field => field.bits(),
+    };
+    match sub.field {
+        _ if sub.count > 0 && sub.offset + sub.count <= bits => Ok(()),
+        Mf::TunMetadata(_) => Err(FlowModError::in_action(PlaceError::TooLong)),
+        _ => Err(FlowModError::BadArgument("bits outside the field")),
+    }
 }
 
-fn check_read(sub: &SubField, state: &Match) -> Result<(), FlowModError> {
-    if !in_range(sub) {
-        return Err(FlowModError::BadArgument("bits outside the field"));
-    }
+fn check_read(sub: &SubField, state: &Match, options: &OptionTable) -> Result<(), FlowModError> {
+    check_range(sub, options)?;
     if state.has_prereq(sub.field) {
         Ok(())
     } else {
@@ -170,11 +199,9 @@ fn check_read(sub: &SubField, state: &Match) -> Result<(), FlowModError> {
     }
 }
 
-fn check_write(sub: &SubField, state: &Match) -> Result<(), FlowModError> {
-    if !in_range(sub) {
-        return Err(FlowModError::BadArgument("bits outside the field"));
-    }
-    check_field_write(sub.field, state)
+fn check_write(sub: &SubField, state: &Match, options: &OptionTable) -> Result<(), FlowModError> {
+    check_range(sub, options)?;
+    if let Mf::TunMetadata(_) = sub.field { Ok(()) } else { check_field_write(sub.field, state) }
 }
 
 fn check_field_write(field: Mf, state: &Match) -> Result<(), FlowModError> {

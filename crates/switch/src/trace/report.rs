@@ -7,10 +7,12 @@
 use super::Sink;
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
-use base::Version;
+use crate::topology::Topology;
 use base::rcu::Reader;
+use base::{PortNo, Version};
 use datapath::{DpAction, Translation};
 use flow::key::B_TUN_META;
+use flow::options::{OptionTable, Wide};
 use flow::{Action, FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, actions_text, match_text};
 use std::fmt::Write;
@@ -35,6 +37,7 @@ struct Node {
 /// Listens and remembers.
 struct Listener<'a> {
     ports: &'a PortNames,
+    topology: &'a Topology,
     /// Nodes that are not finished, outermost first; the first is the root.
     open: Vec<Node>,
 }
@@ -59,7 +62,11 @@ impl Sink for Listener<'_> {
         let text = match rule {
             None => format!("{table_id:2}. No match."),
             Some(rule) => {
-                let matched = match_text(&rule.matching.to_match(), self.ports);
+                let mut matching = rule.matching.to_match();
+                if let Some(bridge) = self.topology.bridge(rule.bridge) {
+                    bridge.options().lift(&mut matching);
+                }
+                let matched = match_text(&matching, self.ports);
                 let comma = if matched.is_empty() { "" } else { ", " };
                 let mut text = format!("{table_id:2}. {matched}{comma}priority {}", rule.priority);
                 if rule.cookie != 0 {
@@ -113,24 +120,31 @@ pub fn trace(
     reader: &Reader,
 ) -> (String, Translation<Effect>) {
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
-    let mut listener = Listener { ports, open: vec![root] };
+    let topology = switch.topology(version, reader);
+    let mut listener = Listener { ports, topology, open: vec![root] };
     let mut out = Translation::default();
     switch.translate_watched(version, key, reader, &mut out, &mut listener);
     while listener.open.len() > 1 {
         listener.leave();
     }
-    let mut text = format!("Flow: {}\n", flow_text(key, &everything(key), ports));
+    let bridge = topology
+        .port(PortNo(key.get64(FieldId::DpPort) as u32))
+        .and_then(|port| topology.bridge(port.bridge));
+    let none = OptionTable::default();
+    let options = bridge.map_or(&none, |b| b.options());
+    let flow_text = |key: &Key, mask: &Mask| flow_text(key, mask, ports, options);
+    let mut text = format!("Flow: {}\n", flow_text(key, &everything(key, options)));
     let root = listener.open.pop().expect("the root is left");
     print(&mut text, &root.below, 0);
     let after = final_key(key, &out.actions);
     let changed =
-        if after == *key { "unchanged".to_string() } else { flow_text(&after, &everything(&after), ports) };
+        if after == *key { "unchanged".to_string() } else { flow_text(&after, &everything(&after, options)) };
     let _ = writeln!(text, "\nFinal flow: {changed}");
     let recirc_id = match key.get64(FieldId::RecircId) {
         0 => "0".to_string(),
         id => format!("{id:#x}"),
     };
-    let matched = flow_text(key, &out.mask, ports);
+    let matched = flow_text(key, &out.mask);
     let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},eth,{matched}");
     let _ = writeln!(text, "Datapath actions: {}", datapath_actions_text(&out.actions));
     (text, out)
@@ -157,7 +171,7 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
 
 /// The mask under which a packet is shown whole: every field that a packet of its kind has, zero or not, and of metadata what
 /// is not zero.
-fn everything(key: &Key) -> Mask {
+fn everything(key: &Key, options: &OptionTable) -> Mask {
     let mut mask = Mask::wild();
     let shown = |f: &&FieldId| {
         usize::from(f.place().block) < B_TUN_META && !matches!(f, FieldId::DpPort | FieldId::RecircId)
@@ -167,6 +181,11 @@ fn everything(key: &Key) -> Mask {
     }
     for f in fields_of(key) {
         mask.add_exact(f);
+    }
+    for option in options.of_packet(key).iter() {
+        for (block, word, bits, _) in options.words(option.idx, &Wide::ZERO, &Wide::ONES) {
+            mask.add_word(block, word, bits);
+        }
     }
     mask
 }
@@ -198,12 +217,14 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
     fields
 }
 
-fn flow_text(key: &Key, mask: &Mask, ports: &PortNames) -> String {
+fn flow_text(key: &Key, mask: &Mask, ports: &PortNames, options: &OptionTable) -> String {
     let mut mask = mask.clone();
     for internal in [FieldId::DpPort, FieldId::RecircId, FieldId::PacketType] {
         mask.set(internal, 0);
     }
-    match_text(&Match::new(key, mask.canonical()), ports)
+    let mut matching = Match::new(key, mask.canonical());
+    options.lift(&mut matching);
+    match_text(&matching, ports)
 }
 
 /// The packet after all actions.

@@ -6,6 +6,7 @@ use base::{DropReason, OfPort};
 use flow::action::{PacketInReason, SubField};
 use flow::key::{B_COMMON, B_PIPELINE};
 use flow::mf::Prereq;
+use flow::options::Wide;
 use flow::{Action, FieldId, Mf};
 
 /// Bits of one `SubField`, as the low bits of a number.
@@ -48,6 +49,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
             Action::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
+            Action::SetOption { idx, value, mask } => self.write_option(*idx, value, mask),
+            Action::DeleteField(field) => self.delete_field(*field),
             Action::Load { target, value } => self.write_sub(target, u128::from(*value)),
             Action::Move { source, target } => self.move_bits(source, target),
             Action::StackPush(source) => self.stack_push(source),
@@ -97,14 +100,59 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// The bits of a subfield, which now decide.
     fn read_sub(&mut self, sub: &SubField) -> u128 {
+        if let Mf::TunMetadata(idx) = sub.field {
+            return self.read_option(idx, sub).low_u128();
+        }
         let bits = ones(sub.count) << sub.offset;
         self.need_mf(sub.field, bits);
         (self.key.get_mf(sub.field) & bits) >> sub.offset
     }
 
     fn write_sub(&mut self, sub: &SubField, value: u128) {
+        if let Mf::TunMetadata(idx) = sub.field {
+            return self.write_option_bits(idx, sub, &Wide::from(value));
+        }
         let bits = ones(sub.count) << sub.offset;
         self.set_field(sub.field, value << sub.offset, bits);
+    }
+
+    /// Bits of a tunnel option, which now decide. One that is absent reads as 0.
+    #[inline(never)]
+    fn read_option(&mut self, idx: u8, sub: &SubField) -> Wide {
+        let bits = Wide::low(sub.count).shl(sub.offset);
+        let options = self.bridge.options();
+        for (block, word, bits, _) in options.words(idx, &Wide::ZERO, &bits) {
+            self.need(block, word, bits);
+        }
+        options.read(&self.key, idx).and(&bits).shr(sub.offset)
+    }
+
+    /// Sets bits of a tunnel option, which is there from now on.
+    #[inline(never)]
+    fn write_option(&mut self, idx: u8, value: &Wide, mask: &Wide) {
+        for (block, word, bits, value) in self.bridge.options().words(idx, value, mask) {
+            self.write(block, word, bits, value);
+        }
+        self.set_option_presence(idx, true);
+    }
+
+    fn write_option_bits(&mut self, idx: u8, sub: &SubField, value: &Wide) {
+        let bits = Wide::low(sub.count);
+        self.write_option(idx, &value.and(&bits).shl(sub.offset), &bits.shl(sub.offset));
+    }
+
+    fn set_option_presence(&mut self, idx: u8, is_there: bool) {
+        let place = FieldId::TunMetadataPresent.place();
+        let bit = 1 << idx;
+        self.write(place.block.into(), place.word.into(), bit, if is_there { bit } else { 0 });
+    }
+
+    #[inline(never)]
+    fn delete_field(&mut self, field: Mf) {
+        let Mf::TunMetadata(idx) = field else { return };
+        // What is not there reads as 0.
+        self.write_option(idx, &Wide::ZERO, &Wide::ONES);
+        self.set_option_presence(idx, false);
     }
 
     #[inline(never)]
@@ -184,6 +232,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn move_bits(&mut self, source: &SubField, target: &SubField) {
         if self.prerequisites_hold(source.field) && self.prerequisites_hold(target.field) {
+            if let (Mf::TunMetadata(from), Mf::TunMetadata(to)) = (source.field, target.field) {
+                let value = self.read_option(from, source);
+                return self.write_option_bits(to, target, &value);
+            }
             let value = self.read_sub(source);
             self.write_sub(target, value);
         }

@@ -155,7 +155,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                     // It becomes part of the state, and so of what the number stands for.
                     self.need(b, w, u64::MAX);
                     fields.push((b as u8, w as u8, self.key.word(b, w)));
-                } else if self.orig_may_have(b) {
+                } else if self.orig_may_have(b, w) {
                     self.need(b, w, u64::MAX);
                 }
             }
@@ -178,8 +178,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     /// Registers and metadata are zero in every packet that comes from a port; a tunnel's fields are not.
-    fn orig_may_have(&self, block: usize) -> bool {
-        block == B_TUNNEL || block >= B_TUN_META
+    fn orig_may_have(&self, block: usize, word: usize) -> bool {
+        let present = FieldId::TunMetadataPresent.place();
+        let is_present = (block, word) == (usize::from(present.block), usize::from(present.word));
+        block == B_TUNNEL || block >= B_TUN_META || is_present && !self.bridge.options().is_empty()
     }
 }
 

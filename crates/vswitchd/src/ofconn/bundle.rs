@@ -88,6 +88,9 @@ impl Vswitch {
         let all = bundle.changes.iter().map(|c| (bridge, &c.flow_mod));
         let result = self.control.flow_mods(all, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
+        if let Some(first) = bundle.changes.first() {
+            self.report_rules(Some((conn, first.xid)));
+        }
         result.map_err(|(at, error)| {
             let change = &bundle.changes[at];
             let code = openflow::error::ErrorCode::Known(refusal(&error));

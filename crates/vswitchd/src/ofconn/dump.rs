@@ -5,10 +5,13 @@
 //! looked at, some thousand a turn, and written straight from the switch's rules into messages. While more
 //! waits to be sent than a connection may hold, the dump rests.
 
+use super::monitors::{self, Monitor};
 use super::{FOLD_WAIT, OfConn, PLACES_PER_TURN, Pending, Served, flow_mods};
 use crate::state::Vswitch;
+use flow::Match;
 use openflow::message::{
-    AggregateStats, FlowForm, FlowInfo, FlowStatsRef, FlowStatsRequest, Message, StatsBody, StatsReply,
+    AggregateStats, FlowEvent, FlowForm, FlowInfo, FlowMonitorFlags, FlowStatsRef, FlowStatsRequest, Message,
+    StatsBody, StatsReply,
 };
 use openflow::{Codec, ReplyWriter};
 use std::time::Instant;
@@ -28,6 +31,8 @@ pub(crate) struct Dump {
 
 enum Output {
     Flows(ReplyWriter),
+    /// The flows that new monitors find.
+    Monitors(ReplyWriter, Vec<Monitor>),
     Aggregate(FlowForm, AggregateStats),
 }
 
@@ -48,6 +53,19 @@ impl Dump {
             Output::Flows(ReplyWriter::new(codec, xid, request.form))
         };
         Dump { xid, filter, fold, deadline: None, cursor: Cursor::default(), output }
+    }
+
+    /// What new monitors find. It waits for no counters.
+    pub(super) fn of_monitors(codec: Codec, xid: u32, monitors: Vec<Monitor>) -> Dump {
+        let output = Output::Monitors(ReplyWriter::of_events(codec, xid), monitors);
+        Dump {
+            xid,
+            filter: RuleFilter::default(),
+            fold: 0,
+            deadline: None,
+            cursor: Cursor::default(),
+            output,
+        }
     }
 }
 
@@ -76,10 +94,17 @@ impl Vswitch {
             let counted = self.slot(rule.slot);
             match output {
                 Output::Flows(writer) => {
-                    let matching = rule.matching.to_match();
+                    let matching = self.match_of(rule);
                     let info = info(rule, counted, now_ms);
                     let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };
                     writer.push(&flow, &mut bytes);
+                }
+                Output::Monitors(writer, monitors) => {
+                    let flags = monitors::flags_of(&*monitors, rule);
+                    if !flags.is_empty() {
+                        let actions = flags.contains(FlowMonitorFlags::ACTIONS);
+                        writer.push_event(&self.update_of(rule, FlowEvent::Added, actions), &mut bytes);
+                    }
                 }
                 Output::Aggregate(_, sums) => {
                     sums.flow_count = sums.flow_count.saturating_add(1);
@@ -97,6 +122,10 @@ impl Vswitch {
             }
             None => {
                 match dump.output {
+                    Output::Monitors(writer, _) => {
+                        writer.finish(&mut bytes);
+                        conn.connection.send_bytes(&bytes);
+                    }
                     Output::Flows(writer) => {
                         if writer.too_long() > 0 {
                             tracing::warn!(target: "ofproto", "{} rules fit into no message", writer.too_long());
@@ -112,6 +141,17 @@ impl Vswitch {
                 Served::Quiet
             }
         }
+    }
+}
+
+impl Vswitch {
+    /// What a rule matches, as messages say it.
+    pub(crate) fn match_of(&self, rule: &Rule) -> Match {
+        let mut matching = rule.matching.to_match();
+        if let Some(options) = self.control.options(rule.bridge).filter(|options| !options.is_empty()) {
+            options.lift(&mut matching);
+        }
+        matching
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Handled, OfConn, Request};
 use crate::state::Vswitch;
-use openflow::ErrorKind;
 use openflow::message::{FlowFlags, FlowMod as OfFlowMod, FlowModCommand};
+use openflow::{ErrorKind, Version};
 use switch::control::{Command, FlowMod, FlowModError, TABLE_HIDDEN};
 use switch::{BridgeIdx, RuleFlags};
 
@@ -17,8 +17,12 @@ impl Vswitch {
     ) -> Handled {
         self.counts.flow_mods += 1;
         let now_ms = self.now_ms();
-        self.control.flow_mod(bridge, &convert(fm), now_ms).map_err(|e| refusal(&e))?;
+        let mut change = convert(fm);
+        // OpenFlow 1.0 has no flag for it: what is added begins at 0. Section 4.6.
+        change.flags.reset_counts |= conn.version() == Version::V10 && change.command == Command::Add;
+        self.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
         self.dp.reserve_slots(self.control.slot_count());
+        self.report_rules(Some((conn, request.xid)));
         // Nothing is ever buffered. The rule stays, as in Open vSwitch.
         if fm.buffer_id.is_some() {
             self.refuse(conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
@@ -87,6 +91,9 @@ pub(super) fn refusal(error: &FlowModError) -> ErrorKind {
         FlowModError::BadSetType(_) => ErrorKind::OFPBAC_BAD_SET_TYPE,
         FlowModError::MatchInconsistent(_) => ErrorKind::OFPBAC_MATCH_INCONSISTENT,
         FlowModError::BadGoto(_) => ErrorKind::OFPBIC_BAD_TABLE_ID,
+        FlowModError::UnmappedOption => ErrorKind::NXFMFC_INVALID_TLV_FIELD,
+        FlowModError::LongMatch => ErrorKind::OFPBMC_BAD_LEN,
+        FlowModError::LongSet => ErrorKind::OFPBAC_BAD_SET_LEN,
         FlowModError::Unsupported(_) => ErrorKind::OFPBAC_BAD_TYPE,
     }
 }

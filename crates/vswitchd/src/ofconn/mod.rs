@@ -4,12 +4,14 @@
 //! goes on piece by piece; the requests behind it wait, other connections do not.
 //!
 //! Files: `requests` handles messages; `flow_mods` changes of rules and bundles; `statistics` answers requests for
-//! statistics, `dump` the long ones; `news` is what is told without being asked.
+//! statistics, `dump` the long ones; `options` holds the table of tunnel options; `monitors` tells who watches flows; `news` is what is told without being asked.
 
 mod bundle;
 mod dump;
 mod flow_mods;
+mod monitors;
 mod news;
+mod options;
 mod requests;
 mod statistics;
 mod table_features;
@@ -98,6 +100,8 @@ pub(crate) struct OfConn {
     bundles: BTreeMap<u32, bundle::Bundle>,
     /// Limits on what it is told of packets.
     packets: news::PacketLimits,
+    /// What flows it watches.
+    monitors: monitors::Monitors,
     /// Whose it is, if it is a controller's.
     pub link: Option<LinkOf>,
     /// Why it ended, if its peer did not just close it.
@@ -124,6 +128,7 @@ impl OfConn {
             controller_id: 0,
             bundles: BTreeMap::new(),
             packets: news::PacketLimits::default(),
+            monitors: monitors::Monitors::default(),
             link: None,
             close_reason: None,
         }
@@ -163,6 +168,11 @@ impl OfConn {
     /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the socket.
     pub fn wants_input(&self) -> bool {
         self.pending.is_none() && !self.closed && self.connection.wants_input()
+    }
+
+    /// Whether its flow monitors are paused, and go on with the next turn because all was sent.
+    pub fn can_resume(&self) -> bool {
+        self.monitors.is_paused() && self.pending.is_none() && self.connection.transmit().is_empty()
     }
 
     /// When [`Self::handle_timeout`] is due.
@@ -233,6 +243,7 @@ impl Vswitch {
             bridge.conns.values_mut().for_each(|c| c.connection.stop_tap());
         }
         self.update_misses(idx);
+        self.watch_rules(idx, false);
     }
 
     pub(crate) fn conn(&mut self, bridge: BridgeIdx, id: u64) -> Option<&mut OfConn> {
@@ -264,6 +275,7 @@ impl Vswitch {
 
     fn turn(&mut self, bridge: BridgeIdx, conn: &mut OfConn, now: Instant) -> Served {
         conn.brisk = false;
+        self.resume_monitors(bridge, conn);
         for _ in 0..MESSAGES_PER_TURN {
             if conn.closed {
                 return Served::Closed;

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::controllers::{Limits, Sched};
 use datapath::PacketInSpec;
 use flow::action::PacketInReason;
+use flow::options::OptionTable;
 use flow::{FieldId, Match};
 use openflow::Version;
 use openflow::message::{FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role};
@@ -90,13 +91,16 @@ impl PacketLimits {
 
 impl Asynchronous {
     /// From what a worker sent.
-    pub fn packet_in(spec: &PacketInSpec, packet: &Packet) -> Asynchronous {
+    pub fn packet_in(spec: &PacketInSpec, packet: &Packet, options: Option<&OptionTable>) -> Asynchronous {
         let mut metadata = Match::any();
         for &field in FieldId::ALL.iter().filter(|f| is_pipeline(**f)) {
             let value = spec.metadata.get(field);
             if value != 0 || field == FieldId::InPort {
                 metadata.set_masked(field, value, field.ones());
             }
+        }
+        if let Some(options) = options {
+            metadata.options = options.of_packet(&spec.metadata);
         }
         let data: Vec<u8> = packet.segments().flatten().copied().collect();
         let message = PacketIn {

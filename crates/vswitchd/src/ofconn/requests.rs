@@ -1,22 +1,21 @@
 //! What a connection asks for, message by message.
 
+use super::flow_mods::refusal;
 use super::{Handled, OfConn, Pending, Request};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::{Pipeline, Translation};
-use flow::{Depth, Ingress, Key, extract};
+use flow::{Depth, Ingress, Key, Match, extract};
 use openflow::message::{
     AsyncConfig, Capabilities, FragHandling, Message, PacketOut, PortConfig, PortMod, PortReason, Role,
-    RoleRequest, SwitchConfig, SwitchFeatures, TlvTable,
+    RoleRequest, SwitchConfig, SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
 use switch::BridgeIdx;
+use switch::control::FlowModError;
 
 /// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
 const ACTIONS_OF10: u32 = 0xfff;
-/// What tunnel options may take, as Open vSwitch has it; no tunnel carries any yet.
-const TLV_SPACE_BYTES: u32 = 256;
-const TLV_FIELDS: u16 = 64;
 
 impl Vswitch {
     /// Handles one message. The error is answered to it.
@@ -85,14 +84,16 @@ impl Vswitch {
             Message::SetControllerId(id) => conn.controller_id = id,
             Message::FlowAge => {}
             Message::TlvTableRequest => {
-                let table =
-                    TlvTable { max_option_space: TLV_SPACE_BYTES, max_fields: TLV_FIELDS, maps: Vec::new() };
+                let table = self.tlv_table(bridge);
                 conn.send(xid, &Message::TlvTableReply(table));
             }
-            Message::TlvTableMod(_) => return Err(ErrorKind::NXTTMFC_TABLE_FULL),
+            Message::TlvTableMod(change) => {
+                not_secondary(conn)?;
+                return self.tlv_table_mod(bridge, &change);
+            }
             Message::Resume(_) => return Err(ErrorKind::NXR_STALE),
             Message::CtFlushZone(_) => {} // No connection is tracked, so none has to go.
-            Message::FlowMonitorCancel(_) => return Err(ErrorKind::OFPMOFC_UNKNOWN_MONITOR),
+            Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
             Message::BundleAdd(add) => return self.bundle_add(conn, add),
             // An error in answer to what the switch said, or an echo's reply: nothing to do.
@@ -214,6 +215,12 @@ impl Vswitch {
         let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
         if extract(&out.data, out.data.len(), &ingress, &mut key).is_none() {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
+        }
+        let packet = Match { key: key.clone(), ..Match::any() };
+        match self.control.check_actions(bridge, &packet, &out.actions) {
+            // What a packet has not, actions leave as it is; only a rule's match must say what they need.
+            Ok(()) | Err(FlowModError::MatchInconsistent(_)) => {}
+            Err(error) => return Err(refusal(&error)),
         }
         let mut translation = Translation::default();
         let reader = self.domain.register();

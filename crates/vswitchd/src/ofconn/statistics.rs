@@ -1,6 +1,7 @@
 //! Statistics that are answered at once. Those of flows, which may be a million, are in `dump`.
 
 use super::dump::Dump;
+use super::flow_mods::refusal;
 use super::table_features::{self, MAX_ENTRIES, TABLES};
 use super::{Handled, OfConn, Pending, check_table};
 use crate::state::{PortRecord, Vswitch};
@@ -24,8 +25,8 @@ impl Vswitch {
         request: StatsRequest,
     ) -> Handled {
         let body = match request {
-            StatsRequest::Flow(r) => return self.begin_dump(conn, xid, &r, false),
-            StatsRequest::Aggregate(r) => return self.begin_dump(conn, xid, &r, true),
+            StatsRequest::Flow(r) => return self.begin_dump(bridge, conn, xid, *r, false),
+            StatsRequest::Aggregate(r) => return self.begin_dump(bridge, conn, xid, *r, true),
             StatsRequest::Desc => StatsBody::Desc(SwitchDesc {
                 manufacturer: "Crosspoint".into(),
                 hardware: "Crosspoint".into(),
@@ -66,7 +67,7 @@ impl Vswitch {
                 StatsBody::TableFeatures(table_features::all())
             }
             StatsRequest::TableFeatures { .. } => return Err(ErrorKind::OFPTFFC_EPERM),
-            StatsRequest::FlowMonitor(_) => return Err(ErrorKind::OFPBRC_BAD_STAT),
+            StatsRequest::FlowMonitor(monitors) => return self.watch_flows(bridge, conn, xid, monitors),
         };
         let Some(codec) = conn.connection.codec() else { return Ok(()) };
         let mut bytes = Vec::new();
@@ -77,15 +78,17 @@ impl Vswitch {
 
     fn begin_dump(
         &mut self,
+        bridge: BridgeIdx,
         conn: &mut OfConn,
         xid: u32,
-        request: &FlowStatsRequest,
+        mut request: FlowStatsRequest,
         aggregate: bool,
     ) -> Handled {
         check_table(request.table_id)?;
+        self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
         let Some(codec) = conn.connection.codec() else { return Ok(()) };
         let ticket = self.dp.request_fold();
-        conn.pending = Some(Pending::Dump(Box::new(Dump::new(codec, xid, request, aggregate, ticket))));
+        conn.pending = Some(Pending::Dump(Box::new(Dump::new(codec, xid, &request, aggregate, ticket))));
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 use super::nicira::read_nicira;
 use super::{EXPERIMENTER, NICIRA, instruction, of10, of12};
 use crate::codec::bytes::Reader;
-use crate::codec::matching::read_entry;
+use crate::codec::matching::{AnyEntry, read_entry};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
 use base::OfPort;
+use flow::options::Wide;
 use flow::{Action, Mf};
 
 /// How deep actions may lie in actions (`clone`): what a recursive reader allows itself of the stack.
@@ -193,7 +194,17 @@ pub(super) fn as_set_error(error: ErrorKind) -> ErrorKind {
 
 /// An OXM entry and its padding: OFPAT_SET_FIELD and NXAST_REG_LOAD2.
 pub(super) fn read_set_field(body: &mut Reader, may_mask: bool) -> Result<Action, ErrorKind> {
-    let entry = read_entry(body).map_err(as_set_error)?;
+    let entry = match read_entry(body).map_err(as_set_error)? {
+        AnyEntry::Field(entry) => entry,
+        AnyEntry::Option(option) => {
+            if option.mask != Wide::ONES && !may_mask {
+                return Err(OFPBAC_BAD_SET_MASK);
+            }
+            body.zeros(body.len(), OFPBAC_BAD_SET_ARGUMENT)?;
+            let (value, mask) = (Box::new(option.value), Box::new(option.mask));
+            return Ok(Action::SetOption { idx: option.idx, value, mask });
+        }
+    };
     if entry.masked && !may_mask {
         return Err(OFPBAC_BAD_SET_MASK);
     }

@@ -6,9 +6,10 @@
 use super::nicira::{write_nicira, write_set_as_loads};
 use super::{instruction, of10, of12};
 use crate::codec::bytes::Put;
-use crate::codec::matching::write_entry;
+use crate::codec::matching::{write_entry, write_option};
 use crate::version::Version;
 use base::OfPort;
+use flow::options::{OptionMatch, Wide};
 use flow::{Action, FieldId, Match, Mf};
 
 /// Appends actions. The match that comes before them, where there is one, says which transport protocol
@@ -88,10 +89,14 @@ fn write_set10(out: &mut Vec<u8>, field: Mf, value: u128) -> bool {
 }
 
 fn put_set_field(out: &mut Vec<u8>, version: Version, field: Mf, value: u128, mask: u128) {
+    put_set(out, |out| write_entry(out, field, version.minor(), value, mask));
+}
+
+fn put_set(out: &mut Vec<u8>, entry: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.u16(of12::SET_FIELD);
     out.u16(0);
-    write_entry(out, field, version.minor(), value, mask);
+    entry(out);
     out.pad8(start);
     out.set_u16(start + 2, (out.len() - start) as u16);
 }
@@ -123,6 +128,10 @@ fn write_of12(out: &mut Vec<u8>, version: Version, matching: Option<&Match>, act
             }
         }
         Action::SetField { field, value, mask } => write_set_as_loads(out, version, field, value, mask),
+        Action::SetOption { idx, ref value, ref mask } if **mask == Wide::ONES => {
+            let option = OptionMatch { idx, value: **value, mask: **mask, bytes: None };
+            put_set(out, |out| write_option(out, version.minor(), &option));
+        }
         Action::SetTunnel { id, .. } => set(out, Mf::TunId, id.into()),
         Action::SetVlanVid { vid, push_vlan_if_needed } => {
             if push_vlan_if_needed && !tagged {

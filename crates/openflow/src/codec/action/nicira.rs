@@ -4,12 +4,13 @@ use super::decode::{append_actions, as_set_error, mpls_type, output_port, read_s
 use super::encode::write_actions;
 use super::{EXPERIMENTER, NICIRA, controller2, nx};
 use crate::codec::bytes::{Put, Reader};
-use crate::codec::matching::{read_header, write_entry, write_header};
+use crate::codec::matching::{read_header, write_entry, write_header, write_option};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
 use base::OfPort;
 use flow::action::{PacketInReason, SampleDirection, SubField};
 use flow::mf::NxmHeader;
+use flow::options::{OptionMatch, Wide};
 use flow::{Action, Mf};
 
 /// The body of an action, after the subtype.
@@ -61,7 +62,7 @@ pub(super) fn read_nicira(
             if target.count < 64 && value >> target.count != 0 {
                 return Err(OFPBAC_BAD_ARGUMENT);
             }
-            Action::Load { target, value }
+            load(target, value)
         }
         nx::REG_LOAD2 => read_set_field(b, true)?,
         nx::NOTE => Action::Note(b.take(b.len())?.to_vec()),
@@ -166,6 +167,18 @@ pub(super) fn read_nicira(
     Ok(action)
 }
 
+/// A load, which into a tunnel option is a masked set-field.
+fn load(target: SubField, value: u64) -> Action {
+    match target.field {
+        Mf::TunMetadata(idx) => Action::SetOption {
+            idx,
+            value: Box::new(Wide::from(u128::from(value)).shl(target.offset)),
+            mask: Box::new(Wide::low(target.count).shl(target.offset)),
+        },
+        _ => Action::Load { target, value },
+    }
+}
+
 fn padded(b: &mut Reader, n: usize, action: Action) -> Result<Action, ErrorKind> {
     b.skip(n)?;
     Ok(action)
@@ -202,10 +215,9 @@ fn subfield(b: &mut Reader, offset: u16, count: u16, write: bool) -> Result<SubF
 fn checked_subfield(header: NxmHeader, offset: u16, count: u16, write: bool) -> Result<SubField, ErrorKind> {
     let field = Mf::from_nxm(header).ok_or(OFPBAC_BAD_SET_TYPE)?;
     let row = field.row();
-    if let Mf::TunMetadata(_) = field {
-        return Err(NXFMFC_INVALID_TLV_FIELD);
-    }
-    if header.has_mask() || header.payload_length() != Some(row.bytes.into()) {
+    // A tunnel option is as long as the bridge's table says; some say its length here, others the greatest.
+    let fits = matches!(field, Mf::TunMetadata(_)) || header.payload_length() == Some(row.bytes.into());
+    if header.has_mask() || !fits {
         return Err(OFPBAC_BAD_SET_LEN);
     }
     let in_field = count >= 1 && u32::from(offset) + u32::from(count) <= u32::from(row.subfield_bits);
@@ -346,6 +358,10 @@ pub(super) fn write_nicira(out: &mut Vec<u8>, version: Version, action: &Action)
             let mask = ones(target.count) << target.offset;
             write_entry(o, target.field, minor, u128::from(*value) << target.offset, mask);
         }),
+        Action::SetOption { idx, value, mask } => put(nx::REG_LOAD2, &|o| {
+            let option = OptionMatch { idx: *idx, value: **value, mask: **mask, bytes: None };
+            write_option(o, minor, &option);
+        }),
         Action::Load { target, value } => put(nx::REG_LOAD, &|o| {
             o.u16(ofs_nbits(*target));
             put_field(o, target.field, minor);
@@ -463,7 +479,11 @@ pub(super) fn write_nicira(out: &mut Vec<u8>, version: Version, action: &Action)
             o.u16(target.offset);
             put_field(o, target.field, minor);
         }),
-        Action::DeleteField(field) => put(nx::DELETE_FIELD, &|o| put_field(o, *field, minor)),
+        // Open vSwitch wants it padded to 24 bytes.
+        Action::DeleteField(field) => put(nx::DELETE_FIELD, &|o| {
+            put_field(o, *field, minor);
+            o.zeros(10);
+        }),
         _ => return false,
     }
     true

@@ -138,6 +138,10 @@ impl Checker {
                     self.refuse("OFPBIC_BAD_TABLE_ID");
                 }
             }
+            // Only what may be there or not can be deleted: a tunnel option.
+            Action::DeleteField(field) if !matches!(field, Mf::TunMetadata(_)) => {
+                self.refuse("OFPBAC_BAD_ARGUMENT");
+            }
             Action::Meter(_) => self.protocols = self.protocols.intersect(Protocols::OF13_UP),
             Action::Enqueue { port, .. } => {
                 if port >= OfPort::MAX && port != OfPort::IN_PORT && port != OfPort::LOCAL {

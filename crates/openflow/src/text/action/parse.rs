@@ -10,6 +10,7 @@ use crate::text::{KeyValues, PortNames, Protocols, TextError, bad};
 use crate::version::Version;
 use base::OfPort;
 use flow::action::{PacketInReason, SampleDirection};
+use flow::options::Wide;
 use flow::{Action, Match, Mf};
 use std::net::Ipv4Addr;
 
@@ -184,7 +185,7 @@ impl Parser<'_> {
             "ct_clear" => Action::CtClear,
             "delete_field" => match Mf::from_name(value) {
                 Some(field) => Action::DeleteField(field),
-                None => return bad!("{value}: unknown field `{value}'"),
+                None => return bad!("unknown field `{value}'"),
             },
             "check_pkt_larger" => check_pkt_larger(value)?,
             "note" => note(value)?,
@@ -303,6 +304,11 @@ impl Parser<'_> {
             return bad!("{} is read-only", field::display_name(field));
         }
         let text = value.trim();
+        if let Mf::TunMetadata(idx) = field {
+            let (value, mask) = value::wide_masked(text, &field::display_name(field))?;
+            self.protocols = self.protocols.intersect(Protocols::NXM_OXM);
+            return Ok(Action::SetOption { idx, value: Box::new(value.and(&mask)), mask: Box::new(mask) });
+        }
         let (value, mask) = parse_value(field, text, self.ports)?;
         if !field.is_valid(value) {
             return bad!("{text} is not a valid value for field {}", field::display_name(field));
@@ -437,6 +443,19 @@ fn controller(text: &str) -> Result<Action, TextError> {
 fn load(text: &str) -> Result<Action, TextError> {
     let Some((value_text, target)) = text.split_once("->") else { return bad!("{text}: missing `->'") };
     let target = parse_subfield(target)?;
+    if let Mf::TunMetadata(idx) = target.field {
+        let value = match value::wide(value_text.trim()) {
+            None => return bad!("{text}: cannot parse integer value"),
+            Some(Some(value)) if value.is_within(&Wide::low(target.count)) => value,
+            _ => return bad!("{text}: value {value_text} does not fit into {} bits", target.count),
+        };
+        let mask = Wide::low(target.count).shl(target.offset);
+        return Ok(Action::SetOption {
+            idx,
+            value: Box::new(value.shl(target.offset)),
+            mask: Box::new(mask),
+        });
+    }
     let value = match value::number(value_text.trim(), u128::MAX) {
         Some(value) => value,
         None => return bad!("{text}: cannot parse integer value"),

@@ -7,6 +7,7 @@ use crate::text::{PortNames, put};
 use crate::version::Version;
 use base::OfPort;
 use flow::action::{PacketInReason, SampleDirection, SubField};
+use flow::options::Wide;
 use flow::{Action, Mf};
 use std::net::Ipv4Addr;
 
@@ -64,6 +65,13 @@ impl Writer<'_> {
                 put!(out, ":{queue}");
             }
             Action::SetField { field, value, mask } => self.set_field(field, value, mask),
+            Action::SetOption { idx, ref value, ref mask } => {
+                put!(out, "set_field:{value}");
+                if **mask != Wide::ONES {
+                    put!(out, "/{mask}");
+                }
+                put!(out, "->tun_metadata{idx}");
+            }
             Action::SetTpSrc(port) => put!(out, "mod_tp_src:{port}"),
             Action::SetTpDst(port) => put!(out, "mod_tp_dst:{port}"),
             Action::SetNwTtl(ttl) => put!(out, "mod_nw_ttl:{ttl}"),

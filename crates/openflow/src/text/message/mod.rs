@@ -16,7 +16,7 @@ use crate::error::{ErrorKind, OfError};
 use crate::message::{
     BundleControl, BundleControlType, BundleFlags, Capabilities, DEFAULT_PRIORITY, FlowForm, FlowRemoved,
     FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus, Role,
-    RoleRequest, SwitchConfig, SwitchFeatures,
+    RoleRequest, SwitchConfig, SwitchFeatures, TlvMap, TlvTableCommand, TlvTableMod,
 };
 use crate::version::{Version, VersionSet};
 
@@ -125,8 +125,18 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
             put!(out, ", flow_miss_config={:#x}", table_mod.config);
         }
         Message::GetAsyncReply(config) | Message::SetAsync(config) => put!(out, " {config:?}"),
-        Message::TlvTableReply(table) => put!(out, " {table:?}"),
-        Message::TlvTableMod(table_mod) => put!(out, " {table_mod:?}"),
+        Message::TlvTableReply(table) => {
+            put!(out, "\n max option space={} max fields={}", table.max_option_space, table.max_fields);
+            let used: u32 = table.maps.iter().map(|map| u32::from(map.option_len)).sum();
+            put!(out, "\n allocated option space={used}\n\n");
+            tlv_maps(out, &table.maps);
+        }
+        Message::TlvTableMod(TlvTableMod { command: TlvTableCommand::Clear, .. }) => out.push_str("\n CLEAR"),
+        Message::TlvTableMod(table_mod) => {
+            let adds = table_mod.command == TlvTableCommand::Add;
+            put!(out, "\n {}", if adds { "ADD" } else { "DEL" });
+            tlv_maps(out, &table_mod.maps);
+        }
         Message::QueueGetConfigRequest { port } => {
             put!(out, " port={}", port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p)));
         }
@@ -154,6 +164,18 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
 
 fn table_name(table_id: u8) -> String {
     if table_id == 0xff { "ALL".to_string() } else { table_id.to_string() }
+}
+
+/// Appends which tunnel options are which fields, as ovs-ofctl(8) shows it.
+fn tlv_maps(out: &mut String, maps: &[TlvMap]) {
+    out.push_str(
+        " mapping table:\n  class  type  length  match field\n ------  ----  ------  --------------",
+    );
+    for map in maps {
+        let hex = |n: u16| if n == 0 { "0".to_string() } else { format!("{n:#x}") };
+        let (class, kind) = (hex(map.option_class), hex(map.option_type.into()));
+        put!(out, "\n {class:>6} {kind:>5} {:>7}  tun_metadata{}", map.option_len, map.index);
+    }
 }
 
 fn hello(out: &mut String, versions: VersionSet) {

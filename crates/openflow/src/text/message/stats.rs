@@ -221,12 +221,14 @@ fn flow_update_full(out: &mut String, full: &FlowUpdateFull, style: MessageStyle
         put!(out, " hard_timeout={}", full.hard_timeout);
     }
     put!(out, " cookie={}", if full.cookie == 0 { "0".to_string() } else { format!("{:#x}", full.cookie) });
-    out.push(' ');
     let before = out.len();
     write_match(out, &full.matching, DEFAULT_PRIORITY, style.ports);
     if out.len() > before {
-        out.push(' ');
+        out.insert(before, ' ');
     }
-    out.push_str("actions=");
-    write_actions(out, &full.actions, style.version, style.ports);
+    // None are sent unless the monitor asks for them.
+    if !full.actions.is_empty() {
+        out.push_str(" actions=");
+        write_actions(out, &full.actions, style.version, style.ports);
+    }
 }

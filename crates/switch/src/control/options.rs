@@ -1,0 +1,102 @@
+//! Which tunnel options are which fields of a bridge (`tun_metadata0` to `tun_metadata63`).
+//!
+//! The table is part of the bridge's snapshot. Rules hold bits at the places that it gives, so a row that a rule uses stays
+//! as long as the rule does; who wants it gone removes the rule first.
+
+use super::flow_mod::FlowModError;
+use super::{Control, Inner};
+use crate::rule::options_of;
+use crate::topology::{Bridge, BridgeIdx};
+use flow::Match;
+use flow::key::B_PIPELINE;
+use flow::options::{Mapping, MappingError, OptionTable};
+use flow::{Action, FieldId};
+use std::sync::Arc;
+
+/// Why a bridge's table of options was not changed. Each is one error of the extension.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OptionError {
+    /// There is no such bridge.
+    NoBridge(BridgeIdx),
+    /// A row does not fit.
+    Row(MappingError),
+    /// NXTTMFC_INVALID_TLV_DEL: a rule uses the field.
+    InUse(u8),
+}
+
+impl Control {
+    /// The table of a bridge.
+    pub fn options(&self, bridge: BridgeIdx) -> Option<&OptionTable> {
+        self.inner.topology.bridge(bridge).map(|b| b.options())
+    }
+
+    /// Adds rows to a bridge's table: all of them or none.
+    pub fn map_options(&mut self, bridge: BridgeIdx, new: &[Mapping]) -> Result<(), OptionError> {
+        self.reader.quiescent();
+        let old = self.options(bridge).ok_or(OptionError::NoBridge(bridge))?;
+        let table = old.with(new.iter().copied()).map_err(OptionError::Row)?;
+        self.inner.set_options(bridge, table);
+        Ok(())
+    }
+
+    /// Removes the rows of these fields, or all. What is not mapped is not minded. In proportion to the bridge's rules.
+    pub fn unmap_options(&mut self, bridge: BridgeIdx, gone: Option<&[u8]>) -> Result<(), OptionError> {
+        self.reader.quiescent();
+        let old = self.options(bridge).ok_or(OptionError::NoBridge(bridge))?;
+        let mapped: Vec<u8> = old.mappings().map(|m| m.idx).collect();
+        let gone: Vec<u8> = mapped.into_iter().filter(|i| gone.is_none_or(|gone| gone.contains(i))).collect();
+        let used = self.inner.used_options(bridge);
+        if let Some(idx) = gone.iter().find(|idx| used >> **idx & 1 != 0) {
+            return Err(OptionError::InUse(*idx));
+        }
+        let table = old.without(&gone);
+        self.inner.set_options(bridge, table);
+        Ok(())
+    }
+
+    /// Gives the options of a match their places in the keys of a bridge, as rules and filters have them.
+    pub fn place_options(&self, bridge: BridgeIdx, m: &mut Match) -> Result<(), FlowModError> {
+        let table = self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
+        table.place(m).map_err(FlowModError::in_match)
+    }
+
+    /// Whether actions that come with a packet can be carried out.
+    pub fn check_actions(
+        &self,
+        bridge: BridgeIdx,
+        packet: &Match,
+        actions: &[Action],
+    ) -> Result<(), FlowModError> {
+        let table = self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
+        super::validate::check(packet, actions, 0, table)
+    }
+}
+
+impl Inner {
+    fn set_options(&mut self, bridge: BridgeIdx, table: OptionTable) {
+        let Some(old) = self.topology.bridge(bridge) else { return };
+        if *old.options() == table {
+            return;
+        }
+        let new = Bridge::clone(old).with_options(table);
+        self.topology.bridges[bridge.0 as usize] = Some(Arc::new(new));
+        self.topology_changed = true;
+        // The same bits of keys mean something else now. It is rare, so no flow is judged by itself.
+        let version = self.coming();
+        self.log.everything(version);
+        self.publish();
+    }
+
+    /// A bit for each field that a rule matches or its actions name.
+    fn used_options(&self, bridge: BridgeIdx) -> u64 {
+        let place = FieldId::TunMetadataPresent.place();
+        debug_assert_eq!(usize::from(place.block), B_PIPELINE);
+        let Some(Some(control)) = self.bridges.get(bridge.0 as usize) else { return 0 };
+        let rules = control.tables.values().flat_map(|store| store.rules.iter().flatten());
+        rules.fold(0, |used, rule| {
+            let words = rule.matching.shape().words().iter();
+            let matched = words.filter(|w| (w.block, w.word) == (place.block, place.word));
+            used | matched.fold(0, |bits, w| bits | w.bits) | options_of(&rule.actions.list)
+        })
+    }
+}

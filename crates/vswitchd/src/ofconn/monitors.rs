@@ -1,0 +1,293 @@
+//! Flow monitors: a connection that watches flows is told what becomes of them (NXST_FLOW_MONITOR).
+//!
+//! First come the flows that there are, a piece at a time as in a dump, then every change as it happens. What a connection did
+//! itself it is told in full only if it asks for that (NXFMF_OWN); else it learns by an abbreviated event where in the order of
+//! things its own change belongs.
+//!
+//! Who reads slower than flows change is not told without end: when more than [`PAUSE_BYTES`] wait for it, it is told that it is
+//! paused (NXT_FLOW_MONITOR_PAUSED), and from then on of deletions alone, because nobody could tell it of those later. When
+//! all was taken it is told of what was added and modified meanwhile and is still there, and that it goes on
+//! (NXT_FLOW_MONITOR_RESUMED). One for which deletions alone grow past [`DELETIONS_BYTES_MAX`] is given up.
+//!
+//! Other than Open vSwitch, a paused monitor also hears of the deletion of a flow that it never heard of, which changes nothing
+//! for it.
+//!
+//! Source: the Nicira extensions, NXST_FLOW_MONITOR; ovs-ofctl(8), `monitor`.
+
+use super::dump::Dump;
+use super::flow_mods::refusal;
+use super::{Handled, OfConn, Pending, check_table};
+use crate::state::Vswitch;
+use base::OfPort;
+use openflow::message::{
+    FlowEvent, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate, FlowUpdateFull, Message,
+    TABLE_ALL,
+};
+use openflow::{ErrorKind, ReplyWriter};
+use std::collections::BTreeMap;
+use switch::control::{RemovedReason, RuleEvent, RuleEventKind, RuleFilter};
+use switch::shape::MiniMatch;
+use switch::{BridgeIdx, Rule};
+
+/// More waits for a connection than this: its monitors pause.
+const PAUSE_BYTES: usize = 128 * 1024;
+/// More waits for one whose monitors are paused: it is given up.
+const DELETIONS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Monitors of one connection.
+const MONITORS_MAX: usize = 1024;
+
+#[derive(Clone)]
+pub(super) struct Monitor {
+    flags: FlowMonitorFlags,
+    out_port: Option<OfPort>,
+    table_id: u8,
+    within: MiniMatch,
+}
+
+/// Those of one connection.
+#[derive(Default)]
+pub(super) struct Monitors {
+    by_id: BTreeMap<u32, Monitor>,
+    /// While they are paused: the serial number of the last rule before.
+    paused: Option<u64>,
+}
+
+impl Monitor {
+    fn watches(&self, rule: &Rule) -> bool {
+        (self.table_id == TABLE_ALL || self.table_id == rule.table_id)
+            && rule.matching.is_within(&self.within)
+    }
+
+    /// Whether it wants to hear of a rule that is there.
+    fn finds(&self, rule: &Rule) -> bool {
+        self.watches(rule) && self.out_port.is_none_or(|port| rule.actions.outputs_to(port))
+    }
+
+    /// Whether it wants to hear of an event.
+    fn wants(&self, event: &RuleEvent) -> bool {
+        let flag = match event.kind {
+            RuleEventKind::Added => FlowMonitorFlags::ADD,
+            RuleEventKind::Modified => FlowMonitorFlags::MODIFY,
+            RuleEventKind::Removed(_) => FlowMonitorFlags::DELETE,
+        };
+        let outputs = |port| {
+            let before = event.old_actions.as_ref();
+            event.rule.actions.outputs_to(port) || before.is_some_and(|actions| actions.outputs_to(port))
+        };
+        self.flags.contains(flag) && self.watches(&event.rule) && self.out_port.is_none_or(outputs)
+    }
+}
+
+/// The flags of those monitors that find a rule.
+pub(super) fn flags_of<'m>(monitors: impl IntoIterator<Item = &'m Monitor>, rule: &Rule) -> FlowMonitorFlags {
+    let finding = monitors.into_iter().filter(|m| m.finds(rule));
+    finding.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
+}
+
+impl Monitors {
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// The flags of all monitors that want to hear of an event; none if nobody does.
+    fn flags_for(&self, event: &RuleEvent) -> FlowMonitorFlags {
+        if self.paused.is_some() && !matches!(event.kind, RuleEventKind::Removed(_)) {
+            return FlowMonitorFlags::empty();
+        }
+        let wanting = self.by_id.values().filter(|m| m.wants(event));
+        wanting.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
+    }
+}
+
+impl Vswitch {
+    /// A request for monitors. The flows that there are follow as its reply.
+    pub(super) fn watch_flows(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        xid: u32,
+        requests: Vec<FlowMonitorRequest>,
+    ) -> Handled {
+        let Some(codec) = conn.connection.codec() else { return Ok(()) };
+        let mut new: BTreeMap<u32, Monitor> = BTreeMap::new();
+        for mut request in requests {
+            check_table(request.table_id)?;
+            if conn.monitors.by_id.contains_key(&request.id) || new.contains_key(&request.id) {
+                return Err(ErrorKind::OFPMOFC_MONITOR_EXISTS);
+            }
+            if conn.monitors.by_id.len() + new.len() >= MONITORS_MAX {
+                return Err(ErrorKind::OFPMOFC_UNKNOWN);
+            }
+            self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
+            let monitor = Monitor {
+                flags: request.flags,
+                out_port: request.out_port,
+                table_id: request.table_id,
+                within: MiniMatch::of(&request.matching),
+            };
+            new.insert(request.id, monitor);
+        }
+        let initial = new.values().filter(|m| m.flags.contains(FlowMonitorFlags::INITIAL)).cloned().collect();
+        conn.monitors.by_id.extend(new);
+        self.watch_rules(bridge, !conn.monitors.is_empty());
+        // Its reply, though none of them asks for what there is.
+        conn.pending = Some(Pending::Dump(Box::new(Dump::of_monitors(codec, xid, initial))));
+        Ok(())
+    }
+
+    pub(super) fn cancel_monitor(&mut self, bridge: BridgeIdx, conn: &mut OfConn, id: u32) -> Handled {
+        conn.monitors.by_id.remove(&id).ok_or(ErrorKind::OFPMOFC_UNKNOWN_MONITOR)?;
+        self.watch_rules(bridge, !conn.monitors.is_empty());
+        Ok(())
+    }
+
+    /// What becomes of a bridge's rules is noted while a connection watches them, one that is out of its bridge at the
+    /// moment included.
+    pub(super) fn watch_rules(&mut self, bridge: BridgeIdx, watched_besides: bool) {
+        let Some(record) = self.bridges.get(&bridge) else { return };
+        let watched = watched_besides || record.conns.values().any(|c| !c.monitors.is_empty());
+        self.control.watch_rules(bridge, watched);
+    }
+
+    /// Tells all who watch what became of rules. `own` is the connection that did it, which is out of its bridge, and the
+    /// transaction id of its request.
+    pub(crate) fn report_rules(&mut self, own: Option<(&mut OfConn, u32)>) {
+        let events = self.control.take_rule_events();
+        let Some(first) = events.first() else { return };
+        let bridge = first.rule.bridge;
+        if let Some((conn, xid)) = own {
+            self.tell_monitors(bridge, conn, &events, Some(xid));
+        }
+        let bridges: std::collections::BTreeSet<BridgeIdx> = events.iter().map(|e| e.rule.bridge).collect();
+        for bridge in bridges {
+            let Some(record) = self.bridges.get_mut(&bridge) else { continue };
+            let watching = record.conns.iter().filter(|(_, c)| !c.monitors.is_empty());
+            for id in watching.map(|(id, _)| *id).collect::<Vec<_>>() {
+                let Some(mut conn) = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id)) else {
+                    continue;
+                };
+                self.tell_monitors(bridge, &mut conn, &events, None);
+                conn.notify.notify_one();
+                if let Some(record) = self.bridges.get_mut(&bridge) {
+                    record.conns.insert(id, conn);
+                }
+            }
+        }
+    }
+
+    fn tell_monitors(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        events: &[RuleEvent],
+        own: Option<u32>,
+    ) {
+        let Some(codec) = conn.connection.codec().filter(|_| !conn.monitors.is_empty() && !conn.closed)
+        else {
+            return;
+        };
+        let mut writer = None;
+        let mut bytes = Vec::new();
+        let mut is_abbreviated = false;
+        for event in events.iter().filter(|e| e.rule.bridge == bridge) {
+            let flags = conn.monitors.flags_for(event);
+            if flags.is_empty() {
+                continue;
+            }
+            let update = match own {
+                Some(xid) if !flags.contains(FlowMonitorFlags::OWN) && conn.monitors.paused.is_none() => {
+                    if std::mem::replace(&mut is_abbreviated, true) {
+                        continue;
+                    }
+                    FlowUpdate::Abbreviated { xid }
+                }
+                _ => {
+                    let (what, reason) = event_of(event.kind);
+                    let mut update =
+                        self.update_of(&event.rule, what, flags.contains(FlowMonitorFlags::ACTIONS));
+                    if let FlowUpdate::Full(full) = &mut update {
+                        full.reason = reason;
+                    }
+                    update
+                }
+            };
+            let writer = writer.get_or_insert_with(|| ReplyWriter::of_events(codec, 0));
+            writer.push_event(&update, &mut bytes);
+        }
+        let Some(writer) = writer else { return };
+        writer.finish(&mut bytes);
+        conn.connection.send_bytes(&bytes);
+        let waiting = conn.connection.transmit().len();
+        if conn.monitors.paused.is_none() && waiting > PAUSE_BYTES {
+            conn.monitors.paused = Some(self.control.last_serial());
+            conn.send(0, &Message::FlowMonitorPaused);
+        } else if waiting > DELETIONS_BYTES_MAX {
+            tracing::warn!(target: "connmgr", "closing a connection that watches flows and does not read");
+            conn.close_reason = Some("Watches flows and does not read".into());
+            conn.closed = true;
+        }
+    }
+
+    /// A paused connection that has taken all hears of what was added and modified meanwhile, and goes on.
+    pub(super) fn resume_monitors(&mut self, bridge: BridgeIdx, conn: &mut OfConn) {
+        let Some(since) = conn.monitors.paused.filter(|_| conn.connection.transmit().is_empty()) else {
+            return;
+        };
+        let Some(codec) = conn.connection.codec().filter(|_| conn.pending.is_none()) else { return };
+        conn.monitors.paused = None;
+        let either = FlowMonitorFlags::ADD | FlowMonitorFlags::MODIFY;
+        let mut writer = ReplyWriter::of_events(codec, 0);
+        let mut bytes = Vec::new();
+        let mut count = 0u64;
+        for rule in self.control.rules(bridge, &RuleFilter::default()).iter().filter(|r| r.serial() > since) {
+            let told = conn.monitors.by_id.values().filter(|m| m.flags.intersects(either));
+            let flags = flags_of(told, rule);
+            if flags.is_empty() {
+                continue;
+            }
+            let is_new = flags.contains(FlowMonitorFlags::ADD);
+            let what = if is_new { FlowEvent::Added } else { FlowEvent::Modified };
+            let update = self.update_of(rule, what, flags.contains(FlowMonitorFlags::ACTIONS));
+            writer.push_event(&update, &mut bytes);
+            count += 1;
+        }
+        if count > 0 {
+            writer.finish(&mut bytes);
+            conn.connection.send_bytes(&bytes);
+        }
+        conn.send(0, &Message::FlowMonitorResumed);
+    }
+
+    pub(super) fn update_of(&self, rule: &Rule, event: FlowEvent, actions: bool) -> FlowUpdate {
+        FlowUpdate::Full(Box::new(FlowUpdateFull {
+            event,
+            reason: FlowRemovedReason::IdleTimeout,
+            priority: rule.priority.clamp(0, 0xffff) as u16,
+            idle_timeout: rule.idle_timeout_s,
+            hard_timeout: rule.hard_timeout_s,
+            table_id: rule.table_id,
+            cookie: rule.cookie,
+            matching: self.match_of(rule),
+            actions: if actions { rule.actions.list.to_vec() } else { Vec::new() },
+        }))
+    }
+}
+
+/// What happened, in the protocol's terms, and for deletions why.
+fn event_of(kind: RuleEventKind) -> (FlowEvent, FlowRemovedReason) {
+    match kind {
+        RuleEventKind::Added => (FlowEvent::Added, FlowRemovedReason::IdleTimeout),
+        RuleEventKind::Modified => (FlowEvent::Modified, FlowRemovedReason::IdleTimeout),
+        RuleEventKind::Removed(RemovedReason::IdleTimeout) => {
+            (FlowEvent::Deleted, FlowRemovedReason::IdleTimeout)
+        }
+        RuleEventKind::Removed(RemovedReason::HardTimeout) => {
+            (FlowEvent::Deleted, FlowRemovedReason::HardTimeout)
+        }
+        RuleEventKind::Removed(RemovedReason::Delete) => (FlowEvent::Deleted, FlowRemovedReason::Delete),
+    }
+}
