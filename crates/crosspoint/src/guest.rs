@@ -52,6 +52,9 @@ pub struct Args {
     /// Frames that `source` sends in all, then it ends; for ever where it is not given.
     #[arg(long)]
     count: Option<u64>,
+    /// Frames that `source` sends in a second at most, over all queues; as many as go where it is not given.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
     /// Run on this processor.
     #[arg(long)]
     cpu: Option<usize>,
@@ -79,6 +82,32 @@ fn ring_size(text: &str) -> Result<u16, String> {
     match text.parse::<u16>() {
         Ok(n) if n.is_power_of_two() && (32..=32_768).contains(&n) => Ok(n),
         _ => Err("expected a power of two from 32 to 32768".into()),
+    }
+}
+
+/// Keeps a sender to a rate. Time in which it could not send is not made up for.
+struct Pace {
+    rate: u64,
+    looked: Instant,
+    /// Frames that may be sent now.
+    due: f64,
+}
+
+impl Pace {
+    fn new(rate: u64, now: Instant) -> Pace {
+        Pace { rate, looked: now, due: 0.0 }
+    }
+
+    /// How many frames may be sent now, one burst at most.
+    fn due(&mut self, now: Instant) -> usize {
+        let passed = now.saturating_duration_since(self.looked).as_secs_f64();
+        self.looked = now;
+        self.due = (self.due + passed * self.rate as f64).min(BURST as f64);
+        self.due as usize
+    }
+
+    fn sent(&mut self, count: usize) {
+        self.due -= count as f64;
     }
 }
 
@@ -217,10 +246,19 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
     let mut templates: Vec<_> = (0..args.queues).map(|queue| template(queue, args.size)).collect();
     let mut idle = 0;
     let mut looked = Instant::now();
+    let mut pace = args.rate.map(|rate| Pace::new(rate, looked));
     loop {
         let mut moved = 0;
         for ((pair, seen), template) in pairs.iter_mut().zip(&mut *seen).zip(&mut templates) {
-            moved += turn(args, pair, seen, template);
+            let due = pace.as_mut().map_or(BURST, |pace| pace.due(Instant::now()));
+            let count = turn(args, pair, seen, template, due);
+            moved += count;
+            if let Some(pace) = &mut pace {
+                pace.sent(count);
+            }
+        }
+        if pace.is_some() && moved == 0 {
+            std::thread::sleep(Duration::from_millis(1));
         }
         idle = if moved > 0 { 0 } else { idle + 1 };
         let sleeps = !args.poll && idle > POLLS_BEFORE_SLEEP && pairs.len() == 1 && args.mode != Mode::Source;
@@ -241,8 +279,8 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
     }
 }
 
-/// One burst of one queue pair; how many packets it moved.
-fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8]) -> usize {
+/// One burst of one queue pair, of which a source sends no more than `due`; how many packets it moved.
+fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8], due: usize) -> usize {
     match args.mode {
         Mode::Loopback => {
             let count = pair.loop_back(BURST);
@@ -262,7 +300,7 @@ fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8])
         }
         Mode::Source => {
             let mut count = 0;
-            while count < BURST && args.count.is_none_or(|all| seen.sent < all) {
+            while count < due && args.count.is_none_or(|all| seen.sent < all) {
                 template[PAYLOAD + 8..FRAME_MIN].copy_from_slice(&seen.sent.to_be_bytes());
                 if !pair.send(template) {
                     break;
@@ -279,6 +317,19 @@ fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8])
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pace_is_kept_on_average_and_lost_time_is_not_made_up_for() {
+        let start = Instant::now();
+        let mut pace = Pace::new(1_000, start);
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert_eq!(pace.due(at(0)), 0);
+        assert_eq!(pace.due(at(10)), 10);
+        pace.sent(7);
+        assert_eq!(pace.due(at(12)), 5);
+        pace.sent(5);
+        assert_eq!(pace.due(at(5_000)), BURST);
+    }
 
     #[test]
     fn numbers_that_are_missing_or_late_are_counted() {

@@ -346,6 +346,20 @@ fn an_announcement_comes_in_as_a_reverse_arp() {
 }
 
 #[test]
+fn a_guest_that_is_paused_learns_where_its_rings_stopped() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, ..GuestConfig::default() });
+        let frames: Vec<_> = (0..5).map(|n| frame(n, 60)).collect();
+        assert!(frames[..3].iter().all(|frame| rig.pairs[0].send(frame)));
+        assert_eq!(rig.receive(0).len(), 3);
+        assert_eq!(rig.send(&frames), 5);
+        let wrap = if layout == RingLayout::Packed { 1 << 15 } else { 0 };
+        assert_eq!(rig.guest.as_mut().unwrap().stop(2).unwrap(), [wrap | 5, wrap | 3]);
+        assert_eq!(rig.port.status().link, LinkState::Down);
+    }
+}
+
+#[test]
 fn a_guest_that_comes_again_finds_its_port_at_work() {
     for layout in LAYOUTS {
         let config = GuestConfig { layout, ..GuestConfig::default() };

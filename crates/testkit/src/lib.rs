@@ -51,13 +51,23 @@ pub fn crosspoint(built: &str) -> PathBuf {
     std::env::var_os("CROSSPOINT_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from)
 }
 
+/// Debian's kernel for virtual machines, unpacked on first use: `boot/vmlinuz-*` and `lib/modules/*`. Panics with what apt
+/// said where it cannot be had.
+pub fn guest_kernel() -> PathBuf {
+    printed_path("scripts/guest-kernel")
+}
+
 /// The Python that has the counterparts of `scripts/requirements.txt`, installed on first use. Panics
 /// with what pip said where it cannot be.
 pub fn python() -> PathBuf {
-    let output = Command::new(root().join("scripts/venv")).output().expect("scripts/venv runs");
-    assert!(output.status.success(), "scripts/venv: {}", String::from_utf8_lossy(&output.stderr));
-    let venv = String::from_utf8(output.stdout).expect("a path in UTF-8");
-    Path::new(venv.trim()).join("bin/python3")
+    printed_path("scripts/venv").join("bin/python3")
+}
+
+/// The path that a script of ours prints.
+fn printed_path(script: &str) -> PathBuf {
+    let output = Command::new(root().join(script)).output().unwrap_or_else(|e| panic!("{script}: {e}"));
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim())
 }
 
 #[cfg(test)]

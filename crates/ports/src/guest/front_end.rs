@@ -105,6 +105,22 @@ impl FrontEnd {
         self.say_state(request::SET_VRING_ENABLE, index, u32::from(enable))
     }
 
+    /// Sets the device's status to 0.
+    pub(super) fn reset_status(&mut self) -> Result<(), PortError> {
+        self.say(request::SET_STATUS, &0u64.to_le_bytes(), &[])
+    }
+
+    /// Stops a ring; where it stopped.
+    pub(super) fn stop_ring(&mut self, index: u32) -> Result<u32, PortError> {
+        let mut payload = index.to_le_bytes().to_vec();
+        payload.extend_from_slice(&[0; 4]);
+        self.send(&encode(request::GET_VRING_BASE, false, false, &payload), &[])?;
+        match *self.receive(request::GET_VRING_BASE)? {
+            [_, _, _, _, a, b, c, d] => Ok(u32::from_le_bytes([a, b, c, d])),
+            _ => Err(PortError::Unsupported("an answer of a wrong length".into())),
+        }
+    }
+
     pub(super) fn announce(&mut self, mac: [u8; 6]) -> Result<(), PortError> {
         let [a, b, c, e, f, g] = mac;
         self.say(request::SEND_RARP, &[a, b, c, e, f, g, 0, 0], &[])

@@ -138,6 +138,14 @@ impl Guest {
         self.front_end.announce(mac)
     }
 
+    /// Stops the device the way QEMU 7.2 does when a machine is paused or migrated: its status is set to 0, then each of
+    /// `rings` is asked where it stopped. Their answers: the next descriptor that is to be taken, with the packed
+    /// layout's wrap counter in bit 15.
+    pub fn stop(&mut self, rings: u32) -> Result<Vec<u32>, PortError> {
+        self.front_end.reset_status()?;
+        (0..rings).map(|ring| self.front_end.stop_ring(ring)).collect()
+    }
+
     /// Whether the switch still holds its end of the connection.
     pub fn is_connected(&self) -> bool {
         self.front_end.is_connected()
