@@ -548,3 +548,61 @@ fn who_watches_flows_and_does_not_read_is_paused_and_then_brought_up_to_date() {
         "it goes on: {events:?}"
     );
 }
+
+#[test]
+fn a_packet_that_waits_for_a_controller_goes_on_when_it_comes_back() {
+    let ours = common::binary();
+    for program in [&["ovs-ofctl"][..], &[ours.to_str().unwrap(), "ofctl"]] {
+        let switch = Switch::dummy();
+        let actions = "set_field:5->reg1,mod_dl_src:1:2:3:4:5:6,controller(pause,userdata=01.02),set_field:7->reg2,resubmit(,2)";
+        switch.add_flow(&format!("in_port=1,actions=clone({actions}),3"));
+        switch.add_flow("table=2,reg1=5,reg2=7,actions=2");
+        let said = switch.dir.path().join("said");
+        let file = std::fs::File::options().create(true).append(true).open(&said).unwrap();
+        let mut monitor = Command::new(program[0]);
+        monitor.args(&program[1..]).args(["monitor", "br0", "resume"]).env("OVS_RUNDIR", switch.dir.path());
+        monitor.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let mut monitor = monitor.spawn().unwrap();
+        let read = || std::fs::read_to_string(&said).unwrap();
+        // Only who hears of packets can resume them: sent again until it listens.
+        wait_for("the packet to be told and sent back", || {
+            switch.receive("p1", UDP);
+            std::thread::sleep(Duration::from_millis(100));
+            read().contains("send: NXT_RESUME")
+        });
+        let frames = switch.sent("p2", 1);
+        assert!(frames[0].starts_with("505400000007010203040506"), "what was done before stays: {frames:?}");
+        let frames = switch.sent("p3", 1);
+        assert!(frames[0].starts_with("505400000007505400000005"), "the clone is one: {frames:?}");
+        monitor.kill().unwrap();
+        monitor.wait().unwrap();
+        let text = read();
+        assert!(
+            text.contains("reg1=0x5,in_port=1 (via action)") && text.contains("userdata=01.02"),
+            "{text}"
+        );
+        assert!(!text.contains("decode error"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_continuation_is_refused() {
+    let switch = Switch::dummy();
+    let mut client = Client::connect(&switch);
+    let packet = openflow::message::PacketIn {
+        form: openflow::message::PacketInForm::Nxt2,
+        buffer_id: None,
+        total_len: 60,
+        reason: flow::action::PacketInReason::Action,
+        table_id: 0,
+        cookie: 0,
+        metadata: Match::any().with(FieldId::InPort, 1),
+        data: vec![0; 60],
+        userdata: Vec::new(),
+        continuation: vec![1; 24],
+    };
+    client.send(5, &Message::Resume(Box::new(packet)));
+    assert_eq!(client.error(), (5, Some(ErrorKind::NXR_STALE)));
+    client.send(6, &Message::BarrierRequest);
+    assert_eq!(client.receive(), (6, Message::BarrierReply));
+}

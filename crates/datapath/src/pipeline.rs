@@ -122,6 +122,8 @@ pub struct PacketInSpec {
     pub controller_id: u16,
     /// Bytes to pass along.
     pub userdata: Vec<u8>,
+    /// What the pipeline calls the rest of its work on the packet, where that waits for the controller.
+    pub continuation: Option<u32>,
     /// The pipeline's fields as they were (input port, registers, metadata, tunnel), bits that were not looked at included: they come from the first packet.
     pub metadata: Key,
 }

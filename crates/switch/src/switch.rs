@@ -3,7 +3,7 @@
 use crate::changelog::ChangeLog;
 use crate::topology::{self, BridgeIdx, History, Topology};
 use crate::trace::{Quiet, Sink};
-use crate::translate::frozen::{Generation, Generations};
+use crate::translate::frozen::{self, Generation, Generations};
 use crate::translate::{self, Snapshot};
 use base::hash::HashKey;
 use base::rcu::{Domain, RcuCell, Reader};
@@ -92,6 +92,25 @@ impl Switch {
     ) {
         let at = Snapshot { switch: self, version, reader };
         translate::packet_out(at, key, bridge, actions, out, &mut Quiet);
+    }
+
+    /// Goes on with a packet that waited for a controller. `key` holds the packet as it came back, the input port's
+    /// numbers, and the pipeline's fields as the controller wants them. `false`: what was left to do is forgotten.
+    pub fn translate_resumed(
+        &self,
+        version: Version,
+        key: &Key,
+        bridge: BridgeIdx,
+        continuation: u32,
+        reader: &Reader,
+        out: &mut Translation<Effect>,
+    ) -> bool {
+        if !frozen::is_known(self.frozen.read(reader), continuation, bridge) {
+            return false;
+        }
+        let at = Snapshot { switch: self, version, reader };
+        frozen::resume(at, continuation, key, out, &mut Quiet);
+        true
     }
 
     pub(crate) fn translate_watched<S: Sink>(

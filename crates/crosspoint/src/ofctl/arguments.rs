@@ -208,7 +208,7 @@ Commands (SWITCH is a bridge, unix:PATH, tcp:HOST[:PORT], ssl:HOST[:PORT] or a s
   add-tlv-map SWITCH MAP[,MAP]..., del-tlv-map SWITCH [MAP[,MAP]...], dump-tlv-map SWITCH
                                   tunnel options; MAP is {{class=CLASS,type=TYPE,len=LENGTH}}->tun_metadataN
   packet-out SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"
-  monitor SWITCH [MISS-LEN] [invalid_ttl] [watch:[FLOW]]
+  monitor SWITCH [MISS-LEN] [invalid_ttl] [resume] [watch:[FLOW]]...
   snoop SWITCH                    what goes between the switch and its controllers
   probe SWITCH, ping SWITCH [BYTES], benchmark SWITCH BYTES COUNT
   parse-flow FLOW, parse-flows FILE   check flows and show them as they will be sent";

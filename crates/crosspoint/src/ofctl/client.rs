@@ -217,7 +217,8 @@ impl Client {
         self.connection.new_xid();
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    /// Sends all that waits.
+    pub fn flush(&mut self) -> Result<(), Failure> {
         while !self.connection.transmit().is_empty() {
             let n = self.writer.write(self.connection.transmit());
             match n {

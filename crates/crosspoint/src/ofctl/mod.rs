@@ -152,7 +152,7 @@ const TABLE: [Row; 28] = [
     ("packet-out", 2, usize::MAX, flows::packet_out),
     ("parse-flow", 1, 1, flows::parse_flow_command),
     ("parse-flows", 1, 1, flows::parse_flows_command),
-    ("monitor", 1, 4, watch::monitor),
+    ("monitor", 1, usize::MAX, watch::monitor),
     ("snoop", 1, 1, watch::snoop),
     ("probe", 1, 1, watch::probe),
     ("ping", 1, 2, watch::ping),

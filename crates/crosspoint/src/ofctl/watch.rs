@@ -5,7 +5,7 @@ use super::client::{Client, Failure, fail};
 use super::ports::config;
 use openflow::Message;
 use openflow::message::{
-    FlowMonitorFlags, FlowMonitorRequest, PacketInForm, StatsRequest, SwitchConfig, TABLE_ALL,
+    FlowMonitorFlags, FlowMonitorRequest, PacketIn, PacketInForm, StatsRequest, SwitchConfig, TABLE_ALL,
 };
 use openflow::text::{KeyValues, PortNames, message_text, parse_match};
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Prints what the switch says until the connection ends.
-fn print_all(options: &Options, client: &mut Client) -> Result<ExitCode, Failure> {
+fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<ExitCode, Failure> {
     let names = if options.shows_names() {
         options.names_of(&mut options.connect(options.word(1).unwrap_or(""))?)?
     } else {
@@ -24,17 +24,30 @@ fn print_all(options: &Options, client: &mut Client) -> Result<ExitCode, Failure
     }
     loop {
         let (xid, message) = client.receive()?;
+        let resumed = match &message {
+            Message::PacketIn(packet) if resume && !packet.continuation.is_empty() => {
+                // What the switch passes along for us alone does not go back.
+                Some(Message::Resume(Box::new(PacketIn { userdata: Vec::new(), ..(**packet).clone() })))
+            }
+            _ => None,
+        };
         if options.args.timestamp {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             eprint!("{}.{:03}: ", now.as_secs(), now.subsec_millis());
         }
-        eprint!("{}", message_text(xid, &message, client.style(&names, options.more())));
+        let style = client.style(&names, options.more());
+        eprint!("{}", message_text(xid, &message, style));
+        if let Some(resumed) = resumed {
+            eprint!("send: {}", message_text(0, &resumed, style));
+            client.send(&resumed)?;
+            client.flush()?;
+        }
     }
 }
 
 pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = options.connect(options.word(1).unwrap_or(""))?;
-    let mut names = None;
+    let (mut names, mut resume, mut has_length) = (None, false, false);
     for (id, word) in options.args.words.iter().skip(2).enumerate() {
         if let Some(text) = word.strip_prefix("watch:") {
             if names.is_none() {
@@ -52,13 +65,22 @@ pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
         } else if word == "invalid_ttl" {
             let wanted = SwitchConfig { invalid_ttl_to_controller: Some(true), ..config(&mut client)? };
             client.command(&Message::SetConfig(wanted))?;
+        } else if word == "resume" {
+            resume = true;
         } else if let Ok(miss_send_len) = word.parse() {
+            has_length = true;
             let wanted = SwitchConfig { miss_send_len, ..config(&mut client)? };
             client
                 .command(&Message::SetConfig(SwitchConfig { invalid_ttl_to_controller: None, ..wanted }))?;
         } else {
             return fail!("{word}: unsupported \"monitor\" argument");
         }
+    }
+    if resume && !has_length {
+        // Packets come back whole.
+        let wanted =
+            SwitchConfig { miss_send_len: u16::MAX, invalid_ttl_to_controller: None, ..config(&mut client)? };
+        client.command(&Message::SetConfig(wanted))?;
     }
     let forms = match options.args.packet_in_format.as_deref() {
         Some("standard" | "openflow10") => &[PacketInForm::Standard][..],
@@ -83,7 +105,7 @@ pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
     {
         return Err(failure);
     }
-    print_all(options, &mut client)
+    print_all(options, &mut client, resume)
 }
 
 /// `[!initial][,!add][,!delete][,!modify][,!actions][,!own][,out_port=PORT][,table=TABLE][,FIELD=VALUE]...`
@@ -126,7 +148,7 @@ fn parse_watch(text: &str, id: u32, names: &PortNames) -> Result<FlowMonitorRequ
 pub fn snoop(options: &Options) -> Result<ExitCode, Failure> {
     let mut client =
         Client::connect_to(options.word(1).unwrap_or(""), "snoop", options.versions, &options.args.tls)?;
-    print_all(options, &mut client)
+    print_all(options, &mut client, false)
 }
 
 /// Sends an echo request and checks that its answer says the same.

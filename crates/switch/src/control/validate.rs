@@ -105,7 +105,6 @@ fn check_one(
             Ok(())
         }
         Action::Controller { meter_id: Some(m), .. } => Err(FlowModError::BadMeter(*m)),
-        Action::Controller { pause: true, .. } => Err(FlowModError::Unsupported("controller(pause)")),
         Action::Resubmit { ct: true, .. } => Err(FlowModError::Unsupported("resubmit(ct)")),
         Action::GotoTable(to) if *to <= table_id || *to >= super::TABLE_HIDDEN => {
             Err(FlowModError::BadGoto(*to))

@@ -32,7 +32,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.action(action);
             if self.freezing.is_some() {
                 // The action itself wanted the packet read again: it is repeated then, if it is a lookup.
-                let from = if matches!(action, Action::PopMpls(_)) { i + 1 } else { i };
+                let done = matches!(action, Action::PopMpls(_) | Action::Controller { .. });
+                let from = if done { i + 1 } else { i };
                 self.leave_for_later(&list[from..]);
                 return;
             }
@@ -44,6 +45,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Output { port, max_len } => self.output_action(*port, *max_len),
             Action::OutputReg { source, max_len } => self.output_reg(source, *max_len),
             Action::OutputTrunc { port, max_len } => self.output_trunc(*port, *max_len),
+            Action::Controller { max_len, reason, id, userdata, pause: true, .. } => {
+                self.pause(*max_len, *reason, *id, userdata);
+            }
             Action::Controller { max_len, reason, id, userdata, .. } => {
                 self.packet_in(*max_len, *reason, *id, userdata);
             }

@@ -15,12 +15,13 @@ use crate::topology::BridgeIdx;
 use crate::trace::Sink;
 use base::DropReason;
 use base::hash::HashKey;
-use datapath::{DpAction, Translation};
+use datapath::{DpAction, PacketInSpec, Translation};
+use flow::action::PacketInReason;
 use flow::key::{B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
 use flow::{Action, BLOCKS, FieldId, Key};
 use std::hash::{Hash, Hasher};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// States of one generation.
 const SLOTS: usize = 1 << 15;
@@ -133,6 +134,15 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    /// What is left waits until a controller sends the packet back.
+    #[inline(never)]
+    pub(super) fn pause(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
+        self.commit();
+        self.trace.detail(|| "the rest waits for a controller".to_string());
+        self.pausing = Some(Box::new(self.packet_in_spec(max_len, reason, id, userdata)));
+        self.freezing = Some(Vec::new());
+    }
+
     /// Puts the rest of a list by.
     pub(super) fn leave_for_later(&mut self, rest: &'a [Action]) {
         let step = Step {
@@ -169,10 +179,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
         };
         let generations = self.switch.frozen.read(self.reader);
         match generations[0].intern(state, &self.switch.secret) {
-            Some(id) => {
-                self.irreversible = true;
-                self.out.actions.push(DpAction::Recirc(id));
-            }
+            Some(id) => match self.pausing.take() {
+                None => {
+                    self.irreversible = true;
+                    self.out.actions.push(DpAction::Recirc(id));
+                }
+                // The packet is told as it is here: nothing comes between the action and the end of its list.
+                Some(spec) => {
+                    let spec = PacketInSpec { continuation: Some(id), ..*spec };
+                    self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
+                }
+            },
             None => self.error = Some(DropReason::TranslationError),
         }
     }
@@ -185,11 +202,38 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 }
 
+/// Whether a state can still be thawed, and belongs to a bridge.
+pub(crate) fn is_known(generations: &Generations, id: u32, bridge: BridgeIdx) -> bool {
+    id != 0 && find(generations, id).is_some_and(|state| state.bridge == bridge)
+}
+
 /// Goes on where a translation was frozen.
 pub(crate) fn thaw<S: Sink>(
     at: Snapshot<'_>,
     recirc_id: u32,
     key: &Key,
+    out: &mut Translation<Effect>,
+    trace: &mut S,
+) {
+    go_on(at, recirc_id, key, false, out, trace);
+}
+
+/// Goes on where a translation was frozen for a controller, whose word on the pipeline's fields holds.
+pub(crate) fn resume<S: Sink>(
+    at: Snapshot<'_>,
+    continuation: u32,
+    key: &Key,
+    out: &mut Translation<Effect>,
+    trace: &mut S,
+) {
+    go_on(at, continuation, key, true, out, trace);
+}
+
+fn go_on<S: Sink>(
+    at: Snapshot<'_>,
+    recirc_id: u32,
+    key: &Key,
+    keep_fields: bool,
     out: &mut Translation<Effect>,
     trace: &mut S,
 ) {
@@ -204,13 +248,15 @@ pub(crate) fn thaw<S: Sink>(
     x.trace.bridge(&bridge.config.name);
     x.visit_word(word_table::ports(bridge.idx.0), word_table::SETTINGS);
     for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
-        if x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE {
+        if !keep_fields
+            && (x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE)
+        {
             for w in 0..8 {
                 x.write(b, w, u64::MAX, 0);
             }
         }
     }
-    for &(b, w, value) in &state.fields {
+    for &(b, w, value) in state.fields.iter().filter(|_| !keep_fields) {
         x.write(b.into(), w.into(), u64::MAX, value);
     }
     // The priority is the datapath's, and the packet still has it.

@@ -137,6 +137,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     unread: bool,
     /// What is left to do once the packet has been read again.
     freezing: Option<Vec<frozen::Step>>,
+    /// It is left for when a controller sends the packet back, who is told this.
+    pausing: Option<Box<datapath::PacketInSpec>>,
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
@@ -176,6 +178,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             max_bytes: None,
             unread: false,
             freezing: None,
+            pausing: None,
         }
     }
 

@@ -228,6 +228,18 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     pub(super) fn packet_in(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
         self.commit();
+        let spec = self.packet_in_spec(max_len, reason, id, userdata);
+        self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
+    }
+
+    /// The packet's metadata, and what it is told for.
+    pub(super) fn packet_in_spec(
+        &self,
+        max_len: u16,
+        reason: PacketInReason,
+        id: u16,
+        userdata: &[u8],
+    ) -> PacketInSpec {
         let mut metadata = Key::default();
         for b in [B_REGS, B_PIPELINE, B_TUNNEL, B_CT, B_CT6].into_iter().chain(B_TUN_META..BLOCKS) {
             if self.key.has(b) {
@@ -237,7 +249,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for f in [FieldId::InPort, FieldId::CtState, FieldId::CtZone, FieldId::PktMark, FieldId::PacketType] {
             metadata.set(f, self.key.get(f));
         }
-        self.out.actions.push(DpAction::PacketIn(Arc::new(PacketInSpec {
+        PacketInSpec {
             bridge: self.bridge.idx.0,
             table_id: self.origin.table_id,
             cookie: self.origin.cookie.get(),
@@ -246,7 +258,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             max_len,
             controller_id: id,
             userdata: userdata.to_vec(),
+            continuation: None,
             metadata,
-        })));
+        }
     }
 }

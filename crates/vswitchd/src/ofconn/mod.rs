@@ -4,7 +4,7 @@
 //! goes on piece by piece; the requests behind it wait, other connections do not.
 //!
 //! Files: `requests` handles messages; `flow_mods` changes of rules and bundles; `statistics` answers requests for
-//! statistics, `dump` the long ones; `options` holds the table of tunnel options; `monitors` tells who watches flows; `news` is what is told without being asked.
+//! statistics, `dump` the long ones; `options` holds the table of tunnel options; `monitors` tells who watches flows; `resume` goes on with paused packets; `news` is what is told without being asked.
 
 mod bundle;
 mod dump;
@@ -13,6 +13,7 @@ mod monitors;
 mod news;
 mod options;
 mod requests;
+mod resume;
 mod statistics;
 mod table_features;
 

@@ -7,7 +7,7 @@
 //! Of packets there may be more than a controller can bear. So their rate may be limited, for those without a rule and
 //! those that rules send separately, and the number that waits to be read is.
 
-use super::{OfConn, Purpose};
+use super::{OfConn, Purpose, resume};
 use crate::clock;
 use crate::controllers::{Limits, Sched};
 use datapath::PacketInSpec;
@@ -113,7 +113,7 @@ impl Asynchronous {
             metadata,
             data,
             userdata: spec.userdata.clone(),
-            continuation: Vec::new(),
+            continuation: spec.continuation.map(resume::continuation).unwrap_or_default(),
         };
         Asynchronous::Packet(Box::new(PacketNews {
             controller_id: spec.controller_id,

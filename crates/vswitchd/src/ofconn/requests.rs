@@ -11,8 +11,8 @@ use openflow::message::{
     RoleRequest, SwitchConfig, SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
-use switch::BridgeIdx;
 use switch::control::FlowModError;
+use switch::{BridgeIdx, Effect};
 
 /// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
 const ACTIONS_OF10: u32 = 0xfff;
@@ -91,7 +91,7 @@ impl Vswitch {
                 not_secondary(conn)?;
                 return self.tlv_table_mod(bridge, &change);
             }
-            Message::Resume(_) => return Err(ErrorKind::NXR_STALE),
+            Message::Resume(packet) => return self.resume(bridge, &packet),
             Message::CtFlushZone(_) => {} // No connection is tracked, so none has to go.
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
@@ -206,11 +206,7 @@ impl Vswitch {
         if out.buffer_id.is_some() {
             return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
         }
-        let dp_port = match out.in_port {
-            OfPort::NONE | OfPort::CONTROLLER => PortNo::NONE,
-            port if port >= OfPort::MAX && port != OfPort::LOCAL => return Err(ErrorKind::OFPBRC_BAD_PORT),
-            port => self.port_numbered(bridge, port).map_or(PortNo::NONE, |p| p.port_no),
-        };
+        let dp_port = self.source_port(bridge, out.in_port)?;
         let mut key = Key::default();
         let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
         if extract(&out.data, out.data.len(), &ingress, &mut key).is_none() {
@@ -227,19 +223,33 @@ impl Vswitch {
         let version = self.switch.version();
         self.switch.translate_packet_out(version, &key, bridge, &out.actions, &reader, &mut translation);
         drop(reader);
+        self.carry_out(&out.data, dp_port, translation);
+        Ok(())
+    }
+
+    /// Does to a packet of a controller what its translation says.
+    pub(super) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
         let now_ms = self.now_ms();
         for &slot in &translation.credits {
             let own = self.own_credits.entry(slot).or_default();
             own.packets += 1;
-            own.bytes += out.data.len() as u64;
+            own.bytes += data.len() as u64;
             own.last_used_ms = now_ms;
         }
         self.control.apply(&translation.effects, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
-        if !self.dp.execute(&out.data, dp_port, translation.actions) {
+        if !self.dp.execute(data, dp_port, translation.actions) {
             tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
         }
-        Ok(())
+    }
+
+    /// The datapath's number of a port that a packet of a controller shall come from.
+    pub(super) fn source_port(&self, bridge: BridgeIdx, port: OfPort) -> Result<PortNo, ErrorKind> {
+        match port {
+            OfPort::NONE | OfPort::CONTROLLER => Ok(PortNo::NONE),
+            port if port >= OfPort::MAX && port != OfPort::LOCAL => Err(ErrorKind::OFPBRC_BAD_PORT),
+            port => Ok(self.port_numbered(bridge, port).map_or(PortNo::NONE, |p| p.port_no)),
+        }
     }
 }
 
