@@ -3,11 +3,18 @@
 //!
 //! `cargo bench -p ovsdb --bench transactions [NAME]`: microseconds of the thread's CPU time per transaction, the median of some
 //! runs, and transactions per second. Names are questions: `text/…` begins with parsing JSON and ends with writing the reply, `ops/…` begins
-//! with parsed operations. Instructions: `valgrind --tool=callgrind` on the binary with one name and `runs=1`.
+//! with parsed operations, `server/…` is a server with sessions, monitors and a log, without the system's part. Instructions: `valgrind --tool=callgrind` on the binary with one name and `runs=1`.
 
 use std::hint::black_box;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use base::clock::thread_cpu_ns;
+use ovsdb::jsonrpc::Message;
+use ovsdb::log::{LogDirectory, LogFile, Magic, ReadAt, Temporary, frame, transaction};
+use ovsdb::server::{Now, Server, SessionId};
+use ovsdb::storage::Storage;
 use ovsdb::{Changes, Context, Database, Datum, Execution, Schema, UuidGenerator};
 use serde_json::{Value, json};
 
@@ -220,6 +227,140 @@ fn add_and_delete(filled: &mut Filled, i: usize) {
     filled.run(&[json!({"op": "mutate", "table": "Bridge", "where": [["name", "==", "br0"]], "mutations": [["ports", "delete", port]]})]);
 }
 
+/// A file that takes what is written and keeps its first record, all that is ever read.
+struct Sink(Mutex<Vec<u8>>);
+
+impl ReadAt for Sink {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let held = self.0.lock().unwrap();
+        let rest = held.get(offset as usize..).unwrap_or_default();
+        let n = rest.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().len() as u64)
+    }
+}
+
+impl LogFile for Sink {
+    fn write_at(&self, _: u64, bytes: &[u8]) -> io::Result<usize> {
+        Ok(black_box(bytes).len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Directory(Arc<Sink>);
+
+impl LogDirectory for Directory {
+    fn open(&self) -> io::Result<Arc<dyn LogFile>> {
+        Ok(self.0.clone())
+    }
+
+    fn create_temporary(&self) -> io::Result<Box<dyn Temporary>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A server without sockets, with a log that goes nowhere.
+struct Served {
+    server: Server,
+    now: Now,
+}
+
+impl Served {
+    fn new() -> Served {
+        let now = Now { at: Instant::now(), date_ms: 0 };
+        let mut server = Server::new(now, UuidGenerator::from_seed(3));
+        let schema = transaction::encode_schema(&Schema::open_vswitch());
+        let file = Sink(Mutex::new(frame::record(Magic::Standalone, &schema)));
+        let opened =
+            Storage::open(Arc::new(Directory(Arc::new(file))), &mut UuidGenerator::from_seed(4), 0).unwrap();
+        assert!(server.add_stored(opened.database, opened.storage));
+        Served { server, now }
+    }
+
+    /// As a connection does it.
+    fn say(&mut self, session: SessionId, text: &str) {
+        self.server.handle(self.now, session, Message::parse(text).unwrap());
+        self.send(session);
+    }
+
+    /// Bytes that a client is sent.
+    fn send(&mut self, session: SessionId) -> usize {
+        let output = self.server.output(session);
+        let mut sent = 0;
+        while let Some(front) = output.front() {
+            let n = black_box(front).len();
+            output.advance(n);
+            sent += n;
+        }
+        self.server.drained(session);
+        sent
+    }
+
+    fn insert(&mut self, session: SessionId) -> String {
+        self.say(session, r#"{"id":0,"method":"transact","params":["Open_vSwitch",{"op":"insert","table":"QoS","row":{"type":"x"}}]}"#);
+        let database = self.server.database("Open_vSwitch").unwrap();
+        let table = database.schema().find("QoS").unwrap();
+        database.rows(table).next().unwrap().uuid().to_string()
+    }
+}
+
+fn change(uuid: &str, value: usize) -> String {
+    format!(
+        r#"{{"id":{value},"method":"transact","params":["Open_vSwitch",{{"op":"update","table":"QoS","where":[["_uuid","==",["uuid","{uuid}"]]],"row":{{"external_ids":["map",[["n","{value}"]]]}}}}]}}"#
+    )
+}
+
+/// The way of a small transaction through a server, without the system: eight clients with one request each between flushes, and
+/// changes that 100 monitors are told of, as time per monitor.
+fn served(bench: &Bench) {
+    if bench.wants("server/eight_clients") {
+        let mut served = Served::new();
+        let clients: Vec<SessionId> = (0..8).map(|_| served.server.connect(false)).collect();
+        let uuid = served.insert(clients[0]);
+        bench.time("server/eight_clients", PER_RUN, |run| {
+            for i in 0..PER_RUN {
+                served.say(clients[i % 8], &change(&uuid, run * PER_RUN + i));
+                if i % 8 == 7 {
+                    served.server.flush(served.now);
+                }
+            }
+        });
+    }
+    if bench.wants("server/tell_100_monitors") {
+        let mut served = Served::new();
+        let writer = served.server.connect(false);
+        let uuid = served.insert(writer);
+        let watchers: Vec<SessionId> = (0..100).map(|_| served.server.connect(false)).collect();
+        for &watcher in &watchers {
+            served.say(watcher, r#"{"id":1,"method":"monitor","params":["Open_vSwitch","m",{"QoS":[{"columns":["external_ids","type"]}]}]}"#);
+        }
+        bench.time("server/tell_100_monitors", PER_RUN, |run| {
+            for i in 0..PER_RUN / watchers.len() {
+                served.say(writer, &change(&uuid, run * PER_RUN + i));
+                served.server.flush(served.now);
+                for session in served.server.take_ready() {
+                    assert!(served.send(session) > 0);
+                }
+            }
+        });
+    }
+}
+
 fn main() {
     let mut bench = Bench { filter: None, runs: 11 };
     for argument in std::env::args().skip(1).filter(|argument| argument != "--bench") {
@@ -231,6 +372,7 @@ fn main() {
     for rows in [100, 10_000, 100_000] {
         small(&bench, rows);
     }
+    served(&bench);
     if bench.wants("rows/load_1000_ports") {
         bench.time("rows/load_1000_ports", 1, |_| drop(black_box(Filled::new(1000))));
     }

@@ -309,7 +309,7 @@ impl Message {
         match self {
             Message::Request { method, params, id } => write_request(out, method, params, id),
             Message::Notification { method, params } => write_request(out, method, params, &Value::Null),
-            Message::Reply { result, id } => write_reply(out, id, result),
+            Message::Reply { result, id } => write_reply(out, id, &**result),
             Message::Error { error, id } => write_error(out, id, error),
         }
     }
@@ -334,11 +334,11 @@ pub fn write_request(out: &mut Vec<u8>, method: &str, params: &RawValue, id: &Va
 }
 
 /// Appends the text of a reply.
-pub fn write_reply(out: &mut Vec<u8>, id: &Value, result: &RawValue) {
+pub fn write_reply(out: &mut Vec<u8>, id: &Value, result: &(impl Serialize + ?Sized)) {
     out.extend_from_slice(b"{\"error\":null,\"id\":");
     write_json(out, id);
     out.extend_from_slice(b",\"result\":");
-    out.extend_from_slice(result.get().as_bytes());
+    write_json(out, result);
     out.push(b'}');
 }
 

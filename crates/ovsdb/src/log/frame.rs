@@ -51,9 +51,22 @@ impl Hash {
     }
 }
 
+impl Hash {
+    /// Its text, without an allocation: lower case, 40 bytes of ASCII.
+    pub fn text(self) -> [u8; 40] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 40];
+        for (digits, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            digits[0] = DIGITS[usize::from(byte >> 4)];
+            digits[1] = DIGITS[usize::from(byte & 15)];
+        }
+        text
+    }
+}
+
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.pad(std::str::from_utf8(&self.text()).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -104,7 +117,15 @@ impl Header {
 /// A whole record: `body`, which must end with the only newline in it, behind its header.
 pub fn record(magic: Magic, body: &[u8]) -> Vec<u8> {
     debug_assert_eq!(body.iter().position(|&c| c == b'\n'), body.len().checked_sub(1));
-    let mut record = Header::of(magic, body).into_bytes();
+    // One for each transaction: in one piece of memory, and the digits by hand.
+    let mut record = Vec::with_capacity(HEADER_BYTES_MAX + body.len());
+    record.extend_from_slice(b"OVSDB ");
+    record.extend_from_slice(magic.as_str().as_bytes());
+    record.push(b' ');
+    record.extend_from_slice(body.len().to_string().as_bytes());
+    record.push(b' ');
+    record.extend_from_slice(&Hash::of(body).text());
+    record.push(b'\n');
     record.extend_from_slice(body);
     record
 }
@@ -120,6 +141,7 @@ mod tests {
         assert_eq!(record(Magic::Standalone, body), [line.as_bytes(), body].concat());
         let header = Header::parse(line.trim_end().as_bytes()).unwrap();
         assert_eq!(header, Header { magic: Magic::Standalone, body_bytes: 67, hash: Hash::of(body) });
+        assert_eq!(Header::of(Magic::Standalone, body), line);
     }
 
     #[test]

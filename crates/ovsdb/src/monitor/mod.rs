@@ -39,7 +39,8 @@ pub struct Monitors {
     schema: Arc<Schema>,
     history: History,
     monitors: BTreeMap<MonitorId, Monitor>,
-    feeds: HashMap<FeedId, Feed>,
+    /// By numbers of our own: no hash that keeps clients from choosing them.
+    feeds: hashbrown::HashMap<FeedId, Feed>,
     by_key: HashMap<String, FeedId>,
     next: u64,
 }
@@ -102,7 +103,7 @@ impl Monitors {
             schema,
             history: History::new(txn),
             monitors: BTreeMap::new(),
-            feeds: HashMap::new(),
+            feeds: hashbrown::HashMap::new(),
             by_key: HashMap::new(),
             next: 0,
         }
@@ -194,6 +195,11 @@ impl Monitors {
         }
         let txn = self.history.last_txn();
         Ok(updates.map(|updates| Update { form, txn, updates: updates.into() }))
+    }
+
+    /// Whether `id` has not been told of all.
+    pub fn is_behind(&self, id: MonitorId) -> bool {
+        self.monitors.get(&id).is_some_and(|m| m.position < self.history.now())
     }
 
     /// Those that have not been told of all.

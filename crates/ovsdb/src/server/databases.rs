@@ -6,8 +6,9 @@ use crate::log::transaction::Note;
 use crate::monitor::{MonitorId, Monitors};
 use crate::storage::{CommitNo, Done, Event, Job, Storage, io_error};
 use crate::{Changes, Database, Error, Schema, UuidGenerator, jsonrpc};
+use hashbrown::HashMap;
 use serde_json::Value;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What `_Server` says about a database (ovsdb-server(5)).

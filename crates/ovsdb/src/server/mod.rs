@@ -32,7 +32,7 @@ use crate::{Uuid, UuidGenerator};
 use databases::Hosted;
 use lock::{Locks, News};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// The name of the database about databases.
@@ -48,6 +48,10 @@ const WAITING_MAX: usize = 1_000;
 /// A client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub(crate) u64);
+
+/// Something for each of several clients. Looked at several times for every message, so not by the standard library's hash,
+/// which is made for keys that others choose.
+pub type BySession<T> = hashbrown::HashMap<SessionId, T>;
 
 /// The time, as the owner of a server tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +69,7 @@ pub struct Server {
     id: Uuid,
     ids: UuidGenerator,
     databases: BTreeMap<String, Hosted>,
-    sessions: HashMap<SessionId, Session>,
+    sessions: BySession<Session>,
     next_session: u64,
     locks: Locks,
     /// Sessions with output that they do not know of.
@@ -121,7 +125,7 @@ impl Server {
             id: ids.next_uuid(),
             ids,
             databases: BTreeMap::new(),
-            sessions: HashMap::new(),
+            sessions: BySession::new(),
             next_session: 0,
             locks: Locks::default(),
             ready: BTreeSet::new(),
@@ -307,9 +311,8 @@ impl Server {
     }
 
     fn reply(&mut self, id: SessionId, request: &Value, result: &Value) {
-        let result = jsonrpc::raw(result);
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.output.write(|out| jsonrpc::write_reply(out, request, &result));
+            session.output.write(|out| jsonrpc::write_reply(out, request, result));
         }
     }
 

@@ -7,6 +7,11 @@ use crate::monitor::{Form, MonitorId, Spec, Update};
 use crate::{Error, Uuid};
 use serde_json::{Value, json};
 
+/// Bytes of a notification around its id and its updates, at most.
+const UPDATE_FRAME_BYTES: usize = 96;
+/// Longer updates may have a piece of memory of their own.
+const UPDATE_BYTES_AT_ONCE: usize = 4 << 10;
+
 impl Server {
     /// `monitor`, `monitor_cond` and `monitor_cond_since`. Their replies may be as long as the database, and go out as they
     /// were composed.
@@ -127,7 +132,9 @@ impl Server {
         };
         let Some(state) = self.sessions.get_mut(session) else { return };
         self.counters.updates += 1;
-        state.output.write(|out| {
+        // Room for the whole notification at once, where it is not long: some hundred clients may get it.
+        let expected = UPDATE_FRAME_BYTES + key.len() + update.updates.len().min(UPDATE_BYTES_AT_ONCE);
+        state.output.write_about(expected, |out| {
             out.extend_from_slice(b"{\"id\":null,\"method\":\"");
             out.extend_from_slice(update.form.method().as_bytes());
             out.extend_from_slice(b"\",\"params\":[");
@@ -147,8 +154,10 @@ impl Server {
     /// Tells a session's monitors all that has happened: before a reply to it, and when it has taken what it was sent.
     pub(super) fn tell_session(&mut self, session: SessionId) {
         let Some(state) = self.sessions.get(&session) else { return };
+        let is_behind =
+            |m: &&SessionMonitor| self.databases.get(&m.database).is_some_and(|h| h.monitors.is_behind(m.id));
         let behind: Vec<(String, MonitorId)> =
-            state.monitors.values().map(|m| (m.database.clone(), m.id)).collect();
+            state.monitors.values().filter(is_behind).map(|m| (m.database.clone(), m.id)).collect();
         for (database, id) in behind {
             self.tell(&database, id);
         }

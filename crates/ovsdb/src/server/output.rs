@@ -60,11 +60,17 @@ impl Output {
 
     /// Appends what `write` writes.
     pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.write_about(0, write);
+    }
+
+    /// Appends what `write` writes, which are about `expected` bytes.
+    pub fn write_about(&mut self, expected: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if !matches!(self.chunks.back(), Some(Chunk::Own(bytes)) if bytes.len() < CHUNK_BYTES) {
             self.chunks.push_back(Chunk::Own(Vec::new()));
         }
         let Some(Chunk::Own(bytes)) = self.chunks.back_mut() else { unreachable!("just pushed") };
         let before = bytes.len();
+        bytes.reserve(expected);
         write(bytes);
         self.bytes += bytes.len() - before;
     }
@@ -72,7 +78,7 @@ impl Output {
     /// Appends a text that others may get too.
     pub fn share(&mut self, text: &Arc<[u8]>) {
         if text.len() <= COPIED_BYTES_MAX {
-            return self.write(|out| out.extend_from_slice(text));
+            return self.write_about(text.len(), |out| out.extend_from_slice(text));
         }
         self.bytes += text.len();
         self.chunks.push_back(Chunk::Shared(text.clone()));

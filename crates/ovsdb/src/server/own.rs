@@ -4,6 +4,7 @@ use super::databases::{Hosted, Model};
 use super::{Now, SERVER_DATABASE, Server};
 use crate::{ColumnIdx, Database, Datum, Row, Schema, TableIdx};
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 impl Server {
     pub(super) fn add_own_database(&mut self, now: Now) {
@@ -14,18 +15,21 @@ impl Server {
 
     /// Makes its rows say what is.
     pub(super) fn update_own_database(&mut self, now: Now) {
-        let columns = Columns::new();
+        // Asked at each flush, of which there may be thousands a second: nothing is made before something is to be changed.
+        static COLUMNS: LazyLock<Columns> = LazyLock::new(Columns::new);
+        let columns = &*COLUMNS;
         let own = &self.databases[SERVER_DATABASE].database;
+        let is_true = |row: &Row| {
+            let name = row.get(columns.name).as_str().unwrap_or_default();
+            self.databases.get(name).is_some_and(|hosted| columns.is_current(row, hosted))
+        };
+        if own.row_count(columns.table) == self.databases.len() && own.rows(columns.table).all(is_true) {
+            return;
+        }
         let rows: HashMap<String, Row> = own
             .rows(columns.table)
             .map(|row| (row.get(columns.name).as_str().unwrap_or_default().to_owned(), row.clone()))
             .collect();
-        let is_true = |(name, hosted): (&String, &Hosted)| {
-            rows.get(name).is_some_and(|row| columns.is_current(row, hosted))
-        };
-        if rows.len() == self.databases.len() && self.databases.iter().all(is_true) {
-            return;
-        }
         let wanted: Vec<(String, Vec<(ColumnIdx, Datum)>)> =
             self.databases.iter().map(|(name, hosted)| (name.clone(), columns.of(name, hosted))).collect();
         let table = columns.table;

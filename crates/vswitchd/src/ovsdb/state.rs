@@ -8,7 +8,7 @@ use super::config_file::ConfigFile;
 use super::remotes::Remotes;
 use super::replication::Replication;
 use crate::stream::Tls;
-use ovsdb::server::{DatabaseNo, Now, Server, SessionId, StorageNews};
+use ovsdb::server::{BySession, DatabaseNo, Now, Server, SessionId, StorageNews};
 use ovsdb::storage::Done;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) config_file: RefCell<Option<ConfigFile>>,
     /// There is something for the flusher.
     work: Notify,
-    wakers: RefCell<HashMap<SessionId, Waker>>,
+    wakers: RefCell<BySession<Waker>>,
     /// Bytes of incomplete requests.
     pub(super) partial_bytes: Cell<usize>,
     budget_checked: Cell<Option<Instant>>,
