@@ -1,11 +1,15 @@
 //! Which receive queues are held back because the output that they feed is full.
 //!
 //! When a port refuses packets, every busy receive queue of the worker becomes a suspect: from then on it is noted whether all packets of
-//! its bursts are destined to that port. The first burst of which one packet is not (or whose packets are dropped, copied or
-//! go to the controller) clears the queue. One whose last burst was destined there altogether is held back while the port has no room
-//! for a burst, but never for longer than [`HOLD_US`]; then a burst is received whatever becomes of it, and judged anew. So
-//! a packet for somebody else that stands behind such a burst waits that long at most, and a port that
-//! never makes room again costs its senders no more than that.
+//! its bursts are destined to that port. The first burst of which one packet is not (or is dropped, copied, or goes
+//! to the controller) clears the queue. One that has sent [`PROOF_BURSTS`] bursts there and nothing elsewhere is held back while the port
+//! has no room for a burst, but never for longer than [`HOLD_US`]; then a burst is received whatever becomes of it, and
+//! judged anew.
+//!
+//! So a packet for somebody else that stands behind such bursts waits for a moment. For a queue of many destinations that must stay
+//! rare, even where somebody floods it with packets for a port that never makes room (a machine that is paused): each time that a queue
+//! was held back and then turned out to feed others, it needs eight times as many bursts as proof, until it is practically
+//! never believed again.
 //!
 //! The queue is cleared too when the port has had room [`CALM_BURSTS`] times in a row.
 //!
@@ -15,18 +19,25 @@ use crate::output::Outputs;
 use base::PortNo;
 use base::clock::tsc;
 
-/// The longest that a queue is held back at once. A guest that takes three million packets per second takes a burst in this time.
-pub(crate) const HOLD_US: u64 = 10;
+/// The longest that a queue is held back at once. A guest that takes a million packets per second takes a burst in this time.
+pub(crate) const HOLD_US: u64 = 30;
+/// Bursts in a row for the full port alone, before a queue is held back for the first time.
+const PROOF_BURSTS: u32 = 64;
+/// How much more proof is asked for after an error, and the most: some seconds at full speed.
+const PROOF_FACTOR: u32 = 8;
+const PROOF_BURSTS_MAX: u32 = 1 << 20;
 /// After so many bursts for which there was room at once, the output is no bottleneck any more.
 const CALM_BURSTS: u32 = 256;
 
 /// One receive queue's state.
-#[derive(Default)]
 pub(crate) struct Backlog {
     /// The port that refused packets.
     output: Option<PortNo>,
-    /// All packets of the last burst were destined to it.
-    is_proven: bool,
+    /// Bursts in a row of which all packets were destined to it, and how many are proof.
+    sole: u32,
+    proof: u32,
+    /// It has been held back since it is a suspect.
+    was_held: bool,
     /// Since when it is held back, by the time stamp counter; 0: it is not.
     held_since: u64,
     /// Bursts in a row for which there was room at once.
@@ -37,14 +48,33 @@ pub(crate) struct Backlog {
     copies_before: u64,
 }
 
+impl Default for Backlog {
+    fn default() -> Self {
+        Backlog::suspect(None, PROOF_BURSTS)
+    }
+}
+
 impl Backlog {
+    fn suspect(output: Option<PortNo>, proof: u32) -> Backlog {
+        Backlog {
+            output,
+            sole: 0,
+            proof,
+            was_held: false,
+            held_since: 0,
+            calm: 0,
+            destined_before: 0,
+            copies_before: 0,
+        }
+    }
+
     /// The output has refused packets, maybe of this queue's.
     #[cold]
     pub(crate) fn refused_at(&mut self, output: PortNo) {
         if self.output == Some(output) {
             self.calm = 0;
-        } else if !self.is_proven {
-            *self = Backlog { output: Some(output), ..Backlog::default() };
+        } else if self.sole == 0 {
+            *self = Backlog::suspect(Some(output), self.proof);
         }
     }
 
@@ -58,10 +88,11 @@ impl Backlog {
     #[inline(never)]
     pub(crate) fn may_receive(&mut self, out: &mut Outputs) -> bool {
         let Some(output) = self.output else { return true };
-        if self.is_proven && !out.has_room(output) {
+        if self.sole >= self.proof && !out.has_room(output) {
             let now = tsc();
             if self.held_since == 0 {
                 self.held_since = now;
+                self.was_held = true;
                 self.calm = 0;
                 out.stats.held_back.add(1);
             }
@@ -82,10 +113,14 @@ impl Backlog {
     pub(crate) fn received(&mut self, packets: u64, out: &Outputs) {
         let Some(output) = self.output else { return };
         // A packet that was copied went elsewhere too.
-        self.is_proven = out.destined_to(output).wrapping_sub(self.destined_before) == packets
+        let is_sole = out.destined_to(output).wrapping_sub(self.destined_before) == packets
             && out.stats.copies.get() == self.copies_before;
-        if !self.is_proven || self.calm > CALM_BURSTS {
-            *self = Backlog::default();
+        if is_sole && self.calm <= CALM_BURSTS {
+            self.sole = self.sole.saturating_add(1);
+            return;
         }
+        let was_wrong = self.was_held && !is_sole;
+        let proof = if was_wrong { self.proof.saturating_mul(PROOF_FACTOR) } else { self.proof };
+        *self = Backlog::suspect(None, proof.min(PROOF_BURSTS_MAX));
     }
 }

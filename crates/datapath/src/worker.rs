@@ -11,12 +11,12 @@
 //! need translation, which counts double) is passed over until they have caught up, so who opens new flows at full speed
 //! takes only its own share of the worker, and what it is too late for waits, or is lost, in its own device.
 //!
-//! Back-pressure: work on a packet that its output then refuses is lost. Where an output has refused packets, queues of which a whole
-//! burst went to it and nowhere else are held back until it has room again, for [`HOLD_US`] at most: what is too much for the output
+//! Back-pressure: work on a packet that its output then refuses is lost. Where an output has refused packets, a queue that has fed nothing
+//! else for a good while is held back until there is room again, for a moment at most: what is too much for the output
 //! waits, or is lost, in the device that it came from, before it has cost anything. A queue whose packets go to several
-//! outputs is never held back, so none suffers for another's receiver ([`backlog`](crate::backlog) has the rules).
+//! outputs is not held back, so none suffers for another's receiver (`backlog` has the rules).
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, HOLD_US};
 use crate::cache::DumpedFlow;
 use crate::output::TxHandle;
 use crate::pipeline::Pipeline;
@@ -40,6 +40,7 @@ const IDLE_GROUP: usize = 8;
 const IDLE_CREDIT_MAX: i64 = 100_000;
 /// Polls in vain for this long before it sleeps.
 const SPIN_US: u64 = 60;
+const _: () = assert!(HOLD_US < SPIN_US, "a worker does not sleep while it holds a queue back");
 /// Entries of the caches swept per pass while there is traffic, at the least.
 const SWEEP_MIN: u32 = 32;
 /// A round over all entries begins each second: flows expire no later than that.
