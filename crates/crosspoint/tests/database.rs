@@ -645,6 +645,97 @@ fn a_thousand_ports_come_in_one_transaction() {
 }
 
 #[test]
+fn keys_that_others_read_are_kept_as_they_are_and_nobody_complains_of_them() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    for (table, row, column, value) in [
+        ("open_vswitch", ".", "external_ids:hostname", "h1"),
+        ("open_vswitch", ".", "external_ids:rundir", "r1"),
+        ("bridge", "br0", "external_ids:bridge-id", "b7"),
+        ("port", "p1", "external_ids:fake-bridge-xs-network", "n1"),
+        ("port", "p1", "other_config:transient", "true"),
+        ("interface", "p1", "external_ids:attached-mac", "m1"),
+        ("interface", "p1", "external_ids:iface-id", "i1"),
+        ("interface", "p1", "external_ids:iface-status", "active"),
+        ("interface", "p1", "external_ids:vm-id", "v1"),
+    ] {
+        rig.vsctl(&["set", table, row, &format!("{column}={value}")]).ok();
+        assert_eq!(rig.get(table, row, column).trim_matches('"'), value, "{column}");
+    }
+    let log = rig.log();
+    assert!(!log.contains("is not known") && !log.contains("|WARN|"), "{log}");
+}
+
+#[test]
+fn a_datapaths_row_says_what_it_can_do() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    let row = ["--id=@d", "create", "datapath", "datapath_version=x"];
+    rig.vsctl(&[&["--"], &row[..], &["--", "set", "open_vswitch", ".", "datapaths:netdev=@d"]].concat()).ok();
+    let has =
+        |pair: &str| rig.vsctl(&["--bare", "--columns=capabilities", "list", "datapath"]).ok().contains(pair);
+    for pair in [
+        "check_pkt_len=false",
+        "clone=true",
+        "ct_clear=false",
+        "ct_eventmask=false",
+        "ct_label=false",
+        "ct_mark=false",
+        "ct_orig_tuple=false",
+        "ct_orig_tuple6=false",
+        "ct_state=false",
+        "ct_state_nat=false",
+        "ct_timeout=false",
+        "ct_zero_snat=false",
+        "ct_zone=false",
+        "explicit_drop_action=true",
+        "lb_output_action=false",
+        "masked_set_action=true",
+        "max_hash_alg=0",
+        "max_vlan_headers=2",
+        "nd_ext=true",
+        "recirc=true",
+        "sample_nesting=10",
+        "tnl_push_pop=false",
+        "trunc=true",
+        "ufid=true",
+    ] {
+        wait_for(pair, || has(pair));
+    }
+}
+
+#[test]
+fn devices_say_their_driver_and_take_the_options_of_their_types() {
+    let rig = Rig::start();
+    rig.vsctl(&["add-br", "br0"]).ok();
+    rig.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]).ok();
+    rig.ip(&["link", "set", "v0", "up"]).ok();
+    rig.ip(&["link", "set", "v1", "up"]).ok();
+    rig.vsctl(&["add-port", "br0", "v0"]).ok();
+    wait_for("the driver", || rig.get("interface", "v0", "status").contains("driver_name=veth"));
+    let status = rig.get("interface", "v0", "status");
+    assert!(status.contains("driver_version=") && status.contains("firmware_version="), "{status}");
+
+    let options = ["options:xdp-mode=generic", "options:use-need-wakeup=false", "options:n_txq_desc=512"];
+    let port = ["add-port", "br0", "v1", "--", "set", "interface", "v1", "type=afxdp"];
+    rig.vsctl(&[&port[..], &options].concat()).ok();
+    assert_eq!(rig.get("interface", "v1", "error"), "[]");
+    wait_for("its status", || rig.get("interface", "v1", "status").contains("use-need-wakeup=\"false\""));
+    rig.vsctl(&["set", "interface", "v1", "options:n_txq_desc=500"]);
+    let error = rig.get("interface", "v1", "error");
+    assert!(error.contains("n_txq_desc=500") && error.contains("power of two"), "{error}");
+
+    let path = format!("options:vhost-server-path={}", rig.dir.path().join("guest.sock").display());
+    let port = ["add-port", "br0", "vh0", "--", "set", "interface", "vh0", "type=dpdkvhostuserclient"];
+    rig.vsctl(&[&port[..], &[&path, "options:tx-retries-max=32"]].concat()).ok();
+    assert_eq!(rig.get("interface", "vh0", "error"), "[]");
+    rig.vsctl(&["set", "interface", "vh0", "options:tx-retries-max=33"]);
+    let error = rig.get("interface", "vh0", "error");
+    assert!(error.contains("tx-retries-max=33") && error.contains("0 to 32"), "{error}");
+}
+
+#[test]
 fn description_and_serial_number_of_a_bridge_are_what_its_row_says() {
     let rig = Rig::start();
     rig.add_bridge();

@@ -79,6 +79,67 @@ fn every_key_of_the_manual_page_has_a_row_and_a_verdict() {
     }
 }
 
+/// What tests name as keys: `"key"`, `key=` or `column:key`, in the files of `tests` directories and in what follows
+/// `mod tests` elsewhere. Not here, and not where keys are only listed.
+fn named_in_tests() -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    let mut left = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let shown = path.to_string_lossy().into_owned();
+        if !shown.ends_with(".rs") || shown.ends_with("vswitchd/tests/configuration.rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let is_test = shown.contains("/tests/") || shown.ends_with("/tests.rs");
+        let text = match text.find("\nmod tests {") {
+            _ if is_test => &text[..],
+            Some(start) => &text[start..],
+            None => continue,
+        };
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+        let mut rest = text;
+        while let Some(start) = rest.find(is_part) {
+            rest = &rest[start..];
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            if after.starts_with(['"', '=']) {
+                named.insert(word.rsplit(':').next().unwrap_or_default().to_string());
+            }
+            if word.contains(':') {
+                named.insert(word.to_string());
+            }
+            rest = after;
+        }
+    }
+    named
+}
+
+#[test]
+fn every_key_that_works_is_named_in_a_test() {
+    let named = named_in_tests();
+    assert!(named.len() > 1_000, "the tests are not read right: {} words", named.len());
+    let is_named = |column: &str, key: &str| {
+        // `process_NAME`, `packet-in-TYPE-queued`, `fake-bridge-*` stand for many.
+        match ["NAME", "TYPE", "*"].iter().find_map(|wild| key.split_once(wild)) {
+            Some((before, after)) => named.iter().any(|word| {
+                word.len() > before.len() + after.len() && word.starts_with(before) && word.ends_with(after)
+            }),
+            None => named.contains(key) || named.contains(&format!("{column}:{key}")),
+        }
+    };
+    let rows = document();
+    let missing: Vec<&Key> = (rows.iter())
+        .filter(|((_, column, key), (verdict, _))| verdict == "works" && !is_named(column, key))
+        .map(|(key, _)| key)
+        .collect();
+    assert!(missing.is_empty(), "no test names {missing:#?}");
+    assert!(!is_named("other_config", "no-test-has-this-key"));
+}
+
 #[test]
 fn the_keys_that_are_not_complained_of_are_those_of_the_manual_page() {
     let all = keys::KEYS.iter().flat_map(|k| {

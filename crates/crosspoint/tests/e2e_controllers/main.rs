@@ -650,6 +650,16 @@ fn rows_of_the_database_say_what_became_of_controllers() {
     wait_for("the role", || get(port, "role") == "master");
     assert!(get(port, "status").contains("state=ACTIVE"), "{}", get(port, "status"));
     assert!(get(port, "status").contains("sec_since_connect="), "{}", get(port, "status"));
+    let uuid = get(port, "_uuid");
+    vsctl(&switch, &format!("set controller {uuid} controller_rate_limit=100"));
+    for count in [
+        "packet-in-miss-bypassed=0",
+        "packet-in-miss-queued=0",
+        "packet-in-miss-dropped=0",
+        "packet-in-action-backlog=0",
+    ] {
+        wait_for("what limits did", || get(port, "status").contains(count));
+    }
     assert_eq!(get(nobody, "is_connected"), "false");
     wait_for("the failure to be told", || {
         let lost = get(nobody, "status");

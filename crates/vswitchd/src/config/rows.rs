@@ -215,18 +215,21 @@ impl<'a> Checked<'a> {
 }
 
 /// `pmd-rxq-isolate`, which is true where it is not given.
-fn isolates(c: &mut Checked<'_>) -> bool {
-    c.parsed("pmd-rxq-isolate", "true or false", None, |v| v.parse().ok()).unwrap_or(true)
+fn isolates(c: &mut Checked<'_>, before: bool) -> bool {
+    c.parsed("pmd-rxq-isolate", "true or false", Some(before), |v| v.parse().ok()).unwrap_or(true)
 }
 
 /// `pmd-auto-lb` and what belongs to it.
-fn auto_balance(c: &mut Checked<'_>) -> Option<AutoBalance> {
-    let is_on = c.flag("pmd-auto-lb", false);
-    let minutes = c.number("pmd-auto-lb-rebal-interval", 0..=20_000u64, None).unwrap_or(1).max(1);
-    let load_percent = c.number("pmd-auto-lb-load-threshold", 0..=100, None).unwrap_or(95);
-    let improvement = c.number("pmd-auto-lb-improvement-threshold", 0..=100, None).unwrap_or(25);
-    let auto = AutoBalance { interval_ms: minutes * 60_000, load_percent, improvement_percent: improvement };
-    is_on.then_some(auto)
+fn auto_balance(c: &mut Checked<'_>, before: Option<AutoBalance>) -> Option<AutoBalance> {
+    let minutes_before = before.map(|b| b.interval_ms / 60_000);
+    let is_on = c.flag("pmd-auto-lb", before.is_some());
+    let minutes = c.number("pmd-auto-lb-rebal-interval", 0..=20_000, minutes_before).unwrap_or(1).max(1);
+    let load_before = before.map(|b| b.load_percent);
+    let load_percent = c.number("pmd-auto-lb-load-threshold", 0..=100, load_before).unwrap_or(95);
+    let improvement_before = before.map(|b| b.improvement_percent);
+    let improvement_percent =
+        c.number("pmd-auto-lb-improvement-threshold", 0..=100, improvement_before).unwrap_or(25);
+    is_on.then_some(AutoBalance { interval_ms: minutes * 60_000, load_percent, improvement_percent })
 }
 
 /// `QUEUE:PROCESSOR,...`, as `pmd-rxq-affinity` has it.
@@ -270,8 +273,8 @@ impl<'a> Reader<'a> {
             rxq_policy: c
                 .parsed("pmd-rxq-assign", "cycles, roundrobin or group", Some(old.rxq_policy), Policy::parse)
                 .unwrap_or_default(),
-            rxq_isolate: isolates(&mut c),
-            auto_balance: auto_balance(&mut c),
+            rxq_isolate: isolates(&mut c, old.rxq_isolate),
+            auto_balance: auto_balance(&mut c, old.auto_balance),
             flow_restore_wait: c.flag("flow-restore-wait", old.flow_restore_wait),
             // 0 is as many as the switch can.
             vlan_limit: c

@@ -79,7 +79,17 @@ fn rows_say_whom_to_connect_to_and_failures_are_told() {
     let mut manager = Client::new(stream);
     assert_eq!(manager.ask("list_dbs", json!([])), json!(["D", "_Server"]));
     eventually("it is connected", || status(&rig, &target, "state").as_deref() == Some("ACTIVE"));
+    assert_eq!(connection(&rig, &target)["is_connected"], json!(true));
+    assert!(status(&rig, &target, "sec_since_connect").is_some());
+    // Its locks are counted, those that it waits for apart.
+    let mut other = rig.connect();
+    assert_eq!(other.ask("lock", json!(["theirs"])), json!({"locked": true}));
+    assert_eq!(manager.ask("lock", json!(["mine"])), json!({"locked": true}));
+    assert_eq!(manager.ask("lock", json!(["theirs"])), json!({"locked": false}));
+    eventually("the lock is counted", || status(&rig, &target, "locks_held").as_deref() == Some("1"));
+    eventually("the wait is counted", || status(&rig, &target, "locks_waiting").as_deref() == Some("1"));
     drop(manager);
+    eventually("the loss is told", || status(&rig, &target, "sec_since_disconnect").is_some());
     let (again, _) = listener.accept().unwrap();
     drop(again);
 }

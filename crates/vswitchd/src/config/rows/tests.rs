@@ -157,6 +157,74 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
 }
 
 #[test]
+fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
+    let affinity = other_config(&[("pmd-rxq-affinity", "0:3, 1:7")]);
+    let mut rig = Rig::with_port(json!({}), json!({}), affinity);
+    assert_eq!(rig.interface().rxq_affinity, [(0, 3), (1, 7)].into());
+    rig.set("Interface", other_config(&[("pmd-rxq-affinity", "0-3")]));
+    assert_eq!(rig.interface().rxq_affinity, [(0, 3), (1, 7)].into());
+
+    let balance = |interval_ms, load_percent, improvement_percent| {
+        Some(AutoBalance { interval_ms, load_percent, improvement_percent })
+    };
+    let on = ("pmd-auto-lb", "true");
+    rig.set("Open_vSwitch", other_config(&[on]));
+    assert_eq!(rig.read().wanted.switch.auto_balance, balance(60_000, 95, 25));
+    let given = [
+        on,
+        ("pmd-auto-lb-rebal-interval", "3"),
+        ("pmd-auto-lb-load-threshold", "70"),
+        ("pmd-auto-lb-improvement-threshold", "10"),
+        ("pmd-rxq-assign", "roundrobin"),
+        ("pmd-rxq-isolate", "false"),
+    ];
+    rig.set("Open_vSwitch", other_config(&given));
+    let reading = rig.read();
+    let wanted = SwitchWide {
+        rxq_policy: Policy::RoundRobin,
+        rxq_isolate: false,
+        auto_balance: balance(180_000, 70, 10),
+        ..SwitchWide::default()
+    };
+    assert_eq!(reading.wanted.switch, wanted);
+    let nonsense = given.map(|(key, _)| (key, "sideways"));
+    rig.set("Open_vSwitch", other_config(&nonsense));
+    let reading = rig.read();
+    assert_eq!(reading.wanted.switch, wanted);
+    for (key, _) in nonsense {
+        let start = format!("Open_vSwitch: other_config:{key}=sideways is not ");
+        let said = reading.complaints.iter().filter(|c| c.starts_with(&start)).count();
+        assert_eq!(said, 1, "{key}: {:?}", reading.complaints);
+    }
+    rig.set("Open_vSwitch", other_config(&[("pmd-rxq-assign", "group")]));
+    let policy = |rig: &mut Rig| rig.read().wanted.switch.rxq_policy;
+    assert_eq!(policy(&mut rig), Policy::Group);
+    rig.set("Open_vSwitch", other_config(&[]));
+    assert_eq!(rig.read().wanted.switch, SwitchWide::default());
+}
+
+#[test]
+fn managers_that_are_connected_to_are_reached_through_the_bridges_unless_their_rows_say_otherwise() {
+    let mut rig = Rig::new();
+    let manager = |n: usize, target: &str, mode: Value| {
+        let row = json!({"target": target, "connection_mode": mode});
+        json!({"op": "insert", "table": "Manager", "uuid-name": format!("m{n}"), "row": row})
+    };
+    let none = || json!(["set", []]);
+    let targets =
+        ["tcp:10.0.0.1", "ssl:10.0.0.2:7000", "tcp:10.0.0.3", "tcp:[fe80::1]", "ptcp:6640", "unix:x"];
+    let modes = [none(), json!("in-band"), json!("out-of-band"), none(), none(), none()];
+    let mut operations: Vec<Value> =
+        targets.iter().zip(modes).enumerate().map(|(n, (target, mode))| manager(n, target, mode)).collect();
+    let all: Vec<Value> = (0..targets.len()).map(|n| json!(["named-uuid", format!("m{n}")])).collect();
+    let row = json!({"manager_options": ["set", all]});
+    operations.push(json!({"op": "update", "table": "Open_vSwitch", "where": [], "row": row}));
+    rig.transact(&operations);
+    let expected = ["10.0.0.1:6640", "10.0.0.2:7000"].map(|a| a.parse().unwrap());
+    assert_eq!(rig.read().wanted.switch.in_band_managers, expected.into());
+}
+
+#[test]
 fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_sense() {
     let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "system"}));
     assert_eq!(rig.bridge().settings, BridgeSettings::default());
