@@ -188,7 +188,8 @@ impl Hash for OptionMatch {
     }
 }
 
-/// The options of a match that are not placed in its key, ascending by field. One pointer where there are none.
+/// The options of a match that are not placed in its key, ascending by field. One pointer, since next to no match has any.
+#[allow(clippy::box_collection)]
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct OptionMatches(Option<Box<Vec<OptionMatch>>>);
 

@@ -18,7 +18,7 @@ const COOKIE: Wire = Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, nu
 /// A decoded entry: of a field, or of a tunnel option, which may be longer than any number.
 pub(super) enum AnyEntry {
     Field(Entry),
-    Option(OptionMatch),
+    Option(Box<OptionMatch>),
 }
 
 /// A decoded entry of a field.
@@ -64,7 +64,9 @@ pub(super) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
     let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
     let mut body = r.sub(payload)?.with_error(OFPBMC_BAD_LEN);
     match Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)? {
-        Mf::TunMetadata(idx) => option_body(idx, header, &mut body).map(AnyEntry::Option),
+        Mf::TunMetadata(idx) => {
+            option_body(idx, header, &mut body).map(|option| AnyEntry::Option(Box::new(option)))
+        }
         mf => entry_body(mf, header, &mut body).map(AnyEntry::Field),
     }
 }
