@@ -346,6 +346,14 @@ fn errors_are_shown_where_they_belong_and_previous_settings_stay() {
     assert_eq!(log.matches("other_config:no-such-key is not known").count(), 1, "{log}");
     assert_eq!(log.matches("mac-table-size=many is not a number").count(), 1, "{log}");
 
+    // What a device refuses does not cost the port, neither now nor when it is opened with it.
+    let mtu = ["set", "interface", "mtu1", "type=internal", "mtu_request=65536"];
+    rig.vsctl(&[&["add-port", "br0", "mtu1", "--"][..], &mtu].concat());
+    assert!(rig.get("interface", "mtu1", "error").contains("could not set mtu_request"));
+    assert_ne!(rig.get("interface", "mtu1", "ofport"), "-1");
+    assert_eq!(rig.get("interface", "mtu1", "mtu"), "1500");
+    rig.vsctl(&["del-port", "mtu1"]).ok();
+
     rig.vsctl(&[
         "add-port",
         "br0",

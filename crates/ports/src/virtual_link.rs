@@ -39,6 +39,13 @@ impl VirtualLink {
         let rx = (0..rx_queues)
             .map(|_| Ok(RxSide { stats: QueueStats::default(), event: Event::new()? }))
             .collect::<Result<_, PortError>>()?;
+        if let Some(mtu) = spec.mtu {
+            check_mtu(mtu).map_err(|why| PortError::BadOption {
+                option: "mtu_request".into(),
+                value: mtu.to_string(),
+                why,
+            })?;
+        }
         Ok(Arc::new(VirtualLink {
             mac: Mutex::new(spec.mac.unwrap_or_else(|| local_mac(&spec.name))),
             up: AtomicBool::new(true),
@@ -66,9 +73,7 @@ impl VirtualLink {
     }
 
     pub(crate) fn set_mtu(&self, mtu: u32) -> Result<(), String> {
-        if !(68..=65535).contains(&mtu) {
-            return Err(format!("MTU {mtu} is outside 68 to 65535"));
-        }
+        check_mtu(mtu)?;
         self.mtu.store(mtu, Ordering::Relaxed);
         Ok(())
     }
@@ -104,6 +109,13 @@ impl VirtualLink {
             details,
             error: self.error.lock().expect("no panic while held").clone(),
         }
+    }
+}
+
+fn check_mtu(mtu: u32) -> Result<(), String> {
+    match mtu {
+        68..=65535 => Ok(()),
+        _ => Err(format!("MTU {mtu} is outside 68 to 65535")),
     }
 }
 

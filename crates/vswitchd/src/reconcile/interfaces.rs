@@ -83,15 +83,29 @@ impl Vswitch {
             // Where there is a plan it has waited; a port that is opened anew with other options has not.
             self.janitor.wait_for(interface.device());
         }
-        let mac = if is_local { self.bridges.get(&bridge).map(|b| b.mac) } else { interface.mac };
-        let spec = ports::PortSpec {
-            options: interface.options.clone(),
-            mtu: interface.mtu_request,
-            mac,
-            owner: self.owner.clone(),
-            ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
+        let mac = match is_local {
+            true => self.bridges.get(&bridge).map(|b| b.mac),
+            // The address of somebody else's device is not ours to set.
+            false => interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels()),
         };
-        ports::open(&spec, self.dp.pool()).map(Some).map_err(|e| open_error(&interface.name, &e))
+        let open = |mtu| {
+            let spec = ports::PortSpec {
+                options: interface.options.clone(),
+                mtu,
+                mac,
+                owner: self.owner.clone(),
+                ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
+            };
+            ports::open(&spec, self.dp.pool())
+        };
+        let opened = match open(interface.mtu_request) {
+            Err(e) if interface.mtu_request.is_some() && !matches!(e, PortError::NoSuchInterface { .. }) => {
+                // An MTU that cannot be had shall not cost the port; see `ask_again`.
+                open(None).map_err(|_| e)
+            }
+            opened => opened,
+        };
+        opened.map(Some).map_err(|e| open_error(&interface.name, &e))
     }
 
     /// Gives a device to the switch and the datapath.
@@ -150,7 +164,22 @@ impl Vswitch {
         self.ports.insert(port_no, record);
         self.placing.is_due = true;
         self.tell_port(port_no, PortReason::Add);
+        self.ask_again(port_no);
         Ok(())
+    }
+
+    /// Asks a port that is new for what it was not opened with: what it refuses is its error.
+    fn ask_again(&mut self, port_no: PortNo) {
+        let Some(record) = self.ports.get(&port_no) else { return };
+        let Interface { mtu_request, mac, .. } = record.interface;
+        let is_others = record.interface.is_kernels() && !record.interface.makes_device();
+        let mtu_now = record.status.mtu;
+        if let Some(mtu) = mtu_request.filter(|mtu| *mtu != mtu_now) {
+            self.change_device(port_no, "mtu_request", |port| port.set_mtu(mtu));
+        }
+        if let Some(mac) = mac.filter(|_| is_others) {
+            self.change_device(port_no, "mac", |port| port.set_mac(mac));
+        }
     }
 
     /// Removes devices that an earlier process left and that nothing is wanted of any more.
@@ -271,8 +300,8 @@ impl Vswitch {
             Ok(()) => self.with_record(port_no, |r| {
                 if error.is_some() {
                     r.device_options = before.options;
+                    r.error = error;
                 }
-                r.error = error;
             }),
             Err(why) => {
                 let error = format!("could not add network device {name} to ofproto ({why})");

@@ -182,6 +182,17 @@ fn options_that_a_driver_refuses_leave_it_as_it_was_with_an_error() {
 }
 
 #[test]
+fn an_mtu_that_cannot_be_had_does_not_cost_the_port() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1"]);
+    interface(&mut w, "p1").mtu_request = Some(20);
+    let outcome = become_(&mut v, &w).remove("p1").unwrap();
+    assert_eq!(outcome.of_port, Some(OfPort(1)));
+    assert!(outcome.error.unwrap().contains("could not set mtu_request"));
+    assert_eq!(v.port_named("p1").unwrap().status.mtu, 1500);
+}
+
+#[test]
 fn a_bridges_own_port_follows_the_smallest_mtu_unless_it_asks_for_one() {
     let mut v = vswitch();
     let mut w = wanted(&["p1", "p2"]);
