@@ -51,6 +51,11 @@ struct Envelope {
     params: Vec<Value>,
 }
 
+/// White space as JSON has it (RFC 8259 section 2): no form feed.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
 /// Takes bytes, yields requests.
 #[derive(Default, Debug)]
 pub struct RequestReader {
@@ -95,9 +100,9 @@ impl RequestReader {
                         return self.take().map(Some);
                     }
                 }
-                b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => {
+                _ if is_blank(byte) && self.depth == 0 => {
                     // Between requests. Dropped now, or a client that sends nothing else would fill the buffer.
-                    let blank = self.buffer.iter().take_while(|b| b.is_ascii_whitespace()).count();
+                    let blank = self.buffer.iter().take_while(|b| is_blank(**b)).count();
                     self.buffer.drain(..blank.max(1));
                     self.scanned = 0;
                 }
@@ -162,9 +167,15 @@ mod tests {
 
     #[test]
     fn what_is_no_request_ends_the_connection() {
-        for bad in
-            [&b"hello"[..], b"]", b"{}", b"[]", b"{\"id\":0,\"method\":1,\"params\":[]}", b"{\"id\" 0}"]
-        {
+        for bad in [
+            &b"hello"[..],
+            b"]",
+            b"\r\x0c",
+            b"{}",
+            b"[]",
+            b"{\"id\":0,\"method\":1,\"params\":[]}",
+            b"{\"id\" 0}",
+        ] {
             let result = all(&mut RequestReader::default(), bad);
             assert!(matches!(result, Err(BadRequest::Malformed(_))), "{bad:?}: {result:?}");
         }
