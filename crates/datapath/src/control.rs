@@ -17,7 +17,7 @@ use base::rcu::Domain;
 use base::slots::SlotTable;
 use base::{DropReason, PortNo};
 use packet::wait::{Bell, Waiter};
-use packet::{Pool, PoolCache, Port, RxQueue, TxQueue};
+use packet::{Pool, PoolCache, Port, PortStats, RxQueue, TxQueue};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -474,6 +474,14 @@ impl<P: Pipeline> Datapath<P> {
     /// Numbers of all ports.
     pub fn port_numbers(&self) -> impl Iterator<Item = PortNo> {
         self.ports.keys().copied()
+    }
+
+    /// What a port has moved, as its driver counts it, and in `tx_dropped` also what it did not take when a worker had it to send
+    /// ([`DropReason::TxQueueFull`]). Zeros where there is no such port.
+    pub fn port_stats(&self, no: PortNo) -> PortStats {
+        let mut stats = self.port(no).map(|port| port.stats()).unwrap_or_default();
+        stats.tx_dropped += self.port_counters(no).iter().map(|c| c.tx_drops.get()).sum::<u64>();
+        stats
     }
 
     /// A port's counters, one set per worker.

@@ -227,6 +227,7 @@ fn what_a_full_port_does_not_take_is_dropped_and_counted_at_both_ports() {
     let (from, to) = (&rig.dp.port_counters(PortNo(1))[0], &rig.dp.port_counters(PortNo(2))[0]);
     assert_eq!((from.rx_packets.get(), from.drops.get(DropReason::TxQueueFull)), (96, 66));
     assert_eq!((to.tx_packets.get(), to.tx_drops.get()), (30, 66));
+    assert_eq!(rig.dp.port_stats(PortNo(2)).tx_dropped, 66);
     rig.end().unwrap();
     pool_is_whole().unwrap();
 }

@@ -238,8 +238,10 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
             ("tx_packets", tx.packets),
         ]);
     }
-    let Some(port) = vswitch.dp.port(record.port_no) else { return Datum::EMPTY };
-    let s = port.stats();
+    if vswitch.dp.port(record.port_no).is_none() {
+        return Datum::EMPTY;
+    }
+    let s = vswitch.dp.port_stats(record.port_no);
     let dropped = |reason: DropReason| {
         vswitch.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
     };

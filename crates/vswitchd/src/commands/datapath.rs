@@ -51,7 +51,7 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         if options.is_empty() {
             continue;
         }
-        let s = vswitch.dp.port(port.port_no).map(|p| p.stats()).unwrap_or_default();
+        let s = vswitch.dp.port_stats(port.port_no);
         let _ = writeln!(
             text,
             "    RX packets:{} errors:{} dropped:{} overruns:{} frame:{}\n    \

@@ -124,7 +124,7 @@ impl Vswitch {
 
     fn stats_of(&self, record: &PortRecord) -> PortStats {
         let (duration_s, duration_ns) = self.since(record.created_ms);
-        let s = self.dp.port(record.port_no).map(|p| p.stats()).unwrap_or_default();
+        let s = self.dp.port_stats(record.port_no);
         PortStats {
             port: record.of_port,
             rx_packets: s.rx_packets,
