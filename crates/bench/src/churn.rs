@@ -213,7 +213,8 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
         let (mut window, mut worst) = ((start, before), 0.0f64);
         while start.elapsed() < args.common.turn() {
             let due = (start.elapsed().as_secs_f64() * args.rate as f64) as usize;
-            while made < due {
+            // A rate that cannot be had must not be made up for when the turn is over.
+            while made < due && start.elapsed() < args.common.turn() {
                 // Added, and deleted a hundred later: each a flow-mod on its own, a version on its own.
                 let other = args.flows + 1_000_000 + (made / 2) % 100;
                 let add = FlowMod::add(exact_match(other), trial::to_sink());
