@@ -29,7 +29,6 @@ while read -r line; do eval "$line" </dev/null; echo "guest returned $?"; done
 struct Boot {
     kernel: PathBuf,
     initramfs: PathBuf,
-    _dir: tempfile::TempDir,
 }
 
 static BOOT: LazyLock<Boot> = LazyLock::new(Boot::make);
@@ -63,10 +62,12 @@ impl Boot {
         for path in with_libraries("/usr/bin/iperf3") {
             files.add(path.trim_start_matches('/'), &fs::read(&path).unwrap());
         }
-        let dir = tempfile::Builder::new().prefix("crosspoint-boot-").tempdir().unwrap();
-        let initramfs = dir.path().join("initramfs");
-        fs::write(&initramfs, files.finish()).unwrap();
-        Boot { kernel, initramfs, _dir: dir }
+        // Beside the kernel, where it may stay; renamed into place, since another run may just be reading it.
+        let initramfs = unpacked.join("initramfs");
+        let new = unpacked.join(format!("initramfs.{}", std::process::id()));
+        fs::write(&new, files.finish()).unwrap();
+        fs::rename(&new, &initramfs).unwrap();
+        Boot { kernel, initramfs }
     }
 }
 
