@@ -199,7 +199,10 @@ fn commands_say_what_the_stock_switch_says() {
     assert_eq!(patterns(&ours), patterns(&stock));
     // The shape of a line of coverage, with what it counts aside.
     let coverage = |pair: &Pair| {
-        let text = pair.appctl(&["coverage/show"]).0;
+        // The stock switch collects its threads' counts every few seconds.
+        let shown = || pair.appctl(&["coverage/show"]).0;
+        wait_for("the count of commands", || shown().contains("\nunixctl_received "));
+        let text = shown();
         let head = text.lines().next().unwrap().split("hash=").next().unwrap().to_string();
         let line = text.lines().find(|l| l.starts_with("unixctl_received ")).unwrap();
         let shape = line.chars().map(|c| if c.is_ascii_digit() { ' ' } else { c }).collect::<String>();
