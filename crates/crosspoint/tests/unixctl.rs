@@ -246,11 +246,11 @@ fn commands_say_what_the_stock_switch_says() {
     assert_eq!(packets(&ours), 1);
     both(&["dpif-netdev/pmd-stats-clear"]);
     assert_eq!(packets(&ours), 0);
-    let upcalls = ours.appctl(&["upcall/show"]).0;
-    assert!(
-        upcalls.contains("\n  flows         : (current 1) (limit ") && upcalls.contains("(keys 1)\n"),
-        "{upcalls}"
-    );
+    // Sizes of caches are told ten times a second.
+    wait_for("the flow in upcall/show", || {
+        let upcalls = ours.appctl(&["upcall/show"]).0;
+        upcalls.contains("\n  flows         : (current 1) (limit ") && upcalls.contains("(keys 1)\n")
+    });
     both(&["time/stop"]);
     both(&["time/warp", "100"]);
     both(&["time/warp", "x"]);
