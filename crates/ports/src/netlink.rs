@@ -151,8 +151,14 @@ pub fn delete_links(indexes: &[u32]) -> Result<(), PortError> {
         Err(e) if e.errno() == Some(libc::ENODEV) => Ok(()),
         other => other,
     };
-    let delete_each =
-        || indexes.iter().map(|index| gone(delete_link(*index))).fold(Ok(()), |all, one| all.and(one));
+    let delete_each = || {
+        let mut result = Ok(());
+        for index in indexes {
+            let one = gone(delete_link(*index));
+            result = result.and(one);
+        }
+        result
+    };
     if indexes.len() < 2 {
         return delete_each();
     }
