@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The descriptors that a worker sleeps on.
 pub struct Waiter {
-    epoll: OwnedFd,
+    set: Set,
     bell: Arc<Bell>,
 }
 
@@ -67,14 +67,7 @@ impl AsFd for Bell {
 impl Waiter {
     /// A set that holds only its bell.
     pub fn new() -> io::Result<Waiter> {
-        // SAFETY: epoll_create1 takes no pointers.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: epoll_create1 just returned this descriptor and nobody else has it.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
-        let waiter = Waiter { epoll, bell: Arc::new(Bell::new()?) };
+        let waiter = Waiter { set: Set::new()?, bell: Arc::new(Bell::new()?) };
         waiter.add(waiter.bell.fd())?;
         Ok(waiter)
     }
@@ -86,29 +79,85 @@ impl Waiter {
 
     /// Adds a descriptor: [`Self::wait`] returns while it is readable or in error.
     pub fn add(&self, fd: RawFd) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: both descriptors are the caller's and ours; `event` lives through the call.
-        let result =
-            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        self.set.add(fd)
     }
 
     /// Takes a descriptor out. One that is not in, or closed already, is no error.
     pub fn remove(&self, fd: RawFd) {
-        // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
-        unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+        self.set.remove(fd);
     }
 
     /// Sleeps until a descriptor is readable, the bell rings, or the time is over. Whatever happened, the
     /// caller polls all its queues then.
     pub fn wait(&self, timeout_ms: u32) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
-        let timeout = timeout_ms.min(i32::MAX as u32) as i32;
-        // SAFETY: `events` has room for the number given and lives through the call.
-        unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout)
-        };
+        self.set.wait(timeout_ms.min(i32::MAX as u32) as i32);
         self.bell.clear();
+    }
+}
+
+/// The descriptors, which Linux keeps for us: a sleep costs the same whatever their number.
+#[cfg(target_os = "linux")]
+struct Set(OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Set {
+    fn new() -> io::Result<Set> {
+        // SAFETY: epoll_create1 takes no pointers.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: epoll_create1 just returned this descriptor and nobody else has it.
+        Ok(Set(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    fn add(&self, fd: RawFd) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both descriptors are the caller's and ours; `event` lives through the call.
+        let result = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn remove(&self, fd: RawFd) {
+        // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
+        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    fn wait(&self, timeout_ms: i32) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
+        // SAFETY: `events` has room for the number given and lives through the call.
+        unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout_ms) };
+    }
+}
+
+/// The descriptors, named anew at each sleep.
+#[cfg(not(target_os = "linux"))]
+struct Set(std::sync::Mutex<Vec<RawFd>>);
+
+#[cfg(not(target_os = "linux"))]
+impl Set {
+    fn new() -> io::Result<Set> {
+        Ok(Set(std::sync::Mutex::default()))
+    }
+
+    fn fds(&self) -> std::sync::MutexGuard<'_, Vec<RawFd>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn add(&self, fd: RawFd) -> io::Result<()> {
+        self.fds().push(fd);
+        Ok(())
+    }
+
+    fn remove(&self, fd: RawFd) {
+        self.fds().retain(|&other| other != fd);
+    }
+
+    fn wait(&self, timeout_ms: i32) {
+        let waits = |&fd: &RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut polled: Vec<libc::pollfd> = self.fds().iter().map(waits).collect();
+        // SAFETY: `polled` has as many elements as are named, and lives through the call.
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) };
     }
 }
 
