@@ -4,8 +4,11 @@
 mod common;
 
 use common::{Said, UDP, binary, daemon, run_dir, wait_for};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -41,6 +44,57 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Stands between the switch and its database, and holds back what the switch says while it is told to.
+struct Valve {
+    state: Arc<(Mutex<ValveState>, Condvar)>,
+}
+
+#[derive(Default)]
+struct ValveState {
+    is_shut: bool,
+    /// A transaction of the switch's waits.
+    holds: bool,
+}
+
+impl Valve {
+    /// Listens on `valve.sock` in the directory for one connection, which it passes on to `db.sock`.
+    fn start(dir: &Path) -> Valve {
+        let listener = UnixListener::bind(dir.join("valve.sock")).unwrap();
+        let server = dir.join("db.sock");
+        let state = Arc::new((Mutex::new(ValveState::default()), Condvar::new()));
+        let its = state.clone();
+        std::thread::spawn(move || {
+            let (client, _) = listener.accept().unwrap();
+            let server = UnixStream::connect(server).unwrap();
+            let (mut answers, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut answers, &mut to_client));
+            let (mut client, mut server, mut buffer) = (client, server, vec![0; 1 << 16]);
+            while let Ok(n @ 1..) = client.read(&mut buffer) {
+                let (lock, changed) = &*its;
+                let mut state = lock.lock().unwrap();
+                state.holds = state.is_shut && String::from_utf8_lossy(&buffer[..n]).contains("\"transact\"");
+                while state.holds && state.is_shut {
+                    state = changed.wait(state).unwrap();
+                }
+                drop(state);
+                if server.write_all(&buffer[..n]).is_err() {
+                    return;
+                }
+            }
+        });
+        Valve { state }
+    }
+
+    fn set_shut(&self, is_shut: bool) {
+        self.state.0.lock().unwrap().is_shut = is_shut;
+        self.state.1.notify_all();
+    }
+
+    fn holds(&self) -> bool {
+        self.state.0.lock().unwrap().holds
     }
 }
 
@@ -87,8 +141,13 @@ impl Rig {
     }
 
     fn start_switch(&mut self) {
+        self.start_switch_at("db.sock");
+    }
+
+    /// With its database behind another socket.
+    fn start_switch_at(&mut self, socket: &str) {
         std::fs::write(self.dir.path().join("log"), "").unwrap();
-        let remote = format!("unix:{}", self.dir.path().join("db.sock").display());
+        let remote = format!("unix:{}", self.dir.path().join(socket).display());
         let log = std::fs::File::options().append(true).open(self.dir.path().join("log")).unwrap();
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.namespace.pid(), "-n"]).arg(binary());
@@ -855,4 +914,29 @@ fn an_argument_that_is_no_database_is_refused() {
         let output = Command::new(binary()).args(["switch", argument]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
     }
+}
+
+#[test]
+fn a_configuration_in_force_while_another_write_is_under_way_is_told_nevertheless() {
+    let mut rig = Rig::start();
+    rig.stop_switch("-TERM");
+    let valve = Valve::start(rig.dir.path());
+    rig.start_switch_at("valve.sock");
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    // The switch writes statistics, and hears no answer for now.
+    valve.set_shut(true);
+    wait_for("statistics to be on their way", || {
+        rig.receive("p1");
+        valve.holds()
+    });
+    std::thread::scope(|scope| {
+        let rig = &rig;
+        let add = ["--timeout=60", "add-port", "br0", "p2", "--", "set", "interface", "p2", "type=dummy"];
+        let added = scope.spawn(move || rig.vsctl(&add));
+        wait_for("the new port to be there", || rig.appctl(&["dpctl/show"]).ok().contains(" p2 "));
+        assert!(!added.is_finished(), "the database was not told yet");
+        valve.set_shut(false);
+        added.join().unwrap().ok();
+    });
 }

@@ -66,6 +66,7 @@ impl Pair {
     fn spawn(&mut self, command: &mut Command) {
         let log = std::fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
         command.env("OVS_RUNDIR", self.dir.path()).env("OVS_LOGDIR", self.dir.path());
+        command.arg(format!("--log-file={}", self.path("log")));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         self.children.push(child);
     }

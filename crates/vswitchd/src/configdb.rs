@@ -270,7 +270,8 @@ struct Follower {
     /// Complaints that were logged.
     said: BTreeSet<String>,
     is_contended: bool,
-    in_flight: Option<Ticket>,
+    /// What was sent and is not answered yet, with the configuration that it tells of.
+    in_flight: Option<(Ticket, Option<i64>)>,
     status_due: Option<Instant>,
     statistics_due: Instant,
     /// Nothing is written before.
@@ -390,7 +391,7 @@ impl Follower {
         let round =
             Round { statistics, cur_cfg: self.to_tell, dummy: self.dummy, run_dir: self.run_dir.path() };
         writeback::write(&self.shared.borrow(), &mut txn, &self.reading, round);
-        self.in_flight = Some(self.replica.commit(&txn));
+        self.in_flight = Some((self.replica.commit(&txn), self.to_tell));
         self.status_due = Some(now + STATUS_INTERVAL);
         if statistics {
             self.statistics_due = now + Duration::from_millis(self.reading.stats_interval_ms.max(100));
@@ -399,11 +400,13 @@ impl Follower {
     }
 
     fn take_outcome(&mut self) {
-        let Some(ticket) = self.in_flight else { return };
+        let Some((ticket, told)) = self.in_flight else { return };
         let Some(outcome) = self.replica.take_outcome(ticket) else { return };
         self.in_flight = None;
         match outcome {
-            Outcome::Unchanged | Outcome::Success(_) => self.to_tell = None,
+            // A configuration that came into force while this was under way is still to be told.
+            Outcome::Unchanged | Outcome::Success(_) if self.to_tell == told => self.to_tell = None,
+            Outcome::Unchanged | Outcome::Success(_) => {}
             Outcome::TryAgain | Outcome::NotLocked => self.status_due = Some(clock::now()),
             Outcome::Error(why) => {
                 tracing::error!(target: "bridge", "the database refuses what the switch tells: {why}");
