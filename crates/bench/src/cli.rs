@@ -34,7 +34,7 @@ enum Bench {
     Replace(churn::ReplaceArgs),
     /// A full cache whose idle flows expire: how much does it disturb the others?
     Expiry(churn::ExpiryArgs),
-    /// A port that opens new flows as fast as it can: what does an established flow keep?
+    /// A port that opens new flows as fast as it can, or a guest that stops reading: what do others keep?
     Fairness(fairness::FairnessArgs),
     /// Flows that collide under a CRC: does anything degrade?
     Collide(fairness::CollideArgs),

@@ -21,9 +21,21 @@ const COLLIDE_GOAL: f64 = 1.1;
 /// The port that opens new flows.
 const FLOODER: PortNo = PortNo(3);
 
+/// Who takes more than its share.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Beside {
+    /// A port that opens new flows as fast as it can.
+    NewFlows,
+    /// A guest that stops reading while packets come for it as fast as they can.
+    StoppedGuest,
+}
+
 /// Arguments of `fairness`.
 #[derive(clap::Args)]
 pub struct FairnessArgs {
+    /// Beside whom an established flow is measured.
+    #[arg(long, value_enum, default_value = "new-flows")]
+    beside: Beside,
     /// Flows that the flooding port goes through; twice as many as the cache holds, so each is new when it comes.
     #[arg(long, value_parser = count, default_value = "1m")]
     flows: usize,
@@ -46,6 +58,9 @@ struct FairnessRow {
 
 /// `fairness`.
 pub fn run_fairness(args: &FairnessArgs) -> Result<(), String> {
+    if args.beside == Beside::StoppedGuest {
+        return crate::stopped::run(&args.common);
+    }
     let dir = TempDir::new("fairness")?;
     let (one, many) = (dir.0.join("one.pcap"), dir.0.join("many.pcap"));
     let frame = |n: usize| {

@@ -26,6 +26,7 @@ mod pvp;
 mod report;
 mod rig;
 mod scale;
+mod stopped;
 mod testpmd;
 mod trial;
 mod wake;

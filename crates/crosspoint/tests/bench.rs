@@ -163,6 +163,14 @@ fn changes_under_traffic_are_measured() {
 fn those_who_take_more_than_their_share_are_measured() {
     let fairness = check("fairness --flows 50k --runs 1 --turn-ms 200", &[("kept_ratio", 'n'), ("raw", 'a')]);
     assert!(fairness[0]["new_flows_per_s"].as_f64().unwrap() > 0.0, "{}", fairness[0]);
+    let stopped = check(
+        "fairness --beside stopped-guest --runs 1 --turn-ms 200",
+        &[("kept_ratio", 'n'), ("stopped_packets_per_s", 'n'), ("raw", 'a')],
+    );
+    assert_eq!(stopped.iter().map(|r| &r["feeds"]).collect::<Vec<_>>(), ["guest", "guest_and_sink"]);
+    for row in &stopped {
+        assert!(row["dropped_per_s"].as_f64().unwrap() > 0.0, "{row}");
+    }
     let collide = check(
         "collide --flows 1k --runs 1 --turn-ms 100",
         &[("colliding_under", 's'), ("cycles_per_packet", 'n'), ("new_flow_cycles", 'n'), ("ratio", 'n')],

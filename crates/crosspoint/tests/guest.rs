@@ -158,8 +158,13 @@ impl Served {
     fn connect(&self, pairs: &[(u32, u32)]) {
         let rules: Vec<String> =
             pairs.iter().map(|(from, to)| format!("in_port={from},actions={to}\n")).collect();
+        self.set_rules(&rules.concat());
+    }
+
+    /// Makes these lines all the rules there are, in one step.
+    fn set_rules(&self, rules: &str) {
         let file = self.dir().join("rules");
-        std::fs::write(&file, rules.concat()).unwrap();
+        std::fs::write(&file, rules).unwrap();
         self.run(
             "ovs-ofctl",
             &["-O", "OpenFlow13", "--bundle", "replace-flows", "br0", file.to_str().unwrap()],
@@ -271,4 +276,63 @@ fn one_queue_keeps_one_worker_busy_and_the_counters_show_it() {
     assert!(sent >= taken && sent - taken <= 4096, "{sent} sent, {taken} taken");
     assert_eq!(served.count(1, "rx", "drop"), 0);
     drop(sink);
+}
+
+/// A guest that is held (its process is stopped) while one port sends to it as fast as it can, and another one to it and to a guest that reads.
+#[test]
+fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() {
+    for layout in [&[][..], &["--packed"]] {
+        let served = Served::start(1, 4);
+        let stopped = served.guest(2, &[&["--mode", "sink"], layout].concat());
+        let reader = served.guest(4, &["--mode", "check"]);
+        served.set_rules("in_port=1,actions=2\nin_port=3,actions=2,4\n");
+        signal(&stopped, "-STOP");
+        let paced = served.guest(3, &["--mode", "source", "--rate", "2000"]);
+        let flood = served.guest(1, &["--mode", "source"]);
+        wait_for("drops at the guest that has stopped", served.dir(), || {
+            served.count(2, "tx", "drop") > 50_000
+        });
+        let before = served.count(4, "tx", "pkts");
+        wait_for("packets to the guest that reads", served.dir(), || {
+            served.count(4, "tx", "pkts") > before + 4_000
+        });
+        for (n, source) in [(1, flood), (3, paced)] {
+            let sent = served.end(n, source)("sent");
+            assert!(sent >= served.count(n, "rx", "pkts"), "port {n} received what was not sent");
+        }
+        let mut last = [0; 2];
+        wait_for("nothing to be under way", served.dir(), || {
+            let now = [1, 3].map(|n| served.count(n, "rx", "pkts"));
+            std::mem::replace(&mut last, now) == now
+        });
+        // What went into its rings before they were full is there; the rest is lost at its port, and nowhere else.
+        let [from_flood, from_paced] = last;
+        let taken = served.count(2, "tx", "pkts");
+        assert!(taken <= 4_096, "{taken} packets in a ring of 4096");
+        let lost = from_flood + from_paced - taken;
+        assert_eq!(served.count(2, "tx", "drop"), lost);
+        assert_eq!(served.count(4, "tx", "pkts"), from_paced, "the other port has lost some");
+        for n in 1..=4 {
+            assert_eq!(served.count(n, "rx", "drop"), 0, "at g{n}");
+            assert!(n == 2 || served.count(n, "tx", "drop") == 0, "at g{n}");
+        }
+        let drops = served.run("ovs-appctl", &["crosspoint/drops"]);
+        assert!(drops.contains(&format!("tx_queue_full: {lost}\n")), "{lost} lost: {drops}");
+        // The bridge's own port drops what the kernel says there by itself.
+        let of_guests = drops.lines().filter(|line| line.starts_with("  g")).count();
+        assert_eq!(of_guests, 2, "those who sent to it, for one reason: {drops}");
+        // The database has the same within an interval of its statistics.
+        let statistic =
+            |name: &str| served.vsctl(&format!("get interface g2 statistics:{name}")).trim().to_owned();
+        wait_for("statistics", served.dir(), || statistic("tx_dropped") == lost.to_string());
+        assert_eq!(statistic("ovs_tx_failure_drops"), lost.to_string());
+        assert_ne!(statistic("ovs_tx_retries"), "0");
+        // It goes on with what it had been given, and only that.
+        signal(&stopped, "-CONT");
+        let of_stopped = served.end(2, stopped);
+        assert_eq!(of_stopped("received"), taken);
+        let of_reader = served.end(4, reader);
+        assert_eq!(of_reader("received"), from_paced);
+        assert_eq!((of_reader("missing"), of_reader("reordered")), (0, 0));
+    }
 }

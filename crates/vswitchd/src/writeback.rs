@@ -245,7 +245,7 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
     let dropped = |reason: DropReason| {
         vswitch.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
     };
-    numbers(&[
+    let mut all = vec![
         ("collisions", s.collisions),
         ("ovs_rx_qos_drops", dropped(DropReason::PolicerDrop)),
         ("ovs_tx_failure_drops", s.tx_dropped),
@@ -263,7 +263,11 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
         ("tx_dropped", s.tx_dropped),
         ("tx_errors", s.tx_errors),
         ("tx_packets", s.tx_packets),
-    ])
+    ];
+    if record.kind.starts_with("dpdkvhostuser") {
+        all.push(("ovs_tx_retries", s.tx_retries));
+    }
+    numbers(&all)
 }
 
 /// What the datapath can do. Rows are made by those who use them; they are only filled in.
