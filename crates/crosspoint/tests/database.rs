@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Said, UDP, binary, daemon, run_dir, wait_for};
+use common::{Namespace, Said, UDP, binary, daemon, run_dir, wait_for};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -95,30 +95,6 @@ impl Valve {
 
     fn holds(&self) -> bool {
         self.state.0.lock().unwrap().holds
-    }
-}
-
-/// A network namespace of its own: device names are nobody else's. It lasts as long as a process that sleeps in it.
-struct Namespace(Child);
-
-impl Namespace {
-    fn new() -> Namespace {
-        let child = Command::new("unshare").args(["--net", "sleep", "100000"]).spawn().unwrap();
-        let namespace = Namespace(child);
-        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-        wait_for("the namespace", || of(&namespace.pid()).is_some_and(|ns| Some(ns) != of("self")));
-        namespace
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

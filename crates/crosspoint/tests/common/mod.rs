@@ -48,6 +48,30 @@ impl Said {
     }
 }
 
+/// A network namespace of its own: device names are nobody else's. It lasts as long as a process that sleeps in it.
+pub struct Namespace(Child);
+
+impl Namespace {
+    pub fn new() -> Namespace {
+        let child = Command::new("unshare").args(["--net", "sleep", "100000"]).spawn().unwrap();
+        let namespace = Namespace(child);
+        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        wait_for("the namespace", || of(&namespace.pid()).is_some_and(|ns| Some(ns) != of("self")));
+        namespace
+    }
+
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 pub struct Switch {
     pub dir: tempfile::TempDir,
     child: Option<Child>,
