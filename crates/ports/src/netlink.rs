@@ -151,7 +151,7 @@ pub fn delete_links(indexes: &[u32]) -> Result<(), PortError> {
         Err(e) if e.errno() == Some(libc::ENODEV) => Ok(()),
         other => other,
     };
-    let delete_each = || {
+    let delete_each = |indexes: &[u32]| {
         let mut result = Ok(());
         for index in indexes {
             let one = gone(delete_link(*index));
@@ -160,22 +160,22 @@ pub fn delete_links(indexes: &[u32]) -> Result<(), PortError> {
         result
     };
     if indexes.len() < 2 {
-        return delete_each();
+        return delete_each(indexes);
     }
     let group = unused_group()?;
-    for index in indexes {
-        let mut message = Message::link(libc::RTM_NEWLINK, libc::NLM_F_ACK, *index);
+    let (grouped, refused): (Vec<u32>, Vec<u32>) = indexes.iter().partition(|index| {
+        let mut message = Message::link(libc::RTM_NEWLINK, libc::NLM_F_ACK, **index);
         message.attribute(IFLA_GROUP, &group.to_ne_bytes());
-        // Gone, or refused: then it is not in the group, and removed below.
-        let _ = message.send("put a network interface into a group");
-    }
+        message.send("put a network interface into a group").is_ok()
+    });
     let mut message = Message::link(libc::RTM_DELLINK, libc::NLM_F_ACK, 0);
     message.attribute(IFLA_GROUP, &group.to_ne_bytes());
-    let all = message.send("remove a group of network interfaces").map(drop);
-    match all {
-        Ok(()) => Ok(()),
-        Err(_) => delete_each(),
-    }
+    let all = match message.send("remove a group of network interfaces") {
+        Ok(_) => Ok(()),
+        Err(_) => delete_each(&grouped),
+    };
+    // Gone, or refused a group: by itself, then.
+    all.and(delete_each(&refused))
 }
 
 /// A group of interfaces that none is in: a random one, so that nobody else comes upon it.
