@@ -1,7 +1,7 @@
 //! What the benches in memory share: their flags, the goals they are held to, traffic made to measure, and a meter that can
 //! be read while something else goes on.
 
-use crate::report::{lower_bound, write_json};
+use crate::report::{lower_bound, median, write_json};
 use crate::rig::{Rig, Sample};
 use base::PortNo;
 use flow::action::SubField;
@@ -79,6 +79,15 @@ impl Goals {
         println!("    {what}: at most {high:.3} with 95 % (goal {goal})");
         if high.is_nan() || high > goal || high < 0.0 {
             self.missed.push(format!("{what}: {high:.3}, goal at most {goal}"));
+        }
+    }
+
+    /// The differences, turn by turn, to what it shall not exceed.
+    pub fn not_above(&mut self, what: &str, differences: &[f64]) {
+        let high = -lower_bound(&differences.iter().map(|d| -d).collect::<Vec<f64>>());
+        println!("    {what}: {:.0}, at most {high:.0} with 95 % (goal 0)", median(differences));
+        if high.is_nan() || high > 0.0 {
+            self.missed.push(format!("{what}: {high:.0}, goal at most 0"));
         }
     }
 
