@@ -470,10 +470,8 @@ impl<P: Pipeline> Process<P> {
             if e.version != at.version.0 && !judge.renew(e) {
                 return true;
             }
-            e.packets += u64::from(counts[i]);
             packets += u64::from(counts[i]);
-            e.bytes += u64::from(lens[i]);
-            e.used_ms = at.now_ms;
+            e.hit(counts[i].into(), lens[i].into(), at.now_ms);
             alone |= e.mask == MASK_EXACT;
             verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
             false
@@ -526,10 +524,8 @@ impl<P: Pipeline> Process<P> {
                 cache.judged_exact(idx, &keys[i], at.version, pipeline, reader);
             }
             let e = cache.exact(idx);
-            e.packets += u64::from(counts[i]);
             packets += u64::from(counts[i]);
-            e.bytes += u64::from(lens[i]);
-            e.used_ms = at.now_ms;
+            e.hit(counts[i].into(), lens[i].into(), at.now_ms);
             if e.mask == MASK_EXACT {
                 tuner.alone_hit(at.now_ms);
             }
@@ -583,10 +579,8 @@ impl<P: Pipeline> Process<P> {
                     cache.judged_mega(idx, &keys[i], at.version, pipeline, reader);
                 }
                 let e = cache.mega(idx);
-                e.packets += u64::from(counts[i]);
                 packets += u64::from(counts[i]);
-                e.bytes += u64::from(lens[i]);
-                e.used_ms = at.now_ms;
+                e.hit(counts[i].into(), lens[i].into(), at.now_ms);
                 verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
                 promote.push((i as u8, idx));
                 false
@@ -688,9 +682,7 @@ impl<P: Pipeline> Process<P> {
     /// A packet of a flow that a packet before it in the burst has installed.
     fn late_hit(&mut self, idx: u32, i: usize, packet: Packet, at: Moment) {
         let e = self.cache.mega(idx);
-        e.packets += 1;
-        e.bytes += packet.len() as u64;
-        e.used_ms = at.now_ms;
+        e.hit(1, packet.len() as u64, at.now_ms);
         let (kind, port, body) = (e.kind, e.port, e.body);
         self.out.stats.megaflow_hits.add(1);
         match kind {

@@ -73,6 +73,14 @@ impl Entry {
         let differing = (0..8).fold(0, |differing, w| differing | (self.key[w] ^ words[w]));
         differing | u64::from(self.present ^ present) | u64::from(self.wide) == 0
     }
+
+    /// Counts packets of the flow.
+    #[inline(always)]
+    pub fn hit(&mut self, packets: u64, bytes: u64, now_ms: u32) {
+        self.packets += packets;
+        self.bytes += bytes;
+        self.used_ms = now_ms;
+    }
 }
 
 /// Credits that fit into a body.
