@@ -20,7 +20,7 @@ use base::PortNo;
 use base::clock::tsc;
 
 /// The longest that a queue is held back at once. A guest that takes a million packets per second takes a burst in this time.
-pub(crate) const HOLD_US: u64 = 30;
+const HOLD_US: u64 = 30;
 /// Bursts in a row for the full port alone, before a queue is held back for the first time.
 const PROOF_BURSTS: u32 = 64;
 /// How much more proof is asked for after an error, and the most: some seconds at full speed.

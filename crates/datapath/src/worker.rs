@@ -5,7 +5,7 @@
 //! 2. each receive queue in turn, one burst;
 //! 3. what was gathered for the outputs leaves;
 //! 4. the clock, and the caches' sweep;
-//! 5. after some time without a packet: sleep until a descriptor is readable.
+//! 5. after some time without a packet, the shorter the longer the last sleep was: sleep until a descriptor is readable.
 //!
 //! Fairness: queues are served by the cycles that they cost. A queue that is ahead of the others (its bursts
 //! need translation, which counts double) is passed over until they have caught up, so who opens new flows at full speed
@@ -16,7 +16,7 @@
 //! waits, or is lost, in the device that it came from, before it has cost anything. A queue whose packets go to several
 //! outputs is not held back, so none suffers for another's receiver (`backlog` has the rules).
 
-use crate::backlog::{Backlog, HOLD_US};
+use crate::backlog::Backlog;
 use crate::cache::DumpedFlow;
 use crate::output::TxHandle;
 use crate::pipeline::Pipeline;
@@ -38,9 +38,13 @@ const IDLE_SHARE: i64 = 64;
 const IDLE_GROUP: usize = 8;
 /// Time for idle queues saved up at most, in cycles.
 const IDLE_CREDIT_MAX: i64 = 100_000;
-/// Polls in vain for this long before it sleeps.
+/// Polls in vain for this long before it sleeps: about what a sleep and the wake-up cost those who wait for it.
 const SPIN_US: u64 = 60;
-const _: () = assert!(HOLD_US < SPIN_US, "a worker does not sleep while it holds a queue back");
+/// The same where the last sleep was a long one: packets that come in bursts far apart are not met by polling, and what
+/// polling costs is then lost on each of them.
+const SHORT_SPIN_US: u64 = 10;
+/// Nothing came for this long, the wake-up included: a long sleep.
+const LONG_IDLE_US: u64 = 2 * SPIN_US;
 /// Entries of the caches swept per pass while there is traffic, at the least.
 const SWEEP_MIN: u32 = 32;
 /// A round over all entries begins each second: flows expire no later than that.
@@ -275,7 +279,8 @@ impl<P: Pipeline> Worker<P> {
 
     /// Runs until [`Command::Stop`].
     pub fn run(mut self) {
-        let spin_cycles = base::clock::tsc_hz() / 1_000_000 * SPIN_US;
+        let us = base::clock::tsc_hz() / 1_000_000;
+        let mut spin = SPIN_US * us;
         let mut batch = Batch::new();
         let mut idle_since = tsc();
         self.tick(tsc());
@@ -285,9 +290,12 @@ impl<P: Pipeline> Worker<P> {
                 Turn::Moved { end } => idle_since = end,
                 // 5. Sleep.
                 Turn::Idle { end, rest } => {
-                    if rest && end - idle_since > spin_cycles {
+                    if rest && end - idle_since > spin {
                         self.sleep();
-                        idle_since = tsc();
+                        let now = tsc();
+                        let was_long = now - idle_since > LONG_IDLE_US * us;
+                        spin = us * if was_long { SHORT_SPIN_US } else { SPIN_US };
+                        idle_since = now;
                     }
                 }
             }
