@@ -18,7 +18,7 @@ use base::slots::SlotTable;
 use base::{DropReason, PortNo};
 use packet::wait::{Bell, Waiter};
 use packet::{Pool, PoolCache, Port, PortStats, RxQueue, TxQueue};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -445,20 +445,32 @@ impl<P: Pipeline> Datapath<P> {
         self.retired.push(Retired { stats: w.stats, slots: w.slots });
     }
 
-    /// Takes a port away from all workers, and gives it back; dropping it removes what it made in the kernel. Waits until
-    /// every worker has given up its queues.
+    /// Takes a port away from all workers, see [`Self::remove_ports`].
     pub fn remove_port(&mut self, no: PortNo) -> Result<Box<dyn Port>, DatapathError> {
-        let entry = self.ports.remove(&no).ok_or(DatapathError::NoPort(no))?;
-        for n in &entry.rx_queues {
+        let mut removed = self.remove_ports(&[no])?;
+        removed.pop().ok_or(DatapathError::NoPort(no))
+    }
+
+    /// Takes ports away from all workers, and gives them back in their order; dropping one removes what it made in the kernel.
+    /// Waits until every worker has given up their queues: for many ports no longer than for one.
+    pub fn remove_ports(&mut self, numbers: &[PortNo]) -> Result<Vec<Box<dyn Port>>, DatapathError> {
+        if let Some(&none) = numbers.iter().find(|no| !self.ports.contains_key(no)) {
+            return Err(DatapathError::NoPort(none));
+        }
+        let entries: Vec<PortEntry> = numbers.iter().filter_map(|no| self.ports.remove(no)).collect();
+        for n in entries.iter().flat_map(|entry| &entry.rx_queues) {
             self.workers[*n].queues -= 1;
         }
         for n in 0..self.workers.len() {
-            self.send(n, Command::RemovePort(no));
+            for &no in numbers {
+                self.send(n, Command::RemovePort(no));
+            }
         }
-        let workers = self.workers.len();
-        self.wait_until(|dp| dp.removed.iter().filter(|&&r| r == no).count() == workers)?;
-        self.removed.retain(|&r| r != no);
-        Ok(entry.port)
+        let answers = entries.len() * self.workers.len();
+        let of_these = numbers.iter().copied().collect::<BTreeSet<PortNo>>();
+        self.wait_until(|dp| dp.removed.iter().filter(|no| of_these.contains(no)).count() >= answers)?;
+        self.removed.retain(|no| !of_these.contains(no));
+        Ok(entries.into_iter().map(|entry| entry.port).collect())
     }
 
     /// The port under a number.

@@ -379,18 +379,16 @@ impl Vswitch {
     /// them, unless the command was to leave none.
     pub(crate) fn close(&mut self) {
         let fate = if self.cleanup || self.owner.is_none() { Fate::Removed } else { Fate::Left };
-        for (port_no, record) in std::mem::take(&mut self.ports) {
-            if record.is_patch() {
-                continue;
-            }
-            match self.dp.remove_port(port_no) {
-                Ok(port) => self.give_up(&record.interface, port, fate),
-                Err(error) => {
-                    // A worker is stuck: each further port would wait for it as long.
-                    tracing::error!(target: "dpif", "{}: the port was not given up: {error}", record.name);
-                    break;
+        let records: Vec<PortRecord> =
+            std::mem::take(&mut self.ports).into_values().filter(|r| !r.is_patch()).collect();
+        let numbers: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
+        match self.dp.remove_ports(&numbers) {
+            Ok(ports) => {
+                for (record, port) in records.iter().zip(ports) {
+                    self.give_up(&record.interface, port, fate);
                 }
             }
+            Err(error) => tracing::error!(target: "dpif", "the ports were not given up: {error}"),
         }
         self.janitor.finish();
     }

@@ -44,7 +44,7 @@ impl Vswitch {
     pub(super) fn remove_bridge(&mut self, name: &str) {
         let Some(idx) = self.bridge_named(name).map(|b| b.idx) else { return };
         let left: Vec<_> = self.ports_of(idx).map(|p| p.port_no).collect();
-        left.into_iter().for_each(|port_no| self.remove_port(port_no));
+        self.remove_ports(&left);
         let now_ms = self.now_ms();
         self.control.remove_bridge(idx, now_ms).expect("it is there, looked up above");
         if let Some(bridge) = self.bridges.remove(&idx) {

@@ -204,25 +204,38 @@ impl Vswitch {
 
     /// Removes a port, and what it made in the kernel.
     pub(super) fn remove_port(&mut self, port_no: PortNo) {
-        self.tell_port(port_no, PortReason::Delete);
-        let Some(record) = self.ports.remove(&port_no) else { return };
-        self.control.remove_port(port_no).expect("every record has a port in the switch");
-        if !record.is_patch() {
-            match self.dp.remove_port(port_no) {
-                Ok(port) => {
+        self.remove_ports(&[port_no]);
+    }
+
+    /// Takes ports out, which waits for the workers once.
+    pub(super) fn remove_ports(&mut self, numbers: &[PortNo]) {
+        let mut records = Vec::with_capacity(numbers.len());
+        for &port_no in numbers {
+            self.tell_port(port_no, PortReason::Delete);
+            let Some(record) = self.ports.remove(&port_no) else { continue };
+            self.control.remove_port(port_no).expect("every record has a port in the switch");
+            if let Some(bridge) = self.bridges.get(&record.bridge) {
+                tracing::info!(
+                    target: "bridge",
+                    "bridge {}: deleted interface {} on port {}", bridge.name, record.name, record.of_port.0
+                );
+            }
+            if !record.is_patch() {
+                records.push(record);
+            }
+        }
+        let with_device: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
+        match self.dp.remove_ports(&with_device) {
+            Ok(ports) => {
+                for (record, port) in records.into_iter().zip(ports) {
                     let interface = Interface { options: record.device_options, ..record.interface };
                     self.give_up(&interface, port, Fate::Removed);
                 }
-                Err(error) => {
-                    tracing::error!(target: "dpif", "{}: the port was not given up: {error}", record.name);
-                }
             }
-        }
-        if let Some(bridge) = self.bridges.get(&record.bridge) {
-            tracing::info!(
-                target: "bridge",
-                "bridge {}: deleted interface {} on port {}", bridge.name, record.name, record.of_port.0
-            );
+            Err(error) => {
+                let names: Vec<&str> = records.iter().map(|record| record.name.as_str()).collect();
+                tracing::error!(target: "dpif", "{}: not given up: {error}", names.join(", "));
+            }
         }
     }
 

@@ -25,7 +25,10 @@ use crate::config::Wanted;
 use crate::config::wanted::Interface;
 use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Ports removed in one step. Each step waits until the workers have come round, which takes long where they are flooding.
+const REMOVED_AT_ONCE: usize = 128;
 
 /// What became of the interfaces that are wanted, by name.
 pub type Outcomes = BTreeMap<String, Outcome>;
@@ -59,7 +62,8 @@ enum Step {
     /// Devices that an earlier process left and that are not wanted.
     Sweep,
     SetSwitchWide,
-    Remove(PortNo),
+    /// Ports, together: workers are waited for once.
+    Remove(Vec<PortNo>),
     RemoveBridge(String),
     AddBridge(String),
     SetBridge(String),
@@ -158,7 +162,7 @@ impl Reconciliation {
             None => {}
             Some(Step::Sweep) => vswitch.sweep(&self.wanted),
             Some(Step::SetSwitchWide) => vswitch.set_switch_wide(&self.wanted.switch),
-            Some(Step::Remove(port_no)) => vswitch.remove_port(port_no),
+            Some(Step::Remove(numbers)) => vswitch.remove_ports(&numbers),
             Some(Step::RemoveBridge(name)) => vswitch.remove_bridge(&name),
             Some(Step::AddBridge(name)) => {
                 vswitch.add_bridge(&name, &self.wanted.bridges[&name]);
@@ -208,17 +212,19 @@ impl Reconciliation {
 
     /// What runs and is not wanted, or not there or not of that type.
     fn plan_removals(&mut self, vswitch: &Vswitch) {
+        let mut removed = Vec::new();
         for record in vswitch.ports.values() {
             let bridge = vswitch.bridges.get(&record.bridge).map(|b| b.name.as_str());
             let wanted = self.wanted.interface(&record.name);
             let stays = wanted.is_some_and(|(at, _, i)| Some(at) == bridge && !must_be_made_anew(record, i));
             if !stays {
-                self.steps.push_back(Step::Remove(record.port_no));
+                removed.push(record.port_no);
                 if record.of_port != OfPort::LOCAL {
                     self.numbers.insert(record.name.clone(), record.of_port);
                 }
             }
         }
+        self.steps.extend(removed.chunks(REMOVED_AT_ONCE).map(|numbers| Step::Remove(numbers.to_vec())));
         for bridge in vswitch.bridges.values() {
             if !self.wanted.bridges.contains_key(&bridge.name) {
                 self.steps.push_back(Step::RemoveBridge(bridge.name.clone()));
@@ -228,12 +234,8 @@ impl Reconciliation {
 
     /// Interfaces that stay and change, then those that are new.
     fn plan_interfaces(&mut self, vswitch: &Vswitch) {
-        let removed: Vec<PortNo> = self
-            .steps
-            .iter()
-            .filter_map(|s| if let Step::Remove(no) = s { Some(*no) } else { None })
-            .collect();
-        let removed: std::collections::BTreeSet<PortNo> = removed.into_iter().collect();
+        let removals = self.steps.iter().filter_map(|s| if let Step::Remove(n) = s { Some(n) } else { None });
+        let removed: BTreeSet<PortNo> = removals.flatten().copied().collect();
         let running: BTreeMap<&str, &PortRecord> = (vswitch.ports.values())
             .filter(|r| !removed.contains(&r.port_no))
             .map(|r| (r.name.as_str(), r))
