@@ -18,6 +18,7 @@ fn caches_forward_count_and_learn_as_translation_and_the_model_do() {
         }
     }
     println!("{covered:?}");
+    testkit::record("oracle::cached_equals_uncached (packets)", covered.packets);
     // A run that misses its subject proves nothing.
     assert!(covered.exact_hits > covered.packets / 10, "{covered:?}");
     assert!(covered.megaflow_hits > covered.packets / 10, "{covered:?}");

@@ -27,12 +27,17 @@ pub fn cases(test: &str, ordinary: u32) -> u32 {
         Err(_) => 1,
     };
     let cases = scaled(ordinary, factor);
+    record(test, cases.into());
+    cases
+}
+
+/// Puts a count on record in `make soak`: what `cases` does not say, such as the packets that were compared in its worlds.
+pub fn record(what: &str, count: u64) {
     if let Some(log) = std::env::var_os("CROSSPOINT_SOAK_LOG") {
         let mut file =
             OpenOptions::new().append(true).create(true).open(log).expect("the log of soak cases opens");
-        writeln!(file, "{test}\t{cases}").expect("the log of soak cases takes a line");
+        writeln!(file, "{what}\t{count}").expect("the log of soak cases takes a line");
     }
-    cases
 }
 
 fn scaled(ordinary: u32, factor: u32) -> u32 {
