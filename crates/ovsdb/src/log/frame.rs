@@ -114,20 +114,38 @@ impl Header {
     }
 }
 
-/// A whole record: `body`, which must end with the only newline in it, behind its header.
+/// A record of `body`, which is JSON with its newline.
 pub fn record(magic: Magic, body: &[u8]) -> Vec<u8> {
-    debug_assert_eq!(body.iter().position(|&c| c == b'\n'), body.len().checked_sub(1));
-    // One for each transaction: in one piece of memory, and the digits by hand.
     let mut record = Vec::with_capacity(HEADER_BYTES_MAX + body.len());
-    record.extend_from_slice(b"OVSDB ");
-    record.extend_from_slice(magic.as_str().as_bytes());
-    record.push(b' ');
-    record.extend_from_slice(body.len().to_string().as_bytes());
-    record.push(b' ');
-    record.extend_from_slice(&Hash::of(body).text());
-    record.push(b'\n');
-    record.extend_from_slice(body);
+    write_record(&mut record, magic, body);
     record
+}
+
+/// Appends the record of `body`, which is JSON with its newline.
+pub fn write_record(out: &mut Vec<u8>, magic: Magic, body: &[u8]) {
+    debug_assert_eq!(body.iter().position(|&c| c == b'\n'), body.len().checked_sub(1));
+    out.extend_from_slice(b"OVSDB ");
+    out.extend_from_slice(magic.as_str().as_bytes());
+    out.push(b' ');
+    write_decimal(out, body.len() as u64);
+    out.push(b' ');
+    out.extend_from_slice(&Hash::of(body).text());
+    out.push(b'\n');
+    out.extend_from_slice(body);
+}
+
+/// Appends a number: one or two for each transaction, without memory of their own.
+pub(super) fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&digits[at..]);
+        }
+    }
 }
 
 #[cfg(test)]

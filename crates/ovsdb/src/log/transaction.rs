@@ -16,6 +16,7 @@ use crate::changes::{Changes, RowChange};
 use crate::database::{Database, Snapshot};
 use crate::datum::{Datum, Duplicate};
 use crate::error::Error;
+use crate::log::frame::write_decimal;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, ColumnSchema, Schema, TableIdx, TableSchema};
 use crate::types::{BaseType, ColumnType};
@@ -33,35 +34,37 @@ pub struct Note<'a> {
     pub comment: Option<&'a str>,
 }
 
-/// The record of a transaction: JSON with its newline. `None` where it changed nothing that is kept in a file.
-pub fn encode(schema: &Schema, changes: &Changes, note: Note<'_>) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(256);
+/// Appends the record of a transaction: JSON with its newline. False where it changed nothing that is kept in a file, and nothing is
+/// appended.
+pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<'_>) -> bool {
+    let start = out.len();
     out.push(b'{');
     for (table_idx, rows) in changes.by_table() {
         let table = schema.table(table_idx);
         let mut is_open = false;
         for change in rows.iter().filter(|change| is_kept(table, change)) {
             if !is_open {
-                key(&mut out, &table.name);
+                key(out, &table.name);
                 out.push(b'{');
                 is_open = true;
             }
-            uuid_key(&mut out, change.uuid);
+            uuid_key(out, change.uuid);
             match (&change.old, &change.new) {
                 (_, None) => out.extend_from_slice(b"null"),
-                (None, Some(new)) => write_row(&mut out, table, new),
-                (Some(old), Some(new)) => write_difference(&mut out, table, old, new),
+                (None, Some(new)) => write_row(out, table, new),
+                (Some(old), Some(new)) => write_difference(out, table, old, new),
             }
         }
         if is_open {
             out.push(b'}');
         }
     }
-    if out.len() == 1 {
-        return None;
+    if out.len() == start + 1 {
+        out.truncate(start);
+        return false;
     }
-    finish(&mut out, note, true);
-    Some(out)
+    finish(out, note, true);
+    true
 }
 
 /// The record of everything that a database holds.
@@ -97,7 +100,7 @@ fn is_kept(table: &TableSchema, change: &RowChange) -> bool {
 
 fn finish(out: &mut Vec<u8>, note: Note<'_>, is_diff: bool) {
     key(out, "_date");
-    out.extend_from_slice(note.date_ms.to_string().as_bytes());
+    write_decimal(out, note.date_ms);
     if let Some(comment) = note.comment.filter(|text| !text.is_empty()) {
         key(out, "_comment");
         write_string(out, comment);

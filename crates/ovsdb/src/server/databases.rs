@@ -85,10 +85,13 @@ impl Hosted {
         }
     }
 
-    /// Writes a commit to the log.
-    pub(super) fn log(&mut self, now: Now, changes: &Changes, comment: Option<&str>) -> std::io::Result<()> {
+    /// Writes commits to the log, all or none.
+    pub(super) fn log<'a>(
+        &mut self,
+        commits: impl IntoIterator<Item = (&'a Changes, Note<'a>)>,
+    ) -> std::io::Result<()> {
         if let Some(storage) = &mut self.storage {
-            self.last_commit = storage.commit(changes, Note { date_ms: now.date_ms, comment })?;
+            self.last_commit = storage.commit_all(commits)?;
         }
         Ok(())
     }
@@ -139,6 +142,7 @@ impl Server {
     /// The next piece of work that takes long, with the database that it is for: run it on another thread and hand its result to
     /// [`Server::handle_done`]. Ask after each round of requests, and now and then: compaction is due by time too.
     pub fn poll_job(&mut self, now: Now) -> Option<(DatabaseNo, Job)> {
+        self.settle();
         let now_ms = self.now_ms(now);
         self.databases.values_mut().find_map(|hosted| {
             let job = hosted.storage.as_mut()?.poll_job(now_ms, now.date_ms, &hosted.database)?;
@@ -195,6 +199,7 @@ impl Server {
         if name == SERVER_DATABASE {
             return Err(NoSuchDatabase);
         }
+        self.settle();
         let hosted = self.databases.remove(name).ok_or(NoSuchDatabase)?;
         Ok(self.abandon(hosted))
     }
@@ -245,6 +250,7 @@ impl Server {
             let details = format!("database {name} cannot become one that is called {}", schema.name);
             return Err(Error::new("constraint violation", details));
         }
+        self.settle();
         let now_ms = self.now_ms(now);
         let hosted = self.databases.get_mut(name).ok_or_else(|| Error::bare("unknown database"))?;
         let converted = hosted.database.convert(schema, &mut self.ids)?;

@@ -2,13 +2,14 @@
 //!
 //! The owner (crate `vswitchd`) moves bytes: what a client says goes into [`Server::handle`] message by message, what
 //! is to be sent to it is in [`Server::output`], and [`Server::take_ready`] names the sessions whose output others have
-//! caused. It calls [`Server::flush`] when it has handled what there was to read, so that what many transactions changed is told
-//! to monitors once; [`Server::handle_timeout`] when [`Server::next_timeout`] is due; [`Server::drained`] when a client
+//! caused. It calls [`Server::flush`] when it has handled what there was to read, so that many transactions share a write of the log,
+//! and what they changed is told to monitors once; [`Server::handle_timeout`] when [`Server::next_timeout`] is due; [`Server::drained`] when a client
 //! has taken what it was sent.
 //!
 //! Invariants:
 //! - A client is told what its own transaction changed before it gets the transaction's reply.
-//! - A transaction that asked to be durable is answered when it is; others when it is in the log.
+//! - A transaction that asked to be durable is answered when it is; others when it is in the log, as is all that it can have seen
+//!   ([group](self::group)).
 //! - A client that does not take its output is told nothing more by monitors until it has, and its requests should not be
 //!   read ([`Server::may_read`]): what waits for it is bounded by the answer to one request.
 //! - `_Server` says what is true when [`Server::flush`] returns.
@@ -16,6 +17,7 @@
 //! Source: RFC 7047 section 4, ovsdb-server(7), ovsdb-server(5).
 
 mod databases;
+mod group;
 mod lock;
 mod monitors;
 mod output;
@@ -30,6 +32,7 @@ pub use transactions::NotCommitted;
 use crate::jsonrpc::{self, Message};
 use crate::{Uuid, UuidGenerator};
 use databases::Hosted;
+use group::Group;
 use lock::{Locks, News};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +75,8 @@ pub struct Server {
     sessions: BySession<Session>,
     next_session: u64,
     locks: Locks,
+    /// Transactions that are not in the log yet.
+    group: Group,
     /// Sessions with output that they do not know of.
     ready: BTreeSet<SessionId>,
     /// No client may change anything: this is a backup.
@@ -128,6 +133,7 @@ impl Server {
             sessions: BySession::new(),
             next_session: 0,
             locks: Locks::default(),
+            group: Group::default(),
             ready: BTreeSet::new(),
             read_only: false,
             monitor_cond_disabled: false,
@@ -208,7 +214,7 @@ impl Server {
         self.locks.counts(id)
     }
 
-    /// A client says something. Its replies are in its output afterwards, save those that wait.
+    /// A client says something. Its replies are in its output after the next [`Self::flush`], save those that wait.
     pub fn handle(&mut self, now: Now, id: SessionId, message: Message) {
         self.counters.messages += 1;
         match message {

@@ -19,6 +19,9 @@ impl Server {
         request: Value,
     ) {
         // Their parameters may be long, and are read in their own way; their answers come when they come.
+        if method != "transact" {
+            self.settle();
+        }
         match method {
             "transact" => return self.transact(now, session, params, request),
             "echo" => return self.echo(session, params, &request),

@@ -1,9 +1,8 @@
 //! Transactions: at once, waiting for a condition, waiting for the disk.
 
-use super::databases::Hosted;
 use super::{Now, SERVER_DATABASE, Server, SessionId, WAITING_MAX};
 use crate::execute::{Context, Execution, Outcome};
-use crate::storage::io_error;
+use crate::log::transaction::Note;
 use crate::{Changes, Error, Transaction, UuidGenerator};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -27,6 +26,13 @@ pub(super) struct Unsynced {
     pub(super) session: SessionId,
     pub(super) request: Value,
     pub(super) reply: Value,
+}
+
+impl Unsynced {
+    /// A reply, whose commit is not known yet.
+    pub(super) fn new(session: SessionId, request: Value, reply: Value) -> Unsynced {
+        Unsynced { commit: 0, session, request, reply }
+    }
 }
 
 /// Why changes of the server's own were not committed.
@@ -72,8 +78,9 @@ impl Server {
     }
 
     /// Runs a transaction; where it has to wait, it is kept.
-    fn attempt(&mut self, now: Now, name: &str, mut transaction: Waiting) {
+    pub(super) fn attempt(&mut self, now: Now, name: &str, mut transaction: Waiting) {
         let session = transaction.session;
+        self.settle_unless_of(name);
         let Some(state) = self.sessions.get(&session) else { return };
         let read_only = state.read_only || self.read_only || name == SERVER_DATABASE;
         let too_many = state.waiting >= WAITING_MAX;
@@ -102,41 +109,32 @@ impl Server {
         }
     }
 
-    fn finish(&mut self, now: Now, name: &str, transaction: Waiting, mut outcome: Outcome) {
-        let Waiting { session, request, .. } = transaction;
-        let hosted = self.databases.get_mut(name).expect("its name was found");
-        if outcome.changes.is_empty() {
-            self.counters.others += 1;
-        } else {
-            let changes = Arc::new(std::mem::take(&mut outcome.changes));
-            match hosted.commit(now, &mut self.ids, &changes, outcome.comment.as_deref()) {
-                Ok(()) => {
-                    self.counters.commits += 1;
-                    self.log_changes(name, &changes);
-                }
-                Err(error) => {
-                    hosted.database.revert(&changes);
-                    self.counters.others += 1;
-                    outcome.durable = false;
-                    let error = io_error(&error).to_json();
-                    if let Value::Array(results) = &mut outcome.reply {
-                        results.push(error);
-                    }
-                }
-            }
+    fn finish(&mut self, now: Now, name: &str, transaction: Waiting, outcome: Outcome) {
+        if !outcome.changes.is_empty() {
+            return self.join_group(now, name, transaction, outcome);
         }
+        if !self.settle() {
+            // What it saw is not so.
+            return self.attempt(now, name, transaction);
+        }
+        self.counters.others += 1;
+        let Waiting { session, request, .. } = transaction;
+        self.answer_when_durable(name, outcome.durable, Unsynced::new(session, request, outcome.reply));
+    }
+
+    /// Answers a transaction; where it asked to be `durable`, when the last commit is.
+    pub(super) fn answer_when_durable(&mut self, name: &str, durable: bool, mut unsynced: Unsynced) {
         let hosted = self.databases.get_mut(name).expect("its name was found");
-        if outcome.durable
-            && let Some(commit) = hosted.want_durable()
-        {
-            hosted.unsynced.push_back(Unsynced { commit, session, request, reply: outcome.reply });
+        if durable && let Some(commit) = hosted.want_durable() {
+            unsynced.commit = commit;
+            hosted.unsynced.push_back(unsynced);
             return;
         }
-        self.answer(session, &request, &outcome.reply);
+        self.answer(unsynced.session, &unsynced.request, &unsynced.reply);
     }
 
     /// Lines for the log, where an operator has asked for them.
-    fn log_changes(&mut self, name: &str, changes: &Changes) {
+    pub(super) fn log_changes(&mut self, name: &str, changes: &Changes) {
         if self.logged.is_empty() {
             return;
         }
@@ -159,7 +157,7 @@ impl Server {
     }
 
     /// Sends the reply to a transaction, after what the transaction changed.
-    fn answer(&mut self, session: SessionId, request: &Value, reply: &Value) {
+    pub(super) fn answer(&mut self, session: SessionId, request: &Value, reply: &Value) {
         self.tell_session(session);
         self.reply(session, request, reply);
     }
@@ -185,9 +183,10 @@ impl Server {
         }
     }
 
-    /// All that follows from the messages handled since the last call: transactions that waited for a change are
-    /// tried again, and monitors are told.
+    /// All that follows from the messages handled since the last call: transactions are written to the log together and answered,
+    /// those that waited for a change are tried again, and monitors are told.
     pub fn flush(&mut self, now: Now) {
+        self.settle();
         self.update_own_database(now);
         for name in self.databases.keys().cloned().collect::<Vec<_>>() {
             // A transaction that waited may change what another waits for.
@@ -196,6 +195,7 @@ impl Server {
             {
                 let waiting = std::mem::take(&mut hosted.waiting);
                 self.retry(now, &name, waiting);
+                self.settle();
             }
         }
         self.tell_all();
@@ -211,6 +211,7 @@ impl Server {
             hosted.waiting = waiting;
             self.retry(now, &name, due);
         }
+        self.settle();
     }
 
     fn retry(&mut self, now: Now, name: &str, waiting: Vec<Waiting>) {
@@ -235,6 +236,7 @@ impl Server {
         name: &str,
         change: impl FnOnce(&mut Transaction<'_>, &mut UuidGenerator) -> Result<(), Error>,
     ) -> Result<(), NotCommitted> {
+        self.settle();
         let hosted = self.databases.get_mut(name).ok_or(NotCommitted::NoDatabase)?;
         let mut transaction = hosted.database.begin();
         change(&mut transaction, &mut self.ids).map_err(NotCommitted::Refused)?;
@@ -243,10 +245,12 @@ impl Server {
             return Ok(());
         }
         let changes: Arc<Changes> = Arc::new(changes);
-        if let Err(error) = hosted.commit(now, &mut self.ids, &changes, None) {
+        let note = Note { date_ms: now.date_ms, comment: None };
+        if let Err(error) = hosted.log([(&*changes, note)]) {
             hosted.database.revert(&changes);
             return Err(NotCommitted::Log(error));
         }
+        hosted.committed(&mut self.ids, &changes);
         Ok(())
     }
 
@@ -263,22 +267,5 @@ impl Server {
             self.answer(session, &request, &reply);
             self.ready.insert(session);
         }
-    }
-}
-
-impl Hosted {
-    /// Makes the changes that were made to the database last: in the log, and known to the monitors.
-    fn commit(
-        &mut self,
-        now: Now,
-        ids: &mut UuidGenerator,
-        changes: &Arc<Changes>,
-        comment: Option<&str>,
-    ) -> std::io::Result<()> {
-        self.log(now, changes, comment)?;
-        self.monitors.commit(ids.next_uuid(), changes.clone());
-        self.has_changed = true;
-        self.version += 1;
-        Ok(())
     }
 }

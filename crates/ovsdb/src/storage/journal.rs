@@ -250,15 +250,22 @@ impl Journal {
     /// # Errors
     /// Those of the system. The commit is not in the file, and the next one may succeed.
     pub fn append(&mut self, body: &[u8]) -> io::Result<CommitNo> {
-        let record = frame::record(frame::Magic::Standalone, body);
-        self.writer.append_framed(&record)?;
-        self.committed += 1;
-        self.policy.commits += 1;
+        self.append_framed(&frame::record(frame::Magic::Standalone, body), 1)
+    }
+
+    /// Appends `count` commits, whose records these are, by one write; the number of the last one.
+    ///
+    /// # Errors
+    /// Those of the system. None of them is in the file, and the next one may succeed.
+    pub fn append_framed(&mut self, records: &[u8], count: u64) -> io::Result<CommitNo> {
+        self.writer.append_framed(records)?;
+        self.committed += count;
+        self.policy.commits += count;
         if let Compaction::Writing { tail }
         | Compaction::CatchingUp { tail, .. }
         | Compaction::Ready { tail, .. } = &mut self.compaction
         {
-            tail.extend_from_slice(&record);
+            tail.extend_from_slice(records);
         }
         Ok(self.committed)
     }

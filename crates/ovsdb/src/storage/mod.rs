@@ -23,6 +23,7 @@ pub use journal::{CommitNo, Done, Event, Job};
 use crate::changes::Changes;
 use crate::database::{Database, Snapshot};
 use crate::error::Error;
+use crate::log::frame;
 use crate::log::transaction::{self, Note, Unknown};
 use crate::log::{Damage, Found, LogDirectory, Magic, ReadAt, ReadError, Reader, Writer};
 use crate::schema::Schema;
@@ -40,7 +41,13 @@ const CONVERSION_COMMENT: &str = "converted by ovsdb-server";
 pub struct Storage {
     schema: Arc<Schema>,
     journal: Journal,
+    /// Empty between commits, kept for their memory: the record under way, and all of a commit's.
+    body: Vec<u8>,
+    records: Vec<u8>,
 }
+
+/// A buffer that grew beyond this is given back.
+const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
 /// What [`Storage::open`] gives.
 pub struct Opened {
@@ -295,7 +302,8 @@ impl Storage {
         let mut writer = Writer::new(file, size, cut.is_some());
         writer.mend().map_err(io("cutting off an interrupted write failed"))?;
         let schema = Arc::clone(database.schema());
-        let storage = Storage { schema, journal: Journal::new(directory, writer, base, now_ms) };
+        let journal = Journal::new(directory, writer, base, now_ms);
+        let storage = Storage { schema, journal, body: Vec::new(), records: Vec::new() };
         Ok(Opened { storage, database, cut })
     }
 
@@ -306,10 +314,36 @@ impl Storage {
     /// Those of the system. The transaction is not in the file: [`Database::revert`] it, and tell the client the
     /// [`io_error`]. The next one may succeed.
     pub fn commit(&mut self, changes: &Changes, note: Note<'_>) -> io::Result<CommitNo> {
-        match transaction::encode(&self.schema, changes, note) {
-            Some(body) => self.journal.append(&body),
-            None => Ok(self.journal.committed()),
+        self.commit_all([(changes, note)])
+    }
+
+    /// Appends transactions in their order by one write: all or none. The number of the last one.
+    ///
+    /// # Errors
+    /// As for [`Storage::commit`], of all of them.
+    pub fn commit_all<'a>(
+        &mut self,
+        transactions: impl IntoIterator<Item = (&'a Changes, Note<'a>)>,
+    ) -> io::Result<CommitNo> {
+        self.records.clear();
+        let mut count = 0;
+        for (changes, note) in transactions {
+            self.body.clear();
+            if transaction::encode(&mut self.body, &self.schema, changes, note) {
+                frame::write_record(&mut self.records, Magic::Standalone, &self.body);
+                count += 1;
+            }
         }
+        let committed = match count {
+            0 => Ok(self.journal.committed()),
+            _ => self.journal.append_framed(&self.records, count),
+        };
+        for buffer in [&mut self.body, &mut self.records] {
+            if buffer.capacity() > BUFFER_BYTES_KEPT {
+                *buffer = Vec::new();
+            }
+        }
+        committed
     }
 
     /// Asks that transactions up to `number` survive a power cut. Where they do not [yet](Self::durable), an [`Event`] comes.

@@ -34,6 +34,8 @@ struct State {
     chance: Chance,
     faults: Faults,
     die_in: Option<u64>,
+    /// Calls that wrote.
+    writes: u64,
     /// The last truncation failed: bytes that were reported as not written may be there.
     pub truncate_failed: bool,
     files: Vec<Stored>,
@@ -74,6 +76,7 @@ impl Disk {
             chance: Chance::new(seed),
             faults: Faults::default(),
             die_in: None,
+            writes: 0,
             truncate_failed: false,
             files: Vec::new(),
             named: None,
@@ -105,6 +108,11 @@ impl Disk {
 
     pub fn is_dead(&self) -> bool {
         self.state().die_in == Some(0)
+    }
+
+    /// Calls that wrote, or were to.
+    pub fn writes(&self) -> u64 {
+        self.state().writes
     }
 
     /// Whether bytes that were reported as not written may be there.
@@ -215,6 +223,7 @@ impl ReadAt for SimFile {
 impl LogFile for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.disk.state();
+        state.writes += 1;
         let dies = state.call()?;
         let faults = state.faults;
         let offset = offset as usize;

@@ -3,5 +3,6 @@
 
 mod chance;
 mod disk;
+mod group;
 mod journal;
 mod storage;

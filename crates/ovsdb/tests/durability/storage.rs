@@ -119,19 +119,24 @@ fn live(
     revert: bool,
 ) {
     let Opened { mut storage, mut database, .. } = opened;
+    // Of transactions that shared the write in which the last process died, a power cut now may leave fewer than were there.
+    known.states.append(&mut known.doubtful);
     known.states.push(database.snapshot());
-    known.doubtful.clear();
     // Number of a commit → place in the states; transactions that change nothing that is kept share a number.
     let mut state_of = vec![known.states.len() - 1];
     let (mut jobs, mut results) = (Vec::new(), Vec::new());
     for now_ms in 0..30 + chance.below(60) {
         match chance.below(8) {
             0..=4 => {
-                let changes = transact(&mut database, ids, chance);
+                // Of several that share a write, all are in the file or none; a process that dies leaves some of them.
+                let batch: Vec<(Changes, Snapshot)> = (0..1 + chance.below(3))
+                    .map(|_| (transact(&mut database, ids, chance), database.snapshot()))
+                    .collect();
                 let note = Note { date_ms: now_ms, comment: chance.one_in(3).then_some("why\nnot") };
-                match storage.commit(&changes, note) {
+                match storage.commit_all(batch.iter().map(|(changes, _)| (changes, note))) {
                     Ok(number) => {
-                        known.states.push(database.snapshot());
+                        // A power cut may leave the first of them.
+                        known.states.extend(batch.iter().map(|(_, after)| after.clone()));
                         known.doubtful.clear();
                         state_of.resize(number as usize + 1, 0);
                         state_of[number as usize] = known.states.len() - 1;
@@ -141,10 +146,10 @@ fn live(
                     }
                     Err(_) => {
                         if disk.is_dead() || disk.truncate_failed() {
-                            known.doubtful.push(database.snapshot());
+                            known.doubtful.extend(batch.iter().map(|(_, after)| after.clone()));
                         }
                         if revert {
-                            database.revert(&changes);
+                            batch.iter().rev().for_each(|(changes, _)| database.revert(changes));
                         }
                     }
                 }
