@@ -394,7 +394,7 @@ impl Follower {
         self.in_flight = Some((self.replica.commit(&txn), self.to_tell));
         self.status_due = Some(now + STATUS_INTERVAL);
         if statistics {
-            self.statistics_due = now + Duration::from_millis(self.reading.stats_interval_ms.max(100));
+            self.statistics_due = now + Duration::from_millis(self.wanted.switch.stats_interval_ms);
         }
         self.take_outcome();
     }

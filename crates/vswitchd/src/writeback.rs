@@ -68,8 +68,9 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
     write_datapaths(&rows, &root, txn);
     let mut cells = Cells::of(txn, "Open_vSwitch", root.row.uuid());
     write_root(&mut cells, round.dummy);
-    if round.statistics || !reading.system_statistics {
-        let statistics = if reading.system_statistics { sysstats::read(round.run_dir) } else { Vec::new() };
+    if round.statistics || !reading.wanted.switch.system_statistics {
+        let statistics =
+            if reading.wanted.switch.system_statistics { sysstats::read(round.run_dir) } else { Vec::new() };
         cells.set("statistics", texts(&statistics));
     }
     if let Some(cur_cfg) = round.cur_cfg {

@@ -9,7 +9,8 @@
 use super::keys;
 use super::mac_address;
 use super::wanted::{
-    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, Interface, PATCH, Port, SwitchWide, Wanted,
+    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, Interface, PATCH, Port, STATS_INTERVAL_MS,
+    SwitchWide, Wanted,
 };
 use crate::reconcile::OfPortsBefore;
 use crate::rundir::RunDir;
@@ -20,7 +21,7 @@ use openflow::{Version, VersionSet};
 use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -62,16 +63,10 @@ pub struct Reading {
     pub complaints: BTreeSet<String>,
     /// `next_cfg`.
     pub next_cfg: i64,
-    /// Milliseconds between two updates of statistics.
-    pub stats_interval_ms: u64,
-    /// Whether statistics of the machine are wanted (`enable-statistics`).
-    pub system_statistics: bool,
 }
 
 /// Longest name of a bridge: its own interface is a device of the kernel's, or could be.
 const BRIDGE_NAME_BYTES_MAX: usize = 15;
-/// The default of `stats-update-interval`, and the least.
-pub const STATS_INTERVAL_MS: u64 = 5_000;
 
 /// Reads all rows that can be reached from the one of table Open_vSwitch. `None` where that is missing.
 pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy) -> Option<Reading> {
@@ -284,10 +279,12 @@ impl<'a> Reader<'a> {
             in_band_managers: (self.rows.referenced(row, "manager_options", "Manager"))
                 .filter_map(|manager| in_band_address(&manager))
                 .collect(),
+            stats_interval_ms: c
+                .number("stats-update-interval", 0..=u64::from(u32::MAX), Some(old.stats_interval_ms))
+                .unwrap_or(STATS_INTERVAL_MS)
+                .max(STATS_INTERVAL_MS),
+            system_statistics: c.flag("enable-statistics", old.system_statistics),
         };
-        let interval = c.number("stats-update-interval", 0..=u64::from(u32::MAX), None);
-        self.reading.stats_interval_ms = interval.unwrap_or(STATS_INTERVAL_MS).max(STATS_INTERVAL_MS);
-        self.reading.system_statistics = c.flag("enable-statistics", false);
         if c.flag("hw-offload", false) {
             c.wrong
                 .push("other_config:hw-offload=true has no effect: no hardware offload is available".into());
@@ -321,11 +318,8 @@ impl<'a> Reader<'a> {
         let old = self.previous.bridges.get(&name).map(|b| b.settings.clone()).unwrap_or_default();
         let mut bridge = Bridge::new(&name);
         bridge.settings = self.bridge_settings(row, &place, &old);
-        let mut c = Checked::of(row, "other_config");
-        let queue_size = c.number("controller-queue-size", 1..=512, None);
-        self.complain_all(&place, c);
         for controller in self.rows.referenced(row, "controller", "Controller") {
-            let controller = self.controller(&controller, &place, queue_size);
+            let controller = self.controller(&controller, &bridge);
             bridge.controllers.insert(controller.target.clone(), controller);
         }
         let on_dummies = row.text("datapath_type") == Some("dummy") || self.dummy == EnableDummy::Override;
@@ -380,6 +374,7 @@ impl<'a> Reader<'a> {
             forward_bpdu: c.flag("forward-bpdu", old.forward_bpdu),
             flood_vlans: row.integers("flood_vlans").filter_map(|v| u16::try_from(v).ok()).collect(),
             disable_in_band: c.flag("disable-in-band", old.disable_in_band),
+            controller_queue_size: c.number("controller-queue-size", 1..=512, old.controller_queue_size),
             dp_desc: text("dp-desc"),
             dp_sn: text("dp-sn"),
         };
@@ -387,20 +382,21 @@ impl<'a> Reader<'a> {
         settings
     }
 
-    fn controller(&mut self, row: &RowRef<'a>, place: &str, queue_size: Option<u32>) -> Controller {
+    fn controller(&mut self, row: &RowRef<'a>, bridge: &Bridge) -> Controller {
         let target = row.text("target").unwrap_or_default();
-        let place = format!("{place}: controller {target}");
+        let place = format!("bridge {}: controller {target}", bridge.name);
+        let old = self.previous.bridges.get(&bridge.name).and_then(|b| b.controllers.get(target));
+        let old = old.cloned().unwrap_or_else(|| Controller::new(target));
         self.unknown_keys(&place, "Controller", "other_config", row);
         let mut c = Checked::of(row, "other_config");
         let number = |column: &str| row.integer(column).and_then(|n| u64::try_from(n).ok());
         let limit = |column: &str| row.integer(column).and_then(|n| u32::try_from(n).ok());
-        let address = |column: &str, wrong: &mut Vec<String>| {
+        let address = |column: &str, before: Option<Ipv4Addr>, wrong: &mut Vec<String>| {
             let value = row.text(column)?;
-            let parsed = value.parse().ok();
-            if parsed.is_none() {
+            value.parse().ok().or_else(|| {
                 wrong.push(format!("{column}={value} is not an IPv4 address"));
-            }
-            parsed
+                before
+            })
         };
         let defaults = Controller::new(target);
         let controller = Controller {
@@ -409,16 +405,16 @@ impl<'a> Reader<'a> {
             inactivity_probe_ms: number("inactivity_probe"),
             rate_limit: limit("controller_rate_limit"),
             burst_limit: limit("controller_burst_limit"),
-            queue_size: limit("controller_queue_size").or(queue_size),
+            queue_size: limit("controller_queue_size").or(bridge.settings.controller_queue_size),
             async_messages: row.get("enable_async_messages").and_then(Datum::as_bool).unwrap_or(true),
             is_service: match row.text("type") {
                 Some(kind) => kind == "service",
                 None => ["ptcp:", "pssl:", "punix:"].iter().any(|p| target.starts_with(p)),
             },
-            dscp: c.number("dscp", 0..=63, None).unwrap_or(defaults.dscp),
-            local_ip: address("local_ip", &mut c.wrong),
-            local_netmask: address("local_netmask", &mut c.wrong),
-            local_gateway: address("local_gateway", &mut c.wrong),
+            dscp: c.number("dscp", 0..=63, Some(old.dscp)).unwrap_or(defaults.dscp),
+            local_ip: address("local_ip", old.local_ip, &mut c.wrong),
+            local_netmask: address("local_netmask", old.local_netmask, &mut c.wrong),
+            local_gateway: address("local_gateway", old.local_gateway, &mut c.wrong),
             target: target.into(),
         };
         self.complain_all(&place, c);

@@ -24,6 +24,9 @@ pub struct Wanted {
     pub bridges: BTreeMap<String, Bridge>,
 }
 
+/// The default of `stats-update-interval`, and the least.
+pub const STATS_INTERVAL_MS: u64 = 5_000;
+
 /// Settings of the switch as a whole (`other_config` of the table Open_vSwitch).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchWide {
@@ -48,6 +51,10 @@ pub struct SwitchWide {
     /// Managers that the database server connects to by way of the bridges (table Manager, but for those whose
     /// `connection_mode` is `out-of-band`).
     pub in_band_managers: BTreeSet<SocketAddrV4>,
+    /// Milliseconds between two updates of statistics in the database (`stats-update-interval`).
+    pub stats_interval_ms: u64,
+    /// Whether the database is told statistics of the machine (`enable-statistics`).
+    pub system_statistics: bool,
 }
 
 impl Default for SwitchWide {
@@ -63,6 +70,8 @@ impl Default for SwitchWide {
             vlan_limit: None,
             tls: None,
             in_band_managers: BTreeSet::new(),
+            stats_interval_ms: STATS_INTERVAL_MS,
+            system_statistics: false,
         }
     }
 }
@@ -122,6 +131,8 @@ pub struct BridgeSettings {
     pub flood_vlans: BTreeSet<u16>,
     /// No rules of its own for controllers that are reached through the bridge.
     pub disable_in_band: bool,
+    /// Packets that may wait for a controller whose row says nothing of it (`other_config:controller-queue-size`), 1 to 512.
+    pub controller_queue_size: Option<u32>,
     /// Description and serial number that OpenFlow's description statistics give (`dp-desc`, `dp-sn`).
     pub dp_desc: Option<String>,
     /// See [`Self::dp_desc`].
@@ -140,6 +151,7 @@ impl Default for BridgeSettings {
             forward_bpdu: false,
             flood_vlans: BTreeSet::new(),
             disable_in_band: false,
+            controller_queue_size: None,
             dp_desc: None,
             dp_sn: None,
         }

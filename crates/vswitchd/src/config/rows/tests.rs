@@ -101,7 +101,11 @@ fn other_config(keys: &[(&str, &str)]) -> Value {
 fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
     let mut rig = Rig::new();
     let reading = rig.read();
-    assert_eq!((reading.wanted.switch, reading.stats_interval_ms), (SwitchWide::default(), 5_000));
+    assert_eq!(reading.wanted.switch, SwitchWide::default());
+    assert_eq!(
+        (SwitchWide::default().stats_interval_ms, SwitchWide::default().system_statistics),
+        (5_000, false)
+    );
     rig.set(
         "Open_vSwitch",
         other_config(&[
@@ -118,11 +122,12 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
         flow_limit: Some(1000),
         max_idle_ms: Some(500),
         flow_restore_wait: true,
+        stats_interval_ms: 20_000,
+        system_statistics: true,
         ..SwitchWide::default()
     };
     let reading = rig.read();
     assert_eq!(reading.wanted.switch, wanted);
-    assert_eq!((reading.stats_interval_ms, reading.system_statistics), (20_000, true));
     assert!(reading.complaints.is_empty(), "{:?}", reading.complaints);
     rig.set(
         "Open_vSwitch",
@@ -131,27 +136,31 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
             ("flow-limit", "-1"),
             ("max-idle", "499"),
             ("flow-restore-wait", "maybe"),
-            ("stats-update-interval", "10"),
+            ("stats-update-interval", "now and then"),
+            ("enable-statistics", "perhaps"),
             ("hw-offload", "true"),
             ("pmd-cpu-msk", "1"),
         ]),
     );
     let reading = rig.read();
     assert_eq!(reading.wanted.switch, wanted);
-    // Less than the least is the least.
-    assert_eq!((reading.stats_interval_ms, reading.system_statistics), (5_000, false));
     let complaints: Vec<&str> = reading.complaints.iter().map(String::as_str).collect();
     assert_eq!(
         complaints,
         [
+            "Open_vSwitch: other_config:enable-statistics=perhaps is not true or false",
             "Open_vSwitch: other_config:flow-limit=-1 is not a number from 0 to 18446744073709551615",
             "Open_vSwitch: other_config:flow-restore-wait=maybe is not true or false",
             "Open_vSwitch: other_config:hw-offload=true has no effect: no hardware offload is available",
             "Open_vSwitch: other_config:max-idle=499 is not a number from 500 to 4294967295",
             "Open_vSwitch: other_config:pmd-cpu-mask=cores is not a mask of processors in hexadecimal",
             "Open_vSwitch: other_config:pmd-cpu-msk is not known, and ignored",
+            "Open_vSwitch: other_config:stats-update-interval=now and then is not a number from 0 to 4294967295",
         ]
     );
+    // Less than the least is the least.
+    rig.set("Open_vSwitch", other_config(&[("stats-update-interval", "10")]));
+    assert_eq!(rig.read().wanted.switch, SwitchWide::default());
     rig.set("Open_vSwitch", other_config(&[]));
     assert_eq!(rig.read().wanted.switch, SwitchWide::default());
 }
@@ -235,6 +244,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
         ("mac-table-size", "2000000"),
         ("forward-bpdu", "true"),
         ("disable-in-band", "true"),
+        ("controller-queue-size", "40"),
         ("dp-desc", "a switch"),
         ("dp-sn", "7"),
     ]);
@@ -252,6 +262,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
         forward_bpdu: true,
         flood_vlans: [1, 4095].into(),
         disable_in_band: true,
+        controller_queue_size: Some(40),
         dp_desc: Some("a switch".into()),
         dp_sn: Some("7".into()),
     };
@@ -270,13 +281,14 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
             ("mac-table-size", "0"),
             ("forward-bpdu", "2"),
             ("disable-in-band", ""),
+            ("controller-queue-size", "513"),
             ("dp-desc", "a switch"),
             ("dp-sn", "7"),
         ]),
     );
     let reading = rig.read();
     assert_eq!(reading.wanted.bridges["br0"].settings, wanted);
-    assert_eq!(reading.complaints.len(), 7, "{:?}", reading.complaints);
+    assert_eq!(reading.complaints.len(), 8, "{:?}", reading.complaints);
     for (text, id) in
         [("0x1f", Some(0x1f)), ("0", None), ("0000000000000000", None), ("00000000000000zz", None)]
     {
@@ -439,4 +451,24 @@ fn controllers_are_read_with_their_limits() {
     };
     assert_eq!(*controller, wanted);
     assert_eq!(reading.complaints.len(), 2, "{:?}", reading.complaints);
+
+    // Values that make no sense leave what was there.
+    let sense = json!({
+        "other_config": pairs(&[("dscp", "10")]), "local_netmask": "255.0.0.0", "local_gateway": "10.0.0.254",
+    });
+    let nonsense = json!({
+        "other_config": pairs(&[("dscp", "steep")]), "local_ip": "here", "local_netmask": "", "local_gateway": "10.0.0",
+    });
+    let wanted = Controller {
+        dscp: 10,
+        local_netmask: Some([255, 0, 0, 0].into()),
+        local_gateway: Some([10, 0, 0, 254].into()),
+        ..wanted
+    };
+    for (row, complaints) in [(sense, 0), (nonsense, 4)] {
+        rig.set("Controller", row);
+        let reading = rig.read();
+        assert_eq!(reading.wanted.bridges["br0"].controllers["tcp:127.0.0.1:6653"], wanted);
+        assert_eq!(reading.complaints.len(), complaints, "{:?}", reading.complaints);
+    }
 }
