@@ -12,6 +12,8 @@
 mod attacks;
 mod front_end;
 mod memory;
+#[cfg(test)]
+mod moving;
 mod ring;
 
 pub use ring::RingLayout;
@@ -84,39 +86,28 @@ impl Guest {
         if layout & !features != 0 {
             return Err(PortError::Unsupported("the switch does not know packed rings".into()));
         }
-        let rings = 2 * config.pairs;
-        let buffers_at = rings * ring_bytes(config.ring_size);
-        let buffers_each = 2 * usize::from(config.ring_size);
-        let ram = Arc::new(GuestRam::new(buffers_at + config.pairs * buffers_each * BUFFER)?);
+        let (ram, pairs) = queue_pairs(config, features)?;
         front_end.share(&ram)?;
-        let has_event_idx = features & d::EVENT_IDX != 0;
-        let mut pairs = Vec::new();
-        for pair in 0..config.pairs {
-            let ring = |n: usize| {
-                let offset = n * ring_bytes(config.ring_size);
-                DriverRing::new(ram.clone(), config.layout, config.ring_size, offset, has_event_idx)
-            };
-            let first = buffers_at + pair * buffers_each * BUFFER;
-            pairs.push(QueuePair {
-                ram: ram.clone(),
-                rx: Side::new(ring(2 * pair), config.ring_size)?,
-                tx: Side::new(ring(2 * pair + 1), config.ring_size)?,
-                free: (0..buffers_each).map(|n| first + n * BUFFER).collect(),
-                is_mergeable: features & d::MRG_RXBUF != 0,
-                frame: Vec::new(),
-                stats: GuestStats::default(),
-            });
-        }
+        Guest::start(front_end, config, &ram, pairs)
+    }
+
+    /// Fills the rings and hands them over.
+    fn start(
+        mut front_end: FrontEnd,
+        config: &GuestConfig,
+        ram: &GuestRam,
+        mut pairs: Vec<QueuePair>,
+    ) -> Result<Guest, PortError> {
         for pair in &mut pairs {
             pair.rx.ring.want_calls(false);
             pair.tx.ring.want_calls(false);
             pair.fill();
         }
         for (n, pair) in pairs.iter().enumerate() {
-            front_end.start_ring(2 * n as u32, config, &ram, &pair.rx)?;
-            front_end.start_ring(2 * n as u32 + 1, config, &ram, &pair.tx)?;
+            front_end.start_ring(2 * n as u32, config, ram, &pair.rx)?;
+            front_end.start_ring(2 * n as u32 + 1, config, ram, &pair.tx)?;
         }
-        for ring in 0..rings as u32 {
+        for ring in 0..2 * config.pairs as u32 {
             front_end.enable_ring(ring, true)?;
         }
         Ok(Guest { front_end, pairs })
@@ -155,6 +146,33 @@ impl Guest {
     pub fn synchronise(&mut self) -> Result<(), PortError> {
         self.front_end.synchronise()
     }
+}
+
+/// A guest's memory, and its queue pairs there, with all buffers free.
+fn queue_pairs(config: &GuestConfig, features: u64) -> Result<(Arc<GuestRam>, Vec<QueuePair>), PortError> {
+    let rings = 2 * config.pairs;
+    let buffers_at = rings * ring_bytes(config.ring_size);
+    let buffers_each = 2 * usize::from(config.ring_size);
+    let ram = Arc::new(GuestRam::new(buffers_at + config.pairs * buffers_each * BUFFER)?);
+    let has_event_idx = features & d::EVENT_IDX != 0;
+    let mut pairs = Vec::new();
+    for pair in 0..config.pairs {
+        let ring = |n: usize| {
+            let offset = n * ring_bytes(config.ring_size);
+            DriverRing::new(ram.clone(), config.layout, config.ring_size, offset, has_event_idx)
+        };
+        let first = buffers_at + pair * buffers_each * BUFFER;
+        pairs.push(QueuePair {
+            ram: ram.clone(),
+            rx: Side::new(ring(2 * pair), config.ring_size)?,
+            tx: Side::new(ring(2 * pair + 1), config.ring_size)?,
+            free: (0..buffers_each).map(|n| first + n * BUFFER).collect(),
+            is_mergeable: features & d::MRG_RXBUF != 0,
+            frame: Vec::new(),
+            stats: GuestStats::default(),
+        });
+    }
+    Ok((ram, pairs))
 }
 
 /// A ring with its two descriptors for notifications.

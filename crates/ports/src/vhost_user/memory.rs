@@ -9,6 +9,7 @@
 //! then says [`GuestMemory::is_broken`].
 
 use super::message::Region;
+use super::postcopy::Postcopy;
 use super::sigbus::Watch;
 use crate::PortError;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,6 +26,8 @@ const LOG_PAGE_SHIFT: u32 = 12;
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    /// Bytes of a page of the file.
+    page: usize,
     /// Dropped before the range is unmapped, in `drop`.
     watch: Option<Watch>,
 }
@@ -60,7 +63,7 @@ impl Mapping {
             return Err(PortError::last_os("map a guest's memory"));
         }
         let base = NonNull::new(base.cast()).expect("mmap never returns null for a null hint");
-        let mut mapping = Mapping { base, len, watch: None };
+        let mut mapping = Mapping { base, len, page, watch: None };
         mapping.watch = Watch::new(base.as_ptr() as usize, len, page, broken.clone());
         if mapping.watch.is_none() {
             return Err(PortError::Unsupported("too many guests' memory regions at once".into()));
@@ -85,7 +88,7 @@ pub(super) struct Mapped {
     pub(super) region: Region,
     /// Where its first byte is.
     host: NonNull<u8>,
-    _mapping: Mapping,
+    mapping: Mapping,
 }
 
 // SAFETY: as for `Mapping`.
@@ -104,7 +107,17 @@ impl Mapped {
         let mapping = Mapping::new(fd, end, broken)?;
         // SAFETY: `offset < end <= len` of the mapping.
         let host = unsafe { mapping.base.add(region.offset as usize) };
-        Ok(Mapped { region, host, _mapping: mapping })
+        Ok(Mapped { region, host, mapping })
+    }
+
+    /// Where its first byte is.
+    pub(super) fn host(&self) -> NonNull<u8> {
+        self.host
+    }
+
+    /// Has touches of pages that are not there yet told to the front end.
+    pub(super) fn register(&self, postcopy: &Postcopy) -> Result<(), PortError> {
+        postcopy.register(self.host, self.region.len, self.mapping.page)
     }
 
     #[inline(always)]

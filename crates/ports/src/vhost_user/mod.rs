@@ -6,7 +6,8 @@
 //! switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects again for as long as the port exists.
 //!
 //! Reading order: [`message`] (what is said), [`device`] (what it does), [`ring`] with [`split`] and [`packed`] (how
-//! packets pass), [`queue`] (as workers see it), [`memory`] and [`sigbus`] (whose memory it is).
+//! packets pass), [`queue`] (as workers see it), [`memory`] and [`sigbus`] (whose memory it is), [`postcopy`]
+//! (memory that is not there yet).
 //!
 //! A guest is hostile until proven otherwise. All that it says is checked; what makes no sense ends the connection, with the
 //! reason in the port's status, and touches no other port.
@@ -23,6 +24,7 @@ pub mod fuzz;
 mod memory;
 pub mod message;
 mod packed;
+mod postcopy;
 mod queue;
 mod ring;
 mod shared;
@@ -62,9 +64,11 @@ enum Mode {
 }
 
 /// Options of `dpdkvhostuserclient`, beside `n_rxq`.
-pub(crate) const CLIENT_OPTIONS: &[&str] = &["vhost-server-path", "tx-retries-max", "vhost-offloads"];
+pub(crate) const CLIENT_OPTIONS: &[&str] =
+    &["vhost-server-path", "tx-retries-max", "vhost-offloads", "vhost-postcopy"];
 /// Options of `dpdkvhostuser`, beside `n_rxq`.
-pub(crate) const SERVER_OPTIONS: &[&str] = &["vhost-sock-dir", "tx-retries-max", "vhost-offloads"];
+pub(crate) const SERVER_OPTIONS: &[&str] =
+    &["vhost-sock-dir", "tx-retries-max", "vhost-offloads", "vhost-postcopy"];
 
 /// A port of type `dpdkvhostuser` or `dpdkvhostuserclient`.
 pub struct VhostUserPort {
@@ -86,6 +90,7 @@ impl VhostUserPort {
     /// * `vhost-sock-dir`: the directory of the socket, named after the port (`dpdkvhostuser`); the run directory by default.
     /// * `tx-retries-max`: how often a full ring is looked at again before a packet is dropped, 0 to 32, 8 by default.
     /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
+    /// * `vhost-postcopy`: `true` lets a guest move here before its memory has come (false by default).
     ///
     /// Errors: a path that is no socket's, or on which somebody listens already.
     pub fn open(spec: &PortSpec) -> Result<VhostUserPort, PortError> {
@@ -119,9 +124,12 @@ impl VhostUserPort {
         } else {
             features::OFFERED & !features::OFFLOADS
         };
+        let protocol_offered = features::PROTOCOL_OFFERED
+            | if spec.flag("vhost-postcopy", false)? { features::protocol::PAGEFAULT } else { 0 };
         let listener = if mode == Mode::Server { Some(listen(&path)?) } else { None };
         let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
-        let session = Session { shared: shared.clone(), offered, path: path.clone(), listener };
+        let session =
+            Session { shared: shared.clone(), offered, protocol_offered, path: path.clone(), listener };
         let thread = std::thread::Builder::new()
             .name(format!("vhost {}", spec.name))
             .spawn(move || session.run())
@@ -262,6 +270,7 @@ impl Drop for VhostUserPort {
 struct Session {
     shared: Arc<Shared>,
     offered: u64,
+    protocol_offered: u64,
     path: PathBuf,
     listener: Option<UnixListener>,
 }
@@ -330,7 +339,7 @@ impl Session {
     /// Speaks with one front end until it goes. The error is why we have closed the connection.
     fn serve(&self, stream: UnixStream) -> Result<(), DeviceError> {
         let mut connection = Connection::new(stream, self.shared.event.fd())?;
-        let mut device = Device::new(self.shared.clone(), self.offered);
+        let mut device = Device::new(self.shared.clone(), self.offered, self.protocol_offered);
         loop {
             let incoming = match connection.receive() {
                 Ok(incoming) => incoming,

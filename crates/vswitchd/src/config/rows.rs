@@ -279,6 +279,7 @@ impl<'a> Reader<'a> {
             in_band_managers: (self.rows.referenced(row, "manager_options", "Manager"))
                 .filter_map(|manager| in_band_address(&manager))
                 .collect(),
+            vhost_postcopy: c.flag("vhost-postcopy-support", old.vhost_postcopy),
             stats_interval_ms: c
                 .number("stats-update-interval", 0..=u64::from(u32::MAX), Some(old.stats_interval_ms))
                 .unwrap_or(STATS_INTERVAL_MS)
@@ -532,6 +533,11 @@ impl<'a> Reader<'a> {
         {
             let dir = RunDir::from_env().path().join(dir);
             options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());
+        }
+        if matches!(kind, "dpdkvhostuser" | "dpdkvhostuserclient")
+            && self.reading.wanted.switch.vhost_postcopy
+        {
+            options.insert("vhost-postcopy".to_string(), "true".to_string());
         }
         for (key, value) in row.pairs("options") {
             let has = kind == PATCH && key == "peer" || ports::has_option(kind, key);

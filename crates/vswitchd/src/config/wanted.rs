@@ -51,6 +51,8 @@ pub struct SwitchWide {
     /// Managers that the database server connects to by way of the bridges (table Manager, but for those whose
     /// `connection_mode` is `out-of-band`).
     pub in_band_managers: BTreeSet<SocketAddrV4>,
+    /// Guests may move here before their memory has come (`vhost-postcopy-support`).
+    pub vhost_postcopy: bool,
     /// Milliseconds between two updates of statistics in the database (`stats-update-interval`).
     pub stats_interval_ms: u64,
     /// Whether the database is told statistics of the machine (`enable-statistics`).
@@ -70,6 +72,7 @@ impl Default for SwitchWide {
             vlan_limit: None,
             tls: None,
             in_band_managers: BTreeSet::new(),
+            vhost_postcopy: false,
             stats_interval_ms: STATS_INTERVAL_MS,
             system_statistics: false,
         }
