@@ -30,12 +30,15 @@ pub struct Args {
     /// Further options are those of the type's driver.
     #[arg(long = "port", value_name = "NAME[,KEY=VALUE]...", value_parser = PortFlags::parse)]
     ports: Vec<PortFlags>,
-    /// Workers, not bound to processors.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
-    workers: usize,
+    /// Workers, not bound to processors [default: one on each NUMA node].
+    #[arg(long, value_name = "N", value_parser = workers)]
+    workers: Option<usize>,
     /// One worker on each processor of this mask (hexadecimal).
     #[arg(long, value_name = "MASK", conflicts_with = "workers")]
     pmd_cpu_mask: Option<String>,
+    /// For tests: a machine that is made up, with the NUMA node of each of its processors, as in 0,0,1,1. No worker is bound to any.
+    #[arg(long, value_name = "LIST")]
+    dummy_numa: Option<String>,
     /// Packet buffers. This is all the memory that packets ever take.
     #[arg(long, value_name = "PACKETS", default_value_t = DatapathFlags::default().pool_packets)]
     pool_size: usize,
@@ -133,6 +136,7 @@ fn config(args: Args) -> Result<Config, String> {
         datapath: DatapathFlags {
             cpus,
             workers: args.workers,
+            dummy_numa: args.dummy_numa,
             pool_packets: args.pool_size,
             pool_packet_bytes: args.pool_packet_bytes,
             flow_limit: args.flow_limit,

@@ -16,6 +16,7 @@ use base::hash::HashKey;
 use base::rcu::Domain;
 use base::slots::SlotTable;
 use base::{DropReason, PortNo};
+use packet::thread::CpuSet;
 use packet::wait::{Bell, Waiter};
 use packet::{Pool, PoolCache, Port, PortStats, RxQueue, TxQueue};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -120,7 +121,19 @@ struct WorkerHandle<P: Pipeline> {
     thread: Option<std::thread::JoinHandle<()>>,
     thread_id: Arc<std::sync::atomic::AtomicI32>,
     queues: usize,
-    cpu: Option<usize>,
+    cpus: CpuSet,
+}
+
+impl<P: Pipeline> WorkerHandle<P> {
+    /// Its thread's id. Where the thread does not run yet, that is waited for: the system starts it in a moment.
+    fn started(&self) -> i32 {
+        loop {
+            match self.thread_id.load(std::sync::atomic::Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                id => return id,
+            }
+        }
+    }
 }
 
 struct PortEntry {
@@ -210,15 +223,21 @@ impl<P: Pipeline> Datapath<P> {
     /// Starts a worker, pinned to a processor or not. Start workers before ports: queues are given to the workers
     /// that there are.
     pub fn start_worker(&mut self, cpu: Option<usize>) -> Result<usize, DatapathError> {
+        self.start_worker_on(CpuSet::from(cpu))
+    }
+
+    /// The same, on any of these processors.
+    pub fn start_worker_on(&mut self, cpus: CpuSet) -> Result<usize, DatapathError> {
         let n = self.workers.len();
         let (worker, mut handle) = self.make_worker()?;
         let its_id = handle.thread_id.clone();
-        handle.cpu = cpu;
+        handle.cpus = cpus.clone();
         handle.thread = Some(std::thread::Builder::new().name(format!("pmd-{n}")).spawn(move || {
-            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Relaxed);
-            if let Some(cpu) = cpu {
-                packet::thread::pin(cpu);
+            // Before anybody can bind it elsewhere.
+            if cpus != CpuSet::all() {
+                packet::thread::bind(0, &cpus);
             }
+            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Release);
             worker.run();
         })?);
         self.workers.push(handle);
@@ -271,7 +290,7 @@ impl<P: Pipeline> Datapath<P> {
             thread: None,
             thread_id: Arc::default(),
             queues: 0,
-            cpu: None,
+            cpus: CpuSet::all(),
         };
         Ok((worker, handle))
     }
@@ -368,10 +387,9 @@ impl<P: Pipeline> Datapath<P> {
         Ok(())
     }
 
-    /// From now on there is one worker per element, each on its processor or, where it is `None`, on any, with caches of
-    /// these limits. Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
+    /// From now on there is one worker per element, each on these processors, with caches of these limits. Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
     /// flows, unless the limits change; what those that end have counted stays counted. At least one worker.
-    pub fn set_workers(&mut self, places: &[Option<usize>], cache: CacheConfig) -> Result<(), DatapathError> {
+    pub fn set_workers(&mut self, places: &[CpuSet], cache: CacheConfig) -> Result<(), DatapathError> {
         if places.is_empty() {
             return Err(DatapathError::NoWorker);
         }
@@ -380,17 +398,19 @@ impl<P: Pipeline> Datapath<P> {
         if stay < self.workers.len() || stay < places.len() {
             self.exchange_workers(stay, places)?;
         }
-        for (worker, &place) in self.workers.iter_mut().zip(places) {
-            let id = worker.thread_id.load(std::sync::atomic::Ordering::Relaxed);
-            if worker.cpu != place && id != 0 {
-                packet::thread::pin_thread(id, place);
+        for (worker, place) in self.workers.iter_mut().zip(places) {
+            if worker.cpus == *place {
+                continue;
             }
-            worker.cpu = place;
+            worker.cpus = place.clone();
+            if worker.thread.is_some() {
+                packet::thread::bind(worker.started(), place);
+            }
         }
         Ok(())
     }
 
-    fn exchange_workers(&mut self, stay: usize, places: &[Option<usize>]) -> Result<(), DatapathError> {
+    fn exchange_workers(&mut self, stay: usize, places: &[CpuSet]) -> Result<(), DatapathError> {
         // 1. All queues come back.
         let ports: Vec<PortNo> = self.ports.keys().copied().collect();
         for &no in &ports {
@@ -406,8 +426,8 @@ impl<P: Pipeline> Datapath<P> {
             self.end_last_worker();
         }
         self.workers.iter_mut().for_each(|w| w.queues = 0);
-        for &place in &places[stay..] {
-            self.start_worker(place)?;
+        for place in &places[stay..] {
+            self.start_worker_on(place.clone())?;
         }
         // 3. Queues go out again.
         let mut released: BTreeMap<PortNo, Vec<Released>> = BTreeMap::new();
@@ -523,7 +543,7 @@ impl<P: Pipeline> Datapath<P> {
 
     /// The processor that a worker is pinned to.
     pub fn worker_cpu(&self, n: usize) -> Option<usize> {
-        self.workers[n].cpu
+        self.workers[n].cpus.single()
     }
 
     /// The operating system's id of a worker's thread, for its CPU time; 0 before it runs.

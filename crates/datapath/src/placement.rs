@@ -3,7 +3,7 @@
 //! Three ways, as Open vSwitch names them. `cycles`: the queues that cost most first, over the workers to and fro. `group`:
 //! the queues that cost most first, each to the worker that has least so far. `roundrobin`: in their order, costs not looked at. A
 //! queue may be bound to a processor; the worker there then takes no others, unless it is told to share. Queues go to workers
-//! of their own NUMA node where it has any.
+//! of their own NUMA node where it has any; those of devices without a node go to all.
 //!
 //! Source: ovs-vswitchd.conf.db(5), other_config:pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb; Interface
 //! other_config:pmd-rxq-affinity.
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// A worker, as a place for queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The processor that it is bound to.
+    /// The processor by which it is known, and to which a queue may be bound.
     pub cpu: Option<usize>,
     /// The NUMA node of that.
     pub numa: usize,
@@ -28,8 +28,8 @@ pub struct Demand {
     pub port: PortNo,
     /// Its number there.
     pub queue: usize,
-    /// The NUMA node of the device.
-    pub numa: usize,
+    /// The NUMA node of the device; `None` where it has none, or nobody knows.
+    pub numa: Option<usize>,
     /// What it has cost in cycles over the time looked at.
     pub cycles: u64,
     /// The processor that it is bound to.
@@ -134,7 +134,7 @@ pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool
             let fits = |w: &usize| !kept[*w] && node.is_none_or(|node| places[*w].numa == node);
             (0..places.len()).filter(fits).collect()
         };
-        let (mut node, mut workers) = (Some(demand.numa), open(Some(demand.numa)));
+        let (mut node, mut workers) = (demand.numa, open(demand.numa));
         if workers.is_empty() {
             result.remarks.push(Remark::OtherNode { port: demand.port, queue: demand.queue });
             (node, workers) = (None, open(None));
@@ -188,7 +188,7 @@ mod tests {
         let demand = |(n, &cycles): (usize, &u64)| Demand {
             port: PortNo(n as u32 + 1),
             queue: 0,
-            numa: 0,
+            numa: Some(0),
             cycles,
             bound: None,
         };
@@ -237,11 +237,14 @@ mod tests {
         places[3].numa = 1;
         let mut demands = demands(&[90, 80, 70, 60, 50]);
         for (demand, numa) in demands.iter_mut().zip([0, 1, 1, 0, 2]) {
-            demand.numa = numa;
+            demand.numa = Some(numa);
         }
         let placed = place(&demands, &places, Policy::Cycles, true);
         assert_eq!(placed.workers[..4], [0, 2, 3, 1]);
         assert_eq!(placed.remarks, [Remark::OtherNode { port: PortNo(5), queue: 0 }]);
+        // Without a node of its own it goes anywhere, and there is nothing to say.
+        demands[4].numa = None;
+        assert_eq!(place(&demands, &places, Policy::Cycles, true).remarks, []);
     }
 
     #[test]

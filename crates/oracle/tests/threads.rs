@@ -7,6 +7,7 @@ use oracle::flood::Flood;
 use oracle::home::{bridge_of, output, udp_frame};
 use oracle::port::Link;
 use oracle::rig::pool;
+use packet::thread::CpuSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::control::{Command, FlowMod};
@@ -162,4 +163,34 @@ fn a_queue_that_changes_hands_loses_nothing_and_keeps_its_order() {
     assert!(dp.rx_loads(PortNo(1))[0].cycles.get() > 0);
     assert!(dp.move_queue(PortNo(1), 0, 2).is_err() && dp.move_queue(PortNo(1), 1, 0).is_err());
     assert!(dp.move_queue(PortNo(9), 0, 0).is_err());
+}
+
+#[test]
+fn workers_run_where_they_were_told_to_and_move_when_told_otherwise() {
+    let (domain, switch, _control, _) = bridge_of(&[1]);
+    let config = Config::default();
+    let cache = config.cache;
+    let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
+    let cpus: Vec<usize> = (0..std::thread::available_parallelism().unwrap().get().min(2)).collect();
+    dp.start_worker_on(CpuSet::of(cpus.clone())).unwrap();
+    let last = *cpus.last().unwrap();
+    let allowed = |dp: &Datapath<switch::Switch>| {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{}/status", dp.worker_thread_id(0)));
+        let status = status.unwrap_or_default();
+        status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:\t")).unwrap_or_default().to_owned()
+    };
+    let is_soon = |dp: &Datapath<switch::Switch>, expected: &str| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while allowed(dp) != expected {
+            assert!(Instant::now() < end, "{} and not {expected}", allowed(dp));
+            std::thread::yield_now();
+        }
+    };
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:\t")).unwrap().to_owned();
+    is_soon(&dp, &if last == 0 { "0".to_owned() } else { format!("0-{last}") });
+    dp.set_workers(&[CpuSet::from(Some(last))], cache).unwrap();
+    assert_eq!((allowed(&dp), dp.worker_cpu(0)), (last.to_string(), Some(last)));
+    dp.set_workers(&[CpuSet::all()], cache).unwrap();
+    assert_eq!((allowed(&dp), dp.worker_cpu(0)), (own, None));
 }

@@ -152,6 +152,11 @@ pub trait Port: Send {
         Err(format!("the address of a port of type {} is not the switch's to set", self.kind()))
     }
 
+    /// The NUMA node at which its packets are at home: the device's, or that of a guest's memory. `None` where it has none.
+    fn numa_node(&self) -> Option<usize> {
+        None
+    }
+
     /// The index of the kernel's device that the port has made, and that is to be removed when the port is given up for good:
     /// before the port is dropped, and many together, which costs the kernel little more than one.
     fn own_device(&self) -> Option<u32> {

@@ -9,24 +9,52 @@ pub fn id() -> i32 {
     return 0;
 }
 
-/// Pins the calling thread to a processor. False where there is no such processor (the thread then stays unpinned).
-pub fn pin(cpu: usize) -> bool {
-    pin_thread(0, Some(cpu))
+/// The processors that a thread may run on.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CpuSet {
+    /// Empty: all that there are.
+    cpus: Vec<usize>,
 }
 
-/// Pins a thread of this process, by [`id`] (0: the calling one), to a processor, or with `None` lets it run on all. False where
-/// there is no such processor or thread.
-pub fn pin_thread(id: i32, cpu: Option<usize>) -> bool {
+impl CpuSet {
+    /// All that there are.
+    pub fn all() -> CpuSet {
+        CpuSet::default()
+    }
+
+    /// These; all where there are none.
+    pub fn of(cpus: Vec<usize>) -> CpuSet {
+        CpuSet { cpus }
+    }
+
+    /// The one that a pinned thread runs on.
+    pub fn single(&self) -> Option<usize> {
+        if let [cpu] = self.cpus[..] { Some(cpu) } else { None }
+    }
+}
+
+impl From<Option<usize>> for CpuSet {
+    fn from(cpu: Option<usize>) -> CpuSet {
+        CpuSet { cpus: cpu.into_iter().collect() }
+    }
+}
+
+/// Pins the calling thread to a processor. False where there is no such processor (the thread then stays unpinned).
+pub fn pin(cpu: usize) -> bool {
+    bind(0, &CpuSet::from(Some(cpu)))
+}
+
+/// Binds a thread of this process, by [`id`] (0: the calling one), to processors. False where there are no such processors, or no
+/// such thread.
+pub fn bind(id: i32, to: &CpuSet) -> bool {
     #[cfg(target_os = "linux")]
     {
         let max = libc::CPU_SETSIZE as usize;
-        if cpu.is_some_and(|cpu| cpu >= max) {
-            return false;
-        }
         // SAFETY: a cpu_set_t is a bit array, valid as zeros.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        for cpu in cpu.map_or(0..max, |cpu| cpu..cpu + 1) {
-            // SAFETY: `cpu < CPU_SETSIZE`, checked above.
+        let all = if to.cpus.is_empty() { 0..max } else { 0..0 };
+        for cpu in to.cpus.iter().copied().filter(|cpu| *cpu < max).chain(all) {
+            // SAFETY: `cpu < CPU_SETSIZE`, by the filter and the range.
             unsafe { libc::CPU_SET(cpu, &mut set) };
         }
         // SAFETY: the set lives through the call.
@@ -34,7 +62,7 @@ pub fn pin_thread(id: i32, cpu: Option<usize>) -> bool {
     }
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = (id, cpu);
+        let _ = (id, to);
         false
     }
 }

@@ -19,9 +19,13 @@ use std::sync::{Arc, Mutex};
 /// Frames kept in either direction.
 pub const KEPT_MAX: usize = 10_000;
 
+/// Its options: the NUMA node that it pretends to be at.
+pub(crate) const OPTIONS: &[&str] = &["numa_id"];
+
 /// A port of type `dummy`.
 pub struct DummyPort {
     shared: Arc<Shared>,
+    numa_node: usize,
     rx_queues: Vec<Box<dyn RxQueue>>,
 }
 
@@ -32,9 +36,10 @@ struct Shared {
 }
 
 impl DummyPort {
-    /// Makes the port. Its MTU is 1500 unless the specification says otherwise. It has no options.
+    /// Makes the port. Its MTU is 1500 unless the specification says otherwise.
     pub fn open(spec: &PortSpec) -> Result<DummyPort, PortError> {
-        spec.check_options(&[])?;
+        spec.check_options(OPTIONS)?;
+        let numa_node = spec.parsed("numa_id", "the number of a NUMA node")?.unwrap_or(0);
         let queues = spec.rx_queues()?;
         let link = VirtualLink::new(spec, queues, 1500)?;
         let shared = Arc::new(Shared { link, injected: Mutex::default(), sent: Mutex::default() });
@@ -43,7 +48,7 @@ impl DummyPort {
                 Box::new(DummyRx { shared: shared.clone(), idx, port_no: spec.port_no }) as Box<dyn RxQueue>
             })
             .collect();
-        Ok(DummyPort { shared, rx_queues })
+        Ok(DummyPort { shared, numa_node, rx_queues })
     }
 
     /// A handle to inject and observe frames that may outlive the port.
@@ -85,6 +90,10 @@ impl Port for DummyPort {
             frames: Vec::new(),
         };
         (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
+    }
+
+    fn numa_node(&self) -> Option<usize> {
+        Some(self.numa_node)
     }
 
     fn stats(&self) -> PortStats {

@@ -63,6 +63,7 @@ pub fn has_option(kind: &str, option: &str) -> bool {
         "afxdp" => &[af_xdp::OPTIONS],
         "dpdkvhostuser" => &[vhost_user::SERVER_OPTIONS],
         "dpdkvhostuserclient" => &[vhost_user::CLIENT_OPTIONS],
+        "dummy" => &[dummy::OPTIONS],
         "internal" | "tap" => &[tap::OPTIONS],
         "null" => &[null::OPTIONS],
         "pcap" => &[pcap::OPTIONS],

@@ -75,6 +75,10 @@ impl Port for SystemPort {
         self.inner.take_tx_queues(count)
     }
 
+    fn numa_node(&self) -> Option<usize> {
+        self.inner.numa_node()
+    }
+
     fn stats(&self) -> PortStats {
         self.inner.stats()
     }

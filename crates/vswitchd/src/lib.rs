@@ -17,6 +17,7 @@ pub mod getopt;
 pub(crate) mod janitor;
 mod listeners;
 pub mod log;
+mod numa;
 pub mod odp;
 mod ofconn;
 pub mod ovsdb;

@@ -1,13 +1,14 @@
 //! Which worker polls which receive queue, kept as the settings want it.
 //!
-//! A new queue goes to the worker with the fewest, and nothing that runs is moved for it. Queues move where a setting binds one to a
-//! processor (`pmd-rxq-affinity`), where the settings or the workers change, on the command `dpif-netdev/pmd-rxq-rebalance`,
+//! A new queue goes to the worker with the fewest, and nothing that runs is moved for it. Queues move where one is polled from another
+//! NUMA node than its device's while there is a worker, where a setting binds one to a processor (`pmd-rxq-affinity`), where the settings or the workers change, on the command `dpif-netdev/pmd-rxq-rebalance`,
 //! and, with `pmd-auto-lb`, when a worker is overloaded and another placement would be better by enough. What a queue costs is
 //! looked at over the last minute.
 //!
 //! Source: ovs-vswitchd.conf.db(5), pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb and what belongs to it, pmd-rxq-affinity.
 
 use crate::config::wanted::AutoBalance;
+use crate::numa::WorkerPlace;
 use crate::state::Vswitch;
 use base::PortNo;
 use datapath::placement::{Demand, Place, Placement, Remark, improvement_percent, loads, place};
@@ -91,7 +92,8 @@ impl Vswitch {
         for (&port, record) in &self.ports {
             for (queue, &worker) in self.dp.rx_workers(port).iter().enumerate() {
                 let bound = record.interface.rxq_affinity.get(&queue).copied();
-                demands.push(Demand { port, queue, numa: 0, cycles: self.queue_cost(port, queue), bound });
+                let cycles = self.queue_cost(port, queue);
+                demands.push(Demand { port, queue, numa: record.numa, cycles, bound });
                 workers.push(worker);
             }
         }
@@ -99,20 +101,21 @@ impl Vswitch {
     }
 
     fn placement(&self, demands: &[Demand]) -> Placement {
-        let place_of = |n: usize| Place { cpu: self.dp.worker_cpu(n), numa: 0 };
-        let places: Vec<Place> = (0..self.dp.workers()).map(place_of).collect();
+        let place_of = |place: &WorkerPlace| Place { cpu: Some(place.core), numa: place.node };
+        let places: Vec<Place> = self.places.iter().map(place_of).collect();
         place(demands, &places, self.settings.rxq_policy, self.settings.rxq_isolate)
     }
 
     /// Whether a worker is kept for queues that are bound to it.
     pub(crate) fn is_kept(&self, worker: usize) -> bool {
-        let Some(cpu) = self.dp.worker_cpu(worker) else { return false };
+        let Some(cpu) = self.places.get(worker).map(|place| place.core) else { return false };
         let binds =
             |record: &crate::state::PortRecord| record.interface.rxq_affinity.values().any(|c| *c == cpu);
         self.settings.rxq_isolate && self.ports.values().any(binds)
     }
 
-    /// Moves what must move: bound queues to their processors, others away from workers that are kept; all where `full`.
+    /// Moves what must move: bound queues to their processors, others away from workers that are kept, and to their NUMA nodes; all
+    /// where `full`.
     pub(crate) fn place_queues(&mut self, full: bool) {
         if self.dp.workers() == 0 {
             return;
@@ -126,7 +129,10 @@ impl Vswitch {
         }
         self.placing.told = placement.remarks;
         for ((demand, worker), wanted) in demands.iter().zip(now).zip(placement.workers) {
-            let must = full || demand.bound.is_some() || self.is_kept(worker);
+            let node = |worker: usize| self.places.get(worker).map(|place| place.node);
+            // It has a worker at home, and is not there.
+            let is_away = node(worker) != node(wanted) && node(wanted) == demand.numa;
+            let must = full || demand.bound.is_some() || self.is_kept(worker) || is_away;
             if !must || worker == wanted {
                 continue;
             }

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
 use crate::controllers::BridgeControllers;
 use crate::janitor::{Fate, Janitor};
+use crate::numa::{Topology, WorkerPlace};
 use crate::ofconn::{Asynchronous, OfConn};
 use crate::reconcile::Failure;
 use crate::schedule::Schedule;
@@ -31,6 +32,8 @@ pub enum SetupError {
     Pool(std::io::Error),
     /// The datapath or a worker could not be made.
     Datapath(datapath::DatapathError),
+    /// The NUMA nodes that flags make up make no sense.
+    Numa(String),
     /// A port that flags ask for could not be made: its name, and why.
     Port(String, String),
 }
@@ -40,6 +43,7 @@ impl std::fmt::Display for SetupError {
         match self {
             SetupError::Pool(e) => write!(f, "no memory for packets ({e}); a smaller --pool-size may fit"),
             SetupError::Datapath(e) => write!(f, "the datapath could not be started: {e}"),
+            SetupError::Numa(e) => write!(f, "--dummy-numa={e}"),
             SetupError::Port(name, e) => write!(f, "port {name}: {e}"),
         }
     }
@@ -63,6 +67,10 @@ pub struct Vswitch {
     pub(crate) settings: SwitchWide,
     /// What is wrong with the mask of processors.
     pub(crate) mask_note: Option<String>,
+    /// Processors and NUMA nodes, as last looked at or as made up.
+    pub(crate) topology: Topology,
+    /// Where each worker runs.
+    pub(crate) places: Vec<WorkerPlace>,
     /// Which worker polls which queue.
     pub(crate) placing: crate::placement::Placing,
     /// The number of the next connection: none is given out twice.
@@ -98,8 +106,8 @@ pub struct Vswitch {
 /// What the switch was started with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workers {
-    /// Workers, not pinned.
-    pub count: usize,
+    /// Workers, not pinned; `None`: one on each NUMA node.
+    pub count: Option<usize>,
     /// Limits of each worker's caches.
     pub cache: CacheConfig,
 }
@@ -154,6 +162,8 @@ pub(crate) struct PortRecord {
     pub created_ms: u64,
     /// As last seen.
     pub status: PortStatus,
+    /// The NUMA node of its device, as last seen.
+    pub numa: Option<usize>,
     /// The device is gone.
     pub gone: bool,
     /// How often the link was seen to go up or down.
@@ -197,9 +207,15 @@ impl Vswitch {
 
         let mut dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
             .map_err(SetupError::Datapath)?;
-        let given = Workers { count: flags.workers.max(1), cache };
-        for _ in 0..given.count {
-            dp.start_worker(None).map_err(SetupError::Datapath)?;
+        let given = Workers { count: flags.workers.map(|count| count.max(1)), cache };
+        let topology = match &flags.dummy_numa {
+            Some(list) => Topology::simulated(list).map_err(SetupError::Numa)?,
+            None => Topology::of_machine(),
+        };
+        topology.tell();
+        let places = topology.unpinned(given.count);
+        for place in &places {
+            dp.start_worker_on(place.cpus.clone()).map_err(SetupError::Datapath)?;
         }
         let tls = (!config.tls.is_empty()).then(|| Arc::new(Tls::new(config.tls.clone())));
         let vswitch = Vswitch {
@@ -213,6 +229,8 @@ impl Vswitch {
             given,
             settings: SwitchWide::default(),
             mask_note: None,
+            topology,
+            places,
             placing: crate::placement::Placing::default(),
             next_conn: 0,
             schedule: Schedule::default(),
@@ -276,9 +294,13 @@ impl Vswitch {
 
     /// Looks at a port's device, and tells of what changed.
     pub(crate) fn watch_port(&mut self, port_no: PortNo) {
-        self.dp.adopt_queues(port_no);
+        let queues_before = self.dp.rx_workers(port_no).len();
+        self.placing.is_due |= self.dp.adopt_queues(port_no) != queues_before;
         let Some(record) = self.ports.get_mut(&port_no) else { return };
         let Some(port) = self.dp.port(port_no) else { return };
+        let numa = port.numa_node();
+        self.placing.is_due |= record.numa != numa;
+        record.numa = numa;
         let mut status = port.status();
         if record.gone {
             status.link = LinkState::Down;

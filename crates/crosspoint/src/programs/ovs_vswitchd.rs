@@ -83,14 +83,7 @@ fn take(config: &mut Config, options: &mut Options, name: &str, value: Option<&s
                 other => return Err(format!("{other}: unknown dummy level")),
             };
         }
-        // Workers run where the machine has processors; the nodes of a machine for tests change nothing here.
-        "dummy-numa" => {
-            if !given.split(',').all(|node| node.parse::<u16>().is_ok()) {
-                return Err(format!(
-                    "{given}: expected the NUMA node of each processor, with commas between"
-                ));
-            }
-        }
+        "dummy-numa" => config.datapath.dummy_numa = Some(given.into()),
         "dpdk" => return Err("Using --dpdk to configure DPDK is not supported.".into()),
         // There is neither a datapath in the kernel nor a copy of its routes to leave out.
         "disable-system" | "disable-system-route" => {}
@@ -122,7 +115,8 @@ Other options:
   --unixctl=SOCKET          where the control socket is
   --enable-dummy[=override|system]  dummy datapaths and ports, for tests; instead of all
                             others, or of those that are devices of the kernel's
-  --dummy-numa=LIST         taken: workers run where the machine has processors
+  --dummy-numa=LIST         the NUMA node of each processor of a machine that is made up,
+                            as in 0,0,1,1, for tests
   --disable-system, --disable-system-route  taken: there is nothing to leave out
   -h, --help                this text
   -V, --version             the version

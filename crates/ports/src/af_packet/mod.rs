@@ -57,6 +57,7 @@ pub struct AfPacketPort {
     tx_spare: Vec<OwnedFd>,
     ingress: Ingress,
     missed: Mutex<u64>,
+    numa_node: Option<usize>,
 }
 
 /// What keeps the kernel's stack from what the switch receives.
@@ -97,6 +98,7 @@ impl AfPacketPort {
         if let Some(mac) = spec.mac {
             device.set_mac(mac).map_err(|errno| os("set the Ethernet address", errno))?;
         }
+        let numa_node = device.numa_node();
         let ingress = if wants_stack { Ingress::Open } else { block_ingress(device.ifindex) };
         let mut port = AfPacketPort {
             device: Arc::new(device),
@@ -107,6 +109,7 @@ impl AfPacketPort {
             tx_spare: Vec::new(),
             ingress,
             missed: Mutex::default(),
+            numa_node,
         };
         port.tx_spare.push(tx_socket(port.device.ifindex)?);
         let mut fanout = None;
@@ -276,6 +279,10 @@ impl Port for AfPacketPort {
             queues.push(Box::new(PacketTx { socket, stats }));
         }
         queues
+    }
+
+    fn numa_node(&self) -> Option<usize> {
+        self.numa_node
     }
 
     fn stats(&self) -> PortStats {

@@ -249,15 +249,37 @@ impl Device {
 
     /// Driver name, its version, and the firmware's, as `ethtool -i` shows them.
     pub(crate) fn driver(&self) -> Option<[String; 3]> {
+        let [driver, version, firmware, _] = self.driver_info()?;
+        Some([driver, version, firmware])
+    }
+
+    /// The same, and the device's address on its bus, which is empty where there is no bus. Waits for the kernel's lock of all devices.
+    fn driver_info(&self) -> Option<[String; 4]> {
         let mut info = [0u8; 196];
         info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
         self.ethtool(&mut info).ok()?;
-        let text = |at: usize| {
+        // `struct ethtool_drvinfo`: four texts of 32 bytes behind the command.
+        Some([4, 36, 68, 100].map(|at| {
             let bytes = info[at..at + 32].split(|b| *b == 0).next().unwrap_or_default();
             String::from_utf8_lossy(bytes).into_owned()
-        };
-        Some([text(4), text(36), text(68)])
+        }))
     }
+
+    /// The NUMA node that it is attached to; `None` where it is no card, or the machine does not say. Asked by its address on the
+    /// bus, since names are those of a network namespace and sysfs may show another one's. Waits as [`Self::driver_info`] does.
+    pub(crate) fn numa_node(&self) -> Option<usize> {
+        let [_, _, _, address] = self.driver_info()?;
+        node_of_card(std::path::Path::new("/sys/bus/pci/devices"), &address)
+    }
+}
+
+fn node_of_card(devices: &std::path::Path, address: &str) -> Option<usize> {
+    let is_address = |c: char| c.is_ascii_hexdigit() || ":.".contains(c);
+    if address.is_empty() || address.starts_with('.') || !address.chars().all(is_address) {
+        return None;
+    }
+    // -1 where the firmware has not told the kernel.
+    std::fs::read_to_string(devices.join(address).join("numa_node")).ok()?.trim().parse().ok()
 }
 
 fn split(value: u32) -> [u16; 2] {
@@ -273,6 +295,19 @@ fn empty_request() -> libc::ifreq {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cards_node_is_that_of_its_place_on_the_bus() {
+        let devices = tempfile::tempdir().unwrap();
+        for (address, node) in [("0000:3b:00.0", "1\n"), ("0000:00:03.0", "-1\n")] {
+            std::fs::create_dir(devices.path().join(address)).unwrap();
+            std::fs::write(devices.path().join(address).join("numa_node"), node).unwrap();
+        }
+        assert_eq!(node_of_card(devices.path(), "0000:3b:00.0"), Some(1));
+        for other in ["0000:00:03.0", "0000:00:04.0", "", "..", "../0000:3b:00.0", "N/A"] {
+            assert_eq!(node_of_card(devices.path(), other), None, "{other}");
+        }
+    }
 
     #[test]
     fn the_kind_of_channels_that_a_device_has_is_the_one_that_changes() {

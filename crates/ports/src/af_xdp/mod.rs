@@ -99,6 +99,7 @@ pub struct AfXdpPort {
     restores_tags: bool,
     kind: BindKind,
     driver: Option<[String; 3]>,
+    numa_node: Option<usize>,
     /// The link's speed, and the state in which it was asked for: asking waits for the kernel's lock of all devices.
     speed: Mutex<Option<(LinkState, u64)>>,
 }
@@ -149,9 +150,11 @@ impl AfXdpPort {
             restores_tags: bound.restores_tags,
             kind: bound.kind,
             driver: None,
+            numa_node: None,
             speed: Mutex::default(),
         };
         port.driver = port.device.driver();
+        port.numa_node = port.device.numa_node();
         let mut cache = pool.cache();
         for (queue_id, (socket, rx_rings, tx_rings)) in bound.sockets.into_iter().enumerate() {
             let (rx_stats, tx_stats) = (Arc::new(QueueStats::default()), Arc::new(QueueStats::default()));
@@ -365,6 +368,10 @@ impl Port for AfXdpPort {
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
         let count = count.clamp(1, self.tx.len().max(1)).min(self.tx.len());
         self.tx.drain(..count).map(|queue| Box::new(queue) as Box<dyn TxQueue>).collect()
+    }
+
+    fn numa_node(&self) -> Option<usize> {
+        self.numa_node
     }
 
     fn stats(&self) -> PortStats {

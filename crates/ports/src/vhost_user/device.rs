@@ -396,7 +396,11 @@ impl Device {
             let has_event_idx = self.features & d::EVENT_IDX != 0;
             Ring::split(Split::new(memory, addr, size, has_event_idx)?, usize::from(size), parts)
         };
+        // What workers look at all the time.
+        let looked_at = if self.features & d::RING_PACKED != 0 { addr.desc } else { addr.avail };
+        let ring_at = memory.at_user(looked_at, 1, 1).map(|at| at.as_ptr() as usize);
         self.shared.give_ring(index, ring, config.num, config.kick.clone(), config.call.clone())?;
+        self.shared.facts().ring_at = ring_at;
         Ok(())
     }
 

@@ -198,6 +198,19 @@ impl GuestMemory {
     }
 }
 
+/// The NUMA node of the page at an address of ours, where it is mapped and was touched, and the kernel tells. It is not touched for
+/// that: nobody waits for a page, and an address that is no longer mapped is no harm.
+pub(super) fn node_of(at: usize) -> Option<usize> {
+    let page = at as *const libc::c_void;
+    let (mut status, own, no_nodes) = (-1 as libc::c_int, 0, std::ptr::null::<libc::c_int>());
+    // SAFETY: one address, which the kernel looks up and does not follow, and room for one answer, which outlives the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_move_pages, own, 1usize, &raw const page, no_nodes, &raw mut status, 0)
+    };
+    // Errors are negative, in the answer too.
+    if result == 0 { usize::try_from(status).ok() } else { None }
+}
+
 /// The pages that the switch has written, for a guest that is migrated meanwhile: one bit each.
 pub(super) struct DirtyLog {
     bits: NonNull<AtomicU8>,
@@ -241,5 +254,31 @@ impl DirtyLog {
             // SAFETY: the byte lies in the mapping, which lives as long as we do.
             unsafe { byte.as_ref() }.fetch_or(1 << (page % 8), Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn touched_memory_is_on_a_node_of_the_machine_and_what_is_no_memory_on_none() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 8192]).unwrap();
+        let broken = Arc::new(AtomicBool::new(false));
+        let region = Region { guest: 0, len: 8192, user: 0x1000, offset: 0 };
+        let mapped = Mapped::new(region, &file.into(), &broken).unwrap();
+        let memory = GuestMemory::new(vec![Arc::new(mapped)], broken).unwrap();
+        let at = memory.at_user(0x2000, 8, 8).unwrap();
+        assert_eq!(node_of(at.as_ptr() as usize), None, "nobody has touched it");
+        // SAFETY: the eight bytes are in the region, aligned, and are written by nobody.
+        assert_eq!(unsafe { at.cast::<u64>().read_volatile() }, 0x0101_0101_0101_0101);
+        let is_there =
+            |node: usize| std::path::Path::new(&format!("/sys/devices/system/node/node{node}")).exists();
+        // Where the machine has no nodes the kernel does not tell.
+        assert_eq!(node_of(at.as_ptr() as usize).is_some_and(is_there), is_there(0) || is_there(1));
+        drop(memory);
+        assert_eq!(node_of(at.as_ptr() as usize), None);
     }
 }

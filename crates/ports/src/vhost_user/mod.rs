@@ -151,6 +151,15 @@ impl VhostUserPort {
     fn rx_queues_wanted(&self) -> u32 {
         self.shared.rx_rings_seen.load(Ordering::Relaxed).max(1)
     }
+
+    /// The NUMA node of the guest's memory: of the last guest's, where there is none.
+    fn home(&self) -> usize {
+        let mut facts = self.shared.facts();
+        if let Some(node) = facts.ring_at.and_then(memory::node_of) {
+            facts.numa_node = node;
+        }
+        facts.numa_node
+    }
 }
 
 /// Listens on `path`. A socket that nobody serves any more is replaced.
@@ -201,11 +210,16 @@ impl Port for VhostUserPort {
         (0..count.max(1)).map(queue).collect()
     }
 
+    fn numa_node(&self) -> Option<usize> {
+        Some(self.home())
+    }
+
     fn stats(&self) -> PortStats {
         self.shared.stats()
     }
 
     fn status(&self) -> PortStatus {
+        let numa_node = self.home();
         let facts = self.shared.facts().clone();
         let mut details: Vec<(String, String)> = Vec::new();
         let mut tell = |key: &str, value: String| details.push((key.into(), value));
@@ -218,7 +232,7 @@ impl Port for VhostUserPort {
             for (ring, size) in &facts.ring_sizes {
                 tell(&format!("vring_{ring}_size"), size.to_string());
             }
-            tell("numa", "0".into());
+            tell("numa", numa_node.to_string());
             if let Some(mtu) = facts.guest_mtu {
                 tell("guest_mtu", mtu.to_string());
             }
@@ -288,6 +302,7 @@ impl Session {
                 let mut facts = self.shared.facts();
                 facts.is_connected = true;
                 facts.guest_mtu = None;
+                facts.ring_at = None;
             }
             let end = self.serve(stream);
             let mut facts = self.shared.facts();

@@ -92,6 +92,10 @@ pub(super) struct Facts {
     /// Why the last connection ended, where it did not end well, or why there is none.
     pub(super) error: Option<String>,
     pub(super) guest_mtu: Option<u32>,
+    /// Where a ring is, to ask the kernel on which NUMA node. The address may be none any more.
+    pub(super) ring_at: Option<usize>,
+    /// What it said last; 0 as long as it has not.
+    pub(super) numa_node: usize,
 }
 
 pub(super) struct Shared {

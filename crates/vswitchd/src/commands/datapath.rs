@@ -186,10 +186,8 @@ pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 }
 
 fn thread_of(vswitch: &Vswitch, n: usize) -> String {
-    match vswitch.dp.worker_cpu(n) {
-        Some(cpu) => format!("pmd thread numa_id 0 core_id {cpu}"),
-        None => format!("pmd thread numa_id 0 core_id {n}"),
-    }
+    let (node, core) = vswitch.places.get(n).map_or((0, n), |place| (place.node, place.core));
+    format!("pmd thread numa_id {node} core_id {core}")
 }
 
 /// The workers that `-pmd CORE` chooses; all without.
@@ -200,7 +198,7 @@ fn chosen(vswitch: &Vswitch, args: &[String]) -> Result<Vec<usize>, String> {
         [name] => check_names(&[name]).map(|()| all()),
         [flag, core, rest @ ..] if flag == "-pmd" && rest.len() <= 1 => {
             let core: usize = core.parse().map_err(|_| format!("{core}: not a core"))?;
-            let core_of = |n: &usize| vswitch.dp.worker_cpu(*n).unwrap_or(*n);
+            let core_of = |n: &usize| vswitch.places.get(*n).map_or(*n, |place| place.core);
             Ok((0..vswitch.dp.workers()).filter(|n| core_of(n) == core).collect())
         }
         _ => Err("expected [-pmd CORE] [DP]".into()),

@@ -68,8 +68,10 @@ impl Database {
 pub struct DatapathFlags {
     /// Processors on which a worker runs, one each. Empty: `workers` workers, not pinned.
     pub cpus: Vec<usize>,
-    /// Workers where no processors are given.
-    pub workers: usize,
+    /// Workers where no processors are given; `None`: one on each NUMA node.
+    pub workers: Option<usize>,
+    /// The NUMA node of each processor of a machine that is made up, for tests: the value of `--dummy-numa`.
+    pub dummy_numa: Option<String>,
     /// Packet buffers.
     pub pool_packets: usize,
     /// Bytes of each.
@@ -84,7 +86,8 @@ impl Default for DatapathFlags {
     fn default() -> Self {
         DatapathFlags {
             cpus: Vec::new(),
-            workers: 1,
+            workers: None,
+            dummy_numa: None,
             pool_packets: 65_536,
             pool_packet_bytes: 2_048,
             flow_limit: None,

@@ -157,6 +157,7 @@ impl Vswitch {
             device_options: interface.options.clone(),
             created_ms: self.now_ms(),
             status,
+            numa: self.dp.port(port_no).and_then(|port| port.numa_node()),
             gone: false,
             link_resets: 0,
             error: None,

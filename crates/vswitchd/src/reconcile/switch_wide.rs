@@ -1,9 +1,11 @@
 //! Settings of the switch as a whole.
 
 use crate::config::wanted::SwitchWide;
+use crate::numa::Topology;
 use crate::state::Vswitch;
 use crate::stream::Tls;
 use datapath::CacheConfig;
+use packet::thread::CpuSet;
 use std::sync::Arc;
 
 impl Vswitch {
@@ -44,30 +46,30 @@ impl Vswitch {
 
     /// One worker on each processor of the mask that is there; those that the switch was started with where there is none.
     fn set_workers(&mut self) {
-        let (places, note) = match &self.settings.cpus {
-            None => (Vec::new(), None),
-            Some(cpus) => {
-                let (present, missing): (Vec<_>, Vec<_>) = cpus.iter().partition(|cpu| is_present(**cpu));
-                let list =
-                    |cpus: &[&usize]| cpus.iter().map(|c| c.to_string()).collect::<Vec<_>>().join(", ");
-                let note = match (present.is_empty(), missing.is_empty()) {
-                    (_, true) => None,
-                    (true, _) => Some(format!(
-                        "pmd-cpu-mask names only processors that are not there ({}): the default workers run",
-                        list(&missing)
-                    )),
-                    (false, _) => {
-                        Some(format!("pmd-cpu-mask names processors that are not there: {}", list(&missing)))
-                    }
-                };
-                (present.into_iter().map(|cpu| Some(*cpu)).collect(), note)
-            }
+        if !self.topology.is_simulated() {
+            self.topology = Topology::of_machine();
+        }
+        let (mut present, mut missing) = (Vec::new(), Vec::new());
+        for &cpu in self.settings.cpus.iter().flatten() {
+            if self.topology.contains(cpu) { present.push(cpu) } else { missing.push(cpu.to_string()) }
+        }
+        let missing = missing.join(", ");
+        let note = match (present.is_empty(), missing.is_empty()) {
+            (_, true) => None,
+            (true, _) => Some(format!(
+                "pmd-cpu-mask names only processors that are not there ({missing}): the default workers run"
+            )),
+            (false, _) => Some(format!("pmd-cpu-mask names processors that are not there: {missing}")),
         };
         if let Some(note) = &note {
             tracing::warn!(target: "dpif_netdev", "{note}");
         }
         self.mask_note = note;
-        let places = if places.is_empty() { vec![None; self.given.count] } else { places };
+        let places = if present.is_empty() {
+            self.topology.unpinned(self.given.count)
+        } else {
+            self.topology.pinned(&present)
+        };
         let given = self.given.cache;
         let cache = CacheConfig {
             flow_limit: self.settings.flow_limit.unwrap_or(given.flow_limit),
@@ -77,31 +79,18 @@ impl Vswitch {
                 .map_or(given.max_idle_ms, |ms| ms.min(u64::from(u32::MAX)) as u32),
         };
         self.pmd_cleared.clear();
-        match self.dp.set_workers(&places, cache) {
+        let cpus: Vec<CpuSet> = places.iter().map(|place| place.cpus.clone()).collect();
+        match self.dp.set_workers(&cpus, cache) {
             Ok(()) => {
-                for n in 0..self.dp.workers() {
-                    let place = self
-                        .dp
-                        .worker_cpu(n)
-                        .map_or("any processor".into(), |cpu| format!("processor {cpu}"));
-                    tracing::info!(target: "dpif_netdev", "worker {n} runs on {place}");
+                for (n, place) in places.iter().enumerate() {
+                    let where_ = if present.is_empty() { "any processor" } else { "processor" };
+                    let core = if present.is_empty() { String::new() } else { format!(" {}", place.core) };
+                    let node = place.node;
+                    tracing::info!(target: "dpif_netdev", "worker {n} runs on {where_}{core} of NUMA node {node}");
                 }
+                self.places = places;
             }
             Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
         }
     }
-}
-
-/// Whether the machine has the processor, and it is online.
-fn is_present(cpu: usize) -> bool {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let ranges = text.trim().split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
-    });
-    let mut ranges = ranges.peekable();
-    if ranges.peek().is_none() {
-        return cpu < std::thread::available_parallelism().map_or(1, |n| n.get());
-    }
-    ranges.any(|range| range.contains(&cpu))
 }
