@@ -916,3 +916,48 @@ fn a_configuration_in_force_while_another_write_is_under_way_is_told_nevertheles
         added.join().unwrap().ok();
     });
 }
+
+#[test]
+fn a_bundle_that_nobody_touches_is_forgotten_after_the_time_that_is_configured() {
+    use openflow::message::{BundleControl, BundleControlType, BundleFlags};
+    use openflow::{Codec, Message, Version};
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=3"]).ok();
+    // Of no use: it stays at 3.
+    rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=0"]).ok();
+    let mut stream = UnixStream::connect(rig.dir.path().join("br0.mgmt")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let codec = Codec::new(Version::V13);
+    let send = |stream: &mut UnixStream, xid: u32, message: &Message| {
+        stream.write_all(&codec.encode(xid, message).unwrap()).unwrap();
+    };
+    let receive = |stream: &mut UnixStream| {
+        let mut bytes = vec![0; 8];
+        stream.read_exact(&mut bytes).unwrap();
+        bytes.resize(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), 0);
+        stream.read_exact(&mut bytes[8..]).unwrap();
+        codec.decode(&bytes).unwrap()
+    };
+    stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+    receive(&mut stream);
+    rig.appctl(&["time/stop"]).ok();
+    let control =
+        |kind| Message::BundleControl(BundleControl { bundle_id: 7, kind, flags: BundleFlags::empty() });
+    send(&mut stream, 2, &control(BundleControlType::OpenRequest));
+    assert_eq!(receive(&mut stream).0, 2);
+    rig.appctl(&["time/warp", "2000"]).ok();
+    // A touch, after which it waits as long again.
+    send(&mut stream, 3, &control(BundleControlType::CloseRequest));
+    assert_eq!(receive(&mut stream).0, 3);
+    rig.appctl(&["time/warp", "2000"]).ok();
+    send(&mut stream, 4, &Message::BarrierRequest);
+    assert_eq!(receive(&mut stream), (4, Message::BarrierReply));
+    rig.appctl(&["time/warp", "1500"]).ok();
+    let (xid, error) = receive(&mut stream);
+    assert_eq!(xid, 2);
+    assert!(format!("{error:?}").contains("OFPBFC_TIMEOUT"), "{error:?}");
+    send(&mut stream, 5, &control(BundleControlType::CommitRequest));
+    let (xid, error) = receive(&mut stream);
+    assert!(xid == 5 && format!("{error:?}").contains("OFPBFC_BAD_ID"), "{error:?}");
+}

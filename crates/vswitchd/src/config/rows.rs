@@ -279,6 +279,7 @@ impl<'a> Reader<'a> {
             in_band_managers: (self.rows.referenced(row, "manager_options", "Manager"))
                 .filter_map(|manager| in_band_address(&manager))
                 .collect(),
+            bundle_idle_s: c.number("bundle-idle-timeout", 1..=u32::MAX, old.bundle_idle_s),
             vhost_postcopy: c.flag("vhost-postcopy-support", old.vhost_postcopy),
             stats_interval_ms: c
                 .number("stats-update-interval", 0..=u64::from(u32::MAX), Some(old.stats_interval_ms))

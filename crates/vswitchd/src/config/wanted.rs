@@ -51,6 +51,8 @@ pub struct SwitchWide {
     /// Managers that the database server connects to by way of the bridges (table Manager, but for those whose
     /// `connection_mode` is `out-of-band`).
     pub in_band_managers: BTreeSet<SocketAddrV4>,
+    /// Seconds after which an OpenFlow bundle that nobody touches is forgotten (`bundle-idle-timeout`).
+    pub bundle_idle_s: Option<u32>,
     /// Guests may move here before their memory has come (`vhost-postcopy-support`).
     pub vhost_postcopy: bool,
     /// Milliseconds between two updates of statistics in the database (`stats-update-interval`).
@@ -72,6 +74,7 @@ impl Default for SwitchWide {
             vlan_limit: None,
             tls: None,
             in_band_managers: BTreeSet::new(),
+            bundle_idle_s: None,
             vhost_postcopy: false,
             stats_interval_ms: STATS_INTERVAL_MS,
             system_statistics: false,

@@ -1,17 +1,24 @@
 //! Bundles: flow-mods that are collected and then take effect as one version, or not at all.
 //!
-//! Source: OpenFlow 1.4 section 7.3.9, and its extension to 1.3 (EXT-230).
+//! One that nobody touches for `bundle-idle-timeout` seconds is forgotten, and who opened it is told.
+//!
+//! Source: OpenFlow 1.4 section 7.3.9, and its extension to 1.3 (EXT-230); ovs-vswitchd.conf.db(5).
 
 use super::flow_mods::{convert, refusal};
 use super::{Handled, OfConn, Request};
+use crate::clock;
 use crate::state::Vswitch;
+use openflow::connection::RequestHead;
 use openflow::message::{BundleAdd, BundleControl, BundleControlType, BundleFlags, Message};
 use openflow::{ErrorKind, OfError};
+use std::time::{Duration, Instant};
 use switch::BridgeIdx;
 use switch::control::FlowMod;
 
 /// Bundles of one connection.
 const BUNDLES_MAX: usize = 16;
+/// Seconds for which one may lie idle, unless `bundle-idle-timeout` says otherwise.
+const IDLE_DEFAULT_S: u32 = 10;
 /// Messages in one.
 const MESSAGES_MAX: usize = 4_000_000;
 
@@ -19,6 +26,27 @@ pub(super) struct Bundle {
     flags: BundleFlags,
     closed: bool,
     changes: Vec<Change>,
+    /// The request that opened it, for the error when it expires.
+    opened_by: (u32, RequestHead),
+    expires: Instant,
+}
+
+impl OfConn {
+    /// When the first of its bundles is forgotten.
+    pub(super) fn next_bundle_expiry(&self) -> Option<Instant> {
+        self.bundles.values().map(|bundle| bundle.expires).min()
+    }
+
+    /// Forgets those that are idle for too long.
+    pub(super) fn expire_bundles(&mut self, now: Instant) {
+        let expired: Vec<u32> =
+            self.bundles.iter().filter(|(_, bundle)| bundle.expires <= now).map(|(id, _)| *id).collect();
+        for id in expired {
+            let Some(Bundle { opened_by: (xid, head), .. }) = self.bundles.remove(&id) else { continue };
+            self.connection.reply_error(xid, &head, ErrorKind::OFPBFC_TIMEOUT);
+            self.notify.notify_one();
+        }
+    }
 }
 
 struct Change {
@@ -46,7 +74,7 @@ impl Vswitch {
                 if conn.bundles.len() >= BUNDLES_MAX {
                     return Err(ErrorKind::OFPBFC_OUT_OF_BUNDLES);
                 }
-                let bundle = Bundle { flags: control.flags, closed: false, changes: Vec::new() };
+                let bundle = self.new_bundle(control.flags, request);
                 conn.bundles.insert(id, bundle);
             }
             BundleControlType::CloseRequest => {
@@ -60,6 +88,7 @@ impl Vswitch {
                     return Err(ErrorKind::OFPBFC_BAD_FLAGS);
                 }
                 bundle.closed = true;
+                bundle.expires = self.bundle_expires();
             }
             BundleControlType::CommitRequest => {
                 let bundle = conn.bundles.remove(&id).ok_or(ErrorKind::OFPBFC_BAD_ID)?;
@@ -100,13 +129,24 @@ impl Vswitch {
         })
     }
 
-    pub(super) fn bundle_add(&mut self, conn: &mut OfConn, add: BundleAdd) -> Handled {
+    fn new_bundle(&self, flags: BundleFlags, request: &Request<'_>) -> Bundle {
+        let opened_by = (request.xid, request.head.clone());
+        Bundle { flags, closed: false, changes: Vec::new(), opened_by, expires: self.bundle_expires() }
+    }
+
+    /// When a bundle that is touched now is forgotten.
+    fn bundle_expires(&self) -> Instant {
+        let idle = self.settings.bundle_idle_s.unwrap_or(IDLE_DEFAULT_S);
+        clock::now() + Duration::from_secs(idle.into())
+    }
+
+    pub(super) fn bundle_add(&mut self, conn: &mut OfConn, request: &Request<'_>, add: BundleAdd) -> Handled {
         // A message for a bundle that was not opened opens it.
         if !conn.bundles.contains_key(&add.bundle_id) && conn.bundles.len() >= BUNDLES_MAX {
             return Err(ErrorKind::OFPBFC_OUT_OF_BUNDLES);
         }
-        let fresh = Bundle { flags: add.flags, closed: false, changes: Vec::new() };
-        let bundle = conn.bundles.entry(add.bundle_id).or_insert(fresh);
+        let expires = self.bundle_expires();
+        let bundle = conn.bundles.entry(add.bundle_id).or_insert_with(|| self.new_bundle(add.flags, request));
         if bundle.closed {
             return Err(ErrorKind::OFPBFC_BUNDLE_CLOSED);
         }
@@ -118,6 +158,7 @@ impl Vswitch {
         }
         let Message::FlowMod(fm) = &*add.message else { return Err(ErrorKind::OFPBFC_MSG_UNSUP) };
         let flow_mod = convert(fm);
+        bundle.expires = expires;
         bundle.changes.push(Change { xid: add.xid, flow_mod, bytes: add.bytes.into_boxed_slice() });
         Ok(())
     }

@@ -178,12 +178,14 @@ impl OfConn {
 
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.connection.poll_timeout(), self.packets.poll_timeout()].into_iter().flatten().min()
+        let due = [self.connection.poll_timeout(), self.packets.poll_timeout(), self.next_bundle_expiry()];
+        due.into_iter().flatten().min()
     }
 
     /// Wakes up for what the clock says.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.send_queued_packets(now);
+        self.expire_bundles(now);
         if self.connection.poll_timeout().is_some_and(|due| due <= now) {
             self.connection.handle_timeout(now);
             self.notify.notify_one();

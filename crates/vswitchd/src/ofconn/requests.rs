@@ -95,7 +95,7 @@ impl Vswitch {
             Message::CtFlushZone(_) => {} // No connection is tracked, so none has to go.
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
-            Message::BundleAdd(add) => return self.bundle_add(conn, add),
+            Message::BundleAdd(add) => return self.bundle_add(conn, request, add),
             // An error in answer to what the switch said, or an echo's reply: nothing to do.
             Message::Error(error) => tracing::debug!(target: "ofproto", "a peer says {error}"),
             Message::EchoReply(_) => {}
