@@ -115,7 +115,7 @@ pub fn ovsdb_session(input: &[u8]) {
         requests += usize::from(matches!(message, Message::Request { .. }));
         // By the length of what was said, so that the input decides.
         let client = clients[text.len() % 2];
-        server.handle(now, client, message);
+        server.handle_text(now, client, text).expect("it is a message");
         turn += 1;
         if turn % 3 == 0 {
             server.flush(now);

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use base::clock::thread_cpu_ns;
-use ovsdb::jsonrpc::Message;
 use ovsdb::log::{LogDirectory, LogFile, Magic, ReadAt, Temporary, frame, transaction};
 use ovsdb::server::{Now, Server, SessionId};
 use ovsdb::storage::Storage;
@@ -294,7 +293,7 @@ impl Served {
 
     /// As a connection does it.
     fn say(&mut self, session: SessionId, text: &str) {
-        self.server.handle(self.now, session, Message::parse(text).unwrap());
+        self.server.handle_text(self.now, session, text).unwrap();
         self.send(session);
     }
 

@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 /// Bounds on what a peer may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,16 +243,75 @@ pub enum Message {
     },
 }
 
+/// One message as it came. What a request asks for is a part of the message's text: thousands of them may come in a second.
+#[derive(Debug)]
+pub enum Received<'a> {
+    /// See [`Message::Request`].
+    Request {
+        /// What to do.
+        method: Cow<'a, str>,
+        /// An array.
+        params: &'a RawValue,
+        /// Any JSON value but null.
+        id: Value,
+    },
+    /// Anything else.
+    Other(Message),
+}
+
 /// All members that a message may have. A member that is there and null is told from one that is missing by nobody.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Members {
-    method: Option<String>,
-    params: Option<Box<RawValue>>,
-    result: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
+struct Members<'a> {
+    #[serde(borrow)]
+    method: Option<Text<'a>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     #[serde(default)]
     id: Value,
+}
+
+/// A string, which is a part of what it was read from unless it has escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Received<'a> {
+    /// Reads the text of one object.
+    pub fn parse(text: &'a str) -> Result<Received<'a>, BadStream> {
+        let members: Members<'a> = serde_json::from_str(text).map_err(|e| match e.classify() {
+            serde_json::error::Category::Data => BadStream::NotAMessage(e.to_string()),
+            _ => BadStream::NotJson(e.to_string()),
+        })?;
+        let bad = |why: &str| Err(BadStream::NotAMessage(why.into()));
+        let Members { method, params, result, error, id } = members;
+        Ok(Received::Other(match (method, params, result, error) {
+            (Some(Text(method)), Some(params), None, None) => {
+                if !params.get().starts_with('[') {
+                    return bad("\"params\" is no array");
+                }
+                match id {
+                    Value::Null => {
+                        Message::Notification { method: method.into_owned(), params: params.to_owned() }
+                    }
+                    id => return Ok(Received::Request { method, params, id }),
+                }
+            }
+            (Some(_), None, ..) => return bad("a request without \"params\""),
+            (Some(_), ..) => return bad("both a request and a reply"),
+            (None, Some(_), ..) => return bad("\"params\" without \"method\""),
+            (None, None, ..) if id.is_null() => return bad("a reply without \"id\""),
+            (None, None, Some(_), Some(_)) => return bad("both a result and an error"),
+            (None, None, None, Some(error)) => Message::Error { error: error.to_owned(), id },
+            // A null result is a result.
+            (None, None, result, None) => {
+                Message::Reply { result: result.map_or_else(null, ToOwned::to_owned), id }
+            }
+        }))
+    }
 }
 
 impl Message {
@@ -277,31 +337,12 @@ impl Message {
 
     /// Reads the text of one object.
     pub fn parse(text: &str) -> Result<Message, BadStream> {
-        let members: Members = serde_json::from_str(text).map_err(|e| match e.classify() {
-            serde_json::error::Category::Data => BadStream::NotAMessage(e.to_string()),
-            _ => BadStream::NotJson(e.to_string()),
-        })?;
-        let bad = |why: &str| Err(BadStream::NotAMessage(why.into()));
-        let Members { method, params, result, error, id } = members;
-        match (method, params, result, error) {
-            (Some(method), Some(params), None, None) => {
-                if !params.get().starts_with('[') {
-                    return bad("\"params\" is no array");
-                }
-                Ok(match id {
-                    Value::Null => Message::Notification { method, params },
-                    id => Message::Request { method, params, id },
-                })
+        Ok(match Received::parse(text)? {
+            Received::Request { method, params, id } => {
+                Message::Request { method: method.into_owned(), params: params.to_owned(), id }
             }
-            (Some(_), None, ..) => bad("a request without \"params\""),
-            (Some(_), ..) => bad("both a request and a reply"),
-            (None, Some(_), ..) => bad("\"params\" without \"method\""),
-            (None, None, ..) if id.is_null() => bad("a reply without \"id\""),
-            (None, None, Some(_), Some(_)) => bad("both a result and an error"),
-            (None, None, None, Some(error)) => Ok(Message::Error { error, id }),
-            // A null result is a result.
-            (None, None, result, None) => Ok(Message::Reply { result: result.unwrap_or_else(null), id }),
-        }
+            Received::Other(message) => message,
+        })
     }
 
     /// Appends its text.

@@ -10,13 +10,15 @@
 
 use super::databases::Hosted;
 use super::transactions::{Unsynced, Waiting};
-use super::{Now, Server};
+use super::{Now, Server, SessionId};
 use crate::Changes;
 use crate::execute::Outcome;
 use crate::log::transaction::Note;
 use crate::storage::io_error;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Transactions of a group.
 const MEMBERS_MAX: usize = 256;
@@ -34,14 +36,49 @@ pub(super) struct Group {
 
 struct Member {
     now: Now,
-    transaction: Waiting,
+    session: SessionId,
+    request: Value,
+    since: Instant,
+    again: Again,
     changes: Arc<Changes>,
     outcome: Outcome,
 }
 
+/// What it takes to run a transaction again.
+enum Again {
+    /// The parameters of its request. To copy their text costs less than to keep what was made of it.
+    Params(Box<RawValue>),
+    /// It has waited, and its text is gone.
+    Operations(Vec<Value>),
+}
+
+impl Member {
+    fn into_waiting(self) -> Waiting {
+        let Member { session, request, since, again, .. } = self;
+        let operations = match again {
+            Again::Operations(operations) => operations,
+            Again::Params(params) => {
+                let mut params: Vec<Value> =
+                    serde_json::from_str(params.get()).expect("it was read when it came");
+                // The database's name.
+                params.remove(0);
+                params
+            }
+        };
+        Waiting { session, request, operations, since, due: None }
+    }
+}
+
 impl Server {
     /// Makes a transaction, whose changes are in force, one of the group.
-    pub(super) fn join_group(&mut self, now: Now, name: &str, transaction: Waiting, mut outcome: Outcome) {
+    pub(super) fn join_group(
+        &mut self,
+        now: Now,
+        name: &str,
+        transaction: Waiting,
+        params: Option<&RawValue>,
+        mut outcome: Outcome,
+    ) {
         debug_assert!(self.group.members.is_empty() || self.group.database == name);
         if self.group.members.is_empty() && self.group.database != name {
             name.clone_into(&mut self.group.database);
@@ -52,7 +89,12 @@ impl Server {
         let has_rows = |result: &Value| result.get("rows").is_some();
         let is_long = outcome.reply.as_array().is_some_and(|results| results.iter().any(has_rows));
         self.group.parts += changes.len() + results;
-        self.group.members.push(Member { now, transaction, changes, outcome });
+        let Waiting { session, request, operations, since, .. } = transaction;
+        let again = match params {
+            Some(params) => Again::Params(params.to_owned()),
+            None => Again::Operations(operations),
+        };
+        self.group.members.push(Member { now, session, request, since, again, changes, outcome });
         if is_long || self.group.members.len() >= MEMBERS_MAX || self.group.parts >= PARTS_MAX {
             self.settle();
         }
@@ -91,16 +133,16 @@ impl Server {
                 // Who waits for something has seen what is not there any more.
                 hosted.has_changed = true;
                 if members.len() == 1 {
-                    let Member { transaction, mut outcome, .. } = members.remove(0);
+                    let Member { session, request, mut outcome, .. } = members.remove(0);
                     self.counters.others += 1;
                     if let Value::Array(results) = &mut outcome.reply {
                         results.push(io_error(&error).to_json());
                     }
-                    self.answer(transaction.session, &transaction.request, &outcome.reply);
-                    self.ready.insert(transaction.session);
+                    self.answer(session, &request, &outcome.reply);
+                    self.ready.insert(session);
                 } else {
-                    for Member { now, transaction, .. } in members.drain(..) {
-                        self.attempt(now, &name, transaction);
+                    for member in members.drain(..) {
+                        self.attempt(member.now, &name, member.into_waiting(), None);
                         self.settle();
                     }
                 }
@@ -115,7 +157,7 @@ impl Server {
 
     /// A transaction is in the log: tells it, and answers it.
     fn committed(&mut self, name: &str, member: Member) {
-        let Member { transaction: Waiting { session, request, .. }, changes, outcome, .. } = member;
+        let Member { session, request, changes, outcome, .. } = member;
         let hosted = self.databases.get_mut(name).expect("it was written to");
         hosted.committed(&mut self.ids, &changes);
         self.counters.commits += 1;

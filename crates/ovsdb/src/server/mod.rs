@@ -29,7 +29,7 @@ pub use databases::{DatabaseNo, Model, NoSuchDatabase, StorageNews};
 pub use output::Output;
 pub use transactions::NotCommitted;
 
-use crate::jsonrpc::{self, Message};
+use crate::jsonrpc::{self, BadStream, Message, Received};
 use crate::{Uuid, UuidGenerator};
 use databases::Hosted;
 use group::Group;
@@ -216,16 +216,37 @@ impl Server {
 
     /// A client says something. Its replies are in its output after the next [`Self::flush`], save those that wait.
     pub fn handle(&mut self, now: Now, id: SessionId, message: Message) {
-        self.counters.messages += 1;
         match message {
             Message::Request { method, params, id: request } => {
+                self.counters.messages += 1;
                 self.handle_request(now, id, &method, &params, request);
             }
+            other => self.handle_other(id, other),
+        }
+    }
+
+    /// As [`Self::handle`], of the text of a message.
+    ///
+    /// # Errors
+    /// It is none, and its connection is to be closed.
+    pub fn handle_text(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadStream> {
+        match Received::parse(text)? {
+            Received::Request { method, params, id: request } => {
+                self.counters.messages += 1;
+                self.handle_request(now, id, &method, params, request);
+            }
+            Received::Other(message) => self.handle_other(id, message),
+        }
+        Ok(())
+    }
+
+    /// A message that is no request.
+    fn handle_other(&mut self, id: SessionId, message: Message) {
+        self.counters.messages += 1;
+        match message {
             Message::Notification { method, params } if method == "cancel" => self.cancel(id, &params),
-            // What is not known needs no answer.
-            Message::Notification { .. } => {}
-            // The answer to a probe, or to nothing.
-            Message::Reply { .. } | Message::Error { .. } => {}
+            // A notification that is not known needs no answer; others are the answer to a probe, or to nothing.
+            _ => {}
         }
     }
 

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 pub(super) struct Waiting {
     pub(super) session: SessionId,
     pub(super) request: Value,
-    operations: Vec<Value>,
-    since: Instant,
-    due: Option<Instant>,
+    /// Parameters but for the database's name.
+    pub(super) operations: Vec<Value>,
+    pub(super) since: Instant,
+    pub(super) due: Option<Instant>,
 }
 
 /// A reply that waits for the disk.
@@ -60,25 +61,34 @@ impl std::error::Error for NotCommitted {}
 
 impl Server {
     pub(super) fn transact(&mut self, now: Now, session: SessionId, params: &RawValue, request: Value) {
-        let mut params: Vec<Value> = match serde_json::from_str(params.get()) {
+        let mut operations: Vec<Value> = match serde_json::from_str(params.get()) {
             Ok(params) => params,
             Err(e) => {
                 let error = Error::new("syntax error", e.to_string()).to_json();
                 return self.reply_error(session, &request, &error);
             }
         };
-        let known = params.first().and_then(Value::as_str).filter(|name| self.databases.contains_key(*name));
-        let Some(name) = known.map(str::to_owned) else {
-            let error = self.name_of("transact", &Value::Array(params)).expect_err("it is not known");
-            return self.reply_error(session, &request, &error);
+        let name = match operations.first_mut() {
+            Some(Value::String(name)) if self.databases.contains_key(name) => std::mem::take(name),
+            _ => {
+                let params = Value::Array(operations);
+                let error = self.name_of("transact", &params).expect_err("it is not known");
+                return self.reply_error(session, &request, &error);
+            }
         };
-        params.remove(0);
-        let waiting = Waiting { session, request, operations: params, since: now.at, due: None };
-        self.attempt(now, &name, waiting);
+        operations.remove(0);
+        let waiting = Waiting { session, request, operations, since: now.at, due: None };
+        self.attempt(now, &name, waiting, Some(params));
     }
 
-    /// Runs a transaction; where it has to wait, it is kept.
-    pub(super) fn attempt(&mut self, now: Now, name: &str, mut transaction: Waiting) {
+    /// Runs a transaction; where it has to wait, it is kept. `params` is the text that it came as, if that is still there.
+    pub(super) fn attempt(
+        &mut self,
+        now: Now,
+        name: &str,
+        mut transaction: Waiting,
+        params: Option<&RawValue>,
+    ) {
         let session = transaction.session;
         self.settle_unless_of(name);
         let Some(state) = self.sessions.get(&session) else { return };
@@ -93,7 +103,7 @@ impl Server {
             read_only,
         };
         match hosted.database.execute(&transaction.operations, &mut context) {
-            Execution::Done(outcome) => self.finish(now, name, transaction, outcome),
+            Execution::Done(outcome) => self.finish(now, name, transaction, params, outcome),
             Execution::Pending { .. } if too_many => {
                 let details = format!("more than {WAITING_MAX} transactions of one session wait");
                 let error = Error::new("resources exhausted", details).to_json();
@@ -109,13 +119,20 @@ impl Server {
         }
     }
 
-    fn finish(&mut self, now: Now, name: &str, transaction: Waiting, outcome: Outcome) {
+    fn finish(
+        &mut self,
+        now: Now,
+        name: &str,
+        transaction: Waiting,
+        params: Option<&RawValue>,
+        outcome: Outcome,
+    ) {
         if !outcome.changes.is_empty() {
-            return self.join_group(now, name, transaction, outcome);
+            return self.join_group(now, name, transaction, params, outcome);
         }
         if !self.settle() {
             // What it saw is not so.
-            return self.attempt(now, name, transaction);
+            return self.attempt(now, name, transaction, params);
         }
         self.counters.others += 1;
         let Waiting { session, request, .. } = transaction;
@@ -218,7 +235,7 @@ impl Server {
         for transaction in waiting {
             let session = transaction.session;
             self.waits_no_more(session);
-            self.attempt(now, name, transaction);
+            self.attempt(now, name, transaction, None);
             self.ready.insert(session);
         }
     }

@@ -251,8 +251,7 @@ impl Session {
                 Err(bad) => return Err(End::Bad(bad)),
                 Ok(None) => break,
                 Ok(Some(text)) => {
-                    let message = Message::parse(text).map_err(End::Bad)?;
-                    server.handle(now, self.id, message);
+                    server.handle_text(now, self.id, text).map_err(End::Bad)?;
                 }
             }
         }
