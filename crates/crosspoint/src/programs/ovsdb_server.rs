@@ -60,12 +60,13 @@ pub fn run(args: &[String]) -> ExitCode {
     let start_dir = std::env::current_dir().unwrap_or_default();
     let words = parsed.words.iter().map(|word| match word.starts_with("relay:") {
         true => Err(format!("{word}: relaying is not supported; --sync-from makes a backup")),
-        false => Ok(start_dir.join(word)),
+        false => Ok(PathBuf::from(word)),
     });
     match words.collect::<Result<Vec<PathBuf>, String>>() {
         Ok(databases) => server.options.databases = databases,
         Err(error) => return fail(&error),
     }
+    server.options.directory.clone_from(&start_dir);
     if let Err(error) = server.settle(&start_dir) {
         return fail(&error);
     }
@@ -161,7 +162,7 @@ impl CommandLine {
                     "--config-file says it all: no databases, --remote or --sync-from beside it".into()
                 );
             }
-            self.options.config_file = Some(ConfigFile::at(&start_dir.join(path))?);
+            self.options.config_file = Some(ConfigFile::at(path, start_dir)?);
             return Ok(());
         }
         if self.options.databases.is_empty() && !self.no_databases {

@@ -53,7 +53,8 @@ pub struct Options {
     pid_file: Option<PathBuf>,
     overwrite_pid_file: bool,
     user: Option<User>,
-    log_file: Option<PathBuf>,
+    /// As it is to be named in messages, and where it is.
+    log_file: Option<(PathBuf, PathBuf)>,
     datapath: bool,
 }
 
@@ -91,7 +92,11 @@ impl Options {
             "pidfile" => self.pid_file = Some(pid_path(given)),
             "overwrite-pidfile" => self.overwrite_pid_file = true,
             "user" => self.user = Some(User::parse(given)?),
-            "log-file" => self.log_file = Some(log_path(given)),
+            "log-file" => {
+                let path = log_path(given);
+                let shown = if given.is_empty() { path.clone() } else { given.into() };
+                self.log_file = Some((shown, path));
+            }
             "verbose" => verbose(value)?,
             "syslog-method" => match SyslogMethod::parse(given) {
                 Some(method) => log::set_syslog_method(method),
@@ -131,16 +136,16 @@ impl Options {
 
     /// Opens the log file, if options ask for one. The error is a sentence, and the end of the program.
     pub fn open_log(&self) -> Result<(), String> {
-        let Some(path) = &self.log_file else { return Ok(()) };
+        let Some((shown, path)) = &self.log_file else { return Ok(()) };
         log::open_file(path)
-            .map_err(|e| format!("failed to open {} for logging: {}", path.display(), log::os_text(&e)))
+            .map_err(|e| format!("failed to open {} for logging: {}", shown.display(), log::os_text(&e)))
     }
 
     fn run_monitor(self, ready: Ready) -> ExitCode {
         if self.detach {
             stage::lead_a_session();
         }
-        if let Some(path) = &self.log_file {
+        if let Some((_, path)) = &self.log_file {
             // The daemon says what is wrong with it.
             let _ = log::open_file_quietly(path);
         }

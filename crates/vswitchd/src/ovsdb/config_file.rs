@@ -24,6 +24,8 @@ use std::time::Duration;
 /// A configuration file that could be read.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
+    /// As it was named.
+    given: PathBuf,
     path: PathBuf,
 }
 
@@ -58,15 +60,15 @@ struct DatabaseConfig {
 }
 
 impl ConfigFile {
-    /// The file at `path`, if it can be read. The error is a sentence.
-    pub fn at(path: &Path) -> Result<ConfigFile, String> {
-        let file = ConfigFile { path: path.to_owned() };
+    /// The file at `given`, if it can be read; a relative name is one of `directory`. The error is a sentence.
+    pub fn at(given: &Path, directory: &Path) -> Result<ConfigFile, String> {
+        let file = ConfigFile { given: given.to_owned(), path: directory.join(given) };
         file.read()?;
         Ok(file)
     }
 
     fn read(&self) -> Result<Contents, String> {
-        let shown = self.path.display();
+        let shown = self.given.display();
         let text = std::fs::read_to_string(&self.path);
         let text = text.map_err(|e| format!("{shown}: {}", crate::stream::reason(&e)))?;
         serde_json::from_str(&text).map_err(|e| format!("{shown}: {e}"))
@@ -76,10 +78,10 @@ impl ConfigFile {
     pub(super) async fn apply(&self, state: &Rc<State>) -> Result<(), String> {
         let contents = self.read()?;
         let mut errors = Vec::new();
-        let wanted: BTreeMap<PathBuf, &Option<DatabaseConfig>> = contents
+        let wanted: BTreeMap<PathBuf, (&str, &Option<DatabaseConfig>)> = contents
             .databases
             .iter()
-            .map(|(name, config)| (program::database_directory().join(name), config))
+            .map(|(name, config)| (program::database_directory().join(name), (name.as_str(), config)))
             .collect();
         let open: Vec<(String, PathBuf)> =
             state.files.borrow().iter().map(|(name, path)| (name.clone(), path.clone())).collect();
@@ -89,12 +91,12 @@ impl ConfigFile {
             state.files.borrow_mut().remove(name);
         }
         let open: BTreeSet<PathBuf> = open.into_iter().map(|(_, path)| path).collect();
-        for path in wanted.keys().filter(|path| !open.contains(*path)) {
-            if let Err(why) = databases::open(state, path) {
+        for (path, (given, _)) in wanted.iter().filter(|(path, _)| !open.contains(*path)) {
+            if let Err(why) = databases::open(state, Path::new(given), path) {
                 errors.push(why);
             }
         }
-        if let Err(why) = replicate(state, wanted.values().filter_map(|c| c.as_ref())) {
+        if let Err(why) = replicate(state, wanted.values().filter_map(|(_, config)| config.as_ref())) {
             errors.push(why);
         }
         let old: Vec<String> = state.remotes.borrow().list().map(str::to_owned).collect();

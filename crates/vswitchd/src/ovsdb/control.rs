@@ -159,7 +159,8 @@ fn list_dbs(context: &mut Context, _: &[String]) -> Answer {
 }
 
 fn add_db(context: &mut Context, args: &[String]) -> Answer {
-    databases::open(&context.state, Path::new(&args[0]))?;
+    let path = Path::new(&args[0]);
+    databases::open(&context.state, path, path)?;
     context.state.has_work();
     nothing()
 }

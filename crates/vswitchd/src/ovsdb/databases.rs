@@ -6,13 +6,19 @@ use ovsdb::storage::Storage;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Opens a database from its file and serves it. The error is a sentence in the stock server's words.
-pub(super) fn open(state: &Rc<State>, path: &Path) -> Result<String, String> {
-    let shown = path.display();
+/// Opens a database from its file and serves it. The error is a sentence in the stock server's words, which names the file as it was
+/// given.
+pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path) -> Result<String, String> {
+    let shown = given.display();
     if let Err(error) = std::fs::metadata(path) {
-        // Before the lock, which would leave its file behind.
+        // Before the lock, which would leave its file behind where there is a directory for it.
         let why = crate::stream::reason(&error);
-        return Err(format!("I/O error: {shown}: open failed ({why})"));
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let what = match directory.map(std::fs::metadata) {
+            Some(Err(_)) => "failed to lock lockfile",
+            _ => "open failed",
+        };
+        return Err(format!("I/O error: {shown}: {what} ({why})"));
     }
     let file = match DatabaseFile::lock(path) {
         Ok(file) => file,
@@ -26,7 +32,7 @@ pub(super) fn open(state: &Rc<State>, path: &Path) -> Result<String, String> {
     }
     let name = opened.database.schema().name.clone();
     if !server.add_stored(opened.database, opened.storage) {
-        return Err(format!("ovsdb error: {shown}: duplicate database name: {name}"));
+        return Err(format!("ovsdb error: {name}: duplicate database name"));
     }
     drop(server);
     state.files.borrow_mut().insert(name.clone(), path.to_owned());

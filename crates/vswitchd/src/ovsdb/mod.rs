@@ -41,8 +41,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// What a server is to serve, and where.
 #[derive(Clone, Default, Debug)]
 pub struct Options {
-    /// Files of databases, which must exist.
+    /// Files of databases, which must exist. Messages name them as they are named here.
     pub databases: Vec<PathBuf>,
+    /// The directory of those whose names are relative; empty: the current one, if the process stays in it.
+    pub directory: PathBuf,
     /// As `--remote` has them: `punix:PATH`, `ptcp:…`, `db:Open_vSwitch,Open_vSwitch,manager_options`.
     pub remotes: Vec<String>,
     /// For `ssl:` and `pssl:`.
@@ -211,8 +213,8 @@ async fn start(options: Options) -> Result<Running, String> {
     let word = |i: usize| u64::from_ne_bytes(seed[8 * i..8 * i + 8].try_into().expect("eight bytes"));
     let server = Server::new(now(), UuidGenerator::new([word(0), word(1), word(2), word(3)]));
     let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())));
-    for path in &options.databases {
-        databases::open(&state, path)?;
+    for given in &options.databases {
+        databases::open(&state, given, &options.directory.join(given))?;
     }
     state.remotes.borrow_mut().tls = options.tls;
     Remotes::follow_tls(&state);

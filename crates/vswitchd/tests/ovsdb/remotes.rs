@@ -288,7 +288,7 @@ fn a_configuration_file_says_what_is_served_and_is_read_again() {
     write(&["one.sock"], json!({database.to_str().unwrap(): {"service-model": "standalone"}}));
     let control = dir.path().join("ctl");
     let options = Options {
-        config_file: Some(ConfigFile::at(&file).unwrap()),
+        config_file: Some(ConfigFile::at(&file, dir.path()).unwrap()),
         control: Some(control.clone()),
         ..Options::default()
     };
@@ -305,7 +305,9 @@ fn a_configuration_file_says_what_is_served_and_is_read_again() {
     write(&[], json!({"x": {"service-model": "clustered"}}));
     let failed = run(dir.path(), "ovs-appctl", &["-t", control.to_str().unwrap(), "ovsdb-server/reload"]);
     assert!(!failed.status.success());
-    assert!(ConfigFile::at(&dir.path().join("nonesuch")).unwrap_err().contains("No such file"));
+    assert!(
+        ConfigFile::at("nonesuch".as_ref(), dir.path()).unwrap_err() == "nonesuch: No such file or directory"
+    );
 }
 
 #[test]
