@@ -666,6 +666,60 @@ fn a_port_comes_when_its_device_appears() {
 }
 
 #[test]
+fn a_device_that_is_replaced_at_once_is_taken_up_by_its_name() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    let replace = "link del veth0\nlink add veth0 type veth peer name veth1\nlink set veth0 up\n";
+    let batch = rig.dir.path().join("batch");
+    std::fs::write(&batch, replace).unwrap();
+    rig.ip(&["link", "add", "veth0", "type", "veth", "peer", "name", "veth1"]).ok();
+    rig.vsctl(&["add-port", "br0", "veth0"]).ok();
+    let mut indexes = vec![rig.get("interface", "veth0", "ifindex")];
+    for _ in 0..3 {
+        rig.ip(&["-batch", batch.to_str().unwrap()]).ok();
+        wait_for("the new device", || !indexes.contains(&rig.get("interface", "veth0", "ifindex")));
+        assert_eq!(rig.get("interface", "veth0", "error"), "[]");
+        assert_eq!(rig.get("interface", "veth0", "ofport"), "1");
+        indexes.push(rig.get("interface", "veth0", "ifindex"));
+    }
+}
+
+/// The same without a database: what flags asked for comes again.
+#[test]
+fn a_port_of_the_command_line_comes_again_with_its_device() {
+    let (dir, namespace) = (run_dir(), Namespace::new());
+    let ip = |args: &str| {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &namespace.pid(), "-n", "ip"]).args(args.split(' '));
+        assert!(command.status().unwrap().success(), "{args}");
+    };
+    ip("link add veth0 type veth peer name veth1");
+    ip("link set veth0 up");
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &namespace.pid(), "-n"]).arg(binary());
+    command.args(["switch", "--bridge", "br0", "--port", "p1,type=afxdp,ifname=veth0,ofport=5"]);
+    command.args(["--pool-size", "4096"]).env("OVS_RUNDIR", dir.path()).stdin(Stdio::null());
+    let mut switch = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).env("OVS_RUNDIR", dir.path()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let target = dir.path().join(format!("ovs-vswitchd.{}.ctl", switch.id()));
+    let port = || {
+        let text = run("ovs-appctl", &["-t", target.to_str().unwrap(), "dpctl/show"]);
+        text.lines().find(|l| l.contains(": p1 (")).unwrap_or_default().to_string()
+    };
+    wait_for("the port", || port().contains("xdp-mode="));
+    ip("link del veth0");
+    wait_for("the error", || port().contains("error=") && !port().contains("xdp-mode="));
+    ip("link add veth0 type veth peer name veth1");
+    wait_for("the port again", || port().contains("xdp-mode="));
+    assert!(run("ovs-ofctl", &["show", "br0"]).contains(" 5(p1): "));
+    switch.kill().unwrap();
+    switch.wait().unwrap();
+}
+
+#[test]
 fn a_thousand_ports_come_in_one_transaction() {
     let rig = Rig::start();
     rig.add_bridge();

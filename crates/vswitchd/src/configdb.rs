@@ -11,6 +11,7 @@
 use crate::clock;
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
+use crate::devices::{DEVICE_WAIT, Devices};
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
 use crate::reconcile::{Progress, Reconciliation};
@@ -22,14 +23,11 @@ use ovsdb::jsonrpc::{Framer, Limits, Message};
 use ovsdb::reconnect::{Action, Options, Reconnect};
 use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
 use ovsdb::{RowChange, TableIdx};
-use ports::netlink::{LinkEvent, LinkEvents};
+use ports::netlink::LinkEvent;
 use std::collections::BTreeSet;
-use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, ReadHalf, WriteHalf};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 
 /// The lock that a switch holds on its database.
@@ -38,8 +36,6 @@ const LOCK: &str = "ovs_vswitchd";
 const TURN: Duration = Duration::from_millis(5);
 /// Ports' states are looked at and told this often where they change.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
-/// A step that waits for a device to go is tried again after this time.
-const DEVICE_WAIT: Duration = Duration::from_millis(5);
 /// Wait after a transaction that was refused.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
 
@@ -85,10 +81,7 @@ pub struct DatabaseClient {
 pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets) {
     let mut replica = Replica::new("Open_vSwitch", Selection::everything());
     replica.request_lock(LOCK);
-    let devices = Devices::new().ok();
-    if devices.is_none() {
-        tracing::warn!(target: "bridge", "the kernel does not tell of new devices: ports wait for the next change");
-    }
+    let devices = Devices::new();
     let DatabaseClient { server, dummy, run_dir, configured } = client;
     let follower = Follower {
         configured: Some(configured),
@@ -217,36 +210,11 @@ impl Connection {
     }
 }
 
-/// Kernel devices that appear and change.
-struct Devices {
-    events: LinkEvents,
-    /// The same socket, to wait for it. The runtime waits for sockets of the kinds that it knows; what it is read as
-    /// does not matter, since it is never read here.
-    ready: UdpSocket,
-}
-
-impl Devices {
-    fn new() -> Result<Devices, String> {
-        let events = LinkEvents::new().map_err(|e| e.to_string())?;
-        let copy = events.as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
-        let ready = UdpSocket::from_std(copy.into()).map_err(|e| e.to_string())?;
-        Ok(Devices { events, ready })
-    }
-}
-
 /// What happened to devices, once something did.
 async fn next_devices(devices: Option<&mut Devices>) -> Vec<LinkEvent> {
-    let Some(Devices { events, ready }) = devices else { return std::future::pending().await };
-    loop {
-        if ready.readable().await.is_err() {
-            return std::future::pending().await;
-        }
-        let taken = events.take();
-        // All was taken: the runtime shall wait for more.
-        let _ = ready.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-        if !taken.is_empty() {
-            return taken;
-        }
+    match devices {
+        Some(devices) => devices.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -418,15 +386,8 @@ impl Follower {
 
     /// A device that a port waits for may be there now.
     fn devices_changed(&mut self, events: &[LinkEvent]) {
-        let vswitch = self.shared.borrow();
-        let waits = |name: &str| {
-            vswitch.failures.contains_key(name) || vswitch.port_named(name).is_some_and(|p| p.is_broken())
-        };
-        self.replan |= events.iter().any(|event| match event {
-            LinkEvent::Changed(link) => waits(&link.name),
-            LinkEvent::Gone { .. } => false,
-            LinkEvent::Overrun => true,
-        });
+        self.replan |= self.shared.borrow_mut().devices_changed(events);
+        self.shared.borrow_mut().deliver();
     }
 }
 

@@ -5,6 +5,7 @@ use crate::conffile;
 use crate::config::{Config, Database};
 use crate::configdb::{self, DatabaseClient, Server};
 use crate::daemonize::{Daemon, PidFile};
+use crate::devices;
 use crate::listeners::BridgeSockets;
 use crate::log;
 use crate::ovsdb::{self, Handle};
@@ -119,7 +120,10 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let shared: Shared = Rc::new(RefCell::new(vswitch));
     sockets.follow(&shared);
     match &config.database {
-        Database::None => _kept = Some(sockets),
+        Database::None => {
+            _kept = Some(sockets);
+            tokio::task::spawn_local(devices::keep(shared.clone(), config.wanted()));
+        }
         Database::Embedded(_) | Database::Remote(_) => {
             let server = match (&config.database, &embedded) {
                 (Database::Remote(target), _) => {

@@ -13,6 +13,7 @@ pub mod configdb;
 pub mod controllers;
 mod daemon;
 pub mod daemonize;
+mod devices;
 pub mod getopt;
 pub(crate) mod janitor;
 mod listeners;

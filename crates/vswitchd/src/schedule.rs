@@ -106,7 +106,8 @@ impl Vswitch {
         more
     }
 
-    fn port_gone(&mut self, port: PortNo) {
+    /// A port's device is gone.
+    pub(crate) fn port_gone(&mut self, port: PortNo) {
         let Some(record) = self.ports.get_mut(&port) else { return };
         if record.gone {
             return;

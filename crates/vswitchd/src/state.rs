@@ -178,6 +178,11 @@ impl PortRecord {
         self.gone || self.interface.is_kernels() && self.status.error.is_some()
     }
 
+    /// Why it is broken.
+    pub fn complaint(&self) -> Option<&str> {
+        self.is_broken().then(|| self.status.error.as_deref().unwrap_or("the device is gone"))
+    }
+
     /// Patch ports have no device in the datapath.
     pub fn is_patch(&self) -> bool {
         self.interface.kind == PATCH

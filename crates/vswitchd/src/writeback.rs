@@ -184,9 +184,7 @@ fn loose_cable(vswitch: &Vswitch, record: &PortRecord) -> Option<String> {
 fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, rx_queues: usize, outcome: &Outcome) {
     let of_port = outcome.of_port.map_or(-1, |n| i64::from(n.0));
     cells.set("ofport", Datum::scalar(of_port));
-    let broken = record
-        .filter(|r| r.is_broken())
-        .map(|r| format!("{}: {}", r.name, r.status.error.as_deref().unwrap_or("the device is gone")));
+    let broken = record.and_then(|r| Some(format!("{}: {}", r.name, r.complaint()?)));
     cells.set("error", optional(outcome.error.clone().or(broken)));
     let status = record.map(|r| &r.status);
     let of_device = record.filter(|r| !r.is_patch()).map(|r| &r.status);

@@ -45,7 +45,11 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
     let mut text = format!("{NAME}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
     for port in vswitch.ports.values().filter(|p| !p.is_patch()) {
-        let details: Vec<String> = port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        // Of a device that is gone nothing else is true any more.
+        let details: Vec<String> = match port.complaint() {
+            Some(error) => vec![format!("error={error}")],
+            None => port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect(),
+        };
         let details = if details.is_empty() { String::new() } else { format!(": {}", details.join(", ")) };
         let _ = writeln!(text, "  port {}: {} ({}{details})", port.port_no, port.name, port.kind);
         if options.is_empty() {

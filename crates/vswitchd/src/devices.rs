@@ -1,0 +1,128 @@
+//! Network devices that come, go and change under the switch, as the kernel tells of them.
+//!
+//! A port whose device is gone stays, its link down, until there is a device of that name again: then it is opened anew. A
+//! device that was replaced by another of its name is gone too, however quickly that went: the two have different indexes.
+
+use crate::config::Wanted;
+use crate::reconcile::{OfPortsBefore, Progress, Reconciliation};
+use crate::service::Shared;
+use crate::state::{PortRecord, Vswitch};
+use base::PortNo;
+use ports::netlink::{LinkEvent, LinkEvents, links};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// A step that waits for a device to go is tried again after this time.
+pub const DEVICE_WAIT: Duration = Duration::from_millis(5);
+
+/// The kernel's word on devices of this network namespace.
+pub struct Devices {
+    events: LinkEvents,
+    /// The same socket, to wait for it. The runtime waits for sockets of the kinds that it knows; what it is read as
+    /// does not matter, since it is never read here.
+    ready: UdpSocket,
+}
+
+impl Devices {
+    /// Starts to listen. `None`, with a warning, where the kernel does not let us.
+    pub fn new() -> Option<Devices> {
+        let listen = || {
+            let events = LinkEvents::new().map_err(|e| e.to_string())?;
+            let copy = events.as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
+            let ready = UdpSocket::from_std(copy.into()).map_err(|e| e.to_string())?;
+            Ok::<_, String>(Devices { events, ready })
+        };
+        listen()
+            .map_err(|why| {
+                tracing::warn!(
+                    target: "bridge",
+                    "the kernel does not tell of new devices ({why}): ports wait for the next change"
+                );
+            })
+            .ok()
+    }
+
+    /// What happened, once something did.
+    pub async fn next(&mut self) -> Vec<LinkEvent> {
+        loop {
+            if self.ready.readable().await.is_err() {
+                return std::future::pending().await;
+            }
+            let taken = self.events.take();
+            // All was taken: the runtime shall wait for more.
+            let none = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            let _ = self.ready.try_io(Interest::READABLE, none);
+            if !taken.is_empty() {
+                return taken;
+            }
+        }
+    }
+}
+
+/// Opens ports of a switch without a database anew when their devices come again.
+pub async fn keep(shared: Shared, wanted: Wanted) {
+    let Some(mut devices) = Devices::new() else { return };
+    loop {
+        let events = devices.next().await;
+        if !shared.borrow_mut().devices_changed(&events) {
+            continue;
+        }
+        let mut plan = Reconciliation::plan(&shared.borrow(), &wanted, &OfPortsBefore::new());
+        loop {
+            let progress = plan.step(&mut shared.borrow_mut());
+            match progress {
+                Progress::More => tokio::task::yield_now().await,
+                Progress::Waiting => tokio::time::sleep(DEVICE_WAIT).await,
+                Progress::Done => break,
+            }
+        }
+    }
+}
+
+impl Vswitch {
+    /// Takes note of what happened. True where a port may come that could not before.
+    pub(crate) fn devices_changed(&mut self, events: &[LinkEvent]) -> bool {
+        let mut may_come = false;
+        for event in events {
+            match event {
+                LinkEvent::Gone { ifindex } => self.devices_gone(|r| r.status.ifindex == *ifindex),
+                LinkEvent::Changed(link) => {
+                    let is_another = |r: &PortRecord| {
+                        r.interface.device() == link.name && r.status.ifindex != link.ifindex
+                    };
+                    self.devices_gone(is_another);
+                    may_come |= self.waits_for(&link.name);
+                }
+                LinkEvent::Overrun => {
+                    if let Ok(links) = links() {
+                        let there: BTreeMap<String, u32> =
+                            links.into_iter().map(|link| (link.name, link.ifindex)).collect();
+                        self.devices_gone(|r| there.get(r.interface.device()) != Some(&r.status.ifindex));
+                    }
+                    may_come = true;
+                }
+            }
+        }
+        may_come
+    }
+
+    /// Ports whose device is gone know it now, before a worker has noticed. Only devices of others: those of the switch may
+    /// have been moved to another network namespace, where they work on.
+    fn devices_gone(&mut self, is_gone: impl Fn(&PortRecord) -> bool) {
+        let is_others = |r: &&PortRecord| matches!(r.interface.kind.as_str(), "system" | "afxdp");
+        let gone: Vec<PortNo> = (self.ports.values().filter(is_others))
+            .filter(|r| r.status.ifindex != 0 && !r.gone && is_gone(r))
+            .map(|r| r.port_no)
+            .collect();
+        gone.into_iter().for_each(|port_no| self.port_gone(port_no));
+    }
+
+    fn waits_for(&self, device: &str) -> bool {
+        self.failures.values().any(|failure| failure.interface.device() == device)
+            || self.ports.values().any(|r| r.interface.device() == device && r.is_broken())
+    }
+}
