@@ -1,6 +1,7 @@
 //! `crosspoint guest` and the daemon, as a user starts them: a switch that is killed and comes again under running guests, guests
 //! in a chain that is re-ordered, one that a single worker serves.
 
+use ports::guest::{Guest, GuestConfig, QueuePair};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -334,5 +335,81 @@ fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() 
         let of_reader = served.end(4, reader);
         assert_eq!(of_reader("received"), from_paced);
         assert_eq!((of_reader("missing"), of_reader("reordered")), (0, 0));
+    }
+}
+
+/// A guest in this process, with its queues.
+fn attach(served: &Served, n: u32) -> (Guest, QueuePair) {
+    let socket = served.dir().join(format!("guest{n}"));
+    let mut guest = Guest::listen(&socket, &GuestConfig::default(), Duration::from_secs(60)).unwrap();
+    let pair = guest.take_pairs().pop().unwrap();
+    wait_for("the link", served.dir(), || {
+        served.vsctl(&format!("get interface g{n} link_state")).trim() == "up"
+    });
+    (guest, pair)
+}
+
+/// The next frame of type `ethertype` that comes for a guest.
+fn next_frame(served: &Served, pair: &mut QueuePair, ethertype: [u8; 2]) -> Vec<u8> {
+    let mut frames = Vec::new();
+    wait_for("a frame", served.dir(), || {
+        // The kernel says something at the bridge's own port now and then.
+        pair.receive(1, |frame| frames.push(frame.to_vec()));
+        frames.retain(|frame: &Vec<u8>| frame[12..14] == ethertype);
+        !frames.is_empty()
+    });
+    frames.remove(0)
+}
+
+/// What a switch does for a machine that has moved to it and whose driver cannot announce itself.
+#[test]
+fn a_machine_that_has_arrived_is_announced_to_the_network_and_reached_where_it_is_now() {
+    let served = Served::start(1, 2);
+    served.vsctl("set-fail-mode br0 standalone -- set port g2 vlan_mode=trunk");
+    let (mut guest, mut vm) = attach(&served, 1);
+    let (_network, mut network) = attach(&served, 2);
+    let mac = [0x02, 0, 0, 0, 0, 0x99];
+    let learned = |vlan: u16, port: u32| {
+        wait_for("the address to be learned", served.dir(), || {
+            let table = served.run("ovs-appctl", &["fdb/show", "br0"]);
+            table.lines().any(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words[..3] == [&port.to_string(), &vlan.to_string(), "02:00:00:00:00:99"]
+            })
+        });
+    };
+    for vlan in [0u16, 10] {
+        if vlan > 0 {
+            served.vsctl(&format!("set port g1 tag={vlan}"));
+        }
+        let tagged = |frame: &[u8]| {
+            let tag = [&[0x81, 0][..], &vlan.to_be_bytes()].concat();
+            if vlan == 0 { frame.to_vec() } else { [&frame[..12], &tag, &frame[12..]].concat() }
+        };
+        // Where it was until now: behind the network.
+        let mut from_afar = [0u8; 60];
+        from_afar[..6].fill(0xff);
+        from_afar[6..12].copy_from_slice(&mac);
+        from_afar[12..14].copy_from_slice(&[0x88, 0xb5]);
+        assert!(network.send(&tagged(&from_afar)));
+        learned(vlan, 2);
+        guest.announce(mac).unwrap();
+        // RFC 903: a request, for the address that belongs to its own.
+        let mut announcement = [0u8; 60];
+        announcement[..6].fill(0xff);
+        announcement[6..12].copy_from_slice(&mac);
+        announcement[12..22].copy_from_slice(&[0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3]);
+        announcement[22..28].copy_from_slice(&mac);
+        announcement[32..38].copy_from_slice(&mac);
+        let ethertype = if vlan == 0 { [0x80, 0x35] } else { [0x81, 0] };
+        assert_eq!(next_frame(&served, &mut network, ethertype), tagged(&announcement));
+        learned(vlan, 1);
+        // What the network sends there now finds it.
+        let mut to_it = from_afar;
+        to_it[..6].copy_from_slice(&mac);
+        to_it[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x77]);
+        to_it[12..14].copy_from_slice(&[0x88, 0xb6]);
+        assert!(network.send(&tagged(&to_it)));
+        assert_eq!(next_frame(&served, &mut vm, [0x88, 0xb6]), to_it);
     }
 }
