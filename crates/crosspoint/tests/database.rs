@@ -423,6 +423,28 @@ fn errors_are_shown_where_they_belong_and_previous_settings_stay() {
 }
 
 #[test]
+fn packets_through_a_cable_count_at_both_of_its_ends() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    rig.vsctl(&["add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=dummy"]).ok();
+    for (bridge, end, other) in [("br0", "pa", "pb"), ("br1", "pb", "pa")] {
+        let peer = format!("options:peer={other}");
+        rig.vsctl(&["add-port", bridge, end, "--", "set", "interface", end, "type=patch", &peer]).ok();
+    }
+    (0..5).for_each(|_| rig.receive("p1"));
+    for (bridge, end, counted) in [("br0", "pa", "tx"), ("br1", "pb", "rx")] {
+        let line = |direction: &str| {
+            let text = rig.run("ovs-ofctl", &["dump-ports", bridge, end]).ok();
+            text.lines().find(|l| l.contains(&format!("{direction} pkts="))).unwrap().trim().to_string()
+        };
+        wait_for("what passed the cable", || line(counted).contains(&format!("{counted} pkts=5, bytes=")));
+        let none = if counted == "tx" { "rx" } else { "tx" };
+        assert!(line(none).contains(&format!("{none} pkts=0, bytes=0, drop=?, errs=?")), "{}", line(none));
+    }
+}
+
+#[test]
 fn a_restart_keeps_port_numbers_and_a_killed_switch_comes_back_as_it_was() {
     let mut rig = Rig::start();
     rig.add_bridge();

@@ -286,6 +286,12 @@ impl Vswitch {
         Some(&self.control.topology().port(port)?.spec)
     }
 
+    /// What a patch port has passed, in and out; `None` for ports with a device, whose drivers count.
+    pub(crate) fn patch_totals(&self, record: &PortRecord) -> Option<(SlotStats, SlotStats)> {
+        let port = self.control.topology().port(record.port_no).filter(|_| record.is_patch())?;
+        Some((self.slot(port.rx_slot), self.slot(port.tx_slot)))
+    }
+
     /// What a slot has counted, up to the last fold.
     pub(crate) fn slot(&self, slot: u32) -> SlotStats {
         let totals = self.dp.slot(slot);

@@ -227,9 +227,7 @@ fn status_map(record: &PortRecord, rx_queues: usize) -> Datum {
 }
 
 fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
-    if record.is_patch() {
-        let Some(port) = vswitch.control.topology().port(record.port_no) else { return Datum::EMPTY };
-        let (rx, tx) = (vswitch.slot(port.rx_slot), vswitch.slot(port.tx_slot));
+    if let Some((rx, tx)) = vswitch.patch_totals(record) {
         return numbers(&[
             ("rx_bytes", rx.bytes),
             ("rx_packets", rx.packets),

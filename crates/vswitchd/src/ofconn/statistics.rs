@@ -124,9 +124,18 @@ impl Vswitch {
 
     fn stats_of(&self, record: &PortRecord) -> PortStats {
         let (duration_s, duration_ns) = self.since(record.created_ms);
+        let port = PortStats { port: record.of_port, duration_s, duration_ns, ..NOT_COUNTED };
+        if let Some((rx, tx)) = self.patch_totals(record) {
+            return PortStats {
+                rx_packets: rx.packets,
+                tx_packets: tx.packets,
+                rx_bytes: rx.bytes,
+                tx_bytes: tx.bytes,
+                ..port
+            };
+        }
         let s = self.dp.port_stats(record.port_no);
         PortStats {
-            port: record.of_port,
             rx_packets: s.rx_packets,
             tx_packets: s.tx_packets,
             rx_bytes: s.rx_bytes,
@@ -139,8 +148,26 @@ impl Vswitch {
             rx_over_err: s.rx_over_errors,
             rx_crc_err: s.rx_crc_errors,
             collisions: s.collisions,
-            duration_s,
-            duration_ns,
+            ..port
         }
     }
 }
+
+/// All ones stands for a counter that the port does not have.
+const NOT_COUNTED: PortStats = PortStats {
+    port: OfPort(0),
+    rx_packets: u64::MAX,
+    tx_packets: u64::MAX,
+    rx_bytes: u64::MAX,
+    tx_bytes: u64::MAX,
+    rx_dropped: u64::MAX,
+    tx_dropped: u64::MAX,
+    rx_errors: u64::MAX,
+    tx_errors: u64::MAX,
+    rx_frame_err: u64::MAX,
+    rx_over_err: u64::MAX,
+    rx_crc_err: u64::MAX,
+    collisions: u64::MAX,
+    duration_s: 0,
+    duration_ns: 0,
+};
