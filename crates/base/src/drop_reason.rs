@@ -24,6 +24,8 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// A rule says so: its action list is empty, or `drop`.
     ActionDrop = "action_drop",
+    /// A fragment of an IP packet, and the bridge drops those (`ovs-ofctl set-frags`).
+    Fragment = "fragment",
     /// No rule matched and the table's miss configuration drops.
     TableMiss = "table_miss",
     /// The bridge has no port to send to but the one that the packet came from.

@@ -273,6 +273,57 @@ fn commands_say_what_the_stock_switch_says() {
     assert_eq!(ours.appctl(&["exit", "--cleanup"]), (String::new(), Some(0)));
 }
 
+/// What becomes of fragments, in each of the modes.
+#[test]
+fn fragments_are_matched_as_the_stock_switch_matches_them() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let udp = |fragment: &str| {
+        let ip = format!("450000240001{fragment}40110000c0a80001c0a80002");
+        format!("5054000000075054000000050800{ip}04d20035001000000000000000000000")
+    };
+    // Whole, first, later.
+    let frames = [udp("0000"), udp("2000"), udp("00ff")];
+    for pair in [&ours, &stock] {
+        for flow in ["priority=2,udp,tp_dst=53,actions=2", "priority=1,udp,tp_dst=0,actions=3"] {
+            assert!(pair.run("ovs-ofctl", &["add-flow", "br0", flow]).status.success());
+        }
+    }
+    let mut seen = Vec::new();
+    for mode in ["normal", "nx-match", "drop", "normal"] {
+        let after = [&ours, &stock].map(|pair| {
+            let set = pair.run("ovs-ofctl", &["set-frags", "br0", mode]);
+            assert!(set.status.success(), "{set:?}");
+            let got = String::from_utf8(pair.run("ovs-ofctl", &["get-frags", "br0"]).stdout).unwrap();
+            assert_eq!(got.trim(), mode);
+            for frame in &frames {
+                assert_eq!(pair.appctl(&["netdev-dummy/receive", "p1", frame]).1, Some(0));
+            }
+            let counts = || {
+                let text = pair.run("ovs-ofctl", &["dump-flows", "br0"]).stdout;
+                let text = String::from_utf8(text).unwrap();
+                let count = |rule: &str| {
+                    let line = text.lines().find(|l| l.contains(rule)).unwrap();
+                    line.split("n_packets=")
+                        .nth(1)
+                        .unwrap()
+                        .split(',')
+                        .next()
+                        .unwrap()
+                        .parse::<u64>()
+                        .unwrap()
+                };
+                [count("tp_dst=53"), count("tp_dst=0")]
+            };
+            pair.appctl(&["revalidator/wait"]);
+            counts()
+        });
+        assert_eq!(after[0], after[1], "{mode}: ours is on the left, by destination port 53 and 0");
+        seen.push(after[0]);
+    }
+    // One is whole each time; a first fragment has its ports in one mode; drop takes both fragments.
+    assert_eq!(seen, [[1, 2], [3, 3], [4, 3], [5, 5]]);
+}
+
 #[test]
 fn stopped_time_moves_by_hand_and_all_that_times_out_follows() {
     let switch = Switch::dummy();

@@ -26,7 +26,7 @@ pub use rule::{Actions, Rule, RuleFlags};
 pub use slots::{RetiredSlots, SlotReader, SlotStats};
 pub use switch::{Effect, Switch};
 pub use topology::{
-    BridgeConfig, BridgeIdx, PortConfig, PortKind, PortSpec, PriorityTags, VlanColumns, VlanConfig, VlanMode,
-    VlanSet,
+    BridgeConfig, BridgeIdx, Fragments, PortConfig, PortKind, PortSpec, PriorityTags, VlanColumns,
+    VlanConfig, VlanMode, VlanSet,
 };
 pub use translate::{DEPTH_MAX, RESUBMITS_MAX};

@@ -244,6 +244,18 @@ pub struct Port {
     pub tx_slot: u32,
 }
 
+/// What becomes of fragments of IP packets.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Fragments {
+    /// Matched like other packets, with transport ports (ICMP type and code) of 0, those of a first fragment too.
+    #[default]
+    Normal,
+    /// Dropped before the first table.
+    Drop,
+    /// Matched like other packets; a first fragment has its transport ports.
+    NxMatch,
+}
+
 /// What is configured for a bridge as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BridgeConfig {
@@ -263,6 +275,8 @@ pub struct BridgeConfig {
     pub miss_to_controller: bool,
     /// Bytes of a missed packet that go there.
     pub miss_send_len: u16,
+    /// What becomes of fragments.
+    pub fragments: Fragments,
 }
 
 impl BridgeConfig {
@@ -277,6 +291,7 @@ impl BridgeConfig {
             mac_table_size: 8192,
             miss_to_controller: false,
             miss_send_len: 128,
+            fragments: Fragments::Normal,
         }
     }
 }

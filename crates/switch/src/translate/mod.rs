@@ -29,7 +29,7 @@ use crate::changelog::{rule_table, word_table};
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::table::Entry;
-use crate::topology::{self, Bridge, Topology};
+use crate::topology::{self, Bridge, Fragments, Topology};
 use crate::trace::Sink;
 use base::rcu::Reader;
 use base::{DropReason, OfPort, PortNo, Version};
@@ -294,6 +294,32 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// cost its size in stack.
     #[inline(never)]
     fn lookup(&mut self, table_id: u8) -> Option<&'a Entry> {
+        if self.is_fragment() && self.bridge.config.fragments == Fragments::Normal {
+            return self.lookup_without_ports(table_id);
+        }
+        self.lookup_as_it_is(table_id)
+    }
+
+    /// Whether the packet is a fragment; these bits are in every flow's mask.
+    fn is_fragment(&self) -> bool {
+        self.key.get64(FieldId::NwFrag) & 1 != 0
+    }
+
+    /// As if a rule had set the transport ports to 0, for this lookup alone.
+    fn lookup_without_ports(&mut self, table_id: u8) -> Option<&'a Entry> {
+        let ports = [FieldId::TpSrc, FieldId::TpDst];
+        let before = (self.written.clone(), self.any_written, ports.map(|port| self.key.get64(port)));
+        ports.iter().for_each(|port| self.write_field(*port, 0));
+        let found = self.lookup_as_it_is(table_id);
+        let (written, any_written, values) = before;
+        for (port, value) in ports.into_iter().zip(values) {
+            self.key.set(port, value.into());
+        }
+        (self.written, self.any_written, self.noted) = (written, any_written, None);
+        found
+    }
+
+    fn lookup_as_it_is(&mut self, table_id: u8) -> Option<&'a Entry> {
         self.visit_rules(table_id);
         let table = self.bridge.state.table(table_id)?;
         let found = if self.any_written {
@@ -340,6 +366,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     fn enter(&mut self, table_id: u8, honor_miss: bool) {
         let saved = self.origin;
+        if self.is_fragment() {
+            self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
+            if self.bridge.config.fragments == Fragments::Drop {
+                self.drop_reason = DropReason::Fragment;
+                return self.trace.action(|| "drop".to_string());
+            }
+        }
         let entry = self.lookup(table_id);
         self.trace.enter_table(table_id, entry.map(|e| &e.rule));
         match entry {

@@ -4,7 +4,7 @@
 use base::{OfPort, PortNo};
 use flow::{Action, FieldId, Key, Match, Mf};
 use std::collections::{BTreeMap, HashMap};
-use switch::{Effect, PortKind, PortSpec, PriorityTags, VlanMode};
+use switch::{Effect, Fragments, PortKind, PortSpec, PriorityTags, VlanMode};
 
 #[derive(Clone, Debug)]
 pub struct ModelRule {
@@ -22,6 +22,7 @@ pub struct ModelBridge {
     pub forward_bpdu: bool,
     /// Tags that NORMAL looks at.
     pub vlan_limit: usize,
+    pub fragments: Fragments,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -198,7 +199,14 @@ impl Run<'_> {
     fn table(&mut self, at: &mut Place, table: u8) {
         let rules = self.model.bridges[at.bridge].tables.get(&table);
         at.packet.show_tags();
-        let key = &at.packet.key;
+        let mut key = at.packet.key.clone();
+        if key.get64(FieldId::NwFrag) != 0 {
+            match self.model.bridges[at.bridge].fragments {
+                Fragments::Normal => [FieldId::TpSrc, FieldId::TpDst].iter().for_each(|f| key.set(*f, 0)),
+                Fragments::Drop => return,
+                Fragments::NxMatch => {}
+            }
+        }
         let all_fields = |r: &&ModelRule| {
             FieldId::ALL.iter().all(|f| (key.get(*f) ^ r.matching.key.get(*f)) & r.matching.mask.get(*f) == 0)
         };

@@ -13,8 +13,8 @@ use flow::{Action, FieldId, Key, Match, Mf};
 use std::sync::Arc;
 use switch::control::{Command, FlowMod};
 use switch::{
-    BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, PriorityTags, Switch, VlanColumns,
-    VlanConfig, VlanMode,
+    BridgeConfig, BridgeIdx, Control, Effect, Fragments, PortKind, PortSpec, PriorityTags, Switch,
+    VlanColumns, VlanConfig, VlanMode,
 };
 
 pub const TABLES: u64 = 4;
@@ -239,10 +239,17 @@ impl World {
                     model.flood_vlans = vlans;
                     model.forward_bpdu = chance.one_in(3);
                     model.vlan_limit = chance.below(2) as usize + 1;
+                    model.fragments = *chance.pick(&[
+                        Fragments::Normal,
+                        Fragments::NxMatch,
+                        Fragments::Normal,
+                        Fragments::Drop,
+                    ]);
                     let mut config = BridgeConfig::new(&format!("br{bridge}"));
                     config.flood_vlans = model.flood_vlans.iter().copied().collect();
                     config.forward_bpdu = model.forward_bpdu;
                     config.vlan_limit = model.vlan_limit as u8;
+                    config.fragments = model.fragments;
                     self.control.set_bridge(self.bridges[bridge], config).unwrap();
                 } else {
                     self.model.bridges[bridge].macs.clear();

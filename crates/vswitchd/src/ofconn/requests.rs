@@ -12,7 +12,7 @@ use openflow::message::{
 };
 use openflow::{ErrorKind, Version};
 use switch::control::FlowModError;
-use switch::{BridgeIdx, Effect};
+use switch::{BridgeConfig, BridgeIdx, Effect, Fragments};
 
 /// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
 const ACTIONS_OF10: u32 = 0xfff;
@@ -33,8 +33,13 @@ impl Vswitch {
                 conn.send(xid, &Message::FeaturesReply(reply));
             }
             Message::GetConfigRequest => {
+                let fragments = self.control.topology().bridge(bridge).map(|b| b.config.fragments);
                 let reply = SwitchConfig {
-                    frag: FragHandling::Normal,
+                    frag: match fragments.unwrap_or_default() {
+                        Fragments::Normal => FragHandling::Normal,
+                        Fragments::Drop => FragHandling::Drop,
+                        Fragments::NxMatch => FragHandling::NxMatch,
+                    },
                     invalid_ttl_to_controller: Some(conn.invalid_ttl_to_controller),
                     miss_send_len: conn.miss_send_len,
                 };
@@ -134,8 +139,19 @@ impl Vswitch {
         }
         let wants = conn.wants_misses();
         self.set_misses(bridge, wants);
-        // Fragments are matched as they are; there is nothing else to choose yet.
-        if config.frag == FragHandling::Normal { Ok(()) } else { Err(ErrorKind::OFPSCFC_BAD_FLAGS) }
+        let fragments = match config.frag {
+            FragHandling::Normal => Fragments::Normal,
+            FragHandling::Drop => Fragments::Drop,
+            FragHandling::NxMatch => Fragments::NxMatch,
+            FragHandling::Reassemble => return Err(ErrorKind::OFPSCFC_BAD_FLAGS),
+        };
+        if let Some(found) = self.control.topology().bridge(bridge)
+            && found.config.fragments != fragments
+        {
+            let config = BridgeConfig { fragments, ..found.config.clone() };
+            self.control.set_bridge(bridge, config).expect("it is there, looked up above");
+        }
+        Ok(())
     }
 
     fn role_request(&mut self, bridge: BridgeIdx, conn: &mut OfConn, xid: u32, role: RoleRequest) -> Handled {
