@@ -28,6 +28,8 @@ use switch::control::FlowMod;
 
 /// The share of its time that a switch must be busy for its throughput to be its own.
 const BUSY_MIN: f64 = 0.95;
+/// The highest rate that loses no more than is allowed, in ratio to the peer's.
+const RATE_GOAL: f64 = 1.0;
 /// Descriptors of the guest's rings, in all switches.
 pub const RING_SIZE: usize = 256;
 /// Ports, in both switches.
@@ -108,6 +110,8 @@ pub struct Row {
     cycles_per_packet: f64,
     packets_per_cpu_second: f64,
     mpps: f64,
+    /// The same of each turn.
+    raw_mpps: Vec<f64>,
     /// Share of the offered packets that were not delivered.
     loss: f64,
     /// Share of a processor.
@@ -132,6 +136,10 @@ pub struct Turn {
 }
 
 impl Turn {
+    fn mpps(&self) -> f64 {
+        self.delivered as f64 / self.seconds / 1e6
+    }
+
     fn cycles_per_packet(&self) -> f64 {
         self.cpu_s * self.busy * base::clock::tsc_hz() as f64 / (self.delivered as f64).max(1.0)
     }
@@ -227,8 +235,15 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
     let is_plain = ours.path == Way::Loopback && ours.loss_allowed.is_none();
     let goal = goal(ours.size, ours.flows).filter(|_| is_plain);
     let low = lower_bound(&pairs);
-    if ours.loss_allowed.is_some() {
-        println!("    rate in ratio to the peer's: {:.2}", ours.mpps / theirs.mpps);
+    if let Some(loss) = ours.loss_allowed {
+        let pairs: Vec<f64> = ours.raw_mpps.iter().zip(&theirs.raw_mpps).map(|(o, t)| o / t).collect();
+        let (ratio, low) = (ours.mpps / theirs.mpps, lower_bound(&pairs));
+        println!("    rate in ratio to the peer's: {ratio:.2} (goal {RATE_GOAL}), at least {low:.2}");
+        // Where no rate of the peer's was found there is no ratio either.
+        if !low.is_finite() || low < RATE_GOAL {
+            let what = format!("{} bytes {} flows, rate at a loss of {loss}", ours.size, ours.flows);
+            missed.push(format!("{what}: {ratio:.2}, goal {RATE_GOAL}"));
+        }
     }
     println!(
         "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} (goal {goal:?}), at least {low:.2}"
@@ -437,7 +452,8 @@ pub fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[
         queues: 1,
         cycles_per_packet,
         packets_per_cpu_second: base::clock::tsc_hz() as f64 / cycles_per_packet,
-        mpps: of(&|t| t.delivered as f64 / t.seconds / 1e6),
+        mpps: of(&Turn::mpps),
+        raw_mpps: turns.iter().map(Turn::mpps).collect(),
         loss: of(&Turn::loss),
         cpu_switch: busy,
         cpu_guest: of(&|t| t.guest_cpu_s / t.seconds),

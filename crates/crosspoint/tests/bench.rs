@@ -110,6 +110,22 @@ fn packets_come_back_from_both_kinds_of_guests() {
 }
 
 #[test]
+fn the_highest_rate_that_loses_little_is_found() {
+    const SHAPE: Shape =
+        &[("mpps", 'n'), ("raw_mpps", 'a'), ("loss", 'n'), ("loss_allowed", 'n'), ("raw", 'a')];
+    for path in ["loopback", "guest-to-guest"] {
+        // Half of it, since nobody else is to be disturbed for this one.
+        let rows = check(
+            &format!("pvp --sizes 64 --flows 10 --path {path} --loss 0.5 --runs 2 --turn-ms 50"),
+            SHAPE,
+        );
+        let number = |name: &str| rows[0][name].as_f64().unwrap();
+        assert!(number("mpps") > 0.0 && number("loss") <= 0.5, "{}", rows[0]);
+        assert_eq!(rows[0]["raw_mpps"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
 fn misses_are_misses_and_nothing_else() {
     const SHAPE: Shape =
         &[("rules", 'n'), ("packets_per_cpu_second", 'n'), ("miss_ratio", 'n'), ("raw", 'a')];
