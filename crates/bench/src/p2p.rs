@@ -90,6 +90,8 @@ struct Row {
     packets: u64,
     /// Each turn's cycles per packet.
     raw: Vec<f64>,
+    /// Each turn's of the source and sink alone.
+    raw_io: Vec<f64>,
 }
 
 impl Row {
@@ -195,12 +197,8 @@ fn print_row(row: &Row) {
 fn compare(rows: &[Row], missed_goals: &mut Vec<String>) {
     let find = |name: &str| rows.iter().find(|r| r.switch == name);
     let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
-    let pairs: Vec<f64> = ours
-        .raw
-        .iter()
-        .zip(&theirs.raw)
-        .map(|(o, t)| (t - theirs.io_cycles_per_packet) / (o - ours.io_cycles_per_packet))
-        .collect();
+    let costs = |row: &Row| row.raw.iter().zip(&row.raw_io).map(|(all, io)| all - io).collect::<Vec<f64>>();
+    let pairs: Vec<f64> = costs(theirs).iter().zip(costs(ours)).map(|(t, o)| t / o).collect();
     let ratio = ours.switching_cost() / theirs.switching_cost();
     let goal = goal(ours.rules, ours.flows);
     // "So many times cheaper" at the lower bound of the interleaved pairs.
@@ -236,8 +234,6 @@ fn point(
         peer.set_rules(&rules_text(args.rules, flows))?;
         peer.pause();
     }
-    let our_floor = io_floor::measure(&source, &sink, turn)?;
-    let peer_floor = if peer.is_some() { testpmd::measure(pcap, turn)? } else { 0.0 };
     let mut rig = Rig::new(Config::default())?;
     rig.add_port(&sink)?;
     rig.add_port(&source)?;
@@ -259,36 +255,47 @@ fn point(
         rig.add_port(&source)?;
     }
     rig.warm_up(Duration::from_millis(if flows > 10_000 { 4_000 } else { 1_500 }));
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut our_floors) = (Vec::new(), Vec::new());
+    let (mut theirs, mut their_floors) = (Vec::new(), Vec::new());
     for _ in 0..args.runs {
         ours.push(rig.measure(turn));
+        // Without its source our worker sleeps and its caches stay as they are.
+        rig.detach(PortNo(1))?;
+        our_floors.push(io_floor::measure(&source, &sink, turn)?);
         if let Some(peer) = &mut peer {
-            // Without its source our worker sleeps and its caches stay as they are.
-            rig.detach(PortNo(1))?;
             peer.resume();
             std::thread::sleep(Duration::from_millis(300));
             theirs.push(peer.measure(turn)?);
             peer.pause();
-            rig.add_port(&source)?;
-            rig.warm_up(Duration::from_millis(if flows > 10_000 { 1_500 } else { 400 }));
+            their_floors.push(testpmd::measure(pcap, turn)?);
         }
+        rig.add_port(&source)?;
+        rig.warm_up(Duration::from_millis(if flows > 10_000 { 1_500 } else { 400 }));
     }
-    let mut rows = vec![row("crosspoint", args.rules, order, flows, our_floor, &ours)];
+    let mut rows = vec![row("crosspoint", args.rules, order, flows, &our_floors, &ours)];
     if peer.is_some() {
-        rows.push(row("ovs-dpdk", args.rules, order, flows, peer_floor, &theirs));
-        let floor = Sample {
+        rows.push(row("ovs-dpdk", args.rules, order, flows, &their_floors, &theirs));
+        let alone = |cycles_per_packet: &f64| Sample {
             packets: 0,
-            cycles_per_packet: peer_floor,
+            cycles_per_packet: *cycles_per_packet,
             exact_ratio: 0.0,
             megaflow_ratio: 0.0,
             miss_ratio: 0.0,
         };
-        rows.push(row("testpmd", args.rules, order, flows, peer_floor, &[floor]));
+        let floors: Vec<Sample> = their_floors.iter().map(alone).collect();
+        rows.push(row("testpmd", args.rules, order, flows, &their_floors, &floors));
     }
     Ok(rows)
 }
 
-fn row(switch: &'static str, rules: Rules, order: Order, flows: usize, io: f64, samples: &[Sample]) -> Row {
+fn row(
+    switch: &'static str,
+    rules: Rules,
+    order: Order,
+    flows: usize,
+    io: &[f64],
+    samples: &[Sample],
+) -> Row {
     let of = |f: fn(&Sample) -> f64| median(&samples.iter().map(f).collect::<Vec<_>>());
     let cycles_per_packet = of(|s| s.cycles_per_packet);
     Row {
@@ -297,7 +304,7 @@ fn row(switch: &'static str, rules: Rules, order: Order, flows: usize, io: f64, 
         order,
         flows,
         cycles_per_packet,
-        io_cycles_per_packet: io,
+        io_cycles_per_packet: median(io),
         packets_per_cpu_second: base::clock::tsc_hz() as f64 / cycles_per_packet,
         emc_hit_ratio: of(|s| s.exact_ratio),
         megaflow_hit_ratio: of(|s| s.megaflow_ratio),
@@ -305,6 +312,7 @@ fn row(switch: &'static str, rules: Rules, order: Order, flows: usize, io: f64, 
         runs: samples.len() as u32,
         packets: samples.iter().map(|s| s.packets).sum(),
         raw: samples.iter().map(|s| s.cycles_per_packet).collect(),
+        raw_io: io.to_vec(),
     }
 }
 

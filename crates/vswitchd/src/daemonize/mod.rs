@@ -219,14 +219,14 @@ fn verbose(spec: Option<&str>) -> Result<(), String> {
 /// The default of `--pidfile`, and a name without directory, are in the run directory.
 fn pid_path(given: &str) -> PathBuf {
     match given {
-        "" => RunDir::from_env().file(&format!("{}.pid", program::name())),
+        "" => RunDir::from_env().file(&format!("{}.pid", program::daemon_name())),
         name => absolute(&RunDir::from_env().path().join(name)),
     }
 }
 
 fn log_path(given: &str) -> PathBuf {
     match given {
-        "" => program::log_directory().join(format!("{}.log", program::name())),
+        "" => program::log_directory().join(format!("{}.log", program::daemon_name())),
         name => absolute(&program::log_directory().join(name)),
     }
 }
