@@ -38,12 +38,14 @@ drop_reasons! {
     TxMtuExceeded = "tx_mtu_exceeded",
     /// The output port is down (administratively, or its `no_fwd` is set).
     TxPortDown = "tx_port_down",
-    /// The driver refused the packet.
+    /// The output port's driver did not send the packet: the link is down, the device gone, or no buffer of a guest's holds it.
     TxError = "tx_error",
     /// The packet came in at a port whose configuration forbids receiving.
     RxPortConfig = "rx_port_config",
     /// A frame shorter than an Ethernet header, or cut off by the driver.
     RxTruncated = "rx_truncated",
+    /// The input port's driver had no buffer for the packet, or nobody took it in time.
+    RxDropped = "rx_dropped",
     /// The input port belongs to no bridge.
     RxNoBridge = "rx_no_bridge",
     /// The switch forwards nothing until its rules are restored (`flow-restore-wait`).

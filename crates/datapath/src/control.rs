@@ -162,6 +162,17 @@ struct Released {
     tx: Option<TxHandle>,
 }
 
+/// Reasons for which drivers drop: packets that no worker sees any more, or yet.
+const BY_DRIVERS: [DropReason; 2] = [DropReason::TxError, DropReason::RxDropped];
+
+fn dropped_by_driver(port: &dyn Port, reason: DropReason) -> u64 {
+    match reason {
+        DropReason::TxError => port.stats().tx_dropped,
+        DropReason::RxDropped => port.stats().rx_dropped,
+        _ => 0,
+    }
+}
+
 /// Slots that are kept ready beyond those given out.
 const SLOTS_AHEAD: u32 = 4096;
 
@@ -187,6 +198,8 @@ pub struct Datapath<P: Pipeline> {
     gone: VecDeque<PortNo>,
     dumped: Vec<(Vec<DumpedFlow>, Option<u32>)>,
     removed: Vec<PortNo>,
+    /// What drivers of ports that are gone had dropped, by the reasons' names.
+    dropped_by_gone: BTreeMap<&'static str, u64>,
     slots_reserved: u32,
 }
 
@@ -216,6 +229,7 @@ impl<P: Pipeline> Datapath<P> {
             gone: VecDeque::new(),
             dumped: Vec::new(),
             removed: Vec::new(),
+            dropped_by_gone: BTreeMap::new(),
             slots_reserved: 0,
         })
     }
@@ -490,6 +504,11 @@ impl<P: Pipeline> Datapath<P> {
         let of_these = numbers.iter().copied().collect::<BTreeSet<PortNo>>();
         self.wait_until(|dp| dp.removed.iter().filter(|no| of_these.contains(no)).count() >= answers)?;
         self.removed.retain(|no| !of_these.contains(no));
+        for reason in BY_DRIVERS {
+            let dropped: u64 =
+                entries.iter().map(|entry| dropped_by_driver(entry.port.as_ref(), reason)).sum();
+            *self.dropped_by_gone.entry(reason.name()).or_default() += dropped;
+        }
         Ok(entries.into_iter().map(|entry| entry.port).collect())
     }
 
@@ -551,10 +570,19 @@ impl<P: Pipeline> Datapath<P> {
         self.workers[n].thread_id.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Packets dropped for a reason, over all workers.
+    /// Packets dropped for a reason, over all workers, and by the drivers of ports that are there or were.
     pub fn drops(&self, reason: DropReason) -> u64 {
         let ended = self.retired.iter().map(|r| r.stats.drops.get(reason));
-        self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum()
+        let by_workers: u64 = self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum();
+        let by_drivers: u64 =
+            self.ports.values().map(|entry| dropped_by_driver(entry.port.as_ref(), reason)).sum();
+        by_workers + by_drivers + self.dropped_by_gone.get(&reason.name()).copied().unwrap_or(0)
+    }
+
+    /// Packets that came in at a port and were dropped for a reason, and those that its driver dropped.
+    pub fn port_drops(&self, no: PortNo, reason: DropReason) -> u64 {
+        let by_workers: u64 = self.port_counters(no).iter().map(|c| c.drops.get(reason)).sum();
+        by_workers + self.port(no).map_or(0, |port| dropped_by_driver(port, reason))
     }
 
     /// The packet pool.

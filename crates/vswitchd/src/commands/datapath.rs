@@ -322,7 +322,7 @@ pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok("pmd rxq rebalance requested.\n".into())
 }
 
-/// Our own: packets dropped, by reason and input port.
+/// Our own: packets dropped, by reason and input port; those that a driver dropped at its port.
 pub fn drops(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let mut text = String::new();
     for &reason in DropReason::ALL {
@@ -332,8 +332,7 @@ pub fn drops(vswitch: &mut Vswitch, _: &[String]) -> Answer {
         }
         let _ = writeln!(text, "{}: {total}", reason.name());
         for port in vswitch.ports.values() {
-            let counters = vswitch.dp.port_counters(port.port_no);
-            let here: u64 = counters.iter().map(|c| c.drops.get(reason)).sum();
+            let here = vswitch.dp.port_drops(port.port_no, reason);
             if here > 0 {
                 let _ = writeln!(text, "  {}: {here}", port.name);
             }
