@@ -35,6 +35,9 @@ pub enum Side {
     Switch,
     /// The controller, or `ofctl`: takes everything, answers nothing by itself but echo requests.
     Controller,
+    /// Who listens to what others say (`snoop`): takes every message, hellos too, in the message's own version, and answers
+    /// nothing.
+    Listener,
 }
 
 /// How a connection is to be.
@@ -260,9 +263,16 @@ impl Connection {
         header: Header,
         range: std::ops::Range<usize>,
     ) -> Option<Event> {
-        let State::Up(codec) = self.state else {
+        let State::Up(mut codec) = self.state else {
             return Some(self.handle_hello(now, header, range));
         };
+        if self.config.side == Side::Listener
+            && let Some(version) = Version::from_wire(header.version)
+            && VersionSet::SUPPORTED.contains(version)
+        {
+            // Which connections agreed on tables in flow-mods of 1.0 is not known; where they did not, the table reads as 0.
+            codec = Codec { version, flow_mod_table_id: true };
+        }
         let bytes = &self.input[range];
         let result = match codec.decode(bytes) {
             Ok((_, message)) if self.config.side == Side::Switch && !message.is_for_switch() => {
@@ -284,6 +294,9 @@ impl Connection {
                 return Some(Event::Unreadable { xid, error, head });
             }
         };
+        if self.config.side == Side::Listener {
+            return Some(Event::Message { xid, message, head: RequestHead::new(bytes) });
+        }
         match message {
             Message::EchoRequest(data) => {
                 self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
@@ -464,9 +477,11 @@ impl Connection {
         self.send(xid, &Message::EchoRequest(Vec::new())).expect("up, and every version has echo requests");
     }
 
-    /// Keeps a copy of every message in either direction from now on, for `snoop`.
+    /// Keeps a copy of every message in either direction from now on, for `snoop`; of the hello too if it waits to be sent.
     pub fn start_tap(&mut self) {
-        self.tap.get_or_insert_default();
+        let is_fresh = matches!(self.state, State::AwaitHello { .. }) && self.sent == 0;
+        let hello = if is_fresh { &self.output[..] } else { &[] };
+        self.tap.get_or_insert_with(|| hello.to_vec());
     }
 
     /// Ends that.
@@ -661,6 +676,44 @@ mod tests {
         assert_eq!(switch.next_event(seconds(15)), None);
         switch.handle_timeout(seconds(16));
         assert_eq!(switch.next_event(seconds(16)), Some(Event::Closed(CloseReason::Silent)));
+    }
+
+    #[test]
+    fn a_listener_reads_each_message_in_its_own_version_and_answers_nothing() {
+        let now = Instant::now();
+        let mut listener = connection(Side::Listener, VersionSet::only(Version::V10), now);
+        let sent = listener.transmit().len();
+        listener.transmitted(sent);
+        listener.handle_bytes(now, &[4, 0, 0, 8, 0, 0, 0, 1]);
+        assert_eq!(listener.next_event(now), Some(Event::Up(Version::V10)));
+        let heard: [(&[u8], &str); 4] = [
+            (&[4, 0, 0, 8, 0, 0, 0, 7], "OFPT_HELLO"),
+            (&[4, 2, 0, 8, 0, 0, 0, 7], "OFPT_ECHO_REQUEST"),
+            (&[4, 20, 0, 8, 0, 0, 0, 7], "OFPT_BARRIER_REQUEST"),
+            (&[1, 18, 0, 8, 0, 0, 0, 7], "OFPT_BARRIER_REQUEST"),
+        ];
+        for (bytes, name) in heard {
+            listener.handle_bytes(now, bytes);
+            let Some(Event::Message { xid: 7, message, head }) = listener.next_event(now) else {
+                panic!("{name} is not heard");
+            };
+            assert_eq!((message.name(), head.as_bytes()), (name, bytes));
+        }
+        // What cannot be read is no reason to say anything either.
+        listener.handle_bytes(now, &[5, 99, 0, 8, 0, 0, 0, 7]);
+        assert!(matches!(listener.next_event(now), Some(Event::Unreadable { xid: 7, .. })));
+        assert!(listener.transmit().is_empty());
+    }
+
+    #[test]
+    fn a_tap_has_both_hellos() {
+        let now = Instant::now();
+        let v10 = VersionSet::only(Version::V10);
+        let (mut s, mut c) = (connection(Side::Switch, v10, now), connection(Side::Controller, v10, now));
+        s.start_tap();
+        exchange(now, &mut s, &mut c);
+        assert!(s.next_event(now).is_some());
+        assert_eq!(s.take_tap(), [[1, 0, 0, 8, 0, 0, 0, 1]; 2].concat());
     }
 
     #[test]

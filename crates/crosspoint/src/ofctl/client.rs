@@ -146,16 +146,16 @@ pub fn os_text(error: &std::io::Error) -> String {
 impl Client {
     /// Connects to a switch and says hello.
     pub fn connect(target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
-        Self::connect_to(target, "mgmt", versions, tls)
+        Self::connect_as(Side::Controller, target, versions, tls)
     }
 
-    /// As [`Self::connect`], to another socket of the bridge.
-    pub fn connect_to(
-        target: &str,
-        suffix: &str,
-        versions: VersionSet,
-        tls: &TlsFiles,
-    ) -> Result<Client, Failure> {
+    /// Connects to where a switch repeats what it and its controllers say.
+    pub fn listen(target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
+        Self::connect_as(Side::Listener, target, versions, tls)
+    }
+
+    fn connect_as(side: Side, target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
+        let suffix = if side == Side::Listener { "snoop" } else { "mgmt" };
         let (mut reader, writer) = open(target, suffix, tls)?;
         let (sender, arrivals) = channel();
         std::thread::spawn(move || {
@@ -168,7 +168,7 @@ impl Client {
                 }
             }
         });
-        let config = ConnectionConfig { side: Side::Controller, versions, probe_interval: None };
+        let config = ConnectionConfig { side, versions, probe_interval: None };
         let mut client = Client {
             name: target.to_string(),
             connection: Connection::new(config, Instant::now()),
@@ -253,9 +253,17 @@ impl Client {
 
     /// The next message, with its transaction id. What cannot be read is printed and skipped.
     pub fn receive(&mut self) -> Result<(u32, Message), Failure> {
+        self.hear().map(|(_, xid, message)| (xid, message))
+    }
+
+    /// As [`Self::receive`], with the message's own version, which is not the connection's where others are listened to.
+    pub fn hear(&mut self) -> Result<(Version, u32, Message), Failure> {
         loop {
             match self.next_event()? {
-                Event::Message { xid, message, .. } => return Ok((xid, message)),
+                Event::Message { xid, message, head } => {
+                    let version = head.as_bytes().first().and_then(|&n| Version::from_wire(n));
+                    return Ok((version.unwrap_or(self.version), xid, message));
+                }
                 Event::Unreadable { error, head, .. } => {
                     eprint!("{}", unreadable_text(head.as_bytes(), error))
                 }

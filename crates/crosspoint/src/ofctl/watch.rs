@@ -7,7 +7,7 @@ use openflow::Message;
 use openflow::message::{
     FlowMonitorFlags, FlowMonitorRequest, PacketIn, PacketInForm, StatsRequest, SwitchConfig, TABLE_ALL,
 };
-use openflow::text::{KeyValues, PortNames, message_text, parse_match};
+use openflow::text::{KeyValues, MessageStyle, PortNames, message_text, parse_match};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
         daemon.complete();
     }
     loop {
-        let (xid, message) = client.receive()?;
+        let (version, xid, message) = client.hear()?;
         let resumed = match &message {
             Message::PacketIn(packet) if resume && !packet.continuation.is_empty() => {
                 // What the switch passes along for us alone does not go back.
@@ -35,7 +35,7 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             eprint!("{}.{:03}: ", now.as_secs(), now.subsec_millis());
         }
-        let style = client.style(&names, options.more());
+        let style = MessageStyle { version, ..client.style(&names, options.more()) };
         eprint!("{}", message_text(xid, &message, style));
         if let Some(resumed) = resumed {
             eprint!("send: {}", message_text(0, &resumed, style));
@@ -146,8 +146,7 @@ fn parse_watch(text: &str, id: u32, names: &PortNames) -> Result<FlowMonitorRequ
 }
 
 pub fn snoop(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client =
-        Client::connect_to(options.word(1).unwrap_or(""), "snoop", options.versions, &options.args.tls)?;
+    let mut client = Client::listen(options.word(1).unwrap_or(""), options.versions, &options.args.tls)?;
     print_all(options, &mut client, false)
 }
 

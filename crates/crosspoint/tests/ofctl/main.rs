@@ -2,6 +2,7 @@
 //! output, the same errors and the same exit codes. The switches are Open vSwitch's, with its dummy datapath, and ours.
 
 mod rig;
+mod snoop;
 
 use rig::{Rig, Which};
 use std::process::{Command, Output};

@@ -28,11 +28,8 @@ impl Parsed {
     pub fn in_protocol(self, protocol: Protocol) -> FlowMod {
         let mut flow_mod = self.flow_mod;
         flow_mod.form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
-        // From OpenFlow 1.1 on an add must name one table.
-        if flow_mod.command == FlowModCommand::Add
-            && flow_mod.table_id == TABLE_ALL
-            && protocol >= Protocol::Of11
-        {
+        // From OpenFlow 1.1 on only a delete may be of all tables: said without a table, all else is of the first.
+        if !flow_mod.command.is_delete() && flow_mod.table_id == TABLE_ALL && protocol >= Protocol::Of11 {
             flow_mod.table_id = 0;
         }
         flow_mod

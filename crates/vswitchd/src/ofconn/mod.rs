@@ -229,7 +229,9 @@ impl Vswitch {
         }
         let snooped = bridge.conns.values().any(|c| c.purpose == Purpose::Snoop);
         if purpose == Purpose::Snoop {
-            bridge.conns.values_mut().for_each(|c| c.connection.start_tap());
+            // Never one snoop to another: what it is told would be told again without end.
+            let others = bridge.conns.values_mut().filter(|c| c.purpose != Purpose::Snoop);
+            others.for_each(|c| c.connection.start_tap());
         } else if snooped {
             conn.connection.start_tap();
         }
