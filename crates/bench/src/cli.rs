@@ -1,8 +1,8 @@
 //! `crosspoint bench`: one subcommand per question.
 
 use crate::{
-    afxdp_bridge, churn, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p, port_count,
-    ports_config, pvp, scale, wake,
+    afxdp_bridge, churn, counts, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p,
+    port_count, ports_config, pvp, scale, wake,
 };
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -40,6 +40,8 @@ enum Bench {
     Collide(fairness::CollideArgs),
     /// Rules and active flows: how many bytes each, and in all?
     Memory(memory::Args),
+    /// Rules' counters under traffic: how late are they?
+    Counts(counts::Args),
     /// Rules loaded by the stock ovs-ofctl: how long, and how much memory?
     LoadRules(load_rules::Args),
     /// The database server: transactions, monitors, start with a large file, memory, compaction.
@@ -71,6 +73,7 @@ pub fn run(args: Args) -> ExitCode {
         Bench::Fairness(args) => fairness::run_fairness(&args),
         Bench::Collide(args) => fairness::run_collide(&args),
         Bench::Memory(args) => memory::run(&args),
+        Bench::Counts(args) => counts::run(&args),
         Bench::LoadRules(args) => load_rules::run(&args),
         Bench::Ovsdb(args) => ovsdb::run(&args),
         Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),

@@ -7,6 +7,7 @@
 mod afxdp_bridge;
 mod churn;
 mod cli;
+mod counts;
 mod daemons;
 mod fairness;
 mod frames;

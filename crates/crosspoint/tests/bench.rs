@@ -195,6 +195,13 @@ fn those_who_take_more_than_their_share_are_measured() {
 }
 
 #[test]
+fn how_late_counters_are_is_measured() {
+    const SHAPE: Shape = &[("flows", 'n'), ("wait_ms", 'n'), ("longest_wait_ms", 'n'), ("raw", 'a')];
+    let rows = check("counts --flows 2k --runs 1", SHAPE);
+    assert_eq!(rows[0]["raw"].as_array().unwrap().len(), 10);
+}
+
+#[test]
 fn memory_is_accounted_for_every_rule_and_flow() {
     const SHAPE: Shape =
         &[("bytes_per_rule", 'n'), ("bytes_per_cached_flow", 'n'), ("rss_of_switch_bytes", 'n')];
