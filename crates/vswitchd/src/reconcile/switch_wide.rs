@@ -83,10 +83,10 @@ impl Vswitch {
         match self.dp.set_workers(&cpus, cache) {
             Ok(()) => {
                 for (n, place) in places.iter().enumerate() {
-                    let where_ = if present.is_empty() { "any processor" } else { "processor" };
-                    let core = if present.is_empty() { String::new() } else { format!(" {}", place.core) };
-                    let node = place.node;
-                    tracing::info!(target: "dpif_netdev", "worker {n} runs on {where_}{core} of NUMA node {node}");
+                    let (core, node) = (place.core, place.node);
+                    let which =
+                        if present.is_empty() { "any processor".into() } else { format!("processor {core}") };
+                    tracing::info!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
                 }
                 self.places = places;
             }
