@@ -4,7 +4,7 @@
 mod rig;
 
 use base::PortNo;
-use packet::{Pool, PoolConfig, Port};
+use packet::{Batch, Pool, PoolConfig, Port};
 use ports::PortSpec;
 use ports::af_xdp::AfXdpPort;
 use rig::{Forwarder, Net, wait_for};
@@ -98,6 +98,40 @@ fn with_forwarder(net: &Net, options: &[(&str, &str)], work: impl FnOnce(&mut [A
 
 fn has_interface(net: &Net, port: &str) -> bool {
     net.try_on("s", &format!("ip link show dev {port}")).status.success()
+}
+
+#[test]
+fn a_transmit_ring_holds_as_many_frames_as_the_option_says() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    let mut cache = pool.cache();
+    let transmitted = || -> u64 {
+        let shown = net.on("s", "cat /proc/net/dev");
+        let line = shown.lines().find_map(|line| line.trim_start().strip_prefix("p0:")).unwrap();
+        // Behind eight columns of what was received, and bytes.
+        line.split_whitespace().nth(9).unwrap().parse().unwrap()
+    };
+    for slots in [64, 128, 512] {
+        let mut port = AfXdpPort::open(&spec("p0", 1).with("n_txq_desc", &slots.to_string()), pool).unwrap();
+        let rx = port.take_rx_queues();
+        let mut tx = port.take_tx_queues(1);
+        let (before, mut pushed) = (transmitted(), 0);
+        // Nothing leaves before the ring is full, as nothing is flushed; but for what the kernel says to its neighbours by itself.
+        while transmitted() < before + slots / 2 {
+            assert!(pushed <= slots, "{pushed} frames are in {slots} slots");
+            let mut batch = Batch::new();
+            for _ in 0..32 {
+                batch.push(cache.alloc_frame(&[0x88; 60]).unwrap());
+            }
+            tx[0].tx_burst(&mut cache, &mut batch);
+            pushed += 32 - batch.len() as u64;
+            cache.free_all(&mut batch);
+        }
+        assert_eq!(pushed, slots + 32, "the burst behind a full ring made room");
+        drop((rx, tx, port));
+    }
 }
 
 #[test]

@@ -33,16 +33,20 @@ fn wait_until(what: &str, mut f: impl FnMut() -> bool) {
     }
 }
 
-fn server(dir: &Path) -> VhostUserPort {
+fn server(dir: &Path, options: &[(&str, &str)]) -> VhostUserPort {
     let spec =
         PortSpec::new("vhost0", "dpdkvhostuser", PortNo(7)).with("vhost-sock-dir", dir.to_str().unwrap());
-    VhostUserPort::open(&spec).unwrap()
+    VhostUserPort::open(&options.iter().fold(spec, |spec, (key, value)| spec.with(key, value))).unwrap()
 }
 
 fn rig(config: &GuestConfig) -> Rig {
+    rig_with(config, &[])
+}
+
+fn rig_with(config: &GuestConfig, options: &[(&str, &str)]) -> Rig {
     let dir = tempfile::tempdir().unwrap();
     let pool = Pool::new(PoolConfig { chunks: 4096, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut port = server(dir.path());
+    let mut port = server(dir.path(), options);
     let path = dir.path().join("vhost0");
     let mut guest = Guest::connect(&path, config).unwrap();
     guest.synchronise().unwrap();
@@ -147,6 +151,24 @@ fn what_a_full_ring_does_not_take_stays_with_the_sender() {
         assert_eq!(rig.guest_receives(0).len(), 64);
         assert_eq!(rig.send(&frames), 32);
         assert!(rig.port.stats().tx_retries > 0);
+    }
+}
+
+#[test]
+fn a_full_ring_is_looked_at_again_as_often_as_the_option_says() {
+    let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };
+    let frames: Vec<_> = (0..32).map(|n| frame(n, 60)).collect();
+    for (options, retries) in [
+        (&[][..], 8),
+        (&[("tx-retries-max", "0")], 0),
+        (&[("tx-retries-max", "3")], 3),
+        (&[("tx-retries-max", "32")], 32),
+    ] {
+        let mut rig = rig_with(&config, options);
+        assert_eq!((rig.send(&frames), rig.send(&frames)), (32, 32));
+        assert_eq!(rig.port.stats().tx_retries, 0, "there was room");
+        assert_eq!(rig.send(&frames), 0);
+        assert_eq!(rig.port.stats().tx_retries, retries, "{options:?}");
     }
 }
 
@@ -408,7 +430,7 @@ fn a_client_port_connects_whenever_a_guest_listens() {
 #[test]
 fn a_socket_that_somebody_serves_is_refused_and_a_stale_one_replaced() {
     let dir = tempfile::tempdir().unwrap();
-    let first = server(dir.path());
+    let first = server(dir.path(), &[]);
     let spec = PortSpec::new("vhost0", "dpdkvhostuser", PortNo(8))
         .with("vhost-sock-dir", dir.path().to_str().unwrap());
     let Err(error) = VhostUserPort::open(&spec) else { panic!("two ports on one socket") };
