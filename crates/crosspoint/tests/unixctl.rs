@@ -118,6 +118,7 @@ fn commands_say_what_the_stock_switch_says() {
     both(&["dpctl/dump-dps"]);
     both(&["dpif/dump-dps"]);
     both(&["ofproto/list"]);
+    both(&["ofproto/list-tunnels"]);
     both(&["fdb/show", "br0"]);
     both(&["fdb/stats-show", "br0"]);
     both(&["fdb/flush", "br0"]);
@@ -265,7 +266,7 @@ fn commands_say_what_the_stock_switch_says() {
     let list = |pair: &Pair| pair.appctl(&["list-commands"]).0;
     let stock_list = list(&stock);
     let name = |line: &str| line.trim().split(' ').next().unwrap_or_default().to_string();
-    let takes_less = ["dpctl/del-flows", "dpif-netdev/pmd-rxq-show"];
+    let takes_less = ["dpctl/del-flows", "dpif-netdev/pmd-perf-show"];
     for line in list(&ours).lines().skip(1).filter(|l| !takes_less.contains(&name(l).as_str())) {
         let theirs = stock_list.lines().find(|l| name(l) == name(line));
         assert!(theirs.is_none_or(|l| l.trim_end() == line.trim_end()), "{line}\n{theirs:?}");
@@ -322,6 +323,164 @@ fn fragments_are_matched_as_the_stock_switch_matches_them() {
     }
     // One is whole each time; a first fragment has its ports in one mode; drop takes both fragments.
     assert_eq!(seen, [[1, 2], [3, 3], [4, 3], [5, 5]]);
+}
+
+/// A line without what its numbers are: each digit run becomes one `0`, blanks one blank, and none behind a parenthesis.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for c in line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }) {
+        let repeats = shape.ends_with(c) && (c == '0' || c == ' ') || shape.ends_with('(') && c == ' ';
+        if !repeats {
+            shape.push(c);
+        }
+    }
+    shape
+}
+
+#[test]
+fn what_workers_do_with_their_time_is_shown_in_the_stock_switchs_layout() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    for pair in [&ours, &stock] {
+        // Dummies of this type are polled by the stock switch's workers; ours poll all.
+        let added = "add-port br0 p9 -- set interface p9 type=dummy-pmd ofport_request=9";
+        let added: Vec<&str> = if std::ptr::eq(pair, &stock) {
+            added.split(' ').collect()
+        } else {
+            "add-port br0 p9 -- set interface p9 type=dummy ofport_request=9".split(' ').collect()
+        };
+        assert!(pair.run("ovs-vsctl", &added).status.success());
+        assert!(pair.run("ovs-ofctl", &["add-flow", "br0", "in_port=9,actions=1"]).status.success());
+    }
+    let show = |pair: &Pair, args: &[&str]| {
+        let (text, code) = pair.appctl(&[&["dpif-netdev/pmd-perf-show"], args].concat());
+        assert_eq!(code, Some(0), "{text}");
+        text
+    };
+    let value = |text: &str, label: &str| -> u64 {
+        let line = text
+            .lines()
+            .find(|l| l.trim_start().starts_with(label))
+            .unwrap_or_else(|| panic!("{label}: {text}"));
+        line[label.len() + 2..].split_whitespace().next().unwrap().parse().unwrap()
+    };
+    // Before there are packets most lines are left out.
+    for pair in [&ours, &stock] {
+        assert_eq!(pair.appctl(&["dpif-netdev/pmd-stats-clear"]), (String::new(), Some(0)));
+    }
+    let shapes = |text: &str| text.lines().map(shape).collect::<Vec<_>>();
+    let without_numbers = |text: &str| {
+        let lines = shapes(text).into_iter().map(|l| l.split(" (").next().unwrap().to_string());
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(without_numbers(&show(&ours, &[])), without_numbers(&show(&stock, &[])));
+    for pair in [&ours, &stock] {
+        for _ in 0..6 {
+            assert_eq!(
+                pair.appctl(&["netdev-dummy/receive", "p9", &UDP.replace("in_port(1)", "in_port(9)")]).1,
+                Some(0)
+            );
+        }
+        wait_for("the packets", || show(pair, &[]).contains("Rx packets:                    6  ("));
+    }
+    let (mine, theirs) = (show(&ours, &["-nh"]), show(&stock, &["-nh"]));
+    // What is not measured here is left out: how long an upcall takes, and output batches.
+    let expected: Vec<String> = shapes(&theirs)
+        .into_iter()
+        .filter(|line| !line.contains("Tx batches:"))
+        .map(|line| line.replace(", 0.0 us/upcall", ""))
+        .collect();
+    assert_eq!(shapes(&mine), expected, "{mine}{theirs}");
+    let columns = |text: &str| {
+        let end = |l: &str| l.find("  (").unwrap_or(l.len());
+        let ends = text.lines().filter(|l| l.starts_with("  ")).map(end);
+        ends.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!((columns(&mine), columns(&theirs)), ([34].into(), [34].into()), "{mine}{theirs}");
+    // What it says hangs together.
+    let loops = value(&mine, "Iterations:");
+    assert_eq!(loops, value(&mine, "- idle iterations:") + value(&mine, "- busy iterations:"));
+    let hits = value(&mine, "- EMC hits:") + value(&mine, "- Megaflow hits:") + value(&mine, "- Upcalls:");
+    assert_eq!((hits, value(&mine, "- Upcalls:"), value(&mine, "Tx packets:")), (6, 1, 6), "{mine}");
+    assert!(value(&mine, "- Used TSC cycles:") > 0 && value(&mine, "- busy iterations:") > 0);
+    wait_for("a sleep, as there is nothing to do", || {
+        let text = show(&ours, &["-pmd", "0"]);
+        value(&text, "- sleep iterations:") > 0 && value(&text, "Sleep time (us):") > 0
+    });
+    assert_eq!(show(&ours, &["-pmd", "77"]), "");
+    for bad in [&["-it", "3"][..], &["-ms", "3"], &["-pmd"], &["-pmd", "x"], &["nope"]] {
+        assert_eq!(ours.appctl(&[&["dpif-netdev/pmd-perf-show"], bad].concat()).1, Some(2), "{bad:?}");
+    }
+    assert_eq!(ours.appctl(&["dpif-netdev/pmd-stats-clear"]), (String::new(), Some(0)));
+    assert_eq!(value(&show(&ours, &[]), "Rx packets:"), 0);
+
+    // A queue's usage over the last seconds, in steps of five.
+    let usage = |pair: &Pair, args: &[&str]| {
+        let (text, code) = pair.appctl(&[&["dpif-netdev/pmd-rxq-show"], args].concat());
+        (text.lines().next().unwrap_or_default().to_string(), code)
+    };
+    for args in [&[][..], &["-secs", "1"], &["-secs", "10"], &["-secs", "11"], &["-secs", "600"]] {
+        assert_eq!(usage(&ours, args), usage(&stock, args), "{args:?}");
+    }
+    for args in [&["-secs", "11", "-pmd", "0"], &["-pmd", "0", "-secs", "11"]] {
+        assert_eq!(usage(&ours, args).0, "Displaying last 15 seconds pmd usage %");
+    }
+    for bad in [&["-secs", "x"][..], &["-secs", "0"], &["-secs"]] {
+        assert_eq!(usage(&ours, bad).1, Some(2), "{bad:?}");
+    }
+}
+
+#[test]
+fn upcall_commands_limit_flows_and_say_what_cannot_be_switched() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let both = |args: &[&str]| {
+        let (ours, stock) = (ours.appctl(args), stock.appctl(args));
+        assert_eq!(ours, stock, "{args:?}: ours is on the left");
+    };
+    both(&["upcall/set-flow-limit", "70000"]);
+    both(&["upcall/set-flow-limit"]);
+    both(&["upcall/disable-ufid"]);
+    both(&["upcall/enable-megaflows"]);
+    both(&["upcall/enable-megaflows", "x"]);
+    both(&["upcall/dump-wait"]);
+    let shown = |ours: &Pair| ours.appctl(&["upcall/show"]).0;
+    let limit = || shown(&ours).split("(limit ").nth(1).map(|l| l.split(')').next().unwrap().to_string());
+    assert_eq!(limit().as_deref(), Some("70000"));
+    assert_eq!(ours.appctl(&["upcall/set-flow-limit", "many"]).1, Some(2));
+    assert_eq!(limit().as_deref(), Some("70000"));
+    // The configuration has the last word, when it changes.
+    let set = ["set", "open_vswitch", ".", "other_config:flow-limit=5000"];
+    assert!(ours.run("ovs-vsctl", &set).status.success());
+    assert_eq!(limit().as_deref(), Some("5000"));
+    // It is kept: of a hundred flows there are 64 at most.
+    both(&["upcall/set-flow-limit", "64"]);
+    assert!(ours.run("ovs-ofctl", &["add-flow", "br0", "udp,tp_src=1,actions=2"]).status.success());
+    let flows = || {
+        let text = ours.appctl(&["dpctl/dump-flows"]).0;
+        text.lines().filter(|l| l.contains("in_port(1)")).count()
+    };
+    assert!(
+        ours.run("ovs-ofctl", &["add-flow", "br0", "priority=5,in_port=1,actions=NORMAL"]).status.success()
+    );
+    for n in 0..100 {
+        let packet = UDP
+            .replace("dst=50:54:00:00:00:07", &format!("dst=50:54:00:00:01:{n:02x}"))
+            .replace("src=1,", "src=7,");
+        assert_eq!(ours.appctl(&["netdev-dummy/receive", "p1", &packet]).1, Some(0));
+    }
+    wait_for("all packets", || {
+        let stats = ours.appctl(&["dpif-netdev/pmd-stats-show"]).0;
+        stats.contains("\n  packets received: 100\n")
+    });
+    let count = flows();
+    assert!((32..=64).contains(&count), "{count}");
+    // What cannot be switched says so, and why.
+    for (command, why) in
+        [("upcall/disable-megaflows", "would not be shown"), ("upcall/enable-ufid", "no UFIDs")]
+    {
+        let (text, code) = ours.appctl(&[command]);
+        assert!(code == Some(2) && text.contains(why), "{text}");
+    }
+    assert!(shown(&ours).contains("ufid enabled : false"));
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub struct WorkerStats {
     pub recirculations: Counter,
     /// Loops, those that moved packets alone.
     pub busy_loops: Counter,
+    /// Loops that moved none.
+    pub idle_loops: Counter,
     /// TSC cycles of loops that moved packets.
     pub busy_cycles: Counter,
     /// TSC cycles of polling in vain.
@@ -77,6 +79,10 @@ pub struct WorkerStats {
     pub held_back: Counter,
     /// Times it went to sleep.
     pub sleeps: Counter,
+    /// TSC cycles that it slept.
+    pub sleep_cycles: Counter,
+    /// The time stamp counter when it began.
+    pub began: Counter,
     /// Gauge: megaflows.
     pub megaflows: Counter,
     /// Gauge: exact entries.

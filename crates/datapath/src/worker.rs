@@ -283,6 +283,7 @@ impl<P: Pipeline> Worker<P> {
         let mut spin = SPIN_US * us;
         let mut batch = Batch::new();
         let mut idle_since = tsc();
+        self.stats().began.set(idle_since);
         self.tick(tsc());
         loop {
             match self.turn(&mut batch) {
@@ -335,6 +336,7 @@ impl<P: Pipeline> Worker<P> {
             self.sweep(false);
             return Turn::Moved { end };
         }
+        self.stats().idle_loops.add(1);
         self.stats().idle_cycles.add(end - start);
         if std::mem::take(&mut self.holds) {
             // There is room again in a moment, which is too short to sleep or to sweep a good piece.
@@ -544,7 +546,9 @@ impl<P: Pipeline> Worker<P> {
             let timeout_ms = self.sleep_ms();
             self.stats().sleeps.add(1);
             let waiter = &self.waiter;
+            let start = tsc();
             self.process.reader_mut().while_offline(|| waiter.wait(timeout_ms));
+            self.stats().sleep_cycles.add(tsc().saturating_sub(start));
         }
         for q in &mut self.rx {
             q.queue.disarm();

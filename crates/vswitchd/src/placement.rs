@@ -15,9 +15,9 @@ use datapath::placement::{Demand, Place, Placement, Remark, improvement_percent,
 use std::collections::{BTreeMap, VecDeque};
 
 /// Costs are kept in steps of this length.
-const STEP_MS: u64 = 10_000;
+const STEP_MS: u64 = 5_000;
 /// So many steps are looked at.
-const STEPS: usize = 6;
+const STEPS: usize = 12;
 
 /// What was measured, and what is to be done.
 #[derive(Default)]
@@ -83,6 +83,27 @@ impl Vswitch {
             Some(costs) => costs.steps.iter().sum::<u64>() + now.saturating_sub(costs.total),
             None => now,
         }
+    }
+
+    /// What a queue has cost its worker in the last `seconds`, or a little longer, as percent of that time. Costs are kept in steps of
+    /// five seconds, for a minute.
+    pub(crate) fn queue_usage(&self, port: PortNo, queue: usize, seconds: u64) -> u64 {
+        let total = self.dp.rx_loads(port).get(queue).map_or(0, |load| load.cycles.get());
+        let (before, steps) = match self.placing.costs.get(&(port, queue)) {
+            Some(costs) => (costs.total, costs.steps.iter().rev().copied().collect()),
+            None => (0, Vec::new()),
+        };
+        let mut cycles = total.saturating_sub(before);
+        let mut ms = self.now_ms().saturating_sub(self.placing.step_began_ms).clamp(1, STEP_MS);
+        for step in steps {
+            if ms >= seconds * 1_000 {
+                break;
+            }
+            cycles += step;
+            ms += STEP_MS;
+        }
+        let most = base::clock::tsc_hz() / 1_000 * ms;
+        (u128::from(cycles) * 100 / u128::from(most.max(1))).min(100) as u64
     }
 
     /// All receive queues, and the worker of each.

@@ -85,6 +85,8 @@ pub struct Vswitch {
     pub(crate) coverage: coverage::History,
     /// Workers' counters when `pmd-stats-clear` was said.
     pub(crate) pmd_cleared: BTreeMap<usize, PmdStats>,
+    /// What `upcall/set-flow-limit` set, until the configuration says another limit.
+    pub(crate) flow_limit_by_hand: Option<usize>,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
@@ -244,6 +246,7 @@ impl Vswitch {
             counts: Counts::default(),
             coverage: coverage::History::default(),
             pmd_cleared: BTreeMap::new(),
+            flow_limit_by_hand: None,
             tls: tls.clone(),
             given_tls: tls,
             janitor: Janitor::start().map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,

@@ -1,10 +1,10 @@
-//! `dpctl/*`, `dpif/*`, `dpif-netdev/*`: the fast path, its flows, its workers, and where packets were lost.
+//! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets were lost.
 
 use crate::odp::{self, ActionContext};
 use crate::state::Vswitch;
 use base::{DropReason, PortNo};
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The datapath's name as `dpctl` shows it.
 const NAME: &str = "netdev@ovs-netdev";
@@ -180,7 +180,7 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
-    let limit = vswitch.settings.flow_limit.unwrap_or(vswitch.given.cache.flow_limit);
+    let limit = vswitch.flow_limit();
     let mut text = format!("{NAME}:\n  flows         : (current {total}) (limit {limit})\n");
     text += "  ufid enabled : false\n\n";
     for n in 0..vswitch.dp.workers() {
@@ -194,24 +194,85 @@ fn thread_of(vswitch: &Vswitch, n: usize) -> String {
     format!("pmd thread numa_id {node} core_id {core}")
 }
 
-/// The workers that `-pmd CORE` chooses; all without.
-fn chosen(vswitch: &Vswitch, args: &[String]) -> Result<Vec<usize>, String> {
-    let all = || (0..vswitch.dp.workers()).collect();
-    match args {
-        [] => Ok(all()),
-        [name] => check_names(&[name]).map(|()| all()),
-        [flag, core, rest @ ..] if flag == "-pmd" && rest.len() <= 1 => {
-            let core: usize = core.parse().map_err(|_| format!("{core}: not a core"))?;
-            let core_of = |n: &usize| vswitch.places.get(*n).map_or(*n, |place| place.core);
-            Ok((0..vswitch.dp.workers()).filter(|n| core_of(n) == core).collect())
+/// Limits the flows of each worker's caches until the configuration says another limit. The workers are made anew, as by
+/// `other_config:flow-limit`.
+pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
+    vswitch.flow_limit_by_hand = Some(limit);
+    vswitch.set_workers();
+    vswitch.placing.is_due = true;
+    Ok(format!("set flow_limit to {limit}\n"))
+}
+
+/// They always are.
+pub fn enable_megaflows(_: &mut Vswitch, _: &[String]) -> Answer {
+    Ok("megaflows enabled\n".into())
+}
+
+pub fn disable_megaflows(_: &mut Vswitch, _: &[String]) -> Answer {
+    Err("megaflows cannot be disabled: flows that are cached alone would not be shown by dump-flows".into())
+}
+
+pub fn enable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
+    Err("flows have no UFIDs here: each worker's are dumped by their keys".into())
+}
+
+/// They are never used, so this is true at once.
+pub fn disable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
+    Ok("Datapath dumping tersely using UFID disabled\n".into())
+}
+
+/// What the commands about workers are given, in any order.
+#[derive(Default)]
+struct PmdArgs {
+    /// `-pmd CORE`.
+    core: Option<usize>,
+    /// `-secs SECONDS`.
+    seconds: Option<u64>,
+}
+
+impl PmdArgs {
+    /// `known` are the options that the command takes beside `-pmd`.
+    fn parse(args: &[String], known: &[&str]) -> Result<PmdArgs, String> {
+        let (mut parsed, mut has_name) = (PmdArgs::default(), false);
+        let mut rest = args.iter().map(String::as_str);
+        while let Some(word) = rest.next() {
+            let mut number = |what: &str| {
+                let value = rest.next().ok_or_else(|| format!("{word}: {what} is missing"))?;
+                value.parse::<u64>().map_err(|_| format!("{value}: not {what}"))
+            };
+            match word {
+                "-pmd" => parsed.core = Some(number("a core")? as usize),
+                "-secs" if known.contains(&word) => {
+                    let seconds = number("a number of seconds")?;
+                    if seconds == 0 {
+                        return Err("0: not a number of seconds".into());
+                    }
+                    parsed.seconds = Some(seconds);
+                }
+                // There are no histograms to leave out.
+                "-nh" if known.contains(&word) => {}
+                option if option.starts_with('-') => return Err(format!("unknown option {option}")),
+                name if !has_name => {
+                    check_names(&[name])?;
+                    has_name = true;
+                }
+                extra => return Err(format!("{extra}: one datapath is enough")),
+            }
         }
-        _ => Err("expected [-pmd CORE] [DP]".into()),
+        Ok(parsed)
+    }
+
+    /// The workers that are chosen; all where none is.
+    fn workers(&self, vswitch: &Vswitch) -> Vec<usize> {
+        let core_of = |n: usize| vswitch.places.get(n).map_or(n, |place| place.core);
+        (0..vswitch.dp.workers()).filter(|n| self.core.is_none_or(|core| core_of(*n) == core)).collect()
     }
 }
 
 /// What `pmd-stats-show` shows of a worker.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct PmdStats([u64; 10]);
+pub(crate) struct PmdStats([u64; 15]);
 
 impl PmdStats {
     fn of(w: &datapath::WorkerStats) -> PmdStats {
@@ -227,9 +288,26 @@ impl PmdStats {
                 &w.busy_loops,
                 &w.busy_cycles,
                 &w.idle_cycles,
+                &w.idle_loops,
+                &w.sleeps,
+                &w.sleep_cycles,
             ]
-            .map(|counter| counter.get()),
+            .map(|counter| counter.get())
+            .into_iter()
+            .chain([w.drops.get(DropReason::TranslationError), base::clock::tsc()])
+            .collect::<Vec<u64>>()
+            .try_into()
+            .expect("as many as there are"),
         )
+    }
+
+    /// What the counters of a worker were when they were cleared; when it began, if they were not.
+    fn before(vswitch: &Vswitch, n: usize) -> PmdStats {
+        vswitch.pmd_cleared.get(&n).copied().unwrap_or_else(|| {
+            let mut zeros = PmdStats::default();
+            zeros.0[zeros.0.len() - 1] = vswitch.dp.worker_stats(n).began.get();
+            zeros
+        })
     }
 
     fn since(self, before: PmdStats) -> PmdStats {
@@ -239,7 +317,7 @@ impl PmdStats {
 
 /// Workers' counters are their own to write, so what they were is kept, to be taken off.
 pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    for n in chosen(vswitch, args)? {
+    for n in PmdArgs::parse(args, &[])?.workers(vswitch) {
         let now = PmdStats::of(vswitch.dp.worker_stats(n));
         vswitch.pmd_cleared.insert(n, now);
     }
@@ -248,10 +326,10 @@ pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let mut text = String::new();
-    for n in chosen(vswitch, args)? {
-        let before = vswitch.pmd_cleared.get(&n).copied().unwrap_or_default();
+    for n in PmdArgs::parse(args, &[])?.workers(vswitch) {
+        let before = PmdStats::before(vswitch, n);
         let stats = PmdStats::of(vswitch.dp.worker_stats(n)).since(before);
-        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, loops, busy, idle]) = stats;
+        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, loops, busy, idle, ..]) = stats;
         let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
         let share = |part: u64| ratio(part, busy + idle) * 100.0;
         let _ = writeln!(
@@ -285,15 +363,90 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(text)
 }
 
+/// What a worker did with its time, in the stock switch's layout. Lines of what does not exist here are zeros there, as in
+/// `pmd-stats-show`; how long a translation takes and how large output batches are is not measured, and left out.
+pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let chosen = PmdArgs::parse(args, &["-nh"])?.workers(vswitch);
+    let hz = base::clock::tsc_hz() as f64;
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let day_s = since_epoch.as_secs() % 86_400;
+    let time = format!(
+        "{:02}:{:02}:{:02}.{:03}",
+        day_s / 3_600,
+        day_s / 60 % 60,
+        day_s % 60,
+        since_epoch.subsec_millis()
+    );
+    let (mut answer, mut text) = (String::new(), String::new());
+    for n in chosen {
+        let before = PmdStats::before(vswitch, n);
+        let stats = PmdStats::of(vswitch.dp.worker_stats(n)).since(before);
+        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, busy_loops, rest @ ..]) = stats;
+        let [busy, idle, idle_loops, sleeps, sleep_cycles, lost, elapsed] = rest;
+        let ratio = |a: f64, b: f64| if b == 0.0 { 0.0 } else { a / b };
+        let share = |part: u64, whole: u64| 100.0 * ratio(part as f64, whole as f64);
+        let (seconds, used, loops) = (elapsed as f64 / hz, busy + idle, busy_loops + idle_loops);
+        let us = |cycles: u64| cycles as f64 * 1e6 / hz;
+        let kpps = |packets: u64| ratio(packets as f64, seconds) / 1e3;
+        let passes = rx + recirculated;
+        let mut line = |label: &str, value: u64, more: String| {
+            let _ = writeln!(text, "  {label:<20}{value:>12}{more}");
+        };
+        line("Iterations:", loops, format!("  ({:.2} us/it)", ratio(us(used), loops as f64)));
+        line("- Used TSC cycles:", used, format!("  ({:5.1} % of total cycles)", share(used, elapsed)));
+        line("- idle iterations:", idle_loops, format!("  ({:5.1} % of used cycles)", share(idle, used)));
+        line("- busy iterations:", busy_loops, format!("  ({:5.1} % of used cycles)", share(busy, used)));
+        line("- sleep iterations:", sleeps, format!("  ({:5.1} % of iterations)", share(sleeps, loops)));
+        let per_sleep = ratio(us(sleep_cycles), sleeps as f64);
+        line("Sleep time (us):", us(sleep_cycles) as u64, format!("  ({per_sleep:3.0} us/iteration avg.)"));
+        if rx == 0 {
+            line("Rx packets:", 0, String::new());
+            line("Tx packets:", tx, String::new());
+        } else {
+            let cycles = ratio(busy as f64, rx as f64);
+            line("Rx packets:", rx, format!("  ({:.0} Kpps, {cycles:.0} cycles/pkt)", kpps(rx)));
+            let per_packet = ratio(passes as f64, rx as f64);
+            line("Datapath passes:", passes, format!("  ({per_packet:.2} passes/pkt)"));
+            for (label, hits) in [
+                ("- PHWOL hits:", 0),
+                ("- MFEX Opt hits:", 0),
+                ("- Simple Match hits:", 0),
+                ("- EMC hits:", exact),
+                ("- SMC hits:", 0),
+            ] {
+                line(label, hits, format!("  ({:5.1} %)", share(hits, passes)));
+            }
+            let lookups = ratio(searched as f64, mega as f64);
+            line(
+                "- Megaflow hits:",
+                mega,
+                format!("  ({:5.1} %, {lookups:.2} subtbl lookups/hit)", share(mega, passes)),
+            );
+            line("- Upcalls:", missed, format!("  ({:5.1} %)", share(missed, passes)));
+            line("- Lost upcalls:", lost, format!("  ({:5.1} %)", share(lost, passes)));
+            line("Tx packets:", tx, format!("  ({:.0} Kpps)", kpps(tx)));
+        }
+        let head =
+            format!("\nTime: {time}\nMeasurement duration: {seconds:.3} s\n\n{}:\n\n", thread_of(vswitch, n));
+        answer.push_str(&head);
+        answer.push_str(&std::mem::take(&mut text));
+        if rx == 0 {
+            answer.push('\n');
+        }
+    }
+    Ok(answer)
+}
+
 pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let args = PmdArgs::parse(args, &["-secs"])?;
+    // Whole steps of what is kept.
+    let seconds = args.seconds.map_or(60, |seconds| seconds.min(60).next_multiple_of(5));
     let mut text = String::new();
     if let Some(note) = &vswitch.mask_note {
         let _ = writeln!(text, "{note}");
     }
-    let _ = writeln!(text, "Displaying last 60 seconds pmd usage %");
-    // What all queues of all workers have cost is what a share is a share of, where a worker had no more time than that.
-    let minute = base::clock::tsc_hz() * 60;
-    for n in chosen(vswitch, args)? {
+    let _ = writeln!(text, "Displaying last {seconds} seconds pmd usage %");
+    for n in args.workers(vswitch) {
         let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
         let mut ports: Vec<_> = vswitch.ports.values().collect();
         ports.sort_by_key(|p| &p.name);
@@ -301,12 +454,11 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
             for (queue, _) in vswitch.dp.rx_workers(port.port_no).iter().enumerate().filter(|(_, w)| **w == n)
             {
                 let state = if port.gone { "disabled" } else { "enabled" };
-                let usage = vswitch.queue_cost(port.port_no, queue) * 100 / minute;
+                let usage = vswitch.queue_usage(port.port_no, queue, seconds);
                 let _ = writeln!(
                     text,
-                    "  port: {:<16}  queue-id: {queue:>2} ({state})   pmd usage: {:>2} %",
+                    "  port: {:<16}  queue-id: {queue:>2} ({state})   pmd usage: {usage:>2} %",
                     port.name,
-                    usage.min(100)
                 );
             }
         }

@@ -35,8 +35,9 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
+    row("dpif-netdev/pmd-perf-show", "[-nh] [-pmd core] [dp]", 0, 4, datapath::pmd_perf_show),
     row("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, datapath::pmd_rxq_rebalance),
-    row("dpif-netdev/pmd-rxq-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_rxq_show),
+    row("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0, 5, datapath::pmd_rxq_show),
     row("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_clear),
     row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),
@@ -60,6 +61,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("netdev-dummy/sent", "name", 1, 1, dummy::sent),
     row("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
     row("ofproto/list", "", 0, 0, switching::list),
+    row("ofproto/list-tunnels", "", 0, 0, switching::list_tunnels),
     row(
         "ofproto/trace",
         "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]",
@@ -73,6 +75,11 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("revalidator/wait", "", 0, 0, datapath::wait),
     row("time/stop", "", 0, 0, time::stop),
     row("time/warp", "[large_msecs] msecs", 1, 2, time::warp),
+    row("upcall/disable-megaflows", "", 0, 0, datapath::disable_megaflows),
+    row("upcall/disable-ufid", "", 0, 0, datapath::disable_ufid),
+    row("upcall/enable-megaflows", "", 0, 0, datapath::enable_megaflows),
+    row("upcall/enable-ufid", "", 0, 0, datapath::enable_ufid),
+    row("upcall/set-flow-limit", "flow-limit-number", 1, 1, datapath::set_flow_limit),
     row("upcall/show", "", 0, 0, datapath::upcall_show),
 ];
 

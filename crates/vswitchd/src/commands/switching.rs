@@ -18,6 +18,11 @@ const FOLD_WAIT: Duration = Duration::from_millis(1_000);
 /// The priority that is not shown.
 const DEFAULT_PRIORITY: u16 = 32_768;
 
+/// Ports that are tunnels, of which there are none: interfaces of such types are refused.
+pub fn list_tunnels(_: &mut Vswitch, _: &[String]) -> Result<String, String> {
+    Ok(String::new())
+}
+
 pub fn list(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(vswitch.bridges.values().map(|b| format!("{}\n", b.name)).collect())
 }

@@ -13,6 +13,9 @@ impl Vswitch {
     pub(super) fn set_switch_wide(&mut self, wanted: &SwitchWide) {
         let old = std::mem::replace(&mut self.settings, wanted.clone());
         let limits = |s: &SwitchWide| (s.flow_limit, s.max_idle_ms);
+        if old.flow_limit != wanted.flow_limit {
+            self.flow_limit_by_hand = None;
+        }
         if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
             self.set_workers();
             self.placing.is_due = true;
@@ -44,8 +47,14 @@ impl Vswitch {
         self.settings.vlan_limit.unwrap_or(1)
     }
 
-    /// One worker on each processor of the mask that is there; those that the switch was started with where there is none.
-    fn set_workers(&mut self) {
+    /// Megaflows per worker, and exact entries.
+    pub(crate) fn flow_limit(&self) -> usize {
+        self.flow_limit_by_hand.or(self.settings.flow_limit).unwrap_or(self.given.cache.flow_limit)
+    }
+
+    /// One worker on each processor of the mask that is there; those that the switch was started with where there is none. Their caches
+    /// are what settings and commands say.
+    pub(crate) fn set_workers(&mut self) {
         if !self.topology.is_simulated() {
             self.topology = Topology::of_machine();
         }
@@ -72,7 +81,7 @@ impl Vswitch {
         };
         let given = self.given.cache;
         let cache = CacheConfig {
-            flow_limit: self.settings.flow_limit.unwrap_or(given.flow_limit),
+            flow_limit: self.flow_limit(),
             max_idle_ms: self
                 .settings
                 .max_idle_ms
