@@ -130,7 +130,7 @@ impl Vswitch {
     }
 
     fn new_bundle(&self, flags: BundleFlags, request: &Request<'_>) -> Bundle {
-        let opened_by = (request.xid, request.head.clone());
+        let opened_by = (request.xid, *request.head);
         Bundle { flags, closed: false, changes: Vec::new(), opened_by, expires: self.bundle_expires() }
     }
 
