@@ -17,13 +17,19 @@ pub fn check_actions(
     actions: &[Action],
     table_id: Option<u8>,
 ) -> Result<(), ErrorKind> {
-    Checker { version, now: Cow::Borrowed(matching), table_id }.check(actions)
+    let tags = usize::from(matching.key.get64(FieldId::VlanTci) & TAGGED as u64 != 0);
+    Checker { version, now: Cow::Borrowed(matching), tags, table_id }.check(actions)
 }
+
+/// Bit of a tag's word that says that there is one.
+const TAGGED: u128 = 0x1000;
 
 struct Checker<'a> {
     version: Version,
     /// What is known of the packet where the next action applies.
     now: Cow<'a, Match>,
+    /// VLAN tags that it is known to have there.
+    tags: usize,
     table_id: Option<u8>,
 }
 
@@ -34,11 +40,7 @@ impl Checker<'_> {
 
     /// Of 1.0's own actions, the standard does not ask.
     fn needs(&self, mf: Mf) -> Result<(), ErrorKind> {
-        if self.version == Version::V10 || self.now.has_prereq(mf) {
-            Ok(())
-        } else {
-            Err(OFPBAC_MATCH_INCONSISTENT)
-        }
+        if self.version == Version::V10 { Ok(()) } else { self.field(mf) }
     }
 
     fn field(&self, mf: Mf) -> Result<(), ErrorKind> {
@@ -46,34 +48,36 @@ impl Checker<'_> {
     }
 
     fn nested(&self, actions: &[Action]) -> Result<(), ErrorKind> {
-        Checker { version: self.version, now: Cow::Borrowed(&self.now), table_id: self.table_id }
-            .check(actions)
+        let now = Cow::Borrowed(&*self.now);
+        Checker { version: self.version, now, tags: self.tags, table_id: self.table_id }.check(actions)
     }
 
     fn check_action(&mut self, action: &Action) -> Result<(), ErrorKind> {
         match action {
-            Action::SetField { field, .. } => self.check_set_field(*field)?,
-            Action::Load { target, .. }
-            | Action::StackPop(target)
-            | Action::CheckPktLarger { target, .. } => {
-                self.field(target.field)?;
+            Action::SetField { field, value, .. } => self.check_set_field(*field, *value)?,
+            Action::Load { target, value } => {
+                self.target(target.field)?;
+                if target.field == Mf::VlanTci {
+                    self.tci(u128::from(*value) << target.offset);
+                }
             }
+            Action::StackPop(target) | Action::CheckPktLarger { target, .. } => self.target(target.field)?,
             Action::StackPush(source) | Action::OutputReg { source, .. } => self.field(source.field)?,
             Action::Move { source, target } => {
                 self.field(source.field)?;
-                self.field(target.field)?;
+                self.target(target.field)?;
             }
             Action::SetVlanVid { push_vlan_if_needed, .. }
             | Action::SetVlanPcp { push_vlan_if_needed, .. } => {
                 if !push_vlan_if_needed {
                     self.needs(Mf::VlanPcp)?;
                 }
-                self.tagged(true);
+                self.tagged(self.tags.max(1));
             }
-            Action::PushVlan(_) => self.tagged(true),
+            Action::PushVlan(_) => self.tagged(self.tags + 1),
             Action::PopVlan => {
                 self.needs(Mf::VlanPcp)?;
-                self.tagged(false);
+                self.tagged(self.tags.saturating_sub(1));
             }
             Action::SetTpSrc(_) | Action::SetTpDst(_) => {
                 self.needs(Mf::TcpSrc)
@@ -81,7 +85,7 @@ impl Checker<'_> {
                     .or_else(|_| self.needs(Mf::SctpSrc))?;
             }
             Action::SetNwTtl(_) | Action::DecTtl(_) => self.needs(Mf::NwTtl)?,
-            Action::FinTimeout { .. } => self.field(Mf::TcpSrc)?,
+            Action::FinTimeout { .. } => self.needs(Mf::TcpSrc)?,
             Action::DecNshTtl => self.field(Mf::NshTtl)?,
             Action::SetMplsLabel(_) | Action::SetMplsTc(_) | Action::SetMplsTtl(_) | Action::DecMplsTtl => {
                 self.needs(Mf::MplsLabel)?;
@@ -94,7 +98,26 @@ impl Checker<'_> {
             Action::Resubmit { ct: true, .. } => self.field(Mf::CtTpSrc)?,
             Action::GotoTable(next) => self.check_goto(*next)?,
             Action::Clone(actions) | Action::WriteActions(actions) => self.nested(actions)?,
-            _ => {}
+            // These ask nothing of the match.
+            Action::Output { .. }
+            | Action::OutputTrunc { .. }
+            | Action::Controller { .. }
+            | Action::Enqueue { .. }
+            | Action::SetOption { .. }
+            | Action::DeleteField(_)
+            | Action::SetTunnel { .. }
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::Resubmit { ct: false, .. }
+            | Action::WriteMetadata { .. }
+            | Action::ClearActions
+            | Action::Sample { .. }
+            | Action::CtClear
+            | Action::Note(_)
+            | Action::Exit
+            | Action::Conjunction { .. }
+            | Action::Group(_)
+            | Action::Meter(_) => {}
         }
         Ok(())
     }
@@ -104,19 +127,36 @@ impl Checker<'_> {
         if back || next == 0xff { Err(OFPBIC_BAD_TABLE_ID) } else { Ok(()) }
     }
 
-    fn check_set_field(&mut self, field: Mf) -> Result<(), ErrorKind> {
+    fn check_set_field(&mut self, field: Mf, value: u128) -> Result<(), ErrorKind> {
         match field {
-            Mf::EthSrc | Mf::EthDst | Mf::NwSrc | Mf::NwDst | Mf::NwTos => self.needs(field),
+            Mf::EthSrc | Mf::EthDst | Mf::NwSrc | Mf::NwDst | Mf::NwTos => self.needs(field)?,
+            _ => self.target(field)?,
+        }
+        if field == Mf::VlanTci {
+            self.tci(value);
+        }
+        Ok(())
+    }
+
+    fn target(&self, field: Mf) -> Result<(), ErrorKind> {
+        match field {
             // The identifier is of a tag that must be there, other than in a match.
             Mf::VlanVid if self.version != Version::V10 => self.field(Mf::VlanPcp),
             _ => self.field(field),
         }
     }
 
-    fn tagged(&mut self, tagged: bool) {
-        let tci = if tagged { 0x1000 } else { 0 };
-        if self.now.key.get64(FieldId::VlanTci) & 0x1000 != tci {
-            self.now.to_mut().set_masked(FieldId::VlanTci, tci.into(), 0x1000);
+    /// The whole tag's word is set: there is a tag or not, as it says.
+    fn tci(&mut self, value: u128) {
+        let tags = if value & TAGGED != 0 { self.tags.max(1) } else { self.tags.saturating_sub(1) };
+        self.tagged(tags);
+    }
+
+    fn tagged(&mut self, tags: usize) {
+        self.tags = tags;
+        let tci = if tags > 0 { TAGGED } else { 0 };
+        if u128::from(self.now.key.get64(FieldId::VlanTci)) & TAGGED != tci {
+            self.now.to_mut().set_masked(FieldId::VlanTci, tci, TAGGED);
         }
     }
 
@@ -143,6 +183,14 @@ mod tests {
         Action::Load { target: SubField { field, offset: 0, count: 1 }, value: 1 }
     }
 
+    fn push() -> Action {
+        Action::PushVlan(0x8100)
+    }
+
+    fn tci(value: u128) -> Action {
+        Action::SetField { field: Mf::VlanTci, value, mask: 0xffff }
+    }
+
     #[test]
     fn fields_need_their_prerequisites_as_matched_or_made() {
         let any = Match::any();
@@ -151,7 +199,7 @@ mod tests {
         let bad = Err(OFPBAC_MATCH_INCONSISTENT);
         type Verdict = Result<(), ErrorKind>;
         // Match, actions, verdict in 1.0, in 1.3.
-        let cases: [(&Match, Vec<Action>, Verdict, Verdict); 13] = [
+        let cases: [(&Match, Vec<Action>, Verdict, Verdict); 18] = [
             (&any, vec![set(Mf::NwSrc)], Ok(()), bad),
             (&ip, vec![set(Mf::NwSrc)], Ok(()), Ok(())),
             (&any, vec![load(Mf::NwSrc)], bad, bad),
@@ -160,6 +208,11 @@ mod tests {
             (&udp, vec![set(Mf::UdpDst), Action::SetTpDst(3)], Ok(()), Ok(())),
             (&ip, vec![Action::SetTpDst(3)], Ok(()), bad),
             (&any, vec![Action::PopVlan], Ok(()), bad),
+            (&any, vec![Action::FinTimeout { idle_timeout_s: 1, hard_timeout_s: 0 }], Ok(()), bad),
+            (&any, vec![push(), push(), Action::PopVlan, Action::PopVlan], Ok(()), Ok(())),
+            (&any, vec![push(), Action::PopVlan, Action::PopVlan], Ok(()), bad),
+            (&any, vec![tci(0x1005), Action::PopVlan], Ok(()), Ok(())),
+            (&any, vec![tci(5), Action::PopVlan], Ok(()), bad),
             (&any, vec![Action::PushVlan(0x8100), set(Mf::VlanVid), Action::PopVlan], Ok(()), Ok(())),
             (&any, vec![Action::PushVlan(0x8100), Action::PopVlan, set(Mf::VlanPcp)], bad, bad),
             (&udp, vec![Action::PushMpls(0x8847), set(Mf::UdpDst)], bad, bad),

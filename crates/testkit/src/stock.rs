@@ -68,6 +68,15 @@ impl Stock {
         run(command(&self.dir, "ovs-ofctl").args(args))
     }
 
+    /// Runs `ovs-ofctl`, whatever comes of it: what it says, on both outputs, and whether it succeeded.
+    pub fn try_ofctl(&self, args: &[&str]) -> (String, bool) {
+        let mut command = command(&self.dir, "ovs-ofctl");
+        let output = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let output = output.expect("ovs-ofctl, of openvswitch-common");
+        let texts = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (texts.concat(), output.status.success())
+    }
+
     /// Where a dummy port of this name is to write what it sends, for its `options:tx_pcap`.
     pub fn capture(&self, port: &str) -> PathBuf {
         self.dir.join(format!("{port}.pcap"))

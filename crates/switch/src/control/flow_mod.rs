@@ -8,10 +8,11 @@ use super::{Control, Inner, Removal, RemovedReason, RuleEvent, RuleEventKind, va
 use crate::rule::{Actions, Rule, RuleFlags};
 use crate::table::Entry;
 use crate::topology::BridgeIdx;
+use base::OfPort;
 use base::rcu::Reader;
-use base::{OfPort, Version};
 use flow::options::PlaceError;
 use flow::{Action, Match, Mf};
+use openflow::Version;
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -71,6 +72,8 @@ pub struct FlowMod {
     pub flags: RuleFlags,
     /// Actions and instructions.
     pub actions: Vec<Action>,
+    /// As which version of the protocol has it. OpenFlow 1.0 asks less of matches.
+    pub version: Version,
 }
 
 impl FlowMod {
@@ -91,6 +94,7 @@ impl FlowMod {
             out_group: None,
             flags: RuleFlags::default(),
             actions,
+            version: Version::V13,
         }
     }
 
@@ -122,8 +126,8 @@ pub enum FlowModError {
     BadArgument(&'static str),
     /// OFPBAC_BAD_SET_TYPE: the field cannot be written.
     BadSetType(Mf),
-    /// OFPBAC_MATCH_INCONSISTENT: the match does not hold what the action needs.
-    MatchInconsistent(&'static str),
+    /// OFPBAC_MATCH_INCONSISTENT: the match does not hold what an action needs.
+    MatchInconsistent,
     /// OFPBIC_BAD_TABLE_ID: goto_table must go forward.
     BadGoto(u8),
     /// NXFMFC_INVALID_TLV_FIELD: the bridge's table has no option for a `tun_metadata` field.
@@ -148,7 +152,7 @@ impl std::fmt::Display for FlowModError {
             FlowModError::BadMeter(m) => write!(f, "there is no meter {m}"),
             FlowModError::BadArgument(what) => write!(f, "bad argument: {what}"),
             FlowModError::BadSetType(mf) => write!(f, "{} cannot be written", mf.name()),
-            FlowModError::MatchInconsistent(what) => write!(f, "the match lacks what {what} requires"),
+            FlowModError::MatchInconsistent => write!(f, "the match lacks what an action requires"),
             FlowModError::BadGoto(t) => write!(f, "goto_table to {t} does not go forward"),
             FlowModError::UnmappedOption => write!(f, "no tunnel option is mapped to the field"),
             FlowModError::LongMatch => write!(f, "the tunnel option is shorter than what is matched"),
@@ -343,7 +347,7 @@ impl Inner {
         reader: &Reader,
     ) -> Result<(), FlowModError> {
         let table_id = if fm.table_id == TABLE_ALL { 0 } else { fm.table_id };
-        validate::check(&fm.matching, &fm.actions, table_id, self.option_table(bridge))?;
+        validate::check(fm.version, &fm.matching, &fm.actions, table_id, self.option_table(bridge))?;
         let version = self.coming();
         self.table(bridge, table_id);
         let control = self.bridge(bridge).expect("the caller has looked");
@@ -413,7 +417,7 @@ impl Inner {
         }
         let actions = self.actions.intern(&fm.actions);
         for old in selected {
-            validate::check(&fm.matching, &fm.actions, old.table_id, self.option_table(bridge))?;
+            validate::check(fm.version, &fm.matching, &fm.actions, old.table_id, self.option_table(bridge))?;
             let keeps_counts = !fm.flags.reset_counts;
             let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
             self.remove(old.clone(), None, keeps_counts, batch, reader);
@@ -520,7 +524,7 @@ impl Inner {
         batch.removed.push(Gone { rule, reason, slot_lives_on });
     }
 
-    fn hide(&mut self, rule: &Arc<Rule>, version: Version, reader: &Reader) -> bool {
+    fn hide(&mut self, rule: &Arc<Rule>, version: base::Version, reader: &Reader) -> bool {
         let Some(control) = self.bridge(rule.bridge) else { return false };
         let state = control.state.clone();
         let Some(table) = state.table(rule.table_id) else { return false };

@@ -60,15 +60,16 @@ impl Control {
         table.place(m).map_err(FlowModError::in_match)
     }
 
-    /// Whether actions that come with a packet can be carried out.
+    /// Whether actions that a controller of this version sends with a packet can be carried out.
     pub fn check_actions(
         &self,
         bridge: BridgeIdx,
+        version: openflow::Version,
         packet: &Match,
         actions: &[Action],
     ) -> Result<(), FlowModError> {
         let table = self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
-        super::validate::check(packet, actions, 0, table)
+        super::validate::check(version, packet, actions, 0, table)
     }
 }
 

@@ -1,17 +1,21 @@
 //! What a rule's actions may be, given what it matches; and what is worked out of them once.
 //!
-//! Actions are checked in order against the match as they change it: a pushed tag is a tag for those that follow.
+//! What each action may hold is checked here; whether actions go together with the match, and in the version of the
+//! protocol that the controller speaks, by [`openflow::check_actions`].
 
 use super::FlowModError;
 use crate::rule::Actions;
 use crate::shape::depth_of;
 use base::OfPort;
 use flow::action::SubField;
+use flow::mf::Prereq;
 use flow::options::{OptionTable, PlaceError};
-use flow::{Action, Depth, FieldId, Mask, Match, Mf};
+use flow::{Action, Depth, Mask, Match, Mf};
+use openflow::{ErrorKind, Version};
 
-/// Whether a rule in this table may have these actions.
+/// Whether a rule in this table may have these actions, as a controller of this version sends them.
 pub(super) fn check(
+    version: Version,
     matching: &Match,
     actions: &[Action],
     table_id: u8,
@@ -20,8 +24,11 @@ pub(super) fn check(
     if actions.iter().all(is_plain) {
         return actions.iter().try_for_each(check_port);
     }
-    let mut state = Match::clone(matching);
-    actions.iter().try_for_each(|a| check_one(a, &mut state, table_id, options))
+    check_list(actions, table_id, options)?;
+    openflow::check_actions(version, matching, actions, Some(table_id)).map_err(|kind| match kind {
+        ErrorKind::OFPBAC_MATCH_INCONSISTENT => FlowModError::MatchInconsistent,
+        _ => FlowModError::BadArgument("actions that do not go together"),
+    })
 }
 
 /// Outputs, which need nothing of the match: what nearly every rule has.
@@ -34,22 +41,19 @@ fn check_port(action: &Action) -> Result<(), FlowModError> {
         Action::Output { port, .. } | Action::OutputTrunc { port, .. } | Action::Enqueue { port, .. } => {
             let reserved = port.0 >= OfPort::MAX.0;
             let known = port.0 >= OfPort::IN_PORT.0;
-            if *port == OfPort(0) || reserved && !known {
-                Err(FlowModError::BadOutPort(*port))
-            } else {
-                Ok(())
-            }
+            if reserved && !known { Err(FlowModError::BadOutPort(*port)) } else { Ok(()) }
         }
         _ => Ok(()),
     }
 }
 
-fn check_one(
-    action: &Action,
-    state: &mut Match,
-    table_id: u8,
-    options: &OptionTable,
-) -> Result<(), FlowModError> {
+fn check_list(actions: &[Action], table_id: u8, options: &OptionTable) -> Result<(), FlowModError> {
+    actions.iter().try_for_each(|action| check_one(action, table_id, options))
+}
+
+/// Every action has its place here, and none passes that translation does not know.
+fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(), FlowModError> {
+    let bad = |what| Err(FlowModError::BadArgument(what));
     match action {
         Action::Output { .. } => check_port(action),
         Action::Enqueue { port, .. } => {
@@ -58,27 +62,13 @@ fn check_one(
             }
             check_port(action)
         }
-        Action::OutputTrunc { port, max_len } => {
-            if *max_len < 14 {
-                return Err(FlowModError::BadArgument("max_len below 14"));
-            }
-            let floods = matches!(
-                *port,
-                OfPort::NORMAL
-                    | OfPort::FLOOD
-                    | OfPort::ALL
-                    | OfPort::CONTROLLER
-                    | OfPort::TABLE
-                    | OfPort::NONE
-            );
-            if floods { Err(FlowModError::BadOutPort(*port)) } else { check_port(action) }
-        }
+        Action::OutputTrunc { port, max_len } => check_truncated(*port, *max_len),
         Action::StackPush(sub) | Action::StackPop(sub) if sub.count > 128 => {
             check_range(sub, options)?;
             Err(FlowModError::Unsupported("more than 128 bits on the stack"))
         }
-        Action::OutputReg { source, .. } | Action::StackPush(source) => check_read(source, state, options),
-        Action::StackPop(target) | Action::Load { target, .. } => check_write(target, state, options),
+        Action::OutputReg { source, .. } | Action::StackPush(source) => check_range(source, options),
+        Action::StackPop(target) | Action::Load { target, .. } => check_write(target, options),
         Action::SetOption { idx, value, mask } => {
             options.check_write(*idx, value, mask).map_err(FlowModError::in_action)
         }
@@ -86,101 +76,92 @@ fn check_one(
             Some(_) => Ok(()),
             None => Err(FlowModError::UnmappedOption),
         },
-        Action::DeleteField(_) => Err(FlowModError::BadArgument("a field that cannot be deleted")),
+        Action::DeleteField(_) => bad("a field that cannot be deleted"),
         Action::Move { source, target } => {
             if source.count != target.count {
-                return Err(FlowModError::BadArgument("move between different widths"));
+                return bad("move between different widths");
             }
-            check_read(source, state, options)?;
-            check_write(target, state, options)
+            check_range(source, options)?;
+            check_write(target, options)
         }
         Action::SetField { field, value, mask } => {
-            if value & !field.ones() != 0 || mask & !field.ones() != 0 {
-                return Err(FlowModError::BadArgument("value wider than the field"));
+            let width = field.bits().max(field.row().subfield_bits);
+            let beyond = u128::MAX.checked_shl(width.into()).unwrap_or(0);
+            if (value | mask) & beyond != 0 {
+                return bad("value wider than the field");
             }
-            check_field_write(*field, state)?;
-            if *field == Mf::VlanTci {
-                state.set_mf(Mf::VlanTci, *value, *mask);
-            }
-            Ok(())
+            check_writable(*field)
         }
         Action::Controller { meter_id: Some(m), .. } => Err(FlowModError::BadMeter(*m)),
         Action::Resubmit { ct: true, .. } => Err(FlowModError::Unsupported("resubmit(ct)")),
         Action::GotoTable(to) if *to <= table_id || *to >= super::TABLE_HIDDEN => {
             Err(FlowModError::BadGoto(*to))
         }
-        Action::WriteActions(list) | Action::Clone(list) => {
-            let mut inner = state.clone();
-            list.iter().try_for_each(|a| check_one(a, &mut inner, table_id, options))
+        Action::WriteActions(list) | Action::Clone(list) => check_list(list, table_id, options),
+        Action::Sample { probability: 0, .. } => bad("probability 0"),
+        Action::SetVlanVid { vid, .. } if *vid > 0xfff => bad("VLAN above 4095"),
+        Action::SetVlanPcp { pcp, .. } if *pcp > 7 => bad("priority above 7"),
+        Action::PushVlan(tpid) if !matches!(tpid, 0x8100 | 0x88a8) => {
+            bad("push_vlan of an unknown Ethernet type")
         }
-        Action::Sample { probability: 0, .. } => Err(FlowModError::BadArgument("probability 0")),
+        Action::PushMpls(eth_type) if !matches!(eth_type, 0x8847 | 0x8848) => {
+            bad("push_mpls of an unknown Ethernet type")
+        }
+        Action::SetMplsLabel(label) if *label > 0xf_ffff => bad("label above 20 bits"),
+        Action::SetMplsTc(tc) if *tc > 7 => bad("traffic class above 7"),
         Action::Conjunction { .. } => Err(FlowModError::Unsupported("conjunction")),
         Action::DecNshTtl => Err(FlowModError::Unsupported("dec_nsh_ttl")),
+        Action::FinTimeout { .. } => Err(FlowModError::Unsupported("fin_timeout")),
+        Action::CheckPktLarger { .. } => Err(FlowModError::Unsupported("check_pkt_larger")),
         Action::Group(group) => Err(FlowModError::BadOutGroup(*group)),
         Action::Meter(meter) => Err(FlowModError::BadMeter(*meter)),
-        header => check_header(header, state),
+        Action::Controller { .. }
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
+        | Action::SetNwTtl(_)
+        | Action::SetVlanVid { .. }
+        | Action::SetVlanPcp { .. }
+        | Action::PushVlan(_)
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::SetMplsLabel(_)
+        | Action::SetMplsTc(_)
+        | Action::SetMplsTtl(_)
+        | Action::DecMplsTtl
+        | Action::DecTtl(_)
+        | Action::SetTunnel { .. }
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::Resubmit { .. }
+        | Action::GotoTable(_)
+        | Action::WriteMetadata { .. }
+        | Action::ClearActions
+        | Action::Sample { .. }
+        | Action::CtClear
+        | Action::Note(_)
+        | Action::Exit => Ok(()),
     }
 }
 
-/// Tags, labels, times to live.
-fn check_header(action: &Action, state: &mut Match) -> Result<(), FlowModError> {
-    let has_tag = state.key.get64(FieldId::VlanTci) & 0x1000 != 0;
-    match action {
-        Action::SetVlanVid { vid, .. } if *vid > 0xfff => Err(FlowModError::BadArgument("VLAN above 4095")),
-        Action::SetVlanPcp { pcp, .. } if *pcp > 7 => Err(FlowModError::BadArgument("priority above 7")),
-        Action::SetVlanVid { push_vlan_if_needed: push, .. }
-        | Action::SetVlanPcp { push_vlan_if_needed: push, .. } => {
-            if !push && !has_tag {
-                return Err(FlowModError::MatchInconsistent("set_vlan"));
-            }
-            state.set_mf(Mf::VlanTci, 0x1000, 0x1000);
-            Ok(())
-        }
-        Action::PushVlan(tpid) => {
-            if !matches!(tpid, 0x8100 | 0x88a8) {
-                return Err(FlowModError::BadArgument("push_vlan of an unknown Ethernet type"));
-            }
-            state.set_mf(Mf::VlanTci, 0x1000, 0x1000);
-            Ok(())
-        }
-        Action::PopVlan => {
-            state.set_mf(Mf::VlanTci, 0, 0);
-            Ok(())
-        }
-        Action::PushMpls(eth_type) => {
-            if !matches!(eth_type, 0x8847 | 0x8848) {
-                return Err(FlowModError::BadArgument("push_mpls of an unknown Ethernet type"));
-            }
-            state.set_mf(Mf::EthType, u128::from(*eth_type), 0xffff);
-            Ok(())
-        }
-        Action::PopMpls(eth_type) => {
-            if !state.has_prereq(Mf::MplsLabel) {
-                return Err(FlowModError::MatchInconsistent("pop_mpls"));
-            }
-            state.set_mf(Mf::EthType, u128::from(*eth_type), 0xffff);
-            Ok(())
-        }
-        Action::SetMplsLabel(label) if *label > 0xf_ffff => {
-            Err(FlowModError::BadArgument("label above 20 bits"))
-        }
-        Action::SetMplsTc(tc) if *tc > 7 => Err(FlowModError::BadArgument("traffic class above 7")),
-        Action::SetMplsLabel(_) | Action::SetMplsTc(_) | Action::SetMplsTtl(_) | Action::DecMplsTtl => {
-            let found = state.has_prereq(Mf::MplsLabel);
-            if found { Ok(()) } else { Err(FlowModError::MatchInconsistent("an MPLS action")) }
-        }
-        Action::DecTtl(_) => {
-            let found = state.has_prereq(Mf::NwTtl);
-            if found { Ok(()) } else { Err(FlowModError::MatchInconsistent("dec_ttl")) }
-        }
-        _ => Ok(()),
+fn check_truncated(port: OfPort, max_len: u32) -> Result<(), FlowModError> {
+    if max_len < 14 {
+        return Err(FlowModError::BadArgument("max_len below 14"));
     }
+    let floods = matches!(
+        port,
+        OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::CONTROLLER | OfPort::TABLE | OfPort::NONE
+    );
+    if floods {
+        return Err(FlowModError::BadOutPort(port));
+    }
+    check_port(&Action::OutputTrunc { port, max_len })
 }
 
 fn check_range(sub: &SubField, options: &OptionTable) -> Result<(), FlowModError> {
     let bits = match sub.field {
         Mf::TunMetadata(idx) => options.bits(idx).ok_or(FlowModError::UnmappedOption)?,
-        field => field.bits(),
+        field => field.row().subfield_bits,
     };
     match sub.field {
         _ if sub.count > 0 && sub.offset + sub.count <= bits => Ok(()),
@@ -189,27 +170,17 @@ fn check_range(sub: &SubField, options: &OptionTable) -> Result<(), FlowModError
     }
 }
 
-fn check_read(sub: &SubField, state: &Match, options: &OptionTable) -> Result<(), FlowModError> {
+fn check_write(sub: &SubField, options: &OptionTable) -> Result<(), FlowModError> {
     check_range(sub, options)?;
-    if state.has_prereq(sub.field) {
+    if let Mf::TunMetadata(_) = sub.field { Ok(()) } else { check_writable(sub.field) }
+}
+
+fn check_writable(field: Mf) -> Result<(), FlowModError> {
+    if field.row().writable && !matches!(field, Mf::TunMetadata(_)) {
         Ok(())
     } else {
-        Err(FlowModError::MatchInconsistent("the source field"))
+        Err(FlowModError::BadSetType(field))
     }
-}
-
-fn check_write(sub: &SubField, state: &Match, options: &OptionTable) -> Result<(), FlowModError> {
-    check_range(sub, options)?;
-    if let Mf::TunMetadata(_) = sub.field { Ok(()) } else { check_field_write(sub.field, state) }
-}
-
-fn check_field_write(field: Mf, state: &Match) -> Result<(), FlowModError> {
-    if !field.row().writable || matches!(field, Mf::TunMetadata(_)) {
-        return Err(FlowModError::BadSetType(field));
-    }
-    // To match it, a packet needs no tag; to set it, it does.
-    let prerequisite = if field == Mf::VlanVid { Mf::VlanPcp } else { field };
-    if state.has_prereq(prerequisite) { Ok(()) } else { Err(FlowModError::MatchInconsistent("set_field")) }
 }
 
 /// What is worked out of a list once.
@@ -228,8 +199,8 @@ fn walk(list: &[Action], tables: &mut Vec<u8>) -> Depth {
         mask.add_mf(field, field.ones());
         // What says whether the field is there is read too.
         let prerequisite = match field.row().prereq {
-            flow::mf::Prereq::None => Depth::Metadata,
-            flow::mf::Prereq::Ethernet | flow::mf::Prereq::Vlan => Depth::Ethernet,
+            Prereq::None => Depth::Metadata,
+            Prereq::Ethernet | Prereq::Vlan => Depth::Ethernet,
             _ => Depth::Transport,
         };
         depth_of(&mask).max(prerequisite)
@@ -254,7 +225,10 @@ fn walk(list: &[Action], tables: &mut Vec<u8>) -> Depth {
             | Action::SetMplsLabel(_)
             | Action::SetMplsTc(_)
             | Action::SetMplsTtl(_)
-            | Action::DecMplsTtl => Depth::Network,
+            | Action::DecMplsTtl
+            | Action::SetNwTtl(_) => Depth::Network,
+            Action::SetTpSrc(_) | Action::SetTpDst(_) | Action::FinTimeout { .. } => Depth::Transport,
+            Action::CheckPktLarger { target, .. } => of_field(target.field),
             // It tells the controllers where it cannot.
             Action::DecTtl(_) => Depth::Everything,
             Action::Resubmit { table, .. } => {
@@ -267,7 +241,21 @@ fn walk(list: &[Action], tables: &mut Vec<u8>) -> Depth {
             }
             Action::WriteActions(inner) | Action::Clone(inner) => walk(inner, tables),
             Action::Sample { .. } => Depth::Everything,
-            _ => Depth::Metadata,
+            // Of the pipeline alone.
+            Action::SetOption { .. }
+            | Action::DeleteField(_)
+            | Action::SetTunnel { .. }
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::WriteMetadata { .. }
+            | Action::ClearActions
+            | Action::CtClear
+            | Action::Note(_)
+            | Action::Exit => Depth::Metadata,
+            // Refused.
+            Action::DecNshTtl | Action::Conjunction { .. } | Action::Group(_) | Action::Meter(_) => {
+                Depth::Metadata
+            }
         });
     }
     depth

@@ -68,21 +68,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::WriteActions(list) => self.action_set.extend(list),
             Action::ClearActions => self.action_set.clear(),
             Action::Clone(list) => self.clone_action(list),
-            // No collector is there to send samples to, so there is nothing to sample for.
-            Action::Sample { .. } | Action::Note(_) => {}
-            Action::Exit => self.exit = true,
-            // Refused when a rule is added.
-            Action::Conjunction { .. } | Action::Group(_) | Action::Meter(_) | Action::DecNshTtl => {
-                self.error = Some(DropReason::TranslationError);
-            }
-            header => self.header_action(header),
-        }
-    }
-
-    /// Actions on VLAN tags, labels and times to live.
-    #[inline(never)]
-    fn header_action(&mut self, action: &'a Action) {
-        match action {
             Action::SetVlanVid { vid, push_vlan_if_needed } => {
                 self.set_vlan(u64::from(*vid), 0x0fff, *push_vlan_if_needed);
             }
@@ -98,7 +83,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::SetMplsTtl(ttl) => self.set_label(u64::from(*ttl), 0xff),
             Action::DecMplsTtl => self.dec_mpls_ttl(),
             Action::DecTtl(ids) => self.dec_ttl(ids),
-            _ => unreachable!("`action` handles all others"),
+            Action::SetNwTtl(ttl) => self.set_ttl(*ttl),
+            Action::SetTpSrc(port) => self.set_transport_port(FieldId::TpSrc, *port),
+            Action::SetTpDst(port) => self.set_transport_port(FieldId::TpDst, *port),
+            Action::CtClear => self.clear_connection(),
+            // No collector is there to send samples to, so there is nothing to sample for.
+            Action::Sample { .. } | Action::Note(_) => {}
+            Action::Exit => self.exit = true,
+            // Refused when a rule is added.
+            Action::Conjunction { .. }
+            | Action::Group(_)
+            | Action::Meter(_)
+            | Action::DecNshTtl
+            | Action::FinTimeout { .. }
+            | Action::CheckPktLarger { .. } => self.error = Some(DropReason::TranslationError),
         }
     }
 
@@ -171,7 +169,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Mf::VlanVid => self.set_vlan(value as u64, mask as u64 & 0xfff, false),
             Mf::DlVlan => self.set_vlan(value as u64, mask as u64 & 0xfff, true),
             Mf::DlVlanPcp => self.set_vlan((value as u64) << 13, (mask as u64) << 13 & 0xe000, true),
-            _ => self.write_mf(field, value, mask),
+            // Of the type of service, the bits that are not ECN's.
+            _ => self.write_mf(field, value & mask & field.ones(), mask & field.ones()),
         }
     }
 
@@ -204,7 +203,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Whether the packet, which is IP, has a header of that protocol.
     fn is_transport(&mut self, proto: u64) -> bool {
-        self.read(FieldId::NwProto) == proto && self.read(FieldId::NwFrag) & 2 == 0
+        self.read(FieldId::NwProto) == proto && !self.is_later_fragment()
+    }
+
+    fn is_later_fragment(&mut self) -> bool {
+        self.read(FieldId::NwFrag) & 2 != 0
     }
 
     fn is_nd(&mut self, eth_type: u64, kinds: &[u64]) -> bool {
@@ -340,9 +343,49 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    fn is_ip(&mut self) -> bool {
+        matches!(self.read(FieldId::EthType), 0x0800 | 0x86dd)
+    }
+
+    #[inline(never)]
+    fn set_ttl(&mut self, ttl: u8) {
+        if self.is_ip() {
+            self.write_field(FieldId::NwTtl, u128::from(ttl));
+        }
+    }
+
+    /// `mod_tp_src` and `mod_tp_dst`: ports, or ICMP's type and code, which OpenFlow 1.0 keeps in the same place. A packet
+    /// without either stays as it is.
+    #[inline(never)]
+    fn set_transport_port(&mut self, field: FieldId, port: u16) {
+        let has_field = match self.read(FieldId::EthType) {
+            0x0800 => matches!(self.read(FieldId::NwProto), 1 | 6 | 17 | 132),
+            0x86dd => matches!(self.read(FieldId::NwProto), 6 | 17 | 58 | 132),
+            _ => false,
+        };
+        if has_field && !self.is_later_fragment() {
+            self.write_field(field, u128::from(port));
+        }
+    }
+
+    /// No packet has been tracked, but rules may have set some of the fields.
+    #[inline(never)]
+    fn clear_connection(&mut self) {
+        use FieldId::*;
+        let of_all = [CtState, CtZone, CtMark, CtLabel, CtNwProto, CtTpSrc, CtTpDst];
+        let of_either: &[FieldId] = match self.read(EthType) {
+            0x0800 => &[CtNwSrc, CtNwDst],
+            0x86dd => &[CtIpv6Src, CtIpv6Dst],
+            _ => &[],
+        };
+        for &field in of_all.iter().chain(of_either) {
+            self.write_field(field, 0);
+        }
+    }
+
+    #[inline(never)]
     fn dec_ttl(&mut self, controllers: &[u16]) {
-        if !matches!(self.key.get64(FieldId::EthType), 0x0800 | 0x86dd) {
-            self.read(FieldId::EthType);
+        if !self.is_ip() {
             return;
         }
         let ttl = self.read(FieldId::NwTtl);
@@ -366,6 +409,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         matches!(self.key.get64(FieldId::EthType), 0x8847 | 0x8848)
     }
 
+    #[inline(never)]
     fn set_label(&mut self, value: u64, bits: u64) {
         if self.has_label() {
             let p = FieldId::Mpls0.place();
@@ -373,6 +417,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    #[inline(never)]
     fn dec_mpls_ttl(&mut self) {
         if !self.has_label() {
             return;
@@ -386,6 +431,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     /// `mod_vlan_vid` and `mod_vlan_pcp`: bits of the tag, which is added where there is none.
+    #[inline(never)]
     fn set_vlan(&mut self, value: u64, bits: u64, push: bool) {
         let tci = self.read(FieldId::VlanTci);
         if tci & 0x1000 != 0 {
@@ -411,6 +457,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn push_vlan(&mut self, tpid: u16) {
         let (outer, outer_tpid) = (self.read(FieldId::VlanTci), self.read(FieldId::VlanTpid));
         if outer & 0x1000 != 0 {
@@ -426,6 +473,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.vlan_moved = true;
     }
 
+    #[inline(never)]
     pub(super) fn pop_vlan(&mut self) {
         if self.read(FieldId::VlanTci) & 0x1000 == 0 {
             return;
@@ -443,28 +491,60 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
 /// Whether the action looks at, or changes, what lies behind a popped label.
 fn needs_reading(action: &Action) -> bool {
-    !matches!(
-        action,
+    match action {
         Action::Output { .. }
-            | Action::OutputTrunc { .. }
-            | Action::Controller { .. }
-            | Action::Enqueue { .. }
-            | Action::SetQueue(_)
-            | Action::PopQueue
-            | Action::SetTunnel { .. }
-            | Action::WriteMetadata { .. }
-            | Action::WriteActions(_)
-            | Action::ClearActions
-            | Action::Sample { .. }
-            | Action::Note(_)
-            | Action::Exit
-    )
+        | Action::OutputTrunc { .. }
+        | Action::Controller { .. }
+        | Action::Enqueue { .. }
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::SetTunnel { .. }
+        | Action::WriteMetadata { .. }
+        | Action::WriteActions(_)
+        | Action::ClearActions
+        | Action::Sample { .. }
+        | Action::Note(_)
+        | Action::Exit
+        | Action::FinTimeout { .. } => false,
+        Action::OutputReg { .. }
+        | Action::SetField { .. }
+        | Action::SetOption { .. }
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
+        | Action::SetNwTtl(_)
+        | Action::Load { .. }
+        | Action::Move { .. }
+        | Action::StackPush(_)
+        | Action::StackPop(_)
+        | Action::SetVlanVid { .. }
+        | Action::SetVlanPcp { .. }
+        | Action::PushVlan(_)
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::SetMplsLabel(_)
+        | Action::SetMplsTc(_)
+        | Action::SetMplsTtl(_)
+        | Action::DecMplsTtl
+        | Action::DecTtl(_)
+        | Action::DecNshTtl
+        | Action::Resubmit { .. }
+        | Action::GotoTable(_)
+        | Action::Clone(_)
+        | Action::CtClear
+        | Action::DeleteField(_)
+        | Action::CheckPktLarger { .. }
+        | Action::Conjunction { .. }
+        | Action::Group(_)
+        | Action::Meter(_) => true,
+    }
 }
 
 fn is_set(action: &Action) -> bool {
     matches!(
         action,
         Action::SetField { .. }
+            | Action::SetOption { .. }
             | Action::Load { .. }
             | Action::Move { .. }
             | Action::SetVlanVid { .. }
@@ -472,7 +552,11 @@ fn is_set(action: &Action) -> bool {
             | Action::SetMplsLabel(_)
             | Action::SetMplsTc(_)
             | Action::SetMplsTtl(_)
+            | Action::SetTpSrc(_)
+            | Action::SetTpDst(_)
+            | Action::SetNwTtl(_)
             | Action::SetTunnel { .. }
+            | Action::CtClear
     )
 }
 

@@ -272,6 +272,10 @@ impl Run<'_> {
             Action::SetVlanVid { vid, .. } => set_tag(at, *vid, 0xfff),
             Action::SetVlanPcp { pcp, .. } => set_tag(at, u16::from(*pcp) << 13, 0xe000),
             Action::SetQueue(q) => at.packet.key.set(FieldId::SkbPriority, (*q).into()),
+            Action::SetTpSrc(port) => set_port(at, FieldId::TpSrc, *port),
+            Action::SetTpDst(port) => set_port(at, FieldId::TpDst, *port),
+            Action::SetNwTtl(ttl) => set(at, Mf::NwTtl, (*ttl).into(), 0xff),
+            Action::CtClear => at.packet.key.set(FieldId::CtMark, 0),
             Action::DecTtl(_) => {
                 let ttl = at.packet.key.get64(FieldId::NwTtl);
                 if at.packet.key.get64(FieldId::EthType) != 0x800 {
@@ -338,7 +342,7 @@ impl Run<'_> {
         }
         let mut packet = at.packet.clone();
         for &f in FieldId::ALL {
-            let own = f.name().starts_with("reg") || f == FieldId::Metadata;
+            let own = f.name().starts_with("reg") || matches!(f, FieldId::Metadata | FieldId::CtMark);
             if own {
                 packet.key.set(f, 0);
             }
@@ -482,6 +486,7 @@ fn has(at: &Place, field: Mf) -> bool {
         Mf::NwSrc | Mf::NwDst | Mf::NwTtl | Mf::IpDscp | Mf::NwTos | Mf::NwProto => eth_type == 0x800,
         Mf::TcpSrc | Mf::TcpDst => eth_type == 0x800 && proto == 6 && first,
         Mf::UdpSrc | Mf::UdpDst => eth_type == 0x800 && proto == 17 && first,
+        Mf::IcmpType => eth_type == 0x800 && proto == 1 && first,
         Mf::ArpSpa | Mf::ArpTpa | Mf::ArpOp => eth_type == 0x806,
         Mf::VlanVid | Mf::VlanPcp => !at.packet.tags.is_empty(),
         _ => true,
@@ -513,6 +518,12 @@ fn set(at: &mut Place, field: Mf, value: u128, mask: u128) {
     }
 }
 
+fn set_port(at: &mut Place, field: FieldId, port: u16) {
+    if [Mf::TcpSrc, Mf::UdpSrc, Mf::IcmpType].into_iter().any(|f| has(at, f)) {
+        at.packet.key.set(field, port.into());
+    }
+}
+
 fn set_tag(at: &mut Place, value: u16, mask: u16) {
     match at.packet.tags.first_mut() {
         Some(tag) => tag.1 = tag.1 & !mask | value,
@@ -527,7 +538,8 @@ fn in_order(set: &[Action]) -> Vec<Action> {
         Action::PushVlan(_) => 1,
         Action::DecTtl(_) => 2,
         Action::SetField { .. } | Action::Load { .. } | Action::Move { .. } => 3,
-        Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } => 3,
+        Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } | Action::CtClear => 3,
+        Action::SetTpSrc(_) | Action::SetTpDst(_) | Action::SetNwTtl(_) => 3,
         Action::SetQueue(_) => 4,
         Action::Output { .. } => 5,
         Action::Resubmit { .. } => 6,

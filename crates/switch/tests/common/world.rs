@@ -139,6 +139,7 @@ impl World {
         let mut fm = FlowMod { table_id: table, priority, ..FlowMod::add(matching.clone(), actions.clone()) };
         // Which of two overlapping rules of one priority wins is open, so there are none.
         fm.flags.check_overlap = true;
+        fm.version = openflow::Version::V10;
         if self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).is_ok() {
             let rules = self.model.bridges[bridge].tables.entry(table).or_default();
             rules.retain(|r| r.matching != matching || r.priority != priority);
@@ -189,6 +190,7 @@ impl World {
             command: Command::ModifyStrict,
             table_id: table,
             priority: rule.priority,
+            version: openflow::Version::V10,
             ..FlowMod::add(rule.matching.clone(), actions.clone())
         };
         // Actions that do not go together are refused, and nothing is changed.
@@ -496,12 +498,12 @@ fn random_actions(chance: &mut Chance, table: u8, m: &Match) -> Vec<Action> {
 fn fits(action: &Action, m: &Match) -> bool {
     let sub_ok = |s: &SubField| m.has_prereq(s.field);
     match action {
-        Action::SetField { field: Mf::VlanVid, .. } => m.has_prereq(Mf::VlanPcp),
+        // Of OpenFlow 1.0's own actions, nothing is asked.
+        Action::SetField { field: Mf::NwSrc | Mf::NwDst, .. } => true,
         Action::SetField { field, .. } => m.has_prereq(*field),
         Action::Load { target, .. } | Action::StackPop(target) => sub_ok(target),
         Action::Move { source, target } => sub_ok(source) && sub_ok(target),
         Action::StackPush(s) => sub_ok(s),
-        Action::DecTtl(_) => m.has_prereq(Mf::NwTtl),
         Action::WriteActions(list) | Action::Clone(list) => list.iter().all(|a| fits(a, m)),
         _ => true,
     }
@@ -517,7 +519,12 @@ fn random_set(chance: &mut Chance) -> Action {
         value: u128::from(value) & mask,
         mask: mask & field.ones(),
     };
-    match chance.below(12) {
+    match chance.below(17) {
+        11 => Action::SetTpSrc(*chance.pick(&[53, 80])),
+        12 => Action::SetTpDst(*chance.pick(&[53, 80])),
+        13 => Action::SetNwTtl(*chance.pick(&[1, 9])),
+        14 => Action::CtClear,
+        15 => set(Mf::CtMark, chance.below(3), u128::MAX),
         0 => set(Mf::EthDst, *chance.pick(MACS), u128::MAX),
         1 => set(Mf::EthSrc, *chance.pick(MACS), u128::MAX),
         2 => set(Mf::NwDst, 0x0a00_0000 + chance.below(8), u128::MAX),

@@ -157,7 +157,7 @@ impl Options {
             stage::lead_a_session();
         }
         stage::name_this_process(program::name());
-        stage::report_panics(monitored);
+        stage::end_on_panic();
         self.open_log().map_err(|e| fatal("vlog", &e))?;
         if let Some(user) = &self.user {
             user.become_it(self.datapath).map_err(|e| fatal("daemon_unix", &e))?;

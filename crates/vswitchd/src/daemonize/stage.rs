@@ -175,15 +175,14 @@ pub fn name_this_process(name: &str) {
     }
 }
 
-/// Puts a panic into the log, where stderr may be closed. A monitored daemon dies of it by a signal, so that it is started again.
-pub fn report_panics(monitored: bool) {
+/// Has a panic, of whichever thread, end the process by a signal after a last word in the log, where stderr may be
+/// closed: what goes on with a thread less forwards nothing, or answers nobody. A monitor starts it again.
+pub fn end_on_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
-        log::emergency("daemon", &format!("{}: a bug: {panic}", program::name()));
-        if monitored {
-            std::process::abort();
-        }
+        log::emergency("daemon", &format!("{}: a bug, which ends the process: {panic}", program::name()));
+        std::process::abort();
     }));
 }
 
@@ -209,5 +208,25 @@ mod tests {
         assert_eq!(status(11), "killed (Segmentation fault)");
         assert_eq!(status(6 | 0x80), "killed (Aborted), core dumped");
         assert_eq!(status(40), "killed (signal 40)");
+    }
+
+    /// Set in the process that is to panic.
+    const VICTIM: &str = "CROSSPOINT_TEST_PANICS";
+
+    #[test]
+    fn a_panic_of_any_thread_ends_the_process_and_says_so() {
+        if std::env::var_os(VICTIM).is_some() {
+            end_on_panic();
+            let thread = std::thread::spawn(|| panic!("something is wrong"));
+            let _ = thread.join();
+            std::process::exit(0);
+        }
+        let name = "daemonize::stage::tests::a_panic_of_any_thread_ends_the_process_and_says_so";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--nocapture"]).env(VICTIM, "1");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.signal(), Some(6), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("something is wrong"), "{said}");
     }
 }

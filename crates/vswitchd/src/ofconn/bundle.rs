@@ -141,6 +141,7 @@ impl Vswitch {
     }
 
     pub(super) fn bundle_add(&mut self, conn: &mut OfConn, request: &Request<'_>, add: BundleAdd) -> Handled {
+        let version = conn.version();
         // A message for a bundle that was not opened opens it.
         if !conn.bundles.contains_key(&add.bundle_id) && conn.bundles.len() >= BUNDLES_MAX {
             return Err(ErrorKind::OFPBFC_OUT_OF_BUNDLES);
@@ -157,7 +158,7 @@ impl Vswitch {
             return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
         }
         let Message::FlowMod(fm) = &*add.message else { return Err(ErrorKind::OFPBFC_MSG_UNSUP) };
-        let flow_mod = convert(fm);
+        let flow_mod = convert(fm, version);
         bundle.expires = expires;
         bundle.changes.push(Change { xid: add.xid, flow_mod, bytes: add.bytes.into_boxed_slice() });
         Ok(())

@@ -17,7 +17,7 @@ impl Vswitch {
     ) -> Handled {
         self.counts.flow_mods += 1;
         let now_ms = self.now_ms();
-        let mut change = convert(fm);
+        let mut change = convert(fm, conn.version());
         // OpenFlow 1.0 has no flag for it: what is added begins at 0. Section 4.6.
         change.flags.reset_counts |= conn.version() == Version::V10 && change.command == Command::Add;
         self.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
@@ -32,7 +32,7 @@ impl Vswitch {
 }
 
 /// The same flow-mod for the switch.
-pub(super) fn convert(fm: &OfFlowMod) -> FlowMod {
+pub(super) fn convert(fm: &OfFlowMod, version: Version) -> FlowMod {
     FlowMod {
         command: match fm.command {
             FlowModCommand::Add => Command::Add,
@@ -61,6 +61,7 @@ pub(super) fn convert(fm: &OfFlowMod) -> FlowMod {
             hidden: false,
         },
         actions: fm.actions.clone(),
+        version,
     }
 }
 
@@ -89,7 +90,7 @@ pub(super) fn refusal(error: &FlowModError) -> ErrorKind {
         FlowModError::BadMeter(_) => ErrorKind::OFPMMFC_INVALID_METER,
         FlowModError::BadArgument(_) => ErrorKind::OFPBAC_BAD_ARGUMENT,
         FlowModError::BadSetType(_) => ErrorKind::OFPBAC_BAD_SET_TYPE,
-        FlowModError::MatchInconsistent(_) => ErrorKind::OFPBAC_MATCH_INCONSISTENT,
+        FlowModError::MatchInconsistent => ErrorKind::OFPBAC_MATCH_INCONSISTENT,
         FlowModError::BadGoto(_) => ErrorKind::OFPBIC_BAD_TABLE_ID,
         FlowModError::UnmappedOption => ErrorKind::NXFMFC_INVALID_TLV_FIELD,
         FlowModError::LongMatch => ErrorKind::OFPBMC_BAD_LEN,
@@ -106,8 +107,8 @@ mod tests {
     fn flags_survive_the_way_to_the_switch_and_back() {
         let all = FlowFlags::all();
         let fm = OfFlowMod { flags: all, ..OfFlowMod::add() };
-        assert_eq!(flags(&convert(&fm).flags), all);
+        assert_eq!(flags(&convert(&fm, Version::V13).flags), all);
         let one = OfFlowMod { flags: FlowFlags::NO_BYTE_COUNTS, ..OfFlowMod::add() };
-        assert_eq!(flags(&convert(&one).flags), FlowFlags::NO_BYTE_COUNTS);
+        assert_eq!(flags(&convert(&one, Version::V13).flags), FlowFlags::NO_BYTE_COUNTS);
     }
 }

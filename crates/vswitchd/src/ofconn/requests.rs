@@ -11,7 +11,6 @@ use openflow::message::{
     RoleRequest, SwitchConfig, SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
-use switch::control::FlowModError;
 use switch::{BridgeConfig, BridgeIdx, Effect, Fragments};
 
 /// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
@@ -62,7 +61,7 @@ impl Vswitch {
             }
             Message::PacketOut(out) => {
                 not_secondary(conn)?;
-                return self.packet_out(bridge, out);
+                return self.packet_out(bridge, conn.version(), out);
             }
             Message::TableMod(_) => {
                 // Nothing of it applies to OpenFlow 1.3 (config is deprecated there) and earlier versions lack it.
@@ -217,7 +216,7 @@ impl Vswitch {
         Ok(())
     }
 
-    fn packet_out(&mut self, bridge: BridgeIdx, out: PacketOut) -> Handled {
+    fn packet_out(&mut self, bridge: BridgeIdx, version: Version, out: PacketOut) -> Handled {
         self.counts.packet_outs += 1;
         if out.buffer_id.is_some() {
             return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
@@ -229,15 +228,11 @@ impl Vswitch {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
         }
         let packet = Match { key: key.clone(), ..Match::any() };
-        match self.control.check_actions(bridge, &packet, &out.actions) {
-            // What a packet has not, actions leave as it is; only a rule's match must say what they need.
-            Ok(()) | Err(FlowModError::MatchInconsistent(_)) => {}
-            Err(error) => return Err(refusal(&error)),
-        }
+        self.control.check_actions(bridge, version, &packet, &out.actions).map_err(|e| refusal(&e))?;
         let mut translation = Translation::default();
         let reader = self.domain.register();
-        let version = self.switch.version();
-        self.switch.translate_packet_out(version, &key, bridge, &out.actions, &reader, &mut translation);
+        let state = self.switch.version();
+        self.switch.translate_packet_out(state, &key, bridge, &out.actions, &reader, &mut translation);
         drop(reader);
         self.carry_out(&out.data, dp_port, translation);
         Ok(())
