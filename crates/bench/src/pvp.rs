@@ -231,9 +231,12 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
     let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
     let pairs: Vec<f64> = ours.raw.iter().zip(&theirs.raw).map(|(o, t)| t / o).collect();
     let ratio = theirs.cycles_per_packet / ours.cycles_per_packet;
-    // The goals are those of the test through a guest at wire speed.
-    let is_plain = ours.path == Way::Loopback && ours.loss_allowed.is_none();
-    let goal = goal(ours.size, ours.flows).filter(|_| is_plain);
+    // The goals are those of tests at wire speed.
+    let goal = match ours.path {
+        _ if ours.loss_allowed.is_some() => None,
+        Way::Loopback => goal(ours.size, ours.flows),
+        Way::GuestToGuest => (ours.size == 64).then_some(1.5),
+    };
     let low = lower_bound(&pairs);
     if let Some(loss) = ours.loss_allowed {
         let pairs: Vec<f64> = ours.raw_mpps.iter().zip(&theirs.raw_mpps).map(|(o, t)| o / t).collect();
