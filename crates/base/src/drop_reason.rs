@@ -60,7 +60,7 @@ drop_reasons! {
     RecircUnknown = "recirc_unknown",
     /// The time to live reached zero.
     TtlExpired = "ttl_expired",
-    /// An action does not fit the packet (set a TCP port on what is no TCP).
+    /// An action does not fit the packet (pop a label of what has none).
     ActionNotApplicable = "action_not_applicable",
     /// No headroom left to push a header.
     NoHeadroom = "no_headroom",

@@ -20,8 +20,8 @@ pub enum DpAction {
         /// Longest frame, in bytes, at least 14.
         max_bytes: u32,
     },
-    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`. On a packet that lacks
-    /// the header nothing happens and `action_not_applicable` is counted.
+    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`. A packet that lacks the
+    /// header stays as it is.
     Set {
         /// A field of the packet's headers; VLAN fields change the outer tag.
         field: FieldId,

@@ -5,13 +5,15 @@
 //! difference that a right one makes. Where a checksum is still unfinished (`CSUM_PARTIAL`), the field holds
 //! the pseudo-header's sum and is kept as that.
 //!
-//! A change that does not fit the packet (a TCP port of what is no TCP) is refused with
-//! [`DropReason::ActionNotApplicable`]; the packet is then untouched. Nothing here panics, whatever the bytes.
+//! A field that the packet has not (a TCP port of what is no TCP, an address in a header that contradicts itself) is left
+//! alone: what extraction does not read is not set, as in Open vSwitch. A tag or a label that cannot be pushed or popped
+//! is refused with [`DropReason::ActionNotApplicable`]; the packet is then untouched. Nothing here panics, whatever the bytes.
 
 use crate::action::DpAction;
 use base::DropReason;
 use flow::FieldId;
 use packet::{Packet, PacketFlags, PoolCache};
+use std::ops::Range;
 use wire::checksum::{nonzero, update16, update32, update128};
 use wire::crc32c::crc32c;
 
@@ -85,6 +87,8 @@ struct Ip {
     protocol: u8,
     /// Start of the transport header; `None` in a later fragment, or where it is cut off.
     l4: Option<usize>,
+    /// End of the packet in the frame: behind it is padding.
+    end: usize,
     /// A routing header names the real destination, so the one in the IPv6 header is not in the checksum.
     routed: bool,
 }
@@ -99,6 +103,10 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn be128(bytes: &[u8], at: usize) -> Option<u128> {
     Some(u128::from_be_bytes(bytes.get(at..at + 16)?.try_into().ok()?))
+}
+
+fn byte_at(packet: &Packet, at: usize) -> Option<u8> {
+    packet.data().get(at).copied()
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
@@ -131,62 +139,83 @@ impl Layout {
 }
 
 impl Ip {
-    fn of(bytes: &[u8]) -> Option<Ip> {
+    /// The header, where extraction would read it too.
+    fn of(packet: &Packet) -> Option<Ip> {
+        let bytes = packet.data();
         let Layout { l3, eth_type } = Layout::of(bytes)?;
         match eth_type {
-            0x0800 => Ip::v4(bytes, l3),
-            0x86dd => Ip::v6(bytes, l3),
+            0x0800 => Ip::v4(bytes, l3, packet.len()),
+            0x86dd => Ip::v6(bytes, l3, packet.len()),
             _ => None,
         }
     }
 
-    fn v4(bytes: &[u8], l3: usize) -> Option<Ip> {
+    fn v4(bytes: &[u8], l3: usize, frame_len: usize) -> Option<Ip> {
         let header_len = usize::from(bytes.get(l3)? & 0xf) * 4;
-        if header_len < 20 || bytes.len() < l3 + header_len {
+        let total_len = usize::from(be16(bytes, l3 + 2)?);
+        let room = frame_len.checked_sub(l3)?;
+        if header_len < 20 || header_len > total_len || total_len > room || room - total_len > 0xffff {
+            return None;
+        }
+        let protocol = *bytes.get(l3 + 9)?;
+        bytes.get(l3..l3 + header_len)?;
+        // To Open vSwitch, protocol 0 says that no header was read.
+        if protocol == 0 {
             return None;
         }
         let later = be16(bytes, l3 + 6)? & 0x1fff != 0;
         let l4 = (!later).then_some(l3 + header_len);
-        Some(Ip { v6: false, l3, protocol: bytes[l3 + 9], l4, routed: false })
+        Some(Ip { v6: false, l3, protocol, l4, end: l3 + total_len, routed: false })
     }
 
-    fn v6(bytes: &[u8], l3: usize) -> Option<Ip> {
-        if bytes.len() < l3 + 40 {
+    fn v6(bytes: &[u8], l3: usize, frame_len: usize) -> Option<Ip> {
+        bytes.get(l3..l3 + 40)?;
+        let payload_len = usize::from(be16(bytes, l3 + 4)?);
+        let room = frame_len.checked_sub(l3 + 40)?;
+        if payload_len > room || room - payload_len > 0xffff {
             return None;
         }
-        let mut ip = Ip { v6: true, l3, protocol: bytes[l3 + 6], l4: Some(l3 + 40), routed: false };
+        let end = l3 + 40 + payload_len;
+        let mut ip = Ip { v6: true, l3, protocol: bytes[l3 + 6], l4: Some(l3 + 40), end, routed: false };
         for _ in 0..EXT_HEADERS_MAX {
             let at = ip.l4?;
-            let (Some(&next), Some(&len)) = (bytes.get(at), bytes.get(at + 1)) else { break };
+            if !matches!(ip.protocol, 0 | 43 | 44 | 51 | 60) {
+                return Some(ip);
+            }
+            let header = bytes.get(at..at + 8).filter(|_| at + 8 <= end)?;
+            let (next, len) = (header[0], usize::from(header[1]));
             let len = match ip.protocol {
-                0 | 60 => (usize::from(len) + 1) * 8,
-                43 => {
-                    ip.routed |= *bytes.get(at + 3)? > 0;
-                    (usize::from(len) + 1) * 8
-                }
-                51 => (usize::from(len) + 2) * 4,
+                51 => (len + 2) * 4,
                 44 => {
-                    if be16(bytes, at + 2)? & 0xfff8 != 0 {
+                    if be16(header, 2)? & 0xfff8 != 0 {
                         ip.l4 = None;
                         return Some(ip);
                     }
                     8
                 }
-                _ => break,
+                kind => {
+                    ip.routed |= kind == 43 && header[3] > 0;
+                    (len + 1) * 8
+                }
             };
+            if at + len > end {
+                return None;
+            }
             ip.protocol = next;
             ip.l4 = Some(at + len);
         }
-        Some(ip)
+        None
     }
 
     /// Where the transport checksum that covers the addresses is.
     fn pseudo_checksum_at(&self) -> Option<usize> {
         let l4 = self.l4?;
+        // Of a header that is not whole, nothing is touched.
+        let there = self.end.checked_sub(l4)?;
         match (self.protocol, self.v6) {
-            (6, _) => Some(l4 + 16),
-            (17, _) => Some(l4 + 6),
-            (58, true) => Some(l4 + 2),
+            (6, _) if there >= 20 => Some(l4 + 16),
+            (17, _) if there >= 8 => Some(l4 + 6),
+            (58, true) if there >= 4 => Some(l4 + 2),
             _ => None,
         }
     }
@@ -236,13 +265,21 @@ fn fix_ipv4_header(bytes: &mut [u8], l3: usize, update: impl Fn(u16) -> u16) {
 
 fn set(packet: &mut Packet, field: FieldId, value: u128, mask: u128) -> Edit {
     use FieldId::*;
-    let done = match field {
+    if matches!(field, TpSrc | TpDst) && packet.is_chained() {
+        // SCTP's CRC covers the whole chunk stream, of which only the first part is at hand.
+        let is_sctp = Ip::of(packet).is_some_and(|ip| ip.protocol == 132 && ip.l4.is_some());
+        if is_sctp {
+            return Err(DOES_NOT_FIT);
+        }
+    }
+    // `None` says that the packet has no such field.
+    let _found = match field {
         EthDst => set_mac(packet.data_mut(), 0, value, mask),
         EthSrc => set_mac(packet.data_mut(), MAC_LEN, value, mask),
         VlanTci => set_tci(packet.data_mut(), value as u16, mask as u16),
         NwSrc | NwDst | NwProto | NwTos | NwTtl => set_network(packet, field, value, mask),
         Ipv6Src | Ipv6Dst => set_ipv6_address(packet, field == Ipv6Src, value, mask),
-        Ipv6Label => set_ipv6_word(packet.data_mut(), value as u32 & 0xf_ffff, mask as u32 & 0xf_ffff),
+        Ipv6Label => set_ipv6_word(packet, value as u32 & 0xf_ffff, mask as u32 & 0xf_ffff),
         TpSrc | TpDst => set_ports(packet, field == TpSrc, value as u16, mask as u16),
         ArpSha | ArpTha => set_link_address(packet, field == ArpSha, value, mask),
         NdTarget => set_nd_target(packet, value, mask),
@@ -253,7 +290,7 @@ fn set(packet: &mut Packet, field: FieldId, value: u128, mask: u128) -> Edit {
         }
         _ => None,
     };
-    done.ok_or(DOES_NOT_FIT)
+    Ok(())
 }
 
 fn set_mac(bytes: &mut [u8], at: usize, value: u128, mask: u128) -> Option<()> {
@@ -281,12 +318,12 @@ fn set_network(packet: &mut Packet, field: FieldId, value: u128, mask: u128) -> 
     match eth_type {
         0x0800 => set_ipv4(packet, field, value as u32, mask as u32),
         0x86dd => {
-            Ip::v6(packet.data(), l3)?;
-            let bytes = packet.data_mut();
+            Ip::of(packet)?;
             match field {
                 // The traffic class lies across the first three bytes.
-                FieldId::NwTos => set_ipv6_word(bytes, (value as u32) << 20, (mask as u32) << 20),
+                FieldId::NwTos => set_ipv6_word(packet, (value as u32) << 20, (mask as u32) << 20),
                 FieldId::NwTtl => {
+                    let bytes = packet.data_mut();
                     bytes[l3 + 7] = bytes[l3 + 7] & !(mask as u8) | value as u8;
                     Some(())
                 }
@@ -299,7 +336,7 @@ fn set_network(packet: &mut Packet, field: FieldId, value: u128, mask: u128) -> 
 }
 
 fn set_ipv4(packet: &mut Packet, field: FieldId, value: u32, mask: u32) -> Option<()> {
-    let ip = Ip::of(packet.data())?;
+    let ip = Ip::of(packet)?;
     let bytes = packet.data_mut();
     let at = match field {
         FieldId::NwSrc => ip.l3 + 12,
@@ -328,17 +365,15 @@ fn set_ipv4(packet: &mut Packet, field: FieldId, value: u32, mask: u32) -> Optio
     Some(())
 }
 
-fn set_ipv6_word(bytes: &mut [u8], value: u32, mask: u32) -> Option<()> {
-    let Layout { l3, eth_type } = Layout::of(bytes)?;
-    if eth_type != 0x86dd || bytes.len() < l3 + 40 {
-        return None;
-    }
+fn set_ipv6_word(packet: &mut Packet, value: u32, mask: u32) -> Option<()> {
+    let Ip { l3, .. } = Ip::of(packet).filter(|ip| ip.v6)?;
+    let bytes = packet.data_mut();
     let new = be32(bytes, l3)? & !mask | value & mask;
     put(bytes, l3, &new.to_be_bytes())
 }
 
 fn set_ipv6_address(packet: &mut Packet, src: bool, value: u128, mask: u128) -> Option<()> {
-    let ip = Ip::of(packet.data()).filter(|ip| ip.v6)?;
+    let ip = Ip::of(packet).filter(|ip| ip.v6)?;
     let at = ip.l3 + if src { 8 } else { 24 };
     let bytes = packet.data_mut();
     let old = be128(bytes, at)?;
@@ -352,7 +387,10 @@ fn set_ipv6_address(packet: &mut Packet, src: bool, value: u128, mask: u128) -> 
 
 fn set_arp(bytes: &mut [u8], l3: usize, field: FieldId, value: u128, mask: u128) -> Option<()> {
     bytes.get(l3..l3 + 28)?;
+    // Of Ethernet and IPv4, with an opcode that the key can hold; but an opcode can be given to any.
+    let is_read = bytes[l3..l3 + 6] == [0, 1, 8, 0, 6, 4] && matches!(be16(bytes, l3 + 6)?, 1..=0xff);
     match field {
+        _ if !is_read && field != FieldId::NwProto => None,
         FieldId::NwProto => {
             let new = be16(bytes, l3 + 6)? & !(mask as u16) | value as u16;
             put(bytes, l3 + 6, &new.to_be_bytes())
@@ -370,8 +408,17 @@ fn set_arp(bytes: &mut [u8], l3: usize, field: FieldId, value: u128, mask: u128)
 
 /// Transport ports; type and code of ICMP.
 fn set_ports(packet: &mut Packet, src: bool, value: u16, mask: u16) -> Option<()> {
-    let ip = Ip::of(packet.data())?;
+    let ip = Ip::of(packet)?;
     let l4 = ip.l4?;
+    let there = ip.end.checked_sub(l4)?;
+    let least = match ip.protocol {
+        6 => (usize::from(byte_at(packet, l4 + 12)? >> 4) * 4).max(20),
+        132 => 12,
+        _ => 8,
+    };
+    if there < least {
+        return None;
+    }
     match ip.protocol {
         6 | 17 => {
             let checksum_at = l4 + if ip.protocol == 6 { 16 } else { 6 };
@@ -384,7 +431,7 @@ fn set_ports(packet: &mut Packet, src: bool, value: u16, mask: u16) -> Option<()
             fix_transport(packet, &ip, checksum_at, |sum| update16(sum, old, new));
             Some(())
         }
-        132 => set_sctp_port(packet, l4, src, value, mask),
+        132 => set_sctp_port(packet, l4..ip.end, src, value, mask),
         1 | 58 => {
             let shift = if src { 8 } else { 0 };
             let bytes = packet.data_mut();
@@ -399,36 +446,17 @@ fn set_ports(packet: &mut Packet, src: bool, value: u16, mask: u16) -> Option<()
     }
 }
 
-/// SCTP's CRC covers the whole chunk stream; a chained or padded frame cannot be summed here.
-fn set_sctp_port(packet: &mut Packet, l4: usize, src: bool, value: u16, mask: u16) -> Option<()> {
-    if packet.is_chained() {
-        return None;
-    }
-    let end = ip_end(packet.data())?;
-    let bytes = packet.data_mut();
-    let stored = u32::from_le_bytes(bytes.get(l4 + 8..l4 + 12)?.try_into().ok()?);
-    let at = l4 + if src { 0 } else { 2 };
-    let crc = |bytes: &mut [u8]| -> Option<u32> {
-        put(bytes, l4 + 8, &[0; 4])?;
-        Some(crc32c(bytes.get(l4..end)?))
-    };
+fn set_sctp_port(packet: &mut Packet, sctp: Range<usize>, src: bool, value: u16, mask: u16) -> Option<()> {
+    let bytes = packet.data_mut().get_mut(sctp)?;
+    let stored = u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?);
+    let at = if src { 0 } else { 2 };
     let old = be16(bytes, at)?;
-    let before = crc(bytes)?;
+    put(bytes, 8, &[0; 4])?;
+    let before = crc32c(bytes);
     put(bytes, at, &(old & !mask | value).to_be_bytes())?;
-    let after = crc(bytes)?;
+    let after = crc32c(bytes);
     // Right stays right, wrong stays wrong.
-    put(bytes, l4 + 8, &(stored ^ before ^ after).to_le_bytes())
-}
-
-/// End of the IP packet in the frame: behind it is padding.
-fn ip_end(bytes: &[u8]) -> Option<usize> {
-    let Layout { l3, eth_type } = Layout::of(bytes)?;
-    let len = match eth_type {
-        0x0800 => usize::from(be16(bytes, l3 + 2)?),
-        0x86dd => usize::from(be16(bytes, l3 + 4)?) + 40,
-        _ => return None,
-    };
-    Some((l3 + len).min(bytes.len()))
+    put(bytes, 8, &(stored ^ before ^ after).to_le_bytes())
 }
 
 /// ARP's hardware addresses; the link-layer address options of neighbour discovery.
@@ -438,7 +466,7 @@ fn set_link_address(packet: &mut Packet, source: bool, value: u128, mask: u128) 
         let field = if source { FieldId::ArpSha } else { FieldId::ArpTha };
         return set_arp(packet.data_mut(), l3, field, value, mask);
     }
-    let (ip, l4) = nd_message(packet.data())?;
+    let (ip, l4) = nd_message(packet)?;
     let wanted = if source { 1 } else { 2 };
     let mut at = l4 + 24;
     let bytes = packet.data_mut();
@@ -460,16 +488,17 @@ fn set_link_address(packet: &mut Packet, source: bool, value: u128, mask: u128) 
 }
 
 /// A neighbour solicitation or advertisement with its target.
-fn nd_message(bytes: &[u8]) -> Option<(Ip, usize)> {
-    let ip = Ip::of(bytes)?;
+fn nd_message(packet: &Packet) -> Option<(Ip, usize)> {
+    let ip = Ip::of(packet)?;
     let l4 = ip.l4.filter(|_| ip.v6 && ip.protocol == 58)?;
+    let bytes = packet.data();
     let kind = *bytes.get(l4)?;
     bytes.get(l4..l4 + 24)?;
     matches!(kind, 135 | 136).then_some((ip, l4))
 }
 
 fn set_nd_target(packet: &mut Packet, value: u128, mask: u128) -> Option<()> {
-    let (ip, l4) = nd_message(packet.data())?;
+    let (ip, l4) = nd_message(packet)?;
     let bytes = packet.data_mut();
     let old = be128(bytes, l4 + 8)?;
     let new = old & !mask | value;
@@ -479,7 +508,7 @@ fn set_nd_target(packet: &mut Packet, value: u128, mask: u128) -> Option<()> {
 }
 
 fn set_nd_reserved(packet: &mut Packet, value: u32, mask: u32) -> Option<()> {
-    let (ip, l4) = nd_message(packet.data())?;
+    let (ip, l4) = nd_message(packet)?;
     let bytes = packet.data_mut();
     let old = be32(bytes, l4 + 4)?;
     let new = old & !mask | value;

@@ -249,10 +249,9 @@ fn a_later_fragment_keeps_its_payload_when_its_address_changes() {
     let mut p = packet(&mut cache, &frame);
     apply(&mut p, &DpAction::Set { field: FieldId::NwDst, value: 1, mask: u32::MAX.into() }).unwrap();
     assert_eq!(p.data()[34..], frame[34..]);
-    assert_eq!(
-        apply(&mut p, &DpAction::Set { field: FieldId::TpDst, value: 1, mask: 0xffff }),
-        Err(DOES_NOT_FIT)
-    );
+    let before = p.data().to_vec();
+    apply(&mut p, &DpAction::Set { field: FieldId::TpDst, value: 1, mask: 0xffff }).unwrap();
+    assert_eq!(p.data(), before);
     cache.free(p);
 }
 
@@ -292,4 +291,43 @@ fn a_frame_is_cut_across_its_segments_and_nothing_leaks() {
         cache.free(cut);
         assert_eq!(cache.pool().stats().free, 64, "cut to {max}");
     }
+}
+
+#[test]
+fn headers_that_are_not_read_are_not_set() {
+    let mut cache = cache();
+    let frame = v4().udp(1, 2).payload(&[7; 64]).build().unwrap();
+    let broken = |at: usize, bytes: &[u8]| {
+        let mut frame = frame.clone();
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let mut arp = frame[..42].to_vec();
+    arp[12..22].copy_from_slice(&[8, 6, 0, 6, 8, 0, 6, 4, 0, 1]);
+    let mut op_300 = arp.clone();
+    op_300[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 1, 44]);
+    let cases = [
+        ("header of 16 bytes", broken(14, &[0x44])),
+        ("header of 60 bytes in 40", broken(14, &[0x4f, 0, 0, 40])),
+        ("longer than the frame", broken(16, &[1, 0])),
+        ("shorter than its header", broken(16, &[0, 19])),
+        ("protocol 0", broken(23, &[0])),
+        ("cut off", frame[..32].to_vec()),
+        ("ARP of another hardware", arp),
+        ("ARP with opcode 300", op_300),
+    ];
+    for (what, frame) in cases {
+        let mut p = packet(&mut cache, &frame);
+        for field in
+            [FieldId::NwSrc, FieldId::NwDst, FieldId::NwTos, FieldId::NwTtl, FieldId::TpDst, FieldId::ArpSha]
+        {
+            apply(&mut p, &DpAction::Set { field, value: 1, mask: field.ones() }).unwrap();
+        }
+        assert_eq!(p.data(), frame, "{what}");
+        cache.free(p);
+    }
+    let mut p = packet(&mut cache, &frame);
+    apply(&mut p, &DpAction::Set { field: FieldId::NwSrc, value: 1, mask: u32::MAX.into() }).unwrap();
+    assert_ne!(p.data(), frame);
+    cache.free(p);
 }
