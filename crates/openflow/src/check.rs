@@ -141,7 +141,7 @@ impl Checker<'_> {
     fn target(&self, field: Mf) -> Result<(), ErrorKind> {
         match field {
             // The identifier is of a tag that must be there, other than in a match.
-            Mf::VlanVid if self.version != Version::V10 => self.field(Mf::VlanPcp),
+            Mf::VlanVid => self.field(Mf::VlanPcp),
             _ => self.field(field),
         }
     }

@@ -11,14 +11,14 @@ use crate::topology::BridgeIdx;
 use base::OfPort;
 use base::rcu::Reader;
 use flow::options::PlaceError;
-use flow::{Action, Match, Mf};
+use flow::{Action, FieldId, Match, Mf};
 use openflow::Version;
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// "All tables" in a modification or deletion; in an addition the switch's choice, which is table 0.
+/// "All tables" in a deletion. In OpenFlow 1.0 in a modification too, and in an addition the switch's choice, which is table 0.
 pub const TABLE_ALL: u8 = 255;
 /// The table that controllers do not see.
 pub const TABLE_HIDDEN: u8 = 254;
@@ -114,6 +114,8 @@ pub enum FlowModError {
     TableFull,
     /// OFPFMFC_BAD_TABLE_ID, OFPBRC_EPERM for the hidden one.
     BadTableId(u8),
+    /// OFPBRC_EPERM: `recirc_id` or `dp_hash` is matched.
+    HiddenField,
     /// OFPFMFC_OVERLAP.
     Overlap,
     /// OFPBAC_BAD_OUT_PORT.
@@ -146,6 +148,7 @@ impl std::fmt::Display for FlowModError {
             FlowModError::NoBridge(b) => write!(f, "there is no bridge with number {}", b.0),
             FlowModError::TableFull => write!(f, "the table is full"),
             FlowModError::BadTableId(t) => write!(f, "table {t} cannot be changed"),
+            FlowModError::HiddenField => write!(f, "recirc_id and dp_hash are not for rules to match"),
             FlowModError::Overlap => write!(f, "a rule of the same priority overlaps"),
             FlowModError::BadOutPort(p) => write!(f, "port {} cannot be output to", p.0),
             FlowModError::BadOutGroup(g) => write!(f, "there is no group {g}"),
@@ -180,6 +183,11 @@ impl FlowModError {
             PlaceError::TooLong => FlowModError::LongSet,
         }
     }
+}
+
+/// Whether fields are matched that are the datapath's own affair. (That a packet has not come round yet may be said.)
+fn has_hidden_fields(m: &Match) -> bool {
+    m.key.get64(FieldId::RecircId) != 0 || m.mask.get(FieldId::DpHash) != 0
 }
 
 /// The control side of one table.
@@ -313,6 +321,10 @@ impl Inner {
         if fm.table_id == TABLE_HIDDEN && !fm.flags.hidden {
             return Err(FlowModError::BadTableId(fm.table_id));
         }
+        let deletes = matches!(fm.command, Command::Delete | Command::DeleteStrict);
+        if fm.table_id == TABLE_ALL && fm.version > Version::V10 && !deletes {
+            return Err(FlowModError::BadTableId(fm.table_id));
+        }
         let placed;
         let fm = if fm.matching.options.is_empty() {
             fm
@@ -347,6 +359,9 @@ impl Inner {
         reader: &Reader,
     ) -> Result<(), FlowModError> {
         let table_id = if fm.table_id == TABLE_ALL { 0 } else { fm.table_id };
+        if has_hidden_fields(&fm.matching) && !fm.flags.hidden {
+            return Err(FlowModError::HiddenField);
+        }
         validate::check(fm.version, &fm.matching, &fm.actions, table_id, self.option_table(bridge))?;
         let version = self.coming();
         self.table(bridge, table_id);

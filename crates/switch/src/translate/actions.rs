@@ -106,8 +106,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return self.read_option(idx, sub).low_u128();
         }
         let bits = ones(sub.count) << sub.offset;
-        self.need_mf(sub.field, bits);
-        (self.key.get_mf(sub.field) & bits) >> sub.offset
+        // Fields that are wider for actions than in the key are 0 there.
+        self.need_mf(sub.field, bits & sub.field.ones());
+        let mut value = self.key.get_mf(sub.field);
+        if sub.field == Mf::InPortOxm && value >= u128::from(OfPort::MAX.0) {
+            // Reserved ports are the last numbers of 32 bits too. That every flow's mask holds the port is so anyway.
+            value |= 0xffff_0000;
+        }
+        (value & bits) >> sub.offset
     }
 
     fn write_sub(&mut self, sub: &SubField, value: u128) {

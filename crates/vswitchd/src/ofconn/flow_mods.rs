@@ -82,7 +82,7 @@ pub(super) fn refusal(error: &FlowModError) -> ErrorKind {
     match error {
         FlowModError::NoBridge(_) => ErrorKind::OFPFMFC_UNKNOWN,
         FlowModError::TableFull => ErrorKind::OFPFMFC_TABLE_FULL,
-        FlowModError::BadTableId(TABLE_HIDDEN) => ErrorKind::OFPBRC_EPERM,
+        FlowModError::BadTableId(TABLE_HIDDEN) | FlowModError::HiddenField => ErrorKind::OFPBRC_EPERM,
         FlowModError::BadTableId(_) => ErrorKind::OFPFMFC_BAD_TABLE_ID,
         FlowModError::Overlap => ErrorKind::OFPFMFC_OVERLAP,
         FlowModError::BadOutPort(_) => ErrorKind::OFPBAC_BAD_OUT_PORT,

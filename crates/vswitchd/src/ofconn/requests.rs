@@ -11,6 +11,7 @@ use openflow::message::{
     RoleRequest, SwitchConfig, SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
+use switch::control::TABLE_HIDDEN;
 use switch::{BridgeConfig, BridgeIdx, Effect, Fragments};
 
 /// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
@@ -63,9 +64,12 @@ impl Vswitch {
                 not_secondary(conn)?;
                 return self.packet_out(bridge, conn.version(), out);
             }
-            Message::TableMod(_) => {
+            Message::TableMod(change) => {
                 // Nothing of it applies to OpenFlow 1.3 (config is deprecated there) and earlier versions lack it.
                 not_secondary(conn)?;
+                if change.table_id == TABLE_HIDDEN {
+                    return Err(ErrorKind::OFPTMFC_EPERM);
+                }
             }
             Message::StatsRequest(stats) => return self.stats_request(bridge, conn, xid, stats),
             Message::QueueGetConfigRequest { port } => {

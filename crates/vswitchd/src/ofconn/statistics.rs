@@ -38,7 +38,7 @@ impl Vswitch {
                 },
             }),
             StatsRequest::Table => StatsBody::Table(self.table_stats(bridge)),
-            StatsRequest::Port(port) => StatsBody::Port(self.port_stats(bridge, port)?),
+            StatsRequest::Port(port) => StatsBody::Port(self.port_stats(bridge, port)),
             StatsRequest::PortDesc(port) => {
                 let ports = self.ports_of(bridge).filter(|p| port.is_none_or(|n| n == p.of_port));
                 StatsBody::PortDesc(ports.filter_map(|p| self.port_desc(p)).collect())
@@ -112,12 +112,12 @@ impl Vswitch {
         (0..TABLES).map(table).collect()
     }
 
-    fn port_stats(&self, bridge: BridgeIdx, port: Option<OfPort>) -> Result<Vec<PortStats>, ErrorKind> {
+    /// Of all ports or of one; of one that is not there, nothing.
+    fn port_stats(&self, bridge: BridgeIdx, port: Option<OfPort>) -> Vec<PortStats> {
         match port {
-            None => Ok(self.ports_of(bridge).map(|p| self.stats_of(p)).collect()),
+            None => self.ports_of(bridge).map(|p| self.stats_of(p)).collect(),
             Some(number) => {
-                let record = self.port_numbered(bridge, number).ok_or(ErrorKind::OFPBRC_BAD_PORT)?;
-                Ok(vec![self.stats_of(record)])
+                self.port_numbered(bridge, number).map(|p| self.stats_of(p)).into_iter().collect()
             }
         }
     }
