@@ -196,9 +196,17 @@ impl World {
             }
             Op::Restore(seed) => {
                 let Some(at) = self.pick_rule(seed) else { return Ok(()) };
+                // As a batch that is taken back restores: what had taken the rule's place is gone again by then.
+                let (place, priority) = (self.rules[at].matching.clone(), self.rules[at].priority);
+                let taken = self.rules.iter().any(|r| {
+                    r.matching == place
+                        && r.priority == priority
+                        && r.appears <= next.0
+                        && next.0 < r.vanishes
+                });
                 let rule = &mut self.rules[at];
                 let id = rule.id;
-                if rule.vanishes == next.0 {
+                if rule.vanishes == next.0 && !taken {
                     let found = self.classifier.iter_all(reader).find(|r| *r.data() == id);
                     check(self.classifier.restore(found.ok_or("restored is gone")?), || {
                         "not restored".into()

@@ -25,7 +25,12 @@ fn with_transport(compose: Compose, kind: u8, a: u16, b: u16) -> Compose {
         0 => compose.udp(a, b),
         1 => compose.tcp(a, b),
         2 => compose.sctp(a, b),
-        3 => compose.icmp(IcmpRepr { icmp_type: a as u8, code: b as u8, rest }),
+        // Not timestamps, of which etherparse wants the one length that they shall have.
+        3 => compose.icmp(IcmpRepr {
+            icmp_type: if matches!(a as u8, 13 | 14) { 8 } else { a as u8 },
+            code: b as u8,
+            rest,
+        }),
         4 => compose.icmpv6(Icmpv6Repr { icmp_type: a as u8, code: b as u8, rest }),
         5 => compose.igmp(IgmpRepr {
             igmp_type: 0x16,
@@ -37,7 +42,7 @@ fn with_transport(compose: Compose, kind: u8, a: u16, b: u16) -> Compose {
 }
 
 fn ipv4() -> impl Strategy<Value = Compose> {
-    let fragment = proptest::option::of((0..8000u16, any::<bool>()));
+    let fragment = proptest::option::of((prop_oneof![Just(0), 0..8000u16], any::<bool>()));
     let addresses = (any::<u32>(), any::<u32>());
     (
         any::<[u8; 12]>(),
@@ -60,7 +65,7 @@ fn ipv4() -> impl Strategy<Value = Compose> {
 }
 
 fn ipv6() -> impl Strategy<Value = Compose> {
-    let fragment = proptest::option::of((0..8000u16, any::<bool>()));
+    let fragment = proptest::option::of((prop_oneof![Just(0), 0..8000u16], any::<bool>()));
     let addresses = (any::<u128>(), any::<u128>());
     (any::<[u8; 12]>(), vlans(), addresses, any::<[u8; 2]>(), fragment, 0..8u8, transport(&[0, 1, 2, 4, 6]))
         .prop_map(|(macs, vlans, (src, dst), [tos, ttl], fragment, extensions, (kind, a, b))| {
@@ -189,14 +194,16 @@ proptest! {
         let expected = theirs(&frame);
         let mut key = Key::default();
         extract(&frame, frame.len(), &ingress(Depth::Everything), &mut key).unwrap();
-        // What etherparse does not read: SCTP, extension header bits, neighbour discovery; and it keeps the protocol
-        // of a later fragment of IPv6.
+        // What etherparse does not read: SCTP, extension header bits, neighbour discovery, what is behind the header of a
+        // first fragment; and it keeps the protocol of a later fragment of IPv6.
+        let first_of_more = key.get(FieldId::NwFrag) == 1;
         let later_v6 = key.get(FieldId::EthType) == 0x86dd && key.get(FieldId::NwFrag) == 3;
         for &f in FieldId::ALL {
             let unread = match f {
                 FieldId::InPort | FieldId::DpPort | FieldId::Ipv6ExtHdr => true,
                 FieldId::NwProto => later_v6,
-                FieldId::TpSrc | FieldId::TpDst => key.get(FieldId::NwProto) == 132,
+                FieldId::TpSrc | FieldId::TpDst => first_of_more || key.get(FieldId::NwProto) == 132,
+                FieldId::TcpFlags | FieldId::IgmpGroup => first_of_more,
                 FieldId::NdTarget | FieldId::NdReserved | FieldId::NdOptionsType | FieldId::ArpSha => {
                     key.get(FieldId::NwProto) == 58
                 }
