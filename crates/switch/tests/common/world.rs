@@ -350,7 +350,10 @@ pub fn is_possible(key: &Key) -> bool {
     let inner = tag(FieldId::VlanTci2, FieldId::VlanTpid2)
         && (key.get64(FieldId::VlanTci) != 0 || key.get64(FieldId::VlanTci2) == 0);
     let zero = |fields: &[FieldId]| fields.iter().all(|f| key.get(*f) == 0);
+    // Protocol and opcode 0 say that the header was not read, and then nothing in it is set: another test's affair.
+    let is_read = key.get64(FieldId::NwProto) != 0;
     let network = match key.get64(FieldId::EthType) {
+        0x800 | 0x806 if !is_read => false,
         0x800 => {
             let proto = key.get64(FieldId::NwProto);
             let later = key.get64(FieldId::NwFrag) & 2 != 0;
@@ -478,6 +481,9 @@ fn random_match(chance: &mut Chance, bridge: usize) -> Match {
     if chance.one_in(8) {
         m.set_masked(FieldId::Metadata, chance.below(3).into(), *chance.pick(&[1, 3]));
     }
+    if chance.one_in(8) {
+        m.set_masked(FieldId::CtMark, chance.below(3).into(), 3);
+    }
     m
 }
 
@@ -519,7 +525,7 @@ fn random_set(chance: &mut Chance) -> Action {
         value: u128::from(value) & mask,
         mask: mask & field.ones(),
     };
-    match chance.below(17) {
+    match chance.below(20) {
         11 => Action::SetTpSrc(*chance.pick(&[53, 80])),
         12 => Action::SetTpDst(*chance.pick(&[53, 80])),
         13 => Action::SetNwTtl(*chance.pick(&[1, 9])),
