@@ -9,13 +9,14 @@
 //!   no further message is handled (replies to one may exceed it; what the switch sends by itself may be dropped).
 //! - A message that cannot be read is answered with its error and skipped; the connection lives. It ends where the
 //!   bytes can no longer be split into messages, where no version is common, and where the peer is silent.
-//! - Echo requests are answered, and probes sent, here.
+//! - Echo requests are answered, and probes sent, here; requests of several parts are put together.
 //!
 //! Source: OpenFlow 1.3 sections 6.3 and 7.5.
 
 use crate::codec::{Codec, HEADER_LEN, Header, Unencodable};
 use crate::error::{ERROR_DATA_MAX, ErrorCode, ErrorKind, OfError};
 use crate::message::Message;
+use crate::parts::{Joined, Parts};
 use crate::version::{Version, VersionSet};
 use std::time::{Duration, Instant};
 
@@ -154,6 +155,8 @@ pub struct Connection {
     probe: Option<(Instant, u32)>,
     next_xid: u32,
     tap: Option<Vec<u8>>,
+    /// Requests of which parts are missing.
+    parts: Parts,
 }
 
 impl Connection {
@@ -174,6 +177,7 @@ impl Connection {
             probe: None,
             next_xid: 1,
             tap: None,
+            parts: Parts::default(),
         };
         let xid = connection.new_xid();
         connection.output = Codec::hello(versions, xid);
@@ -297,6 +301,22 @@ impl Connection {
         if self.config.side == Side::Listener {
             return Some(Event::Message { xid, message, head: RequestHead::new(bytes) });
         }
+        let message = match message {
+            Message::StatsRequest(part)
+                if self.config.side == Side::Switch && codec.version >= Version::V13 =>
+            {
+                match self.parts.join(now, xid, bytes, part) {
+                    Joined::Waits => return None,
+                    Joined::Whole(request) => Message::StatsRequest(request),
+                    Joined::Refused(error) => {
+                        let (head, whole) = (RequestHead::new(bytes), whole_error(error, bytes));
+                        self.send_error(xid, whole);
+                        return Some(Event::Unreadable { xid, error, head });
+                    }
+                }
+            }
+            other => other,
+        };
         match message {
             Message::EchoRequest(data) => {
                 self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
@@ -345,6 +365,7 @@ impl Connection {
 
     fn close(&mut self, reason: CloseReason) -> Event {
         self.state = State::Closed;
+        self.parts = Parts::default();
         self.input = Vec::new();
         self.handled = 0;
         self.current = 0..0;
@@ -448,6 +469,10 @@ impl Connection {
 
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
+        self.liveness_timeout().into_iter().chain(self.parts.deadline()).min()
+    }
+
+    fn liveness_timeout(&self) -> Option<Instant> {
         match (self.state, self.probe) {
             (State::AwaitHello { deadline }, _) => Some(deadline),
             (State::Up(_), Some((at, _))) => Some(at.max(self.last_rx) + self.config.probe_interval?),
@@ -456,9 +481,12 @@ impl Connection {
         }
     }
 
-    /// Probes a silent peer, and gives up on one that stays silent.
+    /// Probes a silent peer, and gives up on one that stays silent. Gives up on requests of which parts do not come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.poll_timeout().is_none_or(|due| now < due) {
+        while let Some((xid, head)) = self.parts.expire(now) {
+            self.send_error(xid, head.error(ErrorKind::OFPBRC_MULTIPART_REQUEST_TIMEOUT));
+        }
+        if self.liveness_timeout().is_none_or(|due| now < due) {
             return;
         }
         let silent = match (self.state, self.probe) {

@@ -17,6 +17,7 @@ pub mod codec;
 pub mod connection;
 pub mod error;
 pub mod message;
+mod parts;
 pub mod reply;
 pub mod text;
 pub mod version;
