@@ -288,8 +288,8 @@ impl Client {
         Ok(xid)
     }
 
-    /// Adds a message to a bundle, under its own transaction id.
-    pub fn send_bundled(&mut self, mut add: BundleAdd) -> Result<(), Failure> {
+    /// Adds a message to a bundle, under a transaction id of its own, which it gives.
+    pub fn send_bundled(&mut self, mut add: BundleAdd) -> Result<u32, Failure> {
         let xid = self.connection.new_xid();
         add.xid = xid;
         // Its bytes begin with a header, of which the last four are the transaction id.
@@ -302,17 +302,29 @@ impl Client {
         if self.connection.transmit().len() >= WRITE_AT {
             self.flush()?;
         }
-        Ok(())
+        Ok(xid)
     }
 
     /// Sends a request and waits for the answer, which may be an error message.
     pub fn transact(&mut self, request: &Message) -> Result<(u32, Message), Failure> {
+        self.transact_hearing(request, |_, _| ())
+    }
+
+    /// As [`Self::transact`], and hands over errors in answer to other messages that come meanwhile.
+    pub fn transact_hearing(
+        &mut self,
+        request: &Message,
+        mut hear: impl FnMut(u32, Message),
+    ) -> Result<(u32, Message), Failure> {
         let xid = self.send(request)?;
         self.flush()?;
         loop {
             let (reply_xid, reply) = self.receive()?;
             if reply_xid == xid {
                 return Ok((xid, reply));
+            }
+            if matches!(reply, Message::Error(_)) {
+                hear(reply_xid, reply);
             }
         }
     }
@@ -379,15 +391,21 @@ impl Client {
 
     /// Waits until the switch is done with what was sent. An error that comes meanwhile is a failure.
     pub fn barrier(&mut self) -> Result<(), Failure> {
+        match self.barrier_error()? {
+            Some((xid, error)) => Err(self.refused(xid, &error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the switch is done with what was sent, and gives the first error that came meanwhile.
+    pub fn barrier_error(&mut self) -> Result<Option<(u32, Message)>, Failure> {
         let xid = self.send(&Message::BarrierRequest)?;
         self.flush()?;
         let mut failure = None;
         loop {
             match self.receive()? {
-                (reply_xid, Message::BarrierReply) if reply_xid == xid => return failure.map_or(Ok(()), Err),
-                (error_xid, error @ Message::Error(_)) if failure.is_none() => {
-                    failure = Some(self.refused(error_xid, &error));
-                }
+                (reply_xid, Message::BarrierReply) if reply_xid == xid => return Ok(failure),
+                error @ (_, Message::Error(_)) if failure.is_none() => failure = Some(error),
                 _ => {}
             }
         }

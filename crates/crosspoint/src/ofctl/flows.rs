@@ -15,8 +15,16 @@ use openflow::{Message, Version};
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// Flow-mods between two barriers: what may be on its way when one of them is refused.
+/// Flow-mods of which each is waited for, as the stock tool does with all: nothing after one that is refused is sent.
+const FLOWS_ONE_BY_ONE: usize = 256;
+/// Flow-mods between two barriers after those: what may be on its way when one of them is refused.
 const FLOWS_PER_BARRIER: usize = 4096;
+/// Flow-mods of a file that go as one bundle where the switch has bundles, and so take effect all together or not at all.
+/// The switch keeps a bundle in memory until it is committed, some kilobytes a flow.
+const FLOWS_PER_BUNDLE: usize = 16_384;
+
+/// What was sent since the last barrier, each with its transaction id and its line, 0 where it is of no file.
+type Sent = Vec<(u32, usize)>;
 
 /// The names to take for ports, and the client that was asked for them, where they are wanted.
 fn taken_names(options: &Options, target: &str) -> Result<(PortNames, Option<Client>), Failure> {
@@ -59,10 +67,8 @@ pub fn read_file(name: &str) -> Result<(String, &str), Failure> {
         path => (std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)), path),
     };
     match result {
-        Ok(_) => match String::from_utf8(bytes) {
-            Ok(text) => Ok((text, shown)),
-            Err(_) => fail!("{shown}: not text in UTF-8"),
-        },
+        // What is not UTF-8 is at most a comment, or a name that nothing has.
+        Ok(_) => Ok((String::from_utf8_lossy(&bytes).into_owned(), shown)),
         Err(error) => fail!("{shown}: open failed ({})", os_text(&error)),
     }
 }
@@ -111,80 +117,161 @@ fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Fail
     let (names, client) =
         if text.is_empty() { Default::default() } else { taken_names(options, target(options))? };
     let parsed = parse_flow_mod(text, command, &names)?;
-    send_flows(options, client, parsed.protocols, std::iter::once(parsed))
+    let batch = Batch { file: "", count: 1, usable: parsed.protocols };
+    send_flows(options, client, &batch, std::iter::once((0, parsed)))
 }
 
 fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<ExitCode, Failure> {
     let (names, client) = taken_names(options, target(options))?;
     let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
     // Read twice, first to know that all is well and how it can be said, so that a million flows need no room.
-    let usable = usable_of(&text, shown, command, &names)?;
+    let batch = survey(&text, shown, command, &names)?;
     let all = flows_in(&text, command, &names).filter_map(Result::ok);
-    send_flows(options, client, usable, all)
+    send_flows(options, client, &batch, all)
 }
 
-/// The encodings that can say all flows of a file; an error names file, line and column.
-fn usable_of(
+/// What is known of flows before they are taken one by one.
+struct Batch<'a> {
+    /// The file's name.
+    file: &'a str,
+    /// How many.
+    count: usize,
+    /// The encodings that can say them all.
+    usable: Protocols,
+}
+
+/// Looks through a file; an error names file, line and column.
+fn survey<'a>(
     text: &str,
-    shown: &str,
+    file: &'a str,
     command: Option<FlowModCommand>,
     names: &PortNames,
-) -> Result<Protocols, Failure> {
-    let mut usable = Protocols::ANY;
+) -> Result<Batch<'a>, Failure> {
+    let mut batch = Batch { file, count: 0, usable: Protocols::ANY };
     for flow in flows_in(text, command, names) {
-        let flow = flow.map_err(|error| Failure(format!("{shown}:{error}")))?;
-        usable = usable.intersect(flow.protocols);
+        let (_, flow) = flow.map_err(|error| Failure(format!("{file}:{error}")))?;
+        batch.usable = batch.usable.intersect(flow.protocols);
+        batch.count += 1;
     }
-    Ok(usable)
+    Ok(batch)
 }
 
 /// Sends flow-mods, all in one encoding that can say them all.
 fn send_flows(
     options: &Options,
     client: Option<Client>,
-    usable: Protocols,
-    flows: impl Iterator<Item = Parsed>,
+    batch: &Batch,
+    flows: impl Iterator<Item = (usize, Parsed)>,
 ) -> Result<ExitCode, Failure> {
-    let mut client = client_for(options, client, usable)?;
+    let mut client = client_for(options, client, batch.usable)?;
     let protocol = client.protocol();
-    let messages = flows.map(|flow| flow.in_protocol(protocol));
+    let messages = flows.map(|(line, flow)| (line, flow.in_protocol(protocol)));
+    let has_bundles = client.version() >= Version::V13;
     if options.args.bundle {
-        send_bundle(&mut client, messages)?;
+        send_bundle(&mut client, batch.file, messages)?;
+    } else if has_bundles
+        && (2..=FLOWS_PER_BUNDLE).contains(&batch.count)
+        && open_bundle(&mut client)?.is_none()
+    {
+        fill_and_commit(&mut client, batch.file, messages)?;
     } else {
-        send_all(&mut client, messages)?;
+        send_all(&mut client, batch.file, messages)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends flow-mods, and stops soon after one is refused.
-pub fn send_all(client: &mut Client, flows: impl Iterator<Item = FlowMod>) -> Result<(), Failure> {
-    let mut since_barrier = 0;
-    for flow in flows {
-        client.send(&Message::FlowMod(Box::new(flow)))?;
-        since_barrier += 1;
-        if since_barrier == FLOWS_PER_BARRIER {
-            client.barrier()?;
-            since_barrier = 0;
+/// Sends flow-mods, and stops when one is refused, or soon after.
+pub fn send_all(
+    client: &mut Client,
+    file: &str,
+    flows: impl Iterator<Item = (usize, FlowMod)>,
+) -> Result<(), Failure> {
+    let mut sent = Sent::new();
+    for (count, (line, flow)) in flows.enumerate() {
+        let xid =
+            client.send(&Message::FlowMod(Box::new(flow))).map_err(|error| at_line(file, line, error))?;
+        sent.push((xid, line));
+        if count < FLOWS_ONE_BY_ONE || sent.len() == FLOWS_PER_BARRIER {
+            settle(client, file, &mut sent)?;
         }
     }
-    client.barrier()
+    if sent.is_empty() { Ok(()) } else { settle(client, file, &mut sent) }
+}
+
+/// Waits until the switch is done with what was sent; a refusal names its line.
+fn settle(client: &mut Client, file: &str, sent: &mut Sent) -> Result<(), Failure> {
+    if let Some((xid, error)) = client.barrier_error()? {
+        return Err(refusal(client, file, sent, xid, &error));
+    }
+    sent.clear();
+    Ok(())
+}
+
+fn refusal(client: &Client, file: &str, sent: &Sent, xid: u32, error: &Message) -> Failure {
+    let Failure(said) = client.refused(xid, error);
+    match sent.iter().find(|(of_flow, line)| *of_flow == xid && *line > 0) {
+        Some((_, line)) => Failure(format!("{file}:{line}: the switch refuses this flow\n{said}")),
+        None => Failure(said),
+    }
+}
+
+fn at_line(file: &str, line: usize, error: Failure) -> Failure {
+    if line == 0 { error } else { Failure(format!("{file}:{line}: {error}")) }
+}
+
+/// The one bundle of a connection, and how it is carried out.
+fn bundle_control(kind: BundleControlType) -> Message {
+    Message::BundleControl(BundleControl { bundle_id: 0, kind, flags: BUNDLE_FLAGS })
+}
+
+const BUNDLE_FLAGS: BundleFlags = BundleFlags::ATOMIC.union(BundleFlags::ORDERED);
+
+/// Opens a bundle. What the switch says if it refuses.
+fn open_bundle(client: &mut Client) -> Result<Option<Failure>, Failure> {
+    match client.transact(&bundle_control(BundleControlType::OpenRequest))? {
+        (xid, error @ Message::Error(_)) => Ok(Some(client.refused(xid, &error))),
+        _ => Ok(None),
+    }
 }
 
 /// Sends flow-mods as a bundle, which takes effect as a whole.
-pub fn send_bundle(client: &mut Client, flows: impl Iterator<Item = FlowMod>) -> Result<(), Failure> {
-    let (bundle_id, flags) = (0, BundleFlags::ATOMIC | BundleFlags::ORDERED);
-    let control = |kind| Message::BundleControl(BundleControl { bundle_id, kind, flags });
-    client.request(&control(BundleControlType::OpenRequest))?;
-    for flow in flows {
-        let message = Message::FlowMod(Box::new(flow));
-        let xid = 0;
-        let bytes = client.codec().encode(xid, &message)?;
-        let add = BundleAdd { bundle_id, flags, xid, message: Box::new(message), bytes };
-        client.send_bundled(add)?;
+pub fn send_bundle(
+    client: &mut Client,
+    file: &str,
+    flows: impl Iterator<Item = (usize, FlowMod)>,
+) -> Result<(), Failure> {
+    match open_bundle(client)? {
+        Some(refused) => Err(refused),
+        None => fill_and_commit(client, file, flows),
     }
-    client.barrier()?;
-    client.request(&control(BundleControlType::CommitRequest))?;
-    Ok(())
+}
+
+fn fill_and_commit(
+    client: &mut Client,
+    file: &str,
+    flows: impl Iterator<Item = (usize, FlowMod)>,
+) -> Result<(), Failure> {
+    let mut sent = Sent::new();
+    for (line, flow) in flows {
+        let message = Message::FlowMod(Box::new(flow));
+        let bytes = client.codec().encode(0, &message).map_err(|error| at_line(file, line, error.into()))?;
+        let add = BundleAdd { bundle_id: 0, flags: BUNDLE_FLAGS, xid: 0, message: Box::new(message), bytes };
+        sent.push((client.send_bundled(add)?, line));
+    }
+    if let Some((xid, error)) = client.barrier_error()? {
+        return Err(refusal(client, file, &sent, xid, &error));
+    }
+    let mut first = None;
+    let commit = bundle_control(BundleControlType::CommitRequest);
+    let (xid, reply) = client.transact_hearing(&commit, |xid, error| {
+        first.get_or_insert((xid, error));
+    })?;
+    match (reply, first) {
+        // What is wrong is said of the flow; of the bundle, that it failed.
+        (Message::Error(_), Some((xid, error))) => Err(refusal(client, file, &sent, xid, &error)),
+        (error @ Message::Error(_), None) => Err(client.refused(xid, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// The request that a command's second argument makes, and the client to send it.
@@ -320,6 +407,7 @@ fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Failure>
     let mut packet = PacketOut { buffer_id: None, in_port: OfPort::NONE, actions, data: Vec::new() };
     for (key, value) in KeyValues::new(&text[..at]) {
         match key {
+            _ if value.is_empty() => return fail!("field {key} missing value"),
             "in_port" => match names.parse(value) {
                 Some(port) => packet.in_port = port,
                 None => return fail!("{value} is not a valid OpenFlow port"),
@@ -329,7 +417,7 @@ fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Failure>
         }
     }
     match packet.in_port {
-        _ if packet.data.is_empty() => fail!("must specify packet data"),
+        _ if packet.data.is_empty() => fail!("must specify packet"),
         port if port < OfPort::MAX || matches!(port, OfPort::LOCAL | OfPort::NONE | OfPort::CONTROLLER) => {
             Ok(packet)
         }
@@ -344,8 +432,10 @@ pub fn parse_flow_command(options: &Options) -> Result<ExitCode, Failure> {
 
 pub fn parse_flows_command(options: &Options) -> Result<ExitCode, Failure> {
     let (text, shown) = read_file(options.word(1).unwrap_or("-"))?;
-    let usable = usable_of(&text, shown, None, PortNames::none())?;
-    show_parsed(options, usable, flows_in(&text, None, PortNames::none()).filter_map(Result::ok))
+    let (command, names) = (Some(FlowModCommand::Add), PortNames::none());
+    let usable = survey(&text, shown, command, names)?.usable;
+    let flows = flows_in(&text, command, names).filter_map(Result::ok);
+    show_parsed(options, usable, flows.map(|(_, flow)| flow))
 }
 
 fn show_parsed(

@@ -87,7 +87,16 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
     if spoken.0 == 0 {
         return fail!("{}: OpenFlow10 and OpenFlow13 are the versions that are spoken", args.protocols);
     }
-    let allowed = Protocols::parse(&args.flow_format)?.intersect(Protocols::of_versions(spoken));
+    let formats = Protocols::parse(&args.flow_format)?;
+    let allowed = formats.intersect(Protocols::of_versions(spoken));
+    if allowed.is_empty() {
+        let versions: Vec<&str> = spoken.iter().map(Version::name).collect();
+        return fail!(
+            "None of the enabled OpenFlow versions ({}) supports any of the enabled flow formats ({formats}).  (Use -O to \
+             enable additional OpenFlow versions or -F to enable additional flow formats.)",
+            versions.join(", ")
+        );
+    }
     Ok(Options { args, versions: spoken, allowed, daemon: RefCell::new(daemon) })
 }
 

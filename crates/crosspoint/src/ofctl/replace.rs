@@ -215,11 +215,12 @@ pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
     let new = wanted.flows.iter().filter(|(i, c)| options.args.readd || present.flows.get(i) != Some(c));
     let messages = gone
         .map(|(i, c)| flow_mod(FlowModCommand::DeleteStrict, i, c))
-        .chain(new.map(|(i, c)| flow_mod(FlowModCommand::Add, i, c)));
+        .chain(new.map(|(i, c)| flow_mod(FlowModCommand::Add, i, c)))
+        .map(|message| (0, message));
     if options.args.bundle {
-        send_bundle(&mut client, messages)?
+        send_bundle(&mut client, "", messages)?
     } else {
-        send_all(&mut client, messages)?
+        send_all(&mut client, "", messages)?
     }
     Ok(ExitCode::SUCCESS)
 }

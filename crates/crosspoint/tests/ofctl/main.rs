@@ -143,6 +143,45 @@ fn a_file_with_an_error_names_file_line_and_column_and_adds_nothing() {
     assert_eq!(run(&["--no-stats", "dump-flows", "br0"]), "exit code Some(0)\n");
 }
 
+/// What only the switch refuses: as a bundle nothing of the file is added, one by one nothing after the refused line.
+#[test]
+fn a_line_that_the_switch_refuses_is_named_and_nothing_after_it_is_added() {
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    let ours = ours.to_str().expect("a path in UTF-8");
+    for which in [Which::Stock, Which::Ours] {
+        let rig = Rig::start(which);
+        let run = |program: &[&str], args: &[&str]| {
+            let mut command = Command::new(program[0]);
+            masked(&command.args(&program[1..]).args(args).env("OVS_RUNDIR", rig.dir()).output().unwrap())
+        };
+        let file = rig.dir().join("refused.txt");
+        std::fs::write(&file, "in_port=1,actions=2\nin_port=2,actions=group:7\nin_port=3,actions=2\n")
+            .unwrap();
+        let name = file.to_str().unwrap();
+        for (version, added) in [("OpenFlow10", " in_port=1 actions=output:2\n"), ("OpenFlow13", "")] {
+            run(&["ovs-ofctl"], &["del-flows", "br0"]);
+            let said = run(&[ours, "ofctl"], &["-O", version, "add-flows", "br0", name]);
+            let start = format!("stderr: {name}:2: the switch refuses this flow\nstderr: OFPT_ERROR ");
+            assert!(said.starts_with(&start), "{which:?} {version}: {said}");
+            assert!(said.contains("OFPBAC_BAD_OUT_GROUP") && said.contains("exit code Some(1)"), "{said}");
+            let flows = run(&["ovs-ofctl"], &["--no-stats", "dump-flows", "br0"]);
+            assert_eq!(flows, format!("{added}exit code Some(0)\n"), "{which:?} {version}");
+        }
+        // Without the refused line all of it is added, whichever way it goes.
+        std::fs::write(&file, b"in_port=1,actions=2 # caf\xe9\n# \xff\xfe\nin_port=3,actions=2\n").unwrap();
+        for version in ["OpenFlow10", "OpenFlow13"] {
+            run(&["ovs-ofctl"], &["del-flows", "br0"]);
+            assert_eq!(
+                run(&[ours, "ofctl"], &["-O", version, "add-flows", "br0", name]),
+                "exit code Some(0)\n"
+            );
+            let flows = run(&["ovs-ofctl"], &["--no-stats", "--sort=in_port", "dump-flows", "br0"]);
+            let expected = " in_port=1 actions=output:2\n in_port=3 actions=output:2\nexit code Some(0)\n";
+            assert_eq!(flows, expected, "{which:?} {version}");
+        }
+    }
+}
+
 /// What the stock client says to commands on tunnel options, one switch after the other.
 #[test]
 fn our_switch_takes_and_refuses_tunnel_options_as_the_stock_switch_does() {

@@ -9,6 +9,8 @@ use flow::mf::{Format, Maskable};
 
 /// Names of the bits of `ct_state`, from bit 0 on.
 pub(super) const CT_STATE: &[&str] = &["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+/// All those bits: what is matched where no mask says which.
+pub(super) const CT_STATE_ALL: u128 = (1 << CT_STATE.len()) - 1;
 /// Names of the bits of `tcp_flags`, from bit 0 on.
 pub(super) const TCP_FLAGS: &[&str] =
     &["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"];
@@ -42,14 +44,31 @@ pub(super) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128
         Format::Frag => parse_fragments(text)?,
         Format::TunFlags => parse_flags(text, TUN_FLAGS, "tun_flags", "tunnel", mf.ones())?,
         Format::TcpFlags => parse_flags(text, TCP_FLAGS, "tcp_flags", "TCP", mf.ones())?,
-        Format::CtState => parse_flags(text, CT_STATE, "ct_state", "ct_state", mf.ones())?,
+        Format::CtState => parse_flags(text, CT_STATE, "ct_state", "ct_state", CT_STATE_ALL)?,
         Format::PacketType => parse_packet_type(text)?,
     };
-    let exact = mask & mf.ones() == mf.ones();
+    if !fits(mf, value & mask) {
+        return bad!("{text} is not a valid value for field {}", display_name(mf));
+    }
+    // Of all its bytes, as the stock tool has it.
+    let unused = u128::MAX.checked_shl(u32::from(mf.row().bytes) * 8).unwrap_or(0);
+    let exact = mask | unused == u128::MAX;
     if mf.row().maskable == Maskable::No && !exact && mask != 0 {
         return bad!("{text}: invalid mask for field {}", display_name(mf));
     }
     Ok((value, mask & mf.ones()))
+}
+
+/// Whether the field holds a value, whose bits are those that a rule asks for: it would match more, or other, packets if
+/// one of them were cut off.
+fn fits(mf: Mf, value: u128) -> bool {
+    match mf {
+        // OpenFlow 1.0: no tag.
+        Mf::DlVlan => mf.is_valid(value) || value == 0xffff,
+        // Both bits of the ECN may be given with it, and are left to their own field.
+        Mf::NwTos => value <= 0xff,
+        _ => mf.is_valid(value),
+    }
 }
 
 fn parse_integer(mf: Mf, text: &str) -> Result<(u128, u128), TextError> {
@@ -77,6 +96,8 @@ fn parse_port(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), Tex
     match ports.parse(text) {
         Some(port) if mf == Mf::ActsetOutput => Ok((port.to_u32().into(), u128::MAX)),
         Some(port) => Ok((port.0.into(), u128::MAX)),
+        // A field of 32 bits, of which ports have 16.
+        None if mf.row().bytes == 4 => bad!("{text}: port value out of range for {}", display_name(mf)),
         None => bad!("{text}: invalid or unknown port for {}", display_name(mf)),
     }
 }
@@ -95,30 +116,31 @@ fn parse_fragments(text: &str) -> Result<(u128, u128), TextError> {
     }
 }
 
-/// `+set-unset`, `one|two`, or `VALUE[/MASK]` in numbers. `0` in the first two stands for no flag at all.
+/// `+set-unset`, `one|two`, or `VALUE[/MASK]` in numbers. `0` in the first two stands for no flag at all. `all`: the flags
+/// there are, all of which are matched where neither signs nor a mask say which.
 fn parse_flags(
     text: &str,
     names: &[&str],
     field: &str,
     kind: &str,
-    ones: u128,
+    all: u128,
 ) -> Result<(u128, u128), TextError> {
     let bit = |name: &str| names.iter().position(|n| *n == name).map(|i| 1u128 << i);
+    let unknown = |what: &str| TextError::new(format!("{what}: unknown {kind} flag(s)"));
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         let (value, mask) = text.split_once('/').map_or((text, None), |(v, m)| (v, Some(m)));
-        let max = u16::MAX.into();
-        let parsed = value::number(value, max).zip(mask.map_or(Some(u128::MAX), |m| value::number(m, max)));
+        let parsed = value::number(value, all).zip(mask.map_or(Some(all), |m| value::number(m, all)));
         return match parsed {
-            Some((value, mask)) if value & !ones == 0 => Ok((value, mask)),
-            _ => bad!("{text}: unknown {kind} flag(s)"),
+            Some((value, mask)) if (value | mask) & !all == 0 => Ok((value, mask)),
+            _ => Err(unknown(text)),
         };
     }
     if !text.starts_with(['+', '-']) {
         let mut value = 0;
         for name in text.split('|').filter(|name| !name.is_empty()) {
-            value |= bit(name).ok_or_else(|| TextError::new(format!("{text}: unknown {kind} flag(s)")))?;
+            value |= bit(name).ok_or_else(|| unknown(text))?;
         }
-        return if text.is_empty() { bad!("{text}: unknown {kind} flag(s)") } else { Ok((value, u128::MAX)) };
+        return if value == 0 { Err(unknown(text)) } else { Ok((value, all)) };
     }
     let (mut value, mut mask) = (0, 0);
     let mut rest = text;
@@ -128,9 +150,10 @@ fn parse_flags(
         }
         let body = &rest[1..];
         let len = body.find(['+', '-']).unwrap_or(body.len());
-        let Some(bit) = bit(&body[..len]) else { return bad!("{text}: unknown {kind} flag(s)") };
+        let name = &body[..len];
+        let Some(bit) = bit(name) else { return Err(unknown(name)) };
         if mask & bit != 0 {
-            return bad!("{text}: Each {kind} flag can be specified only once");
+            return bad!("{name}: Each {kind} flag can be specified only once");
         }
         mask |= bit;
         if sign == '+' {
@@ -141,14 +164,22 @@ fn parse_flags(
     Ok((value, mask))
 }
 
+/// `(NAMESPACE,TYPE)`.
 fn parse_packet_type(text: &str) -> Result<(u128, u128), TextError> {
-    let inner = text.strip_prefix('(').map_or(text, |t| t.strip_suffix(')').unwrap_or(t));
-    let parsed = inner.split_once(',').and_then(|(namespace, kind)| {
-        Some((value::number(namespace.trim(), 0xffff)?, value::number(kind.trim(), 0xffff)?))
-    });
-    match parsed {
-        Some((namespace, kind)) => Ok((namespace << 16 | kind, u128::MAX)),
-        None => bad!("{text}: not a valid packet type"),
+    let syntax =
+        |rest: &str, what: &str| TextError::new(format!("{rest}: bad syntax for packet type {what}"));
+    let number = |text, what| match split_number(text) {
+        Some((number, rest)) if number <= 0xffff => Ok((number, rest)),
+        _ => Err(syntax(text, what)),
+    };
+    let inner = text.strip_prefix('(').ok_or_else(|| syntax(text, "missing '('"))?;
+    let (namespace, rest) = number(inner, "ns")?;
+    let kind_text = rest.strip_prefix(',').ok_or_else(|| syntax(inner, "missing ','"))?;
+    let (kind, rest) = number(kind_text, "ns_type")?;
+    match rest.strip_prefix(')') {
+        Some("") => Ok((namespace << 16 | kind, u128::MAX)),
+        Some(_) => bad!("{text}: not a valid packet type"),
+        None => Err(syntax(kind_text, "missing ')'")),
     }
 }
 
@@ -173,15 +204,13 @@ pub(super) fn write_value(out: &mut String, mf: Mf, value: u128, mask: u128, por
         Format::Frag => write_fragments(out, value, mask),
         Format::TunFlags => write_flags(out, TUN_FLAGS, value, mask, mf.ones(), true),
         Format::TcpFlags => write_flags(out, TCP_FLAGS, value, mask, mf.ones(), false),
-        Format::CtState => write_flags(out, CT_STATE, value, mask, mf.ones(), false),
-        Format::PacketType => put!(out, "({},{})", value >> 16, hex_text(value & 0xffff)),
+        Format::CtState => write_flags(out, CT_STATE, value, mask, CT_STATE_ALL, false),
+        Format::PacketType => put!(out, "({},{})", value >> 16, packet_type_text(value & 0xffff)),
     }
 }
 
-fn hex_text(number: u128) -> String {
-    let mut out = String::new();
-    write_hex(&mut out, number);
-    out
+pub(super) fn packet_type_text(number: u128) -> String {
+    if number < 10 { number.to_string() } else { format!("{number:#x}") }
 }
 
 pub(super) fn write_ethernet_masked(out: &mut String, value: u64, mask: u64) {
@@ -309,7 +338,7 @@ mod tests {
         assert_eq!(read("syn|ack"), Ok((0x12, 0xfff)));
         assert_eq!(read("0x3/0x7"), Ok((3, 7)));
         assert_eq!(read("+[200]"), Ok((0x200, 0x200)));
-        for bad in ["", "+", "foo", "+syn+syn", "+syn|ack", "syn,", "0x10000", "+é"] {
+        for bad in ["", "|", "+", "foo", "+syn+syn", "+syn|ack", "syn,", "0x10000", "1/0x1001", "+é"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

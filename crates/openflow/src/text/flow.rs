@@ -1,7 +1,7 @@
 //! Flows in text: the argument of `add-flow`, files of them, and the lines of `dump-flows`.
 
 use super::action::{ActionsIn, Context, parse_into, write_actions};
-use super::matching::{normalized, parse_field, write_match};
+use super::matching::{Requiring, normalized, parse_field, write_match};
 use super::value::{number, u16_named, u32_of, u64_of};
 use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, put};
 use crate::message::{
@@ -68,6 +68,10 @@ pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) ->
         let (actions, protocols) = parse_into(actions, &context).map_err(|e| e.after(start))?;
         flow_mod.actions = actions;
         reader.protocols = reader.protocols.intersect(protocols);
+        if reader.protocols.is_empty() {
+            let why = "actions are invalid with specified match (OFPBAC_MATCH_INCONSISTENT)".to_string();
+            return Err(TextError::new(why).after(reader.unsayable_at.unwrap_or(start)));
+        }
     }
     flow_mod.table_id = reader.table;
     flow_mod.cookie = reader.cookie.0;
@@ -134,19 +138,21 @@ impl fmt::Display for FileError {
     }
 }
 
-/// The flows of a file, a line each, with comments from `#` on. `command`: that of every line; `None`: each line may
-/// say its own. A parsed flow has two kilobytes: of a long file, check all and then take them one by one.
+/// The flows of a file, a line each, with comments from `#` on, and their lines' numbers from 1. `command`: that of every
+/// line; `None`: each line may say its own. A parsed flow has two kilobytes: of a long file, check all and then take them
+/// one by one.
 pub fn flows_in<'a>(
     text: &'a str,
     command: Option<FlowModCommand>,
     ports: &'a PortNames,
-) -> impl Iterator<Item = Result<Parsed, FileError>> + 'a {
+) -> impl Iterator<Item = Result<(usize, Parsed), FileError>> + 'a {
     let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("")));
     lines.filter(|(_, flow)| !flow.trim().is_empty()).map(move |(line, flow)| {
         let parsed = match command {
             Some(command) => parse_flow_mod(flow, command, ports),
             None => parse_flow_line(flow, ports),
         };
+        let parsed = parsed.map(|parsed| (line, parsed));
         parsed.map_err(|e| FileError { line, column: e.offset + 1, message: e.message })
     })
 }
@@ -157,7 +163,7 @@ pub fn parse_flow_file(
     command: Option<FlowModCommand>,
     ports: &PortNames,
 ) -> Result<Vec<Parsed>, FileError> {
-    flows_in(text, command, ports).collect()
+    flows_in(text, command, ports).map(|flow| Ok(flow?.1)).collect()
 }
 
 /// Splits a flow at its actions; gives what follows `actions=` and where it begins.
@@ -175,6 +181,8 @@ struct Reader<'a> {
     ports: &'a PortNames,
     matching: Match,
     protocols: Protocols,
+    /// Bytes before the item after which no encoding was left.
+    unsayable_at: Option<usize>,
     table: u8,
     priority: u16,
     cookie: (u64, u64),
@@ -194,6 +202,7 @@ impl<'a> Reader<'a> {
             ports,
             matching: Match::any(),
             protocols: Protocols::ANY,
+            unsayable_at: None,
             table: TABLE_ALL,
             priority: DEFAULT_PRIORITY,
             cookie: (0, 0),
@@ -208,11 +217,15 @@ impl<'a> Reader<'a> {
     }
 
     fn selection(&mut self, text: &str) -> Result<(), TextError> {
-        let mut items = KeyValues::new(text);
+        let (mut items, mut requiring) = (KeyValues::new(text), Requiring::default());
         while let Some((key, value)) = items.next() {
             self.item(key, value).map_err(|e| e.after(items.offset()))?;
+            requiring.note(key, items.offset());
+            if self.protocols.is_empty() {
+                self.unsayable_at.get_or_insert(items.offset());
+            }
         }
-        Ok(())
+        requiring.check(&self.matching)
     }
 
     fn restrict(&mut self, protocols: Protocols) {
@@ -299,7 +312,11 @@ impl<'a> Reader<'a> {
                 }
             }
             (None, Some(command)) if !command.is_delete() => self.new_cookie = Some(u64_of(text)?),
-            (None, _) => return bad!("cannot set cookie"),
+            (None, _) => {
+                return bad!(
+                    "cannot set cookie (to match on a cookie, specify a mask, e.g. cookie={text}/-1)"
+                );
+            }
         }
         Ok(())
     }

@@ -1,12 +1,16 @@
 //! Matches in text.
 
-use super::field::{self, CT_STATE, TCP_FLAGS, TUN_FLAGS, parse_value, write_ethernet_masked, write_flags};
+use super::field::{
+    self, CT_STATE, CT_STATE_ALL, TCP_FLAGS, TUN_FLAGS, parse_subfield, parse_value, write_ethernet_masked,
+    write_flags,
+};
 use super::value::{self, write_hex, write_ipv4, write_ipv6};
 use super::{KeyValues, PortNames, Protocols, TextError, bad, put};
 use crate::codec::for_each_field;
 use crate::message::DEFAULT_PRIORITY;
 use base::OfPort;
 use flow::key::{B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL};
+use flow::mf::{Maskable, Prereq};
 use flow::options::{OPTION_SPACE_BYTES, OptionMatch, Wide};
 use flow::{FieldId, Match, Mf};
 
@@ -153,7 +157,7 @@ impl Writer<'_> {
         }
         if let Some((value, mask)) = self.get(Mf::CtState) {
             self.out.push_str("ct_state=");
-            write_flags(self.out, CT_STATE, value, mask, Mf::CtState.ones(), false);
+            write_flags(self.out, CT_STATE, value, mask, CT_STATE_ALL, false);
             self.out.push(',');
         }
         self.decimal("ct_zone", Mf::CtZone);
@@ -177,7 +181,7 @@ impl Writer<'_> {
             && value != 0
         {
             put!(self.out, "packet_type=({},", value >> 16);
-            put!(self.out, "{:#x}),", value & 0xffff);
+            put!(self.out, "{}),", field::packet_type_text(value & 0xffff));
         }
         if let Some((eth_type, _)) = self.get(Mf::EthType) {
             let proto = self.get(Mf::NwProto).map(|(p, _)| p as u8);
@@ -427,6 +431,10 @@ fn parse_option(m: &mut Match, idx: u8, text: &str) -> Result<(), TextError> {
         "" | "*" => (Wide::ZERO, Wide::ZERO),
         text => value::wide_masked(text, &format!("tun_metadata{idx}"))?,
     };
+    set_option(m, idx, value, mask)
+}
+
+fn set_option(m: &mut Match, idx: u8, value: Wide, mask: Wide) -> Result<(), TextError> {
     m.options.set(OptionMatch { idx, value: value.and(&mask), mask, bytes: None });
     let bytes = |o: &OptionMatch| if o.mask == Wide::ONES { o.value.byte_len() } else { o.mask.byte_len() };
     let used: usize = m.options.iter().map(|o| bytes(o).next_multiple_of(4)).sum();
@@ -457,15 +465,14 @@ pub(super) fn parse_field(
         if proto != 0 {
             m.set_mf(Mf::NwProto, proto.into(), 0xff);
         }
-        return Ok(Some(if eth_type == 0x8847 || eth_type == 0x8848 {
-            Protocols::NXM_OXM.union(Protocols::only(super::Protocol::Of11))
-        } else {
-            Protocols::ANY
-        }));
+        return Ok(Some(Protocols::ANY));
     }
     if key == "eth" {
         m.set_mf(Mf::PacketType, 0, u32::MAX.into());
         return Ok(Some(Protocols::ANY));
+    }
+    if key.contains('[') {
+        return parse_slice(m, key, value).map(Some);
     }
     let Some(mf) = field_named(key) else { return Ok(None) };
     if let Mf::TunMetadata(idx) = mf {
@@ -487,7 +494,72 @@ pub(super) fn field_named(key: &str) -> Option<Mf> {
         "tp_dst" => Some(Mf::TcpDst),
         "gtpu_flags" => Some(Mf::TunGtpuFlags),
         "gtpu_msgtype" => Some(Mf::TunGtpuMsgtype),
+        // Names of the wire (NXM_NX_REG0) are for slices.
+        _ if key.contains("xm_") || key.contains("XM_") => None,
         _ => Mf::from_name(key).filter(|mf| !matches!(mf, Mf::Ipv6ExtHdr)),
+    }
+}
+
+/// Takes `FIELD[FIRST..LAST]=INTEGER`, which adds to what is matched of the field.
+fn parse_slice(m: &mut Match, key: &str, text: &str) -> Result<Protocols, TextError> {
+    let sub = parse_subfield(key)?;
+    let (mf, row) = (sub.field, sub.field.row());
+    let unreadable = || TextError::new(format!("{key}: cannot parse integer value: {text}"));
+    let too_large = |hex: &dyn std::fmt::Display| {
+        TextError::new(format!("{key}: value {hex} does not fit into {} bits", sub.count))
+    };
+    if let Mf::TunMetadata(idx) = mf {
+        let value = value::wide(text).flatten().ok_or_else(unreadable)?;
+        if !value.is_within(&Wide::low(sub.count)) {
+            return Err(too_large(&value));
+        }
+        let is_whole = sub.offset == 0 && sub.count == row.subfield_bits;
+        let mask = if is_whole { Wide::ONES } else { Wide::low(sub.count).shl(sub.offset) };
+        set_option(m, idx, value.shl(sub.offset), mask)?;
+        return Ok(Protocols::NXM_OXM);
+    }
+    let bits = u32::from(row.bytes) * 8;
+    let value =
+        value::number(text, u128::MAX).filter(|n| bits >= 128 || n >> bits == 0).ok_or_else(unreadable)?;
+    let ones = if sub.count >= 128 { u128::MAX } else { (1 << sub.count) - 1 };
+    if value & !ones != 0 {
+        return Err(too_large(&format_args!("{value:#x}")));
+    }
+    let (value, mask) = (value << sub.offset, ones << sub.offset & mf.ones());
+    let (old, old_mask) = m.get_mf(mf);
+    m.set_mf(mf, old & !mask | value & mask, old_mask | mask);
+    let is_exact = mask == mf.ones();
+    if matches!(mf, Mf::Ipv6ExtHdr | Mf::DlVlan | Mf::DlVlanPcp) || !is_exact && row.maskable == Maskable::No
+    {
+        return Ok(Protocols::NONE);
+    }
+    Ok(Protocols::of_field(mf, value, mask))
+}
+
+/// Fields that were named in a match, and the bytes before each, to see at its end that it says what each requires. Most
+/// fields without what they require are left out ([`normalized`]); a rule without these would match what nobody asked for.
+#[derive(Default)]
+pub(super) struct Requiring(Vec<(Mf, usize)>);
+
+impl Requiring {
+    /// A key of a match.
+    pub(super) fn note(&mut self, key: &str, offset: usize) {
+        if let Some(mf) = Mf::from_name(key.split('[').next().unwrap_or(""))
+            && matches!(mf.row().prereq, Prereq::Ct | Prereq::Nsh)
+        {
+            self.0.push((mf, offset));
+        }
+    }
+
+    /// The match is complete.
+    pub(super) fn check(&self, m: &Match) -> Result<(), TextError> {
+        for &(mf, offset) in &self.0 {
+            if m.get_mf(mf).1 != 0 && !m.has_prereq(mf) {
+                let why = format!("{}: what it requires is not matched (OFPBMC_BAD_PREREQ)", mf.name());
+                return Err(TextError::new(why).after(offset));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -514,12 +586,14 @@ fn set_vlan_bits(m: &mut Match, bits: u128, mask: u128) {
 /// Reads a match that is all of a text, and normalises it.
 pub fn parse_match(text: &str, ports: &PortNames) -> Result<Match, TextError> {
     let mut m = Match::any();
-    let mut items = KeyValues::new(text);
+    let (mut items, mut requiring) = (KeyValues::new(text), Requiring::default());
     while let Some((key, value)) = items.next() {
         let known = parse_field(&mut m, key, value, ports).map_err(|e| e.after(items.offset()))?;
+        requiring.note(key, items.offset());
         if known.is_none() {
             return Err(TextError::new(format!("unknown keyword {key}")).after(items.offset()));
         }
     }
+    requiring.check(&m)?;
     Ok(normalized(&m))
 }

@@ -155,6 +155,8 @@ impl Protocols {
         let exact = mask == mf.ones();
         match mf {
             _ if mask == 0 => Protocols::ANY,
+            // What only the datapath has.
+            _ if mf.wires().next().is_none() && !matches!(mf, Mf::DlVlan | Mf::DlVlanPcp) => Protocols::NONE,
             // The whole tag with or without it, as 1.0 has it.
             Mf::VlanTci if exact => Protocols::ANY,
             Mf::VlanVid if exact => Protocols::ANY,
@@ -167,10 +169,10 @@ impl Protocols {
                     Protocols::NXM_OXM.union(Protocols::only(Protocol::Of11))
                 }
             }
-            Mf::SctpSrc | Mf::SctpDst | Mf::MplsLabel | Mf::MplsTc | Mf::Metadata if exact => {
+            Mf::SctpSrc | Mf::SctpDst | Mf::MplsLabel | Mf::MplsTc | Mf::NwEcn if exact => {
                 Protocols::NXM_OXM.union(Protocols::only(Protocol::Of11))
             }
-            Mf::Metadata => Protocols::NXM_OXM.union(Protocols::only(Protocol::Of11)),
+            Mf::Metadata | Mf::InPortOxm => Protocols::NXM_OXM.union(Protocols::only(Protocol::Of11)),
             Mf::IpDscp if exact => Protocols::ANY,
             _ if exact && mf.row().of10 && value <= mf.ones() => Protocols::ANY,
             _ => Protocols::NXM_OXM,

@@ -1,5 +1,6 @@
 //! Text against the stock `ovs-ofctl`, which is asked to read and print the same flows.
 
+mod fields;
 mod flows;
 mod oracle;
 mod random;

@@ -25,6 +25,16 @@ pub fn stock(version: Version, flow: &str) -> Result<String, String> {
     Ok(line.to_string())
 }
 
+/// The encodings in which the stock tool can say a flow, or the error.
+pub fn usable_by_stock(flow: &str) -> Result<String, String> {
+    let output = Command::new(STOCK).args(["parse-flow", flow]).output().unwrap();
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    match text.lines().find_map(|line| line.strip_prefix("usable protocols: ")) {
+        Some(usable) => Ok(usable.to_string()),
+        None => Err(errors.lines().last().unwrap_or("").trim_start_matches("ovs-ofctl: ").to_string()),
+    }
+}
+
 /// What the stock tool prints of many flows, which share an encoding.
 pub fn stock_all(version: Version, flows: &[String]) -> Vec<String> {
     let file =

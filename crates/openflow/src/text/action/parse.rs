@@ -447,7 +447,10 @@ fn load(text: &str) -> Result<Action, TextError> {
         let value = match value::wide(value_text.trim()) {
             None => return bad!("{text}: cannot parse integer value"),
             Some(Some(value)) if value.is_within(&Wide::low(target.count)) => value,
-            _ => return bad!("{text}: value {value_text} does not fit into {} bits", target.count),
+            Some(Some(value)) => {
+                return bad!("{text}: value {value} does not fit into {} bits", target.count);
+            }
+            Some(None) => return bad!("{text}: cannot parse integer value"),
         };
         let mask = Wide::low(target.count).shl(target.offset);
         return Ok(Action::SetOption {
@@ -456,13 +459,15 @@ fn load(text: &str) -> Result<Action, TextError> {
             mask: Box::new(mask),
         });
     }
+    let bits = u32::from(target.field.row().bytes) * 8;
     let value = match value::number(value_text.trim(), u128::MAX) {
-        Some(value) => value,
-        None => return bad!("{text}: cannot parse integer value"),
+        Some(value) if bits >= 128 || value >> bits == 0 => value,
+        _ => return bad!("{text}: cannot parse integer value"),
     };
     match u64::try_from(value) {
         Ok(value) if target.count >= 64 || value >> target.count == 0 => Ok(Action::Load { target, value }),
-        _ => bad!("{text}: value {value_text} does not fit into {} bits", target.count),
+        // One such action carries 64 bits.
+        _ => bad!("{text}: value {value:#x} does not fit into {} bits", target.count.min(64)),
     }
 }
 
