@@ -14,7 +14,9 @@ pub fn execute(key: &Key, actions: &[DpAction]) -> Vec<Seen> {
 fn run(packet: &mut Packet, actions: &[DpAction], seen: &mut Vec<Seen>) {
     for action in actions {
         match action {
-            DpAction::Output(port) => seen.push(Seen::Sent(*port, packet.wire())),
+            DpAction::Output(port) | DpAction::OutputTrunc { port, .. } => {
+                seen.push(Seen::Sent(*port, packet.wire()))
+            }
             DpAction::Set { field: FieldId::VlanTci, value, mask } => {
                 let tag = &mut packet.tags[0].1;
                 *tag = *tag & !(*mask as u16) | *value as u16;

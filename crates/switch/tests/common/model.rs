@@ -228,7 +228,23 @@ impl Run<'_> {
 
     fn action(&mut self, at: &mut Place, action: &Action, table: u8) {
         match action {
-            Action::Output { port, .. } => self.output(at, *port),
+            Action::Output { port, .. } | Action::OutputTrunc { port, .. } => self.output(at, *port),
+            Action::OutputReg { source, .. } => {
+                let port = at.packet.key.get_mf(source.field) >> source.offset & bits(source.count);
+                self.output(at, OfPort(port as u16));
+            }
+            Action::Controller { reason, .. } => {
+                self.fate.seen.push(Seen::Told(*reason as u8, at.packet.wire()));
+            }
+            Action::Enqueue { port, queue } => {
+                let before = at.packet.key.get(FieldId::SkbPriority);
+                at.packet.key.set(FieldId::SkbPriority, (*queue).into());
+                self.output(at, *port);
+                at.packet.key.set(FieldId::SkbPriority, before);
+            }
+            Action::PopQueue => at.packet.key.set(FieldId::SkbPriority, 0),
+            Action::SetTunnel { id, .. } => at.packet.key.set(FieldId::TunId, (*id).into()),
+            Action::Sample { .. } | Action::Note(_) => {}
             Action::Resubmit { in_port, table: to, .. } => {
                 let before = at.in_port;
                 if let Some(port) = in_port {

@@ -546,8 +546,38 @@ fn random_set(chance: &mut Chance) -> Action {
     }
 }
 
+/// Actions that are rarer in rules.
+fn rare_action(chance: &mut Chance) -> Action {
+    let port = OfPort(chance.below(5) as u16);
+    match chance.below(8) {
+        0 => Action::OutputReg { source: sub(Mf::Reg(0), 0, 16), max_len: 0 },
+        1 => Action::OutputTrunc { port, max_len: 0xffff },
+        2 => Action::Controller {
+            max_len: 0xffff,
+            reason: flow::action::PacketInReason::Action,
+            id: 0,
+            userdata: vec![],
+            meter_id: None,
+            pause: false,
+        },
+        3 => Action::Enqueue { port, queue: chance.below(3) as u32 },
+        4 => Action::PopQueue,
+        5 => Action::SetTunnel { id: chance.below(3), wide: true },
+        6 => Action::Sample {
+            probability: 0xffff,
+            collector_set_id: 1,
+            obs_domain_id: 2,
+            obs_point_id: 3,
+            sampling_port: OfPort::NONE,
+            direction: flow::action::SampleDirection::Default,
+        },
+        _ => Action::Note(vec![1, 2]),
+    }
+}
+
 fn random_action(chance: &mut Chance, table: u8, nest: bool) -> Action {
-    match chance.below(30) {
+    match chance.below(32) {
+        30..=31 => rare_action(chance),
         0..=8 => output(OfPort(*chance.pick(&[1, 2, 3, 4, 5, 9, 9]))),
         9 => output(*chance.pick(&[OfPort::FLOOD, OfPort::ALL, OfPort::IN_PORT, OfPort::CONTROLLER])),
         10..=11 => output(OfPort::NORMAL),
