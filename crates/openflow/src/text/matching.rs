@@ -526,6 +526,10 @@ fn parse_slice(m: &mut Match, key: &str, text: &str) -> Result<Protocols, TextEr
         return Err(too_large(&format_args!("{value:#x}")));
     }
     let (value, mask) = (value << sub.offset, ones << sub.offset & mf.ones());
+    // Slices of some fields are as wide as their place in a message, the field itself is not.
+    if !mf.is_valid(value) {
+        return bad!("{text} is not a valid value for field {}", field::display_name(mf));
+    }
     let (old, old_mask) = m.get_mf(mf);
     m.set_mf(mf, old & !mask | value & mask, old_mask | mask);
     let is_exact = mask == mf.ones();

@@ -145,6 +145,19 @@ fn the_encodings_that_can_say_a_field_are_those_of_the_stock_tool() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
+#[test]
+fn a_slice_of_a_value_beyond_its_field_is_refused() {
+    for mf in fields() {
+        let (ones, width) = (mf.ones(), mf.row().subfield_bits);
+        for bit in (0..width).filter(|bit| ones >> bit & 1 == 0) {
+            let flow = format!("{}{}[{bit}]=1,actions=drop", base(mf), mf.name());
+            assert!(read(&flow).is_err(), "{flow}");
+        }
+    }
+    let error = read("arp,arp_op[]=0x100,actions=drop").unwrap_err();
+    assert_eq!(error, "0x100 is not a valid value for field arp_op");
+}
+
 /// As the stock tool reads it, encodes it and prints it, in both versions.
 fn is_as_stock(flow: &str) {
     for version in [Version::V10, Version::V13] {
