@@ -77,7 +77,7 @@ fn detach_returns_when_it_serves_and_leaves_nothing_on_the_terminal() {
         stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().parse().unwrap()
     };
     assert_eq!(session, pid, "it leads a session of its own");
-    let log = fs::read_to_string(dir.path().join("crosspoint switch.log")).unwrap();
+    let log = fs::read_to_string(dir.path().join("ovs-vswitchd.log")).unwrap();
     assert!(log.lines().next().unwrap().contains("|00001|vlog|INFO|opened log file "), "{log}");
 
     let second = run(dir.path(), &["--detach", "-vconsole:off"]);
