@@ -124,7 +124,7 @@ impl Vswitch {
 
     fn stats_of(&self, record: &PortRecord) -> PortStats {
         let (duration_s, duration_ns) = self.since(record.created_ms);
-        let port = PortStats { port: record.of_port, duration_s, duration_ns, ..NOT_COUNTED };
+        let port = PortStats { duration_s, duration_ns, ..PortStats::unknown(record.of_port) };
         if let Some((rx, tx)) = self.patch_totals(record) {
             return PortStats {
                 rx_packets: rx.packets,
@@ -152,22 +152,3 @@ impl Vswitch {
         }
     }
 }
-
-/// All ones stands for a counter that the port does not have.
-const NOT_COUNTED: PortStats = PortStats {
-    port: OfPort(0),
-    rx_packets: u64::MAX,
-    tx_packets: u64::MAX,
-    rx_bytes: u64::MAX,
-    tx_bytes: u64::MAX,
-    rx_dropped: u64::MAX,
-    tx_dropped: u64::MAX,
-    rx_errors: u64::MAX,
-    tx_errors: u64::MAX,
-    rx_frame_err: u64::MAX,
-    rx_over_err: u64::MAX,
-    rx_crc_err: u64::MAX,
-    collisions: u64::MAX,
-    duration_s: 0,
-    duration_ns: 0,
-};
