@@ -228,6 +228,17 @@ impl Domain {
         left
     }
 
+    /// Writer, at its end: [`Self::reclaim`] until nothing more becomes free, with what the freed objects deferred.
+    pub fn reclaim_all(&self) {
+        let mut left = usize::MAX;
+        loop {
+            let before = std::mem::replace(&mut left, self.reclaim());
+            if left == 0 || left >= before {
+                return;
+            }
+        }
+    }
+
     /// Writer: a ticket for [`Self::passed`]. What was published before it was taken is seen by every
     /// reader once `passed` says so.
     pub fn ticket(&self) -> u64 {
@@ -291,10 +302,17 @@ impl Reader {
 }
 
 impl Drop for Reader {
+    /// The last reader takes all the garbage with it: what is deferred may itself hold the domain, which nothing would
+    /// free then if no writer came by again.
     fn drop(&mut self) {
         go_offline(&self.slot.seen);
         let mut readers = self.domain.readers.lock().expect("no reader panics here");
         readers.retain(|s| !Arc::ptr_eq(s, &self.slot));
+        let was_the_last = readers.is_empty();
+        drop(readers);
+        if was_the_last {
+            self.domain.reclaim_all();
+        }
     }
 }
 
@@ -376,6 +394,20 @@ mod tests {
         assert!(!dropped.load(Ordering::SeqCst));
         b.while_offline(|| assert_eq!(domain.reclaim(), 0));
         assert!(dropped.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn garbage_that_holds_its_domain_goes_with_the_last_reader() {
+        let domain = Domain::new();
+        let (first, last) = (domain.register(), domain.register());
+        let inner = RcuCell::new(domain.clone(), 1);
+        inner.publish(2);
+        domain.defer(Box::new(inner));
+        let gone = Arc::downgrade(&domain);
+        drop((domain, first));
+        assert!(gone.upgrade().is_some());
+        drop(last);
+        assert!(gone.upgrade().is_none());
     }
 
     #[test]

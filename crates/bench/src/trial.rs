@@ -128,6 +128,12 @@ impl Meter {
         }
     }
 
+    /// Packets whose hit or miss was counted since an earlier reading.
+    pub fn looked_up_since(&self, before: &Meter) -> u64 {
+        let looked_up = |meter: &Meter| meter.exact + meter.megaflow + meter.misses;
+        looked_up(self) - looked_up(before)
+    }
+
     /// What happened since an earlier reading.
     pub fn since(&self, before: &Meter) -> Sample {
         let packets = self.packets - before.packets;
