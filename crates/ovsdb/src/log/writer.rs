@@ -4,6 +4,10 @@
 //! half way, the part is cut off at once, or, where even that fails, before the next record is written. Either way
 //! the next record follows the last good one, and a process that is killed in between leaves a torn tail, which
 //! whoever opens the file cuts off.
+//!
+//! The part may hold whole records, and the system may have put them on the disk before they were cut off: a power cut
+//! would bring back what was reported as failed. So the cut is synced before the failure is reported. Where that fails,
+//! nothing that is done to this file helps for certain, and [`Writer::may_come_back`] says so from then on.
 
 use super::file::LogFile;
 use super::frame::{self, Magic};
@@ -17,6 +21,7 @@ pub struct Writer {
     size: u64,
     /// There may be bytes behind `size`.
     torn: bool,
+    may_come_back: bool,
 }
 
 /// Where a record went, in bytes from the start of the file.
@@ -32,7 +37,7 @@ impl Writer {
     /// Behind the first `size` bytes of `file`, which must be whole records. What is behind them (`torn`) is cut off
     /// before the first record is written.
     pub fn new(file: Arc<dyn LogFile>, size: u64, torn: bool) -> Writer {
-        Writer { file, size, torn }
+        Writer { file, size, torn, may_come_back: false }
     }
 
     /// Bytes of good records.
@@ -45,10 +50,19 @@ impl Writer {
         &self.file
     }
 
+    /// A power cut may bring back records that were reported as not appended: they could not be cut off when their
+    /// write failed, or the cut could not be synced.
+    pub fn may_come_back(&self) -> bool {
+        self.may_come_back
+    }
+
     /// Appends a record. When this returns, it survives the process, and not yet a power cut.
     ///
     /// # Errors
-    /// Those of the system; the log is as it was before.
+    /// Those of the system; the log is as it was before, after a power cut too unless it [`may_come_back`]. Blocks for
+    /// a sync then.
+    ///
+    /// [`may_come_back`]: Self::may_come_back
     pub fn append(&mut self, body: &[u8]) -> io::Result<Appended> {
         self.append_framed(&frame::record(Magic::Standalone, body))
     }
@@ -62,8 +76,10 @@ impl Writer {
         let start = self.size;
         if let Err(error) = write_all(&*self.file, start, records) {
             self.torn = true;
-            // If this fails too, it is tried again before the next write.
-            let _ = self.mend();
+            // If the cut fails too, it is tried again before the next write.
+            if self.mend().and_then(|()| self.file.sync()).is_err() {
+                self.may_come_back = true;
+            }
             return Err(error);
         }
         self.size += records.len() as u64;

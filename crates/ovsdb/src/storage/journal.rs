@@ -14,6 +14,8 @@
 //!    once). Only a replacement, written from memory, makes commits durable again: it is started at once, and who waits
 //!    for durability hears of the failure only if that fails too. A file that another process wrote is treated
 //!    likewise, since its syncs may have failed: the first commit that is to be durable has it replaced.
+//! 5. A commit that failed is not in the file after a power cut either: the writer syncs its cut. Where it cannot, the file
+//!    is replaced, whether anybody waits for durability or not.
 
 use crate::log::{LogDirectory, LogFile, Temporary, Writer, frame};
 use std::collections::VecDeque;
@@ -94,6 +96,8 @@ pub struct Journal {
     directory_dirty: bool,
     /// A sync of this file failed, or may have in the life of another process.
     distrusted: bool,
+    /// Whether a power cut may bring failed commits back: rule 5.
+    failed: Failed,
     /// The replacement at hand, or the last one until it is durable, was made for those who wait for durability.
     heals: bool,
     /// The next step of the replacement.
@@ -106,6 +110,17 @@ pub struct Journal {
     events: VecDeque<Event>,
     /// Replaced files: freeing a large one takes time, so a job does it.
     retired: Vec<Arc<dyn LogFile>>,
+}
+
+/// What a power cut makes of commits that were reported as failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    /// They are gone.
+    Gone,
+    /// They are if the next sync that comes back succeeded.
+    GoneIfSynced,
+    /// They may come back: the file is to be replaced.
+    MayComeBack,
 }
 
 enum Compaction {
@@ -234,6 +249,7 @@ impl Journal {
             syncing: None,
             directory_dirty: true,
             distrusted: true,
+            failed: Failed::Gone,
             heals: false,
             step: None,
             epoch: 0,
@@ -258,7 +274,10 @@ impl Journal {
     /// # Errors
     /// Those of the system. None of them is in the file, and the next one may succeed.
     pub fn append_framed(&mut self, records: &[u8], count: u64) -> io::Result<CommitNo> {
-        self.writer.append_framed(records)?;
+        if let Err(error) = self.writer.append_framed(records) {
+            self.handle_failed_commit();
+            return Err(error);
+        }
         self.committed += count;
         self.policy.commits += count;
         if let Compaction::Writing { tail }
@@ -268,6 +287,18 @@ impl Journal {
             tail.extend_from_slice(records);
         }
         Ok(self.committed)
+    }
+
+    fn handle_failed_commit(&mut self) {
+        if self.writer.may_come_back() {
+            // The sync that is out may make last what could not be cut off, and the writer's own may have taken the error
+            // that was to be that one's: it is told once.
+            self.failed = Failed::MayComeBack;
+            self.distrusted = true;
+        } else if self.syncing.is_some() && self.failed == Failed::Gone {
+            // The other way round.
+            self.failed = Failed::GoneIfSynced;
+        }
     }
 
     /// Asks that commits up to `number` be made durable. An [`Event`] tells when they are, or cannot be; none comes
@@ -301,6 +332,11 @@ impl Journal {
         self.compact_asked || !matches!(self.compaction, Compaction::Idle)
     }
 
+    /// Whether the next [`poll_job`](Self::poll_job) would take a snapshot because failed commits may come back.
+    fn is_doubtful(&self, now_ms: u64) -> bool {
+        self.failed == Failed::MayComeBack && now_ms >= self.policy.retry_after_ms
+    }
+
     /// Whether the next [`poll_job`](Self::poll_job) would take a snapshot because the file has grown enough.
     fn is_overgrown(&self, now_ms: u64) -> bool {
         let policy = &self.policy;
@@ -326,7 +362,7 @@ impl Journal {
             return None;
         }
         let heals = self.distrusted && self.wanted > self.durable;
-        if !heals && !self.compact_asked && !self.is_overgrown(now_ms) {
+        if !heals && !self.compact_asked && !self.is_doubtful(now_ms) && !self.is_overgrown(now_ms) {
             return None;
         }
         self.compact_asked = false;
@@ -345,11 +381,6 @@ impl Journal {
         if self.wanted <= self.durable && self.retired.is_empty() {
             return None;
         }
-        // A failed commit that could not be cut off must not be made to last.
-        if self.writer.mend().is_err() {
-            self.distrusted = true;
-            return None;
-        }
         self.syncing = Some(self.committed);
         Some(Work::Sync {
             file: Arc::clone(self.writer.file()),
@@ -365,7 +396,7 @@ impl Journal {
         }
         match done.outcome {
             Outcome::Synced(result) => {
-                self.handle_synced(result);
+                self.handle_synced(now_ms, result);
                 self.take_over_if_ready(now_ms);
             }
             Outcome::Written(Ok(file)) => self.handle_written(now_ms, file),
@@ -378,17 +409,25 @@ impl Journal {
         self.events.pop_front()
     }
 
-    fn handle_synced(&mut self, result: io::Result<()>) {
+    fn handle_synced(&mut self, now_ms: u64, result: io::Result<()>) {
         let upto = self.syncing.take().expect("a sync was out");
+        // Distrusted since it started: a commit failed.
+        let result = match result {
+            Ok(()) if self.distrusted => {
+                Err(io::Error::other("what is left of a failed write cannot be cut off"))
+            }
+            result => result,
+        };
         match result {
             Ok(()) => {
+                self.failed = Failed::Gone;
                 self.directory_dirty = false;
                 self.heals = false;
                 self.durable = self.durable.max(upto);
                 self.events.push_back(Event::Durable(self.durable));
             }
             Err(error) => {
-                self.distrusted = true;
+                self.distrust(now_ms);
                 // The next poll starts a replacement, and one that is under way will do; but where this was the sync
                 // of one that was made for that, the disk fails for good.
                 if self.heals && matches!(self.compaction, Compaction::Idle) {
@@ -443,6 +482,10 @@ impl Journal {
         self.retired.push(Arc::clone(old.file()));
         self.directory_dirty = true;
         self.distrusted = false;
+        if self.failed == Failed::MayComeBack {
+            // A power cut may bring back the old file until the directory is synced.
+            self.failed = Failed::GoneIfSynced;
+        }
         self.policy = Policy { base_bytes: after, commits: 0, since_ms: now_ms, retry_after_ms: 0 };
         self.events.push_back(Event::Compacted { before, after });
     }
@@ -461,13 +504,24 @@ impl Journal {
         self.take_over(now_ms, writer);
         match self.directory.sync() {
             Ok(()) => {
+                self.failed = Failed::Gone;
                 self.directory_dirty = false;
                 self.durable = self.committed;
                 self.events.push_back(Event::Durable(self.durable));
             }
-            Err(_) => self.distrusted = true,
+            Err(_) => self.distrust(now_ms),
         }
         Ok(())
+    }
+
+    /// A sync of the file or of its directory failed.
+    fn distrust(&mut self, now_ms: u64) {
+        self.distrusted = true;
+        if self.failed == Failed::GoneIfSynced {
+            self.failed = Failed::MayComeBack;
+            // Where replacing does not help, it is not tried again at once.
+            self.policy.retry_after_ms = now_ms + RETRY_INTERVAL_MS;
+        }
     }
 
     /// The replacement failed: the file stays.

@@ -1,5 +1,6 @@
 //! A disk in memory that fails as real ones do: writes that stop half way, a full disk, errors, syncs that fail and
-//! forget, and power cuts that keep of what was not synced only a beginning, or garbage.
+//! forget, and power cuts that keep of what was not synced only a beginning, or garbage. What was written may last before
+//! it is synced, as a system writes its cache back when it likes.
 //!
 //! Every call may be the last one of the process (`die_in`): it does a part of its work, and from then on every call fails.
 //! What the next process finds is `after_kill`, or `after_power_cut`.
@@ -14,12 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Faults {
     /// A write stops short without an error.
     pub short_write: u64,
-    /// A write does a part of its work and reports EIO or ENOSPC.
+    /// A write does a part of its work, or all of it, and reports EIO or ENOSPC.
     pub write_error: u64,
     /// A truncation fails.
     pub truncate_error: u64,
     /// A sync fails, and what it should have made last is lost at the next power cut, whatever later syncs say.
     pub sync_error: u64,
+    /// What is written lasts at once.
+    pub write_back: u64,
     /// Creating, renaming, syncing the directory fail.
     pub directory_error: u64,
     /// Bytes on the whole disk, 0 for no limit.
@@ -37,7 +40,11 @@ struct State {
     /// Calls that wrote.
     writes: u64,
     /// The last truncation failed: bytes that were reported as not written may be there.
-    pub truncate_failed: bool,
+    truncate_failed: bool,
+    /// The last sync of a file failed.
+    sync_failed: bool,
+    /// Syncs of files do nothing and say that they succeeded.
+    syncs_lie: bool,
     files: Vec<Stored>,
     /// The file under the database's name, as every process sees it.
     named: Option<usize>,
@@ -78,6 +85,8 @@ impl Disk {
             die_in: None,
             writes: 0,
             truncate_failed: false,
+            sync_failed: false,
+            syncs_lie: false,
             files: Vec::new(),
             named: None,
             named_synced: None,
@@ -101,6 +110,11 @@ impl Disk {
         self.state().faults = faults;
     }
 
+    /// From now on syncs of files do nothing and say that they succeeded, or no longer.
+    pub fn set_syncs_lie(&self, lie: bool) {
+        self.state().syncs_lie = lie;
+    }
+
     /// The process ends in the middle of the call after so many.
     pub fn die_in(&self, calls: Option<u64>) {
         self.state().die_in = calls;
@@ -118,6 +132,12 @@ impl Disk {
     /// Whether bytes that were reported as not written may be there.
     pub fn truncate_failed(&self) -> bool {
         self.state().truncate_failed
+    }
+
+    /// Whether bytes that were just reported as not written may be there after a power cut.
+    pub fn cut_failed(&self) -> bool {
+        let state = self.state();
+        state.truncate_failed || state.sync_failed
     }
 
     /// Whether a failed sync lost something of the database's file.
@@ -201,11 +221,24 @@ impl State {
             seen.resize(offset + bytes.len(), 0);
         }
         seen[offset..offset + bytes.len()].copy_from_slice(bytes);
+        if self.chance.one_in(self.faults.write_back) {
+            self.files[index].make_last();
+        }
     }
 
     fn create(&mut self) -> usize {
         self.files.push(Stored::default());
         self.files.len() - 1
+    }
+}
+
+impl Stored {
+    fn make_last(&mut self) {
+        self.synced.clone_from(&self.seen);
+        for range in &self.forgotten {
+            let end = range.end.min(self.synced.len());
+            self.synced[range.start.min(end)..end].fill(0);
+        }
     }
 }
 
@@ -227,7 +260,10 @@ impl LogFile for SimFile {
         let dies = state.call()?;
         let faults = state.faults;
         let offset = offset as usize;
-        let part = state.chance.below(bytes.len() as u64 + 1) as usize;
+        let part = match state.chance.below(4) {
+            0 => bytes.len(),
+            _ => state.chance.below(bytes.len() as u64 + 1) as usize,
+        };
         if dies {
             state.write(self.index, offset, &bytes[..part]);
             return Err(eio());
@@ -258,19 +294,19 @@ impl LogFile for SimFile {
         if state.call()? {
             return Err(eio());
         }
+        if state.syncs_lie {
+            return Ok(());
+        }
         let n = state.faults.sync_error;
         let fails = state.chance.one_in(n);
+        state.sync_failed = fails;
         let file = &mut state.files[self.index];
         if fails {
             let start = file.synced.iter().zip(&file.seen).take_while(|(a, b)| a == b).count();
             file.forgotten.push(start..file.seen.len());
             return Err(eio());
         }
-        file.synced = file.seen.clone();
-        for range in file.forgotten.clone() {
-            let end = range.end.min(file.synced.len());
-            file.synced[range.start.min(end)..end].fill(0);
-        }
+        file.make_last();
         Ok(())
     }
 

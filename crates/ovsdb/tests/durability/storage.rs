@@ -206,9 +206,10 @@ fn history(seed: u64, revert: bool) -> Result<(), String> {
         let faults = Faults {
             short_write: rate(10),
             write_error: rate(20),
-            // A failed commit that a later power cut brings back is the journal's test; here it is cut off.
+            // A failed commit that cannot be cut off for certain is the journal's test; here it can.
             truncate_error: 0,
             sync_error: 0,
+            write_back: rate(6),
             directory_error: rate(6),
             capacity: if rate(3) == 1 { 6_000 + chance.below(60_000) } else { 0 },
         };
