@@ -269,7 +269,11 @@ impl World {
     pub fn learn(&mut self, effects: &[Effect]) {
         for effect in effects {
             let Effect::Learn { bridge, vlan, mac, port } = *effect;
-            self.model.bridges[bridge.0 as usize].macs.insert((vlan, mac), port);
+            let model = &mut self.model.bridges[bridge.0 as usize];
+            // Not of a port that went while the effect was on its way.
+            if model.ports.values().any(|p| p.port_no == port) {
+                model.macs.insert((vlan, mac), port);
+            }
         }
         self.control.apply(effects, self.now_ms);
     }
