@@ -336,6 +336,66 @@ fn bad_requests_are_answered_by_the_standards_errors_and_the_connection_lives() 
     assert_eq!(switch.flows(&[]).len(), 1);
 }
 
+/// The stock tool knows neither field.
+#[test]
+fn extension_headers_and_the_physical_port_are_matched() {
+    let switch = Switch::dummy();
+    let ours = |args: &[&str]| switch.run(common::binary(), &[&["ofctl"], args].concat());
+    for flow in [
+        "priority=9,ipv6,ipv6_exthdr=hop,actions=2",
+        "priority=8,ipv6,ipv6_exthdr=+hop-unseq,actions=2,3",
+        "priority=7,ipv6,ipv6_exthdr=0x1/0x1,actions=3",
+    ] {
+        ours(&["add-flow", "br0", flow]).ok();
+        ours(&["-O", "OpenFlow13", "add-flow", "br0", flow]).ok();
+    }
+    let rules = [
+        "priority=9,ipv6,ipv6_exthdr=hop actions=output:2",
+        "priority=8,ipv6,ipv6_exthdr=+hop-unseq actions=output:2,output:3",
+        "priority=7,ipv6,ipv6_exthdr=+nonext actions=output:3",
+    ];
+    let dump = |version: &str| ours(&["-O", version, "dump-flows", "br0"]).ok();
+    for version in ["OpenFlow10", "OpenFlow13"] {
+        let flows = dump(version);
+        assert!(rules.iter().all(|rule| flows.contains(rule)), "{flows}");
+    }
+    for bad in ["ipv6_exthdr=+nonesuch", "ipv6_exthdr=0x200", "ipv6_exthdr=hop-dest"] {
+        ours(&["add-flow", "br0", &format!("ipv6,{bad},actions=2")]).failed();
+    }
+    // Fixed header, then the chain: what follows, each header of eight bytes with padding as its options.
+    let receive = |chain: &[u8]| {
+        let mut frame = "50540000000750540000000586dd60000000".to_owned();
+        frame += &format!("{:04x}{:02x}40", (chain.len() - 1) * 8 + 20, chain[0]);
+        frame += &format!("{:032x}{:032x}", 1, 2);
+        chain[1..].iter().for_each(|next| frame += &format!("{next:02x}00010400000000"));
+        frame += &"00".repeat(20);
+        switch.receive("p1", &frame);
+    };
+    let sent = |port: &str, count: usize| assert_eq!(switch.sent(port, count).len(), count, "{port}");
+    receive(&[0, 253]); // Hop-by-hop options alone.
+    sent("p2", 1);
+    receive(&[0, 60, 253]); // And destination options.
+    sent("p2", 1);
+    sent("p3", 1);
+    receive(&[59]); // No next header.
+    sent("p3", 1);
+    receive(&[253]); // None: no rule.
+    receive(&[60, 0, 253]); // Hop-by-hop options that are not the first are none.
+    receive(&[60, 0, 59]);
+    sent("p3", 1);
+    let counts: Vec<String> = switch
+        .run(common::binary(), &["ofctl", "--sort=priority", "dump-flows", "br0"])
+        .ok()
+        .lines()
+        .filter_map(|line| line.split("n_packets=").nth(1)?.split(',').next().map(str::to_owned))
+        .collect();
+    assert_eq!(counts, ["2", "1", "1"]);
+    let cached = switch.appctl(&["dpctl/dump-flows"]).ok();
+    assert!(cached.contains("exthdr="), "{cached}");
+    // That tables say that they can match them disturbs no client that does not know them.
+    switch.ofctl(&["-O", "OpenFlow13", "dump-table-features", "br0"]).ok();
+}
+
 /// Raw bytes, since no stock tool sends such.
 #[test]
 fn malformed_messages_are_answered_one_by_one_on_a_connection_that_lives() {
@@ -362,9 +422,17 @@ fn malformed_messages_are_answered_one_by_one_on_a_connection_that_lives() {
     all.extend(flow_mod(4, &[0x80, 0, 0xfe, 1, 0])); // No such field.
     all.extend(flow_mod(5, &[0x80, 0, 11 << 1, 4, 10, 0, 0, 1])); // An IPv4 address without the Ethernet type.
     all.extend(message(20, 6, &[]));
+    let in_port = [0x80, 0, 0, 4, 0, 0, 0, 1];
+    let in_phy_port = |port: u8| [0x80, 0, 1 << 1, 4, 0, 0, 0, port];
+    all.extend(flow_mod(7, &in_phy_port(1))); // Below which port?
+    all.extend(flow_mod(8, &[in_port, in_phy_port(2)].concat())); // No such packet comes.
+    all.extend(flow_mod(9, &[in_port, in_phy_port(1)].concat()));
+    all.extend(flow_mod(10, &[0x80, 0, 37 << 1, 3, 0, 0, 1])); // PBB is not there.
+    all.extend(flow_mod(11, &[0x80, 0, 5 << 1, 2, 0x86, 0xdd, 0x80, 0, 39 << 1, 2, 0, 0x41]));
+    all.extend(message(20, 12, &[]));
     stream.write_all(&all).unwrap();
     let mut answers = Vec::new();
-    while answers.len() < 6 {
+    while answers.len() < 10 {
         let mut head = [0; 8];
         stream.read_exact(&mut head).unwrap();
         let mut body = vec![0; usize::from(u16::from_be_bytes([head[2], head[3]])) - 8];
@@ -379,9 +447,16 @@ fn malformed_messages_are_answered_one_by_one_on_a_connection_that_lives() {
             (1, 3, Some((1, 6))), // OFPBRC_BAD_LEN
             (1, 4, Some((4, 6))), // OFPBMC_BAD_FIELD
             (1, 5, Some((4, 9))), // OFPBMC_BAD_PREREQ
-            (21, 6, None)
+            (21, 6, None),
+            (1, 7, Some((4, 9))),  // OFPBMC_BAD_PREREQ
+            (1, 8, Some((4, 7))),  // OFPBMC_BAD_VALUE
+            (1, 10, Some((4, 6))), // OFPBMC_BAD_FIELD
+            (21, 12, None)
         ]
     );
+    let flows = switch.run(common::binary(), &["ofctl", "--no-stats", "dump-flows", "br0"]).ok();
+    assert!(flows.contains(" in_port=1 actions=drop"), "{flows}");
+    assert!(flows.contains(" ipv6,ipv6_exthdr=nonext|hop actions=drop"), "{flows}");
 }
 
 #[test]

@@ -350,7 +350,7 @@ impl Trial {
 /// Whether a frame can be made so that it is read as this key.
 fn is_buildable(key: &Key) -> bool {
     // Below 0x600 lies LLC; addresses and fragments of types that we do not build are not read.
-    matches!(key.get64(FieldId::EthType), 0x800 | 0x806 | 0x88cc)
+    matches!(key.get64(FieldId::EthType), 0x800 | 0x806 | 0x86dd | 0x88cc)
         && (key.get64(FieldId::EthType) != 0x806 || key.get64(FieldId::NwProto) < 256)
         && (key.get64(FieldId::TcpFlags) < 0x1000)
 }

@@ -24,6 +24,7 @@ pub fn build(key: &Key, tags: &[(u16, u16)], number: u64) -> Vec<u8> {
     match eth_type {
         0x800 => ipv4(key, number, &mut frame),
         0x806 => arp(key, number, &mut frame),
+        0x86dd => ipv6(key, number, &mut frame),
         _ => payload(number, &mut frame),
     }
     frame
@@ -88,6 +89,33 @@ fn ipv4(key: &Key, number: u64, frame: &mut Vec<u8>) {
     frame.extend(dst.to_be_bytes());
     let sum = checksum(&frame[start..]);
     frame[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(segment);
+}
+
+/// With hop-by-hop and destination options as the key's bits say: in that order, or the other way round.
+fn ipv6(key: &Key, number: u64, frame: &mut Vec<u8>) {
+    const HOP_BY_HOP: u8 = 0;
+    const DESTINATION: u8 = 60;
+    let extensions: &[u8] = match key.get64(FieldId::Ipv6ExtHdr) & !1 {
+        0 => &[],
+        0x40 => &[HOP_BY_HOP],
+        0x08 => &[DESTINATION],
+        0x48 => &[HOP_BY_HOP, DESTINATION],
+        0x108 => &[DESTINATION, HOP_BY_HOP],
+        other => panic!("no packet has the extension headers {other:#x}"),
+    };
+    let proto = key.get64(FieldId::NwProto) as u8;
+    let next = |i: usize| extensions.get(i).copied().unwrap_or(proto);
+    // Options are padding of four bytes (PadN).
+    let mut segment: Vec<u8> =
+        (0..extensions.len()).flat_map(|i| [next(i + 1), 0, 1, 4, 0, 0, 0, 0]).collect();
+    payload(number, &mut segment);
+    let tos = key.get64(FieldId::NwTos) as u32;
+    frame.extend((6 << 28 | tos << 20).to_be_bytes());
+    frame.extend((segment.len() as u16).to_be_bytes());
+    frame.extend([next(0), key.get64(FieldId::NwTtl) as u8]);
+    frame.extend(key.get(FieldId::Ipv6Src).to_be_bytes());
+    frame.extend(key.get(FieldId::Ipv6Dst).to_be_bytes());
     frame.extend(segment);
 }
 

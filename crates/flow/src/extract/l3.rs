@@ -139,10 +139,12 @@ fn walk_extensions(head: &[u8], l4: usize, end: usize, proto: u64) -> Option<Ip>
     Some(ip)
 }
 
-/// The bits of OpenFlow 1.3's `ipv6_exthdr` (section A.2.3.7), and what is needed to judge the order.
+/// The bits of OpenFlow 1.3's `ipv6_exthdr` (1.3.5, section 7.2.3.8), and what is needed to judge repeats and order.
 #[derive(Default)]
 struct ExtensionBits {
     bits: u64,
+    /// The kinds of header that came, by their bits.
+    kinds: u64,
     last_rank: u8,
     destinations: u8,
 }
@@ -165,14 +167,19 @@ impl ExtensionBits {
             _ => return,
         };
         self.destinations += u8::from(proto == DESTINATION && self.destinations < 3);
-        let repeated = if proto == DESTINATION { self.destinations > 2 } else { self.bits & bit != 0 };
+        let repeated = if proto == DESTINATION { self.destinations > 2 } else { self.kinds & bit != 0 };
+        // Hop-by-hop options count where they come first, and are out of order anywhere else.
+        let misplaced = proto == HOP_BY_HOP && self.kinds != 0;
         if repeated {
             self.bits |= Self::UNEXPECTED_REPEAT;
         }
-        if rank < self.last_rank || proto == HOP_BY_HOP && self.bits != 0 {
+        if rank < self.last_rank || misplaced {
             self.bits |= Self::UNEXPECTED_ORDER;
         }
-        self.bits |= bit;
+        if !misplaced {
+            self.bits |= bit;
+        }
+        self.kinds |= bit;
         self.last_rank = self.last_rank.max(rank);
     }
 }

@@ -190,6 +190,8 @@ pub enum Format {
     TcpFlags,
     /// `+trk-est`.
     CtState,
+    /// `+hop-frag`.
+    ExtHdr,
     /// `(1,0x800)`.
     PacketType,
 }

@@ -279,8 +279,9 @@ match_fields! {
     Ipv6Label => row("ipv6_label", FieldId::Ipv6Label, 0, 20, 4).nxm("NXM_NX_IPV6_LABEL", NXM_NX, 27)
         .oxm("OXM_OF_IPV6_FLABEL", OXM_OF, 28, 2).mask(Arbitrary).prereq(Ipv6).rw().format(Format::Hexadecimal)
         .doc("IPv6 flow label.");
-    Ipv6ExtHdr => row("ipv6_exthdr", FieldId::Ipv6ExtHdr, 0, 9, 2).mask(Arbitrary).prereq(Ipv6).format(Format::Hexadecimal)
-        .doc("IPv6 extension headers (OpenFlow 1.3). Not supported by Open vSwitch, nor matchable here.");
+    Ipv6ExtHdr => row("ipv6_exthdr", FieldId::Ipv6ExtHdr, 0, 9, 2).oxm("OXM_OF_IPV6_EXTHDR", OXM_OF, 39, 3)
+        .mask(Arbitrary).prereq(Ipv6).format(Format::ExtHdr)
+        .doc("Which IPv6 extension headers there are, and whether repeated or out of order. Not in Open vSwitch.");
     NwProto => row("nw_proto", FieldId::NwProto, 0, 8, 1).nxm("NXM_OF_IP_PROTO", NXM_OF, 6)
         .oxm("OXM_OF_IP_PROTO", OXM_OF, 10, 2).prereq(Ip).v10().format(Format::Decimal).alias(&["ip_proto"])
         .doc("IP protocol.");

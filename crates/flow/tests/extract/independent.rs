@@ -1,7 +1,7 @@
 //! Against an independent parser: what `wire::Compose` builds, etherparse and extraction read alike.
 
 use crate::ingress;
-use etherparse::{LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice};
+use etherparse::{Ipv6ExtensionSlice, LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice};
 use flow::{Depth, FieldId, Key, extract};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -37,6 +37,7 @@ fn with_transport(compose: Compose, kind: u8, a: u16, b: u16) -> Compose {
             max_response: 0,
             group: Ipv4Addr::new(224, 1, b as u8, 7),
         }),
+        7 => compose.protocol(IpProtocol::NO_NEXT),
         _ => compose.protocol(IpProtocol::GRE),
     }
 }
@@ -67,25 +68,76 @@ fn ipv4() -> impl Strategy<Value = Compose> {
 fn ipv6() -> impl Strategy<Value = Compose> {
     let fragment = proptest::option::of((prop_oneof![Just(0), 0..8000u16], any::<bool>()));
     let addresses = (any::<u128>(), any::<u128>());
-    (any::<[u8; 12]>(), vlans(), addresses, any::<[u8; 2]>(), fragment, 0..8u8, transport(&[0, 1, 2, 4, 6]))
+    (
+        any::<[u8; 12]>(),
+        vlans(),
+        addresses,
+        any::<[u8; 2]>(),
+        fragment,
+        extensions(),
+        transport(&[0, 1, 2, 4, 6, 7]),
+    )
         .prop_map(|(macs, vlans, (src, dst), [tos, ttl], fragment, extensions, (kind, a, b))| {
             let mut compose =
                 start(macs, vlans).ipv6(Ipv6Addr::from(src), Ipv6Addr::from(dst)).tos(tos).ttl(ttl);
-            let kinds = [
-                ExtRepr::HopByHop(vec![0; 14]),
-                ExtRepr::DestOpts(vec![0; 6]),
-                ExtRepr::Routing(vec![0; 22]),
-            ];
-            for (i, extension) in kinds.into_iter().enumerate() {
-                if extensions >> i & 1 == 1 {
-                    compose = compose.ext_header(extension);
-                }
+            for extension in extensions {
+                compose = compose.ext_header(extension);
             }
             if let Some((fragment_offset, more_fragments)) = fragment {
                 compose = compose.fragment(FragmentRepr { fragment_offset, more_fragments, ident: 7 });
             }
             with_transport(compose, kind, a, b)
         })
+}
+
+/// Extension headers in any order, but hop-by-hop options, which etherparse wants first. Destination options come a
+/// second time behind a routing header alone: of others the standard does not say in which order they are.
+fn extensions() -> impl Strategy<Value = Vec<ExtRepr>> {
+    (any::<bool>(), vec(0..3u8, 0..4)).prop_map(|(hop_by_hop, kinds)| {
+        let mut all = vec![];
+        if hop_by_hop {
+            all.push(ExtRepr::HopByHop(vec![0; 14]));
+        }
+        for kind in kinds {
+            let destinations = all.iter().filter(|e| matches!(e, ExtRepr::DestOpts(_))).count();
+            let may_come =
+                destinations == 0 || destinations == 1 && matches!(all.last(), Some(ExtRepr::Routing(_)));
+            all.push(match kind {
+                0 if may_come => ExtRepr::DestOpts(vec![0; 6]),
+                1 => ExtRepr::Auth(vec![0; 10]),
+                _ => ExtRepr::Routing(vec![0; 22]),
+            });
+        }
+        all
+    })
+}
+
+/// OpenFlow's bits of the headers that etherparse finds, in their order.
+fn extension_bits(found: &[Ipv6ExtensionSlice], no_next_header: bool) -> u128 {
+    /// RFC 8200 section 4.1.
+    const ORDER: [u32; 6] = [HOP, DEST, ROUTER, FRAG, AUTH, DEST];
+    const AUTH: u32 = 2;
+    const DEST: u32 = 3;
+    const FRAG: u32 = 4;
+    const ROUTER: u32 = 5;
+    const HOP: u32 = 6;
+    let mut bits: Vec<u32> = found
+        .iter()
+        .map(|header| match header {
+            Ipv6ExtensionSlice::HopByHop(_) => HOP,
+            Ipv6ExtensionSlice::Routing(_) => ROUTER,
+            Ipv6ExtensionSlice::Fragment(_) => FRAG,
+            Ipv6ExtensionSlice::DestinationOptions(_) => DEST,
+            Ipv6ExtensionSlice::Authentication(_) => AUTH,
+        })
+        .collect();
+    let mut all = bits.iter().fold(u128::from(no_next_header), |all, bit| all | 1 << bit);
+    let is_repeated = |bit: &u32| *bit != DEST && bits.iter().filter(|other| *other == bit).count() > 1;
+    all |= u128::from(bits.iter().any(is_repeated)) << 7;
+    // In order is what is left of the order where headers are left out.
+    bits.dedup_by(|a, b| a == b && *a != DEST);
+    let mut order = ORDER.iter();
+    all | u128::from(!bits.iter().all(|bit| order.any(|other| other == bit))) << 8
 }
 
 fn arp() -> impl Strategy<Value = Compose> {
@@ -154,13 +206,17 @@ fn theirs(frame: &[u8]) -> Key {
             key.set(FieldId::NwTos, header.traffic_class().into());
             key.set(FieldId::NwTtl, header.hop_limit().into());
             key.set(FieldId::NwProto, ip.payload().ip_number.0.into());
-            for extension in ip.extensions().clone() {
-                if let etherparse::Ipv6ExtensionSlice::Fragment(fragment) = extension {
-                    let later = fragment.fragment_offset().value() != 0;
+            let extensions: Vec<_> = ip.extensions().clone().into_iter().collect();
+            let mut later = false;
+            for extension in &extensions {
+                if let Ipv6ExtensionSlice::Fragment(fragment) = extension {
+                    later = fragment.fragment_offset().value() != 0;
                     let bits = u128::from(later) << 1 | u128::from(later || fragment.more_fragments());
                     key.set(FieldId::NwFrag, bits);
                 }
             }
+            let no_next_header = !later && ip.payload().ip_number.0 == 59;
+            key.set(FieldId::Ipv6ExtHdr, extension_bits(&extensions, no_next_header));
         }
         None => panic!("no network layer in {frame:02x?}"),
     }
@@ -194,13 +250,13 @@ proptest! {
         let expected = theirs(&frame);
         let mut key = Key::default();
         extract(&frame, frame.len(), &ingress(Depth::Everything), &mut key).unwrap();
-        // What etherparse does not read: SCTP, extension header bits, neighbour discovery, what is behind the header of a
+        // What etherparse does not read: SCTP, neighbour discovery, what is behind the header of a
         // first fragment; and it keeps the protocol of a later fragment of IPv6.
         let first_of_more = key.get(FieldId::NwFrag) == 1;
         let later_v6 = key.get(FieldId::EthType) == 0x86dd && key.get(FieldId::NwFrag) == 3;
         for &f in FieldId::ALL {
             let unread = match f {
-                FieldId::InPort | FieldId::DpPort | FieldId::Ipv6ExtHdr => true,
+                FieldId::InPort | FieldId::DpPort => true,
                 FieldId::NwProto => later_v6,
                 FieldId::TpSrc | FieldId::TpDst => first_of_more || key.get(FieldId::NwProto) == 132,
                 FieldId::TcpFlags | FieldId::IgmpGroup => first_of_more,

@@ -168,7 +168,9 @@ fn extension_bits(chain: &[u128]) -> u128 {
     let mut bits = 0;
     for (kind, bit) in BITS {
         let times = chain.iter().filter(|&&n| n == kind).count();
-        bits |= u128::from(times > 0) << bit;
+        // Hop-by-hop options count as the first header alone.
+        let counts = if kind == 0 { chain.first() == Some(&0) } else { times > 0 };
+        bits |= u128::from(counts) << bit;
         bits |= u128::from(times > if kind == 60 { 2 } else { 1 }) << 7;
     }
     // In order: some way of taking each destination header as the early or the late one gives an ascending

@@ -75,6 +75,7 @@ fn network_fields(m: &Match, minor: u8, put: &mut impl FnMut(Mf)) {
                 put(Mf::Ipv6Src);
                 put(Mf::Ipv6Dst);
                 put(Mf::Ipv6Label);
+                put(Mf::Ipv6ExtHdr);
             }
         }
         0x806 | 0x8035 => {

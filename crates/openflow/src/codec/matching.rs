@@ -15,6 +15,10 @@ use flow::{FieldId, Match, Mf};
 /// The flow's cookie as a pseudo-field of NXM requests.
 const COOKIE: Wire = Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
 
+/// The port on which a packet came in below a logical port. There are none that lie above another here, so it is the
+/// input port, which it requires: a match of it holds nothing more.
+const IN_PHY_PORT: (u16, u8) = (0x8000, 1);
+
 /// A decoded entry: of a field, or of a tunnel option, which may be longer than any number.
 pub(super) enum AnyEntry {
     Field(Entry),
@@ -88,9 +92,6 @@ fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMa
 
 fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
     let row = mf.row();
-    if row.name == "ipv6_exthdr" {
-        return Err(OFPBMC_BAD_FIELD);
-    }
     let bytes = usize::from(row.bytes);
     let masked = header.has_mask();
     if body.len() != if masked { 2 * bytes } else { bytes } {
@@ -122,6 +123,7 @@ fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Err
 pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -> Result<Match, ErrorKind> {
     r = r.with_error(OFPBMC_BAD_LEN);
     let mut m = Match::any();
+    let mut has_in_phy_port = false;
     while !r.is_empty() {
         let header = read_header(&mut r)?;
         let mut body = r.sub(header.payload_length().ok_or(OFPBMC_BAD_LEN)?)?;
@@ -129,6 +131,13 @@ pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -
             && is_cookie(header)
         {
             read_cookie(header, &mut body, cookie)?;
+            continue;
+        }
+        if (header.class(), header.number()) == IN_PHY_PORT {
+            if std::mem::replace(&mut has_in_phy_port, true) {
+                return Err(OFPBMC_DUP_FIELD);
+            }
+            read_in_phy_port(header, &mut body, &m)?;
             continue;
         }
         let mf = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
@@ -150,6 +159,16 @@ pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -
         m.set_mf(mf, entry.value, entry.mask);
     }
     Ok(m)
+}
+
+/// Takes `in_phy_port` where it says what `in_port` has said. No packet has another.
+fn read_in_phy_port(header: NxmHeader, body: &mut Reader, m: &Match) -> Result<(), ErrorKind> {
+    let entry = entry_body(Mf::InPortOxm, header, body)?;
+    match m.get_mf(Mf::InPortOxm) {
+        (_, 0) => Err(OFPBMC_BAD_PREREQ),
+        (in_port, _) if entry.mask != 0 && entry.value != in_port => Err(OFPBMC_BAD_VALUE),
+        _ => Ok(()),
+    }
 }
 
 /// The cookie shares its number with `mpls_ttl`, which is shorter.
@@ -456,6 +475,24 @@ mod tests {
             ("80000a02 0800 80001001 40", Err(OFPBMC_BAD_VALUE)),
             ("80000c02 1003 80000e01 05", Ok(())),
             ("80000e01 05", Err(OFPBMC_BAD_PREREQ)),
+            ("80000a02 86dd 80004e02 0041", Ok(())),
+            ("80000a02 86dd 80004f04 0040 0048", Ok(())),
+            ("80000a02 86dd 80004f04 0041 0040", Err(OFPBMC_BAD_WILDCARDS)),
+            ("80000a02 86dd 80004f04 0000 0200", Err(OFPBMC_BAD_MASK)),
+            ("80000a02 86dd 80004e02 0200", Err(OFPBMC_BAD_VALUE)),
+            ("80000a02 86dd 80004e01 01", Err(OFPBMC_BAD_LEN)),
+            ("80000a02 86dd 80004e02 0041 80004e02 0041", Err(OFPBMC_DUP_FIELD)),
+            ("80000a02 0800 80004e02 0041", Err(OFPBMC_BAD_PREREQ)),
+            ("80004e02 0041", Err(OFPBMC_BAD_PREREQ)),
+            ("80000004 00000001 80000204 00000001", Ok(())),
+            ("80000004 00000001 80000308 00000001 ffffffff", Ok(())),
+            ("80000004 00000001 80000308 00000001 000000ff", Err(OFPBMC_BAD_MASK)),
+            ("80000004 00000001 80000204 00000002", Err(OFPBMC_BAD_VALUE)),
+            ("80000004 00000001 80000202 0001", Err(OFPBMC_BAD_LEN)),
+            ("80000004 00000001 80000204 00000001 80000204 00000001", Err(OFPBMC_DUP_FIELD)),
+            ("80000204 00000001", Err(OFPBMC_BAD_PREREQ)),
+            // The service id of provider backbone bridging.
+            ("80000a02 88e7 80004a03 000001", Err(OFPBMC_BAD_FIELD)),
             ("ffff0002 0000", Err(OFPBMC_BAD_LEN)),
             ("ffff1806 00002320", Err(OFPBMC_BAD_LEN)),
             ("00015004 00000000", Ok(())),

@@ -14,6 +14,9 @@ pub(super) const CT_STATE_ALL: u128 = (1 << CT_STATE.len()) - 1;
 /// Names of the bits of `tcp_flags`, from bit 0 on.
 pub(super) const TCP_FLAGS: &[&str] =
     &["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"];
+/// Names of the bits of `ipv6_exthdr`, from bit 0 on: OFPIEH_* of OpenFlow 1.3.
+const EXTENSION_HEADERS: &[&str] =
+    &["nonext", "esp", "auth", "dest", "frag", "router", "hop", "unrep", "unseq"];
 /// Names of the bits of `tun_flags`.
 pub(super) const TUN_FLAGS: &[&str] = &["oam"];
 /// Names of the values of `ip_frag`, with value and mask.
@@ -45,6 +48,7 @@ pub(super) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128
         Format::TunFlags => parse_flags(text, TUN_FLAGS, "tun_flags", "tunnel", mf.ones())?,
         Format::TcpFlags => parse_flags(text, TCP_FLAGS, "tcp_flags", "TCP", mf.ones())?,
         Format::CtState => parse_flags(text, CT_STATE, "ct_state", "ct_state", CT_STATE_ALL)?,
+        Format::ExtHdr => parse_flags(text, EXTENSION_HEADERS, "ipv6_exthdr", "extension header", mf.ones())?,
         Format::PacketType => parse_packet_type(text)?,
     };
     if !fits(mf, value & mask) {
@@ -205,6 +209,7 @@ pub(super) fn write_value(out: &mut String, mf: Mf, value: u128, mask: u128, por
         Format::TunFlags => write_flags(out, TUN_FLAGS, value, mask, mf.ones(), true),
         Format::TcpFlags => write_flags(out, TCP_FLAGS, value, mask, mf.ones(), false),
         Format::CtState => write_flags(out, CT_STATE, value, mask, CT_STATE_ALL, false),
+        Format::ExtHdr => write_extension_headers(out, value, mask),
         Format::PacketType => put!(out, "({},{})", value >> 16, packet_type_text(value & 0xffff)),
     }
 }
@@ -226,6 +231,11 @@ pub(super) fn write_fragments(out: &mut String, value: u128, mask: u128) {
         Some((name, ..)) => out.push_str(name),
         None => put!(out, "<error>"),
     }
+}
+
+/// Appends which extension headers are matched, as flags.
+pub(super) fn write_extension_headers(out: &mut String, value: u128, mask: u128) {
+    write_flags(out, EXTENSION_HEADERS, value, mask, Mf::Ipv6ExtHdr.ones(), false);
 }
 
 /// Appends flags: `one|two` where every bit is matched, else `+one-two`, lowest bit first.

@@ -296,6 +296,11 @@ impl Writer<'_> {
                         }
                         self.out.push(',');
                     }
+                    if let Some((value, mask)) = self.get(Mf::Ipv6ExtHdr) {
+                        self.out.push_str("ipv6_exthdr=");
+                        field::write_extension_headers(self.out, value, mask);
+                        self.out.push(',');
+                    }
                 }
             }
             0x894f => self.nsh(),
@@ -496,7 +501,7 @@ pub(super) fn field_named(key: &str) -> Option<Mf> {
         "gtpu_msgtype" => Some(Mf::TunGtpuMsgtype),
         // Names of the wire (NXM_NX_REG0) are for slices.
         _ if key.contains("xm_") || key.contains("XM_") => None,
-        _ => Mf::from_name(key).filter(|mf| !matches!(mf, Mf::Ipv6ExtHdr)),
+        _ => Mf::from_name(key),
     }
 }
 
@@ -533,8 +538,7 @@ fn parse_slice(m: &mut Match, key: &str, text: &str) -> Result<Protocols, TextEr
     let (old, old_mask) = m.get_mf(mf);
     m.set_mf(mf, old & !mask | value & mask, old_mask | mask);
     let is_exact = mask == mf.ones();
-    if matches!(mf, Mf::Ipv6ExtHdr | Mf::DlVlan | Mf::DlVlanPcp) || !is_exact && row.maskable == Maskable::No
-    {
+    if matches!(mf, Mf::DlVlan | Mf::DlVlanPcp) || !is_exact && row.maskable == Maskable::No {
         return Ok(Protocols::NONE);
     }
     Ok(Protocols::of_field(mf, value, mask))

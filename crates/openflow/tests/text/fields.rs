@@ -12,7 +12,7 @@ const OF_THE_DATAPATH: [Mf; 3] = [Mf::SkbPriority, Mf::TunTtl, Mf::TunTos];
 
 /// Those that a match can name: tunnel options have tests of their own, their width being the bridge's affair.
 pub fn fields() -> impl Iterator<Item = Mf> {
-    Mf::all().filter(|mf| !matches!(mf, Mf::TunMetadata(_) | Mf::Ipv6ExtHdr))
+    Mf::all().filter(|mf| !matches!(mf, Mf::TunMetadata(_)))
 }
 
 /// A match of what a field requires.
@@ -50,6 +50,7 @@ fn fitting(mf: Mf) -> (String, u128, u128) {
         Format::TunFlags => ("+oam".into(), 1, 1),
         Format::TcpFlags => ("0xfff".into(), 0xfff, 0xfff),
         Format::CtState => ("0xff".into(), 0xff, 0xff),
+        Format::ExtHdr => ("0x1ff".into(), 0x1ff, 0x1ff),
         Format::PacketType => ("(1,0x800)".into(), 1 << 16 | 0x800, ones),
     }
 }
@@ -133,7 +134,8 @@ fn a_field_in_no_encoding_or_without_what_it_requires_is_refused_where_the_rule_
 #[test]
 fn the_encodings_that_can_say_a_field_are_those_of_the_stock_tool() {
     let mut differences = Vec::new();
-    for mf in fields() {
+    // Of OpenFlow 1.3's extension headers the stock tool knows nothing.
+    for mf in fields().filter(|mf| *mf != Mf::Ipv6ExtHdr) {
         let (text, ..) = fitting(mf);
         let flow = format!("{}{}={text},actions=drop", base(mf), mf.name());
         let ours = read(&flow).map(|parsed| parsed.protocols.to_string());

@@ -54,7 +54,7 @@ fn value_text(mf: Mf, value: u128, mask: u128) -> String {
         Format::Port => format!("{}", value % 0xff00),
         Format::Frag => ["no", "yes", "first", "later", "not_later"][(value % 5) as usize].to_string(),
         Format::TunFlags => if value & 1 != 0 { "+oam" } else { "-oam" }.to_string(),
-        Format::TcpFlags | Format::CtState => format!("{value:#x}/{mask:#x}"),
+        Format::TcpFlags | Format::CtState | Format::ExtHdr => format!("{value:#x}/{mask:#x}"),
         Format::PacketType => format!("(1,{:#x})", value & 0xffff),
     }
 }

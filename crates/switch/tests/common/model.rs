@@ -83,6 +83,9 @@ const WIRE: &[FieldId] = &[
     FieldId::TcpFlags,
     FieldId::ArpSha,
     FieldId::ArpTha,
+    FieldId::Ipv6Src,
+    FieldId::Ipv6Dst,
+    FieldId::Ipv6ExtHdr,
     FieldId::PktMark,
     FieldId::SkbPriority,
 ];
@@ -294,7 +297,7 @@ impl Run<'_> {
             Action::CtClear => at.packet.key.set(FieldId::CtMark, 0),
             Action::DecTtl(_) => {
                 let ttl = at.packet.key.get64(FieldId::NwTtl);
-                if at.packet.key.get64(FieldId::EthType) != 0x800 {
+                if !matches!(at.packet.key.get64(FieldId::EthType), 0x800 | 0x86dd) {
                 } else if ttl > 1 {
                     at.packet.key.set(FieldId::NwTtl, (ttl - 1).into());
                 } else {
@@ -499,7 +502,8 @@ fn has(at: &Place, field: Mf) -> bool {
     let (eth_type, proto) = (key.get64(FieldId::EthType), key.get64(FieldId::NwProto));
     let first = key.get64(FieldId::NwFrag) & 2 == 0;
     match field {
-        Mf::NwSrc | Mf::NwDst | Mf::NwTtl | Mf::IpDscp | Mf::NwTos | Mf::NwProto => eth_type == 0x800,
+        Mf::NwSrc | Mf::NwDst => eth_type == 0x800,
+        Mf::NwTtl | Mf::IpDscp | Mf::NwTos | Mf::NwProto => eth_type == 0x800 || eth_type == 0x86dd,
         Mf::TcpSrc | Mf::TcpDst => eth_type == 0x800 && proto == 6 && first,
         Mf::UdpSrc | Mf::UdpDst => eth_type == 0x800 && proto == 17 && first,
         Mf::IcmpType => eth_type == 0x800 && proto == 1 && first,

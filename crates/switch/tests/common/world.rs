@@ -342,7 +342,17 @@ pub const HEADER: &[FieldId] = &[
     FieldId::TpSrc,
     FieldId::TpDst,
     FieldId::TcpFlags,
+    FieldId::Ipv6Src,
+    FieldId::Ipv6Dst,
+    FieldId::Ipv6ExtHdr,
 ];
+
+/// The protocols of IPv6 here: no next header, and one for experiments, which has no header to be read.
+const PROTOCOLS6: [u64; 2] = [59, 253];
+
+/// The extension headers that come, as OpenFlow's bits: none, hop-by-hop and destination options, both, and both the
+/// other way round. "No next header" is a matter of the protocol.
+const EXTENSIONS: [u64; 5] = [0, 1 << 6, 1 << 3, 1 << 6 | 1 << 3, 1 << 8 | 1 << 3];
 
 /// Whether extraction could have made this key.
 pub fn is_possible(key: &Key) -> bool {
@@ -356,8 +366,18 @@ pub fn is_possible(key: &Key) -> bool {
     let zero = |fields: &[FieldId]| fields.iter().all(|f| key.get(*f) == 0);
     // Protocol and opcode 0 say that the header was not read, and then nothing in it is set: another test's affair.
     let is_read = key.get64(FieldId::NwProto) != 0;
+    let is_ipv6 = key.get64(FieldId::EthType) == 0x86dd;
     let network = match key.get64(FieldId::EthType) {
         0x800 | 0x806 if !is_read => false,
+        _ if !is_ipv6 && !zero(&[FieldId::Ipv6Src, FieldId::Ipv6Dst, FieldId::Ipv6ExtHdr]) => false,
+        0x86dd => {
+            let (proto, bits) = (key.get64(FieldId::NwProto), key.get64(FieldId::Ipv6ExtHdr));
+            PROTOCOLS6.contains(&proto)
+                && bits & 1 == u64::from(proto == 59)
+                && EXTENSIONS.contains(&(bits & !1))
+                && zero(&[FieldId::NwSrc, FieldId::NwDst, FieldId::NwFrag])
+                && zero(&[FieldId::TpSrc, FieldId::TpDst, FieldId::TcpFlags])
+        }
         0x800 => {
             let proto = key.get64(FieldId::NwProto);
             let later = key.get64(FieldId::NwFrag) & 2 != 0;
@@ -380,7 +400,7 @@ pub fn is_possible(key: &Key) -> bool {
 
 pub fn random_packet(chance: &mut Chance, bridge: usize) -> Key {
     let mut key = Key::default();
-    let mut set = |f, v: u64| key.set(f, v.into());
+    let mut set = |f: FieldId, v: u64| key.set(f, v.into());
     let of_port = if chance.one_in(30) { 77 } else { chance.below(PORTS) as u16 + 1 };
     set(FieldId::DpPort, port_no(bridge, of_port).0.into());
     set(FieldId::EthSrc, *chance.pick(MACS));
@@ -393,7 +413,16 @@ pub fn random_packet(chance: &mut Chance, bridge: usize) -> Key {
             set(FieldId::VlanTci2, 0x1000 | *chance.pick(&[10, 30]));
         }
     }
-    match chance.below(8) {
+    match chance.below(9) {
+        8 => {
+            set(FieldId::EthType, 0x86dd);
+            set(FieldId::Ipv6Src, chance.below(4));
+            set(FieldId::Ipv6Dst, chance.below(4));
+            set(FieldId::NwTtl, *chance.pick(&[0, 1, 2, 64]));
+            let proto = *chance.pick(&PROTOCOLS6);
+            set(FieldId::NwProto, proto);
+            set(FieldId::Ipv6ExtHdr, *chance.pick(&EXTENSIONS) | u64::from(proto == 59));
+        }
         0 => {
             set(FieldId::EthType, 0x806);
             set(FieldId::NwProto, chance.below(2) + 1);
@@ -439,6 +468,20 @@ fn random_match(chance: &mut Chance, bridge: usize) -> Match {
     let prefix = |chance: &mut Chance| u128::from(u32::MAX << chance.below(25));
     if chance.one_in(2) {
         take(FieldId::EthType, 0xffff);
+        if like.get64(FieldId::EthType) == 0x86dd {
+            if chance.one_in(2) {
+                take(FieldId::Ipv6ExtHdr, *chance.pick(&[1, 1 << 3, 1 << 6, 0x140, 0x1ff]));
+            }
+            if chance.one_in(4) {
+                take(FieldId::NwProto, 0xff);
+            }
+            if chance.one_in(4) {
+                take(FieldId::Ipv6Dst, *chance.pick(&[u128::MAX, u128::MAX << 1]));
+            }
+            if chance.one_in(6) {
+                take(FieldId::NwTtl, 0xff);
+            }
+        }
         if like.get64(FieldId::EthType) == 0x800 {
             let exact = chance.one_in(2);
             for f in [FieldId::NwSrc, FieldId::NwDst] {

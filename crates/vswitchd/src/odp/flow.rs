@@ -183,7 +183,12 @@ impl Text<'_> {
 
     fn ip(&mut self, name: &str, addresses: [Member; 2], tos: &'static str, ttl: &'static str) {
         use FieldId::*;
-        let label: &[Member] = if name == "ipv6" { &[("label", Ipv6Label, hex, hex)] } else { &[] };
+        let label: &[Member] = if name == "ipv6" {
+            // Which extension headers there are is not in Open vSwitch's keys.
+            &[("label", Ipv6Label, hex, hex), ("exthdr", Ipv6ExtHdr, hex, hex)]
+        } else {
+            &[]
+        };
         let rest: [Member; 3] =
             [("proto", NwProto, decimal, hex), (tos, NwTos, hex, hex), (ttl, NwTtl, decimal, hex)];
         let members = addresses.iter().chain(label).chain(&rest);

@@ -56,7 +56,11 @@ fn all_fields(key: &Key) -> Match {
             mf.row().field,
             FieldId::EthSrc | FieldId::EthDst | FieldId::EthType | FieldId::VlanTci | FieldId::InPort
         );
-        !excluded && mf.row().prereq != flow::mf::Prereq::None && mf.row().prereq != flow::mf::Prereq::Ct
+        // Extension headers are not in the stock tool's text, nor most times worth a word.
+        !excluded
+            && *mf != Mf::Ipv6ExtHdr
+            && mf.row().prereq != flow::mf::Prereq::None
+            && mf.row().prereq != flow::mf::Prereq::Ct
     });
     for mf in optional {
         // In the order of the table, so that what a field requires has been taken before.
