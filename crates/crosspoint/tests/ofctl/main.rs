@@ -137,10 +137,23 @@ fn a_file_with_an_error_names_file_line_and_column_and_adds_nothing() {
             Command::new(&ours).arg("ofctl").args(args).env("OVS_RUNDIR", rig.dir()).output().unwrap();
         masked(&output)
     };
-    run(&["del-flows", "br0"]);
-    let said = run(&["add-flows", "br0", file.to_str().unwrap()]);
-    assert_eq!(said, format!("stderr: {}:4:6: unknown keyword foo\nexit code Some(1)\n", file.display()));
-    assert_eq!(run(&["--no-stats", "dump-flows", "br0"]), "exit code Some(0)\n");
+    let nothing_is_added = |line: &str| {
+        for version in ["OpenFlow10", "OpenFlow13"] {
+            run(&["del-flows", "br0"]);
+            let said = run(&["-O", version, "add-flows", "br0", file.to_str().unwrap()]);
+            let error = format!("{}:{line}: unknown keyword foo", file.display());
+            assert_eq!(said, format!("stderr: {error}\nexit code Some(1)\n"), "{version}");
+            assert_eq!(run(&["--no-stats", "dump-flows", "br0"]), "exit code Some(0)\n", "{version}");
+        }
+    };
+    nothing_is_added("4:6");
+    // However many lines are right before it: more than are sent one by one, between two barriers, or in a bundle.
+    for lines in [1_000, 20_000] {
+        let mut text: String = (1..lines).map(|n| format!("priority={n},in_port=1,actions=2\n")).collect();
+        text += "ip,foo=5,actions=2\n";
+        std::fs::write(&file, text).unwrap();
+        nothing_is_added(&format!("{lines}:4"));
+    }
 }
 
 /// What only the switch refuses: as a bundle nothing of the file is added, one by one nothing after the refused line.
