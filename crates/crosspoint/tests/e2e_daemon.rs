@@ -69,14 +69,30 @@ fn a_second_switch_on_one_run_directory_is_refused_and_disturbs_nothing() {
 #[test]
 fn after_a_kill_the_next_start_takes_over_what_is_stale() {
     let mut switch = Switch::dummy();
+    let pid = switch.pid();
     switch.end_by("-KILL");
-    assert!(switch.dir.path().join("br0.mgmt").exists());
+    let left = |name: &str| switch.dir.path().join(name);
+    let control = format!("ovs-vswitchd.{pid}.ctl");
+    assert!(left("br0.mgmt").exists() && left(&control).exists());
+    // What is a live process's, another program's, or no socket is none of the switch's business.
+    let others = [
+        format!("ovs-vswitchd.{}.ctl", std::process::id()),
+        format!("ovs-other.{pid}.ctl"),
+        "ovs-vswitchd.4000000.ctl".to_owned(),
+    ];
+    for name in &others[..2] {
+        drop(std::os::unix::net::UnixListener::bind(left(name)).unwrap());
+    }
+    std::fs::write(left(&others[2]), "").unwrap();
     let dir = std::mem::replace(&mut switch.dir, run_dir());
     std::fs::remove_file(dir.path().join("log")).unwrap();
     std::fs::write(switch.dir.path().join("log"), "").unwrap();
     let again = Switch::start_in(dir, &["--bridge", "br0"]);
     again.ofctl(&["show", "br0"]).ok();
     assert_quiet(&again.log());
+    let files = files(&again);
+    assert!(!files.contains(&control), "{files:?}");
+    assert!(others.iter().all(|name| files.contains(name)), "{files:?}");
 }
 
 #[test]

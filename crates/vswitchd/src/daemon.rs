@@ -11,7 +11,7 @@ use crate::log;
 use crate::ovsdb::{self, Handle};
 use crate::program;
 use crate::reconcile::{OfPortsBefore, reconcile};
-use crate::rundir::Socket;
+use crate::rundir::{Socket, remove_stale_control_sockets};
 use crate::schedule::TICK_MS;
 use crate::service::Shared;
 use crate::state::{SetupError, Vswitch};
@@ -96,6 +96,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     // Sockets before ports: a start that fails for one of them has touched no interface.
     let ctl_path = config.unixctl.clone();
     let ctl_path = ctl_path.unwrap_or_else(|| dir.file(&format!("{NAME}.{}.ctl", std::process::id())));
+    remove_stale_control_sockets(&ctl_path);
     let (ctl, ctl_listener) =
         Socket::listen(&ctl_path).map_err(|e| StartError::ControlSocket(ctl_path, e))?;
     let embedded = match &config.database {

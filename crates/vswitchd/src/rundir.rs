@@ -1,6 +1,7 @@
 //! The run directory: where sockets are, and how to take such a name over from a process that is gone without taking it
 //! from one that lives.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -78,6 +79,28 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the control sockets that processes which were killed have left beside `path`: those of the same
+/// `PROGRAM.PID.ctl` but for the number, whose process is gone and which nobody answers at. What cannot be removed stays.
+pub fn remove_stale_control_sockets(path: &Path) {
+    let parts = |name: &OsStr| {
+        let (program, pid) = name.to_str()?.strip_suffix(".ctl")?.rsplit_once('.')?;
+        Some((program.to_owned(), pid.parse::<u32>().ok()?))
+    };
+    let Some((program, _)) = path.file_name().and_then(parts) else { return };
+    let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
+    for entry in entries.flatten() {
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let Some((_, pid)) = parts(&entry.file_name()).filter(|(of, _)| *of == program) else { continue };
+        if !is_socket || Path::new("/proc").join(pid.to_string()).exists() {
+            continue;
+        }
+        let stale = connect(&entry.path()).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+        if stale && let Err(e) = fs::remove_file(entry.path()) {
+            tracing::debug!(target: "daemon", "{}: could not be removed: {e}", entry.path().display());
+        }
     }
 }
 

@@ -22,7 +22,7 @@ mod state;
 pub use config_file::ConfigFile;
 pub use remotes::TlsSources;
 
-use crate::rundir::Socket;
+use crate::rundir::{Socket, remove_stale_control_sockets};
 use crate::stream::{Stream, Tls, TlsFiles};
 use crate::unixctl::{self, Request};
 use ovsdb::UuidGenerator;
@@ -239,6 +239,7 @@ async fn start(options: Options) -> Result<Running, String> {
     let control = match &options.control {
         None => None,
         Some(path) => {
+            remove_stale_control_sockets(path);
             let (socket, listener) = Socket::listen(path).map_err(|e| {
                 let why = crate::stream::reason(&e);
                 format!("{}: could not initialize control socket ({why})", path.display())
