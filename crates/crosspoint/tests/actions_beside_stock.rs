@@ -4,8 +4,11 @@
 mod common;
 
 use common::{Switch, wait_for};
-use flow::Mf;
+use flow::action::SubField;
 use flow::mf::Prereq;
+use flow::{Action, Mf};
+use openflow::message::FlowMod;
+use openflow::{Codec, Message, Version};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -397,6 +400,72 @@ fn rules_are_taken_and_refused_by_version_as_by_the_stock_switch() {
 }
 
 #[test]
+fn action_sets_hold_what_those_of_the_stock_switch_hold() {
+    let both = Both::start("action-sets");
+    let mut refused = 0;
+    for actions in [
+        "output:2",
+        "enqueue:2:1",
+        "set_queue:1",
+        "pop_queue",
+        "pop_vlan",
+        "push_vlan:0x8100",
+        "mod_vlan_vid:5",
+        "load:5->NXM_NX_REG0[0..3]",
+        "move:NXM_NX_REG0[]->NXM_NX_REG1[]",
+        "push:NXM_NX_REG0[]",
+        "pop:NXM_NX_REG0[]",
+        "resubmit(,1)",
+        "controller",
+        "controller(reason=no_match)",
+        "output:NXM_NX_REG0[]",
+        "output(port=2,max_len=100)",
+        "NORMAL",
+        "dec_ttl",
+        "dec_ttl(1,2)",
+        "dec_mpls_ttl",
+        "set_mpls_ttl(5)",
+        "set_mpls_label(5)",
+        "push_mpls:0x8847",
+        "pop_mpls:0x800",
+        "set_tunnel:5",
+        "note:01.02",
+        "exit",
+        "sample(probability=1,collector_set_id=1)",
+        "clone(2)",
+        "conjunction(1,1/2)",
+        "ct_clear",
+        "fin_timeout(idle_timeout=1)",
+        "check_pkt_larger(100)->NXM_NX_REG0[0]",
+        "output:2,output:3",
+    ] {
+        for matching in ["ip", "mpls", "in_port=1"] {
+            let flow = format!("{matching},actions=write_actions({actions})");
+            refused += u32::from(both.verdict(&["-O", "OpenFlow13", "add-flow", "br0", &flow]).is_err());
+        }
+    }
+    assert!(refused > 30, "{refused}");
+    for (flow, taken) in [
+        ("in_port=1,actions=goto_table:254", true),
+        ("table=253,actions=goto_table:254", true),
+        ("dl_type=0x894f,nsh_ttl=63,actions=2", true),
+        ("dl_type=0x894f,nsh_ttl=64,actions=2", false),
+        ("dl_type=0x894f,nsh_ttl=255,actions=2", false),
+    ] {
+        assert_eq!(both.verdict(&["-O", "OpenFlow13", "add-flow", "br0", flow]).is_ok(), taken, "{flow}");
+    }
+    for bit in ["no-stp", "stp", "no-receive-stp", "receive-stp", "no-flood", "flood"] {
+        both.verdict(&["mod-port", "br0", "p1", bit]).unwrap();
+        let config = |(text, _): (String, bool)| {
+            let port = text.split("1(p1)").nth(1).unwrap().split("config:").nth(1).unwrap();
+            port.lines().next().unwrap().to_owned()
+        };
+        let args = ["show", "br0"];
+        assert_eq!(config(both.ours(&args)), config(both.stock.try_ofctl(&args)), "{bit}");
+    }
+}
+
+#[test]
 fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
     let both = Both::start("raw");
     let flow_mod = |command: u8| {
@@ -416,6 +485,16 @@ fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
         message.extend([0, 4, 0, 24, 0, 0, 0, 0, 0, 18, 0, 8, 0, 0, 0, 0, 0, 17, 0, 8, 0x81, 0, 0, 0]);
         message
     };
+    let applied = |actions: &[Action]| {
+        let flow_mod = FlowMod { table_id: 0, actions: actions.to_vec(), ..FlowMod::add() };
+        Codec::new(Version::V13).encode(9, &Message::FlowMod(Box::new(flow_mod))).unwrap()
+    };
+    let whole = |field: Mf| SubField { field, offset: 0, count: field.row().subfield_bits };
+    let load = |field: Mf| applied(&[Action::Load { target: whole(field), value: 1 }]);
+    let set = |field: Mf| applied(&[Action::SetField { field, value: 1, mask: field.ones() }]);
+    let moved = Action::Move { source: whole(Mf::Reg(0)), target: whole(Mf::CtMark) };
+    let push = || Action::PushVlan(0x8100);
+    let bad_set = vec![(2, 15)];
     let table_mod = |table: u8| vec![4, 17, 0, 16, 0, 0, 0, 9, table, 0, 0, 0, 0, 0, 0, 3];
     let bad_table = vec![(5, 2)];
     for (what, message, expected) in [
@@ -425,6 +504,19 @@ fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
         ("DELETE in all tables", flow_mod(3), &vec![]),
         ("DELETE_STRICT in all tables", flow_mod(4), &vec![]),
         ("pop_vlan without a tag", pop_vlan, &vec![(2, 10)]),
+        ("ct_mark set", set(Mf::CtMark), &bad_set),
+        ("ct_label set", set(Mf::CtLabel), &bad_set),
+        ("ct_mark loaded", load(Mf::CtMark), &bad_set),
+        ("ct_mark moved to", applied(&[moved]), &bad_set),
+        ("ct_mark popped", applied(&[Action::StackPop(whole(Mf::CtMark))]), &vec![]),
+        ("two tags", applied(&[push(), push()]), &vec![]),
+        ("three tags", applied(&[push(), push(), push()]), &vec![(2, 12)]),
+        ("a third for one that went", applied(&[push(), push(), Action::PopVlan, push()]), &vec![]),
+        (
+            "three tags in the set",
+            applied(&[Action::WriteActions(vec![push(), push(), push()])]),
+            &vec![(2, 12)],
+        ),
         ("TABLE_MOD of table 253", table_mod(253), &vec![]),
         ("TABLE_MOD of table 254", table_mod(254), &vec![(8, 2)]),
         ("TABLE_MOD of all tables", table_mod(255), &vec![]),

@@ -18,11 +18,13 @@ pub fn check_actions(
     table_id: Option<u8>,
 ) -> Result<(), ErrorKind> {
     let tags = usize::from(matching.key.get64(FieldId::VlanTci) & TAGGED as u64 != 0);
-    Checker { version, now: Cow::Borrowed(matching), tags, table_id }.check(actions)
+    Checker { version, now: Cow::Borrowed(matching), tags, table_id, in_set: false }.check(actions)
 }
 
 /// Bit of a tag's word that says that there is one.
 const TAGGED: u128 = 0x1000;
+/// VLAN tags that are looked at.
+const TAGS_MAX: usize = 2;
 
 struct Checker<'a> {
     version: Version,
@@ -31,6 +33,8 @@ struct Checker<'a> {
     /// VLAN tags that it is known to have there.
     tags: usize,
     table_id: Option<u8>,
+    /// In an action set: other tables may have changed the packet when it is carried out.
+    in_set: bool,
 }
 
 impl Checker<'_> {
@@ -38,25 +42,26 @@ impl Checker<'_> {
         actions.iter().try_for_each(|action| self.check_action(action))
     }
 
-    /// Of 1.0's own actions, the standard does not ask.
+    /// Of 1.0's own actions, the standard does not ask. Of what else has no field to name, nobody asks in an action set.
     fn needs(&self, mf: Mf) -> Result<(), ErrorKind> {
-        if self.version == Version::V10 { Ok(()) } else { self.field(mf) }
+        if self.version == Version::V10 || self.in_set { Ok(()) } else { self.field(mf) }
     }
 
     fn field(&self, mf: Mf) -> Result<(), ErrorKind> {
         if self.now.has_prereq(mf) { Ok(()) } else { Err(OFPBAC_MATCH_INCONSISTENT) }
     }
 
-    fn nested(&self, actions: &[Action]) -> Result<(), ErrorKind> {
+    fn nested(&self, actions: &[Action], in_set: bool) -> Result<(), ErrorKind> {
         let now = Cow::Borrowed(&*self.now);
-        Checker { version: self.version, now, tags: self.tags, table_id: self.table_id }.check(actions)
+        let Checker { version, tags, table_id, .. } = *self;
+        Checker { version, now, tags, table_id, in_set }.check(actions)
     }
 
     fn check_action(&mut self, action: &Action) -> Result<(), ErrorKind> {
         match action {
             Action::SetField { field, value, .. } => self.check_set_field(*field, *value)?,
             Action::Load { target, value } => {
-                self.target(target.field)?;
+                self.set(target.field)?;
                 if target.field == Mf::VlanTci {
                     self.tci(u128::from(*value) << target.offset);
                 }
@@ -65,7 +70,7 @@ impl Checker<'_> {
             Action::StackPush(source) | Action::OutputReg { source, .. } => self.field(source.field)?,
             Action::Move { source, target } => {
                 self.field(source.field)?;
-                self.target(target.field)?;
+                self.set(target.field)?;
             }
             Action::SetVlanVid { push_vlan_if_needed, .. }
             | Action::SetVlanPcp { push_vlan_if_needed, .. } => {
@@ -74,6 +79,7 @@ impl Checker<'_> {
                 }
                 self.tagged(self.tags.max(1));
             }
+            Action::PushVlan(_) if self.tags >= TAGS_MAX => return Err(OFPBAC_BAD_TAG),
             Action::PushVlan(_) => self.tagged(self.tags + 1),
             Action::PopVlan => {
                 self.needs(Mf::VlanPcp)?;
@@ -97,7 +103,8 @@ impl Checker<'_> {
             }
             Action::Resubmit { ct: true, .. } => self.field(Mf::CtTpSrc)?,
             Action::GotoTable(next) => self.check_goto(*next)?,
-            Action::Clone(actions) | Action::WriteActions(actions) => self.nested(actions)?,
+            Action::Clone(actions) => self.nested(actions, self.in_set)?,
+            Action::WriteActions(actions) => self.nested(actions, true)?,
             // These ask nothing of the match.
             Action::Output { .. }
             | Action::OutputTrunc { .. }
@@ -129,13 +136,22 @@ impl Checker<'_> {
 
     fn check_set_field(&mut self, field: Mf, value: u128) -> Result<(), ErrorKind> {
         match field {
-            Mf::EthSrc | Mf::EthDst | Mf::NwSrc | Mf::NwDst | Mf::NwTos => self.needs(field)?,
-            _ => self.target(field)?,
+            Mf::EthSrc | Mf::EthDst | Mf::NwSrc | Mf::NwDst | Mf::NwTos if self.version == Version::V10 => {}
+            _ => self.set(field)?,
         }
         if field == Mf::VlanTci {
             self.tci(value);
         }
         Ok(())
+    }
+
+    /// A field that is set, other than from the stack.
+    fn set(&self, field: Mf) -> Result<(), ErrorKind> {
+        match field {
+            // They are the connection's, and set where it is tracked.
+            Mf::CtMark | Mf::CtLabel => Err(OFPBAC_BAD_SET_ARGUMENT),
+            _ => self.target(field),
+        }
     }
 
     fn target(&self, field: Mf) -> Result<(), ErrorKind> {
@@ -232,6 +248,19 @@ mod tests {
         assert_eq!(check(3, Some(2)), Ok(()));
         assert_eq!(check(3, None), Ok(()));
         assert_eq!(check(3, Some(3)), Err(OFPBIC_BAD_TABLE_ID));
+        assert_eq!(check(254, Some(253)), Ok(()));
         assert_eq!(check(255, None), Err(OFPBIC_BAD_TABLE_ID));
+    }
+
+    #[test]
+    fn tags_are_bounded_and_connections_are_not_written() {
+        let check = |actions: &[Action]| check_actions(Version::V13, &Match::any(), actions, None);
+        assert_eq!(check(&[push(), push()]), Ok(()));
+        assert_eq!(check(&[push(), push(), push()]), Err(OFPBAC_BAD_TAG));
+        assert_eq!(check(&[push(), push(), Action::PopVlan, push()]), Ok(()));
+        for field in [Mf::CtMark, Mf::CtLabel] {
+            assert_eq!(check(&[set(field)]), Err(OFPBAC_BAD_SET_ARGUMENT));
+            assert_eq!(check(&[load(field)]), Err(OFPBAC_BAD_SET_ARGUMENT));
+        }
     }
 }

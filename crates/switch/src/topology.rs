@@ -19,6 +19,8 @@ pub struct BridgeIdx(pub u32);
 pub struct PortConfig {
     /// Administratively down: nothing in, nothing out.
     pub port_down: bool,
+    /// Leave it out of the spanning tree. Remembered for who asks.
+    pub no_stp: bool,
     /// Drop what comes in, but for spanning tree.
     pub no_recv: bool,
     /// Drop spanning tree that comes in.

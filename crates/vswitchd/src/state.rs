@@ -370,9 +370,11 @@ impl Vswitch {
     pub(crate) fn port_desc(&self, record: &PortRecord) -> Option<openflow::message::PortDesc> {
         use openflow::message::{PortConfig as C, PortDesc, PortFeatures};
         let spec = self.port_spec(record.port_no)?;
-        let PortConfig { port_down, no_recv, no_recv_stp, no_flood, no_fwd, no_packet_in } = spec.config;
+        let PortConfig { port_down, no_stp, no_recv, no_recv_stp, no_flood, no_fwd, no_packet_in } =
+            spec.config;
         let bits = [
             (port_down || !record.status.admin_up, C::PORT_DOWN),
+            (no_stp, C::NO_STP),
             (no_recv, C::NO_RECV),
             (no_recv_stp, C::NO_RECV_STP),
             (no_flood, C::NO_FLOOD),

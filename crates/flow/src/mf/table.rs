@@ -365,7 +365,7 @@ match_fields! {
     NshFlags => row("nsh_flags", FieldId::NshFlags, 0, 8, 1).nxm("NXOXM_NSH_FLAGS", NXOXM_NSH, 1)
         .mask(Arbitrary).prereq(Nsh).rw().format(Format::Decimal)
         .doc("NSH flags.");
-    NshTtl => row("nsh_ttl", FieldId::NshTtl, 0, 8, 1).nxm("NXOXM_NSH_TTL", NXOXM_NSH, 10).prereq(Nsh).rw()
+    NshTtl => row("nsh_ttl", FieldId::NshTtl, 0, 6, 1).subfield_bits(8).nxm("NXOXM_NSH_TTL", NXOXM_NSH, 10).prereq(Nsh).rw()
         .format(Format::Decimal)
         .doc("NSH time to live.");
     NshMdtype => row("nsh_mdtype", FieldId::NshMdtype, 0, 8, 1).nxm("NXOXM_NSH_MDTYPE", NXOXM_NSH, 2)

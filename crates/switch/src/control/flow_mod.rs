@@ -12,7 +12,7 @@ use base::OfPort;
 use base::rcu::Reader;
 use flow::options::PlaceError;
 use flow::{Action, FieldId, Match, Mf};
-use openflow::Version;
+use openflow::{ErrorKind, Version};
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -128,8 +128,8 @@ pub enum FlowModError {
     BadArgument(&'static str),
     /// OFPBAC_BAD_SET_TYPE: the field cannot be written.
     BadSetType(Mf),
-    /// OFPBAC_MATCH_INCONSISTENT: the match does not hold what an action needs.
-    MatchInconsistent,
+    /// The actions do not go with the match or with one another, and the error of OpenFlow that says how.
+    Actions(ErrorKind),
     /// OFPBIC_BAD_TABLE_ID: goto_table must go forward.
     BadGoto(u8),
     /// NXFMFC_INVALID_TLV_FIELD: the bridge's table has no option for a `tun_metadata` field.
@@ -155,7 +155,7 @@ impl std::fmt::Display for FlowModError {
             FlowModError::BadMeter(m) => write!(f, "there is no meter {m}"),
             FlowModError::BadArgument(what) => write!(f, "bad argument: {what}"),
             FlowModError::BadSetType(mf) => write!(f, "{} cannot be written", mf.name()),
-            FlowModError::MatchInconsistent => write!(f, "the match lacks what an action requires"),
+            FlowModError::Actions(kind) => write!(f, "the actions do not go with the match: {kind}"),
             FlowModError::BadGoto(t) => write!(f, "goto_table to {t} does not go forward"),
             FlowModError::UnmappedOption => write!(f, "no tunnel option is mapped to the field"),
             FlowModError::LongMatch => write!(f, "the tunnel option is shorter than what is matched"),

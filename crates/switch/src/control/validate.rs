@@ -11,7 +11,7 @@ use flow::action::SubField;
 use flow::mf::Prereq;
 use flow::options::{OptionTable, PlaceError};
 use flow::{Action, Depth, Mask, Match, Mf};
-use openflow::{ErrorKind, Version};
+use openflow::Version;
 
 /// Whether a rule in this table may have these actions, as a controller of this version sends them.
 pub(super) fn check(
@@ -25,10 +25,7 @@ pub(super) fn check(
         return actions.iter().try_for_each(check_port);
     }
     check_list(actions, table_id, options)?;
-    openflow::check_actions(version, matching, actions, Some(table_id)).map_err(|kind| match kind {
-        ErrorKind::OFPBAC_MATCH_INCONSISTENT => FlowModError::MatchInconsistent,
-        _ => FlowModError::BadArgument("actions that do not go together"),
-    })
+    openflow::check_actions(version, matching, actions, Some(table_id)).map_err(FlowModError::Actions)
 }
 
 /// Outputs, which need nothing of the match: what nearly every rule has.
@@ -94,7 +91,7 @@ fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(),
         }
         Action::Controller { meter_id: Some(m), .. } => Err(FlowModError::BadMeter(*m)),
         Action::Resubmit { ct: true, .. } => Err(FlowModError::Unsupported("resubmit(ct)")),
-        Action::GotoTable(to) if *to <= table_id || *to >= super::TABLE_HIDDEN => {
+        Action::GotoTable(to) if *to <= table_id || *to == super::TABLE_ALL => {
             Err(FlowModError::BadGoto(*to))
         }
         Action::WriteActions(list) | Action::Clone(list) => check_list(list, table_id, options),

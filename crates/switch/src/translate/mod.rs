@@ -26,6 +26,7 @@ mod normal;
 mod output;
 
 use crate::changelog::{rule_table, word_table};
+use crate::control::TABLE_HIDDEN;
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::table::Entry;
@@ -380,7 +381,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.origin = Origin { table_id, cookie: Cookie::Of(&entry.rule) };
                 self.actions(&entry.actions.list);
             }
-            None if honor_miss => {
+            // Of the hidden table, clients need not know that it is empty.
+            None if honor_miss && table_id != TABLE_HIDDEN => {
                 self.origin = Origin { table_id, cookie: Cookie::Is(u64::MAX) };
                 self.miss();
             }

@@ -90,7 +90,7 @@ pub(super) fn refusal(error: &FlowModError) -> ErrorKind {
         FlowModError::BadMeter(_) => ErrorKind::OFPMMFC_INVALID_METER,
         FlowModError::BadArgument(_) => ErrorKind::OFPBAC_BAD_ARGUMENT,
         FlowModError::BadSetType(_) => ErrorKind::OFPBAC_BAD_SET_TYPE,
-        FlowModError::MatchInconsistent => ErrorKind::OFPBAC_MATCH_INCONSISTENT,
+        FlowModError::Actions(kind) => *kind,
         FlowModError::BadGoto(_) => ErrorKind::OFPBIC_BAD_TABLE_ID,
         FlowModError::UnmappedOption => ErrorKind::NXFMFC_INVALID_TLV_FIELD,
         FlowModError::LongMatch => ErrorKind::OFPBMC_BAD_LEN,

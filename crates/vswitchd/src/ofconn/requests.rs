@@ -204,6 +204,7 @@ impl Vswitch {
             let c = &mut spec.config;
             for (bit, field) in [
                 (PortConfig::PORT_DOWN, &mut c.port_down),
+                (PortConfig::NO_STP, &mut c.no_stp),
                 (PortConfig::NO_RECV, &mut c.no_recv),
                 (PortConfig::NO_RECV_STP, &mut c.no_recv_stp),
                 (PortConfig::NO_FLOOD, &mut c.no_flood),

@@ -216,6 +216,28 @@ pub(super) fn read_set_field(body: &mut Reader, may_mask: bool) -> Result<Action
     Ok(Action::SetField { field: entry.mf, value: entry.value, mask: entry.mask })
 }
 
+/// Whether an action set may hold it. Most extensions may not be in one, since a set has no order but that of its kinds.
+fn may_be_in_set(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Enqueue { .. }
+            | Action::PopQueue
+            | Action::StackPush(_)
+            | Action::StackPop(_)
+            | Action::Controller { .. }
+            | Action::OutputReg { .. }
+            | Action::OutputTrunc { .. }
+            | Action::DeleteField(_)
+            | Action::Note(_)
+            | Action::Exit
+            | Action::Sample { .. }
+            | Action::Clone(_)
+            | Action::Conjunction { .. }
+            | Action::FinTimeout { .. }
+            | Action::CheckPktLarger { .. }
+    )
+}
+
 /// The instructions of OpenFlow 1.1 and later, all of the bytes, in the order in which they are carried out: meter,
 /// apply-actions (as its actions), clear-actions, write-actions, write-metadata, goto-table.
 pub(in crate::codec) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<Action>, ErrorKind> {
@@ -255,7 +277,11 @@ pub(in crate::codec) fn read_instructions(version: Version, mut r: Reader) -> Re
                 body.skip(4)?;
                 match kind {
                     instruction::WRITE_ACTIONS => {
-                        write = Some(Action::WriteActions(read_actions(version, body)?))
+                        let set = read_actions(version, body)?;
+                        if !set.iter().all(may_be_in_set) {
+                            return Err(OFPBAC_BAD_TYPE);
+                        }
+                        write = Some(Action::WriteActions(set));
                     }
                     instruction::APPLY_ACTIONS => apply = Some(body),
                     _ => {
