@@ -47,8 +47,11 @@ const SHORT_SPIN_US: u64 = 10;
 const LONG_IDLE_US: u64 = 2 * SPIN_US;
 /// Entries of the caches swept per pass while there is traffic, at the least.
 const SWEEP_MIN: u32 = 32;
-/// A round over all entries begins each second: flows expire no later than that.
+/// A round over all entries begins each second: flows expire no later than that, unless there are many.
 const ROUND_MS: u64 = 1_000;
+/// Idle flows removed per millisecond while there is traffic and room for new flows. Each removal touches four or five lines
+/// that no cache holds; a million flows that fall idle at once go in four seconds, and traffic does not feel it.
+const REMOVALS_PER_MS: u32 = 250;
 
 /// What the control thread asks of a worker.
 pub enum Command {
@@ -229,6 +232,8 @@ pub struct Worker<P: Pipeline> {
     round_rx: u64,
     /// Entries that the pace of the round asks for.
     sweep_due: u64,
+    /// Idle flows that may be removed now.
+    removals_due: u32,
     last_rank_ms: u64,
     pub measures_passes: bool,
     /// When the thread's CPU time was last read, on both clocks.
@@ -262,6 +267,7 @@ impl<P: Pipeline> Worker<P> {
             next_round_ms: 0,
             round_rx: 0,
             sweep_due: 0,
+            removals_due: 0,
             last_rank_ms: 0,
             measures_passes: false,
             cpu_read: (0, 0),
@@ -501,6 +507,7 @@ impl<P: Pipeline> Worker<P> {
         let len = u64::from(self.process.cache.round_len());
         let period_ms = if self.fold_round.is_some() { (len / 1_000).clamp(100, 800) } else { ROUND_MS };
         self.sweep_due += len.div_ceil(period_ms);
+        self.removals_due = (self.removals_due + REMOVALS_PER_MS).min(4 * REMOVALS_PER_MS);
     }
 
     /// Sweeps the caches: under traffic what is due, when idle a good piece. True when there is nothing to do before
@@ -525,7 +532,10 @@ impl<P: Pipeline> Worker<P> {
             return false;
         }
         self.sweep_due = self.sweep_due.saturating_sub(count.into());
-        if self.process.cache.sweep(count, &self.process.slots) {
+        let mut unbounded = u32::MAX;
+        let is_pressing = idle || self.process.cache.is_crowded();
+        let removals = if is_pressing { &mut unbounded } else { &mut self.removals_due };
+        if self.process.cache.sweep(count, removals, &self.process.slots) {
             self.round_open = false;
             if let Some(wish) = self.fold_round.take() {
                 self.shared.fold_done.set(wish);

@@ -650,9 +650,15 @@ impl FlowCache {
         self.now_ms = now_ms;
     }
 
-    /// Visits the next `count` entries of each tier: folds them, removes idle ones. True when this ended a round over all of
-    /// both tiers that started with [`Self::start_round`].
-    pub fn sweep(&mut self, count: u32, slots: &SlotTable) -> bool {
+    /// Whether new flows may soon want the places of idle ones.
+    pub fn is_crowded(&self) -> bool {
+        let limit = self.config.flow_limit.max(64);
+        self.exact.live().max(self.mega.live()) > limit / 4 * 3
+    }
+
+    /// Visits the next `count` entries of each tier: folds them, and removes idle ones, `removals` at most, from which it
+    /// subtracts. True when this ended a round over all of both tiers that started with [`Self::start_round`].
+    pub fn sweep(&mut self, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
         let (max_idle_ms, now_ms) = (self.config.max_idle_ms, self.now_ms as u32);
         let end = (self.sweep_exact + count).min(self.exact.high);
         for group in Groups(self.sweep_exact, end) {
@@ -661,7 +667,7 @@ impl FlowCache {
                 prefetch(&e.packets);
             }
             for idx in group.clone() {
-                self.bodies.prefetch(self.exact.entries[idx as usize].body);
+                self.prefetch_swept(&self.exact, idx, max_idle_ms);
             }
             for idx in group {
                 let e = &self.exact.entries[idx as usize];
@@ -669,7 +675,9 @@ impl FlowCache {
                     continue;
                 }
                 self.fold_exact(idx, slots);
-                if now_ms.wrapping_sub(self.exact.entries[idx as usize].used_ms) > max_idle_ms {
+                let is_idle = now_ms.wrapping_sub(self.exact.entries[idx as usize].used_ms) > max_idle_ms;
+                if is_idle && *removals > 0 {
+                    *removals -= 1;
                     self.remove_exact(idx, slots);
                 }
             }
@@ -684,7 +692,7 @@ impl FlowCache {
                 prefetch(&self.mega.entries[idx as usize].packets);
             }
             for idx in group.clone() {
-                self.bodies.prefetch(self.mega.entries[idx as usize].body);
+                self.prefetch_swept(&self.mega, idx, max_idle_ms);
             }
             for idx in group {
                 let e = &self.mega.entries[idx as usize];
@@ -692,13 +700,31 @@ impl FlowCache {
                     continue;
                 }
                 self.fold_mega(idx, slots);
-                if now_ms.wrapping_sub(self.mega.entries[idx as usize].used_ms) > max_idle_ms {
+                let is_idle = now_ms.wrapping_sub(self.mega.entries[idx as usize].used_ms) > max_idle_ms;
+                if is_idle && *removals > 0 {
+                    *removals -= 1;
                     self.remove_mega(idx, slots);
                 }
             }
         }
         self.sweep_mega = end;
         end >= self.mega.high
+    }
+
+    /// Asks for the lines beside the entry's second that its visit will touch: none where nothing came and it is not idle
+    /// yet, as with most entries of a large cache.
+    #[inline(always)]
+    fn prefetch_swept(&self, tier: &Tier, idx: u32, max_idle_ms: u32) {
+        let e = &tier.entries[idx as usize];
+        let is_idle = (self.now_ms as u32).wrapping_sub(e.used_ms) > max_idle_ms;
+        if e.kind == kind::FREE || !(is_idle || e.packets > 0) {
+            return;
+        }
+        self.bodies.prefetch(e.body);
+        if is_idle {
+            prefetch(&e.key);
+            tier.index.prefetch(Probe::new(e.hash));
+        }
     }
 
     /// Begins a new round of sweeping at the first entry.
