@@ -171,14 +171,14 @@ impl Schema {
     pub fn from_json(json: &Value) -> Result<Schema, Error> {
         let mut members = Members::of(json, What::Named("database schema"))?;
         let name = members.string("name")?.ok_or_else(|| members.missing("name"))?;
-        if !is_identifier(&name) {
+        if !is_identifier(name) {
             return Err(syntax_error(json, format!("name must be a valid id: \"{name}\"")));
         }
         let version = members.string("version")?.unwrap_or_default();
-        if !version.is_empty() && !is_version(&version) {
+        if !version.is_empty() && !is_version(version) {
             return Err(syntax_error(json, format!("schema version \"{version}\" not in format x.y.z")));
         }
-        let cksum = members.string("cksum")?;
+        let cksum = members.string("cksum")?.map(str::to_owned);
         let tables = members.object("tables")?.ok_or_else(|| members.missing("tables"))?;
         members.finish()?;
         let tables: Result<Vec<TableSchema>, Error> = tables
@@ -190,7 +190,7 @@ impl Schema {
                 TableSchema::from_json(name, table)
             })
             .collect();
-        Schema::new(&name, &version, cksum, tables?)
+        Schema::new(name, version, cksum, tables?)
     }
 
     /// Its JSON.

@@ -178,7 +178,7 @@ impl BaseType {
         };
         let mut members = Members::new(json, members, What::Named("base-type"));
         let kind = members.string("type")?.ok_or_else(|| members.missing("type"))?;
-        let kind = AtomType::from_name(&kind)
+        let kind = AtomType::from_name(kind)
             .ok_or_else(|| syntax_error(json, format!("\"{kind}\" is not an atomic-type")))?;
         let allowed = match members.take("enum") {
             Some(json) => {
@@ -281,7 +281,7 @@ fn length_bounds(members: &mut Members<'_>) -> Result<Constraint, Error> {
 
 fn reference(members: &mut Members<'_>) -> Result<Constraint, Error> {
     let Some(table) = members.string("refTable")? else { return Ok(Constraint::None) };
-    let kind = match members.string("refType")?.as_deref() {
+    let kind = match members.string("refType")? {
         None | Some("strong") => RefKind::Strong,
         Some("weak") => RefKind::Weak,
         Some(_) => return Err(members.error("refType must be \"strong\" or \"weak\"")),
@@ -438,10 +438,10 @@ impl<'a> Members<'a> {
     }
 
     /// A member that is a string where it is there.
-    pub(crate) fn string(&mut self, name: &str) -> Result<Option<String>, Error> {
+    pub(crate) fn string(&mut self, name: &str) -> Result<Option<&'a str>, Error> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(self.wrong_type(name)),
         }
     }

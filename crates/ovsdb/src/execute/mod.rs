@@ -132,11 +132,11 @@ impl Run<'_, '_> {
     ) -> Result<Value, Stop> {
         let mut members = Members::of(json, What::Operation(number, total))?;
         let name = members.string("op")?.ok_or_else(|| members.missing("op"))?;
-        if read_only && matches!(name.as_str(), "insert" | "update" | "mutate" | "delete") {
+        if read_only && matches!(name, "insert" | "update" | "mutate" | "delete") {
             let details = format!("{name} operation not allowed when database server is in read only mode");
             return Err(Error::new("not allowed", details).into());
         }
-        match name.as_str() {
+        match name {
             "insert" => Ok(self.insert(members)?),
             "select" => Ok(self.select(members)?),
             "update" => Ok(self.update(members)?),
@@ -165,10 +165,10 @@ impl Run<'_, '_> {
         let comment = members.string("comment")?.ok_or_else(|| members.missing("comment"))?;
         members.finish()?;
         match &mut self.comment {
-            None => self.comment = Some(comment),
+            None => self.comment = Some(comment.to_owned()),
             Some(earlier) => {
                 earlier.push('\n');
-                earlier.push_str(&comment);
+                earlier.push_str(comment);
             }
         }
         Ok(json!({}))
@@ -177,7 +177,7 @@ impl Run<'_, '_> {
     fn assert(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
         let lock = members.string("lock")?.ok_or_else(|| members.missing("lock"))?;
         members.finish()?;
-        if !(self.has_lock)(&lock) {
+        if !(self.has_lock)(lock) {
             return Err(Error::new("not owner", format!("Asserted lock {lock} not held.")));
         }
         Ok(json!({}))

@@ -22,12 +22,12 @@ impl Run<'_, '_> {
         let name = members.string("uuid-name")?;
         let uuid = match members.string("uuid")? {
             None => None,
-            Some(text) => Some(Uuid::parse(&text).ok_or_else(|| members.error("bad uuid"))?),
+            Some(text) => Some(Uuid::parse(text).ok_or_else(|| members.error("bad uuid"))?),
         };
         members.finish()?;
         let table_schema = schema.table(table);
         let uuid = match name {
-            Some(name) => self.symbols.define(&name, uuid)?,
+            Some(name) => self.symbols.define(name, uuid)?,
             None => uuid.unwrap_or_else(|| self.symbols.fresh()),
         };
         self.transaction.check_name(table, uuid)?;
@@ -149,7 +149,7 @@ impl Run<'_, '_> {
         let condition = self.condition(&mut members, table_schema)?;
         let columns = columns(&mut members, table_schema)?;
         let until = members.string("until")?.ok_or_else(|| members.missing("until"))?;
-        let wants_equal = match until.as_str() {
+        let wants_equal = match until {
             "==" => true,
             "!=" => false,
             _ => return Err(members.error("\"until\" must be \"==\" or \"!=\"").into()),
@@ -185,7 +185,7 @@ impl Run<'_, '_> {
     fn table(&self, members: &mut Members<'_>) -> Result<(TableIdx, std::sync::Arc<Schema>), Error> {
         let name = members.string("table")?.ok_or_else(|| members.missing("table"))?;
         let schema = std::sync::Arc::clone(self.transaction.database().schema());
-        match schema.find(&name) {
+        match schema.find(name) {
             Some(table) => Ok((table, schema)),
             None => Err(members.failed(&format!("No table named {name}."))),
         }

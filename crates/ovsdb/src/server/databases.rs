@@ -135,6 +135,7 @@ impl Server {
             return false;
         }
         self.databases.insert(name, Hosted::new(database, storage, model, &mut self.ids));
+        self.own_is_stale = true;
         self.close_unaware_sessions();
         true
     }
@@ -201,6 +202,7 @@ impl Server {
         }
         self.settle();
         let hosted = self.databases.remove(name).ok_or(NoSuchDatabase)?;
+        self.own_is_stale = true;
         Ok(self.abandon(hosted))
     }
 
@@ -268,6 +270,7 @@ impl Server {
         new.unsynced = std::mem::take(&mut hosted.unsynced);
         new.version = hosted.version + 1;
         let old = self.databases.insert(name.to_owned(), new).expect("just looked at");
+        self.own_is_stale = true;
         self.abandon(old);
         Ok(())
     }

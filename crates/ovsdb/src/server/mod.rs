@@ -72,6 +72,8 @@ pub struct Server {
     id: Uuid,
     ids: UuidGenerator,
     databases: BTreeMap<String, Hosted>,
+    /// Databases came, went or were converted since `_Server` was made to say so.
+    own_is_stale: bool,
     sessions: BySession<Session>,
     next_session: u64,
     locks: Locks,
@@ -130,6 +132,7 @@ impl Server {
             id: ids.next_uuid(),
             ids,
             databases: BTreeMap::new(),
+            own_is_stale: false,
             sessions: BySession::new(),
             next_session: 0,
             locks: Locks::default(),

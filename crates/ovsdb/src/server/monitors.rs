@@ -173,7 +173,8 @@ impl Server {
 
     /// Tells all monitors whose clients take what they are sent. Ends the sessions of those that cost too much.
     pub(super) fn tell_all(&mut self) {
-        for name in self.databases.keys().cloned().collect::<Vec<_>>() {
+        let watched = self.databases.iter().filter(|(_, hosted)| !hosted.monitors.is_empty());
+        for name in watched.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             let hosted = &self.databases[&name];
             for id in hosted.monitors.too_far_behind() {
                 if let Some(&(session, _)) = self.databases[&name].owners.get(&id) {

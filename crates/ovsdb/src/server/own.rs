@@ -10,22 +10,19 @@ impl Server {
     pub(super) fn add_own_database(&mut self, now: Now) {
         let own = Hosted::new(Database::new(Schema::server()), None, Model::Standalone, &mut self.ids);
         self.databases.insert(SERVER_DATABASE.to_owned(), own);
+        self.own_is_stale = true;
         self.update_own_database(now);
     }
 
     /// Makes its rows say what is.
     pub(super) fn update_own_database(&mut self, now: Now) {
-        // Asked at each flush, of which there may be thousands a second: nothing is made before something is to be changed.
         static COLUMNS: LazyLock<Columns> = LazyLock::new(Columns::new);
-        let columns = &*COLUMNS;
-        let own = &self.databases[SERVER_DATABASE].database;
-        let is_true = |row: &Row| {
-            let name = row.get(columns.name).as_str().unwrap_or_default();
-            self.databases.get(name).is_some_and(|hosted| columns.is_current(row, hosted))
-        };
-        if own.row_count(columns.table) == self.databases.len() && own.rows(columns.table).all(is_true) {
+        // Asked at each flush, of which there may be thousands a second: comparing a long schema each time would cost.
+        if !std::mem::take(&mut self.own_is_stale) {
             return;
         }
+        let columns = &*COLUMNS;
+        let own = &self.databases[SERVER_DATABASE].database;
         let rows: HashMap<String, Row> = own
             .rows(columns.table)
             .map(|row| (row.get(columns.name).as_str().unwrap_or_default().to_owned(), row.clone()))
@@ -87,11 +84,6 @@ impl Columns {
             (self.leader, Datum::scalar(hosted.model == Model::Standalone)),
             (self.schema, Datum::scalar(&*hosted.schema_text)),
         ]
-    }
-
-    fn is_current(&self, row: &Row, hosted: &Hosted) -> bool {
-        row.get(self.model).as_str() == Some(hosted.model.name())
-            && row.get(self.schema).as_str() == Some(&*hosted.schema_text)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Transactions: at once, waiting for a condition, waiting for the disk.
 
+use super::databases::Hosted;
 use super::{Now, SERVER_DATABASE, Server, SessionId, WAITING_MAX};
 use crate::execute::{Context, Execution, Outcome};
 use crate::log::transaction::Note;
@@ -205,14 +206,18 @@ impl Server {
     pub fn flush(&mut self, now: Now) {
         self.settle();
         self.update_own_database(now);
-        for name in self.databases.keys().cloned().collect::<Vec<_>>() {
+        let is_due =
+            |hosted: &mut Hosted| std::mem::take(&mut hosted.has_changed) && !hosted.waiting.is_empty();
+        let due = self.databases.iter_mut().filter_map(|(name, hosted)| is_due(hosted).then(|| name.clone()));
+        for name in due.collect::<Vec<_>>() {
             // A transaction that waited may change what another waits for.
-            while let Some(hosted) = self.databases.get_mut(&name)
-                && std::mem::take(&mut hosted.has_changed)
-            {
+            while let Some(hosted) = self.databases.get_mut(&name) {
                 let waiting = std::mem::take(&mut hosted.waiting);
                 self.retry(now, &name, waiting);
                 self.settle();
+                if !self.databases.get_mut(&name).is_some_and(is_due) {
+                    break;
+                }
             }
         }
         self.tell_all();
