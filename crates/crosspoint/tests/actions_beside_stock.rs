@@ -466,6 +466,37 @@ fn action_sets_hold_what_those_of_the_stock_switch_hold() {
 }
 
 #[test]
+fn the_end_of_a_connection_lowers_timeouts_as_in_the_stock_switch() {
+    let mut both = Both::start("fin-timeout");
+    let timeouts = |text: &str| {
+        let rule = text.lines().find(|line| line.contains("fin_timeout")).expect("the rule");
+        let fields = rule.split(" actions=").next().unwrap().split(", ");
+        fields.filter(|field| field.contains("_timeout=")).collect::<Vec<_>>().join(",")
+    };
+    let v4 = |packet: Vec<u8>| ethernet(0x800, &packet);
+    let end = v4(ipv4(6, 0, 64, &tcp(0x11)));
+    let reset6 = ethernet(0x86dd, &ipv6(6, &tcp(0x04)));
+    let (short, long) = ("fin_timeout(idle_timeout=300)", "fin_timeout(idle_timeout=400,hard_timeout=500)");
+    for (of, matching, action, frame, lowered) in [
+        ("OpenFlow10", "idle_timeout=600", short, &end, "idle_timeout=300"),
+        ("OpenFlow10", "idle_timeout=600", short, &reset6, "idle_timeout=300"),
+        ("OpenFlow10", "idle_timeout=600", short, &v4(ipv4(6, 0, 64, &tcp(0x12))), "idle_timeout=600"),
+        ("OpenFlow10", "idle_timeout=600", short, &v4(ipv4(17, 0, 64, &udp())), "idle_timeout=600"),
+        ("OpenFlow10", "idle_timeout=600", short, &v4(ipv4(6, 0x2005, 64, &tcp(0x11))), "idle_timeout=600"),
+        ("OpenFlow13", "idle_timeout=300,tcp", long, &end, "idle_timeout=300,hard_timeout=500"),
+        ("OpenFlow13", "tcp6", long, &reset6, "idle_timeout=400,hard_timeout=500"),
+    ] {
+        let rule = format!("{matching},actions={action},2");
+        both.rules(of, &[&rule]);
+        both.same_fates(&rule, &[("a packet", frame.clone())]);
+        assert_eq!(timeouts(&both.stock.ofctl(&["dump-flows", "br0"])), lowered, "stock: {rule}");
+        wait_for(&format!("{lowered} of {rule}"), || {
+            timeouts(&both.ours(&["dump-flows", "br0"]).0) == lowered
+        });
+    }
+}
+
+#[test]
 fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
     let both = Both::start("raw");
     let flow_mod = |command: u8| {
@@ -596,7 +627,6 @@ fn answers(dir: &Path, messages: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
 fn what_is_not_carried_out_is_refused_as_such_and_harms_nobody() {
     let switch = Switch::dummy();
     for flow in [
-        "tcp,actions=fin_timeout(idle_timeout=3),2",
         "actions=check_pkt_larger(100)->NXM_NX_REG0[0],2",
         "actions=clone(check_pkt_larger(100)->NXM_NX_REG0[0],2)",
     ] {

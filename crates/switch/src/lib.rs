@@ -22,9 +22,9 @@ pub mod trace;
 mod translate;
 
 pub use control::Control;
-pub use rule::{Actions, Rule, RuleFlags};
+pub use rule::{Actions, Rule, RuleFlags, Timeouts};
 pub use slots::{RetiredSlots, SlotReader, SlotStats};
-pub use switch::{Effect, Switch};
+pub use switch::{Effect, FinTimeout, Switch};
 pub use topology::{
     BridgeConfig, BridgeIdx, Fragments, PortConfig, PortKind, PortSpec, PriorityTags, VlanColumns,
     VlanConfig, VlanMode, VlanSet,

@@ -7,6 +7,7 @@ use base::OfPort;
 use flow::action::SubField;
 use flow::{Action, Depth, Mf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 /// Flags of a rule (OFPFF_*).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -84,6 +85,50 @@ pub(crate) fn options_of(list: &[Action]) -> u64 {
     })
 }
 
+/// When a rule ends by itself. `fin_timeout` lowers them while the rule lives; the control thread alone does so.
+#[derive(Debug, Default)]
+pub struct Timeouts {
+    idle_s: AtomicU16,
+    hard_s: AtomicU16,
+}
+
+impl Timeouts {
+    /// From seconds; 0 for never.
+    pub fn new(idle_s: u16, hard_s: u16) -> Timeouts {
+        Timeouts { idle_s: idle_s.into(), hard_s: hard_s.into() }
+    }
+
+    /// Removed after so many seconds without a packet; 0 for never.
+    pub fn idle_s(&self) -> u16 {
+        self.idle_s.load(Relaxed)
+    }
+
+    /// Removed so many seconds after it was added or modified; 0 for never.
+    pub fn hard_s(&self) -> u16 {
+        self.hard_s.load(Relaxed)
+    }
+
+    /// Lowers what is longer than these, never included; 0 leaves it as it is. Whether anything is another now.
+    pub(crate) fn lower(&self, idle_s: u16, hard_s: u16) -> bool {
+        let lower = |timeout: &AtomicU16, to: u16| {
+            let now = timeout.load(Relaxed);
+            let lowers = to != 0 && (now == 0 || now > to);
+            if lowers {
+                timeout.store(to, Relaxed);
+            }
+            lowers
+        };
+        let idle = lower(&self.idle_s, idle_s);
+        lower(&self.hard_s, hard_s) || idle
+    }
+}
+
+impl Clone for Timeouts {
+    fn clone(&self) -> Timeouts {
+        Timeouts::new(self.idle_s(), self.hard_s())
+    }
+}
+
 /// A flow entry.
 #[derive(Debug)]
 pub struct Rule {
@@ -97,10 +142,8 @@ pub struct Rule {
     pub cookie: u64,
     /// Flags.
     pub flags: RuleFlags,
-    /// Removed after so many seconds without a packet; 0 for never.
-    pub idle_timeout_s: u16,
-    /// Removed after so many seconds; 0 for never.
-    pub hard_timeout_s: u16,
+    /// When it ends by itself.
+    pub timeouts: Timeouts,
     /// Importance for eviction (OpenFlow 1.4).
     pub importance: u16,
     /// When it was added.

@@ -29,6 +29,20 @@ pub enum Effect {
         /// Where.
         port: PortNo,
     },
+    /// A rule's timeouts are to be lowered.
+    FinTimeout(FinTimeout),
+}
+
+/// A packet with FIN or RST has passed a rule with `fin_timeout`: which rule, and to how many seconds, 0 for as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub struct FinTimeout {
+    pub bridge: BridgeIdx,
+    pub table_id: u8,
+    pub idx: u32,
+    pub serial: u64,
+    pub idle_s: u16,
+    pub hard_s: u16,
 }
 
 /// Ports have 16 bits in the key.

@@ -8,6 +8,7 @@ use datapath::{DpAction, Pipeline, Translation};
 use flow::action::SubField;
 use flow::options::{Mapping, MappingError, OptionMatch, Wide};
 use flow::{Action, Depth, FieldId, Key, Match, Mf};
+use openflow::Version;
 use std::sync::Arc;
 use switch::control::{
     Command, FlowMod, FlowModError, OptionError, RemovedReason, RuleEventKind, RuleFilter,
@@ -390,6 +391,90 @@ fn a_batch_is_one_version_or_nothing() {
     assert_eq!(r.switch.version(), version.next());
     assert_eq!(r.actions(&packet(101)), [out(3)]);
     assert_eq!(r.actions(&packet(102)), [DpAction::Drop(DropReason::TableMiss)]);
+}
+
+#[test]
+fn the_end_of_a_connection_lowers_the_timeouts_of_its_rule() {
+    const FIN: u128 = 1;
+    const RST: u128 = 4;
+    let ip = || Match::any().with(FieldId::EthType, 0x800);
+    let fin = |idle, hard| Action::FinTimeout { idle_timeout_s: idle, hard_timeout_s: hard };
+    let tcp = |flags: u128| {
+        let mut key = packet(101);
+        key.set(FieldId::NwProto, 6);
+        key.set(FieldId::TcpFlags, flags);
+        key
+    };
+    for (idle, hard, ends) in [(5, 0, FIN), (0, 5, RST), (5, 9, FIN | RST | 0x10), (100, 5, FIN)] {
+        let mut r = rig();
+        let actions = vec![fin(idle, hard), output(2)];
+        let fm = FlowMod { version: Version::V10, idle_timeout_s: 60, ..FlowMod::add(ip(), actions) };
+        r.control.flow_mod(r.br, &fm, 1000).unwrap();
+        // Nothing comes of what is no end of a connection, and it is another flow.
+        let mut later = tcp(FIN);
+        later.set(FieldId::NwFrag, 3);
+        for key in [packet(101), tcp(0), tcp(0x12), later] {
+            let t = r.translate(&key);
+            assert_eq!((&t.actions[..], &t.effects[..]), (&[out(2)][..], &[][..]), "{key:?}");
+        }
+        assert_eq!(r.translate(&tcp(0)).mask.get(FieldId::TcpFlags), FIN | RST);
+        assert_eq!(r.translate(&packet(101)).mask.get(FieldId::TcpFlags), 0);
+        let t = r.translate(&tcp(ends));
+        assert_eq!((&t.actions[..], t.mask.get(FieldId::TcpFlags)), (&[out(2)][..], FIN | RST));
+        assert_eq!(t.effects.len(), 1);
+        // Twice is as once. No flow is touched by it.
+        let version = r.switch.version();
+        r.control.apply(&t.effects, 2000);
+        r.control.apply(&t.effects, 2000);
+        assert_eq!(r.switch.version(), version);
+        let rules = r.control.rules(r.br, &RuleFilter::default());
+        let timeouts = &rules[0].timeouts;
+        assert_eq!(timeouts.idle_s(), if idle == 5 { 5 } else { 60 }, "a longer one lowers nothing");
+        assert_eq!(timeouts.hard_s(), hard, "one where there was none is lower");
+        drop(rules);
+        // The one that is due first, five seconds after the rule was added, or last used, at the same time.
+        let used = |_| SlotStats { packets: 1, bytes: 60, last_used_ms: 1000 };
+        r.control.expire(5_900, &used);
+        assert_eq!(r.control.rules(r.br, &RuleFilter::default()).len(), 1, "{idle} {hard}");
+        r.control.expire(6_000, &used);
+        assert_eq!(r.control.rules(r.br, &RuleFilter::default()).len(), 0, "{idle} {hard}");
+        // What comes late finds no rule.
+        r.control.apply(&t.effects, 7000);
+    }
+    // A rule that is modified keeps what it has left; one that is added anew has its own, and another end lowers them again.
+    let mut r = rig();
+    let actions = vec![fin(5, 0), output(2)];
+    let fm = FlowMod { version: Version::V10, idle_timeout_s: 60, ..FlowMod::add(ip(), actions) };
+    let idle = |r: &Rig| r.control.rules(r.br, &RuleFilter::default())[0].timeouts.idle_s();
+    for again in [false, true] {
+        r.control.flow_mod(r.br, &fm, 1000).unwrap();
+        assert_eq!(idle(&r), 60, "{again}");
+        let t = r.translate(&tcp(FIN));
+        r.control.apply(&t.effects, 2000);
+        assert_eq!(idle(&r), 5, "{again}");
+        let version = r.switch.version();
+        let modified = FlowMod {
+            command: Command::Modify,
+            idle_timeout_s: 70,
+            actions: vec![fin(4, 0), output(3)],
+            ..fm.clone()
+        };
+        r.control.flow_mod(r.br, &modified, 2500).unwrap();
+        assert_eq!(idle(&r), 5, "{again}");
+        let key = tcp(FIN);
+        let view = FlowView { key: &key, mask: &t.mask, visits: &t.visits, rewrites: &t.rewrites };
+        assert!(r.switch.touched(view, version, r.switch.version(), &r.reader));
+        let t = r.translate(&key);
+        r.control.apply(&t.effects, 3000);
+        assert_eq!(idle(&r), 4, "{again}");
+        let version = r.switch.version();
+        r.control.flow_mod(r.br, &modified, 3500).unwrap();
+        let view = FlowView { key: &key, mask: &t.mask, visits: &t.visits, rewrites: &t.rewrites };
+        assert!(
+            r.switch.touched(view, version, r.switch.version(), &r.reader),
+            "the new rule wants to know too"
+        );
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! that holds all bits of theirs.
 
 use super::{Control, Inner, Removal, RemovedReason, RuleEvent, RuleEventKind, validate};
-use crate::rule::{Actions, Rule, RuleFlags};
+use crate::rule::{Actions, Rule, RuleFlags, Timeouts};
 use crate::table::Entry;
 use crate::topology::BridgeIdx;
 use base::OfPort;
@@ -395,8 +395,7 @@ impl Inner {
             priority: fm.priority,
             cookie: fm.new_cookie.unwrap_or(0),
             flags: fm.flags,
-            idle_timeout_s: fm.idle_timeout_s,
-            hard_timeout_s: fm.hard_timeout_s,
+            timeouts: Timeouts::new(fm.idle_timeout_s, fm.hard_timeout_s),
             importance: fm.importance,
             created_ms: now_ms,
             modified_ms: now_ms,
@@ -440,6 +439,7 @@ impl Inner {
                 cookie: fm.new_cookie.unwrap_or(old.cookie),
                 modified_ms: now_ms,
                 slot,
+                timeouts: old.timeouts.clone(),
                 matching: old.matching.clone(),
                 actions: actions.clone(),
                 idx: 0,

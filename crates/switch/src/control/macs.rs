@@ -90,8 +90,12 @@ impl Control {
         self.reader.quiescent();
         let mut changed = false;
         for effect in effects {
-            let Effect::Learn { bridge, vlan, mac, port } = *effect;
-            changed |= self.inner.learn(bridge, vlan, mac, port, now_ms, &self.reader);
+            match *effect {
+                Effect::Learn { bridge, vlan, mac, port } => {
+                    changed |= self.inner.learn(bridge, vlan, mac, port, now_ms, &self.reader);
+                }
+                Effect::FinTimeout(fin) => self.inner.lower_timeouts(fin),
+            }
         }
         if changed {
             self.inner.publish();

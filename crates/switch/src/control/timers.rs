@@ -8,6 +8,7 @@
 use super::{Control, Inner, RemovedReason};
 use crate::rule::Rule;
 use crate::slots::SlotReader;
+use crate::switch::FinTimeout;
 use crate::topology::BridgeIdx;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,11 +61,11 @@ impl Timers {
 
 /// When the rule ends if it was last used then, and why.
 fn deadline(rule: &Rule, last_used_ms: u64) -> Option<(u64, RemovedReason)> {
-    let hard = (rule.hard_timeout_s > 0)
-        .then(|| (rule.modified_ms + u64::from(rule.hard_timeout_s) * 1000, RemovedReason::HardTimeout));
-    let idle = (rule.idle_timeout_s > 0).then(|| {
+    let (idle_s, hard_s) = (u64::from(rule.timeouts.idle_s()), u64::from(rule.timeouts.hard_s()));
+    let hard = (hard_s > 0).then(|| (rule.modified_ms + hard_s * 1000, RemovedReason::HardTimeout));
+    let idle = (idle_s > 0).then(|| {
         let used = last_used_ms.max(rule.created_ms);
-        (used + u64::from(rule.idle_timeout_s) * 1000, RemovedReason::IdleTimeout)
+        (used + idle_s * 1000, RemovedReason::IdleTimeout)
     });
     hard.into_iter().chain(idle).min_by_key(|d| d.0)
 }
@@ -101,6 +102,17 @@ impl Control {
 }
 
 impl Inner {
+    /// A packet that ends a TCP connection has passed a rule with `fin_timeout`. A rule that went or was modified meanwhile
+    /// is left alone.
+    pub(super) fn lower_timeouts(&mut self, fin: FinTimeout) {
+        let FinTimeout { bridge, table_id, idx, serial, idle_s, hard_s } = fin;
+        if let Some(rule) = self.rule_at(bridge, table_id, idx, serial)
+            && rule.timeouts.lower(idle_s, hard_s)
+        {
+            self.timers.rule(&rule);
+        }
+    }
+
     fn expire_rules(
         &mut self,
         rules: Vec<(Arc<Rule>, RemovedReason)>,

@@ -108,7 +108,6 @@ fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(),
         Action::SetMplsTc(tc) if *tc > 7 => bad("traffic class above 7"),
         Action::Conjunction { .. } => Err(FlowModError::Unsupported("conjunction")),
         Action::DecNshTtl => Err(FlowModError::Unsupported("dec_nsh_ttl")),
-        Action::FinTimeout { .. } => Err(FlowModError::Unsupported("fin_timeout")),
         Action::CheckPktLarger { .. } => Err(FlowModError::Unsupported("check_pkt_larger")),
         Action::Group(group) => Err(FlowModError::BadOutGroup(*group)),
         Action::Meter(meter) => Err(FlowModError::BadMeter(*meter)),
@@ -136,6 +135,7 @@ fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(),
         | Action::ClearActions
         | Action::Sample { .. }
         | Action::CtClear
+        | Action::FinTimeout { .. }
         | Action::Note(_)
         | Action::Exit => Ok(()),
     }

@@ -1,6 +1,8 @@
 //! The interpreter of actions.
 
-use super::{STACK_MAX, Xlate};
+use super::{Cookie, STACK_MAX, Xlate};
+use crate::rule::Rule;
+use crate::switch::{Effect, FinTimeout};
 use crate::trace::Sink;
 use base::{DropReason, OfPort};
 use flow::action::{PacketInReason, SubField};
@@ -87,6 +89,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::SetTpSrc(port) => self.set_transport_port(FieldId::TpSrc, *port),
             Action::SetTpDst(port) => self.set_transport_port(FieldId::TpDst, *port),
             Action::CtClear => self.clear_connection(),
+            Action::FinTimeout { idle_timeout_s, hard_timeout_s } => {
+                self.fin_timeout(*idle_timeout_s, *hard_timeout_s);
+            }
             // No collector is there to send samples to, so there is nothing to sample for.
             Action::Sample { .. } | Action::Note(_) => {}
             Action::Exit => self.exit = true,
@@ -95,7 +100,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             | Action::Group(_)
             | Action::Meter(_)
             | Action::DecNshTtl
-            | Action::FinTimeout { .. }
             | Action::CheckPktLarger { .. } => self.error = Some(DropReason::TranslationError),
         }
     }
@@ -374,6 +378,28 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    /// Lowers the rule's timeouts where the packet ends a TCP connection. Packets that do are flows of their own, the flags
+    /// being in the mask; each further packet of such a flow would only say the same again.
+    #[inline(never)]
+    fn fin_timeout(&mut self, idle_s: u16, hard_s: u16) {
+        const FIN_RST: u128 = 1 | 1 << 2;
+        let is_tcp = matches!(self.read(FieldId::EthType), 0x0800 | 0x86dd)
+            && self.read(FieldId::NwProto) == 6
+            && !self.is_later_fragment();
+        if !is_tcp {
+            return;
+        }
+        self.need_mf(Mf::TcpFlags, FIN_RST);
+        // What belongs to no rule, as in a packet-out, has no timeouts.
+        if self.key.get(FieldId::TcpFlags) & FIN_RST != 0
+            && let Cookie::Of(rule) = self.origin.cookie
+        {
+            let Rule { bridge, table_id, idx, serial, .. } = *rule;
+            let fin = FinTimeout { bridge, table_id, idx, serial, idle_s, hard_s };
+            self.out.effects.push(Effect::FinTimeout(fin));
+        }
+    }
+
     /// No packet has been tracked, but rules may have set some of the fields.
     #[inline(never)]
     fn clear_connection(&mut self) {
@@ -510,8 +536,7 @@ fn needs_reading(action: &Action) -> bool {
         | Action::ClearActions
         | Action::Sample { .. }
         | Action::Note(_)
-        | Action::Exit
-        | Action::FinTimeout { .. } => false,
+        | Action::Exit => false,
         Action::OutputReg { .. }
         | Action::SetField { .. }
         | Action::SetOption { .. }
@@ -539,6 +564,7 @@ fn needs_reading(action: &Action) -> bool {
         | Action::Clone(_)
         | Action::CtClear
         | Action::DeleteField(_)
+        | Action::FinTimeout { .. }
         | Action::CheckPktLarger { .. }
         | Action::Conjunction { .. }
         | Action::Group(_)

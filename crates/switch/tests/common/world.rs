@@ -268,7 +268,7 @@ impl World {
     /// What was learned is written down.
     pub fn learn(&mut self, effects: &[Effect]) {
         for effect in effects {
-            let Effect::Learn { bridge, vlan, mac, port } = *effect;
+            let Effect::Learn { bridge, vlan, mac, port } = *effect else { continue };
             let model = &mut self.model.bridges[bridge.0 as usize];
             // Not of a port that went while the effect was on its way.
             if model.ports.values().any(|p| p.port_no == port) {
