@@ -11,6 +11,7 @@ use crate::vhost_user::features::device as d;
 use crate::vhost_user::message::{Region, VringAddr, encode, request};
 use base::PortNo;
 use packet::{Batch, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -420,6 +421,32 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 payload.extend_from_slice(&[0; 8]);
                 let fd = a.ram.fd().as_raw_fd();
                 a.say_with(request::SET_LOG_BASE, &payload, &[fd]);
+            }),
+            ("memory in a file on a disk", Disabled("only memfd, tmpfs and hugetlbfs"), |a| {
+                let file = File::open(std::env::current_exe().unwrap()).unwrap();
+                let mut payload = 1u64.to_le_bytes().to_vec();
+                payload.extend_from_slice(&Region { guest: 0, len: 4096, user: 0, offset: 0 }.encode());
+                a.say_with(request::SET_MEM_TABLE, &payload, &[file.as_raw_fd()]);
+            }),
+            ("more memory, in a file on a disk", Disabled("only memfd, tmpfs and hugetlbfs"), |a| {
+                let file = File::open(std::env::current_exe().unwrap()).unwrap();
+                let mut payload = [0u8; 8].to_vec();
+                payload.extend_from_slice(&Region { guest: 0, len: 4096, user: 0, offset: 0 }.encode());
+                a.say_with(request::ADD_MEM_REG, &payload, &[file.as_raw_fd()]);
+            }),
+            ("a dirty log that is made up as it is read", Disabled("only memfd, tmpfs and hugetlbfs"), |a| {
+                let file = File::open("/proc/self/status").unwrap();
+                let mut payload = 4096u64.to_le_bytes().to_vec();
+                payload.extend_from_slice(&[0; 8]);
+                a.say_with(request::SET_LOG_BASE, &payload, &[file.as_raw_fd()]);
+            }),
+            ("requests in flight in a file on a disk", Survives, |a| {
+                let file = File::open(std::env::current_exe().unwrap()).unwrap();
+                a.say_with(request::SET_INFLIGHT_FD, &[0; 24], &[file.as_raw_fd()]);
+            }),
+            ("a file for a channel", Disabled("no Unix socket"), |a| {
+                let file = tempfile::tempfile().unwrap();
+                a.say_with(request::SET_BACKEND_REQ_FD, &[], &[file.as_raw_fd()]);
             }),
             ("a file for a notifier", Disabled("no eventfd"), |a| {
                 let file = tempfile::tempfile().unwrap();

@@ -5,6 +5,7 @@
 //!
 //! Source: unix(7), cmsg(3).
 
+use super::descriptor::{Closer, Given};
 use super::message::{self, FDS_MAX, HEADER_LEN, Header, MessageError, Request};
 use crate::PortError;
 use crate::wait::owned;
@@ -30,19 +31,20 @@ pub(crate) enum Ended {
 pub(crate) struct Incoming {
     pub(crate) header: Header,
     pub(crate) request: Request,
-    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) fds: Vec<Given>,
 }
 
 pub(crate) struct Connection {
     stream: UnixStream,
     /// Readable where the port wants the protocol thread's attention.
     event: RawFd,
+    closer: Closer,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: UnixStream, event: RawFd) -> Result<Connection, PortError> {
+    pub(crate) fn new(stream: UnixStream, event: RawFd, closer: Closer) -> Result<Connection, PortError> {
         stream.set_nonblocking(true).map_err(|e| PortError::os("set up a guest's socket", &e))?;
-        Ok(Connection { stream, event })
+        Ok(Connection { stream, event, closer })
     }
 
     /// The next message.
@@ -62,10 +64,16 @@ impl Connection {
     }
 
     /// Fills `to`, waiting as long as it takes.
-    fn read(&mut self, mut to: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<(), Ended> {
+    fn read(&mut self, mut to: &mut [u8], fds: &mut Vec<Given>) -> Result<(), Ended> {
         while !to.is_empty() {
             self.wait(libc::POLLIN)?;
-            match receive_some(self.stream.as_raw_fd(), to, fds) {
+            let mut came = Vec::new();
+            let result = receive_some(self.stream.as_raw_fd(), to, &mut came);
+            fds.extend(came.into_iter().map(|fd| Given::new(fd, &self.closer)));
+            if fds.len() > FDS_MAX {
+                return Err(Ended::Closed);
+            }
+            match result {
                 Ok(0) => return Err(Ended::Closed),
                 Ok(n) => to = &mut to[n..],
                 Err(libc::EAGAIN | libc::EINTR) => {}

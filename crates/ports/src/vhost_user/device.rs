@@ -8,6 +8,7 @@
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst.
 
+use super::descriptor::Given;
 use super::features::{device as d, protocol as p};
 use super::memory::{DirtyLog, GuestMemory, Mapped, REGIONS_MAX};
 use super::message::{Inflight, MessageError, Region, Request, VringAddr};
@@ -134,7 +135,7 @@ impl Device {
     }
 
     /// Does what a message says. On an error the connection is to be closed.
-    pub(super) fn handle(&mut self, request: Request, mut fds: Vec<OwnedFd>) -> Result<Answer, DeviceError> {
+    pub(super) fn handle(&mut self, request: Request, mut fds: Vec<Given>) -> Result<Answer, DeviceError> {
         let u64_answer = |value: u64| Ok(Answer::Payload(value.to_le_bytes().to_vec()));
         match request {
             Request::GetFeatures => return u64_answer(self.offered),
@@ -151,11 +152,11 @@ impl Device {
             Request::GetQueueNum => return u64_answer(QUEUE_PAIRS_MAX as u64),
             Request::SetMemTable(regions) => return self.set_mem_table(&regions, fds),
             Request::GetMaxMemSlots => return u64_answer(REGIONS_MAX as u64),
-            Request::AddMemReg(region) => return self.add_region(region, &only(&mut fds)?),
+            Request::AddMemReg(region) => return self.add_region(region, only(&mut fds)?),
             Request::MemoryIsKnown => self.memory_is_known()?,
             Request::RemMemReg(region) => self.remove_region(region)?,
             Request::SetLogBase { len, offset } => {
-                let log = DirtyLog::new(&only(&mut fds)?, len, offset, &self.broken)?;
+                let log = DirtyLog::new(&memory(only(&mut fds)?)?, len, offset, &self.broken)?;
                 self.log = Some(Arc::new(log));
                 self.rebuild_all()?;
                 // The front end waits for this one whether it asks for an acknowledgement or not.
@@ -192,7 +193,7 @@ impl Device {
                 }
                 self.shared.set_guest_mtu(mtu as u32);
             }
-            Request::SetBackendReqFd => self._requests = Some(only(&mut fds)?),
+            Request::SetBackendReqFd => self._requests = Some(socket(only(&mut fds)?)?),
             Request::PostcopyAdvise => {
                 if self.protocol_features & p::PAGEFAULT == 0 {
                     return Err(DeviceError::Protocol("post-copy migration, which was not agreed on"));
@@ -241,12 +242,12 @@ impl Device {
         self.rebuild_all()
     }
 
-    fn set_mem_table(&mut self, regions: &[Region], fds: Vec<OwnedFd>) -> Result<Answer, DeviceError> {
+    fn set_mem_table(&mut self, regions: &[Region], fds: Vec<Given>) -> Result<Answer, DeviceError> {
         self.take_all();
         self.memory = None;
-        let mapped =
-            regions.iter().zip(&fds).map(|(region, fd)| Mapped::new(*region, fd, &self.broken).map(Arc::new));
-        let mapped = mapped.collect::<Result<Vec<_>, PortError>>()?;
+        let map =
+            |(region, fd): (&Region, Given)| Ok(Arc::new(Mapped::new(*region, &memory(fd)?, &self.broken)?));
+        let mapped = regions.iter().zip(fds).map(map).collect::<Result<Vec<_>, DeviceError>>()?;
         self.memory = Some(Arc::new(GuestMemory::new(mapped, self.broken.clone())?));
         if self.awaits_word() {
             let mut table = (regions.len() as u64).to_le_bytes().to_vec();
@@ -260,9 +261,9 @@ impl Device {
         Ok(Answer::Done)
     }
 
-    fn add_region(&mut self, region: Region, fd: &OwnedFd) -> Result<Answer, DeviceError> {
+    fn add_region(&mut self, region: Region, fd: Given) -> Result<Answer, DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
-        let mapped = Arc::new(Mapped::new(region, fd, &self.broken)?);
+        let mapped = Arc::new(Mapped::new(region, &memory(fd)?, &self.broken)?);
         regions.push(mapped.clone());
         let awaits = self.awaits_word();
         self.replace_memory(regions)?;
@@ -325,7 +326,7 @@ impl Device {
         self.rebuild(index as usize)
     }
 
-    fn set_kick(&mut self, index: u32, fd: Option<OwnedFd>) -> Result<(), DeviceError> {
+    fn set_kick(&mut self, index: u32, fd: Option<Given>) -> Result<(), DeviceError> {
         let fd = notifier(fd)?;
         self.change_ring(index, |ring| {
             ring.started = true;
@@ -333,7 +334,7 @@ impl Device {
         })
     }
 
-    fn set_call(&mut self, index: u32, fd: Option<OwnedFd>) -> Result<(), DeviceError> {
+    fn set_call(&mut self, index: u32, fd: Option<Given>) -> Result<(), DeviceError> {
         let fd = notifier(fd)?;
         self.ring(index)?.call = fd.clone();
         self.shared.set_call(index as usize, fd);
@@ -440,18 +441,26 @@ fn as_mapped(mapped: &Mapped) -> Region {
     Region { user: mapped.host().as_ptr() as u64, ..mapped.region }
 }
 
-fn only(fds: &mut Vec<OwnedFd>) -> Result<OwnedFd, DeviceError> {
+fn only(fds: &mut Vec<Given>) -> Result<Given, DeviceError> {
     fds.pop().ok_or(DeviceError::Protocol("a message without its file descriptor"))
+}
+
+/// Guest memory that is touched by workers, which must not wait for whoever serves a file.
+fn memory(fd: Given) -> Result<OwnedFd, DeviceError> {
+    fd.memory().ok_or(DeviceError::Protocol(
+        "guest memory on a file system that may wait: only memfd, tmpfs and hugetlbfs",
+    ))
+}
+
+fn socket(fd: Given) -> Result<OwnedFd, DeviceError> {
+    fd.unix_socket().ok_or(DeviceError::Protocol("a channel for requests that is no Unix socket"))
 }
 
 /// A descriptor to notify by, or to be notified by. It must be an eventfd: a worker notifies through it, and whatever else it could be
 /// might keep that worker waiting. Made not to wait for where a write is the only way (see `doorbell`).
-fn notifier(fd: Option<OwnedFd>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
+fn notifier(fd: Option<Given>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
     let Some(fd) = fd else { return Ok(None) };
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-    if !link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]") {
-        return Err(DeviceError::Protocol("a notifier that is no eventfd"));
-    }
+    let fd = fd.eventfd().ok_or(DeviceError::Protocol("a notifier that is no eventfd"))?;
     // SAFETY: the call takes no pointer; the descriptor is open.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
     // SAFETY: as above.

@@ -22,7 +22,7 @@ pub const REGIONS_MAX: usize = 32;
 /// Bytes that one bit of the dirty log stands for.
 const LOG_PAGE_SHIFT: u32 = 12;
 
-/// A shared mapping of a part of a file that somebody else may shrink.
+/// A shared mapping of a part of a file in memory ([`super::descriptor::Given::memory`]) that somebody else may shrink.
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
@@ -264,7 +264,9 @@ mod tests {
 
     #[test]
     fn touched_memory_is_on_a_node_of_the_machine_and_what_is_no_memory_on_none() {
-        let mut file = tempfile::tempfile().unwrap();
+        // SAFETY: the name is a literal with a terminating zero.
+        let fd = unsafe { libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC) };
+        let mut file = std::fs::File::from(crate::wait::owned(fd, "make memory").unwrap());
         file.write_all(&[1; 8192]).unwrap();
         let broken = Arc::new(AtomicBool::new(false));
         let region = Region { guest: 0, len: 8192, user: 0x1000, offset: 0 };

@@ -5,7 +5,7 @@
 //! the switch's pool, once each way, with no system call but a notification where the other side sleeps. For `dpdkvhostuser` the
 //! switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects again for as long as the port exists.
 //!
-//! Reading order: [`message`] (what is said), [`device`] (what it does), [`ring`] with [`split`] and [`packed`] (how
+//! Reading order: [`message`] (what is said), [`descriptor`] (what comes beside it), [`device`] (what it does), [`ring`] with [`split`] and [`packed`] (how
 //! packets pass), [`queue`] (as workers see it), [`memory`] and [`sigbus`] (whose memory it is), [`postcopy`]
 //! (memory that is not there yet).
 //!
@@ -17,6 +17,7 @@
 //! Source: QEMU's docs/interop/vhost-user.rst; virtio 1.2.
 
 pub(crate) mod connection;
+mod descriptor;
 mod device;
 mod doorbell;
 pub mod features;
@@ -34,6 +35,7 @@ mod split;
 use crate::virtual_link::local_mac;
 use crate::{PortError, PortSpec, QueueStats};
 use connection::{Connection, Ended, wait_for};
+use descriptor::Closer;
 use device::{Answer, Device, DeviceError};
 use packet::{LinkState, Port, PortStats, PortStatus, RxQueue, TxQueue};
 use queue::{VhostRx, VhostTx};
@@ -49,6 +51,8 @@ pub use shared::QUEUE_PAIRS_MAX;
 
 /// A client that finds nobody tries again after this long.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+/// How long it takes at most to see that a descriptor is closed.
+const CLOSED_AFTER: Duration = Duration::from_millis(5);
 /// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
 const RETRIES_DEFAULT: u32 = 8;
 /// The largest `tx-retries-max`.
@@ -128,8 +132,14 @@ impl VhostUserPort {
             | if spec.flag("vhost-postcopy", false)? { features::protocol::PAGEFAULT } else { 0 };
         let listener = if mode == Mode::Server { Some(listen(&path)?) } else { None };
         let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
-        let session =
-            Session { shared: shared.clone(), offered, protocol_offered, path: path.clone(), listener };
+        let session = Session {
+            shared: shared.clone(),
+            offered,
+            protocol_offered,
+            path: path.clone(),
+            listener,
+            closer: Closer::default(),
+        };
         let thread = std::thread::Builder::new()
             .name(format!("vhost {}", spec.name))
             .spawn(move || session.run())
@@ -287,6 +297,7 @@ struct Session {
     protocol_offered: u64,
     path: PathBuf,
     listener: Option<UnixListener>,
+    closer: Closer,
 }
 
 impl Session {
@@ -311,7 +322,7 @@ impl Session {
             let failed = facts.error.is_some();
             drop(facts);
             // A guest that goes on making no sense shall not keep a processor busy with it.
-            if failed && !self.pause(RECONNECT_AFTER) {
+            if failed && !self.pause(RECONNECT_AFTER) || !self.closed_all() {
                 return;
             }
         }
@@ -341,6 +352,16 @@ impl Session {
         }
     }
 
+    /// Waits until whatever the guest's monitor gave that is not ours to use is closed. False when the port goes.
+    fn closed_all(&self) -> bool {
+        while self.closer.is_busy() {
+            if !self.pause(CLOSED_AFTER) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Waits. False when the port goes.
     fn pause(&self, time: Duration) -> bool {
         let never = self.shared.event.fd();
@@ -353,7 +374,7 @@ impl Session {
 
     /// Speaks with one front end until it goes. The error is why we have closed the connection.
     fn serve(&self, stream: UnixStream) -> Result<(), DeviceError> {
-        let mut connection = Connection::new(stream, self.shared.event.fd())?;
+        let mut connection = Connection::new(stream, self.shared.event.fd(), self.closer.clone())?;
         let mut device = Device::new(self.shared.clone(), self.offered, self.protocol_offered);
         loop {
             let incoming = match connection.receive() {
@@ -381,8 +402,12 @@ impl Session {
                 Answer::Refused if wants_answer => connection.send(number, &1u64.to_le_bytes(), None),
                 Answer::Done | Answer::Refused => Ok(()),
             };
-            if sent.is_err() {
+            if sent.is_err() || !self.closed_all() {
                 return Ok(());
+            }
+            // Waiting has cleared the event.
+            if let Some(fault) = self.shared.take_fault() {
+                return Err(fault.into());
             }
         }
     }
