@@ -74,12 +74,13 @@ fn wait_for(what: &str, dir: &Path, mut f: impl FnMut() -> bool) {
 fn numbered_frames_cross_from_guest_to_guest_and_again_after_the_switch_was_killed() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    for layout in [&[][..], &["--packed"]] {
+    // The payload of large frames goes from one guest's memory straight into the other's.
+    for (layout, size) in [(&[][..], "64"), (&["--packed"], "64"), (&[], "1514"), (&["--packed"], "1514")] {
         let first = switch(dir);
         let checker = guest(dir, 2, &[&["--mode", "check"], layout].concat());
         let attached = |n: u32| said(dir, &format!("guest{n}.log")).matches("attached").count();
         wait_for("the checker attaches", dir, || attached(2) == 1);
-        let source = guest(dir, 1, &[&["--mode", "source"], layout].concat());
+        let source = guest(dir, 1, &[&["--mode", "source", "--size", size], layout].concat());
         wait_for("the source attaches", dir, || attached(1) == 1);
         std::thread::sleep(Duration::from_millis(300));
         drop(first);
@@ -226,7 +227,9 @@ fn a_chain_of_three_guests_is_re_ordered_under_traffic_and_nobody_loses_a_packet
     chain([2, 3, 4]);
     let _functions: Vec<Process> = (2..=4).map(|n| served.guest(n, &[])).collect();
     let checkers = [5, 7].map(|n| (n, served.guest(n, &["--mode", "check"])));
-    let sources = [1, 6].map(|n| (n, served.guest(n, &["--mode", "source", "--rate", "2000"])));
+    // One's packets are so large that their payloads are copied once from each guest to the next.
+    let sources = [(1, "1514"), (6, "64")]
+        .map(|(n, size)| (n, served.guest(n, &["--mode", "source", "--rate", "2000", "--size", size])));
     let orders = [[3, 4, 2], [4, 2, 3], [4, 3, 2], [2, 4, 3], [3, 2, 4], [2, 3, 4]];
     for order in orders.iter().chain(&orders) {
         let before = served.count(5, "tx", "pkts");
@@ -235,6 +238,11 @@ fn a_chain_of_three_guests_is_re_ordered_under_traffic_and_nobody_loses_a_packet
     }
     for (n, process) in sources {
         assert!(served.end(n, process)("sent") > 0);
+    }
+    for (n, is_large) in [(1, true), (2, true), (6, false)] {
+        let lent = || served.vsctl(&format!("get interface g{n} statistics:rx_lent_packets"));
+        // Statistics are written every few seconds.
+        wait_for("statistics", served.dir(), || (lent().trim().parse::<u64>().unwrap() > 0) == is_large);
     }
     // The functions still hand on what they have.
     let mut last = 0;

@@ -5,7 +5,7 @@ use crate::stats::{PortCounters, WorkerStats};
 use base::{DropReason, PortNo};
 use packet::batch::Runs;
 use packet::wait::Bell;
-use packet::{BURST, Batch, Packet, PoolCache, TxQueue};
+use packet::{BURST, Batch, Lent, Packet, PoolCache, TxQueue};
 use std::sync::{Arc, Mutex};
 
 /// A transmit queue of this worker's own, or one that it shares because the port has too few.
@@ -203,6 +203,46 @@ impl Outputs {
                 }
                 note_sent(&mut self.dirty, &mut self.pending, port as u16);
             }
+        }
+    }
+
+    /// Whether a port copies lent tails from where they are. One whose queue others use too is not asked: its lock is not free.
+    pub fn takes_lent(&self, port: u32) -> bool {
+        let slot = self.slots.get(port as usize).and_then(Option::as_deref);
+        slot.is_some_and(|slot| matches!(&slot.handle, TxHandle::Own(q) if q.takes_lent()))
+    }
+
+    /// Sends packets of which some have lent tails, after what waits for the port. Nothing is lent any more then.
+    pub fn send_lent(&mut self, port: u32, batch: &mut Batch, lent: &mut Lent<'_>) {
+        let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
+            lent.settle(batch);
+            for packet in batch.drain(..) {
+                self.drop(packet, DropReason::OutputPortGone);
+            }
+            return;
+        };
+        let mut refuses = false;
+        if !slot.batch.is_empty() {
+            refuses = transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+            note_sent(&mut self.dirty, &mut self.pending, port as u16);
+        }
+        let (offered, bytes) = (batch.len(), batch.iter().map(Packet::len).sum::<usize>());
+        slot.handle.with(|q| q.tx_lent(&mut self.cache, batch, lent));
+        lent.settle(batch);
+        let left_bytes = batch.iter().map(Packet::len).sum::<usize>();
+        slot.counters.tx_packets.add((offered - batch.len()) as u64);
+        slot.counters.tx_bytes.add((bytes - left_bytes) as u64);
+        self.stats.tx.add((offered - batch.len()) as u64);
+        if !batch.is_empty() {
+            // Nothing waits there any more.
+            slot.batch.extend(batch.drain(..));
+            refuses |= transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+        }
+        if refuses {
+            self.refusing = Some(PortNo(port));
+        }
+        if !self.pending.contains(&(port as u16)) {
+            self.pending.push(port as u16);
         }
     }
 

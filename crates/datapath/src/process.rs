@@ -31,7 +31,7 @@ use flow::extract::{Ingress, PlainWords, extract, extract_keeping_metadata, plai
 use flow::{Depth, FieldId, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
-use packet::{BURST, Batch, Packet};
+use packet::{BURST, Batch, Lent, Packet};
 use std::sync::Arc;
 
 /// What the lookups decided for one packet of the burst.
@@ -319,8 +319,10 @@ impl<P: Pipeline> Process<P> {
         &mut self.reader
     }
 
-    /// Processes a burst that came in at `port`; leaves the batch empty. Returns the cycles that translation took.
-    pub fn burst(&mut self, port: PortNo, batch: &mut Batch) -> u64 {
+    /// Processes a burst that came in at `port`; leaves the batch empty, and nothing lent. Returns the cycles that translation
+    /// took. Once in the program, though called from two places: it is large.
+    #[inline(never)]
+    pub fn burst(&mut self, port: PortNo, batch: &mut Batch, lent: Option<&mut Lent<'_>>) -> u64 {
         // The version comes before the depth: what that version needs to see is extracted.
         let version = self.pipeline.version();
         let depth = self.pipeline.depth(port);
@@ -333,7 +335,8 @@ impl<P: Pipeline> Process<P> {
             self.scratch.carried = [Carried::default(); BURST];
         }
         self.out.stats.rx.add(batch.len() as u64);
-        let translation_cycles = self.classify_and_run(port, version, batch, Keys::Of(&ingress), &mut clock);
+        let keys = Keys::Of(&ingress);
+        let translation_cycles = self.classify_and_run(port, version, batch, keys, lent, &mut clock);
         clock.finish(&self.out.stats);
         let rounds = self.recirculated(version);
         translation_cycles + rounds
@@ -359,7 +362,7 @@ impl<P: Pipeline> Process<P> {
             }
             self.recirculated_room = rest;
             let mut clock = StageClock::off();
-            cycles += self.classify_and_run(port, version, &mut batch, Keys::Ready, &mut clock);
+            cycles += self.classify_and_run(port, version, &mut batch, Keys::Ready, None, &mut clock);
         }
         cycles
     }
@@ -391,6 +394,7 @@ impl<P: Pipeline> Process<P> {
         version: Version,
         batch: &mut Batch,
         keys: Keys<'_>,
+        lent: Option<&mut Lent<'_>>,
         clock: &mut StageClock,
     ) -> u64 {
         let at = Moment { version, now_ms: self.now_ms as u32 };
@@ -430,7 +434,10 @@ impl<P: Pipeline> Process<P> {
         clock.lap(Stage::Exact);
         let (masks, megaflow_hits) = self.megaflow_stage(port, &mut todo, at);
         clock.lap(Stage::Megaflow);
-        self.hits_leave(batch);
+        match lent {
+            None => self.hits_leave(batch),
+            Some(lent) => self.lent_leave(batch, lent),
+        }
         clock.lap(Stage::Execute);
         self.promote(use_exact, at);
         let missed = self.scratch.missed.len();
@@ -591,6 +598,56 @@ impl<P: Pipeline> Process<P> {
         (searched, packets)
     }
 
+    // 4, for a burst with lent tails. Hits whose output copies from where the tail is leave first, to one such port for each burst; what
+    // goes anywhere else, or is touched on the way, is whole before the sender has its buffers back. Only then does anybody see
+    // a packet of the burst.
+    #[inline(never)]
+    fn lent_leave(&mut self, batch: &mut Batch, lent: &mut Lent<'_>) {
+        let Some(port) = self.straight_port(batch) else {
+            lent.settle(batch);
+            return self.hits_leave(batch);
+        };
+        let mut straight = Batch::new();
+        let mut stay: ArrayVec<(usize, Packet), BURST> = ArrayVec::new();
+        let mut runs = Runs::new(batch);
+        let mut first = 0;
+        while runs.left() > 0 {
+            let count = self.scratch.counts[first] as usize;
+            if self.scratch.verdicts[first].is_output_to(port) {
+                runs.move_to(count, &mut straight);
+            } else {
+                for mut packet in (0..count).map_while(|_| runs.take()) {
+                    lent.fetch(&mut packet);
+                    stay.push((first, packet));
+                }
+            }
+            first += count;
+        }
+        self.out.send_lent(port, &mut straight, lent);
+        for (first, packet) in stay {
+            self.leave(first, packet);
+        }
+    }
+
+    /// The first port to which a packet of the burst with a lent tail goes, unchanged, and that takes it so.
+    fn straight_port(&self, batch: &Batch) -> Option<u32> {
+        let mut asked = None;
+        let mut first = 0;
+        while first < batch.len() {
+            let count = self.scratch.counts[first] as usize;
+            let v = self.scratch.verdicts[first];
+            let is_lent = batch[first..first + count].iter().any(Packet::is_lent);
+            if v.kind == kind::OUTPUT && is_lent && asked != Some(v.port) {
+                if self.out.takes_lent(v.port) {
+                    return Some(v.port);
+                }
+                asked = Some(v.port);
+            }
+            first += count;
+        }
+        None
+    }
+
     // 4. Hits leave, in the order in which they came, runs with the same destination together; misses wait in
     // `scratch.missed`.
     #[inline(never)]
@@ -612,16 +669,24 @@ impl<P: Pipeline> Process<P> {
             }
             for _ in 0..count {
                 let Some(packet) = runs.take() else { break };
-                match v.kind {
-                    kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
-                    kind::LIST => {
-                        let carried = self.scratch.carried[first];
-                        execute(self.cache.actions(v.body), packet, carried, &mut self.out);
-                    }
-                    TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
-                    _ => self.scratch.missed.push((first as u8, packet)),
-                }
+                self.leave(first, packet);
             }
+        }
+    }
+
+    /// A packet of the run that begins with packet `first` goes where its verdict says.
+    #[inline(always)]
+    fn leave(&mut self, first: usize, packet: Packet) {
+        let v = self.scratch.verdicts[first];
+        match v.kind {
+            kind::OUTPUT => self.out.send(v.port, packet),
+            kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
+            kind::LIST => {
+                let carried = self.scratch.carried[first];
+                execute(self.cache.actions(v.body), packet, carried, &mut self.out);
+            }
+            TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
+            _ => self.scratch.missed.push((first as u8, packet)),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use base::clock::tsc;
 use base::{Counter, PortNo};
 use packet::wait::{Bell, Waiter};
-use packet::{Batch, Packet, RxOutcome, RxQueue};
+use packet::{Batch, Borrower, Lent, Packet, PoolCache, RxOutcome, RxQueue};
 use std::sync::Arc;
 
 /// How far a queue may be ahead of the least served one, in cycles, before it is passed over.
@@ -183,6 +183,8 @@ struct Rx {
     /// Its number there.
     idx: usize,
     queue: Box<dyn RxQueue>,
+    /// Whether its packets' tails may stay with their sender until the burst has gone.
+    lends: bool,
     load: Arc<QueueLoad>,
     counters: Option<Arc<PortCounters>>,
     /// Cycles that it has cost, on a scale shared by the worker's queues.
@@ -204,6 +206,50 @@ enum Turn {
     Moved { end: u64 },
     /// None came; `rest` where nothing else is to be done either.
     Idle { end: u64, rest: bool },
+}
+
+/// One queue's burst on its way.
+struct Passing<'a, P: Pipeline> {
+    process: &'a mut Process<P>,
+    port: PortNo,
+    counters: Option<&'a PortCounters>,
+    /// When it began; 0 until it is known to have.
+    start: u64,
+    packets: u64,
+    /// Cycles that translation took.
+    translation: u64,
+}
+
+impl<'a, P: Pipeline> Passing<'a, P> {
+    #[inline(always)]
+    fn new(
+        process: &'a mut Process<P>,
+        port: PortNo,
+        counters: Option<&'a PortCounters>,
+        start: u64,
+    ) -> Passing<'a, P> {
+        Passing { process, port, counters, start, packets: 0, translation: 0 }
+    }
+}
+
+impl<P: Pipeline> Borrower for Passing<'_, P> {
+    #[inline(always)]
+    fn cache(&mut self) -> &mut PoolCache {
+        &mut self.process.out.cache
+    }
+
+    #[inline(always)]
+    fn burst(&mut self, batch: &mut Batch, lent: Option<&mut Lent<'_>>) {
+        if self.start == 0 {
+            self.start = tsc();
+        }
+        self.packets = batch.len() as u64;
+        if let Some(c) = self.counters {
+            c.rx_packets.add(self.packets);
+            c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
+        }
+        self.translation = self.process.burst(self.port, batch, lent);
+    }
 }
 
 /// One worker, to be run on a thread of its own.
@@ -442,8 +488,18 @@ impl<P: Pipeline> Worker<P> {
             // An idle queue has no credit from the past.
             q.served = q.served.max(floor);
         }
-        let outcome = q.queue.rx_burst(&mut self.process.out.cache, batch);
-        if batch.is_empty() {
+        let mut passing = Passing::new(&mut self.process, q.port, q.counters.as_deref(), start);
+        let outcome = if q.lends {
+            q.queue.rx_lend(batch, &mut passing)
+        } else {
+            let outcome = q.queue.rx_burst(passing.cache(), batch);
+            if !batch.is_empty() {
+                passing.burst(batch, None);
+            }
+            outcome
+        };
+        let Passing { packets, start, translation, .. } = passing;
+        if packets == 0 {
             q.active = false;
             q.quiet = q.quiet.saturating_add(1);
             if outcome == RxOutcome::Gone {
@@ -453,15 +509,8 @@ impl<P: Pipeline> Worker<P> {
             }
             return None;
         }
-        let start = if start == 0 { tsc() } else { start };
         q.active = true;
         q.quiet = 0;
-        if let Some(c) = &q.counters {
-            c.rx_packets.add(batch.len() as u64);
-            c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
-        }
-        let packets = batch.len() as u64;
-        let translation = self.process.burst(q.port, batch);
         let end = tsc();
         let cost = end - start;
         if q.backlog.is_open() {
@@ -622,6 +671,7 @@ impl<P: Pipeline> Worker<P> {
         self.rx.push(Rx {
             port,
             idx,
+            lends: queue.lends(),
             queue,
             load,
             counters,

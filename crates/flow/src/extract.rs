@@ -14,6 +14,7 @@
 //! equals extraction of everything with the deeper fields zeroed (tests/extract/). Pure: any thread.
 
 mod bytes;
+mod head;
 mod l2;
 mod l3;
 mod l4;
@@ -22,6 +23,7 @@ use crate::depth::Depth;
 use crate::key::{B_COMMON, B_CT, B_IPV6, B_RARE, Key};
 use base::{OfPort, PortNo};
 use bytes::{be16, be32, be64};
+pub use head::head_is_enough;
 use l2::L2;
 use std::num::NonZeroU32;
 

@@ -40,6 +40,8 @@ pub struct Coverage {
     pub depth_misses: u64,
     /// Times that the depth of extraction changed at some port between two bursts.
     pub depth_changes: u64,
+    /// Packets whose tails were copied from where their sender had them.
+    pub straight: u64,
 }
 
 impl std::ops::AddAssign for Coverage {
@@ -53,6 +55,7 @@ impl std::ops::AddAssign for Coverage {
         self.packet_ins += other.packet_ins;
         self.depth_misses += other.depth_misses;
         self.depth_changes += other.depth_changes;
+        self.straight += other.straight;
     }
 }
 
@@ -339,6 +342,7 @@ impl Trial {
             recirculations: s.recirculations.get(),
             packet_ins: s.packet_ins.get(),
             depth_misses: s.depth_misses.get(),
+            straight: self.cached.links.values().map(|link| link.straight()).sum(),
             ..self.covered
         };
         self.cached.end()?;

@@ -1,13 +1,17 @@
-//! Ports in memory: bursts are handed in as they are to be received, and what is sent is kept.
+//! Ports in memory: bursts are handed in as they are to be received, and what is sent is kept. Long frames' tails are lent while
+//! the worker has their burst, and the ports take such packets, as guests' do.
 //!
 //! Threads: the two sides meet at a lock, so the same ports serve stepped workers and workers on threads.
 
 use base::PortNo;
+use packet::lent::{self, HEAD_BYTES, Lent};
 use packet::wait::Bell;
-use packet::{Batch, LinkState, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use packet::{
+    Batch, Borrower, LinkState, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
+};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The test's end of a port.
@@ -19,6 +23,8 @@ pub struct Link {
     room: AtomicUsize,
     /// Packets that all transmit calls together may still take.
     places: AtomicUsize,
+    /// Packets sent whose tails were copied from where their sender had them.
+    straight: AtomicU64,
     bell: Bell,
 }
 
@@ -31,6 +37,7 @@ impl Link {
             sent: Mutex::default(),
             room: AtomicUsize::new(usize::MAX),
             places: AtomicUsize::new(usize::MAX),
+            straight: AtomicU64::new(0),
             bell: Bell::new().expect("an eventfd"),
         })
     }
@@ -57,6 +64,11 @@ impl Link {
         std::mem::take(&mut self.sent.lock().expect("no panic while held"))
     }
 
+    /// Packets sent so far whose tails were never copied into the pool.
+    pub fn straight(&self) -> u64 {
+        self.straight.load(Ordering::Relaxed)
+    }
+
     /// From now on a transmit call takes at most `room` packets.
     pub fn set_room(&self, room: usize) {
         self.room.store(room, Ordering::Relaxed);
@@ -77,14 +89,27 @@ struct Tx(Arc<Link>);
 
 impl RxQueue for Rx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
-        let Some(burst) = self.0.bursts.lock().expect("no panic while held").pop_front() else {
-            return RxOutcome::Ok;
-        };
-        for frame in burst {
-            let mut packet = cache.alloc().expect("the pool is larger than what is under way");
-            packet.fill(&frame).expect("frames fit a chunk");
-            packet.in_port = self.0.port;
-            batch.push(packet);
+        for frame in self.next_burst() {
+            batch.push(self.packet(cache, &frame));
+        }
+        RxOutcome::Ok
+    }
+
+    fn lends(&self) -> bool {
+        true
+    }
+
+    fn rx_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) -> RxOutcome {
+        let mut tails = Vec::new();
+        for mut frame in self.next_burst() {
+            let is_long = frame.get(..HEAD_BYTES).is_some_and(flow::extract::head_is_enough);
+            tails.push(if is_long { frame.split_off(HEAD_BYTES) } else { Vec::new() });
+            batch.push(self.packet(to.cache(), &frame));
+        }
+        if !batch.is_empty() {
+            lent::pass_on(batch, &tails, to);
+            // Nobody may look there from now on.
+            tails.iter_mut().for_each(|tail| tail.fill(0xee));
         }
         RxOutcome::Ok
     }
@@ -99,13 +124,46 @@ impl RxQueue for Rx {
     }
 }
 
+impl Rx {
+    fn next_burst(&self) -> Vec<Vec<u8>> {
+        self.0.bursts.lock().expect("no panic while held").pop_front().unwrap_or_default()
+    }
+
+    fn packet(&self, cache: &mut PoolCache, bytes: &[u8]) -> Packet {
+        let mut packet = cache.alloc().expect("the pool is larger than what is under way");
+        packet.fill(bytes).expect("frames fit a chunk");
+        packet.in_port = self.0.port;
+        packet
+    }
+}
+
 impl TxQueue for Tx {
-    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        let places = self.0.places.load(Ordering::Relaxed);
-        let taken = batch.len().min(self.0.room.load(Ordering::Relaxed)).min(places);
-        if places != usize::MAX {
-            self.0.places.store(places - taken, Ordering::Relaxed);
+    fn takes_lent(&self) -> bool {
+        true
+    }
+
+    fn tx_lent(&mut self, cache: &mut PoolCache, batch: &mut Batch, lent: &mut Lent<'_>) {
+        if batch.len() > self.0.room.load(Ordering::Relaxed) {
+            // One call for a burst, not two.
+            return;
         }
+        let taken = self.take(batch.len());
+        let frame = |packet: &Packet| {
+            let mut frame = packet.data().to_vec();
+            lent.copy_straight(packet, &mut frame);
+            frame
+        };
+        let frames: Vec<_> = batch[..taken].iter().map(frame).collect();
+        self.0.straight.fetch_add(lent.straight_packets(), Ordering::Relaxed);
+        lent.settle(&mut batch[taken..]);
+        self.0.sent.lock().expect("no panic while held").extend(frames);
+        for packet in batch.drain(..taken) {
+            cache.free(packet);
+        }
+    }
+
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        let taken = self.take(batch.len());
         let mut sent = self.0.sent.lock().expect("no panic while held");
         for packet in batch.drain(..taken) {
             sent.push(packet.segments().flatten().copied().collect());
@@ -115,6 +173,18 @@ impl TxQueue for Tx {
 
     fn has_room(&mut self, packets: usize) -> bool {
         self.0.places.load(Ordering::Relaxed) >= packets
+    }
+}
+
+impl Tx {
+    /// How many of so many packets are taken now.
+    fn take(&self, packets: usize) -> usize {
+        let places = self.0.places.load(Ordering::Relaxed);
+        let taken = packets.min(self.0.room.load(Ordering::Relaxed)).min(places);
+        if places != usize::MAX {
+            self.0.places.store(places - taken, Ordering::Relaxed);
+        }
+        taken
     }
 }
 

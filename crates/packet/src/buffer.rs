@@ -6,12 +6,16 @@
 //! headers (up to 256 bytes, or the whole frame); [`Packet::data`] is the first segment alone, [`Packet::len`]
 //! the whole frame.
 
+use crate::BURST;
 use crate::pool::{HEADROOM_BYTES, LINE_BYTES, Line, Pool, PoolCache};
 use base::PortNo;
 use std::ptr::NonNull;
 
 /// "No further segment".
 const NO_SEGMENT: u32 = u32::MAX;
+/// From here up to [`NO_SEGMENT`]: the rest of the frame is the burst's tail of that number (see [`crate::lent`]). No chunk has such an
+/// index, so that whoever takes it for one panics.
+const LENT: u32 = NO_SEGMENT - BURST as u32;
 
 /// What is known of a packet beside its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -165,10 +169,41 @@ impl Packet {
         self.len as usize
     }
 
-    /// Whether the frame lies in more than one chunk.
+    /// Whether the frame lies in more than one chunk, or its tail is lent.
     #[inline(always)]
     pub fn is_chained(&self) -> bool {
         self.next != NO_SEGMENT
+    }
+
+    /// Whether the tail is still in its sender's memory (see [`crate::lent`]).
+    #[inline(always)]
+    pub fn is_lent(&self) -> bool {
+        self.lent_idx().is_some()
+    }
+
+    /// The number of the lent tail in its burst.
+    #[inline(always)]
+    pub(crate) fn lent_idx(&self) -> Option<usize> {
+        let idx = self.next.wrapping_sub(LENT) as usize;
+        (idx < BURST).then_some(idx)
+    }
+
+    /// Makes what it holds the head of a frame whose tail of `tail_len` bytes is lent under a number.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self, idx: usize, tail_len: usize) {
+        assert!(idx < BURST && !self.is_chained() && tail_len <= self.tailroom());
+        self.next = LENT + idx as u32;
+        self.len = u32::from(self.seg_len) + tail_len as u32;
+    }
+
+    /// Makes a packet with a lent tail whole: the place where the caller puts the tail now. Panics on any other packet.
+    #[inline(always)]
+    pub(crate) fn take_over_tail(&mut self) -> &mut [u8] {
+        assert!(self.is_lent() && self.len as usize - self.seg_len as usize <= self.tailroom());
+        let head_len = self.seg_len as usize;
+        self.next = NO_SEGMENT;
+        self.seg_len = self.len as u16;
+        &mut self.data_mut()[head_len..]
     }
 
     /// Bytes free in front of the frame.
@@ -343,7 +378,7 @@ impl Packet {
 
     pub(crate) fn free_into(self, cache: &mut PoolCache) {
         debug_assert!(std::ptr::eq(self.pool, cache.pool()), "a packet returns to its own pool");
-        let mut next = self.next;
+        let mut next = if self.is_lent() { NO_SEGMENT } else { self.next };
         cache.give_chunk(self.idx);
         while next != NO_SEGMENT {
             let link = self.pool.read_link(next).0;

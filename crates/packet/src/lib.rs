@@ -12,14 +12,16 @@
 
 pub mod batch;
 pub mod buffer;
+pub mod lent;
 pub mod pool;
 pub mod port;
 pub mod thread;
 pub mod wait;
 
 pub use buffer::{Packet, PacketFlags};
+pub use lent::Lent;
 pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};
-pub use port::{DummyControl, LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+pub use port::{Borrower, DummyControl, LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.
 pub const BURST: usize = 32;

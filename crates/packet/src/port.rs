@@ -8,7 +8,7 @@
 //! that can be waited on says so by `wait_fd`, and `arm` then asks the driver to make that descriptor readable for
 //! what has *already* arrived as well as for what comes, else a wake-up is lost.
 
-use crate::{Batch, PoolCache};
+use crate::{Batch, Lent, PoolCache};
 use std::os::fd::RawFd;
 
 /// What a poll of a receive queue found out beside packets.
@@ -20,11 +20,35 @@ pub enum RxOutcome {
     Gone,
 }
 
+/// Who takes bursts of which some packets' tails are lent: a worker.
+pub trait Borrower {
+    /// Where packets come from.
+    fn cache(&mut self) -> &mut PoolCache;
+
+    /// Takes a burst, which is not empty, and leaves the batch so. Where tails are lent, none is after.
+    fn burst(&mut self, batch: &mut Batch, lent: Option<&mut Lent<'_>>);
+}
+
 /// One receive queue, owned by the worker that polls it.
 pub trait RxQueue: Send {
     /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port` and
     /// what it knows of checksums.
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome;
+
+    /// Whether a worker is to receive by `rx_lend`.
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// Receives a burst as `rx_burst` does, into `batch`, which is empty, and if anything came has `to` take it before it returns:
+    /// packets may then be such whose tails stay with their sender meanwhile (see [`crate::lent`]).
+    fn rx_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) -> RxOutcome {
+        let outcome = self.rx_burst(to.cache(), batch);
+        if !batch.is_empty() {
+            to.burst(batch, None);
+        }
+        outcome
+    }
 
     /// A descriptor that is readable when packets wait, for a worker that wants to sleep; `None` where
     /// there is none and the queue must be polled.
@@ -52,6 +76,16 @@ pub trait TxQueue: Send {
     /// took when it is done with it, and counts what it sent. A packet that can never be sent (longer than the MTU)
     /// is taken, freed and counted under `PortStats`.
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch);
+
+    /// Whether it copies lent tails straight from where they are, by `tx_lent`.
+    fn takes_lent(&self) -> bool {
+        false
+    }
+
+    /// As `tx_burst`, once, for packets of which some have lent tails; leaves all of them to `tx_burst` where it can tell that they are not as
+    /// simple as that. The receiver sees none of what it took before it has settled `lent`, with the packets that are left; where it
+    /// has taken none that is left to the caller.
+    fn tx_lent(&mut self, _cache: &mut PoolCache, _batch: &mut Batch, _lent: &mut Lent<'_>) {}
 
     /// Whether it would take `packets` now, as far as it can tell cheaply. A worker asks where the queue has refused some, so as
     /// not to receive what it would only have to drop. True where it cannot tell.
@@ -99,6 +133,8 @@ pub struct PortStats {
     pub tx_errors: u64,
     pub tx_mtu_drops: u64,
     pub tx_retries: u64,
+    /// Received frames whose payload was copied once, from its sender's memory into its receiver's.
+    pub rx_lent_packets: u64,
     pub collisions: u64,
 }
 

@@ -19,6 +19,8 @@ pub struct QueueStats {
     pub mtu_drops: Counter,
     /// How often a full device was tried again.
     pub retries: Counter,
+    /// Frames whose payload went from its sender's memory straight into its receiver's.
+    pub lent: Counter,
 }
 
 impl QueueStats {
@@ -47,6 +49,7 @@ pub(crate) fn sum<'a>(
         total.rx_bytes += q.bytes.get();
         total.rx_dropped += q.dropped.get();
         total.rx_errors += q.errors.get();
+        total.rx_lent_packets += q.lent.get();
     }
     for q in tx {
         total.tx_packets += q.packets.get();

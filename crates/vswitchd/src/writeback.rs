@@ -263,6 +263,7 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
     ];
     if record.kind.starts_with("dpdkvhostuser") {
         all.push(("ovs_tx_retries", s.tx_retries));
+        all.push(("rx_lent_packets", s.rx_lent_packets));
     }
     numbers(&all)
 }

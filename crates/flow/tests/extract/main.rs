@@ -8,6 +8,7 @@ mod plain;
 mod reference;
 
 use base::{OfPort, PortNo};
+use flow::extract::head_is_enough;
 use flow::key::{B_CT, BLOCKS};
 use flow::{Depth, FieldId, Ingress, Key, Offsets, extract, extract_keeping_metadata};
 use packets::Random;
@@ -121,6 +122,37 @@ fn every_prefix_of_every_kind_of_packet_agrees_with_the_reference() {
             let _ = extract(&frame[..len], 0, &ingress(Depth::Everything), &mut key);
         }
     }
+}
+
+#[test]
+fn a_head_that_is_said_to_be_enough_yields_what_the_whole_frame_does() {
+    let (mut whole, mut key) = (Key::default(), Key::default());
+    let mut judged = [0; 2];
+    for seed in 0..testkit::cases("flow::extract_heads", 30_000) {
+        let mut rng = Random(u64::from(seed) | 6 << 40);
+        let mut frame = packets::any(&mut rng);
+        let behind = rng.below(600);
+        frame.extend(rng.bytes(behind));
+        if let (true, Some(l3)) = (rng.one_in(2), frame.len().checked_sub(14).filter(|l3| *l3 >= 40)) {
+            // What was appended belongs to the packet.
+            let (at, len) = if frame[12] == 8 { (16, l3) } else { (18, l3 - 40) };
+            frame[at..at + 2].copy_from_slice(&(len as u16).to_be_bytes());
+        }
+        let cut = rng.below(frame.len().min(256) + 1);
+        let is_enough = head_is_enough(&frame[..cut]);
+        judged[usize::from(is_enough)] += 1;
+        for depth in Depth::ALL.into_iter().filter(|_| is_enough) {
+            let offsets = extract(&frame, frame.len(), &ingress(depth), &mut whole);
+            assert_eq!(
+                extract(&frame[..cut], frame.len(), &ingress(depth), &mut key),
+                offsets,
+                "{}",
+                hex(&frame)
+            );
+            assert_same(&key, &whole, &frame, depth);
+        }
+    }
+    assert!(judged.iter().all(|n| *n > 100), "{judged:?}");
 }
 
 #[test]

@@ -11,6 +11,8 @@
 #[cfg(test)]
 mod attacks;
 mod front_end;
+#[cfg(test)]
+mod lending;
 mod memory;
 #[cfg(test)]
 mod moving;

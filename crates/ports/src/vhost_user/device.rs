@@ -386,6 +386,7 @@ impl Device {
             direction: if index.is_multiple_of(2) { Direction::ToGuest } else { Direction::FromGuest },
             is_mergeable: self.features & d::MRG_RXBUF != 0,
             header_len: if is_modern { 12 } else { 10 },
+            lends: self.postcopy.is_none(),
         };
         let size = config.num as u16;
         let ring = if self.features & d::RING_PACKED != 0 {

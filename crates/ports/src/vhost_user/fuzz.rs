@@ -8,7 +8,8 @@ use super::split::Split;
 use crate::QueueStats;
 use crate::wait::owned;
 use base::PortNo;
-use packet::{Batch, PoolCache};
+use packet::lent::Tails;
+use packet::{Batch, Lent, PoolCache};
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
         direction: if to_guest { Direction::ToGuest } else { Direction::FromGuest },
         is_mergeable: mergeable,
         header_len: if choice & 16 != 0 { 10 } else { 12 },
+        lends: choice & 64 != 0,
     };
     let ring = if packed {
         Packed::new(&memory, &addr, SIZE, 1 << 15).map(|packed| Ring::packed(packed, SIZE.into(), parts))
@@ -59,8 +61,16 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
             }
             ring.send(&batch).map(|sent| assert!(sent.taken <= batch.len()))
         } else {
-            ring.receive(PortNo(1), &stats, cache, &mut batch)
+            let mut tails = Tails::new();
+            ring.receive_lent(PortNo(1), &stats, cache, &mut batch, Some(&mut tails)).and_then(|()| {
+                let mut give_back = || ring.give_back();
+                // SAFETY: the pieces lie in memory that the ring keeps mapped, and it lives on.
+                let mut lent = unsafe { Lent::new(&tails, &mut give_back) };
+                lent.settle(&mut batch);
+                ring.check_memory()
+            })
         };
+        assert!(batch.iter().all(|packet| !packet.is_lent()));
         cache.free_all(&mut batch);
         ring.want_notifications(choice & 32 != 0);
         if result.is_err() || ring.has_available().is_err() {

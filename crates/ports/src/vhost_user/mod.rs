@@ -2,7 +2,8 @@
 //!
 //! The machine's monitor (QEMU, or a process that plays one) and the switch speak the vhost-user protocol over a Unix socket: it
 //! hands over the guest's memory and the places of its rings, and from then on packets are copied between guest memory and
-//! the switch's pool, once each way, with no system call but a notification where the other side sleeps. For `dpdkvhostuser` the
+//! the switch's pool, once each way (large ones from guest to guest once in all, see [`packet::lent`]), with no system call but a
+//! notification where the other side sleeps. For `dpdkvhostuser` the
 //! switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects again for as long as the port exists.
 //!
 //! Reading order: [`message`] (what is said), [`descriptor`] (what comes beside it), [`device`] (what it does), [`ring`] with [`split`] and [`packed`] (how
@@ -204,7 +205,7 @@ impl Port for VhostUserPort {
         self.rx_queues = queues.end;
         let queue = |pair: u32| {
             let shared = self.shared.clone();
-            Box::new(VhostRx { shared, pair: pair as usize, port_no: self.spec.port_no }) as Box<dyn RxQueue>
+            Box::new(VhostRx::new(shared, pair as usize, self.spec.port_no)) as Box<dyn RxQueue>
         };
         queues.map(queue).collect()
     }

@@ -5,12 +5,14 @@
 //! workers share a ring, each tries its lock for a moment and otherwise keeps its packets for the next pass.
 
 use super::features::{self, device as d};
+use super::ring::Sent;
 use super::shared::Shared;
 use crate::QueueStats;
 use crate::offload;
 use crate::virtual_link::is_longer_than;
 use base::PortNo;
-use packet::{Batch, Packet, PacketFlags, PoolCache, RxOutcome, RxQueue, TxQueue};
+use packet::lent::Tails;
+use packet::{Batch, Borrower, Lent, Packet, PacketFlags, PoolCache, RxOutcome, RxQueue, TxQueue};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,13 +20,24 @@ use std::sync::atomic::Ordering;
 /// How often a worker tries a ring that another one has, before it goes on.
 const LOCK_TRIES: u32 = 64;
 
+/// Bursts that come without lent tails after one whose tails all had to be fetched, at most.
+const PAUSE_MAX: u32 = 32;
+
 pub(super) struct VhostRx {
-    pub(super) shared: Arc<Shared>,
-    pub(super) pair: usize,
-    pub(super) port_no: PortNo,
+    shared: Arc<Shared>,
+    pair: usize,
+    port_no: PortNo,
+    /// Bursts still to come without lent tails.
+    pause: u32,
+    /// How long the last pause was: each in vain doubles it, for tails that are fetched cost more than frames that are copied whole.
+    last_pause: u32,
 }
 
 impl VhostRx {
+    pub(super) fn new(shared: Arc<Shared>, pair: usize, port_no: PortNo) -> VhostRx {
+        VhostRx { shared, pair, port_no, pause: 0, last_pause: 0 }
+    }
+
     fn ring(&self) -> usize {
         2 * self.pair + 1
     }
@@ -41,6 +54,51 @@ impl VhostRx {
             packet.in_port = self.port_no;
             self.shared.rx_stats[0].passed(1, packet.len() as u64);
             batch.push(packet);
+        }
+    }
+}
+
+impl VhostRx {
+    /// Receives a burst. One with lent tails is passed on while the ring is held, so that the guest's memory and its buffers stay;
+    /// any other is left in `batch`, and the ring is free.
+    #[inline]
+    fn receive_and_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) {
+        if self.pair == 0 && self.shared.has_announcements() {
+            self.announce(to.cache(), batch);
+        }
+        let Some(mut slot) = self.shared.try_ring(self.ring()) else { return };
+        if !self.shared.admin_up.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(ring) = &mut slot.ring else { return };
+        let stats = &self.shared.rx_stats[self.pair];
+        let may_lend = self.pause == 0;
+        let mut tails = Tails::new();
+        let noted = may_lend.then_some(&mut tails);
+        let received = ring.receive_lent(self.port_no, stats, to.cache(), batch, noted).and_then(|()| {
+            let mut give_back = || ring.give_back();
+            if tails.is_empty() {
+                give_back();
+                self.pause -= u32::from(!may_lend && !batch.is_empty());
+            } else {
+                // SAFETY: the pieces lie in the buffers that were taken, in memory that the ring keeps mapped, and nobody takes
+                // the ring away while `slot` is locked, which it is until the end of this function.
+                let mut lent = unsafe { Lent::new(&tails, &mut give_back) };
+                to.burst(batch, Some(&mut lent));
+                lent.settle(batch);
+                stats.lent.add(lent.straight_packets());
+                let is_in_vain = lent.straight_packets() == 0;
+                self.last_pause = if is_in_vain { (2 * self.last_pause).clamp(1, PAUSE_MAX) } else { 0 };
+                self.pause = self.last_pause;
+            }
+            ring.check_memory()
+        });
+        match received {
+            Ok(()) => slot.call(),
+            Err(fault) => {
+                slot.ring = None;
+                self.shared.fail(self.ring(), fault);
+            }
         }
     }
 }
@@ -62,6 +120,19 @@ impl RxQueue for VhostRx {
                 slot.ring = None;
                 self.shared.fail(self.ring(), fault);
             }
+        }
+        RxOutcome::Ok
+    }
+
+    fn lends(&self) -> bool {
+        true
+    }
+
+    fn rx_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) -> RxOutcome {
+        self.receive_and_lend(batch, to);
+        // What came without its tail being lent.
+        if !batch.is_empty() {
+            to.burst(batch, None);
         }
         RxOutcome::Ok
     }
@@ -288,6 +359,43 @@ impl TxQueue for VhostTx {
             for packet in batch.drain(..done) {
                 cache.free(packet);
             }
+        }
+    }
+
+    fn takes_lent(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn tx_lent(&mut self, cache: &mut PoolCache, batch: &mut Batch, lent: &mut Lent<'_>) {
+        let Some(index) = self.ring() else { return };
+        let finishes_checksums = self.shared.features() & d::GUEST_CSUM == 0;
+        let plain_max = self.shared.mtu.load(Ordering::Relaxed) as usize + 14;
+        let needs_work = |packet: &Packet| {
+            packet.len() > plain_max
+                || !packet.flags.is_empty()
+                    && (finishes_checksums || offload::is_segmentation_pending(packet))
+        };
+        if !self.cut.is_empty() || batch.iter().any(needs_work) {
+            return;
+        }
+        let Some(mut slot) = self.shared.try_ring(index) else { return };
+        let Some(ring) = &mut slot.ring else { return };
+        let mut sent = Sent::default();
+        match ring.send_lent(batch, lent, &mut sent) {
+            Ok(()) => self.stats.passed(sent.packets, sent.bytes),
+            Err(fault) => {
+                // What was written goes with the ring.
+                self.stats.dropped.add(sent.packets);
+                slot.ring = None;
+                self.shared.fail(index, fault);
+            }
+        }
+        if slot.ring.as_ref().is_some_and(|ring| ring.is_call_due) {
+            self.due = Some(index);
+        }
+        for packet in batch.drain(..sent.taken) {
+            cache.free(packet);
         }
     }
 

@@ -7,7 +7,11 @@
 //! A burst is moved in three steps, so that the misses of a whole burst on guest memory overlap: take the chains and prefetch
 //! their buffers; copy; give the chains back and publish them at once. Buffers are completed in the order in which they were
 //! made available, and none is held beyond a burst: hence the used index alone says where to go on after a crash, and
-//! a received packet is given back to the guest before it is switched, so that none is delivered twice.
+//! a received packet is given back to the guest before anybody else sees it, so that none is delivered twice.
+//!
+//! Of a large frame only the head is copied at first ([`Ring::receive_lent`]): a packet that goes to another guest is copied from
+//! memory to memory ([`Ring::send_lent`]), while the sender's ring is held, and in this order: all is written, the sender gets its
+//! buffers back, the receiver is shown what it got.
 //!
 //! Source: virtio 1.2, section 2.7 (split virtqueues), 2.8 (packed), 5.1.6 (network device).
 
@@ -18,7 +22,8 @@ use crate::QueueStats;
 use crate::virtio_net::{self, HEADER_LEN};
 use arrayvec::ArrayVec;
 use base::PortNo;
-use packet::{Batch, Packet, PoolCache};
+use packet::lent::{HEAD_BYTES, Piece, Tails};
+use packet::{Batch, Lent, Packet, PoolCache};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -28,6 +33,8 @@ pub(super) const SIZE_MAX: u32 = 32_768;
 const FRAME_MAX: usize = 65_536 + 64;
 /// Packets per burst.
 const BURST: usize = 32;
+/// Frames from this length on are worth leaving their tails where they are.
+const LENT_FRAME_MIN: usize = 2 * HEAD_BYTES;
 
 /// Why a ring cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,13 +154,21 @@ pub(super) struct RingParts {
     pub(super) is_mergeable: bool,
     /// Bytes of the frame's header: 12, or 10 for old guests.
     pub(super) header_len: usize,
+    /// Tails may be lent from here, and copied straight to here. Not while memory may have to be waited for: who waits would
+    /// hold up another guest.
+    pub(super) lends: bool,
 }
+
+/// Buffers that were taken for a burst.
+type Taken = ArrayVec<Chain, BURST>;
 
 /// A ring at work.
 pub(super) struct Ring {
     layout: AnyLayout,
     parts: RingParts,
     segments: Vec<Segment>,
+    /// Received and not given back yet; none between bursts.
+    taken: Taken,
     /// The guest is to be notified at the next occasion.
     pub(super) is_call_due: bool,
 }
@@ -184,7 +199,7 @@ impl Ring {
     fn new(layout: AnyLayout, size: usize, parts: RingParts) -> Ring {
         // A buffer may be in two regions, so one segment more for each descriptor.
         let segments = Vec::with_capacity(size * 2 + 64);
-        Ring { layout, parts, segments, is_call_due: false }
+        Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false }
     }
 
     /// The position for GET_VRING_BASE.
@@ -232,19 +247,87 @@ impl Ring {
         cache: &mut PoolCache,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
-        let Ring { layout, parts, segments, is_call_due } = self;
-        let mut rx = Receive { parts, segments, port, stats };
-        *is_call_due |= match layout {
-            AnyLayout::Split(split) => rx.burst(split, cache, batch)?,
-            AnyLayout::Packed(packed) => rx.burst(packed, cache, batch)?,
+        self.take_in(port, stats, cache, batch, None)?;
+        self.give_back();
+        self.check_memory()
+    }
+
+    /// As [`Self::receive`], but frames' tails may stay where they are, noted in `tails` if those are given. The buffers are to be given back, by
+    /// [`Self::give_back`], when nobody needs them any more; then the memory is to be checked.
+    #[inline]
+    pub(super) fn receive_lent(
+        &mut self,
+        port: PortNo,
+        stats: &QueueStats,
+        cache: &mut PoolCache,
+        batch: &mut Batch,
+        tails: Option<&mut Tails>,
+    ) -> Result<(), Fault> {
+        let tails = tails.filter(|_| self.parts.lends);
+        self.take_in(port, stats, cache, batch, tails)
+    }
+
+    #[inline(always)]
+    fn take_in(
+        &mut self,
+        port: PortNo,
+        stats: &QueueStats,
+        cache: &mut PoolCache,
+        batch: &mut Batch,
+        tails: Option<&mut Tails>,
+    ) -> Result<(), Fault> {
+        let Ring { layout, parts, segments, taken, .. } = self;
+        let mut rx = Receive { parts, segments, taken, port, stats, tails };
+        match layout {
+            AnyLayout::Split(split) => rx.burst(split, cache, batch),
+            AnyLayout::Packed(packed) => rx.burst(packed, cache, batch),
+        }
+    }
+
+    /// Gives the buffers of the received burst back to the guest.
+    #[inline(always)]
+    pub(super) fn give_back(&mut self) {
+        fn all<L: Layout>(layout: &mut L, taken: &Taken, log: Option<&DirtyLog>) -> bool {
+            for chain in taken {
+                layout.give_back(*chain, 0, log);
+            }
+            !taken.is_empty() && layout.publish(log)
+        }
+        let log = self.parts.log.as_deref();
+        self.is_call_due |= match &mut self.layout {
+            AnyLayout::Split(split) => all(split, &self.taken, log),
+            AnyLayout::Packed(packed) => all(packed, &self.taken, log),
         };
+        self.taken.clear();
+    }
+
+    /// Sends packets from the front of `batch`, of which some have lent tails, as far as each fits one buffer; they stay there, counted
+    /// in `sent` whatever else happens. If there are any, `lent` is settled before the guest sees them.
+    #[inline]
+    pub(super) fn send_lent(
+        &mut self,
+        batch: &mut [Packet],
+        lent: &mut Lent<'_>,
+        sent: &mut Sent,
+    ) -> Result<(), Fault> {
+        if !self.parts.lends {
+            return Ok(());
+        }
+        let Ring { layout, parts, segments, is_call_due, .. } = self;
+        let mut tx = Transmit { parts, segments, sent: Sent::default() };
+        let wants_call = match layout {
+            AnyLayout::Split(split) => tx.burst_lent(split, batch, lent),
+            AnyLayout::Packed(packed) => tx.burst_lent(packed, batch, lent),
+        };
+        *sent = tx.sent;
+        *is_call_due |= wants_call?;
         self.check_memory()
     }
 
     /// Sends packets from the front of `batch`, which stay there: the caller frees those that `Sent` counts as taken.
     #[inline]
     pub(super) fn send(&mut self, batch: &[Packet]) -> Result<Sent, Fault> {
-        let Ring { layout, parts, segments, is_call_due } = self;
+        let Ring { layout, parts, segments, is_call_due, .. } = self;
         let mut tx = Transmit { parts, segments, sent: Sent::default() };
         *is_call_due |= match layout {
             AnyLayout::Split(split) => tx.burst(split, batch)?,
@@ -263,8 +346,9 @@ fn take_chains<L: Layout>(
     parts: &RingParts,
     segments: &mut Vec<Segment>,
     wanted: usize,
-) -> Result<ArrayVec<Chain, BURST>, Fault> {
-    let mut chains = ArrayVec::new();
+    chains: &mut Taken,
+) -> Result<(), Fault> {
+    chains.clear();
     segments.clear();
     let count = layout.available(wanted.min(BURST))?;
     for _ in 0..count {
@@ -274,7 +358,7 @@ fn take_chains<L: Layout>(
         }
         chains.push(chain);
     }
-    Ok(chains)
+    Ok(())
 }
 
 #[inline(always)]
@@ -302,8 +386,11 @@ impl Chain {
 struct Receive<'a> {
     parts: &'a RingParts,
     segments: &'a mut Vec<Segment>,
+    taken: &'a mut Taken,
     port: PortNo,
     stats: &'a QueueStats,
+    /// Where tails may be left.
+    tails: Option<&'a mut Tails>,
 }
 
 impl Receive<'_> {
@@ -313,35 +400,34 @@ impl Receive<'_> {
         layout: &mut L,
         cache: &mut PoolCache,
         batch: &mut Batch,
-    ) -> Result<bool, Fault> {
-        let chains = take_chains(layout, self.parts, self.segments, batch.remaining_capacity())?;
-        if chains.is_empty() {
-            return Ok(false);
+    ) -> Result<(), Fault> {
+        let wanted = batch.remaining_capacity();
+        take_chains(layout, self.parts, self.segments, wanted, self.taken)?;
+        if self.taken.is_empty() {
+            return Ok(());
         }
         let (mut packets, mut bytes) = (0, 0);
         let mut done = 0;
-        for chain in &chains {
+        for n in 0..self.taken.len() {
             // Without chunks the packets wait in the guest's ring.
             let Some(head) = cache.alloc() else { break };
-            if let Some(packet) = self.copy(chain, head, cache) {
+            let chain = self.taken[n];
+            if let Some(packet) = self.copy(&chain, head, cache) {
                 packets += 1;
                 bytes += packet.len() as u64;
                 batch.push(packet);
             }
             done += 1;
         }
-        layout.untake(&chains[done..]);
-        let log = self.parts.log.as_deref();
-        for chain in &chains[..done] {
-            layout.give_back(*chain, 0, log);
-        }
+        layout.untake(&self.taken[done..]);
+        self.taken.truncate(done);
         self.stats.passed(packets, bytes);
-        Ok(done > 0 && layout.publish(log))
+        Ok(())
     }
 
     /// Copies one frame. `None` (counted) where it is none, or chunks ran out in the middle of a large one.
     #[inline(always)]
-    fn copy(&self, chain: &Chain, mut head: Packet, cache: &mut PoolCache) -> Option<Packet> {
+    fn copy(&mut self, chain: &Chain, mut head: Packet, cache: &mut PoolCache) -> Option<Packet> {
         let header_len = self.parts.header_len;
         let segments = chain.segments(self.segments);
         let frame_len = (chain.len as usize).wrapping_sub(header_len);
@@ -351,7 +437,12 @@ impl Receive<'_> {
             return None;
         }
         let mut header = [0u8; HEADER_LEN];
-        if segments.len() == 1 && frame_len <= head.tailroom() {
+        if frame_len >= LENT_FRAME_MIN
+            && let Some(tails) = &mut self.tails
+            && copy_head(segments, &mut header[..header_len], frame_len, &mut head, tails)
+        {
+            // The tail stays where it is.
+        } else if segments.len() == 1 && frame_len <= head.tailroom() {
             let at = segments[0].at;
             copy_in(at, &mut header[..header_len]);
             head.set_len(frame_len).expect("no longer than the room");
@@ -403,6 +494,35 @@ impl Receive<'_> {
     }
 }
 
+/// Copies the head of a frame and leaves its tail where it is. False, and nothing done but some copying, where it is not as simple as that.
+#[inline]
+fn copy_head(
+    segments: &[Segment],
+    header: &mut [u8],
+    frame_len: usize,
+    head: &mut Packet,
+    tails: &mut Tails,
+) -> bool {
+    let mut reader = SegmentReader { segments, used: 0 };
+    reader.read(header);
+    if !virtio_net::is_for_head(header, HEAD_BYTES) {
+        return false;
+    }
+    head.set_len(HEAD_BYTES).expect("a chunk is longer");
+    reader.read(head.data_mut());
+    let mut left = frame_len - HEAD_BYTES;
+    let SegmentReader { segments, used } = reader;
+    let pieces = segments.iter().enumerate().map(move |(n, segment)| {
+        let skip = if n == 0 { used } else { 0 };
+        // SAFETY: `used < segment.len` of the first one, or there is none.
+        let at = unsafe { segment.at.add(skip as usize) };
+        let len = left.min((segment.len - skip) as usize);
+        left -= len;
+        Piece { at, len }
+    });
+    flow::extract::head_is_enough(head.data()) && tails.lend(head, pieces)
+}
+
 /// Reads bytes across segments.
 struct SegmentReader<'a> {
     segments: &'a [Segment],
@@ -437,18 +557,23 @@ struct SegmentWriter<'a> {
 }
 
 impl SegmentWriter<'_> {
-    fn write(&mut self, mut from: &[u8]) {
-        while !from.is_empty()
+    fn write(&mut self, from: &[u8]) {
+        self.write_piece(Piece { at: NonNull::from(from).cast(), len: from.len() });
+    }
+
+    /// Writes a piece of memory that all of can be read: private, or another guest's.
+    fn write_piece(&mut self, mut from: Piece) {
+        while from.len > 0
             && let Some(segment) = self.segments.first()
         {
-            let len = from.len().min((segment.len - self.used) as usize);
-            let (now, later) = from.split_at(len);
+            let len = from.len.min((segment.len - self.used) as usize);
             // SAFETY: `used + len <= segment.len`.
-            copy_out(now, unsafe { segment.at.add(self.used as usize) });
+            copy_across(from.at, unsafe { segment.at.add(self.used as usize) }, len);
             if let Some(log) = self.log {
                 log.mark(segment.guest + u64::from(self.used), len as u64);
             }
-            from = later;
+            // SAFETY: `len <= from.len`.
+            from = Piece { at: unsafe { from.at.add(len) }, len: from.len - len };
             self.used += len as u32;
             if self.used == segment.len {
                 self.segments = &self.segments[1..];
@@ -480,8 +605,10 @@ impl Transmit<'_> {
     fn burst<L: Layout>(&mut self, layout: &mut L, batch: &[Packet]) -> Result<bool, Fault> {
         let log = self.parts.log.as_deref();
         let mut wants_call = false;
+        let mut chains = Taken::new();
         while self.sent.taken < batch.len() {
-            let chains = take_chains(layout, self.parts, self.segments, batch.len() - self.sent.taken)?;
+            let wanted = batch.len() - self.sent.taken;
+            take_chains(layout, self.parts, self.segments, wanted, &mut chains)?;
             let mut used = 0;
             for (packet, chain) in batch[self.sent.taken..].iter().zip(&chains) {
                 let needed = packet.len() + self.parts.header_len;
@@ -509,6 +636,44 @@ impl Transmit<'_> {
             }
         }
         Ok(wants_call)
+    }
+
+    /// Sends what fits one buffer each, lent tails straight from where they are.
+    fn burst_lent<L: Layout>(
+        &mut self,
+        layout: &mut L,
+        batch: &mut [Packet],
+        lent: &mut Lent<'_>,
+    ) -> Result<bool, Fault> {
+        let log = self.parts.log.as_deref();
+        let mut chains = Taken::new();
+        take_chains(layout, self.parts, self.segments, batch.len(), &mut chains)?;
+        let mut used = 0;
+        for (packet, chain) in batch.iter().zip(&chains) {
+            let needed = packet.len() + self.parts.header_len;
+            if (chain.len as usize) < needed || (packet.is_chained() && !packet.is_lent()) {
+                break;
+            }
+            let header = self.header(packet, 1);
+            let mut writer = SegmentWriter { segments: chain.segments(self.segments), used: 0, log };
+            writer.write(&header[..self.parts.header_len]);
+            writer.write(packet.data());
+            for piece in lent.straight(packet) {
+                writer.write_piece(*piece);
+            }
+            layout.give_back(*chain, needed as u32, log);
+            self.sent.packets += 1;
+            self.sent.bytes += packet.len() as u64;
+            used += 1;
+        }
+        layout.untake(&chains[used..]);
+        self.sent.taken = used;
+        if used == 0 {
+            return Ok(false);
+        }
+        // In this order: who is killed in between has delivered nothing that the sender still holds.
+        lent.settle(&mut batch[used..]);
+        Ok(layout.publish(log))
     }
 
     #[inline(always)]
@@ -590,6 +755,13 @@ fn copy_in(from: NonNull<u8>, to: &mut [u8]) {
 fn copy_out(from: &[u8], to: NonNull<u8>) {
     // SAFETY: as in `copy_in`.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+}
+
+/// Copies to a guest from anywhere, also from a guest: then both may be the same memory.
+#[inline(always)]
+fn copy_across(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
+    // SAFETY: the caller has checked that so many bytes lie at each; they may overlap.
+    unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), len) };
 }
 
 #[inline(always)]

@@ -1,0 +1,525 @@
+//! From guest to guest: a payload that is copied once, and guests that do their worst while it lies in the sender's memory.
+//!
+//! An attack comes between reception and delivery. It may cost the port of who does it, and nothing else: the other guest
+//! gets whole frames or none, no chunk is lost, and both ports serve the next guest.
+
+use super::{Guest, GuestConfig, QueuePair, RingLayout};
+use crate::PortSpec;
+use crate::vhost_user::VhostUserPort;
+use crate::vhost_user::features::device as d;
+use crate::vhost_user::message::request;
+use base::PortNo;
+use packet::lent::{self, HEAD_BYTES, Lent};
+use packet::{Batch, Borrower, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const LAYOUTS: [RingLayout; 2] = [RingLayout::Split, RingLayout::Packed];
+const CHUNKS: usize = 2048;
+
+/// A guest and its port.
+struct End {
+    port: VhostUserPort,
+    rx: Vec<Box<dyn RxQueue>>,
+    tx: Vec<Box<dyn TxQueue>>,
+    guest: Option<Guest>,
+    pair: QueuePair,
+}
+
+impl End {
+    fn new(dir: &Path, name: &str, config: &GuestConfig) -> End {
+        let spec = PortSpec::new(name, "dpdkvhostuser", PortNo(1));
+        let mut port = VhostUserPort::open(&spec.with("vhost-sock-dir", dir.to_str().unwrap())).unwrap();
+        let mut guest = Guest::connect(&dir.join(name), config).unwrap();
+        guest.synchronise().unwrap();
+        port.set_mtu(9000).unwrap();
+        let (rx, tx) = (port.take_rx_queues(), port.take_tx_queues(1));
+        let pair = guest.take_pairs().remove(0);
+        End { port, rx, tx, guest: Some(guest), pair }
+    }
+
+    fn received(&mut self) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        self.pair.receive(1024, |frame| frames.push(frame.to_vec()));
+        frames
+    }
+
+    /// Frames that were sent and whose buffers the guest has not got back.
+    fn on_offer(&mut self) -> usize {
+        self.pair.reap();
+        self.pair.tx.offered.iter().filter(|buffers| !buffers.is_empty()).count()
+    }
+}
+
+/// Two guests, and what a worker between them has.
+struct Pair {
+    dir: tempfile::TempDir,
+    pool: &'static Pool,
+    cache: PoolCache,
+    from: End,
+    to: End,
+}
+
+/// The worker: sends what comes from one guest to the other.
+struct Worker<'a> {
+    cache: &'a mut PoolCache,
+    to: &'a mut dyn TxQueue,
+    /// What happens between reception and delivery.
+    meanwhile: &'a mut dyn FnMut(),
+    lent: usize,
+}
+
+impl Borrower for Worker<'_> {
+    fn cache(&mut self) -> &mut PoolCache {
+        self.cache
+    }
+
+    fn burst(&mut self, batch: &mut Batch, lent: Option<&mut Lent<'_>>) {
+        self.lent += batch.iter().filter(|packet| packet.is_lent()).count();
+        assert!(batch.iter().all(|packet| !packet.is_lent() || packet.data().len() == HEAD_BYTES));
+        (self.meanwhile)();
+        if let Some(lent) = lent {
+            self.to.tx_lent(self.cache, batch, lent);
+            lent.settle(batch);
+        }
+        self.to.tx_burst(self.cache, batch);
+        self.cache.free_all(batch);
+        self.to.flush(self.cache);
+    }
+}
+
+impl Pair {
+    fn new(config: &GuestConfig) -> Pair {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::new(PoolConfig { chunks: CHUNKS, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let (from, to) = (End::new(dir.path(), "from", config), End::new(dir.path(), "to", config));
+        Pair { dir, pool, cache: pool.cache(), from, to }
+    }
+
+    /// One burst. How many packets had lent tails.
+    fn forward(&mut self) -> usize {
+        let Pair { cache, from, to, .. } = self;
+        pass(cache, &mut from.rx[0], &mut to.tx[0], &mut || ())
+    }
+
+    /// The same, and `meanwhile` happens between reception and delivery.
+    fn forward_while(&mut self, meanwhile: impl FnOnce(&mut End, &mut End)) -> usize {
+        let Pair { cache, from, to, .. } = self;
+        let (mut rx, mut tx) = (from.rx.remove(0), to.tx.remove(0));
+        let mut meanwhile = Some(meanwhile);
+        let mut once = || meanwhile.take().expect("one burst")(from, to);
+        let lent = pass(cache, &mut rx, &mut tx, &mut once);
+        (from.rx, to.tx) = (vec![rx], vec![tx]);
+        lent
+    }
+
+    /// Ends it: no chunk is lost.
+    fn end(self) {
+        let Pair { pool, cache, .. } = self;
+        drop(cache);
+        assert_eq!(pool.stats().free, CHUNKS);
+    }
+}
+
+fn pass(
+    cache: &mut PoolCache,
+    rx: &mut Box<dyn RxQueue>,
+    to: &mut Box<dyn TxQueue>,
+    meanwhile: &mut dyn FnMut(),
+) -> usize {
+    let mut worker = Worker { cache, to: to.as_mut(), meanwhile, lent: 0 };
+    assert!(rx.lends());
+    rx.rx_lend(&mut Batch::new(), &mut worker);
+    worker.lent
+}
+
+/// An IPv4 frame of UDP, whose bytes depend on its number and its length.
+fn frame(n: u32, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32).wrapping_mul(7).wrapping_add(n) as u8).collect();
+    bytes[..4].copy_from_slice(&n.to_be_bytes());
+    bytes[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
+    bytes[23] = 17;
+    bytes
+}
+
+fn config(layout: RingLayout) -> GuestConfig {
+    GuestConfig { layout, ring_size: 64, ..GuestConfig::default() }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn from_guest_to_guest_a_payload_is_copied_once_and_frames_stay_whole_and_in_order() {
+    for layout in LAYOUTS {
+        let mut pair = Pair::new(&config(layout));
+        // 1792 bytes fit a chunk. The last rounds have frames that do not, and those behind them are fetched.
+        let sizes = [60, 511, 512, 1518, 1792, 513, 1793, 5000];
+        let is_lent = |len: usize| (512..=1792).contains(&len);
+        let mut lent = 0;
+        for round in 0..400u32 {
+            let kinds = if round < 300 { 6 } else { 8 };
+            let wanted: Vec<Vec<u8>> = (0..1 + round % 7)
+                .map(|n| frame(round * 8 + n, sizes[((round + n) % kinds) as usize]))
+                .collect();
+            for frame in &wanted {
+                assert!(pair.from.pair.send(frame));
+            }
+            let now = pair.forward();
+            assert_eq!(pair.to.received(), wanted, "{layout:?}, round {round}");
+            assert_eq!(pair.from.on_offer(), 0);
+            if round < 300 {
+                assert_eq!(now, wanted.iter().filter(|frame| is_lent(frame.len())).count());
+                lent += now;
+                assert_eq!(pair.from.port.stats().rx_lent_packets, lent as u64, "{layout:?}");
+            }
+        }
+        assert!(lent > 500);
+        assert_eq!(pair.from.port.stats().rx_packets, pair.to.port.stats().tx_packets);
+        pair.end();
+    }
+}
+
+#[test]
+fn frames_whose_headers_may_lie_deep_and_those_with_work_to_do_are_copied_whole() {
+    let plain = [0u8; 12];
+    let mut checksum = plain;
+    (checksum[0], checksum[6], checksum[8]) = (1, 34, 6);
+    let mut far = checksum;
+    far[6..8].copy_from_slice(&400u16.to_le_bytes());
+    let mut segments = checksum;
+    (segments[1], segments[4]) = (5, 200);
+    let mut extension = frame(1, 1000);
+    extension[12..14].copy_from_slice(&[0x86, 0xdd]);
+    extension[20] = 0;
+    let mut unknown = frame(2, 1000);
+    unknown[12..14].copy_from_slice(&[0x88, 0xb5]);
+    // (Header, frame, whether it is lent, whether it goes straight to a guest that knows no offloads.)
+    let cases = [
+        (plain, frame(3, 1000), true, true),
+        (checksum, frame(4, 1000), true, false),
+        (far, frame(5, 1000), false, false),
+        (segments, frame(6, 1000), false, false),
+        (plain, extension, false, false),
+        (plain, unknown, false, false),
+    ];
+    for (n, (header, frame, is_lent, is_straight)) in cases.into_iter().enumerate() {
+        let mut pair = Pair::new(&GuestConfig { features: d::MRG_RXBUF, ..config(RingLayout::Split) });
+        assert!(pair.from.pair.send_with_header(&header, &frame));
+        assert_eq!(pair.forward(), usize::from(is_lent), "case {n}");
+        assert_eq!(pair.from.port.stats().rx_lent_packets, u64::from(is_straight), "case {n}");
+        let received = pair.to.received();
+        // What is to be cut is no whole packet here.
+        assert_eq!(received.len(), usize::from(header != segments), "case {n}");
+        if header == plain {
+            assert_eq!(received, [frame], "case {n}");
+        }
+        assert_eq!(pair.from.on_offer(), 0, "case {n}");
+        pair.end();
+    }
+}
+
+#[test]
+fn the_sender_has_its_buffers_back_before_the_receiver_sees_anything_and_not_before_all_is_copied() {
+    for layout in LAYOUTS {
+        let mut pair = Pair::new(&config(layout));
+        for n in 0..8 {
+            assert!(pair.from.pair.send(&frame(n, 1518)));
+        }
+        pair.forward_while(|from, to| {
+            assert_eq!(from.on_offer(), 8, "{layout:?}: their tails are still needed");
+            assert!(!to.pair.rx.ring.has_used());
+        });
+        assert_eq!((pair.from.on_offer(), pair.to.received().len()), (0, 8));
+
+        // The moment between: a lender that looks at the receiver when it is to take its buffers back.
+        let mut batch = Batch::new();
+        let head = frame(9, 1518);
+        let mut packet = pair.cache.alloc().unwrap();
+        packet.fill(&head[..HEAD_BYTES]).unwrap();
+        let mut tails = lent::Tails::new();
+        let tail = lent::Piece {
+            at: std::ptr::NonNull::from(&head[HEAD_BYTES..]).cast(),
+            len: head.len() - HEAD_BYTES,
+        };
+        assert!(tails.lend(&mut packet, std::iter::once(tail)));
+        batch.push(packet);
+        let mut looked = false;
+        let mut look = || {
+            assert!(
+                !pair.to.pair.rx.ring.has_used(),
+                "{layout:?}: shown before the sender had its buffers back"
+            );
+            looked = true;
+        };
+        // SAFETY: the frame outlives it.
+        let mut burst = unsafe { Lent::new(&tails, &mut look) };
+        pair.to.tx[0].tx_lent(&mut pair.cache, &mut batch, &mut burst);
+        assert!(batch.is_empty() && looked);
+        assert_eq!(pair.to.received(), [head]);
+        pair.end();
+    }
+}
+
+#[test]
+fn a_receiver_without_room_takes_what_it_can_and_the_rest_is_fetched_or_dropped() {
+    for layout in LAYOUTS {
+        let mut pair = Pair::new(&config(layout));
+        let frames: Vec<_> = (0..80).map(|n| frame(n, 1000)).collect();
+        let mut sent = frames.iter();
+        let mut lent = 0;
+        for burst in [32, 20, 28] {
+            for frame in sent.by_ref().take(burst) {
+                assert!(pair.from.pair.send(frame));
+            }
+            lent += pair.forward();
+        }
+        assert_eq!(lent, 80);
+        assert_eq!(pair.to.received(), frames[..64], "{layout:?}");
+        assert_eq!(pair.from.port.stats().rx_lent_packets, 64);
+        assert_eq!(pair.from.on_offer(), 0, "{layout:?}: what is dropped comes back too");
+        pair.end();
+    }
+}
+
+#[test]
+fn who_sends_where_tails_must_be_fetched_is_asked_for_them_ever_less_and_soon_again() {
+    let mut pair = Pair::new(&config(RingLayout::Split));
+    let wanted: Vec<_> = (0..200).map(|n| frame(n, 1000)).collect();
+    let mut lent = Vec::new();
+    let (mut received, mut next) = (Vec::new(), Vec::new());
+    for (n, frame) in wanted.iter().enumerate() {
+        assert!(pair.from.pair.send(frame));
+        if n < 100 {
+            // As where a packet goes to a port of another type.
+            let Pair { cache, from, .. } = &mut pair;
+            let mut sink: Box<dyn TxQueue> = Box::new(Sink(Vec::new()));
+            lent.push(pass(cache, &mut from.rx[0], &mut sink, &mut || ()));
+        } else {
+            next.push(pair.forward());
+            received.append(&mut pair.to.received());
+        }
+    }
+    let asked: Vec<_> = (0..lent.len()).filter(|n| lent[*n] > 0).collect();
+    assert_eq!(asked, [0, 2, 5, 10, 19, 36, 69]);
+    // The pause ends at burst 102, and then each is straight.
+    assert_eq!((next.iter().position(|n| *n > 0), next.iter().sum::<usize>()), (Some(2), 98));
+    assert_eq!(received, wanted[100..]);
+    pair.end();
+}
+
+/// A port that takes no lent tails.
+struct Sink(Vec<Vec<u8>>);
+
+impl TxQueue for Sink {
+    fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
+        self.0.extend(batch.iter().map(|packet| packet.segments().flatten().copied().collect()));
+        assert!(self.0.iter().all(|frame| frame.len() == 1000));
+        cache.free_all(batch);
+    }
+}
+
+#[test]
+fn a_guest_may_send_to_itself() {
+    let mut pair = Pair::new(&config(RingLayout::Split));
+    let wanted: Vec<_> = (0..16).map(|n| frame(n, 1518)).collect();
+    for frame in &wanted {
+        assert!(pair.from.pair.send(frame));
+    }
+    let Pair { cache, from, .. } = &mut pair;
+    assert_eq!(pass(cache, &mut from.rx[0], &mut from.tx[0], &mut || ()), 16);
+    assert_eq!(from.received(), wanted);
+    pair.end();
+}
+
+/// What happens between reception and delivery, and what is to become of the two ports.
+struct Attack {
+    name: &'static str,
+    act: fn(&mut End, &mut End),
+    /// Why the sender is disconnected, and why the receiver.
+    from: Option<&'static str>,
+    to: Option<&'static str>,
+    /// Whether the receiver gets its frames, and with the heads that were classified, and with the tails.
+    arrives: Option<bool>,
+}
+
+/// Writes over all buffers that the guest has on offer for transmission, but for their virtio headers.
+fn scribble(from: &mut End) {
+    for offset in from.pair.tx.offered.iter().flatten() {
+        from.pair.ram.buffer_mut(*offset + super::HEADER, 1518).fill(0xee);
+    }
+}
+
+/// Has the guest's monitor say something, from a thread of its own: it is answered when the burst is over.
+fn say(end: &mut End, what: fn(&mut Guest)) {
+    let mut guest = end.guest.take().expect("a guest that is there");
+    std::thread::spawn(move || {
+        what(&mut guest);
+        // It stays connected for a while.
+        std::thread::sleep(Duration::from_millis(300));
+    });
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+fn cut_off(end: &mut End) {
+    // SAFETY: the descriptor is open; the call takes no pointer. This process touches that memory no more.
+    unsafe { libc::ftruncate(end.pair.ram.fd().as_raw_fd(), 0) };
+}
+
+#[test]
+fn what_a_guest_does_while_its_payload_is_lent_costs_its_own_packets_alone() {
+    let attacks = [
+        Attack {
+            name: "the sender writes over its buffers",
+            act: |from, _| scribble(from),
+            from: None,
+            to: None,
+            arrives: Some(false),
+        },
+        Attack {
+            name: "the sender changes its rings' indices and descriptors",
+            act: |from, _| {
+                let ring = &from.pair.tx.ring;
+                for at in (ring.descriptors..ring.descriptors + 64 * 16).step_by(4) {
+                    from.pair.ram.u32(at).store(u32::MAX, std::sync::atomic::Ordering::Relaxed);
+                }
+            },
+            from: None,
+            to: None,
+            arrives: Some(true),
+        },
+        Attack {
+            name: "the sender's memory is cut off",
+            act: |from, _| cut_off(from),
+            from: Some("vanished"),
+            to: None,
+            arrives: Some(false),
+        },
+        Attack {
+            name: "the receiver's memory is cut off",
+            act: |_, to| cut_off(to),
+            from: None,
+            to: Some("vanished"),
+            arrives: None,
+        },
+        Attack {
+            name: "the sender disconnects",
+            act: |from, _| {
+                drop(from.guest.take());
+                std::thread::sleep(Duration::from_millis(100));
+            },
+            from: None,
+            to: None,
+            arrives: Some(true),
+        },
+        Attack {
+            name: "the sender replaces its memory by none",
+            act: |from, _| {
+                say(from, |guest| {
+                    let _ = guest.front_end.say(request::SET_MEM_TABLE, &0u64.to_le_bytes(), &[]);
+                });
+            },
+            from: Some("ring outside"),
+            to: None,
+            arrives: Some(true),
+        },
+        Attack {
+            name: "the sender resets its rings",
+            act: |from, _| {
+                say(from, |guest| {
+                    let _ = guest.front_end.say(request::RESET_DEVICE, &[], &[]);
+                });
+            },
+            from: None,
+            to: None,
+            arrives: Some(true),
+        },
+        Attack {
+            name: "the sender stops its rings",
+            act: |from, _| {
+                // What was lent counts as taken: none of it is to be sent again.
+                say(from, |guest| assert_eq!(guest.stop(2).unwrap()[1] & 0x7fff, 8));
+            },
+            from: None,
+            to: None,
+            arrives: Some(true),
+        },
+        Attack {
+            name: "the receiver disconnects",
+            act: |_, to| {
+                drop(to.guest.take());
+                until("the receiver's end", || to.port.status().link == LinkState::Down);
+            },
+            from: None,
+            to: None,
+            arrives: None,
+        },
+        Attack {
+            name: "both write and go",
+            act: |from, to| {
+                scribble(from);
+                drop((from.guest.take(), to.guest.take()));
+            },
+            from: None,
+            to: None,
+            arrives: None,
+        },
+    ];
+    for (layout, attack) in
+        LAYOUTS.iter().flat_map(|layout| attacks.iter().map(move |attack| (*layout, attack)))
+    {
+        let name = format!("{} ({layout:?})", attack.name);
+        let mut pair = Pair::new(&config(layout));
+        let frames: Vec<_> = (0..8).map(|n| frame(n, 1518)).collect();
+        for frame in &frames {
+            assert!(pair.from.pair.send(frame));
+        }
+        assert_eq!(pair.forward_while(attack.act), 8, "{name}");
+        if let Some(are_tails_whole) = attack.arrives {
+            let received = pair.to.received();
+            assert_eq!(received.len(), 8, "{name}");
+            for (received, sent) in received.iter().zip(&frames) {
+                assert_eq!(
+                    received[..HEAD_BYTES],
+                    sent[..HEAD_BYTES],
+                    "{name}: the head is what was classified"
+                );
+                assert_eq!(received.len(), sent.len(), "{name}");
+                assert_eq!(received == sent, are_tails_whole, "{name}");
+            }
+        }
+        for (end, reason) in [(&pair.from, attack.from), (&pair.to, attack.to)] {
+            match reason {
+                Some(reason) => until(&name, || end.port.status().error.is_some_and(|e| e.contains(reason))),
+                None => assert_eq!(end.port.status().error, None, "{name}"),
+            }
+        }
+        // Both ports serve the next guest, whose packets are lent too.
+        for (end, socket) in [(&mut pair.from, "from"), (&mut pair.to, "to")] {
+            drop(end.guest.take());
+            until(&name, || end.port.status().link == LinkState::Down && !is_connected(&end.port));
+            let mut guest = Guest::connect(&pair.dir.path().join(socket), &config(layout)).unwrap();
+            guest.synchronise().unwrap();
+            end.pair = guest.take_pairs().remove(0);
+            end.guest = Some(guest);
+        }
+        for frame in &frames[..2] {
+            assert!(pair.from.pair.send(frame), "{name}");
+            // After a burst whose tails nobody took one is copied whole.
+            let is_lent = pair.forward() == 1;
+            assert!(is_lent || attack.arrives.is_none(), "{name}");
+        }
+        assert_eq!(pair.to.received(), frames[..2], "{name}");
+        pair.end();
+    }
+}
+
+fn is_connected(port: &VhostUserPort) -> bool {
+    port.status().details.iter().any(|(key, value)| key == "status" && value == "connected")
+}
