@@ -289,6 +289,40 @@ fn one_queue_keeps_one_worker_busy_and_the_counters_show_it() {
 
 /// A guest that is held (its process is stopped) while one port sends to it as fast as it can, and another one to it and to a guest that reads.
 #[test]
+fn queues_that_a_guest_disables_are_shown_so_and_one_remains_when_it_is_gone() {
+    let served = Served::start(2, 1);
+    let config = GuestConfig { pairs: 4, ..GuestConfig::default() };
+    let socket = served.dir().join("guest1");
+    let mut guest = Guest::listen(&socket, &config, Duration::from_secs(60)).unwrap();
+    // Of the guest's port alone.
+    let shown = || {
+        let shown = served.run("ovs-appctl", &["dpif-netdev/pmd-rxq-show"]);
+        let lines = shown.lines().filter(|line| line.contains("port: g1 "));
+        let mut states: Vec<(String, bool)> = lines
+            .map(|line| {
+                let mut words = line.split_whitespace().skip_while(|word| *word != "queue-id:").skip(1);
+                (words.next().unwrap().to_owned(), words.next().unwrap() == "(enabled)")
+            })
+            .collect();
+        states.sort();
+        states.into_iter().map(|(_, is_enabled)| is_enabled).collect::<Vec<_>>()
+    };
+    wait_for("four queues are polled", served.dir(), || shown() == [true; 4]);
+    guest.enable_pair(2, false).unwrap();
+    guest.enable_pair(3, false).unwrap();
+    guest.synchronise().unwrap();
+    assert_eq!(shown(), [true, true, false, false]);
+    drop(guest);
+    wait_for("one queue remains", served.dir(), || shown() == [false]);
+    let mut guest = Guest::listen(&socket, &config, Duration::from_secs(60)).unwrap();
+    wait_for("four queues are polled again", served.dir(), || shown() == [true; 4]);
+    let mut pairs = guest.take_pairs();
+    served.set_rules("in_port=1,actions=in_port\n");
+    assert!(pairs[3].send(&[0x11; 60]));
+    wait_for("the last queue is served", served.dir(), || served.count(1, "rx", "pkts") > 0);
+}
+
+#[test]
 fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() {
     for layout in [&[][..], &["--packed"]] {
         let served = Served::start(1, 4);

@@ -365,13 +365,29 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Takes up receive queues that a port has got since it was added: a guest decides how many it uses. Returns how many
-    /// there are now.
+    /// Takes up receive queues that a port has got since it was added, and gives up those that it has lost: a guest decides how many it
+    /// uses. Returns how many there are now.
     pub fn adopt_queues(&mut self, no: PortNo) -> usize {
+        let Some(entry) = self.ports.get_mut(&no) else { return 0 };
+        for _ in 0..entry.port.give_up_rx_queues() {
+            self.drop_last_rx(no);
+        }
         let Some(entry) = self.ports.get_mut(&no) else { return 0 };
         let queues = entry.port.take_rx_queues();
         self.assign(no, queues);
         self.rx_workers(no).len()
+    }
+
+    /// Has the last of a port's receive queues polled by nobody.
+    fn drop_last_rx(&mut self, no: PortNo) {
+        let Some(entry) = self.ports.get_mut(&no) else { return };
+        let Some(worker) = entry.rx_queues.pop() else { return };
+        let idx = entry.rx_queues.len();
+        self.workers[worker].queues -= 1;
+        self.send(worker, Command::ReleaseRx { port: no, idx });
+        // A worker that does not answer is reported by whoever waits for its next turn; the queue is then still its own.
+        let _ = self.wait_until(|dp| dp.released_rx.is_some());
+        self.released_rx = None;
     }
 
     /// What each of the port's receive queues has cost, in their order.

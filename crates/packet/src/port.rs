@@ -168,6 +168,17 @@ pub trait Port: Send {
     /// The receive queues; later calls return those that the device has got since (a guest decides how many it uses).
     fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>>;
 
+    /// How many of the receive queues, the last ones, are of no use any more: whoever polls them drops them. `take_rx_queues` may
+    /// give such ones again. (Those of a guest that is gone.)
+    fn give_up_rx_queues(&mut self) -> usize {
+        0
+    }
+
+    /// Whether something can come in by the receive queue now: a guest may have switched it off.
+    fn is_rx_enabled(&self, _queue: usize) -> bool {
+        true
+    }
+
     /// `count` transmit queues, or as many as the device has (at least one), once.
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>>;
 

@@ -6,6 +6,7 @@ use ports::PortSpec;
 use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::device as d;
+use ports::vhost_user::message::{encode, request};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -338,6 +339,96 @@ fn queue_pairs_appear_as_the_guest_uses_them_and_can_be_switched_off() {
     rig.guest.as_mut().unwrap().enable_pair(1, true).unwrap();
     rig.guest.as_mut().unwrap().synchronise().unwrap();
     assert_eq!(rig.receive(1), [frame(9, 60)], "what waited is fetched");
+}
+
+/// A key of the port's status.
+fn told(port: &VhostUserPort, key: &str) -> Option<String> {
+    port.status().details.into_iter().find(|(k, _)| k == key).map(|(_, value)| value)
+}
+
+#[test]
+fn a_disabled_queue_is_told_as_such_and_those_of_a_guest_that_is_gone_are_given_up() {
+    let mut rig = rig(&GuestConfig { pairs: 4, ring_size: 64, ..GuestConfig::default() });
+    rig.rx.extend(rig.port.take_rx_queues());
+    let enabled = |port: &VhostUserPort| (0..4).map(|pair| port.is_rx_enabled(pair)).collect::<Vec<_>>();
+    assert_eq!(enabled(&rig.port), [true; 4]);
+    let guest = rig.guest.as_mut().unwrap();
+    guest.enable_pair(2, false).unwrap();
+    guest.enable_pair(3, false).unwrap();
+    guest.synchronise().unwrap();
+    assert_eq!(enabled(&rig.port), [true, true, false, false]);
+    assert_eq!(rig.port.give_up_rx_queues(), 0, "the guest may enable them again");
+    // Rings keep their place and size while they are disabled.
+    assert_eq!(told(&rig.port, "num_of_vrings").as_deref(), Some("8"));
+    assert_eq!(told(&rig.port, "vring_7_size").as_deref(), Some("64"));
+    rig.pairs.clear();
+    rig.guest = None;
+    let mut given_up = 0;
+    wait_until("queues are given up", || {
+        given_up += rig.port.give_up_rx_queues();
+        given_up > 0
+    });
+    assert_eq!(given_up, 3);
+    rig.rx.truncate(1);
+    assert_eq!(enabled(&rig.port), [false; 4]);
+    let mut guest = Guest::connect(&rig.path, &GuestConfig { pairs: 2, ..GuestConfig::default() }).unwrap();
+    guest.synchronise().unwrap();
+    rig.rx.extend(rig.port.take_rx_queues());
+    assert_eq!(rig.rx.len(), 2);
+    assert_eq!(told(&rig.port, "num_of_vrings").as_deref(), Some("4"));
+    rig.pairs = guest.take_pairs();
+    assert!(rig.pairs[1].send(&frame(1, 60)));
+    assert_eq!(rig.receive(1), [frame(1, 60)]);
+}
+
+#[test]
+fn a_port_is_connected_when_the_guests_device_is_ready_and_no_sooner() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = server(dir.path(), &[]);
+    let status = || told(&port, "status").unwrap();
+    let silent = std::os::unix::net::UnixStream::connect(dir.path().join("vhost0")).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(status(), "disconnected", "somebody who says nothing is no device");
+    assert_eq!(told(&port, "features"), None);
+    drop(silent);
+    let mut guest = Guest::connect(&dir.path().join("vhost0"), &GuestConfig::default()).unwrap();
+    guest.synchronise().unwrap();
+    assert_eq!(status(), "connected");
+    assert_ne!(told(&port, "features").unwrap(), "0x0000000000000000");
+    guest.stop(2).unwrap();
+    guest.synchronise().unwrap();
+    assert_eq!(status(), "disconnected", "its driver has stopped");
+}
+
+#[test]
+fn who_has_no_device_keeps_no_guest_away() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vhost0");
+    let port = server(dir.path(), &[]);
+    let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    // One asks for features and then says no more, another stops in the middle of a message.
+    let get_features = encode(request::GET_FEATURES, false, false, &[]);
+    let mut asking = UnixStream::connect(&path).unwrap();
+    asking.write_all(&get_features).unwrap();
+    let mut answer = [0; 20];
+    asking.read_exact(&mut answer).unwrap();
+    let mut halting = UnixStream::connect(&path).unwrap();
+    halting.write_all(&get_features[..5]).unwrap();
+    let mut guest = Guest::connect(&path, &GuestConfig::default()).unwrap();
+    guest.synchronise().unwrap();
+    assert_eq!(told(&port, "status").unwrap(), "connected");
+    // A guest at work is not put out by anybody who comes.
+    let mut late = UnixStream::connect(&path).unwrap();
+    late.write_all(&get_features).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(told(&port, "status").unwrap(), "connected");
+    guest.synchronise().unwrap();
+    drop(guest);
+    // Its place is free, and the one that waited is heard.
+    late.read_exact(&mut answer).unwrap();
+    drop((silent, asking, halting));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::PortError;
 use crate::wait::owned;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Room for the descriptors of a message, with their header.
 const CONTROL_LEN: usize = 128;
@@ -39,12 +39,18 @@ pub(crate) struct Connection {
     /// Readable where the port wants the protocol thread's attention.
     event: RawFd,
     closer: Closer,
+    /// When the rest of a message, or room for an answer, must have come.
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Connection {
     pub(crate) fn new(stream: UnixStream, event: RawFd, closer: Closer) -> Result<Connection, PortError> {
         stream.set_nonblocking(true).map_err(|e| PortError::os("set up a guest's socket", &e))?;
-        Ok(Connection { stream, event, closer })
+        Ok(Connection { stream, event, closer, deadline: None })
+    }
+
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.stream
     }
 
     /// The next message.
@@ -63,7 +69,7 @@ impl Connection {
         Ok(Incoming { header, request, fds })
     }
 
-    /// Fills `to`, waiting as long as it takes.
+    /// Fills `to`, waiting as long as it may take.
     fn read(&mut self, mut to: &mut [u8], fds: &mut Vec<Given>) -> Result<(), Ended> {
         while !to.is_empty() {
             self.wait(libc::POLLIN)?;
@@ -85,7 +91,16 @@ impl Connection {
 
     /// Waits until the socket is ready. The event comes first.
     fn wait(&self, events: libc::c_short) -> Result<(), Ended> {
-        wait_for(&self.stream, events, self.event, None).map(|_| ())
+        loop {
+            let now = Instant::now();
+            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now));
+            if wait_for(&self.stream, events, self.event, left)? {
+                return Ok(());
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Ended::Closed);
+            }
+        }
     }
 
     /// Sends an answer, with a descriptor where there is one.

@@ -170,6 +170,7 @@ impl Device {
                     return Err(DeviceError::Protocol("a ring of no possible size"));
                 }
                 self.change_ring(index, |ring| ring.num = num)?;
+                self.shared.facts().ring_sizes.insert(index as usize, num);
             }
             Request::SetVringAddr(addr) => self.change_ring(addr.index, |ring| ring.addr = Some(addr))?,
             Request::SetVringBase { index, base } => self.change_ring(index, |ring| ring.base = base)?,
@@ -344,6 +345,7 @@ impl Device {
     fn stop_ring(&mut self, index: u32) -> Result<Answer, DeviceError> {
         self.ring(index)?;
         self.take(index as usize);
+        self.shared.device_stopped();
         let ring = self.ring(index)?;
         ring.started = false;
         ring.kick = None;
@@ -401,7 +403,7 @@ impl Device {
         // What workers look at all the time.
         let looked_at = if self.features & d::RING_PACKED != 0 { addr.desc } else { addr.avail };
         let ring_at = memory.at_user(looked_at, 1, 1).map(|at| at.as_ptr() as usize);
-        self.shared.give_ring(index, ring, config.num, config.kick.clone(), config.call.clone())?;
+        self.shared.give_ring(index, ring, config.kick.clone(), config.call.clone())?;
         self.shared.facts().ring_at = ring_at;
         Ok(())
     }
@@ -410,6 +412,7 @@ impl Device {
     /// ring stopped: so no ring forgets its position, nor the log what was written.
     fn stop(&mut self) {
         self.take_all();
+        self.shared.device_stopped();
         for ring in &mut self.rings {
             ring.started = false;
             ring.kick = None;
@@ -418,6 +421,7 @@ impl Device {
 
     fn reset(&mut self) {
         self.take_all();
+        self.shared.device_stopped();
         for ring in &mut self.rings {
             *ring = RingConfig::default();
         }
@@ -433,6 +437,7 @@ impl Drop for Device {
         // First: a worker may be waiting for a page that nobody brings any more.
         self.postcopy = None;
         self.take_all();
+        self.shared.device_stopped();
         self.shared.set_features(0);
     }
 }

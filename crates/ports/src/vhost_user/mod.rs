@@ -23,6 +23,7 @@ mod device;
 mod doorbell;
 pub mod features;
 pub mod fuzz;
+mod lobby;
 mod memory;
 pub mod message;
 mod packed;
@@ -35,9 +36,10 @@ mod split;
 
 use crate::virtual_link::local_mac;
 use crate::{PortError, PortSpec, QueueStats};
-use connection::{Connection, Ended, wait_for};
+use connection::{Connection, Ended};
 use descriptor::Closer;
 use device::{Answer, Device, DeviceError};
+use lobby::{Heard, Lobby};
 use packet::{LinkState, Port, PortStats, PortStatus, RxQueue, TxQueue};
 use queue::{VhostRx, VhostTx};
 use shared::Shared;
@@ -46,12 +48,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use shared::QUEUE_PAIRS_MAX;
 
 /// A client that finds nobody tries again after this long.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+/// A front end without a device may stop in the middle of a message for so long: others may be waiting.
+const MESSAGE_TIME: Duration = Duration::from_secs(2);
 /// How long it takes at most to see that a descriptor is closed.
 const CLOSED_AFTER: Duration = Duration::from_millis(5);
 /// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
@@ -131,14 +135,15 @@ impl VhostUserPort {
         };
         let protocol_offered = features::PROTOCOL_OFFERED
             | if spec.flag("vhost-postcopy", false)? { features::protocol::PAGEFAULT } else { 0 };
-        let listener = if mode == Mode::Server { Some(listen(&path)?) } else { None };
+        let lobby = if mode == Mode::Server { Some(Lobby::new(listen(&path)?)) } else { None };
         let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
         let session = Session {
             shared: shared.clone(),
             offered,
             protocol_offered,
             path: path.clone(),
-            listener,
+            lobby,
+            next: None,
             closer: Closer::default(),
         };
         let thread = std::thread::Builder::new()
@@ -158,7 +163,7 @@ impl VhostUserPort {
         })
     }
 
-    /// How many receive queues there should be: one, and one for each pair that a guest has used.
+    /// How many receive queues there should be: one, and one for each pair that the guest has used.
     fn rx_queues_wanted(&self) -> u32 {
         self.shared.rx_rings_seen.load(Ordering::Relaxed).max(1)
     }
@@ -229,6 +234,15 @@ impl Port for VhostUserPort {
         self.shared.stats()
     }
 
+    fn is_rx_enabled(&self, queue: usize) -> bool {
+        self.shared.is_rx_enabled(queue)
+    }
+
+    fn give_up_rx_queues(&mut self) -> usize {
+        let wanted = self.rx_queues_wanted().min(self.rx_queues);
+        (std::mem::replace(&mut self.rx_queues, wanted) - wanted) as usize
+    }
+
     fn status(&self) -> PortStatus {
         let numa_node = self.home();
         let facts = self.shared.facts().clone();
@@ -297,12 +311,14 @@ struct Session {
     offered: u64,
     protocol_offered: u64,
     path: PathBuf,
-    listener: Option<UnixListener>,
+    lobby: Option<Lobby>,
+    /// Who has spoken while somebody without a device was served.
+    next: Option<UnixStream>,
     closer: Closer,
 }
 
 impl Session {
-    fn run(self) {
+    fn run(mut self) {
         while let Some(stream) = self.next_stream() {
             // A fault of the connection before is none of this one, and the event may still be set for it.
             self.shared.take_fault();
@@ -312,13 +328,13 @@ impl Session {
             }
             {
                 let mut facts = self.shared.facts();
-                facts.is_connected = true;
+                facts.ring_sizes.clear();
                 facts.guest_mtu = None;
                 facts.ring_at = None;
             }
             let end = self.serve(stream);
+            self.shared.rx_rings_seen.store(0, Ordering::Relaxed);
             let mut facts = self.shared.facts();
-            facts.is_connected = false;
             facts.error = end.err().map(|why| format!("the guest was disconnected: {why}"));
             let failed = facts.error.is_some();
             drop(facts);
@@ -330,20 +346,19 @@ impl Session {
     }
 
     /// A connection to the next front end; `None` when the port goes.
-    fn next_stream(&self) -> Option<UnixStream> {
+    fn next_stream(&mut self) -> Option<UnixStream> {
         loop {
             if self.shared.is_closing.load(Ordering::Acquire) {
                 return None;
             }
-            match &self.listener {
-                Some(listener) => {
-                    if let Ok((stream, _)) = listener.accept() {
-                        return Some(stream);
-                    }
-                    if wait_for(listener, libc::POLLIN, self.shared.event.fd(), None).is_err() {
-                        self.shared.event.clear();
-                    }
-                }
+            if let Some(stream) = self.next.take() {
+                return Some(stream);
+            }
+            match &mut self.lobby {
+                Some(lobby) => match lobby.wait(self.shared.event.fd(), None) {
+                    Heard::Newcomer(stream) => return Some(stream),
+                    Heard::Event | Heard::Present => self.shared.event.clear(),
+                },
                 None => match UnixStream::connect(&self.path) {
                     Ok(stream) => return Some(stream),
                     Err(_) if self.pause(RECONNECT_AFTER) => {}
@@ -373,11 +388,20 @@ impl Session {
         !self.shared.is_closing.load(Ordering::Acquire)
     }
 
-    /// Speaks with one front end until it goes. The error is why we have closed the connection.
-    fn serve(&self, stream: UnixStream) -> Result<(), DeviceError> {
+    /// Speaks with one front end until it goes, or another takes its place. The error is why we have closed the connection.
+    fn serve(&mut self, stream: UnixStream) -> Result<(), DeviceError> {
         let mut connection = Connection::new(stream, self.shared.event.fd(), self.closer.clone())?;
         let mut device = Device::new(self.shared.clone(), self.offered, self.protocol_offered);
         loop {
+            let is_device = self.shared.is_device();
+            if let (Some(lobby), false) = (&mut self.lobby, is_device)
+                && let Heard::Newcomer(stream) = lobby.wait(self.shared.event.fd(), Some(connection.stream()))
+            {
+                self.next = Some(stream);
+                return Ok(());
+            }
+            let others_may_wait = self.lobby.is_some() && !is_device;
+            connection.deadline = others_may_wait.then(|| Instant::now() + MESSAGE_TIME);
             let incoming = match connection.receive() {
                 Ok(incoming) => incoming,
                 Err(Ended::Closed) => return Ok(()),

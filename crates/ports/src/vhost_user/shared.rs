@@ -85,9 +85,10 @@ impl Wait {
 /// What operators see of a port.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
+    /// A guest's device is ready: its driver is at work, or was a moment ago.
     pub(super) is_connected: bool,
     pub(super) features: u64,
-    /// Sizes of the rings at work, by their numbers.
+    /// Sizes of the rings that the front end has named, by their numbers, also of those that are disabled.
     pub(super) ring_sizes: std::collections::BTreeMap<usize, u32>,
     /// Why the last connection ended, where it did not end well, or why there is none.
     pub(super) error: Option<String>,
@@ -104,7 +105,7 @@ pub(super) struct Shared {
     waits: Box<[OnceLock<Wait>]>,
     /// Pairs 0 to this one have both rings: over as many of them transmit queues are spread.
     tx_rings: AtomicU32,
-    /// Receive rings that have ever worked are below this.
+    /// Receive rings that have worked since the front end connected are below this.
     pub(super) rx_rings_seen: AtomicU32,
     features: AtomicU64,
     pub(super) admin_up: AtomicBool,
@@ -214,7 +215,6 @@ impl Shared {
         &self,
         index: usize,
         mut ring: Ring,
-        size: u32,
         kick: Option<Arc<OwnedFd>>,
         call: Option<Arc<OwnedFd>>,
     ) -> Result<(), PortError> {
@@ -230,13 +230,31 @@ impl Shared {
         slot.call();
         drop(slot);
         self.places[index].is_there.store(true, Ordering::Release);
-        self.facts().ring_sizes.insert(index, size);
         if is_rx {
             self.rx_rings_seen.fetch_max(index as u32 / 2 + 1, Ordering::Relaxed);
             self.wake(index / 2);
         }
         self.count_tx_rings();
+        if self.is_running() {
+            let mut facts = self.facts();
+            facts.is_connected = true;
+            facts.error = None;
+        }
         Ok(())
+    }
+
+    /// The guest's driver has stopped: there is no device until rings are given again.
+    pub(super) fn device_stopped(&self) {
+        self.facts().is_connected = false;
+    }
+
+    pub(super) fn is_device(&self) -> bool {
+        self.facts().is_connected
+    }
+
+    /// Whether a receive queue has a ring that the guest has enabled.
+    pub(super) fn is_rx_enabled(&self, pair: usize) -> bool {
+        self.places.get(2 * pair + 1).is_some_and(|place| place.is_there.load(Ordering::Relaxed))
     }
 
     pub(super) fn take_ring(&self, index: usize) -> Option<Ring> {
@@ -246,7 +264,6 @@ impl Shared {
         if let (Some(kick), Some(wait)) = (&taken.kick, self.waits[index / 2].get()) {
             wait.remove(kick.as_raw_fd());
         }
-        self.facts().ring_sizes.remove(&index);
         self.count_tx_rings();
         Some(ring)
     }

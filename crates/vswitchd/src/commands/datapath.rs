@@ -453,7 +453,9 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         for port in ports {
             for (queue, _) in vswitch.dp.rx_workers(port.port_no).iter().enumerate().filter(|(_, w)| **w == n)
             {
-                let state = if port.gone { "disabled" } else { "enabled" };
+                let device = vswitch.dp.port(port.port_no).filter(|_| !port.gone);
+                let is_enabled = device.is_some_and(|device| device.is_rx_enabled(queue));
+                let state = if is_enabled { "enabled" } else { "disabled" };
                 let usage = vswitch.queue_usage(port.port_no, queue, seconds);
                 let _ = writeln!(
                     text,
