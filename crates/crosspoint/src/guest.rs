@@ -3,6 +3,7 @@
 use ports::PortError;
 use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use ports::vhost_user::features::device;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ pub struct Args {
     /// Bytes of the frames that `source` sends, without the frame check sequence.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(FRAME_MIN as i64..=9000))]
     size: u16,
-    /// Frames that `source` sends in all, then it ends; for ever where it is not given.
+    /// Frames that `source` sends in all, over all queues, then it ends; for ever where it is not given. `check` counts what has
+    /// not come of so many as missing.
     #[arg(long)]
     count: Option<u64>,
     /// Frames that `source` sends in a second at most, over all queues; as many as go where it is not given.
@@ -74,7 +76,8 @@ enum Mode {
     Sink,
     /// Send numbered packets.
     Source,
-    /// Count packets, and see whether the numbers of a source's are complete and in order.
+    /// Count packets, and see whether the numbers of a source's are in order and without gaps between the first and the last that
+    /// came; with --count, whether all came.
     Check,
 }
 
@@ -118,6 +121,8 @@ struct Seen {
     sent: u64,
     /// By the number of the sender's queue: the next number that is expected.
     next: std::collections::BTreeMap<u16, u64>,
+    /// Frames that had a number.
+    numbered: u64,
     missing: u64,
     reordered: u64,
 }
@@ -129,6 +134,7 @@ impl Seen {
         if payload[..4] != MAGIC {
             return;
         }
+        self.numbered += 1;
         let queue = u16::from_be_bytes([payload[4], payload[5]]);
         let number = u64::from_be_bytes(payload[8..16].try_into().expect("eight bytes"));
         let next = self.next.entry(queue).or_insert(number);
@@ -180,7 +186,7 @@ pub fn run(args: &Args) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (socket, result) in args.sockets.iter().zip(results) {
         match result {
-            Ok(seen) => report(socket, &seen, args.mode),
+            Ok(seen) => report(socket, &seen, args),
             Err(e) => {
                 eprintln!("crosspoint guest: {}: {e}", socket.display());
                 code = ExitCode::FAILURE;
@@ -190,11 +196,19 @@ pub fn run(args: &Args) -> ExitCode {
     code
 }
 
-fn report(socket: &Path, seen: &[Seen], mode: Mode) {
+/// How many numbered frames have not come: of `count` where that is known, else between those that have.
+fn missing(seen: &[Seen], count: Option<u64>) -> u64 {
+    match count {
+        Some(count) => count.saturating_sub(seen.iter().map(|s| s.numbered).sum()),
+        None => seen.iter().map(|s| s.missing).sum(),
+    }
+}
+
+fn report(socket: &Path, seen: &[Seen], args: &Args) {
     let sum = |f: fn(&Seen) -> u64| seen.iter().map(f).sum::<u64>();
     print!("{}: received {} sent {}", socket.display(), sum(|s| s.received), sum(|s| s.sent));
-    if mode == Mode::Check {
-        print!(" missing {} reordered {}", sum(|s| s.missing), sum(|s| s.reordered));
+    if args.mode == Mode::Check {
+        print!(" missing {} reordered {}", missing(seen, args.count), sum(|s| s.reordered));
     }
     println!();
 }
@@ -213,7 +227,8 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
         features: if args.no_mergeable { 0 } else { device::MRG_RXBUF },
     };
     let mut seen = vec![Seen::default(); args.queues.into()];
-    let mut announced = false;
+    // What was complained of last, so that it is said once.
+    let mut complaint = String::new();
     while !ending.load(Ordering::Relaxed) {
         let guest =
             if args.listen { Guest::listen(socket, &config, RETRY) } else { Guest::connect(socket, &config) };
@@ -225,19 +240,32 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
                 }
                 println!("{}: the switch is gone", socket.display());
             }
-            // The one error that waiting does not mend.
+            // Nobody has come yet.
+            Err(e) if args.listen && kind(&e) == Some(ErrorKind::TimedOut) => {}
+            // What waiting does not mend: a switch of another kind, a place where no socket can be.
             Err(e @ PortError::Unsupported(_)) if !args.listen => return Err(e),
+            Err(e) if args.listen && kind(&e).is_some_and(|kind| kind != ErrorKind::AddrInUse) => {
+                return Err(e);
+            }
             Err(e) => {
-                if !std::mem::replace(&mut announced, true) && !args.listen {
+                let e = e.to_string();
+                if e != complaint {
                     eprintln!("crosspoint guest: {}: {e}; trying again", socket.display());
+                    complaint = e;
                 }
-                if !args.listen {
-                    std::thread::sleep(RETRY);
-                }
+                std::thread::sleep(RETRY);
             }
         }
     }
     Ok(seen)
+}
+
+/// What the operating system said, where it is its error.
+fn kind(e: &PortError) -> Option<ErrorKind> {
+    match e {
+        PortError::Os { errno, .. } => Some(std::io::Error::from_raw_os_error(*errno).kind()),
+        _ => None,
+    }
 }
 
 /// Moves packets until the switch goes (true) or the guest is to end.
@@ -249,9 +277,12 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
     let mut pace = args.rate.map(|rate| Pace::new(rate, looked));
     loop {
         let mut moved = 0;
+        let sent = || seen.iter().map(|s| s.sent).sum::<u64>();
+        let mut left = args.count.map_or(u64::MAX, |count| count.saturating_sub(sent()));
         for ((pair, seen), template) in pairs.iter_mut().zip(&mut *seen).zip(&mut templates) {
             let due = pace.as_mut().map_or(BURST, |pace| pace.due(Instant::now()));
-            let count = turn(args, pair, seen, template, due);
+            let count = turn(args, pair, seen, template, (due as u64).min(left) as usize);
+            left = left.saturating_sub(count as u64);
             moved += count;
             if let Some(pace) = &mut pace {
                 pace.sent(count);
@@ -300,7 +331,7 @@ fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8],
         }
         Mode::Source => {
             let mut count = 0;
-            while count < due && args.count.is_none_or(|all| seen.sent < all) {
+            while count < due {
                 template[PAYLOAD + 8..FRAME_MIN].copy_from_slice(&seen.sent.to_be_bytes());
                 if !pair.send(template) {
                     break;
@@ -343,5 +374,8 @@ mod tests {
         seen.check(&[0; 20]);
         seen.check(&[0; 100]);
         assert_eq!(seen.next.len(), 1);
+        // Numbers 0 to 6 are before the first that came, 12 and up after the last but one.
+        let seen = [seen, Seen::default()];
+        assert_eq!((missing(&seen, None), missing(&seen, Some(20)), missing(&seen, Some(6))), (4, 14, 0));
     }
 }

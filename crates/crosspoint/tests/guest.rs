@@ -105,6 +105,45 @@ fn numbered_frames_cross_from_guest_to_guest_and_again_after_the_switch_was_kill
     }
 }
 
+#[test]
+fn a_guest_that_cannot_listen_says_why_and_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("missing").join("socket");
+    let output = crosspoint(dir.path()).args(["guest", "--listen"]).arg(&socket).output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("listen on") && said.contains("No such file"), "{said}");
+    // Somebody's socket may go: it is waited for, and said.
+    let taken = dir.path().join("taken");
+    let _other = std::os::unix::net::UnixListener::bind(&taken).unwrap();
+    let waits =
+        crosspoint(dir.path()).args(["guest", "--listen", "--seconds", "1"]).arg(&taken).output().unwrap();
+    let said = String::from_utf8_lossy(&waits.stderr).into_owned();
+    assert_eq!(said.matches("trying again").count(), 1, "{said}");
+}
+
+#[test]
+fn a_source_of_several_queues_sends_as_many_as_it_was_told_and_a_checker_misses_what_did_not_come() {
+    let served = Served::start(1, 2);
+    served.set_rules("in_port=1,actions=output:2\n");
+    let checker = served.guest(2, &["--mode", "check", "--count", "1000"]);
+    let mut source =
+        served.guest(1, &["--mode", "source", "--queues", "4", "--count", "700", "--rate", "20000"]);
+    assert!(source.0.wait().unwrap().success());
+    let sent = said_by(served.dir(), "guest1");
+    assert!(sent.contains(" sent 700\n"), "{sent}");
+    wait_for("all have arrived", served.dir(), || served.count(2, "tx", "pkts") >= 700);
+    let statistics = served.vsctl("get interface g2 statistics");
+    assert!(statistics.contains("ovs_tx_invalid_hwol_drops=0"), "{statistics}");
+    assert!(!statistics.contains("collisions"), "{statistics}");
+    let ifindex =
+        |n: u32| served.vsctl(&format!("get interface g{n} ifindex")).trim().parse::<u32>().unwrap();
+    assert!(ifindex(1) > 0 && ifindex(2) > 0 && ifindex(1) != ifindex(2));
+    std::thread::sleep(Duration::from_millis(200));
+    let count = served.end(2, checker);
+    assert_eq!((count("missing"), count("reordered")), (300, 0));
+}
+
 /// A switch that serves its own database, with ports `g1`, `g2`… for as many guests, on sockets of these names.
 struct Served {
     dir: tempfile::TempDir,

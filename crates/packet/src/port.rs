@@ -151,7 +151,7 @@ pub struct PortStatus {
     pub mtu: u32,
     /// Link speed in bits per second, 0 where unknown or without meaning.
     pub speed_bps: u64,
-    /// The kernel's interface index, 0 where there is none.
+    /// The kernel's interface index, 0 where there is none; of a guest's port a number made of its name.
     pub ifindex: u32,
     /// Driver-specific keys and values for the `status` column (the mode that AF_XDP chose, why a port does not work).
     pub details: Vec<(String, String)>,

@@ -264,6 +264,11 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
     if record.kind.starts_with("dpdkvhostuser") {
         all.push(("ovs_tx_retries", s.tx_retries));
         all.push(("rx_lent_packets", s.rx_lent_packets));
+        // No offload that a guest asks for is invalid: what one cannot take is done in software.
+        all.push(("ovs_tx_invalid_hwol_drops", 0));
+        // A ring has none of these.
+        let of_wires = ["collisions", "rx_crc_err", "rx_frame_err", "rx_missed_errors", "rx_over_err"];
+        all.retain(|(key, _)| !of_wires.contains(key));
     }
     numbers(&all)
 }

@@ -38,7 +38,8 @@ impl FrontEnd {
         if !wait_for(&listener, libc::POLLIN, never.fd(), Some(time)).unwrap_or(false) {
             // Nobody will use it any more.
             let _ = std::fs::remove_file(path);
-            return Err(PortError::Unsupported(format!("no switch connected to {}", path.display())));
+            let call = format!("wait for a switch at {}", path.display());
+            return Err(PortError::Os { call, errno: libc::ETIMEDOUT });
         }
         let (stream, _) = listener.accept().map_err(|e| PortError::os(call(), &e))?;
         FrontEnd::new(stream, Some(path.to_owned()))

@@ -178,6 +178,14 @@ impl VhostUserPort {
     }
 }
 
+/// What stands for an interface index, which the kernel does not give: a number from 1 to 2^24 - 2 that depends on the name alone, by which collectors
+/// (RFC 2863 wants it small and not 0) tell ports apart.
+fn number_of(name: &str) -> u32 {
+    // FNV-1a, as for addresses.
+    let hash = name.bytes().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+    hash % 0x00ff_fffe + 1
+}
+
 /// Listens on `path`. A socket that nobody serves any more is replaced.
 fn listen(path: &Path) -> Result<UnixListener, PortError> {
     let refused = |why: String| PortError::File { path: path.display().to_string(), why };
@@ -270,7 +278,7 @@ impl Port for VhostUserPort {
             mac: self.mac,
             mtu: self.shared.mtu.load(Ordering::Relaxed),
             speed_bps: 0,
-            ifindex: 0,
+            ifindex: number_of(&self.spec.name),
             details,
             error: facts.error,
         }
