@@ -51,13 +51,13 @@ pub struct Args {
     /// Milliseconds after which an unused cached flow goes.
     #[arg(long, value_name = "MS")]
     max_idle: Option<u64>,
-    /// Private key, for controllers over TLS.
+    /// Private key, for controllers and managers over TLS; for managers also db:Open_vSwitch,SSL,private_key, which is the default.
     #[arg(long, value_name = "FILE")]
     private_key: Option<PathBuf>,
-    /// Certificate, for controllers over TLS.
+    /// Certificate, for controllers and managers over TLS; for managers also a column, as with --private-key.
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Certificate of the authority that controllers' certificates are verified by.
+    /// Certificate of the authority that controllers' and managers' certificates are verified by, or a column.
     #[arg(long, value_name = "FILE")]
     ca_cert: Option<PathBuf>,
     /// Where the file of --ca-cert is not there, the authority of the first controller is taken and saved.

@@ -80,9 +80,9 @@ impl Pair {
     fn appctl(&self, args: &[&str]) -> (String, Option<i32>) {
         let output = self.run("ovs-appctl", &[&["-T", "20"], args].concat());
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        // Ours is one datapath for all, and its ports have no type of their own for a bridge's.
+        // Ours is one datapath for all, without a port of its own.
         let text = text.replace("netdev@ovs-netdev", "dummy@ovs-dummy").replace("netdev@", "dummy@");
-        let text = text.replace("dummy-internal", "dummy").replace("  port 0: ovs-dummy (dummy)\n", "");
+        let text = text.replace("  port 0: ovs-dummy (dummy-internal)\n", "");
         let text = text.replace("packet_type(ns=0,id=0),", "");
         (text, output.status.code())
     }
@@ -272,6 +272,150 @@ fn commands_say_what_the_stock_switch_says() {
         assert!(theirs.is_none_or(|l| l.trim_end() == line.trim_end()), "{line}\n{theirs:?}");
     }
     assert_eq!(ours.appctl(&["exit", "--cleanup"]), (String::new(), Some(0)));
+}
+
+#[test]
+fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let vsctl = |words: &str| {
+        for pair in [&ours, &stock] {
+            let set = pair.run("ovs-vsctl", &words.split(' ').collect::<Vec<_>>());
+            assert!(set.status.success(), "{set:?}");
+        }
+    };
+    let both = |args: &[&str]| {
+        let (ours, stock) = (ours.appctl(args), stock.appctl(args));
+        assert_eq!(ours, stock, "{args:?}: ours is on the left");
+        ours.0
+    };
+    // What a flow of ours is cached for may be less than with the stock switch.
+    let trace = |flow: &str| {
+        let flow = format!("{flow},dl_src=50:54:00:00:00:05");
+        let shown = |pair: &Pair| {
+            let (text, code) = pair.appctl(&["ofproto/trace", "br0", &flow]);
+            let lines = text.lines().filter(|l| !l.starts_with("Megaflow: "));
+            (lines.map(|l| format!("{l}\n")).collect::<String>(), code)
+        };
+        let (ours, stock) = (shown(&ours), shown(&stock));
+        assert_eq!(ours, stock, "{flow}: ours is on the left");
+        ours.0
+    };
+    vsctl("set port p1 tag=10 -- set port p3 tag=10 vlan_mode=native-untagged");
+    for pair in [&ours, &stock] {
+        assert!(pair.run("ovs-ofctl", &["add-flow", "br0", "actions=NORMAL"]).status.success());
+    }
+    let place_addresses = || {
+        for (port, mac) in [("p1", "07"), ("p2", "08"), ("p3", "09")] {
+            for pair in [&ours, &stock] {
+                let mac = format!("50:54:00:00:00:{mac}");
+                assert_eq!(pair.appctl(&["fdb/add", "br0", port, "10", &mac]).1, Some(0));
+            }
+        }
+    };
+    place_addresses();
+    // A tag that goes, one that comes, and one that keeps its priority.
+    for (flow, actions) in [
+        ("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10", "pop_vlan,1"),
+        ("in_port=p2,dl_dst=50:54:00:00:00:09,dl_vlan=10,dl_vlan_pcp=3", "pop_vlan,3"),
+        ("in_port=p1,dl_dst=50:54:00:00:00:08", "push_vlan(vid=10,pcp=0),2"),
+        ("in_port=p1,dl_dst=50:54:00:00:00:08,vlan_tci=0x7000", "pop_vlan,push_vlan(vid=10,pcp=3),2"),
+    ] {
+        let text = trace(flow);
+        assert!(text.contains("\nFinal flow: unchanged\n"), "{text}");
+        assert!(text.ends_with(&format!("\nDatapath actions: {actions}\n")), "{text}");
+    }
+    // What is not forwarded, and why.
+    trace("in_port=p1,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    trace("in_port=99,dl_dst=50:54:00:00:00:07");
+    vsctl("set port p1 protected=true -- set port p2 protected=true");
+    // The stock switch forgets them where a port changes.
+    place_addresses();
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    vsctl("set port p1 protected=false -- set port p2 protected=false trunks=20");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07");
+    vsctl("set port p2 trunks=20 tag=30 vlan_mode=native-tagged");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    vsctl("set port p2 trunks=[] cvlans=20 vlan_mode=dot1q-tunnel");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    vsctl("set port p2 cvlans=[] tag=[] vlan_mode=[]");
+    place_addresses();
+    for bad in ["foo", "foo=1", "in_port=1,foo", "in_port=p9", "in_port=1,dl_dst=5"] {
+        both(&["ofproto/trace", "br0", bad]);
+    }
+
+    // The same of a flow that is cached, and what shows it.
+    let tagged = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:08),eth_type(0x8100),vlan(vid=0,pcp=3),\
+        encap(eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2))";
+    both(&["netdev-dummy/receive", "p1", tagged]);
+    let flows = |pair: &Pair, filter: &[&str]| {
+        let (text, code) = pair.appctl(&[&["dpctl/dump-flows"], filter].concat());
+        let flows = text.lines().filter(|l| l.contains("in_port(")).count();
+        (flows, if code == Some(0) { String::new() } else { text })
+    };
+    for pair in [&ours, &stock] {
+        wait_for("the flow", || flows(pair, &[]).0 == 1);
+        let text = pair.appctl(&["dpctl/dump-flows"]).0;
+        assert!(text.trim_end().ends_with("actions:pop_vlan,push_vlan(vid=10,pcp=3),2"), "{text}");
+        wait_for("its count", || pair.appctl(&["dpctl/show"]).0.contains("\n  flows: 1\n"));
+    }
+    for (filter, count) in [
+        ("filter=in_port=1", 1),
+        ("filter=in_port=p1,udp", 1),
+        ("filter=in_port=2", 0),
+        ("filter=vlan_tci=0x7000", 1),
+        ("filter=dl_vlan=10", 0),
+        ("filter=dl_src=50:54:00:00:00:05", 1),
+        ("filter=dl_src=50:54:00:00:00:06", 0),
+        // The flow does not look at it, so some of its packets may match.
+        ("filter=ip,nw_dst=10.9.9.9", 1),
+        ("filter=arp", 0),
+        ("type=ovs", 1),
+        ("type=ovs,tc", 1),
+        ("type=non-offloaded", 1),
+        ("type=offloaded", 0),
+        ("type=dpdk", 0),
+        ("pmd=77", 0),
+    ] {
+        assert_eq!(flows(&ours, &[filter]), (count, String::new()), "{filter}");
+        assert_eq!(flows(&stock, &[filter]), (count, String::new()), "{filter}");
+    }
+    for pair in [&ours, &stock] {
+        let datapath = if std::ptr::eq(pair, &ours) { "ovs-netdev" } else { "ovs-dummy" };
+        assert_eq!(flows(pair, &["filter=udp", "type=ovs", datapath]).0, 1);
+    }
+    for bad in [&["filter=foo"][..], &["type=foo"], &["nodp"], &["filter=udp", "filter=tcp"]] {
+        both(&[&["dpctl/dump-flows"], bad].concat());
+    }
+    assert_eq!(ours.appctl(&["dpctl/dump-flows", "pmd=x"]).1, Some(2));
+
+    // Dummies' commands, levels of logs, and counters that scripts read.
+    vsctl("add-port br0 p9 -- set interface p9 type=internal");
+    both(&["dpif/show"]);
+    both(&["netdev-dummy/set-admin-state", "nope", "up"]);
+    both(&["netdev-dummy/receive", "p1", "--qid", "5", "00"]);
+    both(&["vlog/disable-rate-limit", "bridge"]);
+    let bridge = |pair: &Pair| {
+        let text = pair.appctl(&["vlog/list"]).0;
+        text.lines().find(|l| l.starts_with("bridge ")).map(str::to_string)
+    };
+    assert_eq!(bridge(&ours), bridge(&stock));
+    assert!(bridge(&ours).is_some_and(|l| l.ends_with("(rate limiting disabled)")), "{:?}", bridge(&ours));
+    for (counter, least) in [
+        ("netdev_received", 1),
+        ("netdev_sent", 1),
+        ("flow_extract", 1),
+        ("txn_success", 1),
+        ("unixctl_replied", 1),
+        ("mac_learning_learned", 1),
+    ] {
+        for pair in [&ours, &stock] {
+            wait_for(counter, || {
+                let text = pair.appctl(&["coverage/read-counter", counter]).0;
+                text.trim().parse::<u64>().is_ok_and(|count| count >= least)
+            });
+        }
+    }
 }
 
 /// What becomes of fragments, in each of the modes.

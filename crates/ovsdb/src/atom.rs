@@ -12,6 +12,7 @@ use serde_json::{Number, Value, json};
 use smol_str::SmolStr;
 
 use crate::error::{Error, syntax_error};
+use crate::schema::is_identifier;
 use crate::symbols::Symbols;
 use crate::uuid::Uuid;
 
@@ -233,6 +234,11 @@ fn uuid_from_json(json: &Value, symbols: Option<&mut Symbols<'_>>) -> Result<Uui
     match json.as_array().map(Vec::as_slice) {
         Some([Value::String(class), Value::String(text)]) if class == "uuid" => {
             Uuid::parse(text).ok_or_else(|| syntax_error(json, format!("\"{text}\" is not a valid UUID")))
+        }
+        Some([Value::String(class), Value::String(name)])
+            if class == "named-uuid" && !is_identifier(name) =>
+        {
+            Err(syntax_error(json, "named-uuid string is not a valid <id>"))
         }
         Some([Value::String(class), Value::String(name)]) if class == "named-uuid" => match symbols {
             Some(symbols) => Ok(symbols.reference(name)),

@@ -10,6 +10,7 @@ use smol_str::SmolStr;
 use crate::atom::{Atom, AtomType, Real};
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
+use crate::schema::is_identifier;
 
 /// The type of atoms, with constraints.
 #[derive(Clone, Debug, PartialEq)]
@@ -443,6 +444,14 @@ impl<'a> Members<'a> {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(self.wrong_type(name)),
+        }
+    }
+
+    /// A member that is an `<id>` (RFC 7047 section 3.1) where it is there.
+    pub(crate) fn id(&mut self, name: &str) -> Result<Option<&'a str>, Error> {
+        match self.string(name)? {
+            Some(text) if !is_identifier(text) => Err(self.wrong_type(name)),
+            text => Ok(text),
         }
     }
 

@@ -137,6 +137,19 @@ impl Switch {
     ) {
         translate::packet(Snapshot { switch: self, version, reader }, key, out, sink);
     }
+
+    /// As [`Self::translate_watched`], of a packet from a port that the bridge does not have.
+    pub(crate) fn translate_in_bridge<S: Sink>(
+        &self,
+        version: Version,
+        key: &Key,
+        bridge: BridgeIdx,
+        reader: &Reader,
+        out: &mut Translation<Effect>,
+        sink: &mut S,
+    ) {
+        translate::packet_in_bridge(Snapshot { switch: self, version, reader }, key, bridge, out, sink);
+    }
 }
 
 impl Pipeline for Switch {

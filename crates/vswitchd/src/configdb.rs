@@ -106,6 +106,9 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
     Connection { server, follower, devices }.run().await;
 }
 
+/// How the end of a connection is called that the server has closed.
+const CLOSED: &str = "connection closed by peer";
+
 struct Connection {
     server: Server,
     follower: Follower,
@@ -125,13 +128,18 @@ impl Connection {
                         tracing::info!(target: "reconnect", "{target}: connected");
                         let error = self.converse(stream, &mut reconnect).await;
                         self.follower.disconnected();
-                        tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
+                        // A server that is stopped on purpose takes its leave this way.
+                        if error == CLOSED {
+                            tracing::info!(target: "reconnect", "{target}: {CLOSED}");
+                        } else {
+                            tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
+                        }
                         reconnect.disconnected(clock::now(), Some(&error));
                     }
                     Err(error) => {
                         let error = error.to_string();
                         if reconnect.last_error() != Some(&error) {
-                            tracing::warn!(target: "reconnect", "{target}: connection attempt failed ({error})");
+                            tracing::info!(target: "reconnect", "{target}: connection attempt failed ({error})");
                         }
                         reconnect.failed(clock::now(), &error);
                     }
@@ -165,7 +173,7 @@ impl Connection {
             };
             tokio::select! {
                 read = reader.read(&mut input) => match read {
-                    Ok(0) => return "the server closed it".into(),
+                    Ok(0) => return CLOSED.into(),
                     Ok(n) => {
                         reconnect.heard(clock::now());
                         framer.feed(&input[..n]);
@@ -371,6 +379,14 @@ impl Follower {
         let Some((ticket, told)) = self.in_flight else { return };
         let Some(outcome) = self.replica.take_outcome(ticket) else { return };
         self.in_flight = None;
+        let counts = &mut self.shared.borrow_mut().counts;
+        *match &outcome {
+            Outcome::Unchanged => &mut counts.txn_unchanged,
+            Outcome::Success(_) => &mut counts.txn_success,
+            Outcome::TryAgain => &mut counts.txn_try_again,
+            Outcome::NotLocked => &mut counts.txn_not_locked,
+            Outcome::Error(_) => &mut counts.txn_error,
+        } += 1;
         match outcome {
             // A configuration that came into force while this was under way is still to be told.
             Outcome::Unchanged | Outcome::Success(_) if self.to_tell == told => self.to_tell = None,

@@ -8,14 +8,14 @@ use crate::daemonize::{Daemon, PidFile};
 use crate::devices;
 use crate::listeners::BridgeSockets;
 use crate::log;
-use crate::ovsdb::{self, Handle};
+use crate::ovsdb::{self, Handle, TlsSources};
 use crate::program;
 use crate::reconcile::{OfPortsBefore, reconcile};
 use crate::rundir::{Socket, remove_stale_control_sockets};
 use crate::schedule::TICK_MS;
 use crate::service::Shared;
 use crate::state::{SetupError, Vswitch};
-use crate::stream::Tls;
+use crate::stream::{Tls, TlsFiles};
 use crate::unixctl;
 use packet::wait::Bell;
 use rustix::mm::MlockAllFlags;
@@ -128,7 +128,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         Database::Embedded(_) | Database::Remote(_) => {
             let server = match (&config.database, &embedded) {
                 (Database::Remote(target), _) => {
-                    let tls = (!config.tls.is_empty()).then(|| Tls::new(config.tls.clone()));
+                    let tls = config.tls_files().map(Tls::new);
                     Server::Elsewhere(target.clone(), tls.map(Box::new))
                 }
                 (_, Some(embedded)) => Server::Embedded(embedded.handle.clone()),
@@ -168,6 +168,10 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 tracing::info!(target: "daemon", "ending on the command exit");
             }
+            () = database_exited(embedded.as_ref()) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                tracing::info!(target: "daemon", "ending on the command exit to the database server");
+            }
         }
     };
     tokio::pin!(ending);
@@ -186,6 +190,14 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     ending.await;
     shared.borrow_mut().close();
     Ok(())
+}
+
+/// Waits until somebody ends the embedded server, with which the process ends: the stock programs that stop one wait for that.
+async fn database_exited(embedded: Option<&Embedded>) {
+    match embedded {
+        Some(embedded) => embedded.handle.exited().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The database server of this process, with the files by which the stock tools find one.
@@ -209,6 +221,7 @@ impl Embedded {
                 "db:Open_vSwitch,Open_vSwitch,manager_options".into(),
             ],
             control: Some(dir.file(&format!("ovsdb-server.{}.ctl", std::process::id()))),
+            tls: tls_of_managers(&config.tls),
             ..ovsdb::Options::default()
         };
         let handle = ovsdb::serve(options).map_err(StartError::Database)?;
@@ -217,6 +230,21 @@ impl Embedded {
             "serving the database {} on {}", file.display(), socket.display()
         );
         Ok(Embedded { handle: Rc::new(handle), _pid_file: pid_file })
+    }
+}
+
+/// Where managers' keys come from: what the command line does not say is what `ovs-vsctl set-ssl` has set.
+fn tls_of_managers(given: &TlsFiles) -> TlsSources {
+    let or_column = |file: &Option<PathBuf>, column: &str| match file {
+        Some(file) => Some(file.display().to_string()),
+        None => Some(format!("db:Open_vSwitch,SSL,{column}")),
+    };
+    TlsSources {
+        private_key: or_column(&given.private_key, "private_key"),
+        certificate: or_column(&given.certificate, "certificate"),
+        ca_cert: or_column(&given.ca_cert, "ca_cert"),
+        bootstrap_ca_cert: given.bootstrap_ca_cert,
+        ..TlsSources::default()
     }
 }
 

@@ -126,6 +126,12 @@ pub(crate) struct Counts {
     pub effects: u64,
     pub flows_removed: u64,
     pub unixctl_received: u64,
+    /// What became of transactions with the database.
+    pub txn_error: u64,
+    pub txn_not_locked: u64,
+    pub txn_success: u64,
+    pub txn_try_again: u64,
+    pub txn_unchanged: u64,
 }
 
 /// A bridge.
@@ -185,6 +191,16 @@ impl PortRecord {
         self.is_broken().then(|| self.status.error.as_deref().unwrap_or("the device is gone"))
     }
 
+    /// The type that is shown: of dummies the one that was asked for, as local ports are internal ones.
+    pub fn shown_kind(&self) -> &str {
+        match self.interface.dummy_type {
+            _ if self.kind != "dummy" => &self.kind,
+            _ if self.of_port == OfPort::LOCAL => "dummy-internal",
+            Some(asked) => asked,
+            None => &self.kind,
+        }
+    }
+
     /// Patch ports have no device in the datapath.
     pub fn is_patch(&self) -> bool {
         self.interface.kind == PATCH
@@ -224,7 +240,7 @@ impl Vswitch {
         for place in &places {
             dp.start_worker_on(place.cpus.clone()).map_err(SetupError::Datapath)?;
         }
-        let tls = (!config.tls.is_empty()).then(|| Arc::new(Tls::new(config.tls.clone())));
+        let tls = config.tls_files().map(|files| Arc::new(Tls::new(files)));
         let vswitch = Vswitch {
             control,
             switch,

@@ -98,6 +98,9 @@ usage: {name} [OPTIONS] COMMAND [ARG...]
   dump-dps                 names of all datapaths
   show [DP...]             their ports and counters
   dump-flows [DP]          the flows that are cached
+    filter=FLOW            those with packets that this match of OpenFlow's fits
+    type=TYPE[,TYPE]...    ovs, non-offloaded: all; tc, dpdk, offloaded, partially-offloaded: none
+    pmd=CORE               those of the worker on this core
   del-flows [DP]           remove them
 Options:
   -s, --statistics         for show: counters of ports

@@ -19,7 +19,7 @@ impl Run<'_, '_> {
     pub(super) fn insert(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
         let (table, schema) = self.table(&mut members)?;
         let json = members.need("row")?;
-        let name = members.string("uuid-name")?;
+        let name = members.id("uuid-name")?;
         let uuid = match members.string("uuid")? {
             None => None,
             Some(text) => Some(Uuid::parse(text).ok_or_else(|| members.error("bad uuid"))?),

@@ -2,6 +2,7 @@
 
 use super::databases::Hosted;
 use super::{Now, SERVER_DATABASE, Server, SessionId, WAITING_MAX};
+use crate::error::syntax_error;
 use crate::execute::{Context, Execution, Outcome};
 use crate::log::transaction::Note;
 use crate::{Changes, Error, Transaction, UuidGenerator};
@@ -69,6 +70,13 @@ impl Server {
                 return self.reply_error(session, &request, &error);
             }
         };
+        // Its answer could not be told from the other's.
+        let is_pending = |waiting: &Waiting| waiting.session == session && waiting.request == request;
+        let waits = self.sessions.get(&session).is_some_and(|session| session.waiting > 0);
+        if waits && self.databases.values().any(|hosted| hosted.waiting.iter().any(is_pending)) {
+            let error = syntax_error(&Value::Array(operations), "transact: duplicate request ID").to_json();
+            return self.reply_error(session, &request, &error);
+        }
         let name = match operations.first_mut() {
             Some(Value::String(name)) if self.databases.contains_key(name) => std::mem::take(name),
             _ => {

@@ -2,10 +2,10 @@
 
 mod report;
 
-pub use report::{datapath_actions_text, trace};
+pub use report::{Start, Texts, trace};
 
 use crate::rule::Rule;
-use flow::Action;
+use flow::{Action, Key};
 use std::sync::Arc;
 
 /// A listener to a translation. Texts come as closures: they are made only when somebody listens.
@@ -26,6 +26,8 @@ pub(crate) trait Sink {
     fn warn(&mut self, text: impl FnOnce() -> String);
     /// Why the translation failed.
     fn error(&mut self, text: impl FnOnce() -> String);
+    /// The packet as the last action left it.
+    fn end(&mut self, key: &Key);
 }
 
 /// Nobody listens.
@@ -48,4 +50,6 @@ impl Sink for Quiet {
     fn warn(&mut self, _: impl FnOnce() -> String) {}
     #[inline(always)]
     fn error(&mut self, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn end(&mut self, _: &Key) {}
 }

@@ -5,6 +5,7 @@
 //! further, so that a chain of tables reads as a list.
 
 use super::Sink;
+use crate::BridgeIdx;
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::topology::Topology;
@@ -40,6 +41,8 @@ struct Listener<'a> {
     topology: &'a Topology,
     /// Nodes that are not finished, outermost first; the first is the root.
     open: Vec<Node>,
+    /// The packet as the last action left it, once that is known.
+    after: Option<Key>,
 }
 
 impl Listener<'_> {
@@ -108,37 +111,65 @@ impl Sink for Listener<'_> {
     fn error(&mut self, text: impl FnOnce() -> String) {
         self.leaf(Kind::Error, text());
     }
+
+    fn end(&mut self, key: &Key) {
+        self.after = Some(key.clone());
+    }
 }
 
-/// Traces a packet as `ofproto/trace` does, and returns the text with what the translation found out. `key` is the packet
-/// with its input port's numbers; `ports` names the ports.
+/// What is traced.
+#[derive(Clone, Copy)]
+pub struct Start<'a> {
+    /// The version of the switch's state.
+    pub version: Version,
+    /// The packet, with its input port's numbers.
+    pub key: &'a Key,
+    /// Of a packet that comes from no port of the switch: the bridge that it comes to.
+    pub bridge: Option<BridgeIdx>,
+}
+
+/// How what is found is shown.
+#[derive(Clone, Copy)]
+pub struct Texts<'a> {
+    /// Names of ports.
+    pub ports: &'a PortNames,
+    /// The datapath's actions on the packet.
+    pub actions: &'a dyn Fn(&[DpAction]) -> String,
+}
+
+/// Traces a packet as `ofproto/trace` does, and returns the text with what the translation found out.
 pub fn trace(
     switch: &Switch,
-    version: Version,
-    key: &Key,
-    ports: &PortNames,
+    start: Start<'_>,
+    texts: Texts<'_>,
     reader: &Reader,
 ) -> (String, Translation<Effect>) {
+    let (Start { version, key, bridge }, Texts { ports, actions }) = (start, texts);
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
-    let mut listener = Listener { ports, topology, open: vec![root] };
+    let mut listener = Listener { ports, topology, open: vec![root], after: None };
     let mut out = Translation::default();
-    switch.translate_watched(version, key, reader, &mut out, &mut listener);
+    match bridge {
+        None => switch.translate_watched(version, key, reader, &mut out, &mut listener),
+        Some(bridge) => {
+            switch.translate_in_bridge(version, key, bridge, reader, &mut out, &mut listener);
+        }
+    }
     while listener.open.len() > 1 {
         listener.leave();
     }
-    let bridge = topology
-        .port(PortNo(key.get64(FieldId::DpPort) as u32))
-        .and_then(|port| topology.bridge(port.bridge));
+    let port = topology.port(PortNo(key.get64(FieldId::DpPort) as u32));
+    let bridge = bridge.or(port.map(|port| port.bridge)).and_then(|idx| topology.bridge(idx));
     let none = OptionTable::default();
     let options = bridge.map_or(&none, |b| b.options());
     let flow_text = |key: &Key, mask: &Mask| flow_text(key, mask, ports, options);
     let mut text = format!("Flow: {}\n", flow_text(key, &everything(key, options)));
     let root = listener.open.pop().expect("the root is left");
     print(&mut text, &root.below, 0);
-    let after = final_key(key, &out.actions);
-    let changed =
-        if after == *key { "unchanged".to_string() } else { flow_text(&after, &everything(&after, options)) };
+    let changed = match &listener.after {
+        Some(after) if after != key => flow_text(after, &everything(after, options)),
+        _ => "unchanged".to_string(),
+    };
     let _ = writeln!(text, "\nFinal flow: {changed}");
     let recirc_id = match key.get64(FieldId::RecircId) {
         0 => "0".to_string(),
@@ -146,7 +177,7 @@ pub fn trace(
     };
     let matched = flow_text(key, &out.mask);
     let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},eth,{matched}");
-    let _ = writeln!(text, "Datapath actions: {}", datapath_actions_text(&out.actions));
+    let _ = writeln!(text, "Datapath actions: {}", actions(&out.actions));
     (text, out)
 }
 
@@ -225,76 +256,4 @@ fn flow_text(key: &Key, mask: &Mask, ports: &PortNames, options: &OptionTable) -
     let mut matching = Match::new(key, mask.canonical());
     options.lift(&mut matching);
     match_text(&matching, ports)
-}
-
-/// The packet after all actions.
-fn final_key(key: &Key, actions: &[DpAction]) -> Key {
-    let mut after = key.clone();
-    for action in actions {
-        match action {
-            DpAction::Set { field, value, mask } => after.set_masked(*field, *value, *mask),
-            DpAction::PushVlan { tpid, tci } => {
-                after.set(FieldId::VlanTci2, after.get(FieldId::VlanTci));
-                after.set(FieldId::VlanTpid2, after.get(FieldId::VlanTpid));
-                after.set(FieldId::VlanTci, (tci | 0x1000).into());
-                after.set(FieldId::VlanTpid, (*tpid).into());
-            }
-            DpAction::PopVlan => {
-                after.set(FieldId::VlanTci, after.get(FieldId::VlanTci2));
-                after.set(FieldId::VlanTpid, after.get(FieldId::VlanTpid2));
-                after.set(FieldId::VlanTci2, 0);
-                after.set(FieldId::VlanTpid2, 0);
-            }
-            _ => {}
-        }
-    }
-    after
-}
-
-/// The datapath's actions as `dpctl/dump-flows` shows them.
-pub fn datapath_actions_text(actions: &[DpAction]) -> String {
-    let all: Vec<String> = actions.iter().map(one_action_text).collect();
-    if all.is_empty() { "drop".to_string() } else { all.join(",") }
-}
-
-fn one_action_text(action: &DpAction) -> String {
-    match action {
-        DpAction::Output(port) => port.to_string(),
-        DpAction::OutputTrunc { port, max_bytes } => format!("trunc({max_bytes}),{port}"),
-        DpAction::Set { field: FieldId::VlanTci, value, .. } => {
-            format!("pop_vlan,push_vlan(vid={},pcp={})", value & 0xfff, value >> 13)
-        }
-        DpAction::Set { field: FieldId::SkbPriority, value, .. } => format!("set(skb_priority({value:#x}))"),
-        DpAction::Set { field: FieldId::PktMark, value, .. } => format!("set(skb_mark({value:#x}))"),
-        DpAction::Set { field, value, mask } => {
-            let whole = *mask == field.ones();
-            let mask = if whole { String::new() } else { format!("/{mask:#x}") };
-            format!("set({}={value:#x}{mask})", field.name())
-        }
-        DpAction::PushVlan { tpid, tci } => {
-            let tpid = if *tpid == 0x8100 { String::new() } else { format!("tpid={tpid:#06x},") };
-            format!("push_vlan({tpid}vid={},pcp={})", tci & 0xfff, tci >> 13)
-        }
-        DpAction::PopVlan => "pop_vlan".to_string(),
-        DpAction::PushMpls { eth_type, lse } => format!(
-            "push_mpls(label={},tc={},ttl={},bos={},eth_type={eth_type:#x})",
-            lse >> 12,
-            lse >> 9 & 7,
-            lse & 0xff,
-            lse >> 8 & 1
-        ),
-        DpAction::PopMpls { eth_type } => format!("pop_mpls(eth_type={eth_type:#x})"),
-        DpAction::Recirc(id) => format!("recirc({id:#x})"),
-        DpAction::Sample { probability, actions } => format!(
-            "sample(sample={:.1}%,actions({}))",
-            f64::from(*probability) * 100.0 / f64::from(u32::MAX),
-            datapath_actions_text(actions)
-        ),
-        DpAction::Clone(actions) => format!("clone({})", datapath_actions_text(actions)),
-        DpAction::PacketIn(spec) => format!(
-            "userspace(controller(reason={},id={},max_len={}))",
-            spec.reason as u8, spec.controller_id, spec.max_len
-        ),
-        DpAction::Drop(_) => "drop".to_string(),
-    }
 }

@@ -426,6 +426,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Ends the translation: drops with a reason what is output nowhere.
     fn finish(self) {
+        self.trace.end(&self.key);
         if let Some(reason) = self.error {
             self.out.actions.clear();
             self.out.effects.clear();
@@ -496,6 +497,25 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
     if x.may_receive(port) {
         x.pipeline();
     }
+    x.finish();
+}
+
+/// Translates a packet as if it came to the bridge from the port that its key names, which need not be there.
+pub(crate) fn packet_in_bridge<S: Sink>(
+    at: Snapshot<'_>,
+    key: &Key,
+    bridge: crate::BridgeIdx,
+    out: &mut Translation<Effect>,
+    trace: &mut S,
+) {
+    always_needed(out, key.get64(FieldId::EthType));
+    let Some(bridge) = at.topology().bridge(bridge) else {
+        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
+        return;
+    };
+    let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
+    x.trace.bridge(&bridge.config.name);
+    x.pipeline();
     x.finish();
 }
 

@@ -18,6 +18,9 @@ use crate::trace::Sink;
 use base::{DropReason, OfPort};
 use flow::FieldId;
 
+/// What a trace says where a packet stays away from a port.
+const BETWEEN_PROTECTED: &str = "Flow is between protected ports, skipping output.";
+
 /// A tag: protocol id, VLAN and priority. VLAN 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Tag {
@@ -81,6 +84,22 @@ impl VlanConfig {
             VlanMode::NativeUntagged | VlanMode::NativeTagged => vid == 0 || self.carries_native(vid),
             VlanMode::Trunk => self.trunks_vlan(vid),
             VlanMode::Dot1qTunnel => self.carries_cvlan(vid),
+        }
+    }
+
+    /// Why a packet with this outer VLAN may not come in, in Open vSwitch's words.
+    fn refusal(&self, vid: u16, name: &str) -> String {
+        match self.mode {
+            VlanMode::Access => format!(
+                "dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {} access port",
+                self.tag
+            ),
+            VlanMode::NativeUntagged | VlanMode::NativeTagged | VlanMode::Trunk => format!(
+                "dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}"
+            ),
+            VlanMode::Dot1qTunnel => format!(
+                "dropping VLAN {vid} packet received on dot1q-tunnel port {name} that excludes this VLAN"
+            ),
         }
     }
 
@@ -151,7 +170,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             None if in_port.0 >= OfPort::MAX.0 => None,
             None => {
                 self.drop_reason = DropReason::OutputPortGone;
-                self.trace.detail(|| "received packet on unknown port, dropping".to_string());
+                self.trace.error(|| format!("received packet on unknown port {}", in_port.0));
+                self.trace.warn(|| "no input bundle, dropping".to_string());
                 return;
             }
         };
@@ -159,9 +179,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             && !port.spec.vlan.admits(tags[0].vid)
         {
             self.drop_reason = DropReason::VlanViolation;
-            self.trace.detail(|| {
-                format!("dropping VLAN {} packet received on port {}", tags[0].vid, port.spec.name)
-            });
+            self.trace.error(|| port.spec.vlan.refusal(tags[0].vid, &port.spec.name));
+            self.trace.warn(|| "disallowed VLAN VID for this input port, dropping".to_string());
             return;
         }
         let had = tags.iter().filter(|t| t.tpid != 0).count();
@@ -243,7 +262,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 if from.is_some_and(|f| f.spec.port_no == port.spec.port_no) {
                     self.trace.detail(|| "learned port is input port, dropping".to_string());
                 } else if from.is_some_and(|f| f.spec.protected) && port.spec.protected {
-                    self.trace.detail(|| "learned port is protected, dropping".to_string());
+                    self.trace.warn(|| BETWEEN_PROTECTED.to_string());
                 } else {
                     self.output_tagged(port, inside);
                 }
@@ -256,7 +275,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
             let spec = &port.spec;
             let back = from.is_some_and(|f| f.spec.port_no == spec.port_no);
             let protected = from.is_some_and(|f| f.spec.protected) && spec.protected;
-            if !back && !protected && !spec.config.no_flood && spec.vlan.includes(inside.tags) {
+            if back || spec.config.no_flood || !spec.vlan.includes(inside.tags) {
+                continue;
+            }
+            if protected {
+                self.trace.warn(|| BETWEEN_PROTECTED.to_string());
+            } else {
                 self.output_tagged(port, inside);
             }
         }

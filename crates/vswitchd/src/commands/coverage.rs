@@ -10,6 +10,9 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
     let c = &vswitch.counts;
     let workers = || (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n));
     let sum = |f: fn(&datapath::WorkerStats) -> u64| workers().map(f).sum();
+    let fdb = |f: fn(&switch::control::FdbStats) -> u64| -> u64 {
+        vswitch.bridges.keys().map(|bridge| f(&vswitch.control.fdb_stats(*bridge))).sum()
+    };
     let mut all: Vec<(String, u64)> = [
         ("datapath_effects", c.effects),
         ("datapath_effects_refused", sum(|w| w.effects_refused.get())),
@@ -17,6 +20,13 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("datapath_flow_not_cached", sum(|w| w.not_cached.get())),
         ("datapath_flow_touched", sum(|w| w.touched.get())),
         ("datapath_rx_held_back", sum(|w| w.held_back.get())),
+        ("flow_extract", sum(|w| w.rx.get() + w.recirculations.get())),
+        ("mac_learning_evicted", fdb(|f| f.evicted)),
+        ("mac_learning_expired", fdb(|f| f.expired)),
+        ("mac_learning_learned", fdb(|f| f.learned)),
+        ("mac_learning_moved", fdb(|f| f.moved)),
+        ("netdev_received", sum(|w| w.rx.get())),
+        ("netdev_sent", sum(|w| w.tx.get())),
         ("ofproto_flow_mod", c.flow_mods),
         ("ofproto_flow_removed", c.flows_removed),
         ("ofproto_packet_in", c.packet_ins),
@@ -24,7 +34,14 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("ofproto_packet_out", c.packet_outs),
         ("ofproto_recv_openflow", c.openflow_received),
         ("ofproto_refused", c.openflow_errors),
+        ("txn_error", c.txn_error),
+        ("txn_not_locked", c.txn_not_locked),
+        ("txn_success", c.txn_success),
+        ("txn_try_again", c.txn_try_again),
+        ("txn_unchanged", c.txn_unchanged),
         ("unixctl_received", c.unixctl_received),
+        // One at a time, this one included.
+        ("unixctl_replied", c.unixctl_received),
         ("xlate_actions", sum(|w| w.misses.get())),
     ]
     .into_iter()

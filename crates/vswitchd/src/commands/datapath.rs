@@ -1,8 +1,11 @@
 //! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets were lost.
 
+use super::switching::parse_flow;
 use crate::odp::{self, ActionContext};
-use crate::state::Vswitch;
-use base::{DropReason, PortNo};
+use crate::state::{PortRecord, Vswitch};
+use base::{DropReason, OfPort, PortNo};
+use flow::{FieldId, Key, Mask, Match};
+use openflow::text::PortNames;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
@@ -40,18 +43,13 @@ fn hits(vswitch: &Vswitch) -> (u64, u64) {
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (options, names) = options(args, &["-s", "--statistics"])?;
     check_names(&names)?;
+    vswitch.dp.fold(FOLD_WAIT);
     let (hit, missed) = hits(vswitch);
     let lost = vswitch.dp.drops(DropReason::TranslationError);
     let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
     let mut text = format!("{NAME}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
     for port in vswitch.ports.values().filter(|p| !p.is_patch()) {
-        // Of a device that is gone nothing else is true any more.
-        let details: Vec<String> = match port.complaint() {
-            Some(error) => vec![format!("error={error}")],
-            None => port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect(),
-        };
-        let details = if details.is_empty() { String::new() } else { format!(": {}", details.join(", ")) };
-        let _ = writeln!(text, "  port {}: {} ({}{details})", port.port_no, port.name, port.kind);
+        let _ = writeln!(text, "  port {}: {} ({})", port.port_no, port.name, type_text(port));
         if options.is_empty() {
             continue;
         }
@@ -77,6 +75,17 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(text)
 }
 
+/// A port's type, and what its driver says of it.
+fn type_text(port: &PortRecord) -> String {
+    // Of a device that is gone nothing else is true any more.
+    let details: Vec<String> = match port.complaint() {
+        Some(error) => vec![format!("error={error}")],
+        None => port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect(),
+    };
+    let details = if details.is_empty() { String::new() } else { format!(": {}", details.join(", ")) };
+    format!("{}{details}", port.shown_kind())
+}
+
 pub fn dump_dps(_: &mut Vswitch, _: &[String]) -> Answer {
     Ok(format!("{NAME}\n"))
 }
@@ -86,6 +95,7 @@ pub fn dpif_dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 }
 
 pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    vswitch.dp.fold(FOLD_WAIT);
     let (hit, missed) = hits(vswitch);
     let mut text = format!("{NAME}: hit:{hit} missed:{missed}\n");
     for bridge in vswitch.bridges.values() {
@@ -95,7 +105,9 @@ pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
         for p in ports {
             let _ = match p.interface.peer() {
                 Some(peer) => writeln!(text, "    {} {}/none: (patch: peer={peer})", p.name, p.of_port.0),
-                None => writeln!(text, "    {} {}/{}: ({})", p.name, p.of_port.0, p.port_no, p.kind),
+                None => {
+                    writeln!(text, "    {} {}/{}: ({})", p.name, p.of_port.0, p.port_no, type_text(p))
+                }
             };
         }
     }
@@ -103,9 +115,92 @@ pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 }
 
 pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let (options, names) = options(args, &["-m", "--more", "--names", "--no-names"])?;
-    check_names(&names)?;
-    flows(vswitch, &options, |_| true, true)
+    let (options, words) = options(args, &["-m", "--more", "--names", "--no-names"])?;
+    let mut wanted = Wanted { heads: true, ..Wanted::default() };
+    let mut types = None;
+    for word in words {
+        match word.split_once('=') {
+            Some(("filter", text)) if wanted.filter.is_none() => {
+                let filter = filter(vswitch, text);
+                wanted.filter =
+                    Some(filter.map_err(|e| format!("ovs-vswitchd: Failed to parse filter ({text}: {e})"))?);
+            }
+            Some(("type", text)) if types.is_none() => types = Some(text),
+            Some(("pmd", core)) if wanted.core.is_none() => {
+                let core = core.parse::<i64>().map_err(|_| format!("{word}: not a core"))?;
+                (wanted.core, wanted.heads) = (Some(core), false);
+            }
+            _ if check_names(&[word]).is_ok() => {}
+            _ => return Err("ovs-vswitchd: datapath not found (Invalid argument)".into()),
+        }
+    }
+    if let Some(types) = types
+        && !any_type(types)?
+    {
+        return Ok(String::new());
+    }
+    flows(vswitch, &options, &wanted)
+}
+
+/// Which flows are shown.
+#[derive(Default)]
+struct Wanted {
+    /// Those from these ports; without: from all.
+    ports: Option<Vec<PortNo>>,
+    /// Those with packets that this matches, as far as a flow says.
+    filter: Option<Match>,
+    /// Those of the worker on this core.
+    core: Option<i64>,
+    /// Each worker's are introduced by a line.
+    heads: bool,
+}
+
+impl Wanted {
+    fn shows(&self, key: &Key, mask: &Mask) -> bool {
+        let port = PortNo(key.get64(FieldId::DpPort) as u32);
+        self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+            && self.filter.as_ref().is_none_or(|filter| agrees(filter, key, mask))
+    }
+}
+
+/// Whether what both the filter and the flow look at is the same. A filter on what the flow does not look at leaves it in: among
+/// its packets may be some that match.
+fn agrees(filter: &Match, key: &Key, mask: &Mask) -> bool {
+    filter.mask.0.present_blocks().all(|b| {
+        (0..8).all(|w| {
+            let bits = filter.mask.0.word(b, w) & mask.0.word(b, w);
+            (filter.key.word(b, w) ^ key.word(b, w)) & bits == 0
+        })
+    })
+}
+
+/// A match in OpenFlow's syntax, but for `in_port`, which is the datapath's number or a name.
+fn filter(vswitch: &Vswitch, text: &str) -> Result<Match, String> {
+    let mut names = PortNames::default();
+    for port in vswitch.ports.values().filter(|p| !p.is_patch()) {
+        names.insert(OfPort(port.port_no.0 as u16), &port.name);
+    }
+    let mut filter = parse_flow(text, &names)?;
+    if filter.mask.get(FieldId::InPort) != 0 {
+        filter.key.set(FieldId::DpPort, filter.key.get(FieldId::InPort));
+        filter.mask.add_exact(FieldId::DpPort);
+        filter.key.set(FieldId::InPort, 0);
+        filter.mask.set(FieldId::InPort, 0);
+    }
+    Ok(filter)
+}
+
+/// Whether ours are among flows of these types: all are the switch's own, and none is offloaded.
+fn any_type(types: &str) -> Result<bool, String> {
+    let mut any = false;
+    for name in types.split(',').filter(|name| !name.is_empty()) {
+        match name {
+            "ovs" | "non-offloaded" => any = true,
+            "tc" | "dpdk" | "offloaded" | "partially-offloaded" => {}
+            _ => return Err(format!("ovs-vswitchd: Failed to parse type ({name}) (Invalid argument)")),
+        }
+    }
+    Ok(any)
 }
 
 pub fn dpif_dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
@@ -113,10 +208,10 @@ pub fn dpif_dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let [name] = names[..] else { return Err("expected one bridge".into()) };
     let bridge = vswitch.bridge_named(name).ok_or("no such bridge")?.idx;
     let ports: Vec<PortNo> = vswitch.ports_of(bridge).map(|p| p.port_no).collect();
-    flows(vswitch, &options, |port| ports.contains(&port), false)
+    flows(vswitch, &options, &Wanted { ports: Some(ports), ..Wanted::default() })
 }
 
-fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: impl Fn(PortNo) -> bool, heads: bool) -> Answer {
+fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: &Wanted) -> Answer {
     let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
     let named = options.contains(&"--names") || verbose && !options.contains(&"--no-names");
     vswitch.dp.fold(FOLD_WAIT);
@@ -126,11 +221,11 @@ fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: impl Fn(PortNo) -> boo
     let mut text = String::new();
     let mut worker = None;
     for f in flows {
-        let port = PortNo(f.flow.key.get64(flow::FieldId::DpPort) as u32);
-        if !wanted(port) {
+        let core = vswitch.places.get(f.worker).map_or(f.worker, |place| place.core);
+        if wanted.core.is_some_and(|only| only != core as i64) || !wanted.shows(&f.flow.key, &f.flow.mask) {
             continue;
         }
-        if heads && worker != Some(f.worker) {
+        if wanted.heads && worker != Some(f.worker) {
             let _ = writeln!(text, "flow-dump from {}:", thread_of(vswitch, f.worker));
             worker = Some(f.worker);
         }
@@ -178,6 +273,7 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 /// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached flows, and those of each
 /// worker in the revalidators' place.
 pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    vswitch.dp.fold(FOLD_WAIT);
     let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
     let limit = vswitch.flow_limit();

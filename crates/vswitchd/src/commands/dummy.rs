@@ -39,7 +39,7 @@ pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String>
                 let qid = rest.next().and_then(|q| q.parse::<u32>().ok());
                 // All frames enter at the first queue.
                 if qid != Some(0) {
-                    return Err("Invalid or missing queue ID: a dummy port takes frames at queue 0".into());
+                    return Err("bad rx queue id.".into());
                 }
             }
             "--len" => {
@@ -86,7 +86,9 @@ pub fn set_admin_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String,
         _ => return Err("Invalid Admin State".into()),
     };
     let ports: Vec<_> = match name {
-        Some(name) => vec![dummy(vswitch, name)?.0.port_no],
+        Some(name) => {
+            vec![dummy(vswitch, name).map_err(|_| "Unknown Dummy Interface")?.0.port_no]
+        }
         None => vswitch.ports.values().filter(|p| p.kind == "dummy").map(|p| p.port_no).collect(),
     };
     for port_no in ports {

@@ -1,11 +1,11 @@
 //! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
 
 use crate::clock;
-use crate::odp;
+use crate::odp::{self, ActionContext};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
-use datapath::Pipeline;
-use flow::{Depth, FieldId, Ingress, Key, extract};
+use datapath::{DpAction, Pipeline};
+use flow::{Depth, FieldId, Ingress, Key, Match, extract};
 use openflow::Version;
 use openflow::text::{PortNames, parse_match, write_actions, write_match};
 use std::fmt::Write;
@@ -100,24 +100,35 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         _ => return Err("expected a bridge, a flow, and at most one packet".into()),
     };
     let Traced { bridge, in_port, port_no, mut key } = flow;
+    let dp_port = port_no.unwrap_or(PortNo(0));
     if let Some(packet) = packet {
         let frame = odp::frame(packet).map_err(|e| e.to_string())?;
-        key = key_of(&frame, in_port, port_no)?;
+        key = key_of(&frame, in_port, dp_port)?;
     }
-    key.set(FieldId::DpPort, u128::from(port_no.0));
+    key.set(FieldId::DpPort, u128::from(dp_port.0));
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
     let shown = if options.contains(&"--names") { &names } else { PortNames::none() };
     let reader = vswitch.domain.register();
-    let version = vswitch.switch.version();
-    Ok(switch::trace::trace(&vswitch.switch, version, &key, shown, &reader).0)
+    let start = switch::trace::Start {
+        version: vswitch.switch.version(),
+        key: &key,
+        bridge: port_no.is_none().then_some(bridge),
+    };
+    let name = |port: PortNo| {
+        vswitch.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
+    };
+    let actions = |list: &[DpAction]| odp::actions(list, ActionContext::of(&key), &name);
+    let texts = switch::trace::Texts { ports: shown, actions: &actions };
+    Ok(switch::trace::trace(&vswitch.switch, start, texts, &reader).0)
 }
 
 /// Where a trace starts.
 struct Traced {
     bridge: BridgeIdx,
     in_port: OfPort,
-    port_no: PortNo,
+    /// The datapath's, where the bridge has such a port.
+    port_no: Option<PortNo>,
     key: Key,
 }
 
@@ -126,15 +137,39 @@ fn is_datapath_flow(text: &str) -> bool {
     text.contains("in_port(")
 }
 
+/// Reads a match as the text of a flow; errors are worded as the stock switch's about one.
+pub(super) fn parse_flow(text: &str, names: &PortNames) -> Result<Match, String> {
+    parse_match(text, names).map_err(|e| {
+        if let Some(field) = e.message.strip_prefix("unknown keyword ") {
+            return format!("unknown field {field}");
+        }
+        let item = text.get(e.offset..).unwrap_or_default().split(',').next().unwrap_or_default();
+        match item.split_once('=') {
+            Some((key, value)) if e.message.starts_with(value) => {
+                format!("bad value for {key} ({})", e.message)
+            }
+            _ => e.message,
+        }
+    })
+}
+
 fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, String> {
     let bridge = vswitch.bridge_named(name).ok_or_else(|| format!("{name}: unknown bridge"))?.idx;
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
-    let key = parse_match(text, &names).map_err(|e| e.to_string())?.key;
+    let matching = parse_flow(text, &names).map_err(|e| format!("Bad openflow flow syntax: {text}: {e}"))?;
+    let mut key = matching.key;
+    // A packet of a match has the tag that the match asks for, whose protocol id no match can name.
+    for (tci, tpid) in [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)] {
+        if key.get64(tci) & 0x1000 != 0 && key.get64(tpid) == 0 {
+            key.set(tpid, 0x8100);
+        }
+    }
+    if matching.mask.get(FieldId::InPort) == 0 {
+        key.set(FieldId::InPort, OfPort::NONE.0.into());
+    }
     let in_port = OfPort(key.get64(FieldId::InPort) as u16);
     let port_no = vswitch.port_numbered(bridge, in_port).map(|p| p.port_no);
-    // A flow from no port of the bridge has none to start in.
-    let port_no = port_no.ok_or_else(|| format!("in_port={}: no such port in {name}", in_port.0))?;
     Ok(Traced { bridge, in_port, port_no, key })
 }
 
@@ -148,7 +183,7 @@ fn from_datapath(vswitch: &Vswitch, text: &str) -> Result<Traced, String> {
     let record = record.ok_or_else(|| format!("in_port({port}): no such port in the datapath"))?;
     let frame = odp::frame(text).map_err(|e| e.to_string())?;
     let key = key_of(&frame, record.of_port, record.port_no)?;
-    Ok(Traced { bridge: record.bridge, in_port: record.of_port, port_no: record.port_no, key })
+    Ok(Traced { bridge: record.bridge, in_port: record.of_port, port_no: Some(record.port_no), key })
 }
 
 fn key_of(frame: &[u8], in_port: OfPort, port_no: PortNo) -> Result<Key, String> {

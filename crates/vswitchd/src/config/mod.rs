@@ -54,6 +54,22 @@ pub enum Database {
     Remote(ActiveTarget),
 }
 
+impl Config {
+    /// Keys and certificates for controllers and a server elsewhere. What is the name of a column (`db:Open_vSwitch,SSL,private_key`)
+    /// comes with the database's row, as for them all of table SSL does.
+    pub fn tls_files(&self) -> Option<TlsFiles> {
+        let file =
+            |given: &Option<PathBuf>| given.clone().filter(|path| !path.to_string_lossy().starts_with("db:"));
+        let files = TlsFiles {
+            private_key: file(&self.tls.private_key),
+            certificate: file(&self.tls.certificate),
+            ca_cert: file(&self.tls.ca_cert),
+            ..self.tls.clone()
+        };
+        (!files.is_empty()).then_some(files)
+    }
+}
+
 impl Database {
     /// The embedded server with the file that Open vSwitch's daemons share: `conf.db` in `$OVS_DBDIR`, by default
     /// `/etc/openvswitch`.

@@ -491,7 +491,14 @@ impl<'a> Reader<'a> {
             .unwrap_or_default();
         self.complain_all(&place, c);
         let request = row.integer("ofport_request").and_then(|n| u16::try_from(n).ok()).map(OfPort);
+        let dummy_type = match row.text("type").unwrap_or_default() {
+            _ if kind != "dummy" => None,
+            "dummy-pmd" => Some("dummy-pmd"),
+            "internal" | "dummy-internal" => Some("dummy-internal"),
+            _ => None,
+        };
         let interface = Interface {
+            dummy_type,
             of_port_request: request.filter(|n| n.0 > 0 && *n < OfPort::MAX && !is_local),
             mtu_request: row.integer("mtu_request").and_then(|n| u32::try_from(n).ok()),
             mac,

@@ -238,6 +238,8 @@ pub struct Interface {
     pub name: String,
     /// Its type, as [`ports::open`] takes it, or `patch`.
     pub kind: String,
+    /// Of a dummy that is shown as one of another type: that one.
+    pub dummy_type: Option<&'static str>,
     /// OpenFlow port number that is asked for.
     pub of_port_request: Option<OfPort>,
     /// MTU in bytes that is asked for.
@@ -293,6 +295,7 @@ impl Interface {
         Interface {
             name: name.into(),
             kind: kind.into(),
+            dummy_type: None,
             of_port_request: None,
             mtu_request: None,
             mac: None,

@@ -195,7 +195,9 @@ pub fn list() -> String {
     text.push_str("                 -------    ------    ------\n");
     for (module, levels) in levels() {
         let [console, syslog, file] = levels.map(|l| l.short_name());
-        let _ = writeln!(text, "{module:<16}  {console:>4}       {syslog:>4}       {file:>4}");
+        let limited = MODULES.binary_search(&module).is_ok_and(|i| log().limited[i].load(Ordering::Relaxed));
+        let note = if limited { "" } else { "    (rate limiting disabled)" };
+        let _ = writeln!(text, "{module:<16}  {console:>4}       {syslog:>4}       {file:>4}{note}");
     }
     text
 }

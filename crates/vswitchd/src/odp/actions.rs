@@ -11,25 +11,47 @@ pub struct ActionContext {
     pub eth_type: u16,
     /// IP protocol.
     pub nw_proto: u8,
+    /// Protocol id and tag of the outer and the inner VLAN tag; zeros where there is none.
+    pub tags: [(u16, u16); 2],
 }
 
 impl ActionContext {
     /// From a flow's key.
     pub fn of(key: &Key) -> ActionContext {
+        let tag = |tpid, tci| (key.get64(tpid) as u16, key.get64(tci) as u16);
         ActionContext {
             eth_type: key.get64(FieldId::EthType) as u16,
             nw_proto: key.get64(FieldId::NwProto) as u8,
+            tags: [tag(FieldId::VlanTpid, FieldId::VlanTci), tag(FieldId::VlanTpid2, FieldId::VlanTci2)],
+        }
+    }
+
+    /// The tags behind an action.
+    fn follow(&mut self, action: &DpAction) {
+        let [outer, inner] = self.tags;
+        match action {
+            DpAction::PushVlan { tpid, tci } => self.tags = [(*tpid, tci | 0x1000), outer],
+            DpAction::PopVlan => self.tags = [inner, (0, 0)],
+            DpAction::Set { field: FieldId::VlanTci, value, mask } => {
+                self.tags[0].1 = outer.1 & !*mask as u16 | (value & mask) as u16;
+            }
+            _ => {}
         }
     }
 }
 
 /// Shows a list of actions; an empty one is `drop`.
-pub fn actions(list: &[DpAction], context: ActionContext, names: PortNames<'_>) -> String {
+pub fn actions(list: &[DpAction], mut context: ActionContext, names: PortNames<'_>) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut rest = list;
     while let Some((first, tail)) = rest.split_first() {
         rest = tail;
-        if let DpAction::Set { field, .. } = first {
+        context.follow(first);
+        if let DpAction::Set { field: FieldId::VlanTci, .. } = first {
+            // Open vSwitch has no such action: it takes the tag off and puts another on.
+            let (tpid, tci) = context.tags[0];
+            parts.push(format!("pop_vlan,{}", push_vlan(tpid, tci)));
+        } else if let DpAction::Set { field, .. } = first {
             // Neighbouring changes of one header are one action.
             let header = header(*field, context);
             let same = |a: &&DpAction| matches!(a, DpAction::Set { field, .. } if self::header(*field, context) == header);
@@ -50,10 +72,7 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
         DpAction::Output(to) => port(*to, names),
         DpAction::OutputTrunc { port: to, max_bytes } => format!("trunc({max_bytes}),{}", port(*to, names)),
         DpAction::Set { .. } => unreachable!("shown together with its neighbours"),
-        DpAction::PushVlan { tpid, tci } => {
-            let tpid = if *tpid == 0x8100 { String::new() } else { format!("tpid={tpid:#06x},") };
-            format!("push_vlan({tpid}vid={},pcp={})", tci & 0xfff, tci >> 13)
-        }
+        DpAction::PushVlan { tpid, tci } => push_vlan(*tpid, *tci),
         DpAction::PopVlan => "pop_vlan".into(),
         DpAction::PushMpls { eth_type, lse } => format!(
             "push_mpls(label={},tc={},ttl={},bos={},eth_type={eth_type:#x})",
@@ -82,12 +101,16 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
     }
 }
 
+fn push_vlan(tpid: u16, tci: u16) -> String {
+    let tpid = if matches!(tpid, 0 | 0x8100) { String::new() } else { format!("tpid={tpid:#06x},") };
+    format!("push_vlan({tpid}vid={},pcp={})", tci & 0xfff, tci >> 13)
+}
+
 /// The attribute that a field is part of.
 fn header(field: FieldId, context: ActionContext) -> &'static str {
     use FieldId::*;
     match field {
         EthSrc | EthDst => "eth",
-        VlanTci => "vlan",
         NwSrc | NwDst | NwProto | ArpSha | ArpTha if matches!(context.eth_type, 0x0806 | 0x8035) => "arp",
         NwSrc | NwDst => "ipv4",
         Ipv6Src | Ipv6Dst | Ipv6Label => "ipv6",
@@ -132,7 +155,6 @@ fn member(action: &DpAction, context: ActionContext) -> Option<String> {
         ArpSha => (if is_arp { "sha" } else { "sll" }, mac),
         ArpTha => (if is_arp { "tha" } else { "tll" }, mac),
         NdTarget => ("target", ipv6),
-        VlanTci => return Some(format!("vid={},pcp={}", value & 0xfff, value >> 13 & 7)),
         Mpls0 => {
             let (label, tc, ttl, bos) = (value >> 12, value >> 9 & 7, value & 0xff, value >> 8 & 1);
             return Some(format!("label={label},tc={tc},ttl={ttl},bos={bos}"));
@@ -156,7 +178,8 @@ mod tests {
 
     #[test]
     fn actions_look_as_open_vswitch_shows_them() {
-        let context = ActionContext { eth_type: 0x800, nw_proto: 6 };
+        let context =
+            ActionContext { eth_type: 0x800, nw_proto: 6, tags: [(0x88a8, 0x700a), (0x8100, 0x3014)] };
         let set = |field: FieldId, value: u128, mask: u128| DpAction::Set { field, value, mask };
         for (list, text) in [
             (vec![], "drop"),
@@ -179,6 +202,20 @@ mod tests {
                 "pop_vlan,push_vlan(vid=5,pcp=1)",
             ),
             (vec![DpAction::Clone(vec![DpAction::Recirc(1)])], "clone(recirc(0x1))"),
+            // Of a tag some bits are set: the others are the packet's, of whichever tag is the outer one by then.
+            (vec![set(FieldId::VlanTci, 5, 0xfff)], "pop_vlan,push_vlan(tpid=0x88a8,vid=5,pcp=3)"),
+            (
+                vec![DpAction::PopVlan, set(FieldId::VlanTci, 0xe000, 0xe000), DpAction::Output(PortNo(1))],
+                "pop_vlan,pop_vlan,push_vlan(vid=20,pcp=7),1",
+            ),
+            (
+                vec![
+                    DpAction::PushVlan { tpid: 0x8100, tci: 0x5007 },
+                    DpAction::Clone(vec![set(FieldId::VlanTci, 9, 0xfff)]),
+                    set(FieldId::VlanTci, 8, 0xfff),
+                ],
+                "push_vlan(vid=7,pcp=2),clone(pop_vlan,push_vlan(vid=9,pcp=2)),pop_vlan,push_vlan(vid=8,pcp=2)",
+            ),
         ] {
             assert_eq!(actions(&list, context, &numbers), text);
         }

@@ -363,10 +363,13 @@ impl Remotes {
                 let Ok(found) = column.find(&server) else { continue };
                 let remotes = state.remotes.borrow();
                 let changed = found.remotes().0.into_iter().filter_map(|column| {
-                    let remote = remotes.running.get(&column.target)?;
+                    let (is_connected, status) = match remotes.running.get(&column.target) {
+                        Some(remote) => (remote.is_connected(), remote.status(at)),
+                        None => (false, never_runs(&column.target)?),
+                    };
                     let (table, row) = column.row?;
                     let schema = found.database.schema().table(table);
-                    Some((table, remote.status_row(at, schema, &row)?))
+                    Some((table, with_status(schema, &row, is_connected, status)?))
                 });
                 changed.collect::<Vec<(TableIdx, Row)>>()
             };
@@ -383,6 +386,31 @@ impl Remotes {
             state.has_work();
         }
     }
+}
+
+/// The row with its status brought up to date; `None` where it is already, or has no such columns.
+fn with_status(
+    schema: &TableSchema,
+    row: &Row,
+    is_connected: bool,
+    status: BTreeMap<String, String>,
+) -> Option<Row> {
+    let mut new = row.clone();
+    let mut set = |name: &str, datum: Datum| {
+        if let Some(column) = schema.find(name) {
+            new.set(column, datum);
+        }
+    };
+    set("is_connected", Datum::scalar(is_connected));
+    set("status", Datum::map(status));
+    let has_changed = row.changed_columns(&new).next().is_some();
+    has_changed.then_some(new)
+}
+
+/// The status of a target that can be neither connected to nor listened on; `None` of one that can.
+fn never_runs(target: &str) -> Option<BTreeMap<String, String>> {
+    let why = Target::parse(target, OVSDB_PORT).err()?;
+    Some([("state", "BACKOFF".to_owned()), ("last_error", why)].map(|(k, v)| (k.to_owned(), v)).into())
 }
 
 impl Remote {
@@ -559,7 +587,7 @@ impl Remote {
                 Err(why) => {
                     let why = why.to_string();
                     if reconnect.borrow().last_error() != Some(&why) {
-                        tracing::warn!(target: "reconnect", "{target}: connection attempt failed ({why})");
+                        tracing::info!(target: "reconnect", "{target}: connection attempt failed ({why})");
                     }
                     reconnect.borrow_mut().failed(Instant::now(), &why);
                 }
@@ -580,19 +608,8 @@ impl Remote {
         }
     }
 
-    /// The row with its status brought up to date; `None` where it is already, or has no such columns.
-    fn status_row(&self, at: Instant, schema: &TableSchema, row: &Row) -> Option<Row> {
-        let mut new = row.clone();
-        let mut set = |name: &str, datum: Datum| {
-            if let Some(column) = schema.find(name) {
-                new.set(column, datum);
-            }
-        };
-        let connections = self.connections.borrow();
-        set("is_connected", Datum::scalar(!connections.is_empty()));
-        set("status", Datum::map(self.status(at)));
-        let has_changed = row.changed_columns(&new).next().is_some();
-        has_changed.then_some(new)
+    fn is_connected(&self) -> bool {
+        !self.connections.borrow().is_empty()
     }
 
     /// The keys of `status` (ovs-vswitchd.conf.db(5), Manager).
