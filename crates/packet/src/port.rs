@@ -9,6 +9,7 @@
 //! what has *already* arrived as well as for what comes, else a wake-up is lost.
 
 use crate::{Batch, Lent, PoolCache};
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
 /// What a poll of a receive queue found out beside packets.
@@ -197,6 +198,12 @@ pub trait Port: Send {
     /// Sets the Ethernet address. Error text where the device cannot.
     fn set_mac(&mut self, _mac: [u8; 6]) -> Result<(), String> {
         Err(format!("the address of a port of type {} is not the switch's to set", self.kind()))
+    }
+
+    /// Takes new options while the port runs: true where they are in force, false where the port must be opened anew for them,
+    /// and nothing has changed. `options` are all of them, and such as the type takes.
+    fn set_options(&mut self, _options: &BTreeMap<String, String>) -> Result<bool, String> {
+        Ok(false)
     }
 
     /// The NUMA node at which its packets are at home: the device's, or that of a guest's memory. `None` where it has none.

@@ -38,9 +38,7 @@ struct Shared {
 impl DummyPort {
     /// Makes the port. Its MTU is 1500 unless the specification says otherwise.
     pub fn open(spec: &PortSpec) -> Result<DummyPort, PortError> {
-        spec.check_options(OPTIONS)?;
-        let numa_node = spec.parsed("numa_id", "the number of a NUMA node")?.unwrap_or(0);
-        let queues = spec.rx_queues()?;
+        let (queues, numa_node) = settings(spec)?;
         let link = VirtualLink::new(spec, queues, 1500)?;
         let shared = Arc::new(Shared { link, injected: Mutex::default(), sent: Mutex::default() });
         let rx_queues = (0..queues)
@@ -55,6 +53,18 @@ impl DummyPort {
     pub fn control(&self) -> Arc<dyn DummyControl> {
         self.shared.clone()
     }
+}
+
+/// See [`crate::check`].
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    settings(spec).map(drop)
+}
+
+/// Receive queues and the NUMA node.
+fn settings(spec: &PortSpec) -> Result<(usize, usize), PortError> {
+    spec.check_options(OPTIONS)?;
+    let numa_node = spec.parsed("numa_id", "the number of a NUMA node")?.unwrap_or(0);
+    Ok((spec.rx_queues()?, numa_node))
 }
 
 impl DummyControl for Shared {

@@ -57,6 +57,21 @@ pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortE
     })
 }
 
+/// Whether [`open`] would take the options: the error that it would give for one of them, with nothing opened and nothing
+/// changed. What only the device itself can refuse is not found.
+pub fn check(spec: &PortSpec) -> Result<(), PortError> {
+    match spec.kind.as_str() {
+        "afxdp" => af_xdp::check(spec),
+        "dpdkvhostuser" | "dpdkvhostuserclient" => vhost_user::check(spec),
+        "dummy" => dummy::check(spec),
+        "internal" | "tap" => tap::check(spec),
+        "null" => null::check(spec),
+        "pcap" => pcap::check(spec),
+        "system" => system::check(spec),
+        _ => Err(PortError::UnknownKind { kind: spec.kind.clone() }),
+    }
+}
+
 /// Whether ports of that type have the option.
 pub fn has_option(kind: &str, option: &str) -> bool {
     let of_kind: &[&[&str]] = match kind {
@@ -84,6 +99,16 @@ mod tests {
         let Err(error) = open(&PortSpec::new("p1", "nul", PortNo(1)), pool) else { panic!("made a port") };
         let text = error.to_string();
         assert!(text.contains("nul") && text.contains("internal, null, pcap"), "{text}");
+    }
+
+    #[test]
+    fn a_type_that_is_gone_names_its_successor() {
+        let pool = Pool::new(packet::PoolConfig { chunks: 32, ..Default::default() }).unwrap();
+        for kind in ["dpdkvhost", "dpdkvhostcuse"] {
+            let Err(error) = open(&PortSpec::new("p1", kind, PortNo(1)), pool) else { panic!("made a port") };
+            let expected = format!("port type \"{kind}\" is gone: use dpdkvhostuser or dpdkvhostuserclient");
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     #[test]

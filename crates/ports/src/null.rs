@@ -37,13 +37,7 @@ impl NullPort {
     /// * `flows`: number of address pairs of the built-in frame (not with `template`), in turn; 1.
     /// * `rate`: packets per second over all queues; as fast as it is polled.
     pub fn open(spec: &PortSpec) -> Result<NullPort, PortError> {
-        spec.check_options(OPTIONS)?;
-        let queues = spec.rx_queues()?;
-        let frames = source_frames(spec)?;
-        let rate: Option<u64> = spec.parsed("rate", "packets per second")?;
-        if rate == Some(0) || (rate.is_some() && frames.is_empty()) {
-            return Err(spec.bad("rate", "expected 1 or more, beside size or template".into()));
-        }
+        let Settings { queues, frames, rate } = settings(spec)?;
         let link = VirtualLink::new(spec, queues, 65535)?;
         let mut rx_queues: Vec<Box<dyn RxQueue>> = Vec::new();
         for idx in 0..queues {
@@ -56,6 +50,29 @@ impl NullPort {
         }
         Ok(NullPort { link, rx_queues })
     }
+}
+
+/// What the options say.
+struct Settings {
+    queues: usize,
+    frames: Vec<Vec<u8>>,
+    rate: Option<u64>,
+}
+
+/// See [`crate::check`].
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    settings(spec).map(drop)
+}
+
+fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+    spec.check_options(OPTIONS)?;
+    let queues = spec.rx_queues()?;
+    let frames = source_frames(spec)?;
+    let rate: Option<u64> = spec.parsed("rate", "packets per second")?;
+    if rate == Some(0) || (rate.is_some() && frames.is_empty()) {
+        return Err(spec.bad("rate", "expected 1 or more, beside size or template".into()));
+    }
+    Ok(Settings { queues, frames, rate })
 }
 
 fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {

@@ -159,6 +159,9 @@ impl PortError {
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PortError::UnknownKind { kind } if matches!(kind.as_str(), "dpdkvhost" | "dpdkvhostcuse") => {
+                write!(f, "port type \"{kind}\" is gone: use dpdkvhostuser or dpdkvhostuserclient")
+            }
             PortError::UnknownKind { kind } => {
                 write!(f, "unknown port type \"{kind}\": there are {}", crate::KINDS.join(", "))
             }

@@ -5,8 +5,9 @@
 
 use crate::af_packet::{self, AfPacketPort};
 use crate::af_xdp::AfXdpPort;
-use crate::{PortError, PortSpec};
+use crate::{PortError, PortSpec, af_xdp};
 use packet::{DummyControl, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
+use std::collections::BTreeMap;
 
 /// Options that say which driver, or that both have.
 const COMMON: &[&str] = &["ifname", "n_rxq_desc", "driver"];
@@ -20,35 +21,54 @@ pub(crate) const OPTIONS: &[&str] = &["driver"];
 pub struct SystemPort {
     inner: Box<dyn Port>,
     details: Vec<(String, String)>,
+    spec: PortSpec,
 }
 
 impl SystemPort {
     /// Takes the options of both drivers, each of which ignores the other's, and `driver`.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<SystemPort, PortError> {
-        let all: Vec<&str> = [COMMON, AF_XDP_OPTIONS, af_packet::OPTIONS].concat();
-        spec.check_options(&all)?;
+        check_options(spec)?;
         let note = |driver: &str| ("driver".to_string(), driver.to_string());
+        let spec = spec.clone();
         match spec.option("driver") {
             None => {}
             Some("af_packet") => {
-                let inner = Box::new(AfPacketPort::open(&restricted(spec, af_packet::OPTIONS), pool)?);
-                return Ok(SystemPort { inner, details: vec![note("af_packet (chosen by option)")] });
+                let inner = Box::new(AfPacketPort::open(&restricted(&spec, af_packet::OPTIONS), pool)?);
+                return Ok(SystemPort { inner, details: vec![note("af_packet (chosen by option)")], spec });
             }
             Some("af_xdp") => {
-                let inner = Box::new(AfXdpPort::open(&for_af_xdp(spec), pool)?);
-                return Ok(SystemPort { inner, details: vec![note("af_xdp (chosen by option)")] });
+                let inner = Box::new(AfXdpPort::open(&for_af_xdp(&spec), pool)?);
+                return Ok(SystemPort { inner, details: vec![note("af_xdp (chosen by option)")], spec });
             }
             Some(_) => return Err(spec.bad("driver", "expected af_xdp or af_packet".into())),
         }
-        let why = match AfXdpPort::open(&for_af_xdp(spec), pool) {
-            Ok(port) => return Ok(SystemPort { inner: Box::new(port), details: vec![note("af_xdp")] }),
+        let why = match AfXdpPort::open(&for_af_xdp(&spec), pool) {
+            Ok(port) => return Ok(SystemPort { inner: Box::new(port), details: vec![note("af_xdp")], spec }),
             // Another driver would not help there.
             Err(e @ (PortError::NoSuchInterface { .. } | PortError::BadOption { .. })) => return Err(e),
             Err(e) => e.to_string(),
         };
-        let inner = Box::new(AfPacketPort::open(&restricted(spec, af_packet::OPTIONS), pool)?);
-        Ok(SystemPort { inner, details: vec![note("af_packet"), ("af_xdp-error".into(), why)] })
+        let inner = Box::new(AfPacketPort::open(&restricted(&spec, af_packet::OPTIONS), pool)?);
+        Ok(SystemPort { inner, details: vec![note("af_packet"), ("af_xdp-error".into(), why)], spec })
     }
+}
+
+/// See [`crate::check`].
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    check_options(spec)?;
+    let as_packet = || af_packet::check(&restricted(spec, af_packet::OPTIONS));
+    let as_xdp = || af_xdp::check(&for_af_xdp(spec));
+    match spec.option("driver") {
+        // Whichever of the two it will be.
+        None => as_xdp().and_then(|()| as_packet()),
+        Some("af_packet") => as_packet(),
+        Some("af_xdp") => as_xdp(),
+        Some(_) => Err(spec.bad("driver", "expected af_xdp or af_packet".into())),
+    }
+}
+
+fn check_options(spec: &PortSpec) -> Result<(), PortError> {
+    spec.check_options(&[COMMON, AF_XDP_OPTIONS, af_packet::OPTIONS].concat())
 }
 
 fn for_af_xdp(spec: &PortSpec) -> PortSpec {
@@ -73,6 +93,24 @@ impl Port for SystemPort {
 
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
         self.inner.take_tx_queues(count)
+    }
+
+    /// Options of the driver that was not chosen change nothing.
+    fn set_options(&mut self, options: &BTreeMap<String, String>) -> Result<bool, String> {
+        let spec = PortSpec { options: options.clone(), ..self.spec.clone() };
+        let driver = spec.option("driver");
+        let same = driver == self.spec.option("driver")
+            && match driver {
+                Some("af_packet") => {
+                    restricted(&spec, af_packet::OPTIONS) == restricted(&self.spec, af_packet::OPTIONS)
+                }
+                Some("af_xdp") => for_af_xdp(&spec) == for_af_xdp(&self.spec),
+                _ => false,
+            };
+        if same {
+            self.spec = spec;
+        }
+        Ok(same)
     }
 
     fn numa_node(&self) -> Option<usize> {

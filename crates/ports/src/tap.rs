@@ -103,11 +103,8 @@ impl TapPort {
     /// Needs CAP_NET_ADMIN. The interface is set up; MTU and address are those of the specification, a local
     /// address that depends on the name alone where it has none.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<TapPort, PortError> {
-        spec.check_options(OPTIONS)?;
+        let (name, queues) = settings(spec)?;
         let kind = if spec.kind == "internal" { "internal" } else { "tap" };
-        let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
-        netlink::check_name(&name)?;
-        let queues = spec.rx_queues()?;
         let before = match Device::find(&name) {
             Ok(_) => netlink::link_by_name(&name).ok(),
             Err(_) => None,
@@ -176,6 +173,19 @@ impl TapPort {
             .collect();
         Ok(TapPort { kind, shared, origin, details, speed_bps, rx_stats, tx_stats: Vec::new(), rx_queues })
     }
+}
+
+/// See [`crate::check`].
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    settings(spec).map(drop)
+}
+
+/// The device's name, and receive queues.
+fn settings(spec: &PortSpec) -> Result<(String, usize), PortError> {
+    spec.check_options(OPTIONS)?;
+    let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
+    netlink::check_name(&name)?;
+    Ok((name, spec.rx_queues()?))
 }
 
 fn open_queue(name: &str, is_one_of_many: bool) -> Result<OwnedFd, PortError> {

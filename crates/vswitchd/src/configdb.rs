@@ -11,6 +11,7 @@
 use crate::clock;
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
+use crate::config::wanted::SwitchWide;
 use crate::devices::{DEVICE_WAIT, Devices};
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
@@ -314,7 +315,22 @@ impl Follower {
         let Some(schema) = self.replica.schema().cloned() else { return };
         let tables =
             (0..schema.tables().len()).map(|n| self.replica.table(TableIdx(n as u16)).clone()).collect();
-        let Some(reading) = rows::read(&Rows { schema, tables }, &self.wanted, self.dummy) else { return };
+        let reading = match rows::read(&Rows { schema, tables }, &self.wanted, self.dummy) {
+            Some(reading) => reading,
+            None => {
+                let vhost_sock_dir = self.wanted.switch.vhost_sock_dir.clone();
+                let nothing = Wanted {
+                    switch: SwitchWide { vhost_sock_dir, ..SwitchWide::default() },
+                    ..Wanted::default()
+                };
+                if self.wanted == nothing {
+                    // Before anybody has made it there is nothing to do.
+                    return;
+                }
+                tracing::warn!(target: "bridge", "the row of table Open_vSwitch is gone, and with it all bridges");
+                Reading { wanted: nothing, ..Reading::default() }
+            }
+        };
         for complaint in reading.complaints.difference(&self.said) {
             tracing::warn!(target: "bridge", "{complaint}");
         }

@@ -178,6 +178,8 @@ pub(crate) struct PortRecord {
     pub link_resets: u64,
     /// What of its configuration could not be done.
     pub error: Option<String>,
+    /// Why the device has other options than those that are configured.
+    pub options_error: Option<String>,
 }
 
 impl PortRecord {

@@ -83,13 +83,7 @@ impl AfPacketPort {
     /// Needs CAP_NET_RAW and CAP_NET_ADMIN. The interface is left in the administrative state that it has, and is
     /// promiscuous as long as the port lives.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfPacketPort, PortError> {
-        spec.check_options(OPTIONS)?;
-        let queues = spec.rx_queues()?;
-        let slots: usize = spec.parsed("n_rxq_desc", "a number of slots")?.unwrap_or(2048);
-        if !(128..=65536).contains(&slots) {
-            return Err(spec.bad("n_rxq_desc", "expected 128 to 65536".into()));
-        }
-        let wants_stack = spec.flag("kernel-stack", false)?;
+        let Settings { queues, slots, wants_stack } = settings(spec)?;
         let device = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
         let os = |call: &str, errno| PortError::Os { call: call.into(), errno };
         if let Some(mtu) = spec.mtu {
@@ -156,6 +150,29 @@ impl AfPacketPort {
         }));
         Ok(())
     }
+}
+
+/// What the options say.
+struct Settings {
+    queues: usize,
+    slots: usize,
+    wants_stack: bool,
+}
+
+/// See [`crate::check`].
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    settings(spec)?;
+    Device::find(spec.option("ifname").unwrap_or(&spec.name)).map(drop)
+}
+
+fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+    spec.check_options(OPTIONS)?;
+    let queues = spec.rx_queues()?;
+    let slots: usize = spec.parsed("n_rxq_desc", "a number of slots")?.unwrap_or(2048);
+    if !(128..=65536).contains(&slots) {
+        return Err(spec.bad("n_rxq_desc", "expected 128 to 65536".into()));
+    }
+    Ok(Settings { queues, slots, wants_stack: spec.flag("kernel-stack", false)? })
 }
 
 /// The options that packet sockets take.

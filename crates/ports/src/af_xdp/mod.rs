@@ -119,11 +119,7 @@ impl AfXdpPort {
     /// Errors: no such interface, a bad option, another program attached, or what the kernel refuses; nothing
     /// is left behind then.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfXdpPort, PortError> {
-        spec.check_options(OPTIONS)?;
-        let mode = XdpMode::parse(spec)?;
-        let need_wakeup = spec.flag("use-need-wakeup", true)?;
-        let rx_slots = ring_slots(spec, "n_rxq_desc")?;
-        let tx_slots = ring_slots(spec, "n_txq_desc")?;
+        let Settings { mode, need_wakeup, rx_slots, tx_slots } = settings(spec)?;
         let found = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
         let mut device =
             Prepared { device: found, offloads_off: OffloadsOff::default(), channels_before: None };
@@ -284,6 +280,32 @@ impl Prepared {
 
 fn os(call: &str, errno: i32) -> PortError {
     PortError::Os { call: call.into(), errno }
+}
+
+/// What the options say.
+struct Settings {
+    mode: XdpMode,
+    need_wakeup: bool,
+    rx_slots: u32,
+    tx_slots: u32,
+}
+
+/// See [`crate::check`].
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    settings(spec)?;
+    Device::find(spec.option("ifname").unwrap_or(&spec.name)).map(drop)
+}
+
+fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+    spec.check_options(OPTIONS)?;
+    // How many there will be depends on the device, see `choose_queues`.
+    spec.rx_queues()?;
+    Ok(Settings {
+        mode: XdpMode::parse(spec)?,
+        need_wakeup: spec.flag("use-need-wakeup", true)?,
+        rx_slots: ring_slots(spec, "n_rxq_desc")?,
+        tx_slots: ring_slots(spec, "n_txq_desc")?,
+    })
 }
 
 fn ring_slots(spec: &PortSpec, option: &str) -> Result<u32, PortError> {

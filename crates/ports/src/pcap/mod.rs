@@ -51,18 +51,9 @@ impl PcapPort {
     /// * `timed`: keep the capture's intervals between frames (`false`: as fast as it is polled).
     /// * `tx_file`: the capture to write, replacing what is there.
     pub fn open(spec: &PortSpec) -> Result<PcapPort, PortError> {
-        spec.check_options(OPTIONS)?;
-        let queues = spec.rx_queues()?;
-        let (repeats, timed) = (spec.flag("loop", true)?, spec.flag("timed", false)?);
+        let Settings { queues, repeats, timed, bytes } = settings(spec)?;
+        let records = records(spec, &bytes)?;
         let mut details = Vec::new();
-        let bytes = match spec.option("rx_file") {
-            Some(path) => std::fs::read(path).map_err(|e| PortError::os(format!("read {path}"), &e))?,
-            None => Vec::new(),
-        };
-        let records = match spec.option("rx_file") {
-            Some(path) => file::parse(&bytes).map_err(|why| PortError::File { path: path.into(), why })?,
-            None => Vec::new(),
-        };
         if let Some(path) = spec.option("rx_file") {
             details.push(("rx_file".into(), path.into()));
             details.push(("rx_frames".into(), records.len().to_string()));
@@ -84,6 +75,39 @@ impl PcapPort {
             details.push(("tx_file".into(), path.into()));
         }
         Ok(PcapPort { link, rx_queues, capture: capture.map(|c| Arc::new(Mutex::new(c))), details })
+    }
+}
+
+/// What the options say, and what is in the file that they name.
+struct Settings {
+    queues: usize,
+    repeats: bool,
+    timed: bool,
+    bytes: Vec<u8>,
+}
+
+/// See [`crate::check`]. The file to be written is left alone: it may be the one that the port writes now.
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    let settings = settings(spec)?;
+    records(spec, &settings.bytes).map(drop)
+}
+
+fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+    spec.check_options(OPTIONS)?;
+    let queues = spec.rx_queues()?;
+    let (repeats, timed) = (spec.flag("loop", true)?, spec.flag("timed", false)?);
+    let bytes = match spec.option("rx_file") {
+        Some(path) => std::fs::read(path).map_err(|e| PortError::os(format!("read {path}"), &e))?,
+        None => Vec::new(),
+    };
+    Ok(Settings { queues, repeats, timed, bytes })
+}
+
+/// The frames in the bytes of `rx_file`.
+fn records<'a>(spec: &PortSpec, bytes: &'a [u8]) -> Result<Vec<Record<'a>>, PortError> {
+    match spec.option("rx_file") {
+        Some(path) => file::parse(bytes).map_err(|why| PortError::File { path: path.into(), why }),
+        None => Ok(Vec::new()),
     }
 }
 

@@ -43,6 +43,7 @@ use lobby::{Heard, Lobby};
 use packet::{LinkState, Port, PortStats, PortStatus, RxQueue, TxQueue};
 use queue::{VhostRx, VhostTx};
 use shared::Shared;
+use std::collections::BTreeMap;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +59,10 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 const MESSAGE_TIME: Duration = Duration::from_secs(2);
 /// How long it takes at most to see that a descriptor is closed.
 const CLOSED_AFTER: Duration = Duration::from_millis(5);
+/// A client that does not know whom to connect to looks up this often; nothing but its end interests it.
+const NO_PATH_WAIT: Duration = Duration::from_secs(60);
+/// The longest path of a Unix socket: `sun_path` ends with a zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
 const RETRIES_DEFAULT: u32 = 8;
 /// The largest `tx-retries-max`.
@@ -82,20 +87,20 @@ pub(crate) const SERVER_OPTIONS: &[&str] =
 /// A port of type `dpdkvhostuser` or `dpdkvhostuserclient`.
 pub struct VhostUserPort {
     mode: Mode,
-    path: PathBuf,
+    /// `None`: where to connect to is not known yet.
+    path: Option<PathBuf>,
     mac: [u8; 6],
     spec: PortSpec,
     shared: Arc<Shared>,
     /// Receive queues handed out so far.
     rx_queues: u32,
-    retries_max: u32,
     thread: Option<JoinHandle<()>>,
 }
 
 impl VhostUserPort {
     /// Makes the port and starts to listen or to connect. Options:
     ///
-    /// * `vhost-server-path`: the socket to connect to (`dpdkvhostuserclient`, which needs it).
+    /// * `vhost-server-path`: the socket to connect to (`dpdkvhostuserclient`, whose link is down without).
     /// * `vhost-sock-dir`: the directory of the socket, named after the port (`dpdkvhostuser`); the run directory by default.
     /// * `tx-retries-max`: how often a full ring is looked at again before a packet is dropped, 0 to 32, 8 by default.
     /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
@@ -103,40 +108,16 @@ impl VhostUserPort {
     ///
     /// Errors: a path that is no socket's, or on which somebody listens already.
     pub fn open(spec: &PortSpec) -> Result<VhostUserPort, PortError> {
-        let mode = if spec.kind == "dpdkvhostuserclient" { Mode::Client } else { Mode::Server };
-        let path = match mode {
-            Mode::Client => {
-                spec.check_options(CLIENT_OPTIONS)?;
-                let path = spec.option("vhost-server-path").filter(|path| !path.is_empty());
-                PathBuf::from(
-                    path.ok_or_else(|| PortError::Unsupported("needs options:vhost-server-path".into()))?,
-                )
-            }
-            Mode::Server => {
-                spec.check_options(SERVER_OPTIONS)?;
-                if spec.name.contains('/') {
-                    return Err(PortError::Unsupported(
-                        "its name is its socket's, which has no slash".into(),
-                    ));
-                }
-                let dir = spec.option("vhost-sock-dir").map(PathBuf::from);
-                let dir = dir.or_else(|| std::env::var_os("OVS_RUNDIR").map(PathBuf::from));
-                dir.unwrap_or_else(|| PathBuf::from("/var/run/openvswitch")).join(&spec.name)
-            }
+        let Settings { mode, path, retries_max, offloads, postcopy } = settings(spec)?;
+        let offered = if offloads { features::OFFERED } else { features::OFFERED & !features::OFFLOADS };
+        let protocol_offered =
+            features::PROTOCOL_OFFERED | if postcopy { features::protocol::PAGEFAULT } else { 0 };
+        let lobby = match (mode, &path) {
+            (Mode::Server, Some(path)) => Some(Lobby::new(listen(path)?)),
+            _ => None,
         };
-        let retries_max = spec.parsed("tx-retries-max", "a number of retries")?.unwrap_or(RETRIES_DEFAULT);
-        if retries_max > RETRIES_MAX {
-            return Err(spec.bad("tx-retries-max", format!("expected 0 to {RETRIES_MAX}")));
-        }
-        let offered = if spec.flag("vhost-offloads", true)? {
-            features::OFFERED
-        } else {
-            features::OFFERED & !features::OFFLOADS
-        };
-        let protocol_offered = features::PROTOCOL_OFFERED
-            | if spec.flag("vhost-postcopy", false)? { features::protocol::PAGEFAULT } else { 0 };
-        let lobby = if mode == Mode::Server { Some(Lobby::new(listen(&path)?)) } else { None };
         let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
+        shared.retries_max.store(retries_max, Ordering::Relaxed);
         let session = Session {
             shared: shared.clone(),
             offered,
@@ -151,16 +132,7 @@ impl VhostUserPort {
             .spawn(move || session.run())
             .map_err(|e| PortError::os("start a port's protocol thread", &e))?;
         let mac = spec.mac.unwrap_or_else(|| local_mac(&spec.name));
-        Ok(VhostUserPort {
-            mode,
-            path,
-            mac,
-            spec: spec.clone(),
-            shared,
-            rx_queues: 0,
-            retries_max,
-            thread: Some(thread),
-        })
+        Ok(VhostUserPort { mode, path, mac, spec: spec.clone(), shared, rx_queues: 0, thread: Some(thread) })
     }
 
     /// How many receive queues there should be: one, and one for each pair that the guest has used.
@@ -184,6 +156,45 @@ fn number_of(name: &str) -> u32 {
     // FNV-1a, as for addresses.
     let hash = name.bytes().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
     hash % 0x00ff_fffe + 1
+}
+
+/// What the options say.
+struct Settings {
+    mode: Mode,
+    path: Option<PathBuf>,
+    retries_max: u32,
+    offloads: bool,
+    postcopy: bool,
+}
+
+/// See [`crate::check`].
+pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+    settings(spec).map(drop)
+}
+
+fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+    let mode = if spec.kind == "dpdkvhostuserclient" { Mode::Client } else { Mode::Server };
+    let path = match mode {
+        Mode::Client => {
+            spec.check_options(CLIENT_OPTIONS)?;
+            spec.option("vhost-server-path").filter(|path| !path.is_empty()).map(PathBuf::from)
+        }
+        Mode::Server => {
+            spec.check_options(SERVER_OPTIONS)?;
+            if spec.name.contains('/') {
+                return Err(PortError::Unsupported("its name is its socket's, which has no slash".into()));
+            }
+            let dir = spec.option("vhost-sock-dir").map(PathBuf::from);
+            let dir = dir.or_else(|| std::env::var_os("OVS_RUNDIR").map(PathBuf::from));
+            Some(dir.unwrap_or_else(|| PathBuf::from("/var/run/openvswitch")).join(&spec.name))
+        }
+    };
+    let retries_max = spec.parsed("tx-retries-max", "a number of retries")?.unwrap_or(RETRIES_DEFAULT);
+    if retries_max > RETRIES_MAX {
+        return Err(spec.bad("tx-retries-max", format!("expected 0 to {RETRIES_MAX}")));
+    }
+    let (offloads, postcopy) = (spec.flag("vhost-offloads", true)?, spec.flag("vhost-postcopy", false)?);
+    Ok(Settings { mode, path, retries_max, offloads, postcopy })
 }
 
 /// Listens on `path`. A socket that nobody serves any more is replaced.
@@ -229,7 +240,7 @@ impl Port for VhostUserPort {
             let stats = Arc::new(QueueStats::default());
             let idx = all.len() as u32;
             all.push(stats.clone());
-            Box::new(VhostTx::new(self.shared.clone(), idx, stats, self.retries_max)) as Box<dyn TxQueue>
+            Box::new(VhostTx::new(self.shared.clone(), idx, stats)) as Box<dyn TxQueue>
         };
         (0..count.max(1)).map(queue).collect()
     }
@@ -258,7 +269,9 @@ impl Port for VhostUserPort {
         let mut tell = |key: &str, value: String| details.push((key.into(), value));
         tell("mode", if self.mode == Mode::Server { "server" } else { "client" }.into());
         tell("status", if facts.is_connected { "connected" } else { "disconnected" }.into());
-        tell("socket", self.path.display().to_string());
+        if let Some(path) = &self.path {
+            tell("socket", path.display().to_string());
+        }
         if facts.is_connected {
             tell("features", format!("{:#018x}", facts.features));
             tell("num_of_vrings", facts.ring_sizes.len().to_string());
@@ -280,7 +293,7 @@ impl Port for VhostUserPort {
             speed_bps: 0,
             ifindex: number_of(&self.spec.name),
             details,
-            error: facts.error,
+            error: facts.unreachable.or(facts.error),
         }
     }
 
@@ -296,6 +309,20 @@ impl Port for VhostUserPort {
         self.shared.mtu.store(mtu, Ordering::Relaxed);
         Ok(())
     }
+
+    /// A guest that is connected stays so unless the socket is another one or the offloads are: `tx-retries-max` holds from
+    /// the next burst on, and `vhost-postcopy`, which a guest is told when it connects, for ports made afterwards.
+    fn set_options(&mut self, options: &BTreeMap<String, String>) -> Result<bool, String> {
+        let spec = PortSpec { options: options.clone(), ..self.spec.clone() };
+        let (new, old) = (settings(&spec), settings(&self.spec));
+        let (new, old) = (new.map_err(|e| e.to_string())?, old.map_err(|e| e.to_string())?);
+        if new.path != old.path || new.offloads != old.offloads {
+            return Ok(false);
+        }
+        self.shared.retries_max.store(new.retries_max, Ordering::Relaxed);
+        self.spec = spec;
+        Ok(true)
+    }
 }
 
 impl Drop for VhostUserPort {
@@ -306,11 +333,31 @@ impl Drop for VhostUserPort {
             // It ends at once: it waits for nothing but what the event interrupts. A panic in it was reported when it happened.
             let _ = thread.join();
         }
-        if self.mode == Mode::Server {
+        if self.mode == Mode::Server
+            && let Some(path) = &self.path
+        {
             // Gone already is as good.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Why nobody will ever listen at `path` as things are: more is wrong than that nobody does yet.
+fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::FileTypeExt;
+    let shown = path.display();
+    if path.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
+        return Some(format!("{shown}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes"));
+    }
+    if error.kind() == std::io::ErrorKind::PermissionDenied {
+        return Some(format!("{shown}: {error}"));
+    }
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+        return Some(format!("{shown}: there is no directory {}", dir.display()));
+    }
+    let is_other = std::fs::metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
+    is_other.then(|| format!("{shown} is no socket"))
 }
 
 /// The protocol thread's work.
@@ -318,7 +365,7 @@ struct Session {
     shared: Arc<Shared>,
     offered: u64,
     protocol_offered: u64,
-    path: PathBuf,
+    path: Option<PathBuf>,
     lobby: Option<Lobby>,
     /// Who has spoken while somebody without a device was served.
     next: Option<UnixStream>,
@@ -362,16 +409,23 @@ impl Session {
             if let Some(stream) = self.next.take() {
                 return Some(stream);
             }
-            match &mut self.lobby {
-                Some(lobby) => match lobby.wait(self.shared.event.fd(), None) {
+            match (&mut self.lobby, &self.path) {
+                (Some(lobby), _) => match lobby.wait(self.shared.event.fd(), None) {
                     Heard::Newcomer(stream) => return Some(stream),
                     Heard::Event | Heard::Present => self.shared.event.clear(),
                 },
-                None => match UnixStream::connect(&self.path) {
-                    Ok(stream) => return Some(stream),
-                    Err(_) if self.pause(RECONNECT_AFTER) => {}
-                    Err(_) => return None,
-                },
+                (None, Some(path)) => {
+                    let result = UnixStream::connect(path);
+                    let why = result.as_ref().err().and_then(|error| hopeless(path, error));
+                    self.shared.facts().unreachable = why;
+                    match result {
+                        Ok(stream) => return Some(stream),
+                        Err(_) if self.pause(RECONNECT_AFTER) => {}
+                        Err(_) => return None,
+                    }
+                }
+                // The path comes with new options, and with them another port.
+                (None, None) => _ = self.pause(NO_PATH_WAIT),
             }
         }
     }

@@ -183,8 +183,6 @@ pub(super) struct VhostTx {
     /// Which of the workers it belongs to.
     idx: u32,
     stats: Arc<QueueStats>,
-    /// How often a full ring is looked at again before its packets are left to the caller.
-    retries_max: u32,
     /// Frames cut from a segment that the guest cannot take whole.
     cut: Vec<Packet>,
     /// The ring whose guest is to be notified.
@@ -202,8 +200,8 @@ enum Way {
 }
 
 impl VhostTx {
-    pub(super) fn new(shared: Arc<Shared>, idx: u32, stats: Arc<QueueStats>, retries_max: u32) -> VhostTx {
-        VhostTx { shared, idx, stats, retries_max, cut: Vec::new(), due: None }
+    pub(super) fn new(shared: Arc<Shared>, idx: u32, stats: Arc<QueueStats>) -> VhostTx {
+        VhostTx { shared, idx, stats, cut: Vec::new(), due: None }
     }
 
     /// The guest's ring that falls to this worker. `None` where no guest is at work, or the port is down.
@@ -226,7 +224,8 @@ impl VhostTx {
             std::hint::spin_loop();
         };
         let mut done = 0;
-        for retry in 0..=self.retries_max {
+        let retries_max = self.shared.retries_max.load(Ordering::Relaxed);
+        for retry in 0..=retries_max {
             let Some(ring) = &mut slot.ring else { return done };
             match ring.send(&packets[done..]) {
                 Ok(sent) => {
@@ -243,7 +242,7 @@ impl VhostTx {
             if done == packets.len() {
                 break;
             }
-            if retry < self.retries_max {
+            if retry < retries_max {
                 self.stats.retries.add(1);
                 // A guest that sleeps makes no room meanwhile.
                 slot.call();

@@ -85,6 +85,8 @@ impl Wait {
 /// What operators see of a port.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
+    /// Why nobody can be connected to, where that is more than that nobody listens yet.
+    pub(super) unreachable: Option<String>,
     /// A guest's device is ready: its driver is at work, or was a moment ago.
     pub(super) is_connected: bool,
     pub(super) features: u64,
@@ -110,6 +112,8 @@ pub(super) struct Shared {
     features: AtomicU64,
     pub(super) admin_up: AtomicBool,
     pub(super) mtu: AtomicU32,
+    /// How often a full ring is looked at again before its packets are left to the caller.
+    pub(super) retries_max: AtomicU32,
     pub(super) facts: Mutex<Facts>,
     /// Wakes the protocol thread: a ring is at fault, or the port goes.
     pub(super) event: Event,
@@ -132,6 +136,7 @@ impl Shared {
             features: AtomicU64::new(0),
             admin_up: AtomicBool::new(true),
             mtu: AtomicU32::new(mtu),
+            retries_max: AtomicU32::new(super::RETRIES_DEFAULT),
             facts: Mutex::default(),
             event: Event::new()?,
             is_closing: AtomicBool::new(false),

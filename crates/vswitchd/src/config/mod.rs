@@ -338,7 +338,7 @@ impl PortFlags {
 
 /// The processors of a mask as `pmd-cpu-mask` takes it: hexadecimal, the lowest bit processor 0.
 pub fn cpu_mask(text: &str) -> Result<Vec<usize>, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     let wrong = || format!("\"{text}\" is no mask of processors: expected hexadecimal digits, not all zero");
     let mut cpus = Vec::new();
     for (position, digit) in digits.chars().rev().enumerate() {
@@ -486,6 +486,7 @@ mod tests {
     #[test]
     fn a_mask_of_processors_counts_from_the_right() {
         assert_eq!(cpu_mask("0x3c").unwrap(), [2, 3, 4, 5]);
+        assert_eq!(cpu_mask("0X3").unwrap(), [0, 1]);
         assert_eq!(cpu_mask("100000001").unwrap(), [0, 32]);
         assert!(cpu_mask("0x0").is_err() && cpu_mask("").is_err() && cpu_mask("g").is_err());
     }

@@ -227,6 +227,33 @@ fn auto_balance(c: &mut Checked<'_>, before: Option<AutoBalance>) -> Option<Auto
     is_on.then_some(AutoBalance { interval_ms: minutes * 60_000, load_percent, improvement_percent })
 }
 
+/// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read once, `in_force` is what it said then: a
+/// socket that moves is one that its guest does not find again.
+fn vhost_sock_dir(c: &mut Checked<'_>, in_force: Option<PathBuf>) -> PathBuf {
+    let run_dir = RunDir::from_env().path().to_path_buf();
+    let asked = match c.row.value(c.column, "vhost-sock-dir") {
+        Some(value) if value.contains("..") => {
+            let what = format!("{}:vhost-sock-dir={value} is refused for its \"..\"", c.column);
+            c.wrong
+                .push(format!("{what}: sockets are in {}", in_force.as_ref().unwrap_or(&run_dir).display()));
+            return in_force.unwrap_or(run_dir);
+        }
+        Some(value) => run_dir.join(value.trim_start_matches('/')),
+        None => run_dir.clone(),
+    };
+    let Some(in_force) = in_force else {
+        if asked != run_dir && !asked.is_dir() {
+            c.wrong.push(format!("{}:vhost-sock-dir: there is no directory {}", c.column, asked.display()));
+        }
+        return asked;
+    };
+    if asked != in_force {
+        let what = format!("{}:vhost-sock-dir takes effect at the next start", c.column);
+        c.wrong.push(format!("{what}: until then sockets are in {}", in_force.display()));
+    }
+    in_force
+}
+
 /// `QUEUE:PROCESSOR,...`, as `pmd-rxq-affinity` has it.
 fn affinity(text: &str) -> Option<BTreeMap<usize, usize>> {
     let pair = |part: &str| {
@@ -281,6 +308,7 @@ impl<'a> Reader<'a> {
                 .collect(),
             bundle_idle_s: c.number("bundle-idle-timeout", 1..=u32::MAX, old.bundle_idle_s),
             vhost_postcopy: c.flag("vhost-postcopy-support", old.vhost_postcopy),
+            vhost_sock_dir: Some(vhost_sock_dir(&mut c, old.vhost_sock_dir)),
             stats_interval_ms: c
                 .number("stats-update-interval", 0..=u64::from(u32::MAX), Some(old.stats_interval_ms))
                 .unwrap_or(STATS_INTERVAL_MS)
@@ -536,10 +564,8 @@ impl<'a> Reader<'a> {
     fn options(&mut self, row: &RowRef<'a>, place: &str, kind: &str) -> BTreeMap<String, String> {
         let mut options = BTreeMap::new();
         if kind == "dpdkvhostuser"
-            && let Some(dir) =
-                self.rows.all("Open_vSwitch").find_map(|r| r.value("other_config", "vhost-sock-dir"))
+            && let Some(dir) = &self.reading.wanted.switch.vhost_sock_dir
         {
-            let dir = RunDir::from_env().path().join(dir);
             options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());
         }
         if matches!(kind, "dpdkvhostuser" | "dpdkvhostuserclient")

@@ -13,6 +13,7 @@ use datapath::placement::Policy;
 use openflow::VersionSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use switch::VlanConfig;
 
 /// Everything that can be changed while the switch runs.
@@ -55,6 +56,8 @@ pub struct SwitchWide {
     pub bundle_idle_s: Option<u32>,
     /// Guests may move here before their memory has come (`vhost-postcopy-support`).
     pub vhost_postcopy: bool,
+    /// Where the sockets of type `dpdkvhostuser` are (`vhost-sock-dir`), as the first row said that was read; `None`: none was yet.
+    pub vhost_sock_dir: Option<PathBuf>,
     /// Milliseconds between two updates of statistics in the database (`stats-update-interval`).
     pub stats_interval_ms: u64,
     /// Whether the database is told statistics of the machine (`enable-statistics`).
@@ -76,6 +79,7 @@ impl Default for SwitchWide {
             in_band_managers: BTreeSet::new(),
             bundle_idle_s: None,
             vhost_postcopy: false,
+            vhost_sock_dir: None,
             stats_interval_ms: STATS_INTERVAL_MS,
             system_statistics: false,
         }

@@ -8,7 +8,7 @@ use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
 use ports::PortError;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use switch::{BridgeIdx, PortKind};
 
 impl Vswitch {
@@ -53,8 +53,8 @@ impl Vswitch {
         let of_port = if is_local {
             OfPort::LOCAL
         } else {
-            let asked = interface.of_port_request.or(number);
-            self.choose_of_port(idx, asked).ok_or_else(|| not_added("no port number is free"))?
+            self.choose_of_port(idx, [interface.of_port_request, number])
+                .ok_or_else(|| not_added("no port number is free"))?
         };
         self.install(idx, port, interface, (port_no, of_port), device).map_err(|why| not_added(&why))?;
         tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
@@ -89,13 +89,8 @@ impl Vswitch {
             false => interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels()),
         };
         let open = |mtu| {
-            let spec = ports::PortSpec {
-                options: interface.options.clone(),
-                mtu,
-                mac,
-                owner: self.owner.clone(),
-                ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
-            };
+            let spec =
+                ports::PortSpec { mtu, mac, owner: self.owner.clone(), ..device_spec(interface, port_no) };
             ports::open(&spec, self.dp.pool())
         };
         let opened = match open(interface.mtu_request) {
@@ -161,6 +156,7 @@ impl Vswitch {
             gone: false,
             link_resets: 0,
             error: None,
+            options_error: None,
         };
         self.ports.insert(port_no, record);
         self.placing.is_due = true;
@@ -243,9 +239,11 @@ impl Vswitch {
     /// Makes an interface that runs what it shall be. Its type and its bridge stay.
     pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) {
         let Some(record) = self.port_named(&interface.name) else { return };
-        let (port_no, bridge, old) = (record.port_no, record.bridge, record.interface.clone());
-        let runs_so = record.device_options == interface.options;
-        if interface.kind != PATCH && old.options != interface.options && !runs_so {
+        let (port_no, old) = (record.port_no, record.interface.clone());
+        if interface.kind != PATCH
+            && old.options != interface.options
+            && self.needs_reopening(port_no, interface)
+        {
             self.reopen(port_no, port, interface);
         } else if interface.kind == PATCH && interface.peer().is_none_or(|p| p == interface.name) {
             let error = format!("{}: patch type requires valid 'peer' argument", interface.name);
@@ -269,15 +267,7 @@ impl Vswitch {
                 self.change_device(port_no, "mtu_request", |p| p.set_mtu(mtu));
             }
         }
-        let Some(record) = self.port_named(&interface.name) else { return };
-        let port_no = record.port_no;
-        if let Some(asked) = interface.of_port_request
-            && record.of_port != asked
-            && record.of_port != OfPort::LOCAL
-            && self.port_numbered(bridge, asked).is_none()
-        {
-            self.renumber(port_no, asked);
-        }
+        let Some(port_no) = self.port_named(&interface.name).map(|record| record.port_no) else { return };
         self.with_record(port_no, |r| r.port_name = port.name.clone());
         self.update_port(port_no, |spec| {
             spec.vlan = port.vlan.clone();
@@ -291,7 +281,34 @@ impl Vswitch {
         }
     }
 
-    /// Options of a driver are taken when it is opened. Where it does not accept the new ones, it runs on with the old ones.
+    /// Gives a device new options while it runs, where it takes them so. What makes no sense is an error, and all stays as it is.
+    /// Whether the device must be opened anew for them, which costs its packets and all that is known of the port.
+    fn needs_reopening(&mut self, port_no: PortNo, interface: &Interface) -> bool {
+        let Some(record) = self.ports.get_mut(&port_no) else { return false };
+        record.options_error = None;
+        if record.device_options == interface.options {
+            return false;
+        }
+        let name = &interface.name;
+        let checked = ports::check(&device_spec(interface, port_no)).map_err(|e| open_error(name, &e));
+        let taken = checked.and_then(|()| match self.dp.port_mut(port_no) {
+            Some(device) => device
+                .set_options(&interface.options)
+                .map_err(|why| format!("{name}: could not set configuration ({why})")),
+            None => Ok(false),
+        });
+        match taken {
+            Ok(true) => record.device_options = interface.options.clone(),
+            Ok(false) => return true,
+            Err(error) => {
+                tracing::warn!(target: "bridge", "{error}; it keeps its previous options");
+                record.options_error = Some(error);
+            }
+        }
+        false
+    }
+
+    /// Options of a driver are taken when it is opened. Where it cannot be had with the new ones, it runs on with the old ones.
     fn reopen(&mut self, port_no: PortNo, port: &wanted::Port, interface: &Interface) {
         let Some(record) = self.ports.get(&port_no) else { return };
         let (bridge, of_port) = (record.bridge, record.of_port);
@@ -314,7 +331,7 @@ impl Vswitch {
             Ok(()) => self.with_record(port_no, |r| {
                 if error.is_some() {
                     r.device_options = before.options;
-                    r.error = error;
+                    r.options_error = error;
                 }
             }),
             Err(why) => {
@@ -324,17 +341,77 @@ impl Vswitch {
         }
     }
 
-    /// Gives a port another OpenFlow number. The device is not touched.
-    fn renumber(&mut self, port_no: PortNo, of_port: OfPort) {
-        let Some(spec) = self.port_spec(port_no).cloned() else { return };
-        let Some(bridge) = self.ports.get(&port_no).map(|r| r.bridge) else { return };
-        self.tell_port(port_no, PortReason::Delete);
-        self.control.remove_port(port_no).expect("it is there, looked up above");
-        let spec = switch::PortSpec { of_port, ..spec };
-        self.control.add_port(bridge, spec).expect("the caller has looked whether the number is free");
+    /// Which ports of a bridge must have other OpenFlow numbers: the one that is asked for, or any that is free. `but` are
+    /// ports that are about to go.
+    ///
+    /// A number is for who asks for it; for the first of several, or for who has it of them. Who has it and did not ask for it
+    /// gives way.
+    pub(super) fn misnumbered(
+        &self,
+        wanted: &wanted::Bridge,
+        but: &BTreeSet<PortNo>,
+    ) -> Vec<(PortNo, Option<OfPort>)> {
+        let Some(bridge) = self.bridge_named(&wanted.name).map(|b| b.idx) else { return Vec::new() };
+        let requests: BTreeMap<&str, OfPort> = (wanted.interfaces())
+            .filter(|(_, i)| i.name != wanted.name)
+            .filter_map(|(_, i)| Some((i.name.as_str(), i.of_port_request?)))
+            .collect();
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        let running: Vec<&PortRecord> = self
+            .ports_of(bridge)
+            .filter(|p| !but.contains(&p.port_no) && p.of_port != OfPort::LOCAL)
+            .collect();
+        let mut owners: BTreeMap<OfPort, &str> = BTreeMap::new();
+        for port in &running {
+            if requests.get(port.name.as_str()) == Some(&port.of_port) {
+                owners.insert(port.of_port, &port.name);
+            }
+        }
+        let mut names: Vec<&str> = requests.keys().copied().collect();
+        names.sort_by_key(|name| super::natural(name));
+        for name in names {
+            owners.entry(requests[name]).or_insert(name);
+        }
+        let mut moved = Vec::new();
+        for port in running {
+            let mine = requests.get(port.name.as_str()).filter(|n| owners[n] == port.name);
+            match mine {
+                Some(number) if *number != port.of_port => moved.push((port.port_no, Some(*number))),
+                Some(_) => {}
+                None if owners.contains_key(&port.of_port) => moved.push((port.port_no, None)),
+                None => {}
+            }
+        }
+        moved
+    }
+
+    /// Gives ports other OpenFlow numbers, see [`Self::misnumbered`]. Devices are not touched.
+    pub(super) fn renumber(&mut self, wanted: &wanted::Bridge) {
+        let moved = self.misnumbered(wanted, &BTreeSet::new());
+        let mut specs = Vec::with_capacity(moved.len());
+        for (port_no, number) in moved {
+            let Some(spec) = self.port_spec(port_no).cloned() else { continue };
+            self.tell_port(port_no, PortReason::Delete);
+            self.control.remove_port(port_no).expect("it is there, looked up above");
+            specs.push((spec, number));
+        }
+        // Those first that know where to: the others take what is left.
+        specs.sort_by_key(|(_, number)| number.is_none());
+        let requested: BTreeSet<OfPort> =
+            wanted.interfaces().filter_map(|(_, i)| i.of_port_request).collect();
+        for (spec, number) in specs {
+            let (port_no, old) = (spec.port_no, spec.of_port);
+            let Some(bridge) = self.ports.get(&port_no).map(|r| r.bridge) else { continue };
+            self.with_record(port_no, |r| r.of_port = OfPort::NONE);
+            let of_port = number.or_else(|| self.next_of_port(bridge, &requested)).unwrap_or(old);
+            let spec = switch::PortSpec { of_port, ..spec };
+            self.control.add_port(bridge, spec).expect("nobody has the number");
+            self.with_record(port_no, |r| r.of_port = of_port);
+            self.tell_port(port_no, PortReason::Add);
+        }
         self.dp.reserve_slots(self.control.slot_count());
-        self.with_record(port_no, |r| r.of_port = of_port);
-        self.tell_port(port_no, PortReason::Add);
     }
 
     /// Changes something in a device. What it refuses is remembered as the interface's error.
@@ -358,18 +435,20 @@ impl Vswitch {
         self.watch_port(port_no);
     }
 
-    /// The number that is asked for, where it is free; else the next one after the last that was given out, so that a
-    /// number is not soon given to somebody else.
-    fn choose_of_port(&mut self, bridge: BridgeIdx, asked: Option<OfPort>) -> Option<OfPort> {
-        if let Some(asked) = asked
-            && self.port_numbered(bridge, asked).is_none()
-        {
-            return Some(asked);
-        }
+    /// The first of the numbers that would be best that is free; else any.
+    fn choose_of_port(&mut self, bridge: BridgeIdx, best: [Option<OfPort>; 2]) -> Option<OfPort> {
+        let free = best.into_iter().flatten().find(|n| self.port_numbered(bridge, *n).is_none());
+        free.or_else(|| self.next_of_port(bridge, &BTreeSet::new()))
+    }
+
+    /// The next free number after the last that was given out, so that a number is not soon given to somebody else.
+    fn next_of_port(&mut self, bridge: BridgeIdx, but: &BTreeSet<OfPort>) -> Option<OfPort> {
         let last = self.bridges.get(&bridge)?.last_of_port;
         let max = OfPort::MAX.0;
-        let found =
-            (last + 1..max).chain(1..=last).map(OfPort).find(|n| self.port_numbered(bridge, *n).is_none())?;
+        let found = (last + 1..max)
+            .chain(1..=last)
+            .map(OfPort)
+            .find(|n| !but.contains(n) && self.port_numbered(bridge, *n).is_none())?;
         self.bridges.get_mut(&bridge)?.last_of_port = found.0;
         Some(found)
     }
@@ -394,6 +473,14 @@ impl Vswitch {
             }
             Some(PortNo(free)).filter(is_free)
         })
+    }
+}
+
+/// A driver's part of an interface.
+fn device_spec(interface: &Interface, port_no: PortNo) -> ports::PortSpec {
+    ports::PortSpec {
+        options: interface.options.clone(),
+        ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
     }
 }
 

@@ -10,8 +10,8 @@
 //!
 //! Order: devices that an earlier process left; settings of the switch as a whole; what goes, so that names, numbers and devices are free for
 //! what comes (devices go on the janitor's thread, and a step that needs a name waits for it); then bridges; then interfaces
-//! that stay and change; then new ones, a bridge's own before the others and those that ask for a number
-//! before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
+//! that stay and change; then numbers of ports that have another than they ask for; then new ones, a bridge's own before the others
+//! and those that ask for a number before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
 //!
 //! Files: this one has the plan; `switch_wide`, `bridges` and `interfaces` carry it out.
 
@@ -67,6 +67,8 @@ enum Step {
     RemoveBridge(String),
     AddBridge(String),
     SetBridge(String),
+    /// OpenFlow numbers of a bridge's ports.
+    Renumber(String),
     Change {
         bridge: String,
         port: String,
@@ -168,13 +170,14 @@ impl Reconciliation {
                 vswitch.add_bridge(&name, &self.wanted.bridges[&name]);
             }
             Some(Step::SetBridge(name)) => vswitch.set_bridge(&name, &self.wanted.bridges[&name]),
+            Some(Step::Renumber(name)) => vswitch.renumber(&self.wanted.bridges[&name]),
             Some(Step::Change { bridge, port, interface }) => {
                 let port = &self.wanted.bridges[&bridge].ports[&port];
                 vswitch.change_interface(port, &port.interfaces[&interface]);
             }
             Some(Step::Add { bridge, port, interface }) => {
                 let port = &self.wanted.bridges[&bridge].ports[&port];
-                let number = self.numbers.get(&interface).or_else(|| self.before.get(&interface)).copied();
+                let number = self.number_before(&interface);
                 vswitch.add_interface(&bridge, port, &port.interfaces[&interface], number);
             }
             Some(Step::Settle) => {
@@ -202,6 +205,11 @@ impl Reconciliation {
             }
             _ => false,
         }
+    }
+
+    /// The number that an interface had which is to be added.
+    fn number_before(&self, interface: &str) -> Option<OfPort> {
+        self.numbers.get(interface).or_else(|| self.before.get(interface)).copied()
     }
 
     /// What became of each interface that is wanted.
@@ -248,9 +256,9 @@ impl Reconciliation {
                     None => {
                         let is_local = interface.name == *bridge_name;
                         let number = interface.of_port_request.is_some();
-                        let before = self.numbers.contains_key(&interface.name)
-                            || self.before.contains_key(&interface.name);
-                        new.push(((!is_local, !number, !before), names));
+                        let before = self.number_before(&interface.name);
+                        let had_it = number && before == interface.of_port_request;
+                        new.push(((!is_local, !had_it, !number, before.is_none()), names));
                     }
                     Some(record) => {
                         let spec = vswitch.port_spec(record.port_no);
@@ -263,6 +271,11 @@ impl Reconciliation {
                         }
                     }
                 }
+            }
+        }
+        for (name, bridge) in &self.wanted.bridges {
+            if !vswitch.misnumbered(bridge, &removed).is_empty() {
+                self.steps.push_back(Step::Renumber(name.clone()));
             }
         }
         new.sort_by(|(order, a), (other, b)| {
@@ -309,7 +322,10 @@ impl Vswitch {
     /// What became of an interface whose record is this.
     pub(crate) fn outcome_of(&self, name: &str, record: Option<&PortRecord>) -> Outcome {
         let failure = self.failures.get(name).map(|f| f.error.clone());
-        let complaint = record.and_then(|r| r.error.clone().or_else(|| r.interface.complaint.clone()));
+        let complaint = record.and_then(|r| {
+            let refused = r.options_error.clone().or_else(|| r.error.clone());
+            refused.or_else(|| r.interface.complaint.clone())
+        });
         Outcome { of_port: record.map(|r| r.of_port), error: failure.or(complaint) }
     }
 }

@@ -467,3 +467,90 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
         "{text}"
     );
 }
+
+#[test]
+fn an_option_that_makes_no_sense_costs_a_running_port_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("guest");
+    let guest = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let mut v = vswitch();
+    let mut w = wanted(&["p1"]);
+    let mut client = Interface::new("vh", "dpdkvhostuserclient");
+    client.options.insert("vhost-server-path".into(), path.to_str().unwrap().into());
+    w.bridges.get_mut("br0").unwrap().add(client);
+    assert!(become_(&mut v, &w).values().all(|o| o.error.is_none()));
+    let (connection, _) = guest.accept().unwrap();
+    connection.set_nonblocking(true).unwrap();
+    let stays = || {
+        use std::io::Read;
+        let error = (&connection).read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "the guest was disconnected");
+    };
+    let injected = |v: &Vswitch| {
+        v.dp.port(v.port_named("p1").unwrap().port_no).unwrap().as_dummy().unwrap().inject(&[2; 60])
+    };
+    let received = |v: &Vswitch| v.dp.port_stats(v.port_named("p1").unwrap().port_no).rx_packets;
+    assert!(injected(&v));
+    let end = Instant::now() + Duration::from_secs(20);
+    while received(&v) == 0 {
+        assert!(Instant::now() < end, "the frame is not received");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for (name, option, value, part) in [
+        ("p1", "n_rxq", "0", "n_rxq=0"),
+        ("p1", "n_rxq", "abc", "n_rxq=abc"),
+        ("vh", "tx-retries-max", "40", "tx-retries-max=40: expected 0 to 32"),
+    ] {
+        interface(&mut w, name).options.insert(option.into(), value.into());
+        let outcome = become_(&mut v, &w).remove(name).unwrap();
+        assert!(outcome.error.as_ref().is_some_and(|e| e.contains(part)), "{name}: {outcome:?}");
+        assert!(outcome.of_port.is_some());
+        // Another setting comes into force, and the error stays for as long as its reason.
+        let mtu = interface(&mut w, name).mtu_request.map_or(1400, |mtu| mtu - 1);
+        interface(&mut w, name).mtu_request = Some(mtu);
+        assert_eq!(become_(&mut v, &w)[name].error, outcome.error);
+        assert_eq!(v.port_named(name).unwrap().status.mtu, mtu);
+    }
+    assert_eq!(received(&v), 1, "the port was opened anew");
+    stays();
+    for (option, value) in [("tx-retries-max", "3"), ("vhost-postcopy", "true"), ("n_rxq", "4")] {
+        interface(&mut w, "vh").options.insert(option.into(), value.into());
+        assert_eq!(become_(&mut v, &w)["vh"].error, None);
+        stays();
+    }
+    interface(&mut w, "p1").options.insert("n_rxq".into(), "1".into());
+    assert_eq!(become_(&mut v, &w)["p1"].error, None);
+}
+
+#[test]
+fn requested_numbers_swap_and_move_who_did_not_ask_and_are_taken_when_they_become_free() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2", "p3"]);
+    become_(&mut v, &w);
+    interface(&mut w, "p1").of_port_request = Some(OfPort(2));
+    interface(&mut w, "p2").of_port_request = Some(OfPort(1));
+    become_(&mut v, &w);
+    assert_eq!(numbers(&v), named(&[("p2", 1), ("p1", 2), ("p3", 3), ("br0", LOCAL)]));
+    // Who has a number without having asked for it gives way, to a port that is there and to one that comes.
+    interface(&mut w, "p1").of_port_request = Some(OfPort(3));
+    become_(&mut v, &w);
+    assert_eq!(numbers(&v), named(&[("p2", 1), ("p1", 3), ("p3", 4), ("br0", LOCAL)]));
+    w.bridges.get_mut("br0").unwrap().add(dummy("p4"));
+    interface(&mut w, "p4").of_port_request = Some(OfPort(4));
+    become_(&mut v, &w);
+    assert_eq!(numbers(&v), named(&[("p2", 1), ("p1", 3), ("p4", 4), ("p3", 5), ("br0", LOCAL)]));
+    // Two who ask: the one that has it keeps it, the other gets it when the first goes, in this process and the next.
+    interface(&mut w, "p3").of_port_request = Some(OfPort(1));
+    become_(&mut v, &w);
+    let before = numbers(&v);
+    assert_eq!(before, named(&[("p2", 1), ("p1", 3), ("p4", 4), ("p3", 5), ("br0", LOCAL)]));
+    assert_eq!(steps(&v, &w), []);
+    let had =
+        before.iter().filter(|(_, n)| *n != LOCAL).map(|(name, n)| (name.clone(), OfPort(*n))).collect();
+    let mut next = vswitch();
+    reconcile(&mut next, &w, &had);
+    assert_eq!(numbers(&next), before);
+    w.bridges.get_mut("br0").unwrap().ports.remove("p2");
+    become_(&mut next, &w);
+    assert_eq!(numbers(&next), named(&[("p3", 1), ("p1", 3), ("p4", 4), ("br0", LOCAL)]));
+}

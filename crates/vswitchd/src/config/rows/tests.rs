@@ -97,15 +97,17 @@ fn other_config(keys: &[(&str, &str)]) -> Value {
     json!({"other_config": pairs(keys)})
 }
 
+/// What an empty row says.
+fn defaults() -> SwitchWide {
+    SwitchWide { vhost_sock_dir: Some(RunDir::from_env().path().into()), ..SwitchWide::default() }
+}
+
 #[test]
 fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
     let mut rig = Rig::new();
     let reading = rig.read();
-    assert_eq!(reading.wanted.switch, SwitchWide::default());
-    assert_eq!(
-        (SwitchWide::default().stats_interval_ms, SwitchWide::default().system_statistics),
-        (5_000, false)
-    );
+    assert_eq!(reading.wanted.switch, defaults());
+    assert_eq!((defaults().stats_interval_ms, defaults().system_statistics), (5_000, false));
     rig.set(
         "Open_vSwitch",
         other_config(&[
@@ -124,7 +126,7 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
         flow_restore_wait: true,
         stats_interval_ms: 20_000,
         system_statistics: true,
-        ..SwitchWide::default()
+        ..defaults()
     };
     let reading = rig.read();
     assert_eq!(reading.wanted.switch, wanted);
@@ -160,9 +162,9 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
     );
     // Less than the least is the least.
     rig.set("Open_vSwitch", other_config(&[("stats-update-interval", "10")]));
-    assert_eq!(rig.read().wanted.switch, SwitchWide::default());
+    assert_eq!(rig.read().wanted.switch, defaults());
     rig.set("Open_vSwitch", other_config(&[]));
-    assert_eq!(rig.read().wanted.switch, SwitchWide::default());
+    assert_eq!(rig.read().wanted.switch, defaults());
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
         rxq_policy: Policy::RoundRobin,
         rxq_isolate: false,
         auto_balance: balance(180_000, 70, 10),
-        ..SwitchWide::default()
+        ..defaults()
     };
     assert_eq!(reading.wanted.switch, wanted);
     let nonsense = given.map(|(key, _)| (key, "sideways"));
@@ -209,7 +211,7 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
     let policy = |rig: &mut Rig| rig.read().wanted.switch.rxq_policy;
     assert_eq!(policy(&mut rig), Policy::Group);
     rig.set("Open_vSwitch", other_config(&[]));
-    assert_eq!(rig.read().wanted.switch, SwitchWide::default());
+    assert_eq!(rig.read().wanted.switch, defaults());
 }
 
 #[test]
@@ -471,4 +473,36 @@ fn controllers_are_read_with_their_limits() {
         assert_eq!(reading.wanted.bridges["br0"].controllers["tcp:127.0.0.1:6653"], wanted);
         assert_eq!(reading.complaints.len(), complaints, "{:?}", reading.complaints);
     }
+}
+
+#[test]
+fn the_directory_of_guests_sockets_is_below_the_run_directory_and_read_once() {
+    let run_dir = RunDir::from_env().path().to_path_buf();
+    let with = |value: &str| json!({"other_config": ["map", [["vhost-sock-dir", value]]]});
+    let port = || Rig::with_port(json!({}), json!({}), json!({"type": "dpdkvhostuser"}));
+    let dir = |reading: &Reading| {
+        let dir =
+            reading.wanted.bridges["br0"].ports["p1"].interfaces["p1"].options["vhost-sock-dir"].clone();
+        PathBuf::from(dir)
+    };
+    for (value, expected, complaint) in [
+        ("../x", run_dir.clone(), "vhost-sock-dir=../x is refused"),
+        ("/no/such", run_dir.join("no/such"), "there is no directory"),
+        ("none", run_dir.join("none"), "there is no directory"),
+    ] {
+        let mut rig = port();
+        rig.set("Open_vSwitch", with(value));
+        let reading = rig.read();
+        assert_eq!(dir(&reading), expected);
+        assert!(reading.complaints.iter().any(|c| c.contains(complaint)), "{:?}", reading.complaints);
+        for later in ["elsewhere", "../y"] {
+            rig.set("Open_vSwitch", with(later));
+            let reading = rig.read();
+            assert_eq!(dir(&reading), expected, "{later}");
+            let said = |part: &str| reading.complaints.iter().any(|c| c.contains(part));
+            assert!(said("takes effect at the next start") || said("vhost-sock-dir=../y is refused"));
+        }
+    }
+    let mut rig = port();
+    assert!(dir(&rig.read()) == run_dir && rig.read().complaints.is_empty());
 }
