@@ -883,58 +883,6 @@ fn devices_say_their_driver_and_take_the_options_of_their_types() {
 }
 
 #[test]
-fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
-    let rig = Rig::start();
-    rig.add_bridge();
-    rig.vsctl(&["add-port", "br0", "vh", "--", "set", "interface", "vh", "type=dpdkvhostuserclient"]).ok();
-    assert_eq!(rig.get("interface", "vh", "error"), "[]");
-    assert_eq!(
-        (rig.get("interface", "vh", "ofport"), rig.get("interface", "vh", "link_state")),
-        ("1".into(), "down".into())
-    );
-    let file = rig.dir.path().join("file");
-    std::fs::write(&file, "").unwrap();
-    for (path, why) in [
-        (file.display().to_string(), "is no socket"),
-        (format!("{}/nodir/guest", rig.dir.path().display()), "there is no directory"),
-        (format!("/tmp/{}", "x".repeat(200)), "at most 107 bytes"),
-    ] {
-        rig.vsctl(&["set", "interface", "vh", &format!("options:vhost-server-path={path}")]).ok();
-        assert_eq!(rig.get("interface", "vh", "ofport"), "1");
-        wait_for(why, || rig.get("interface", "vh", "status").contains(why));
-    }
-    let path = rig.dir.path().join("guest");
-    let guest = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    rig.vsctl(&["set", "interface", "vh", &format!("options:vhost-server-path={}", path.display())]).ok();
-    let _connection = guest.accept().unwrap();
-    wait_for("the connection", || !rig.get("interface", "vh", "status").contains("error"));
-}
-
-#[test]
-fn a_type_that_is_gone_names_its_successor_in_error() {
-    let rig = Rig::start();
-    rig.add_bridge();
-    rig.vsctl(&["add-port", "br0", "vh", "--", "set", "interface", "vh", "type=dpdkvhostcuse"]);
-    let error = rig.get("interface", "vh", "error");
-    assert!(error.contains("is gone: use dpdkvhostuser"), "{error}");
-}
-
-#[test]
-fn without_its_first_row_the_database_describes_no_bridge() {
-    let rig = Rig::start();
-    rig.add_bridge();
-    rig.add_dummy("p1");
-    assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "br0\n");
-    let db = format!("unix:{}", rig.dir.path().join("db.sock").display());
-    let all = r#"["Open_vSwitch",{"op":"delete","table":"Open_vSwitch","where":[]}]"#;
-    rig.run("ovsdb-client", &["transact", &db, all]).ok();
-    wait_for("the bridge to go", || rig.appctl(&["ofproto/list"]).ok().is_empty());
-    rig.vsctl(&["--no-wait", "init"]).ok();
-    rig.add_bridge();
-    assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "br0\n");
-}
-
-#[test]
 fn description_and_serial_number_of_a_bridge_are_what_its_row_says() {
     let rig = Rig::start();
     rig.add_bridge();
