@@ -536,6 +536,15 @@ impl<P: Pipeline> Worker<P> {
         self.cpu_read = (now, now_ns);
     }
 
+    fn tell_sizes(&self) {
+        let (size, stats) = (self.process.cache.size(), self.stats());
+        stats.megaflows.set(size.megaflows as u64);
+        stats.exact_entries.set(size.exact as u64);
+        stats.masks.set(size.masks as u64);
+        stats.cache_bytes.set(size.bytes as u64);
+        stats.evictions.set(size.evictions);
+    }
+
     fn tick(&mut self, now: u64) {
         self.next_tick = now + self.clock.ticks_per_ms;
         let now_ms = self.clock.at_ms(now);
@@ -544,13 +553,7 @@ impl<P: Pipeline> Worker<P> {
         if now_ms - self.last_rank_ms >= 100 {
             self.last_rank_ms = now_ms;
             self.process.cache.rank_masks();
-            let size = self.process.cache.size();
-            let stats = self.stats();
-            stats.megaflows.set(size.megaflows as u64);
-            stats.exact_entries.set(size.exact as u64);
-            stats.masks.set(size.masks as u64);
-            stats.cache_bytes.set(size.bytes as u64);
-            stats.evictions.set(size.evictions);
+            self.tell_sizes();
         }
         // A round each second in steady state; a wished-for fold is over in a tenth of that for 100,000 flows.
         let len = u64::from(self.process.cache.round_len());
@@ -587,6 +590,8 @@ impl<P: Pipeline> Worker<P> {
         if self.process.cache.sweep(count, removals, &self.process.slots) {
             self.round_open = false;
             if let Some(wish) = self.fold_round.take() {
+                // Who waits for the counters of flows wants to know how many there are, too.
+                self.tell_sizes();
                 self.shared.fold_done.set(wish);
             }
         }
