@@ -148,7 +148,9 @@ fn check(device: &str, queues: usize, is_client: bool) {
         let all_up = |port: &VhostUserPort| {
             let status = port.status();
             let rings = (2 * queues).to_string();
-            status.link == LinkState::Up && status.details.contains(&("num_of_vrings".into(), rings))
+            let told = status.details.contains(&("num_of_vrings".into(), rings));
+            // A ring is told of when its size is set, and there when it has been enabled.
+            status.link == LinkState::Up && told && (0..queues).all(|pair| port.is_rx_enabled(pair))
         };
         while !all_up(&port) {
             assert!(

@@ -1,7 +1,9 @@
 //! The switch configured through a database, by the stock `ovs-vsctl`: what the rows say it becomes, what happened is
 //! written back, and nothing else is disturbed.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod ports;
 
 use common::{Namespace, Said, UDP, binary, daemon, run_dir, wait_for};
 use std::io::{Read, Write};
@@ -850,36 +852,6 @@ fn a_datapaths_row_says_what_it_can_do() {
     ] {
         wait_for(pair, || has(pair));
     }
-}
-
-#[test]
-fn devices_say_their_driver_and_take_the_options_of_their_types() {
-    let rig = Rig::start();
-    rig.vsctl(&["add-br", "br0"]).ok();
-    rig.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]).ok();
-    rig.ip(&["link", "set", "v0", "up"]).ok();
-    rig.ip(&["link", "set", "v1", "up"]).ok();
-    rig.vsctl(&["add-port", "br0", "v0"]).ok();
-    wait_for("the driver", || rig.get("interface", "v0", "status").contains("driver_name=veth"));
-    let status = rig.get("interface", "v0", "status");
-    assert!(status.contains("driver_version=") && status.contains("firmware_version="), "{status}");
-
-    let options = ["options:xdp-mode=generic", "options:use-need-wakeup=false", "options:n_txq_desc=512"];
-    let port = ["add-port", "br0", "v1", "--", "set", "interface", "v1", "type=afxdp"];
-    rig.vsctl(&[&port[..], &options].concat()).ok();
-    assert_eq!(rig.get("interface", "v1", "error"), "[]");
-    wait_for("its status", || rig.get("interface", "v1", "status").contains("use-need-wakeup=\"false\""));
-    rig.vsctl(&["set", "interface", "v1", "options:n_txq_desc=500"]);
-    let error = rig.get("interface", "v1", "error");
-    assert!(error.contains("n_txq_desc=500") && error.contains("power of two"), "{error}");
-
-    let path = format!("options:vhost-server-path={}", rig.dir.path().join("guest.sock").display());
-    let port = ["add-port", "br0", "vh0", "--", "set", "interface", "vh0", "type=dpdkvhostuserclient"];
-    rig.vsctl(&[&port[..], &[&path, "options:tx-retries-max=32"]].concat()).ok();
-    assert_eq!(rig.get("interface", "vh0", "error"), "[]");
-    rig.vsctl(&["set", "interface", "vh0", "options:tx-retries-max=33"]);
-    let error = rig.get("interface", "vh0", "error");
-    assert!(error.contains("tx-retries-max=33") && error.contains("0 to 32"), "{error}");
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! Ports: what their rows ask of a driver, what it answers, and what there is without rows.
+
+use super::Rig;
+use crate::common::wait_for;
+
+#[test]
+fn devices_say_their_driver_and_take_the_options_of_their_types() {
+    let rig = Rig::start();
+    rig.vsctl(&["add-br", "br0"]).ok();
+    rig.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]).ok();
+    rig.ip(&["link", "set", "v0", "up"]).ok();
+    rig.ip(&["link", "set", "v1", "up"]).ok();
+    rig.vsctl(&["add-port", "br0", "v0"]).ok();
+    wait_for("the driver", || rig.get("interface", "v0", "status").contains("driver_name=veth"));
+    let status = rig.get("interface", "v0", "status");
+    assert!(status.contains("driver_version=") && status.contains("firmware_version="), "{status}");
+
+    let options = ["options:xdp-mode=generic", "options:use-need-wakeup=false", "options:n_txq_desc=512"];
+    let port = ["add-port", "br0", "v1", "--", "set", "interface", "v1", "type=afxdp"];
+    rig.vsctl(&[&port[..], &options].concat()).ok();
+    assert_eq!(rig.get("interface", "v1", "error"), "[]");
+    wait_for("its status", || rig.get("interface", "v1", "status").contains("use-need-wakeup=\"false\""));
+    rig.vsctl(&["set", "interface", "v1", "options:n_txq_desc=500"]);
+    let error = rig.get("interface", "v1", "error");
+    assert!(error.contains("n_txq_desc=500") && error.contains("power of two"), "{error}");
+
+    let path = format!("options:vhost-server-path={}", rig.dir.path().join("guest.sock").display());
+    let port = ["add-port", "br0", "vh0", "--", "set", "interface", "vh0", "type=dpdkvhostuserclient"];
+    rig.vsctl(&[&port[..], &[&path, "options:tx-retries-max=32"]].concat()).ok();
+    assert_eq!(rig.get("interface", "vh0", "error"), "[]");
+    rig.vsctl(&["set", "interface", "vh0", "options:tx-retries-max=33"]);
+    let error = rig.get("interface", "vh0", "error");
+    assert!(error.contains("tx-retries-max=33") && error.contains("0 to 32"), "{error}");
+}
+
+#[test]
+fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.vsctl(&["add-port", "br0", "vh", "--", "set", "interface", "vh", "type=dpdkvhostuserclient"]).ok();
+    assert_eq!(rig.get("interface", "vh", "error"), "[]");
+    assert_eq!(
+        (rig.get("interface", "vh", "ofport"), rig.get("interface", "vh", "link_state")),
+        ("1".into(), "down".into())
+    );
+    let file = rig.dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (path, why) in [
+        (file.display().to_string(), "is no socket"),
+        (format!("{}/nodir/guest", rig.dir.path().display()), "there is no directory"),
+        (format!("/tmp/{}", "x".repeat(200)), "at most 107 bytes"),
+    ] {
+        rig.vsctl(&["set", "interface", "vh", &format!("options:vhost-server-path={path}")]).ok();
+        assert_eq!(rig.get("interface", "vh", "ofport"), "1");
+        wait_for(why, || rig.get("interface", "vh", "status").contains(why));
+    }
+    let path = rig.dir.path().join("guest");
+    let guest = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    rig.vsctl(&["set", "interface", "vh", &format!("options:vhost-server-path={}", path.display())]).ok();
+    let _connection = guest.accept().unwrap();
+    wait_for("the connection", || !rig.get("interface", "vh", "status").contains("error"));
+}
+
+#[test]
+fn a_type_that_is_gone_names_its_successor_in_error() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.vsctl(&["add-port", "br0", "vh", "--", "set", "interface", "vh", "type=dpdkvhostcuse"]);
+    let error = rig.get("interface", "vh", "error");
+    assert!(error.contains("is gone: use dpdkvhostuser"), "{error}");
+}
+
+#[test]
+fn without_its_first_row_the_database_describes_no_bridge() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "br0\n");
+    let db = format!("unix:{}", rig.dir.path().join("db.sock").display());
+    let all = r#"["Open_vSwitch",{"op":"delete","table":"Open_vSwitch","where":[]}]"#;
+    rig.run("ovsdb-client", &["transact", &db, all]).ok();
+    wait_for("the bridge to go", || rig.appctl(&["ofproto/list"]).ok().is_empty());
+    rig.vsctl(&["--no-wait", "init"]).ok();
+    rig.add_bridge();
+    assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "br0\n");
+}
