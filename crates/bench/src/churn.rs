@@ -361,7 +361,7 @@ fn one_expiry(rig: &mut Rig, args: &ExpiryArgs) -> Result<Turn, String> {
     rig.warm_up(Duration::from_millis(u64::from(args.max_idle_ms / 2)));
     take_longest_pass_ms(rig);
     let full = flows(rig);
-    let deadline = Instant::now() + Duration::from_millis(u64::from(args.max_idle_ms) + 20_000);
+    let deadline = Instant::now() + Duration::from_millis(u64::from(args.max_idle_ms) + 60_000);
     let (mut last_flows, mut last) = (full, Meter::read(rig));
     let (mut began, mut ended, mut worst, mut quiet) = (None, last, 0.0f64, 0);
     // Over when nothing has gone for a second.

@@ -50,7 +50,7 @@ const SWEEP_MIN: u32 = 32;
 /// A round over all entries begins each second: flows expire no later than that, unless there are many.
 const ROUND_MS: u64 = 1_000;
 /// Idle flows removed per millisecond while there is traffic and room for new flows. Each removal touches four or five lines
-/// that no cache holds; a million flows that fall idle at once go in four seconds, and traffic does not feel it.
+/// that no cache holds; a million flows that fall idle at once go in some seconds, and traffic does not feel it.
 const REMOVALS_PER_MS: u32 = 250;
 
 /// What the control thread asks of a worker.
