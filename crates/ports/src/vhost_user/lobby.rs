@@ -5,11 +5,15 @@
 //! nobody's.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 /// So many wait at most; then the one that has waited longest is disconnected.
 const WAITING_MAX: usize = 64;
+/// How long nobody is accepted after that has failed.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 pub(super) struct Lobby {
     listener: UnixListener,
@@ -60,13 +64,19 @@ impl Lobby {
             if let Some(stream) = newcomer.and_then(|i| self.waiting.remove(i)) {
                 return Heard::Newcomer(stream);
             }
-            if polls[2].revents != 0
-                && let Ok((stream, _)) = self.listener.accept()
-            {
-                if self.waiting.len() == WAITING_MAX {
-                    self.waiting.pop_front();
+            if polls[2].revents == 0 {
+                continue;
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if self.waiting.len() == WAITING_MAX {
+                        self.waiting.pop_front();
+                    }
+                    self.waiting.push_back(stream);
                 }
-                self.waiting.push_back(stream);
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                // Without descriptors the socket stays readable: not again at once.
+                Err(_) => std::thread::sleep(ACCEPT_AGAIN_AFTER),
             }
         }
     }
