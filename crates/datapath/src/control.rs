@@ -191,6 +191,8 @@ pub struct Datapath<P: Pipeline> {
     released: Vec<Released>,
     /// The one queue that was last asked for.
     released_rx: Option<Option<Box<dyn RxQueue>>>,
+    /// The receive queue that is waited for there.
+    awaited_rx: Option<(PortNo, usize)>,
     ports: BTreeMap<PortNo, PortEntry>,
     cache: PoolCache,
     event_bell: Arc<Bell>,
@@ -222,6 +224,7 @@ impl<P: Pipeline> Datapath<P> {
             left: VecDeque::new(),
             released: Vec::new(),
             released_rx: None,
+            awaited_rx: None,
             ports: BTreeMap::new(),
             cache: pool.cache(),
             event_bell: Arc::new(Bell::new()?),
@@ -384,10 +387,22 @@ impl<P: Pipeline> Datapath<P> {
         let Some(worker) = entry.rx_queues.pop() else { return };
         let idx = entry.rx_queues.len();
         self.workers[worker].queues -= 1;
-        self.send(worker, Command::ReleaseRx { port: no, idx });
-        // A worker that does not answer is reported by whoever waits for its next turn; the queue is then still its own.
-        let _ = self.wait_until(|dp| dp.released_rx.is_some());
-        self.released_rx = None;
+        // Where the worker does not answer in time, its late answer finds nobody who polls the queue, and ends it then.
+        drop(self.release_rx(worker, no, idx));
+    }
+
+    /// Takes a receive queue out of a worker; `None` where the worker does not have it.
+    fn release_rx(
+        &mut self,
+        worker: usize,
+        port: PortNo,
+        idx: usize,
+    ) -> Result<Option<Box<dyn RxQueue>>, DatapathError> {
+        (self.awaited_rx, self.released_rx) = (Some((port, idx)), None);
+        self.send(worker, Command::ReleaseRx { port, idx });
+        let waited = self.wait_until(|dp| dp.released_rx.is_some());
+        self.awaited_rx = None;
+        waited.map(|()| self.released_rx.take().flatten())
     }
 
     /// What each of the port's receive queues has cost, in their order.
@@ -405,9 +420,7 @@ impl<P: Pipeline> Datapath<P> {
         if from == worker {
             return Ok(());
         }
-        self.send(from, Command::ReleaseRx { port: no, idx });
-        self.wait_until(|dp| dp.released_rx.is_some())?;
-        let Some(queue) = self.released_rx.take().flatten() else { return Ok(()) };
+        let Some(queue) = self.release_rx(from, no, idx)? else { return Ok(()) };
         let entry = self.ports.get_mut(&no).ok_or(DatapathError::NoPort(no))?;
         entry.rx_queues[idx] = worker;
         let load = entry.loads[idx].clone();
@@ -753,11 +766,15 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Takes in replies, and pushes commands that had found no room.
     fn collect(&mut self) {
+        let mut late = Vec::new();
         for (n, w) in self.workers.iter_mut().enumerate() {
             w.push_backlog();
             while let Ok(reply) = w.replies.pop() {
                 match reply {
-                    Reply::ReleasedRx(queue) => self.released_rx = Some(queue),
+                    Reply::ReleasedRx { port, idx, queue } if self.awaited_rx == Some((port, idx)) => {
+                        self.released_rx = Some(queue);
+                    }
+                    Reply::ReleasedRx { port, idx, queue } => late.push((port, idx, queue)),
                     Reply::Released { port, rx, tx } => {
                         self.released.push(Released { worker: n, port, rx: rx.into(), tx });
                     }
@@ -769,6 +786,14 @@ impl<P: Pipeline> Datapath<P> {
                     Reply::Gone(port) => self.gone.push_back(port),
                     Reply::Spent(actions) => drop(actions),
                 }
+            }
+        }
+        // Nobody waits any more for a queue whose worker took too long: it goes on where it is said to be, if anywhere.
+        for (port, idx, queue) in late {
+            let entry = self.ports.get(&port);
+            let place = entry.and_then(|e| Some((*e.rx_queues.get(idx)?, e.loads[idx].clone())));
+            if let (Some(queue), Some((worker, load))) = (queue, place) {
+                self.send(worker, Command::AddRx { port, idx, queue, load });
             }
         }
     }

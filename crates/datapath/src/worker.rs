@@ -126,8 +126,15 @@ pub enum Reply {
         /// Transmit queue.
         tx: Option<TxHandle>,
     },
-    /// One receive queue, open; `None` where this worker does not have it.
-    ReleasedRx(Option<Box<dyn RxQueue>>),
+    /// One receive queue, open.
+    ReleasedRx {
+        /// Whose queue.
+        port: PortNo,
+        /// Its number there.
+        idx: usize,
+        /// `None` where this worker does not have it.
+        queue: Option<Box<dyn RxQueue>>,
+    },
     /// Flows, and where to go on.
     Dump {
         /// The flows.
@@ -723,7 +730,7 @@ impl<P: Pipeline> Worker<P> {
             q.queue
         });
         self.list_busy();
-        self.answer(Reply::ReleasedRx(released));
+        self.answer(Reply::ReleasedRx { port, idx, queue: released });
     }
 
     /// Takes a port's receive queues out, in their order.
