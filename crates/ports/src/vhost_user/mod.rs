@@ -18,6 +18,7 @@
 //! Source: QEMU's docs/interop/vhost-user.rst; virtio 1.2.
 
 pub(crate) mod connection;
+mod copy;
 mod descriptor;
 mod device;
 mod doorbell;

@@ -5,10 +5,11 @@
 //!
 //! Source: virtio 1.2 section 2.8.
 
+use super::copy::prefetch_to_write;
 use super::memory::{DirtyLog, GuestMemory};
 use super::message::VringAddr;
 use super::ring::{Chain, Fault, Gather, Layout};
-use super::split::{Descriptor, prefetch};
+use super::split::Descriptor;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
@@ -149,13 +150,16 @@ impl Packed {
 impl Layout for Packed {
     #[inline(always)]
     fn available(&mut self, wanted: usize) -> Result<usize, Fault> {
+        // A guest that has nothing to send keeps its lines.
+        if !self.is_available(self.avail) {
+            return Ok(0);
+        }
         // How many there are is known only by walking; the walk is done by `take`.
         for line in 0..wanted.div_ceil(4) as u16 {
             let idx = (u32::from(self.avail.idx) + u32::from(line) * 4) % u32::from(self.size);
-            // SAFETY: below the ring's size.
-            prefetch(unsafe { self.ring.add(idx as usize * Descriptor::BYTES) });
+            prefetch_to_write(self.ring.as_ptr().wrapping_add(idx as usize * Descriptor::BYTES));
         }
-        Ok(if self.is_available(self.avail) { wanted } else { 0 })
+        Ok(wanted)
     }
 
     fn has_available(&mut self, wanted: usize) -> bool {

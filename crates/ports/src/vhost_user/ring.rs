@@ -15,6 +15,7 @@
 //!
 //! Source: virtio 1.2, section 2.7 (split virtqueues), 2.8 (packed), 5.1.6 (network device).
 
+use super::copy::{self, Header};
 use super::memory::{DirtyLog, GuestMemory};
 use super::packed::Packed;
 use super::split::Split;
@@ -436,26 +437,26 @@ impl Receive<'_> {
             cache.free(head);
             return None;
         }
-        let mut header = [0u8; HEADER_LEN];
+        let header;
         if frame_len >= LENT_FRAME_MIN
             && let Some(tails) = &mut self.tails
-            && copy_head(segments, &mut header[..header_len], frame_len, &mut head, tails)
+            && let Some(lent) = copy_head(segments, header_len, frame_len, &mut head, tails)
         {
             // The tail stays where it is.
+            header = lent;
         } else if segments.len() == 1 && frame_len <= head.tailroom() {
             let at = segments[0].at;
-            copy_in(at, &mut header[..header_len]);
-            head.set_len(frame_len).expect("no longer than the room");
             // SAFETY: the segment has `header_len + frame_len` bytes.
+            header = unsafe { copy::header_from(at) };
+            head.set_len(frame_len).expect("no longer than the room");
+            // SAFETY: as above.
             let frame = unsafe { at.add(header_len) };
             copy_in(frame, head.data_mut());
         } else {
-            head = self.copy_in_pieces(segments, &mut header[..header_len], frame_len, head, cache)?;
+            (header, head) = self.copy_in_pieces(segments, frame_len, head, cache)?;
         }
-        // The number of buffers has no meaning in this direction, and no value that we rely on.
-        header[10..].fill(0);
         head.in_port = self.port;
-        if virtio_net::apply(&header, &mut head).is_err() {
+        if !header.is_plain() && virtio_net::apply(&header.bytes(), &mut head).is_err() {
             self.stats.errors.add(1);
             cache.free(head);
             return None;
@@ -467,13 +468,12 @@ impl Receive<'_> {
     fn copy_in_pieces(
         &self,
         segments: &[Segment],
-        header: &mut [u8],
         frame_len: usize,
         mut head: Packet,
         cache: &mut PoolCache,
-    ) -> Option<Packet> {
+    ) -> Option<(Header, Packet)> {
         let mut reader = SegmentReader { segments, used: 0 };
-        reader.read(header);
+        let header = reader.read_header(self.parts.header_len);
         let first_len = frame_len.min(head.tailroom());
         head.set_len(first_len).expect("no longer than the room");
         reader.read(head.data_mut());
@@ -490,23 +490,23 @@ impl Receive<'_> {
             head.append(tail);
             left -= len;
         }
-        Some(head)
+        Some((header, head))
     }
 }
 
-/// Copies the head of a frame and leaves its tail where it is. False, and nothing done but some copying, where it is not as simple as that.
+/// Copies the head of a frame and leaves its tail where it is. `None`, and nothing done but some copying, where it is not as simple as that.
 #[inline]
 fn copy_head(
     segments: &[Segment],
-    header: &mut [u8],
+    header_len: usize,
     frame_len: usize,
     head: &mut Packet,
     tails: &mut Tails,
-) -> bool {
+) -> Option<Header> {
     let mut reader = SegmentReader { segments, used: 0 };
-    reader.read(header);
-    if !virtio_net::is_for_head(header, HEAD_BYTES) {
-        return false;
+    let header = reader.read_header(header_len);
+    if !header.is_plain() && !virtio_net::is_for_head(&header.bytes(), HEAD_BYTES) {
+        return None;
     }
     head.set_len(HEAD_BYTES).expect("a chunk is longer");
     reader.read(head.data_mut());
@@ -520,7 +520,7 @@ fn copy_head(
         left -= len;
         Piece { at, len }
     });
-    flow::extract::head_is_enough(head.data()) && tails.lend(head, pieces)
+    (flow::extract::head_is_enough(head.data()) && tails.lend(head, pieces)).then_some(header)
 }
 
 /// Reads bytes across segments.
@@ -531,6 +531,19 @@ struct SegmentReader<'a> {
 }
 
 impl SegmentReader<'_> {
+    /// The header at the chain's start.
+    #[inline(always)]
+    fn read_header(&mut self, header_len: usize) -> Header {
+        if let Some(first) = self.segments.first().filter(|first| first.len as usize > HEADER_LEN) {
+            self.used = header_len as u32;
+            // SAFETY: the segment is longer than a header.
+            return unsafe { copy::header_from(first.at) };
+        }
+        let mut bytes = [0; HEADER_LEN];
+        self.read(&mut bytes[..header_len]);
+        Header::from_bytes(bytes)
+    }
+
     fn read(&mut self, mut to: &mut [u8]) {
         while !to.is_empty()
             && let Some(segment) = self.segments.first()
@@ -557,6 +570,19 @@ struct SegmentWriter<'a> {
 }
 
 impl SegmentWriter<'_> {
+    /// Writes the header at the chain's start.
+    #[inline(always)]
+    fn write_header(&mut self, header: Header, header_len: usize) {
+        let first = self.segments.first().filter(|first| first.len as usize > header_len);
+        let Some(first) = first else { return self.write(&header.bytes()[..header_len]) };
+        // SAFETY: the segment is longer than a header.
+        unsafe { copy::header_to(header, header_len, first.at) };
+        if let Some(log) = self.log {
+            log.mark(first.guest, header_len as u64);
+        }
+        self.used = header_len as u32;
+    }
+
     fn write(&mut self, from: &[u8]) {
         self.write_piece(Piece { at: NonNull::from(from).cast(), len: from.len() });
     }
@@ -656,7 +682,7 @@ impl Transmit<'_> {
             }
             let header = self.header(packet, 1);
             let mut writer = SegmentWriter { segments: chain.segments(self.segments), used: 0, log };
-            writer.write(&header[..self.parts.header_len]);
+            writer.write_header(header, self.parts.header_len);
             writer.write(packet.data());
             for piece in lent.straight(packet) {
                 writer.write_piece(*piece);
@@ -679,9 +705,9 @@ impl Transmit<'_> {
     #[inline(always)]
     fn write_short(&mut self, packet: &Packet, segment: Segment, log: Option<&DirtyLog>) {
         let header_len = self.parts.header_len;
-        let header = self.header(packet, 1);
-        copy_out(&header[..header_len], segment.at);
         // SAFETY: the caller has seen that header and frame fit the segment.
+        unsafe { copy::header_to(self.header(packet, 1), header_len, segment.at) };
+        // SAFETY: as above.
         let frame = unsafe { segment.at.add(header_len) };
         copy_out(packet.data(), frame);
         if let Some(log) = log {
@@ -693,10 +719,13 @@ impl Transmit<'_> {
     }
 
     #[inline(always)]
-    fn header(&self, packet: &Packet, buffers: u16) -> [u8; HEADER_LEN] {
-        let mut header = virtio_net::header_of(packet);
-        header[10..].copy_from_slice(&buffers.to_le_bytes());
-        header
+    fn header(&self, packet: &Packet, buffers: u16) -> Header {
+        let plain = if packet.flags.is_empty() {
+            Header::default()
+        } else {
+            Header::from_bytes(virtio_net::header_of(packet))
+        };
+        plain.with_buffers(buffers)
     }
 
     /// Sends one packet that takes several segments or several buffers.
@@ -728,7 +757,7 @@ impl Transmit<'_> {
         let log = self.parts.log.as_deref();
         let header = self.header(packet, chains.len() as u16);
         let mut writer = SegmentWriter { segments: self.segments, used: 0, log };
-        writer.write(&header[..self.parts.header_len]);
+        writer.write_header(header, self.parts.header_len);
         for segment in packet.segments() {
             writer.write(segment);
         }
@@ -748,13 +777,13 @@ impl Transmit<'_> {
 #[inline(always)]
 fn copy_in(from: NonNull<u8>, to: &mut [u8]) {
     // SAFETY: the caller has checked that as many bytes of guest memory lie at `from`; private and guest memory never overlap.
-    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+    unsafe { copy::bytes(from.as_ptr(), to.as_mut_ptr(), to.len()) };
 }
 
 #[inline(always)]
 fn copy_out(from: &[u8], to: NonNull<u8>) {
     // SAFETY: as in `copy_in`.
-    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+    unsafe { copy::bytes(from.as_ptr(), to.as_ptr(), from.len()) };
 }
 
 /// Copies to a guest from anywhere, also from a guest: then both may be the same memory.
@@ -766,24 +795,11 @@ fn copy_across(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
 
 #[inline(always)]
 fn prefetch(at: NonNull<u8>, direction: Direction) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        let at = at.as_ptr().cast_const().cast::<i8>();
-        // Header and frame of a small packet cover two lines.
-        let second = at.wrapping_add(64);
-        if direction == Direction::FromGuest {
-            // SAFETY: a prefetch of any address is no access.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
-            // SAFETY: as above.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(second) };
-        } else {
-            // SAFETY: as above.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(at) };
-            // SAFETY: as above.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(second) };
+    // Header and frame of a small packet cover two lines.
+    for at in [at.as_ptr(), at.as_ptr().wrapping_add(64)] {
+        match direction {
+            Direction::FromGuest => copy::prefetch(at),
+            Direction::ToGuest => copy::prefetch_to_write(at),
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, direction);
 }

@@ -2,6 +2,7 @@
 //!
 //! Source: virtio 1.2 section 2.7.
 
+use super::copy::{prefetch, prefetch_to_write, read_once};
 use super::memory::{DirtyLog, GuestMemory};
 use super::message::VringAddr;
 use super::ring::{Chain, Fault, Gather, Layout};
@@ -35,22 +36,16 @@ impl Descriptor {
     #[inline(always)]
     pub(super) unsafe fn read(table: NonNull<u8>, idx: usize) -> Descriptor {
         // SAFETY: the entry lies in the table, as the caller vouches.
-        let at = unsafe { table.add(idx * Descriptor::BYTES) }.cast::<[u64; 2]>();
-        // SAFETY: the entry's 16 bytes are mapped. The guest may write them meanwhile: whatever is read is checked.
-        let [guest, word] = unsafe { read_words(at) };
-        Descriptor { guest, len: word as u32, flags: (word >> 32) as u16, next: (word >> 48) as u16 }
+        let at = unsafe { table.add(idx * Descriptor::BYTES) };
+        // SAFETY: its 16 bytes are mapped. The guest may write them meanwhile: whatever is read is checked.
+        let guest = unsafe { read_once::<u64>(at) };
+        // SAFETY: as above.
+        let rest = unsafe { at.add(8) };
+        // SAFETY: as above.
+        let word = u64::from_le(unsafe { read_once(rest) });
+        let (len, flags, next) = (word as u32, (word >> 32) as u16, (word >> 48) as u16);
+        Descriptor { guest: u64::from_le(guest), len, flags, next }
     }
-}
-
-/// Reads two words once, wherever they lie: indirect tables have no alignment.
-///
-/// # Safety
-/// 16 readable bytes.
-#[inline(always)]
-unsafe fn read_words(at: NonNull<[u64; 2]>) -> [u64; 2] {
-    // SAFETY: as the caller vouches; an array of bytes needs no alignment.
-    let bytes = unsafe { at.cast::<[[u8; 8]; 2]>().read_volatile() };
-    bytes.map(u64::from_le_bytes)
 }
 
 pub(super) struct Split {
@@ -180,7 +175,12 @@ impl Layout for Split {
             let head = self.head(self.next_avail.wrapping_add(n as u16)) & self.mask();
             // SAFETY: masked, so the entry lies in the table.
             let at = unsafe { self.descriptors.add(usize::from(head) * Descriptor::BYTES) };
-            prefetch(at);
+            prefetch(at.as_ptr());
+        }
+        // Where they will be given back, eight entries to a line.
+        for n in (0..count).step_by(8) {
+            let slot = usize::from(self.next_used.wrapping_add(n as u16) & self.mask());
+            prefetch_to_write(self.used.as_ptr().wrapping_add(4 + 8 * slot));
         }
         Ok(count)
     }
@@ -274,16 +274,4 @@ impl Layout for Split {
     fn base(&self) -> u32 {
         u32::from(self.next_avail)
     }
-}
-
-#[inline(always)]
-pub(super) fn prefetch(at: NonNull<u8>) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of any address is no access.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().cast_const().cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
