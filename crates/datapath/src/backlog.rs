@@ -21,6 +21,9 @@ use base::clock::tsc;
 
 /// The longest that a queue is held back at once. A guest that takes a million packets per second takes a burst in this time.
 const HOLD_US: u64 = 30;
+/// A full port is asked again after this time: its ring's index lies in a line that the guest writes, and each look at it takes that
+/// line away from the guest, which has no burst's room ready sooner anyway.
+const ASK_NS: u64 = 500;
 /// Bursts in a row for the full port alone, before a queue is held back for the first time.
 const PROOF_BURSTS: u32 = 64;
 /// How much more proof is asked for after an error, and the most: some seconds at full speed.
@@ -40,6 +43,8 @@ pub(crate) struct Backlog {
     was_held: bool,
     /// Since when it is held back, by the time stamp counter; 0: it is not.
     held_since: u64,
+    /// When the output is asked again.
+    ask_at: u64,
     /// Bursts in a row for which there was room at once.
     calm: u32,
     /// What had been destined to the output before the burst.
@@ -62,6 +67,7 @@ impl Backlog {
             proof,
             was_held: false,
             held_since: 0,
+            ask_at: 0,
             calm: 0,
             destined_before: 0,
             copies_before: 0,
@@ -84,12 +90,19 @@ impl Backlog {
         self.output.is_some()
     }
 
+    /// Whether the queue is still held back at `now` without asking anybody. False where `now` is 0, which is no time.
+    #[inline(always)]
+    pub(crate) fn is_held(&self, now: u64) -> bool {
+        self.held_since != 0 && now != 0 && now < self.ask_at
+    }
+
     /// Whether a burst may be received now. True makes ready for [`Self::received`].
     #[inline(never)]
     pub(crate) fn may_receive(&mut self, out: &mut Outputs) -> bool {
         let Some(output) = self.output else { return true };
         if self.sole >= self.proof && !out.has_room(output) {
             let now = tsc();
+            self.ask_at = now + base::clock::tsc_hz() * ASK_NS / 1_000_000_000;
             if self.held_since == 0 {
                 self.held_since = now;
                 self.was_held = true;

@@ -45,6 +45,9 @@ const SPIN_US: u64 = 60;
 const SHORT_SPIN_US: u64 = 10;
 /// Nothing came for this long, the wake-up included: a long sleep.
 const LONG_IDLE_US: u64 = 2 * SPIN_US;
+/// Without a packet for this long, the caches are swept a good piece at a time. Not sooner: in the gap between two bursts of a guest's
+/// the lines that the next one needs would go for it.
+const SWEEP_IDLE_US: u64 = SHORT_SPIN_US;
 /// Entries of the caches swept per pass while there is traffic, at the least.
 const SWEEP_MIN: u32 = 32;
 /// A round over all entries begins each second: flows expire no later than that, unless there are many.
@@ -289,6 +292,9 @@ pub struct Worker<P: Pipeline> {
     removals_due: u32,
     last_rank_ms: u64,
     pub measures_passes: bool,
+    /// When the last pass began, and whether packets came in it.
+    pass_start: u64,
+    was_busy: bool,
     /// When the thread's CPU time was last read, on both clocks.
     cpu_read: (u64, u64),
 }
@@ -323,6 +329,8 @@ impl<P: Pipeline> Worker<P> {
             removals_due: 0,
             last_rank_ms: 0,
             measures_passes: false,
+            pass_start: 0,
+            was_busy: false,
             cpu_read: (0, 0),
         }
     }
@@ -343,16 +351,19 @@ impl<P: Pipeline> Worker<P> {
         let mut batch = Batch::new();
         let mut idle_since = tsc();
         self.stats().began.set(idle_since);
+        self.pass_start = idle_since;
         self.tick(tsc());
         loop {
-            match self.turn(&mut batch) {
+            match self.turn(&mut batch, idle_since) {
                 Turn::Stop => break,
                 Turn::Moved { end } => idle_since = end,
                 // 5. Sleep.
                 Turn::Idle { end, rest } => {
                     if rest && end - idle_since > spin {
+                        self.account(end);
                         self.sleep();
                         let now = tsc();
+                        self.pass_start = now;
                         let was_long = now - idle_since > LONG_IDLE_US * us;
                         spin = us * if was_long { SHORT_SPIN_US } else { SPIN_US };
                         idle_since = now;
@@ -363,9 +374,18 @@ impl<P: Pipeline> Worker<P> {
         self.close();
     }
 
-    /// One pass but for the sleep.
+    /// Ends the last pass's account at `now`: what it did after its packets, sweeping above all, was its work too.
     #[inline(always)]
-    fn turn(&mut self, batch: &mut Batch) -> Turn {
+    fn account(&mut self, now: u64) {
+        let stats = &self.process.out.stats;
+        let cycles = if self.was_busy { &stats.busy_cycles } else { &stats.idle_cycles };
+        cycles.add(now - self.pass_start);
+        self.pass_start = now;
+    }
+
+    /// One pass but for the sleep. The last packet came at `idle_since`.
+    #[inline(always)]
+    fn turn(&mut self, batch: &mut Batch, idle_since: u64) -> Turn {
         // 1. A quiescent point, and commands.
         self.process.reader_mut().quiescent();
         if !self.commands.is_empty() && !self.obey() {
@@ -373,6 +393,7 @@ impl<P: Pipeline> Worker<P> {
         }
         // 2. Receive queues.
         let start = tsc();
+        self.account(start);
         let moved = self.poll(start, batch);
         // 3. Outputs.
         self.process.out.flush();
@@ -389,21 +410,21 @@ impl<P: Pipeline> Worker<P> {
         if self.measures_passes {
             self.measure_pass(end);
         }
+        self.was_busy = moved;
         if moved {
             self.stats().busy_loops.add(1);
-            self.stats().busy_cycles.add(end - start);
             self.sweep(false);
             return Turn::Moved { end };
         }
         self.stats().idle_loops.add(1);
-        self.stats().idle_cycles.add(end - start);
         if std::mem::take(&mut self.holds) {
             // There is room again in a moment, which is too short to sleep or to sweep a good piece.
             self.sweep(false);
             return Turn::Idle { end, rest: false };
         }
         // Folds come before sleep, so that counters are exact when traffic has stopped.
-        Turn::Idle { end, rest: self.sweep(true) }
+        let is_idle = end - idle_since > self.clock.ticks_per_ms * SWEEP_IDLE_US / 1_000;
+        Turn::Idle { end, rest: self.sweep(is_idle) }
     }
 
     fn close(&mut self) {
@@ -485,7 +506,8 @@ impl<P: Pipeline> Worker<P> {
         if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
             return None;
         }
-        if q.backlog.is_open() && !q.backlog.may_receive(&mut self.process.out) {
+        if q.backlog.is_open() && (q.backlog.is_held(start) || !q.backlog.may_receive(&mut self.process.out))
+        {
             // It must not hold back the others by its old account.
             q.active = false;
             self.holds = true;
@@ -760,13 +782,14 @@ pub struct SteppedWorker<P: Pipeline> {
 
 impl<P: Pipeline> SteppedWorker<P> {
     pub(crate) fn new(mut worker: Worker<P>) -> Self {
-        worker.tick(tsc());
+        worker.pass_start = tsc();
+        worker.tick(worker.pass_start);
         SteppedWorker { worker, batch: Box::new(Batch::new()) }
     }
 
     /// One pass of the loop. True when packets came, or the caches' counters are not all folded yet.
     pub fn turn(&mut self) -> bool {
-        !matches!(self.worker.turn(&mut self.batch), Turn::Stop | Turn::Idle { rest: true, .. })
+        !matches!(self.worker.turn(&mut self.batch, 0), Turn::Stop | Turn::Idle { rest: true, .. })
     }
 }
 
