@@ -42,6 +42,16 @@ pub fn apply(packet: &mut Packet, action: &DpAction) -> Edit {
     }
 }
 
+/// Whether the action looks at more of the packet than its headers.
+pub fn reads_payload(packet: &Packet, action: &DpAction) -> bool {
+    matches!(action, DpAction::Set { field: FieldId::TpSrc | FieldId::TpDst, .. }) && is_sctp(packet)
+}
+
+/// SCTP's CRC covers the whole chunk stream.
+fn is_sctp(packet: &Packet) -> bool {
+    Ip::of(packet).is_some_and(|ip| ip.protocol == 132 && ip.l4.is_some())
+}
+
 /// Cuts the frame to at most `max_bytes`, but never below an Ethernet header.
 pub fn truncate(packet: Packet, max_bytes: usize, cache: &mut PoolCache) -> Packet {
     let max_bytes = max_bytes.max(14);
@@ -265,12 +275,9 @@ fn fix_ipv4_header(bytes: &mut [u8], l3: usize, update: impl Fn(u16) -> u16) {
 
 fn set(packet: &mut Packet, field: FieldId, value: u128, mask: u128) -> Edit {
     use FieldId::*;
-    if matches!(field, TpSrc | TpDst) && packet.is_chained() {
-        // SCTP's CRC covers the whole chunk stream, of which only the first part is at hand.
-        let is_sctp = Ip::of(packet).is_some_and(|ip| ip.protocol == 132 && ip.l4.is_some());
-        if is_sctp {
-            return Err(DOES_NOT_FIT);
-        }
+    // Of the stream that SCTP's CRC covers only the first part is at hand.
+    if matches!(field, TpSrc | TpDst) && packet.is_chained() && is_sctp(packet) {
+        return Err(DOES_NOT_FIT);
     }
     // `None` says that the packet has no such field.
     let _found = match field {

@@ -19,17 +19,46 @@ pub struct Carried {
     pub recirc_depth: u8,
 }
 
+/// Where a list's packets go.
+pub trait Ends {
+    /// Where those go that are not sent.
+    fn out(&mut self) -> &mut Outputs;
+
+    /// Sends a packet to a port, now or when all of its burst may go.
+    fn send(&mut self, port: u32, packet: Packet);
+
+    /// Has a packet whose tail is lent be like any other. False where the pool has no room for it.
+    fn make_whole(&mut self, packet: &mut Packet) -> bool;
+}
+
+impl Ends for Outputs {
+    #[inline(always)]
+    fn out(&mut self) -> &mut Outputs {
+        self
+    }
+
+    #[inline(always)]
+    fn send(&mut self, port: u32, packet: Packet) {
+        Outputs::send(self, port, packet);
+    }
+
+    #[inline(always)]
+    fn make_whole(&mut self, packet: &mut Packet) -> bool {
+        !packet.is_lent()
+    }
+}
+
 /// Executes a list. The packet ends somewhere: sent, dropped, handed over, or queued for another round.
-pub fn execute(actions: &[DpAction], mut packet: Packet, mut carried: Carried, out: &mut Outputs) {
+pub fn execute<E: Ends>(actions: &[DpAction], mut packet: Packet, mut carried: Carried, to: &mut E) {
     // The last action that takes the packet gets it, those before a copy each.
     let last_taker = actions.iter().rposition(takes);
     let mut delivered = false;
     for (n, action) in actions.iter().enumerate() {
         match action {
-            DpAction::Drop(reason) if !delivered => return out.drop(packet, *reason),
+            DpAction::Drop(reason) if !delivered => return to.out().drop(packet, *reason),
             DpAction::Drop(_) => break,
             DpAction::Recirc(recirc_id) => {
-                return out.recirculate(Recirculated {
+                return to.out().recirculate(Recirculated {
                     packet,
                     recirc_id: *recirc_id,
                     pkt_mark: carried.pkt_mark,
@@ -41,27 +70,30 @@ pub fn execute(actions: &[DpAction], mut packet: Packet, mut carried: Carried, o
             }
             // Queues hang on the priority; no port has any so far, so it ends here.
             DpAction::Set { field: FieldId::SkbPriority, .. } => {}
-            DpAction::Sample { probability, .. } if !chosen(*probability, out) => {}
+            DpAction::Sample { probability, .. } if !chosen(*probability, to.out()) => {}
             taker if takes(taker) => {
                 delivered = true;
                 if last_taker == Some(n) {
-                    return give(taker, packet, carried, out);
+                    return give(taker, packet, carried, to);
                 }
-                if let Some(copy) = out.copy(&packet) {
-                    give(taker, copy, carried, out);
+                if let Some(copy) = to.out().copy(&packet) {
+                    give(taker, copy, carried, to);
                 }
             }
             change => {
+                if packet.is_lent() && edit::reads_payload(&packet, change) && !to.make_whole(&mut packet) {
+                    return to.out().drop(packet, DropReason::PoolExhausted);
+                }
                 if let Err(reason) = edit::apply(&mut packet, change) {
-                    return out.drop(packet, reason);
+                    return to.out().drop(packet, reason);
                 }
             }
         }
     }
     if delivered {
-        out.surplus(packet);
+        to.out().surplus(packet);
     } else {
-        out.drop(packet, DropReason::ActionDrop);
+        to.out().drop(packet, DropReason::ActionDrop);
     }
 }
 
@@ -82,17 +114,17 @@ fn takes(action: &DpAction) -> bool {
     )
 }
 
-fn give(action: &DpAction, packet: Packet, carried: Carried, out: &mut Outputs) {
+fn give<E: Ends>(action: &DpAction, packet: Packet, carried: Carried, to: &mut E) {
     match action {
-        DpAction::Output(port) => out.send(port.0, packet),
+        DpAction::Output(port) => to.send(port.0, packet),
         DpAction::OutputTrunc { port, max_bytes } => {
-            let cut = edit::truncate(packet, *max_bytes as usize, &mut out.cache);
-            out.send(port.0, cut);
+            let cut = edit::truncate(packet, *max_bytes as usize, &mut to.out().cache);
+            to.send(port.0, cut);
         }
         DpAction::Sample { actions, .. } | DpAction::Clone(actions) => {
-            execute(actions, packet, carried, out);
+            execute(actions, packet, carried, to);
         }
-        DpAction::PacketIn(spec) => out.packet_in(spec, packet),
+        DpAction::PacketIn(spec) => to.out().packet_in(spec, packet),
         _ => unreachable!("`takes` names the actions that come here"),
     }
 }

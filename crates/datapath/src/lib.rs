@@ -12,6 +12,7 @@ pub mod control;
 mod depths;
 mod edit;
 mod execute;
+mod loan;
 mod output;
 pub mod pipeline;
 pub mod placement;

@@ -67,6 +67,14 @@ pub struct Recirculated {
     pub depth: u8,
 }
 
+/// Packets for one port.
+pub struct Bound {
+    /// Where they go.
+    pub port: u32,
+    /// They, in their order.
+    pub batch: Batch,
+}
+
 struct TxSlot {
     handle: TxHandle,
     batch: Batch,
@@ -212,37 +220,60 @@ impl Outputs {
         slot.is_some_and(|slot| matches!(&slot.handle, TxHandle::Own(q) if q.takes_lent()))
     }
 
-    /// Sends packets of which some have lent tails, after what waits for the port. Nothing is lent any more then.
-    pub fn send_lent(&mut self, port: u32, batch: &mut Batch, lent: &mut Lent<'_>) {
-        let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
-            lent.settle(batch);
-            for packet in batch.drain(..) {
-                self.drop(packet, DropReason::OutputPortGone);
+    /// Sends packets of which some have lent tails, each port's after what waits for it, and settles `lent`. Nothing is lent any
+    /// more then, and nobody has seen any of them before.
+    pub fn send_lent(&mut self, bound: &mut [Bound], lent: &mut Lent<'_>) {
+        for Bound { port, .. } in &*bound {
+            let Some(slot) = self.slots[*port as usize & 0xffff].as_deref_mut() else { continue };
+            if !slot.batch.is_empty() {
+                if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
+                    self.refusing = Some(PortNo(*port));
+                }
+                note_sent(&mut self.dirty, &mut self.pending, *port as u16);
             }
-            return;
+        }
+        self.copy_lent(bound, lent);
+        // What the ports left goes the usual way, now that no port's lock is held.
+        for Bound { port, batch } in bound {
+            for packet in batch.drain(..) {
+                if packet.is_lent() {
+                    self.drop(packet, DropReason::PoolExhausted);
+                } else {
+                    self.send(*port, packet);
+                }
+            }
+            if !self.pending.contains(&(*port as u16)) {
+                self.pending.push(*port as u16);
+            }
+        }
+    }
+
+    /// Has each port copy what it can, within the call of the port before; in the innermost the sender gets its buffers back. What is
+    /// left in the batches is whole, or lent still for want of chunks.
+    fn copy_lent(&mut self, bound: &mut [Bound], lent: &mut Lent<'_>) {
+        let Some((Bound { port, batch }, others)) = bound.split_first_mut() else { return lent.settle() };
+        let n = *port as usize & 0xffff;
+        let mut slot = self.slots[n].take();
+        let mut settle = |left: &mut [Packet], lent: &mut Lent<'_>| {
+            lent.fetch_all(left, &mut self.cache);
+            self.copy_lent(others, lent);
         };
-        let mut refuses = false;
-        if !slot.batch.is_empty() {
-            refuses = transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
-            note_sent(&mut self.dirty, &mut self.pending, port as u16);
+        let taken = match slot.as_deref_mut() {
+            Some(slot) => slot.handle.with(|q| q.tx_lent(batch, lent, &mut settle)),
+            None => 0,
+        };
+        if !lent.is_settled() {
+            settle(batch, lent);
         }
-        let (offered, bytes) = (batch.len(), batch.iter().map(Packet::len).sum::<usize>());
-        slot.handle.with(|q| q.tx_lent(&mut self.cache, batch, lent));
-        lent.settle(batch);
-        let left_bytes = batch.iter().map(Packet::len).sum::<usize>();
-        slot.counters.tx_packets.add((offered - batch.len()) as u64);
-        slot.counters.tx_bytes.add((bytes - left_bytes) as u64);
-        self.stats.tx.add((offered - batch.len()) as u64);
-        if !batch.is_empty() {
-            // Nothing waits there any more.
-            slot.batch.extend(batch.drain(..));
-            refuses |= transmit(slot, &mut self.cache, &self.stats, &self.in_counters);
+        if let Some(slot) = &mut slot {
+            let bytes = batch[..taken].iter().map(Packet::len).sum::<usize>();
+            slot.counters.tx_packets.add(taken as u64);
+            slot.counters.tx_bytes.add(bytes as u64);
+            self.stats.tx.add(taken as u64);
         }
-        if refuses {
-            self.refusing = Some(PortNo(port));
-        }
-        if !self.pending.contains(&(port as u16)) {
-            self.pending.push(port as u16);
+        self.slots[n] = slot;
+        for packet in batch.drain(..taken) {
+            self.cache.free(packet);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::cache::entry::kind;
 use crate::cache::sorts::{NO_SORT, Sights};
 use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, MASK_EXACT, Moment, PLAIN};
 use crate::execute::{Carried, execute};
+use crate::loan::{Lending, Loan};
 use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
 use crate::pipeline::{Pipeline, Translation};
 use crate::stats::Stage;
@@ -256,6 +257,7 @@ pub struct Process<P: Pipeline> {
     event_bell: Arc<Bell>,
     translation: Translation<P::Effect>,
     scratch: Scratch,
+    loan: Box<Loan>,
     /// Empty, to take turns with the one that packets wait in: neither ever grows.
     recirculated_room: Vec<Recirculated>,
     /// By input port.
@@ -306,6 +308,7 @@ impl<P: Pipeline> Process<P> {
                 carried: [Carried::default(); BURST],
                 carries: false,
             },
+            loan: Box::new(Loan::new()),
             recirculated_room: Vec::with_capacity(RECIRCULATED_MAX),
             tuners: (0..=u16::MAX).map(|_| None).collect(),
             exact_tier: ExactTier::Auto,
@@ -598,54 +601,69 @@ impl<P: Pipeline> Process<P> {
         (searched, packets)
     }
 
-    // 4, for a burst with lent tails. Hits whose output copies from where the tail is leave first, to one such port for each burst; what
-    // goes anywhere else, or is touched on the way, is whole before the sender has its buffers back. Only then does anybody see
+    // 4, for a burst with lent tails. Hits that only go to ports, changed or not, leave first if one of those copies from where the
+    // tail is; what becomes anything else is whole before the sender has its buffers back. Only then does anybody see
     // a packet of the burst.
     #[inline(never)]
     fn lent_leave(&mut self, batch: &mut Batch, lent: &mut Lent<'_>) {
-        let Some(port) = self.straight_port(batch) else {
-            lent.settle(batch);
-            return self.hits_leave(batch);
-        };
-        let mut straight = Batch::new();
+        if !self.goes_straight(batch) {
+            lent.fetch_all(batch, &mut self.out.cache);
+            if !batch.iter().any(Packet::is_lent) {
+                self.loan.leave(&mut self.out, lent);
+                return self.hits_leave(batch);
+            }
+        }
         let mut stay: ArrayVec<(usize, Packet), BURST> = ArrayVec::new();
         let mut runs = Runs::new(batch);
         let mut first = 0;
         while runs.left() > 0 {
+            let v = self.scratch.verdicts[first];
             let count = self.scratch.counts[first] as usize;
-            if self.scratch.verdicts[first].is_output_to(port) {
-                runs.move_to(count, &mut straight);
+            let Process { cache, out, loan, .. } = self;
+            if v.kind == kind::OUTPUT
+                && let Some(straight) = loan.bind(v.port, out)
+            {
+                runs.move_to(count, straight);
+            } else if v.kind == kind::LIST && loan.may_take(cache.actions(v.body), count, out) {
+                let carried = self.scratch.carried[first];
+                for packet in (0..count).map_while(|_| runs.take()) {
+                    execute(cache.actions(v.body), packet, carried, &mut Lending { out, lent, loan });
+                }
             } else {
                 for mut packet in (0..count).map_while(|_| runs.take()) {
-                    lent.fetch(&mut packet);
-                    stay.push((first, packet));
+                    if lent.fetch(&mut packet, &mut out.cache) {
+                        stay.push((first, packet));
+                    } else {
+                        out.drop(packet, DropReason::PoolExhausted);
+                    }
                 }
             }
             first += count;
         }
-        self.out.send_lent(port, &mut straight, lent);
+        self.loan.leave(&mut self.out, lent);
         for (first, packet) in stay {
             self.leave(first, packet);
         }
     }
 
-    /// The first port to which a packet of the burst with a lent tail goes, unchanged, and that takes it so.
-    fn straight_port(&self, batch: &Batch) -> Option<u32> {
-        let mut asked = None;
+    /// Whether any packet of the burst with a lent tail goes where it is copied straight.
+    fn goes_straight(&mut self, batch: &Batch) -> bool {
+        let Process { cache, out, loan, scratch, .. } = self;
         let mut first = 0;
         while first < batch.len() {
-            let count = self.scratch.counts[first] as usize;
-            let v = self.scratch.verdicts[first];
-            let is_lent = batch[first..first + count].iter().any(Packet::is_lent);
-            if v.kind == kind::OUTPUT && is_lent && asked != Some(v.port) {
-                if self.out.takes_lent(v.port) {
-                    return Some(v.port);
-                }
-                asked = Some(v.port);
+            let count = scratch.counts[first] as usize;
+            let v = scratch.verdicts[first];
+            let is_straight = match v.kind {
+                kind::OUTPUT => loan.bind(v.port, out).is_some(),
+                kind::LIST => loan.may_take(cache.actions(v.body), count, out),
+                _ => false,
+            };
+            if is_straight && batch[first..first + count].iter().any(Packet::is_lent) {
+                return true;
             }
             first += count;
         }
-        None
+        false
     }
 
     // 4. Hits leave, in the order in which they came, runs with the same destination together; misses wait in

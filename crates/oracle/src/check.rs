@@ -12,7 +12,7 @@ use crate::common::model::{Packet, Seen};
 use crate::common::world::{HEADER, World, draw_near, is_possible};
 use crate::frames::{build, number_of};
 use crate::pipelines::{Mistake, Mistaken, Uncached};
-use crate::rig::{Rig, Told, pool_is_whole};
+use crate::rig::{Rig, Told, pool, pool_is_whole};
 use base::{DropReason, PortNo};
 use datapath::{CacheConfig, Config, ExactTier, Pipeline};
 use flow::{FieldId, Key};
@@ -40,8 +40,12 @@ pub struct Coverage {
     pub depth_misses: u64,
     /// Times that the depth of extraction changed at some port between two bursts.
     pub depth_changes: u64,
-    /// Packets whose tails were copied from where their sender had them.
+    /// Frames whose tails were copied from where their sender had them; of them those that were changed on the way, those that
+    /// left by several ports so, and those that do not fit a chunk of the pool.
     pub straight: u64,
+    pub straight_changed: u64,
+    pub straight_twice: u64,
+    pub straight_long: u64,
 }
 
 impl std::ops::AddAssign for Coverage {
@@ -56,6 +60,9 @@ impl std::ops::AddAssign for Coverage {
         self.depth_misses += other.depth_misses;
         self.depth_changes += other.depth_changes;
         self.straight += other.straight;
+        self.straight_changed += other.straight_changed;
+        self.straight_twice += other.straight_twice;
+        self.straight_long += other.straight_long;
     }
 }
 
@@ -143,6 +150,9 @@ impl Trial {
         }
         if chance.one_in(20) {
             self.cached.dp.flush_flows();
+        }
+        for link in self.cached.links.values() {
+            link.set_straight_max(if chance.one_in(4) { chance.below(8) as usize } else { usize::MAX });
         }
         Ok(())
     }
@@ -287,7 +297,21 @@ impl Trial {
             ));
         }
         self.drops = drops;
+        self.cover_straight();
         Ok(())
+    }
+
+    fn cover_straight(&mut self) {
+        let mut seen = HashSet::new();
+        for frame in self.cached.links.values().flat_map(|link| link.take_straight()) {
+            let number = number_of(&frame).expect("it was compared");
+            let key = &self.sent[number as usize];
+            let covered = &mut self.covered;
+            covered.straight += 1;
+            covered.straight_changed += u64::from(build(key, &Packet::of(key).tags, number) != frame);
+            covered.straight_twice += u64::from(!seen.insert(number));
+            covered.straight_long += u64::from(frame.len() > pool().config().chunk_bytes);
+        }
     }
 
     /// Packets that are alike come out in the order in which they came in.
@@ -342,7 +366,6 @@ impl Trial {
             recirculations: s.recirculations.get(),
             packet_ins: s.packet_ins.get(),
             depth_misses: s.depth_misses.get(),
-            straight: self.cached.links.values().map(|link| link.straight()).sum(),
             ..self.covered
         };
         self.cached.end()?;

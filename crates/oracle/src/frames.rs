@@ -36,8 +36,14 @@ pub fn number_of(frame: &[u8]) -> Option<u64> {
 }
 
 fn payload(number: u64, frame: &mut Vec<u8>) {
-    // Some are long, with the number far behind the headers.
-    for _ in 0..if number.is_multiple_of(3) { 40 } else { 1 } {
+    // Some are long, with the number far behind the headers, and some longer than a chunk of the pool.
+    let fillers = match number % 24 {
+        9 => 850,
+        21 => 180,
+        n if n % 3 == 0 => 40,
+        _ => 1,
+    };
+    for _ in 0..fillers {
         frame.extend(FILLER);
     }
     frame.extend(number.to_be_bytes());

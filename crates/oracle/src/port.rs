@@ -7,12 +7,17 @@ use base::PortNo;
 use packet::lent::{self, HEAD_BYTES, Lent};
 use packet::wait::Bell;
 use packet::{
-    Batch, Borrower, LinkState, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
+    Batch, Borrower, LinkState, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, Settle,
+    TxQueue,
 };
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// Bytes of a long frame that lie together in its sender's memory, behind the first [`HEAD_BYTES`].
+const TAIL_PART: usize = 700;
 
 /// The test's end of a port.
 pub struct Link {
@@ -23,8 +28,10 @@ pub struct Link {
     room: AtomicUsize,
     /// Packets that all transmit calls together may still take.
     places: AtomicUsize,
-    /// Packets sent whose tails were copied from where their sender had them.
-    straight: AtomicU64,
+    /// Frames sent whose tails were copied from where their sender had them.
+    straight: Mutex<Vec<Vec<u8>>>,
+    /// Packets that one call takes at most while tails are lent.
+    straight_max: AtomicUsize,
     bell: Bell,
 }
 
@@ -37,7 +44,8 @@ impl Link {
             sent: Mutex::default(),
             room: AtomicUsize::new(usize::MAX),
             places: AtomicUsize::new(usize::MAX),
-            straight: AtomicU64::new(0),
+            straight: Mutex::default(),
+            straight_max: AtomicUsize::new(usize::MAX),
             bell: Bell::new().expect("an eventfd"),
         })
     }
@@ -64,14 +72,19 @@ impl Link {
         std::mem::take(&mut self.sent.lock().expect("no panic while held"))
     }
 
-    /// Packets sent so far whose tails were never copied into the pool.
-    pub fn straight(&self) -> u64 {
-        self.straight.load(Ordering::Relaxed)
+    /// Takes those of the frames that were sent whose tails had never been copied into the pool.
+    pub fn take_straight(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.straight.lock().expect("no panic while held"))
     }
 
     /// From now on a transmit call takes at most `room` packets.
     pub fn set_room(&self, room: usize) {
         self.room.store(room, Ordering::Relaxed);
+    }
+
+    /// From now on it copies no more than so many packets of a burst straight, and takes the others when they are whole.
+    pub fn set_straight_max(&self, packets: usize) {
+        self.straight_max.store(packets, Ordering::Relaxed);
     }
 
     /// From now on it takes no more than `places` packets in all, and can tell whether there is room for some.
@@ -107,9 +120,12 @@ impl RxQueue for Rx {
             batch.push(self.packet(to.cache(), &frame));
         }
         if !batch.is_empty() {
-            lent::pass_on(batch, &tails, to);
-            // Nobody may look there from now on.
-            tails.iter_mut().for_each(|tail| tail.fill(0xee));
+            // Cells, since nobody may look there any more when the sender has its buffers back.
+            let tails: Vec<&[Cell<u8>]> =
+                tails.iter_mut().map(|tail| Cell::from_mut(&mut tail[..]).as_slice_of_cells()).collect();
+            let parts: Vec<Vec<_>> = tails.iter().map(|tail| tail.chunks(TAIL_PART).collect()).collect();
+            let mut give_back = || tails.iter().copied().flatten().for_each(|byte| byte.set(0xee));
+            lent::pass_on(batch, &parts, to, &mut give_back);
         }
         RxOutcome::Ok
     }
@@ -130,8 +146,7 @@ impl Rx {
     }
 
     fn packet(&self, cache: &mut PoolCache, bytes: &[u8]) -> Packet {
-        let mut packet = cache.alloc().expect("the pool is larger than what is under way");
-        packet.fill(bytes).expect("frames fit a chunk");
+        let mut packet = cache.alloc_frame(bytes).expect("the pool is larger than what is under way");
         packet.in_port = self.0.port;
         packet
     }
@@ -142,24 +157,30 @@ impl TxQueue for Tx {
         true
     }
 
-    fn tx_lent(&mut self, cache: &mut PoolCache, batch: &mut Batch, lent: &mut Lent<'_>) {
+    fn tx_lent(&mut self, batch: &mut [Packet], lent: &mut Lent<'_>, settle: &mut Settle<'_>) -> usize {
         if batch.len() > self.0.room.load(Ordering::Relaxed) {
             // One call for a burst, not two.
-            return;
+            return 0;
         }
-        let taken = self.take(batch.len());
+        let taken = self.take(batch.len().min(self.0.straight_max.load(Ordering::Relaxed)));
+        if taken == 0 {
+            return 0;
+        }
         let frame = |packet: &Packet| {
+            if !packet.is_lent() {
+                return packet.segments().flatten().copied().collect();
+            }
             let mut frame = packet.data().to_vec();
             lent.copy_straight(packet, &mut frame);
             frame
         };
         let frames: Vec<_> = batch[..taken].iter().map(frame).collect();
-        self.0.straight.fetch_add(lent.straight_packets(), Ordering::Relaxed);
-        lent.settle(&mut batch[taken..]);
+        let straight = batch.iter().zip(&frames).filter(|(packet, _)| packet.is_lent());
+        self.0.straight.lock().expect("no panic while held").extend(straight.map(|(_, frame)| frame.clone()));
+        settle(&mut batch[taken..], lent);
+        assert!(lent.is_settled(), "seen before the sender had its buffers back");
         self.0.sent.lock().expect("no panic while held").extend(frames);
-        for packet in batch.drain(..taken) {
-            cache.free(packet);
-        }
+        taken
     }
 
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {

@@ -191,18 +191,20 @@ impl Packet {
     /// Makes what it holds the head of a frame whose tail of `tail_len` bytes is lent under a number.
     #[inline(always)]
     pub(crate) fn lend(&mut self, idx: usize, tail_len: usize) {
-        assert!(idx < BURST && !self.is_chained() && tail_len <= self.tailroom());
+        assert!(idx < BURST && !self.is_chained());
         self.next = LENT + idx as u32;
         self.len = u32::from(self.seg_len) + tail_len as u32;
     }
 
-    /// Makes a packet with a lent tail whole: the place where the caller puts the tail now. Panics on any other packet.
+    /// Ends the loan of a packet's tail: where the caller puts the first `len` bytes of it now, which fit its chunk. It has no
+    /// more than those then: what is left of the tail is to be appended. Panics on any other packet.
     #[inline(always)]
-    pub(crate) fn take_over_tail(&mut self) -> &mut [u8] {
-        assert!(self.is_lent() && self.len as usize - self.seg_len as usize <= self.tailroom());
+    pub(crate) fn take_over_tail(&mut self, len: usize) -> &mut [u8] {
+        assert!(self.is_lent() && len <= self.tailroom());
         let head_len = self.seg_len as usize;
         self.next = NO_SEGMENT;
-        self.seg_len = self.len as u16;
+        self.seg_len += len as u16;
+        self.len = u32::from(self.seg_len);
         &mut self.data_mut()[head_len..]
     }
 
@@ -345,7 +347,8 @@ impl Packet {
         }))
     }
 
-    /// A copy in fresh chunks, metadata included. `None` when the pool is exhausted (counted there).
+    /// A copy in fresh chunks, metadata included; of a packet whose tail is lent a copy of the head, whose tail is the same. `None` when
+    /// the pool is exhausted (counted there).
     pub fn copy(&self, cache: &mut PoolCache) -> Option<Packet> {
         let mut copy = cache.alloc()?;
         copy.data_off = self.data_off.max(HEADROOM_BYTES as u16);
@@ -355,6 +358,22 @@ impl Packet {
         }
         copy.set_len(first.len()).expect("as long as its source, in a chunk of the same size");
         copy.data_mut().copy_from_slice(first);
+        if self.is_lent() {
+            copy.next = self.next;
+            copy.len = self.len;
+        } else if self.is_chained() {
+            copy = self.copy_rest(copy, cache)?;
+        }
+        copy.in_port = self.in_port;
+        copy.gso_size = self.gso_size;
+        copy.csum_start = self.csum_start;
+        copy.csum_offset = self.csum_offset;
+        copy.flags = self.flags;
+        Some(copy)
+    }
+
+    /// Appends copies of all segments but the first.
+    fn copy_rest(&self, mut copy: Packet, cache: &mut PoolCache) -> Option<Packet> {
         for segment in self.segments().skip(1) {
             let Some(mut tail) = cache.alloc() else {
                 cache.free(copy);
@@ -368,11 +387,6 @@ impl Packet {
             }
             copy.append(tail);
         }
-        copy.in_port = self.in_port;
-        copy.gso_size = self.gso_size;
-        copy.csum_start = self.csum_start;
-        copy.csum_offset = self.csum_offset;
-        copy.flags = self.flags;
         Some(copy)
     }
 

@@ -1,27 +1,30 @@
 //! Packets of which only the head has been copied: the tail is still in its sender's memory, lent until the burst has gone.
 //!
 //! From guest to guest a payload is so copied once, from one's memory into the other's. The head, up to [`HEAD_BYTES`], is copied
-//! into the packet first, and is classified and delivered from there, since the sender can change its memory at any time.
+//! into the packet first, and is classified, changed and delivered from there, since the sender can change its memory at any time.
 //!
 //! A lent burst lives within one call of [`RxQueue::rx_lend`](crate::RxQueue::rx_lend), which holds the sender's ring meanwhile:
 //! 1. the driver receives heads, and notes in [`Tails`] where each tail is;
-//! 2. the worker looks the packets up, by their heads and lengths alone, and fetches the tails of all packets that are to go anywhere
-//!    but to one receiver that can copy them straight;
-//! 3. that receiver copies ([`TxQueue::tx_lent`](crate::TxQueue::tx_lent)), the sender gets its buffers back ([`Lent::settle`]), and
+//! 2. the worker looks the packets up, by their heads and lengths alone, and fetches the tails of those that are to go anywhere
+//!    but to receivers that can copy them straight;
+//! 3. those receivers copy, one after the other and each within the call of the one before
+//!    ([`TxQueue::tx_lent`](crate::TxQueue::tx_lent)), the innermost has the sender get its buffers back ([`Lent::settle`]), and
 //!    only then does anybody see a packet of the burst: whoever is killed at any moment has not delivered what the sender
 //!    still holds, so that nothing is delivered twice.
 //!
-//! Invariant: a packet with a lent tail shows its head alone ([`Packet::data`]); to ask it for segments, to copy it, to cut it or to
-//! take it apart panics. None outlives the burst.
+//! Invariant: a packet with a lent tail shows its head alone ([`Packet::data`]); a copy of it has a head of its own and the same
+//! tail; to ask it for segments, to cut it or to take it apart panics. None outlives the burst.
 
-use crate::{BURST, Batch, Borrower, Packet};
+use crate::pool::{CHUNK_BYTES_MIN, HEADROOM_BYTES};
+use crate::{BURST, Batch, Borrower, Packet, PoolCache};
 use arrayvec::ArrayVec;
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 /// Bytes of a lent packet that are copied before it is looked at.
 pub const HEAD_BYTES: usize = 256;
-/// Pieces of all tails of a burst at most.
-const PIECES_MAX: usize = 2 * BURST;
+/// Pieces of all tails of a burst at most: segments of 64 KB in buffers of 2 KB take 33 each.
+const PIECES_MAX: usize = 33 * BURST;
 
 /// A part of a tail in its sender's memory, which others write at any time.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +35,21 @@ pub struct Piece {
     pub len: usize,
 }
 
+impl Piece {
+    /// These bytes, to be read as long as they are there.
+    #[inline(always)]
+    pub fn of(bytes: &[u8]) -> Piece {
+        Piece { at: NonNull::from(bytes).cast(), len: bytes.len() }
+    }
+}
+
+// SAFETY: it is an address and a length; who reads there vouches that it may.
+unsafe impl Send for Piece {}
+
 #[derive(Clone, Copy)]
 struct Tail {
-    first: u8,
-    pieces: u8,
+    first: u16,
+    pieces: u16,
 }
 
 /// Where the tails of a burst are.
@@ -52,6 +66,13 @@ impl Tails {
         Tails { tails: ArrayVec::new_const(), pieces: ArrayVec::new_const() }
     }
 
+    /// Forgets a burst.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.tails.clear();
+        self.pieces.clear();
+    }
+
     /// Whether no packet's tail is lent.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
@@ -59,20 +80,24 @@ impl Tails {
     }
 
     /// Makes `packet`, which holds its head alone, one whose tail is these pieces. False, and the packet as it was, where it is a
-    /// chain, would not fit one chunk whole, or the burst has more pieces than are kept.
+    /// chain, or the burst has more pieces than are kept.
     #[inline]
-    pub fn lend(&mut self, packet: &mut Packet, pieces: impl Iterator<Item = Piece> + Clone) -> bool {
-        let (mut count, mut len) = (0, 0usize);
-        for piece in pieces.clone() {
-            (count, len) = (count + 1, len.saturating_add(piece.len));
-        }
-        let fits = len <= packet.tailroom() && !packet.is_chained();
-        if !fits || count > self.pieces.remaining_capacity() || self.tails.is_full() {
+    pub fn lend(&mut self, packet: &mut Packet, pieces: impl Iterator<Item = Piece>) -> bool {
+        if packet.is_chained() || self.tails.is_full() {
             return false;
         }
+        let first = self.pieces.len();
+        let mut len = 0usize;
+        for piece in pieces {
+            len = len.saturating_add(piece.len);
+            if self.pieces.is_full() || len > LEN_MAX {
+                self.pieces.truncate(first);
+                return false;
+            }
+            self.pieces.push(piece);
+        }
         packet.lend(self.tails.len(), len);
-        self.tails.push(Tail { first: self.pieces.len() as u8, pieces: count as u8 });
-        self.pieces.extend(pieces);
+        self.tails.push(Tail { first: first as u16, pieces: (self.pieces.len() - first) as u16 });
         true
     }
 
@@ -84,12 +109,18 @@ impl Tails {
     }
 }
 
+/// Bytes of a tail at most: 64 KB of network packet and some link headers.
+const LEN_MAX: usize = 65_536 + 256;
+/// Chunks that such a tail takes at most.
+const CHUNKS_MAX: usize = LEN_MAX.div_ceil(CHUNK_BYTES_MIN - HEADROOM_BYTES);
+
 /// A burst's lent tails on their way through the worker.
 pub struct Lent<'a> {
     tails: &'a Tails,
     /// Gives the sender its buffers back; `None` once that was done.
     give_back: Option<&'a mut dyn FnMut()>,
-    straight: u64,
+    /// By number: tails that a receiver has copied.
+    straight: u32,
 }
 
 impl<'a> Lent<'a> {
@@ -101,87 +132,160 @@ impl<'a> Lent<'a> {
         Lent { tails, give_back: Some(give_back), straight: 0 }
     }
 
-    /// Copies the packet's tail, if it is lent, into its own chunk: it is a packet like any other from then on. Panics where the
-    /// sender has its buffers back.
+    /// Copies the packet's tail, if it is lent, into the pool: it is a packet like any other from then on. False, and the packet as it
+    /// was, where it takes more chunks than its own and the pool has none. Panics where the sender has its buffers back.
     #[inline]
-    pub fn fetch(&mut self, packet: &mut Packet) {
+    pub fn fetch(&mut self, packet: &mut Packet, cache: &mut PoolCache) -> bool {
         if !packet.is_lent() {
-            return;
+            return true;
         }
-        let pieces = self.tails.of(packet);
-        self.copy_pieces(pieces, packet.take_over_tail());
+        assert!(self.give_back.is_some(), "a tail is fetched before its sender has it back");
+        let left = packet.len() - packet.data().len();
+        let mut reader = PieceReader { pieces: self.tails.of(packet), used: 0 };
+        if left > packet.tailroom() {
+            return fetch_chain(packet, left, reader, cache);
+        }
+        reader.read(packet.take_over_tail(left));
+        true
+    }
+
+    /// The same of several packets. Those for which the pool has no room are still lent then: the caller frees them.
+    #[inline]
+    pub fn fetch_all(&mut self, packets: &mut [Packet], cache: &mut PoolCache) {
+        for packet in packets {
+            self.fetch(packet, cache);
+        }
     }
 
     /// Copies the packet's tail, if it is lent, to the end of `to`, and counts it as copied straight.
     pub fn copy_straight(&mut self, packet: &Packet, to: &mut Vec<u8>) {
-        let pieces = self.straight(packet).iter().copied().collect::<ArrayVec<Piece, PIECES_MAX>>();
-        let before = to.len();
+        let (before, pieces) = (to.len(), self.straight(packet));
         to.resize(before + pieces.iter().map(|piece| piece.len).sum::<usize>(), 0);
-        self.copy_pieces(&pieces, &mut to[before..]);
-    }
-
-    #[inline(always)]
-    fn copy_pieces(&self, pieces: &[Piece], mut to: &mut [u8]) {
-        assert!(self.give_back.is_some(), "a tail is fetched before its sender has it back");
-        for piece in pieces {
-            let (now, later) = to.split_at_mut(piece.len);
-            // SAFETY: the piece can be read as long as its buffers were not given back, asserted above, as `new`'s caller has
-            // vouched; what is borrowed to be written overlaps nobody else's memory.
-            unsafe { std::ptr::copy_nonoverlapping(piece.at.as_ptr(), now.as_mut_ptr(), piece.len) };
-            to = later;
-        }
-        assert!(to.is_empty(), "a tail is of the burst that it is fetched in");
+        PieceReader { pieces, used: 0 }.read(&mut to[before..]);
     }
 
     /// Where the packet's tail is, for a receiver that copies it straight from there; counted as having done so. Nothing for a
     /// packet that is whole. Panics where the sender has its buffers back. The sum of the lengths is what `len()` exceeds the head by.
     #[inline]
     pub fn straight(&mut self, packet: &Packet) -> &[Piece] {
-        if !packet.is_lent() {
-            return &[];
-        }
+        let Some(idx) = packet.lent_idx() else { return &[] };
         assert!(self.give_back.is_some(), "a tail is copied before its sender has it back");
-        self.straight += 1;
+        self.straight |= 1 << idx;
         let pieces = self.tails.of(packet);
         let len: usize = pieces.iter().map(|piece| piece.len).sum();
         assert_eq!(len, packet.len() - packet.data().len(), "a tail is of the burst that it is copied in");
         pieces
     }
 
-    /// Gives the sender its buffers back, after fetching the tails of the packets that are `left`. Does nothing when that
-    /// was done already.
+    /// Gives the sender its buffers back, once nobody needs a tail any more. Does nothing when that was done already.
     #[inline]
-    pub fn settle(&mut self, left: &mut [Packet]) {
-        if self.give_back.is_none() {
-            debug_assert!(left.iter().all(|packet| !packet.is_lent()));
-            return;
-        }
-        for packet in left {
-            self.fetch(packet);
-        }
+    pub fn settle(&mut self) {
         if let Some(give_back) = self.give_back.take() {
             give_back();
         }
     }
 
-    /// Packets whose tails were copied straight.
+    /// Whether the sender has its buffers back.
+    pub fn is_settled(&self) -> bool {
+        self.give_back.is_none()
+    }
+
+    /// Packets whose tails were copied straight, each counted once however many receivers it had.
     pub fn straight_packets(&self) -> u64 {
-        self.straight
+        u64::from(self.straight.count_ones())
+    }
+}
+
+const _: () = assert!(BURST <= u32::BITS as usize);
+
+/// Fetches a tail of `left` bytes that takes further chunks.
+#[cold]
+fn fetch_chain(
+    packet: &mut Packet,
+    mut left: usize,
+    mut reader: PieceReader<'_>,
+    cache: &mut PoolCache,
+) -> bool {
+    let room = packet.tailroom();
+    left -= room;
+    // All of them first: a packet of which a part was fetched is nothing.
+    let mut rest: ArrayVec<Packet, CHUNKS_MAX> = ArrayVec::new();
+    while left > 0 {
+        let Some(mut chunk) = cache.alloc() else {
+            cache.free_all(&mut rest);
+            return false;
+        };
+        let len = left.min(chunk.tailroom());
+        chunk.set_len(len).expect("no longer than the room");
+        left -= len;
+        rest.push(chunk);
+    }
+    reader.read(packet.take_over_tail(room));
+    for chunk in &mut rest {
+        reader.read(chunk.data_mut());
+    }
+    // From the end, so that no append has to look for it.
+    let mut chain: Option<Packet> = None;
+    while let Some(mut chunk) = rest.pop() {
+        if let Some(chain) = chain {
+            chunk.append(chain);
+        }
+        chain = Some(chunk);
+    }
+    if let Some(chain) = chain {
+        packet.append(chain);
+    }
+    true
+}
+
+/// Reads bytes across pieces, which can all be read and which others write.
+struct PieceReader<'a> {
+    pieces: &'a [Piece],
+    /// Bytes read of the first one.
+    used: usize,
+}
+
+impl PieceReader<'_> {
+    /// Panics where the pieces have not so many bytes.
+    #[inline]
+    fn read(&mut self, mut to: &mut [u8]) {
+        while !to.is_empty() {
+            let piece = self.pieces.first().expect("a tail is of the burst that it is fetched in");
+            let len = to.len().min(piece.len - self.used);
+            let (now, later) = to.split_at_mut(len);
+            // SAFETY: `used + len <= piece.len`.
+            let from = unsafe { piece.at.add(self.used) };
+            // SAFETY: the piece can be read as long as its buffers were not given back, which those who make a reader assert, as
+            // `Lent::new`'s caller has vouched; what is borrowed to be written overlaps nobody else's memory.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), now.as_mut_ptr(), len) };
+            to = later;
+            self.used += len;
+            if self.used == piece.len {
+                self.pieces = &self.pieces[1..];
+                self.used = 0;
+            }
+        }
     }
 }
 
 /// Passes packets on that hold their heads alone, as such whose tails are lent: for a driver whose senders' memory is its own. The tail of
-/// the packet at the same place in `batch`; an empty one where the packet is whole. Panics where one does not fit a chunk.
-pub fn pass_on(batch: &mut Batch, tails: &[Vec<u8>], to: &mut dyn Borrower) {
+/// the packet at the same place in `batch`, whole or in several parts; none where the packet is whole. `give_back` is called when nobody
+/// needs them any more.
+pub fn pass_on(
+    batch: &mut Batch,
+    tails: &[Vec<&[Cell<u8>]>],
+    to: &mut dyn Borrower,
+    give_back: &mut dyn FnMut(),
+) {
     let mut noted = Tails::new();
     for (packet, tail) in batch.iter_mut().zip(tails).filter(|(_, tail)| !tail.is_empty()) {
-        let piece = Piece { at: NonNull::from(&tail[..]).cast(), len: tail.len() };
-        assert!(noted.lend(packet, std::iter::once(piece)), "a frame fits a chunk");
+        let pieces = tail.iter().map(|part| Piece { at: NonNull::from(*part).cast(), len: part.len() });
+        assert!(noted.lend(packet, pieces), "parts are few");
     }
-    let mut give_back = || ();
     // SAFETY: the pieces are borrowed until this returns.
-    let mut lent = unsafe { Lent::new(&noted, &mut give_back) };
+    let mut lent = unsafe { Lent::new(&noted, give_back) };
     to.burst(batch, Some(&mut lent));
+    lent.settle();
 }
 
 #[cfg(test)]
@@ -193,24 +297,24 @@ mod tests {
         Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap().cache()
     }
 
-    fn piece(bytes: &[u8]) -> Piece {
-        Piece { at: NonNull::from(bytes).cast(), len: bytes.len() }
-    }
-
     /// A packet with this head, of which the rest is lent.
     fn lent(cache: &mut PoolCache, tails: &mut Tails, head: &[u8], pieces: &[&[u8]]) -> Packet {
         let mut packet = cache.alloc().unwrap();
         packet.fill(head).unwrap();
-        assert!(tails.lend(&mut packet, pieces.iter().map(|bytes| piece(bytes))));
+        assert!(tails.lend(&mut packet, pieces.iter().map(|bytes| Piece::of(bytes))));
         packet
+    }
+
+    fn bytes(packet: &Packet) -> Vec<u8> {
+        packet.segments().flatten().copied().collect()
     }
 
     #[test]
     fn a_lent_packet_shows_its_head_alone_until_its_tail_is_fetched() {
         let mut cache = cache();
         let mut tails = Tails::new();
-        let mut first = lent(&mut cache, &mut tails, b"head", &[b"tail", b" of two"]);
-        let mut second = lent(&mut cache, &mut tails, b"another", &[b" one"]);
+        let mut first = lent(&mut cache, &mut tails, b"head", &[b"tail", b"", b" of two"]);
+        let second = lent(&mut cache, &mut tails, b"another", &[b" one"]);
         assert_eq!((first.data(), first.len(), first.is_lent()), (&b"head"[..], 15, true));
         assert!(first.is_chained() && first.fill(b"x").is_none() && first.set_len(2).is_none());
         let mut returned = 0;
@@ -218,12 +322,15 @@ mod tests {
         // SAFETY: the pieces are constants.
         let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
         assert_eq!(burst.straight(&second).len(), 1);
-        burst.fetch(&mut first);
-        burst.fetch(&mut first);
-        burst.settle(std::slice::from_mut(&mut second));
-        burst.settle(&mut []);
+        assert!(burst.fetch(&mut first, &mut cache) && burst.fetch(&mut first, &mut cache));
+        let mut both = [first, second];
+        burst.fetch_all(&mut both, &mut cache);
+        burst.settle();
+        burst.settle();
+        assert!(burst.is_settled());
         assert_eq!(burst.straight_packets(), 1);
         assert_eq!(returned, 1);
+        let [first, second] = both;
         assert_eq!((first.data(), second.data()), (&b"headtail of two"[..], &b"another one"[..]));
         assert!(!first.is_lent() && !first.is_chained());
         cache.free(first);
@@ -241,24 +348,91 @@ mod tests {
         let mut give_back = || ();
         // SAFETY: the pieces are constants.
         let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
-        burst.fetch(&mut packet);
-        assert_eq!(packet.data(), b"myheadtail");
+        let mut straight = packet.data().to_vec();
+        burst.copy_straight(&packet, &mut straight);
+        assert!(burst.fetch(&mut packet, &mut cache));
+        assert_eq!((packet.data(), &straight[..]), (&b"myheadtail"[..], &b"myheadtail"[..]));
         cache.free(packet);
     }
 
     #[test]
-    fn what_does_not_fit_a_chunk_or_the_burst_is_not_lent_and_a_freed_one_leaves_nothing() {
+    fn a_long_tail_takes_as_many_chunks_as_it_needs_or_none() {
+        let mut cache = cache();
+        // At the edges of a chunk (1792 bytes), in pieces that have others.
+        for len in [1535, 1536, 1537, 3328, 3329, 8744, 65_280] {
+            let tail: Vec<u8> = (0..len).map(|n: usize| (n % 251) as u8).collect();
+            let parts: Vec<&[u8]> = tail.chunks(2036).collect();
+            let mut tails = Tails::new();
+            let head = [0xaa; HEAD_BYTES];
+            let mut packet = lent(&mut cache, &mut tails, &head, &parts);
+            packet.gso_size = 1448;
+            let mut give_back = || ();
+            // SAFETY: the tail lives on.
+            let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+            assert!(burst.fetch(&mut packet, &mut cache));
+            assert_eq!((packet.len(), packet.gso_size), (HEAD_BYTES + len, 1448));
+            assert_eq!(bytes(&packet), [&head[..], &tail[..]].concat(), "{len}");
+            cache.free(packet);
+            assert_eq!(cache.pool().stats().free, 64);
+        }
+        let mut tails = Tails::new();
+        let tail = vec![7; 65_280];
+        let mut packet = lent(&mut cache, &mut tails, b"head", &[&tail]);
+        let mut others: Vec<_> = (0..30).map(|_| cache.alloc().unwrap()).collect();
+        let mut give_back = || ();
+        // SAFETY: the tail lives on.
+        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        assert!(!burst.fetch(&mut packet, &mut cache));
+        assert!(packet.is_lent() && packet.data() == b"head" && packet.len() == 65_284);
+        assert_eq!(cache.pool().stats().free, 33);
+        others.drain(..).for_each(|other| cache.free(other));
+        assert!(burst.fetch(&mut packet, &mut cache));
+        assert_eq!(bytes(&packet), [&b"head"[..], &tail[..]].concat());
+        cache.free(packet);
+        assert_eq!(cache.pool().stats().free, 64);
+    }
+
+    #[test]
+    fn copies_have_a_head_each_and_the_same_tail_and_count_as_one() {
+        let mut cache = cache();
+        let mut tails = Tails::new();
+        let tail = [9; 1600];
+        let mut packet = lent(&mut cache, &mut tails, &[1; 100], &[&tail[..700], &tail[700..]]);
+        packet.push_front(4).unwrap();
+        packet.data_mut()[..4].fill(2);
+        let copy = packet.copy(&mut cache).unwrap();
+        packet.data_mut()[..4].fill(3);
+        let mut give_back = || ();
+        // SAFETY: the tail lives on.
+        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        let mut both = [copy, packet];
+        for packet in &both {
+            assert_eq!((packet.len(), packet.data().len(), packet.is_lent()), (1704, 104, true));
+            assert_eq!(burst.straight(packet).len(), 2);
+        }
+        burst.fetch_all(&mut both, &mut cache);
+        assert_eq!(burst.straight_packets(), 1);
+        let wanted = |first: u8| [&[first; 4][..], &[1; 100], &tail].concat();
+        assert_eq!((bytes(&both[0]), bytes(&both[1])), (wanted(2), wanted(3)));
+        both.into_iter().for_each(|packet| cache.free(packet));
+        assert_eq!(cache.pool().stats().free, 64);
+    }
+
+    #[test]
+    fn what_has_more_pieces_than_are_kept_or_is_too_long_is_not_lent_and_a_freed_one_leaves_nothing() {
         let mut cache = cache();
         let mut tails = Tails::new();
         let mut packet = cache.alloc().unwrap();
         packet.fill(&[1; 256]).unwrap();
         let long = [0; 1537];
-        assert!(!tails.lend(&mut packet, std::iter::once(piece(&long))));
-        assert!(!tails.lend(&mut packet, std::iter::repeat_n(piece(&long[..1]), PIECES_MAX + 1)));
+        assert!(!tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long[..1]), PIECES_MAX + 1)));
+        assert!(!tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long), LEN_MAX / 1537 + 1)));
         assert!(tails.is_empty() && !packet.is_chained());
-        assert!(tails.lend(&mut packet, std::iter::once(piece(&long[..1536]))));
+        assert!(tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long), LEN_MAX / 1537)));
         cache.free(packet);
         assert_eq!(cache.pool().stats().free, 64);
+        tails.clear();
+        assert!(tails.is_empty());
     }
 
     #[test]
@@ -270,8 +444,21 @@ mod tests {
         let mut give_back = || ();
         // SAFETY: the pieces are constants.
         let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
-        burst.settle(&mut []);
+        burst.settle();
         burst.straight(&packet);
+    }
+
+    #[test]
+    #[should_panic(expected = "before its sender has it back")]
+    fn a_tail_that_was_given_back_is_not_fetched() {
+        let mut cache = cache();
+        let mut tails = Tails::new();
+        let mut packet = lent(&mut cache, &mut tails, b"head", &[b"tail"]);
+        let mut give_back = || ();
+        // SAFETY: the pieces are constants.
+        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        burst.settle();
+        burst.fetch(&mut packet, &mut cache);
     }
 
     #[test]

@@ -21,7 +21,9 @@ pub mod wait;
 pub use buffer::{Packet, PacketFlags};
 pub use lent::Lent;
 pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};
-pub use port::{Borrower, DummyControl, LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+pub use port::{
+    Borrower, DummyControl, LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, Settle, TxQueue,
+};
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.
 pub const BURST: usize = 32;

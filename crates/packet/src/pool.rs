@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes kept free in front of a received frame: AF_XDP asks for 256, tunnels and tags push into it.
 pub const HEADROOM_BYTES: usize = 256;
+/// The smallest chunk.
+pub(crate) const CHUNK_BYTES_MIN: usize = 2048;
 
 /// Free chunks move between the shared queue and a worker's cache in blocks of this many.
 const BLOCK: usize = 32;
@@ -97,7 +99,7 @@ impl Pool {
     pub fn new(mut config: PoolConfig) -> io::Result<&'static Pool> {
         config.chunks = config.chunks.max(BLOCK).next_multiple_of(BLOCK);
         let sizes_fit = config.chunk_bytes.is_power_of_two()
-            && (2048..=65536).contains(&config.chunk_bytes)
+            && (CHUNK_BYTES_MIN..=65536).contains(&config.chunk_bytes)
             && config.chunks <= 1 << 26;
         if !sizes_fit {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "packet pool: chunk size or count"));

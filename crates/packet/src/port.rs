@@ -8,7 +8,7 @@
 //! that can be waited on says so by `wait_fd`, and `arm` then asks the driver to make that descriptor readable for
 //! what has *already* arrived as well as for what comes, else a wake-up is lost.
 
-use crate::{Batch, Lent, PoolCache};
+use crate::{Batch, Lent, Packet, PoolCache};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
@@ -20,6 +20,9 @@ pub enum RxOutcome {
     /// The device behind it is gone for good: stop polling it, tell the control thread.
     Gone,
 }
+
+/// What is to happen between a receiver's copying of lent tails and its showing of the packets, with those that it left.
+pub type Settle<'a> = dyn FnMut(&mut [Packet], &mut Lent<'_>) + 'a;
 
 /// Who takes bursts of which some packets' tails are lent: a worker.
 pub trait Borrower {
@@ -84,9 +87,14 @@ pub trait TxQueue: Send {
     }
 
     /// As `tx_burst`, once, for packets of which some have lent tails; leaves all of them to `tx_burst` where it can tell that they are not as
-    /// simple as that. The receiver sees none of what it took before it has settled `lent`, with the packets that are left; where it
-    /// has taken none that is left to the caller.
-    fn tx_lent(&mut self, _cache: &mut PoolCache, _batch: &mut Batch, _lent: &mut Lent<'_>) {}
+    /// simple as that. Returns how many it took from the front, for the caller to free.
+    ///
+    /// Where it took any it calls `settle` once, with those that are left, when it has written all and the receiver sees nothing of it
+    /// yet: when that returns, the sender has its buffers back, and other receivers may have copied in between. Where it took none that is
+    /// left to the caller.
+    fn tx_lent(&mut self, _batch: &mut [Packet], _lent: &mut Lent<'_>, _settle: &mut Settle<'_>) -> usize {
+        0
+    }
 
     /// Whether it would take `packets` now, as far as it can tell cheaply. A worker asks where the queue has refused some, so as
     /// not to receive what it would only have to drop. True where it cannot tell.

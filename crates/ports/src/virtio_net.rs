@@ -34,11 +34,11 @@ pub fn apply(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHe
     apply_offloads(header, packet)
 }
 
-/// Whether all that a header says of its frame is about its first `len` bytes: no segmentation, and no checksum field beyond them.
+/// Whether all that a header says of its frame is about its first `len` bytes: no checksum field lies beyond them.
 #[inline]
 pub fn is_for_head(header: &[u8], len: usize) -> bool {
     let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
-    header[1] == GSO_NONE && (header[0] & NEEDS_CSUM == 0 || word(6) + word(8) + 2 <= len)
+    header[0] & NEEDS_CSUM == 0 || word(6) + word(8) + 2 <= len
 }
 
 fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {

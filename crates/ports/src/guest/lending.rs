@@ -6,11 +6,11 @@
 use super::{Guest, GuestConfig, QueuePair, RingLayout};
 use crate::PortSpec;
 use crate::vhost_user::VhostUserPort;
-use crate::vhost_user::features::device as d;
+use crate::vhost_user::features::{self, device as d};
 use crate::vhost_user::message::request;
 use base::PortNo;
 use packet::lent::{self, HEAD_BYTES, Lent};
-use packet::{Batch, Borrower, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use packet::{Batch, Borrower, LinkState, Packet, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -61,10 +61,10 @@ struct Pair {
     to: End,
 }
 
-/// The worker: sends what comes from one guest to the other.
+/// The worker: sends what comes from one guest to the others, to each all of it.
 struct Worker<'a> {
     cache: &'a mut PoolCache,
-    to: &'a mut dyn TxQueue,
+    to: &'a mut [Box<dyn TxQueue>],
     /// What happens between reception and delivery.
     meanwhile: &'a mut dyn FnMut(),
     lent: usize,
@@ -79,14 +79,36 @@ impl Borrower for Worker<'_> {
         self.lent += batch.iter().filter(|packet| packet.is_lent()).count();
         assert!(batch.iter().all(|packet| !packet.is_lent() || packet.data().len() == HEAD_BYTES));
         (self.meanwhile)();
+        let mut copies: Vec<Batch> = (1..self.to.len())
+            .map(|_| batch.iter().map(|packet| packet.copy(self.cache).unwrap()).collect())
+            .collect();
+        copies.insert(0, std::mem::take(batch));
+        let mut ways: Vec<_> = self.to.iter_mut().zip(&mut copies).collect();
         if let Some(lent) = lent {
-            self.to.tx_lent(self.cache, batch, lent);
-            lent.settle(batch);
+            copy_lent(&mut ways, self.cache, lent);
         }
-        self.to.tx_burst(self.cache, batch);
-        self.cache.free_all(batch);
-        self.to.flush(self.cache);
+        for (to, batch) in ways {
+            assert!(batch.iter().all(|packet| !packet.is_lent()));
+            to.tx_burst(self.cache, batch);
+            self.cache.free_all(batch);
+            to.flush(self.cache);
+        }
     }
+}
+
+/// Has each copy what it can, and settles.
+fn copy_lent(ways: &mut [(&mut Box<dyn TxQueue>, &mut Batch)], cache: &mut PoolCache, lent: &mut Lent<'_>) {
+    let Some(((to, batch), others)) = ways.split_first_mut() else { return lent.settle() };
+    let mut settle = |left: &mut [Packet], lent: &mut Lent<'_>| {
+        lent.fetch_all(left, cache);
+        copy_lent(others, cache, lent);
+    };
+    let taken = to.tx_lent(batch, lent, &mut settle);
+    if taken == 0 {
+        settle(batch, lent);
+    }
+    assert!(lent.is_settled());
+    batch.drain(..taken).for_each(|packet| cache.free(packet));
 }
 
 impl Pair {
@@ -128,7 +150,16 @@ fn pass(
     to: &mut Box<dyn TxQueue>,
     meanwhile: &mut dyn FnMut(),
 ) -> usize {
-    let mut worker = Worker { cache, to: to.as_mut(), meanwhile, lent: 0 };
+    pass_to_all(cache, rx, std::slice::from_mut(to), meanwhile)
+}
+
+fn pass_to_all(
+    cache: &mut PoolCache,
+    rx: &mut Box<dyn RxQueue>,
+    to: &mut [Box<dyn TxQueue>],
+    meanwhile: &mut dyn FnMut(),
+) -> usize {
+    let mut worker = Worker { cache, to, meanwhile, lent: 0 };
     assert!(rx.lends());
     rx.rx_lend(&mut Batch::new(), &mut worker);
     worker.lent
@@ -159,29 +190,93 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn from_guest_to_guest_a_payload_is_copied_once_and_frames_stay_whole_and_in_order() {
     for layout in LAYOUTS {
         let mut pair = Pair::new(&config(layout));
-        // 1792 bytes fit a chunk. The last rounds have frames that do not, and those behind them are fetched.
-        let sizes = [60, 511, 512, 1518, 1792, 513, 1793, 5000];
-        let is_lent = |len: usize| (512..=1792).contains(&len);
+        // 1792 bytes fit a chunk, 2036 a buffer of the guest.
+        let sizes = [60, 511, 512, 1518, 1792, 513, 1793, 5000, 2036, 2037, 9014, 9013, 1, 4084];
+        let is_lent = |len: usize| len >= 512;
         let mut lent = 0;
         for round in 0..400u32 {
-            let kinds = if round < 300 { 6 } else { 8 };
-            let wanted: Vec<Vec<u8>> = (0..1 + round % 7)
-                .map(|n| frame(round * 8 + n, sizes[((round + n) % kinds) as usize]))
-                .collect();
+            let size = |n: u32| sizes[((round + n * n) as usize) % sizes.len()];
+            let wanted: Vec<Vec<u8>> =
+                (0..1 + round % 7).map(|n| frame(round * 8 + n, size(n).max(24))).collect();
             for frame in &wanted {
                 assert!(pair.from.pair.send(frame));
             }
             let now = pair.forward();
-            assert_eq!(pair.to.received(), wanted, "{layout:?}, round {round}");
+            assert!(pair.to.received() == wanted, "{layout:?}, round {round}");
             assert_eq!(pair.from.on_offer(), 0);
-            if round < 300 {
-                assert_eq!(now, wanted.iter().filter(|frame| is_lent(frame.len())).count());
-                lent += now;
-                assert_eq!(pair.from.port.stats().rx_lent_packets, lent as u64, "{layout:?}");
-            }
+            assert_eq!(now, wanted.iter().filter(|frame| is_lent(frame.len())).count());
+            lent += now;
+            assert_eq!(pair.from.port.stats().rx_lent_packets, lent as u64, "{layout:?}");
         }
         assert!(lent > 500);
         assert_eq!(pair.from.port.stats().rx_packets, pair.to.port.stats().tx_packets);
+        pair.end();
+    }
+}
+
+#[test]
+fn segments_of_64_kilobytes_are_copied_once_where_the_receiver_takes_them_whole() {
+    let offloads = d::MRG_RXBUF | d::CSUM | d::HOST_TSO4 | d::HOST_TSO6 | features::GUEST_TSO;
+    for (layout, knows) in LAYOUTS.into_iter().flat_map(|layout| [(layout, true), (layout, false)]) {
+        let known = if knows { offloads } else { d::MRG_RXBUF };
+        let config = GuestConfig { layout, features: known, ..GuestConfig::default() };
+        let mut pair = Pair::new(&config);
+        for round in 0..100 {
+            let mut header = [0u8; 12];
+            (header[0], header[1], header[6], header[8]) = (1, 1, 34, 16);
+            header[4..6].copy_from_slice(&1448u16.to_le_bytes());
+            let sizes = [65_000, 54 + 1, 30_000, 65_550];
+            let frames: Vec<_> = (0..4).map(|n| segment(round * 4 + n, sizes[n as usize])).collect();
+            for frame in &frames {
+                assert!(pair.from.pair.send_with_header(&header, frame));
+            }
+            let is_lent = pair.forward() == 3;
+            let received = pair.to.received();
+            assert!(!knows || is_lent, "{layout:?}");
+            assert_eq!(received == frames, knows, "{layout:?}, round {round}");
+            assert_eq!(pair.from.on_offer(), 0);
+        }
+        let straight = if knows { 300 } else { 0 };
+        assert_eq!(pair.from.port.stats().rx_lent_packets, straight, "{layout:?}");
+        pair.end();
+    }
+}
+
+/// A TCP segment in IPv4, of so many bytes in all.
+fn segment(n: u32, len: usize) -> Vec<u8> {
+    let mut bytes = frame(n, len);
+    bytes[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+    bytes[20..22].fill(0);
+    bytes[23] = 6;
+    bytes[46] = 0x50;
+    bytes
+}
+
+#[test]
+fn several_guests_copy_from_the_one_and_what_one_has_no_room_for_costs_the_others_nothing() {
+    for layout in LAYOUTS {
+        let mut pair = Pair::new(&config(layout));
+        let mut third = End::new(pair.dir.path(), "third", &config(layout));
+        let mut ways = vec![pair.to.tx.remove(0), third.tx.remove(0)];
+        let frames: Vec<_> = (0..80).map(|n| frame(n, [1000, 60, 3000][n as usize % 3])).collect();
+        let (mut sent, mut lent, mut first) = (frames.iter(), 0, Vec::new());
+        for burst in [16, 9, 8, 17, 30] {
+            for frame in sent.by_ref().take(burst) {
+                assert!(pair.from.pair.send(frame));
+            }
+            lent += pass_to_all(&mut pair.cache, &mut pair.from.rx[0], &mut ways, &mut || ());
+            // The third never makes room.
+            first.append(&mut pair.to.received());
+            assert_eq!(pair.from.on_offer(), 0, "{layout:?}");
+        }
+        let number = |frame: &Vec<u8>| (u32::from_be_bytes(*frame.first_chunk().unwrap()), frame.len());
+        let numbers = |frames: &[Vec<u8>]| frames.iter().map(number).collect::<Vec<_>>();
+        assert_eq!(numbers(&first), numbers(&frames), "{layout:?}");
+        assert!(first == frames);
+        let received = third.received();
+        assert!(received.len() > 40 && received.len() < 70, "{layout:?}: {}", received.len());
+        assert!(received == frames[..received.len()], "{layout:?}");
+        assert_eq!(pair.from.port.stats().rx_lent_packets, lent as u64, "{layout:?}");
         pair.end();
     }
 }
@@ -205,7 +300,7 @@ fn frames_whose_headers_may_lie_deep_and_those_with_work_to_do_are_copied_whole(
         (plain, frame(3, 1000), true, true),
         (checksum, frame(4, 1000), true, false),
         (far, frame(5, 1000), false, false),
-        (segments, frame(6, 1000), false, false),
+        (segments, frame(6, 1000), true, false),
         (plain, extension, false, false),
         (plain, unknown, false, false),
     ];
@@ -238,31 +333,32 @@ fn the_sender_has_its_buffers_back_before_the_receiver_sees_anything_and_not_bef
         });
         assert_eq!((pair.from.on_offer(), pair.to.received().len()), (0, 8));
 
-        // The moment between: a lender that looks at the receiver when it is to take its buffers back.
-        let mut batch = Batch::new();
+        // The moment between: a lender that looks at both receivers when it is to take its buffers back.
+        let third = End::new(pair.dir.path(), "third", &config(layout));
+        let End { mut tx, pair: mut third_pair, guest: _guest, port: _port, .. } = third;
         let head = frame(9, 1518);
         let mut packet = pair.cache.alloc().unwrap();
         packet.fill(&head[..HEAD_BYTES]).unwrap();
         let mut tails = lent::Tails::new();
-        let tail = lent::Piece {
-            at: std::ptr::NonNull::from(&head[HEAD_BYTES..]).cast(),
-            len: head.len() - HEAD_BYTES,
-        };
-        assert!(tails.lend(&mut packet, std::iter::once(tail)));
-        batch.push(packet);
-        let mut looked = false;
+        assert!(tails.lend(&mut packet, std::iter::once(lent::Piece::of(&head[HEAD_BYTES..]))));
+        let copy = packet.copy(&mut pair.cache).unwrap();
+        let mut batches = [packet, copy].map(|packet| Batch::from_iter([packet]));
+        let mut looked = 0;
         let mut look = || {
-            assert!(
-                !pair.to.pair.rx.ring.has_used(),
-                "{layout:?}: shown before the sender had its buffers back"
-            );
-            looked = true;
+            let is_shown = pair.to.pair.rx.ring.has_used() || third_pair.rx.ring.has_used();
+            assert!(!is_shown, "{layout:?}: shown before the sender had its buffers back");
+            looked += 1;
         };
         // SAFETY: the frame outlives it.
         let mut burst = unsafe { Lent::new(&tails, &mut look) };
-        pair.to.tx[0].tx_lent(&mut pair.cache, &mut batch, &mut burst);
-        assert!(batch.is_empty() && looked);
-        assert_eq!(pair.to.received(), [head]);
+        let mut ways: Vec<_> = pair.to.tx.iter_mut().chain(&mut tx).zip(&mut batches).collect();
+        copy_lent(&mut ways, &mut pair.cache, &mut burst);
+        assert_eq!(burst.straight_packets(), 1);
+        assert!(batches.iter().all(|batch| batch.is_empty()) && looked == 1);
+        assert_eq!(pair.to.received(), [&head[..]]);
+        let mut received = Vec::new();
+        third_pair.receive(8, |frame| received.push(frame.to_vec()));
+        assert_eq!(received, [head]);
         pair.end();
     }
 }
@@ -352,7 +448,7 @@ struct Attack {
 /// Writes over all buffers that the guest has on offer for transmission, but for their virtio headers.
 fn scribble(from: &mut End) {
     for offset in from.pair.tx.offered.iter().flatten() {
-        from.pair.ram.buffer_mut(*offset + super::HEADER, 1518).fill(0xee);
+        from.pair.ram.buffer_mut(*offset + super::HEADER, super::BUFFER - super::HEADER).fill(0xee);
     }
 }
 
@@ -471,12 +567,13 @@ fn what_a_guest_does_while_its_payload_is_lent_costs_its_own_packets_alone() {
             arrives: None,
         },
     ];
-    for (layout, attack) in
-        LAYOUTS.iter().flat_map(|layout| attacks.iter().map(move |attack| (*layout, attack)))
+    // In one buffer each, and in chains of three.
+    let shapes = LAYOUTS.iter().flat_map(|layout| [(*layout, 1518), (*layout, 5000)]);
+    for ((layout, len), attack) in shapes.flat_map(|shape| attacks.iter().map(move |attack| (shape, attack)))
     {
-        let name = format!("{} ({layout:?})", attack.name);
+        let name = format!("{} ({layout:?}, {len} bytes)", attack.name);
         let mut pair = Pair::new(&config(layout));
-        let frames: Vec<_> = (0..8).map(|n| frame(n, 1518)).collect();
+        let frames: Vec<_> = (0..8).map(|n| frame(n, len)).collect();
         for frame in &frames {
             assert!(pair.from.pair.send(frame));
         }

@@ -66,7 +66,8 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
                 let mut give_back = || ring.give_back();
                 // SAFETY: the pieces lie in memory that the ring keeps mapped, and it lives on.
                 let mut lent = unsafe { Lent::new(&tails, &mut give_back) };
-                lent.settle(&mut batch);
+                lent.fetch_all(&mut batch, cache);
+                lent.settle();
                 ring.check_memory()
             })
         };

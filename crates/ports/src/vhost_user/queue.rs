@@ -12,7 +12,7 @@ use crate::offload;
 use crate::virtual_link::is_longer_than;
 use base::PortNo;
 use packet::lent::Tails;
-use packet::{Batch, Borrower, Lent, Packet, PacketFlags, PoolCache, RxOutcome, RxQueue, TxQueue};
+use packet::{Batch, Borrower, Lent, Packet, PacketFlags, PoolCache, RxOutcome, RxQueue, Settle, TxQueue};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,11 +31,13 @@ pub(super) struct VhostRx {
     pause: u32,
     /// How long the last pause was: each in vain doubles it, for tails that are fetched cost more than frames that are copied whole.
     last_pause: u32,
+    /// Where the tails of a burst are; of none between bursts.
+    tails: Box<Tails>,
 }
 
 impl VhostRx {
     pub(super) fn new(shared: Arc<Shared>, pair: usize, port_no: PortNo) -> VhostRx {
-        VhostRx { shared, pair, port_no, pause: 0, last_pause: 0 }
+        VhostRx { shared, pair, port_no, pause: 0, last_pause: 0, tails: Box::new(Tails::new()) }
     }
 
     fn ring(&self) -> usize {
@@ -73,8 +75,9 @@ impl VhostRx {
         let Some(ring) = &mut slot.ring else { return };
         let stats = &self.shared.rx_stats[self.pair];
         let may_lend = self.pause == 0;
-        let mut tails = Tails::new();
-        let noted = may_lend.then_some(&mut tails);
+        let tails = &mut *self.tails;
+        tails.clear();
+        let noted = may_lend.then_some(&mut *tails);
         let received = ring.receive_lent(self.port_no, stats, to.cache(), batch, noted).and_then(|()| {
             let mut give_back = || ring.give_back();
             if tails.is_empty() {
@@ -83,9 +86,9 @@ impl VhostRx {
             } else {
                 // SAFETY: the pieces lie in the buffers that were taken, in memory that the ring keeps mapped, and nobody takes
                 // the ring away while `slot` is locked, which it is until the end of this function.
-                let mut lent = unsafe { Lent::new(&tails, &mut give_back) };
+                let mut lent = unsafe { Lent::new(tails, &mut give_back) };
                 to.burst(batch, Some(&mut lent));
-                lent.settle(batch);
+                lent.settle();
                 stats.lent.add(lent.straight_packets());
                 let is_in_vain = lent.straight_packets() == 0;
                 self.last_pause = if is_in_vain { (2 * self.last_pause).clamp(1, PAUSE_MAX) } else { 0 };
@@ -199,6 +202,21 @@ enum Way {
     InPieces,
 }
 
+/// Whether the guest can be given the packet with nothing done to it.
+fn is_taken_as_it_is(packet: &Packet, features: u64, mtu: usize) -> bool {
+    !is_longer_than(packet, mtu)
+        && (packet.flags.is_empty()
+            || features & d::GUEST_CSUM != 0
+                && (!offload::is_segmentation_pending(packet) || knows_segments(packet, features)))
+}
+
+/// Whether the guest takes segments of the packet's kind whole.
+fn knows_segments(packet: &Packet, features: u64) -> bool {
+    let is_tcp = packet.flags.has(PacketFlags::GSO_TCP);
+    let needed = if is_tcp { features::GUEST_TSO } else { features::GUEST_USO };
+    features & needed == needed
+}
+
 impl VhostTx {
     pub(super) fn new(shared: Arc<Shared>, idx: u32, stats: Arc<QueueStats>) -> VhostTx {
         VhostTx { shared, idx, stats, cut: Vec::new(), due: None }
@@ -270,23 +288,18 @@ impl VhostTx {
 
     /// Makes a packet one that the guest can take, and says how.
     fn prepare(&self, packet: &mut Packet, features: u64) -> Way {
-        if is_longer_than(packet, self.shared.mtu.load(Ordering::Relaxed) as usize) {
-            return Way::Never;
-        }
-        if packet.flags.is_empty() {
+        let mtu = self.shared.mtu.load(Ordering::Relaxed) as usize;
+        if is_taken_as_it_is(packet, features, mtu) {
             return Way::AsItIs;
         }
-        if offload::is_segmentation_pending(packet) {
-            let is_tcp = packet.flags.has(PacketFlags::GSO_TCP);
-            let needed = if is_tcp { features::GUEST_TSO } else { features::GUEST_USO };
-            if features & needed != needed {
-                return Way::InPieces;
-            }
+        if is_longer_than(packet, mtu) {
+            return Way::Never;
         }
-        if features & d::GUEST_CSUM == 0 {
-            offload::complete_checksum(packet);
-            packet.flags.clear(PacketFlags::CSUM_VALID);
+        if offload::is_segmentation_pending(packet) && !knows_segments(packet, features) {
+            return Way::InPieces;
         }
+        offload::complete_checksum(packet);
+        packet.flags.clear(PacketFlags::CSUM_VALID);
         Way::AsItIs
     }
 
@@ -366,22 +379,25 @@ impl TxQueue for VhostTx {
     }
 
     #[inline]
-    fn tx_lent(&mut self, cache: &mut PoolCache, batch: &mut Batch, lent: &mut Lent<'_>) {
-        let Some(index) = self.ring() else { return };
-        let finishes_checksums = self.shared.features() & d::GUEST_CSUM == 0;
-        let plain_max = self.shared.mtu.load(Ordering::Relaxed) as usize + 14;
+    fn tx_lent(&mut self, batch: &mut [Packet], lent: &mut Lent<'_>, settle: &mut Settle<'_>) -> usize {
+        let Some(index) = self.ring() else { return 0 };
+        let (features, mtu) = (self.shared.features(), self.shared.mtu.load(Ordering::Relaxed) as usize);
         let needs_work = |packet: &Packet| {
-            packet.len() > plain_max
-                || !packet.flags.is_empty()
-                    && (finishes_checksums || offload::is_segmentation_pending(packet))
+            (packet.len() > mtu + 14 || !packet.flags.is_empty()) && !is_taken_as_it_is(packet, features, mtu)
         };
         if !self.cut.is_empty() || batch.iter().any(needs_work) {
-            return;
+            return 0;
         }
-        let Some(mut slot) = self.shared.try_ring(index) else { return };
-        let Some(ring) = &mut slot.ring else { return };
+        let Some(mut slot) = self.shared.try_ring(index) else { return 0 };
+        let Some(ring) = &mut slot.ring else { return 0 };
         let mut sent = Sent::default();
-        match ring.send_lent(batch, lent, &mut sent) {
+        let mut result = ring.write_lent(batch, lent, &mut sent);
+        if sent.taken > 0 {
+            // In this order: who is killed in between has delivered nothing that the sender still holds.
+            settle(&mut batch[sent.taken..], lent);
+            result = result.and_then(|()| ring.show());
+        }
+        match result {
             Ok(()) => self.stats.passed(sent.packets, sent.bytes),
             Err(fault) => {
                 // What was written goes with the ring.
@@ -393,9 +409,7 @@ impl TxQueue for VhostTx {
         if slot.ring.as_ref().is_some_and(|ring| ring.is_call_due) {
             self.due = Some(index);
         }
-        for packet in batch.drain(..sent.taken) {
-            cache.free(packet);
-        }
+        sent.taken
     }
 
     fn has_room(&mut self, packets: usize) -> bool {

@@ -9,9 +9,9 @@
 //! made available, and none is held beyond a burst: hence the used index alone says where to go on after a crash, and
 //! a received packet is given back to the guest before anybody else sees it, so that none is delivered twice.
 //!
-//! Of a large frame only the head is copied at first ([`Ring::receive_lent`]): a packet that goes to another guest is copied from
-//! memory to memory ([`Ring::send_lent`]), while the sender's ring is held, and in this order: all is written, the sender gets its
-//! buffers back, the receiver is shown what it got.
+//! Of a large frame only the head is copied at first ([`Ring::receive_lent`]): a packet that goes to other guests is copied from
+//! memory to memory ([`Ring::write_lent`]), while the rings of all of them are held, and in this order: all is written, the sender gets
+//! its buffers back, the receivers are shown what they got ([`Ring::show`]).
 //!
 //! Source: virtio 1.2, section 2.7 (split virtqueues), 2.8 (packed), 5.1.6 (network device).
 
@@ -302,26 +302,35 @@ impl Ring {
         self.taken.clear();
     }
 
-    /// Sends packets from the front of `batch`, of which some have lent tails, as far as each fits one buffer; they stay there, counted
-    /// in `sent` whatever else happens. If there are any, `lent` is settled before the guest sees them.
+    /// Writes packets from the front of `batch`, of which some have lent tails, as far as the guest has buffers for them; they stay there,
+    /// counted in `sent` whatever else happens. The guest sees them after [`Self::show`].
     #[inline]
-    pub(super) fn send_lent(
+    pub(super) fn write_lent(
         &mut self,
-        batch: &mut [Packet],
+        batch: &[Packet],
         lent: &mut Lent<'_>,
         sent: &mut Sent,
     ) -> Result<(), Fault> {
         if !self.parts.lends {
             return Ok(());
         }
-        let Ring { layout, parts, segments, is_call_due, .. } = self;
+        let Ring { layout, parts, segments, .. } = self;
         let mut tx = Transmit { parts, segments, sent: Sent::default() };
-        let wants_call = match layout {
+        let result = match layout {
             AnyLayout::Split(split) => tx.burst_lent(split, batch, lent),
             AnyLayout::Packed(packed) => tx.burst_lent(packed, batch, lent),
         };
         *sent = tx.sent;
-        *is_call_due |= wants_call?;
+        result
+    }
+
+    /// Lets the guest see what was written.
+    pub(super) fn show(&mut self) -> Result<(), Fault> {
+        let log = self.parts.log.as_deref();
+        self.is_call_due |= match &mut self.layout {
+            AnyLayout::Split(split) => split.publish(log),
+            AnyLayout::Packed(packed) => packed.publish(log),
+        };
         self.check_memory()
     }
 
@@ -512,13 +521,14 @@ fn copy_head(
     reader.read(head.data_mut());
     let mut left = frame_len - HEAD_BYTES;
     let SegmentReader { segments, used } = reader;
-    let pieces = segments.iter().enumerate().map(move |(n, segment)| {
+    let pieces = segments.iter().enumerate().map_while(move |(n, segment)| {
         let skip = if n == 0 { used } else { 0 };
         // SAFETY: `used < segment.len` of the first one, or there is none.
         let at = unsafe { segment.at.add(skip as usize) };
         let len = left.min((segment.len - skip) as usize);
+        let is_wanted = left > 0;
         left -= len;
-        Piece { at, len }
+        is_wanted.then_some(Piece { at, len })
     });
     (flow::extract::head_is_enough(head.data()) && tails.lend(head, pieces)).then_some(header)
 }
@@ -584,7 +594,7 @@ impl SegmentWriter<'_> {
     }
 
     fn write(&mut self, from: &[u8]) {
-        self.write_piece(Piece { at: NonNull::from(from).cast(), len: from.len() });
+        self.write_piece(Piece::of(from));
     }
 
     /// Writes a piece of memory that all of can be read: private, or another guest's.
@@ -607,6 +617,18 @@ impl SegmentWriter<'_> {
             }
         }
     }
+}
+
+/// Buffers of one packet. A frame of 64 KB in buffers of 1.5 KB takes 43; a guest that offers smaller ones than that gets no large frames.
+type Many = ArrayVec<Chain, 128>;
+
+/// Whether the guest's buffers hold a packet.
+enum Room {
+    Enough,
+    /// It has not enough of them yet.
+    TooFew,
+    /// One buffer would have to hold it, and cannot.
+    Never,
 }
 
 /// What became of a packet that one segment does not hold.
@@ -664,42 +686,39 @@ impl Transmit<'_> {
         Ok(wants_call)
     }
 
-    /// Sends what fits one buffer each, lent tails straight from where they are.
+    /// Writes packets, lent tails straight from where they are, and shows none. What no buffer can hold is left.
     fn burst_lent<L: Layout>(
         &mut self,
         layout: &mut L,
-        batch: &mut [Packet],
+        batch: &[Packet],
         lent: &mut Lent<'_>,
-    ) -> Result<bool, Fault> {
-        let log = self.parts.log.as_deref();
+    ) -> Result<(), Fault> {
         let mut chains = Taken::new();
-        take_chains(layout, self.parts, self.segments, batch.len(), &mut chains)?;
-        let mut used = 0;
-        for (packet, chain) in batch.iter().zip(&chains) {
-            let needed = packet.len() + self.parts.header_len;
-            if (chain.len as usize) < needed || (packet.is_chained() && !packet.is_lent()) {
-                break;
+        // The longest packet that one buffer is known to hold, so that no more are taken in vain.
+        let mut short_max = usize::MAX;
+        while self.sent.taken < batch.len() {
+            let left = &batch[self.sent.taken..];
+            let needed = |packet: &Packet| packet.len() + self.parts.header_len;
+            let wanted = left.iter().take_while(|packet| needed(packet) <= short_max).count();
+            take_chains(layout, self.parts, self.segments, wanted, &mut chains)?;
+            let fit =
+                left.iter().zip(&chains).take_while(|(p, chain)| needed(p) <= chain.len as usize).count();
+            for (packet, chain) in left.iter().zip(&chains).take(fit) {
+                self.write_long(layout, packet, std::slice::from_ref(chain), lent);
             }
-            let header = self.header(packet, 1);
-            let mut writer = SegmentWriter { segments: chain.segments(self.segments), used: 0, log };
-            writer.write_header(header, self.parts.header_len);
-            writer.write(packet.data());
-            for piece in lent.straight(packet) {
-                writer.write_piece(*piece);
+            layout.untake(&chains[fit..]);
+            match chains.get(fit) {
+                Some(short) => short_max = short.len as usize,
+                // There are no more buffers.
+                None if fit < wanted => break,
+                None => {}
             }
-            layout.give_back(*chain, needed as u32, log);
-            self.sent.packets += 1;
-            self.sent.bytes += packet.len() as u64;
-            used += 1;
+            let Some(packet) = batch.get(self.sent.taken) else { break };
+            let mut many = Many::new();
+            let Room::Enough = self.take_for(layout, needed(packet), &mut many)? else { break };
+            self.write_long(layout, packet, &many, lent);
         }
-        layout.untake(&chains[used..]);
-        self.sent.taken = used;
-        if used == 0 {
-            return Ok(false);
-        }
-        // In this order: who is killed in between has delivered nothing that the sender still holds.
-        lent.settle(&mut batch[used..]);
-        Ok(layout.publish(log))
+        Ok(())
     }
 
     #[inline(always)]
@@ -731,10 +750,29 @@ impl Transmit<'_> {
     /// Sends one packet that takes several segments or several buffers.
     #[cold]
     fn send_long<L: Layout>(&mut self, layout: &mut L, packet: &Packet) -> Result<Long, Fault> {
-        let needed = packet.len() + self.parts.header_len;
+        let mut chains = Many::new();
+        match self.take_for(layout, packet.len() + self.parts.header_len, &mut chains)? {
+            Room::Enough => {
+                self.write_chains(layout, packet, &chains, packet.segments().map(Piece::of));
+                Ok(Long::Sent)
+            }
+            Room::TooFew => Ok(Long::Waits),
+            Room::Never => {
+                self.sent.taken += 1;
+                self.sent.refused += 1;
+                Ok(Long::Refused)
+            }
+        }
+    }
+
+    /// Takes the buffers for one packet, if there are enough.
+    fn take_for<L: Layout>(
+        &mut self,
+        layout: &mut L,
+        needed: usize,
+        chains: &mut Many,
+    ) -> Result<Room, Fault> {
         self.segments.clear();
-        // A frame of 64 KB in buffers of 1.5 KB takes 43; a guest that offers smaller ones than that gets no large frames.
-        let mut chains: ArrayVec<Chain, 128> = ArrayVec::new();
         let mut room = 0usize;
         while room < needed && !chains.is_full() {
             let Some(chain) = take_one(layout, self.parts, self.segments)? else { break };
@@ -744,25 +782,48 @@ impl Transmit<'_> {
                 break;
             }
         }
-        if room < needed {
-            let never = chains.is_full() || (!self.parts.is_mergeable && !chains.is_empty());
-            layout.untake(&chains);
-            if !never {
-                return Ok(Long::Waits);
-            }
-            self.sent.taken += 1;
-            self.sent.refused += 1;
-            return Ok(Long::Refused);
+        if room >= needed {
+            return Ok(Room::Enough);
         }
+        let never = chains.is_full() || (!self.parts.is_mergeable && !chains.is_empty());
+        layout.untake(chains);
+        Ok(if never { Room::Never } else { Room::TooFew })
+    }
+
+    /// Writes a packet, whose tail may be lent, to buffers that were just taken for it.
+    fn write_long<L: Layout>(
+        &mut self,
+        layout: &mut L,
+        packet: &Packet,
+        chains: &[Chain],
+        lent: &mut Lent<'_>,
+    ) {
+        if packet.is_lent() {
+            let head = std::iter::once(Piece::of(packet.data()));
+            self.write_chains(layout, packet, chains, head.chain(lent.straight(packet).iter().copied()));
+        } else {
+            self.write_chains(layout, packet, chains, packet.segments().map(Piece::of));
+        }
+    }
+
+    /// Writes `pieces`, which are the packet, to `chains`, whose segments follow each other and have the room.
+    fn write_chains<L: Layout>(
+        &mut self,
+        layout: &mut L,
+        packet: &Packet,
+        chains: &[Chain],
+        pieces: impl Iterator<Item = Piece>,
+    ) {
         let log = self.parts.log.as_deref();
         let header = self.header(packet, chains.len() as u16);
-        let mut writer = SegmentWriter { segments: self.segments, used: 0, log };
+        let first = chains.first().map_or(0, |chain| chain.first as usize);
+        let mut writer = SegmentWriter { segments: &self.segments[first..], used: 0, log };
         writer.write_header(header, self.parts.header_len);
-        for segment in packet.segments() {
-            writer.write(segment);
+        for piece in pieces {
+            writer.write_piece(piece);
         }
-        let mut left = needed;
-        for chain in &chains {
+        let mut left = packet.len() + self.parts.header_len;
+        for chain in chains {
             let written = left.min(chain.len as usize);
             left -= written;
             layout.give_back(*chain, written as u32, log);
@@ -770,7 +831,6 @@ impl Transmit<'_> {
         self.sent.taken += 1;
         self.sent.packets += 1;
         self.sent.bytes += packet.len() as u64;
-        Ok(Long::Sent)
     }
 }
 

@@ -1,0 +1,111 @@
+//! A burst whose packets' tails are lent, on its way out.
+//!
+//! Until the sender has its buffers back nobody may see a packet of the burst. So outputs are noted here, for at most
+//! [`PORTS_MAX`] ports that copy tails straight from where they are, and as whole packets for a few others; actions that change headers
+//! are executed meanwhile, on heads of the packets' own. Then all ports copy, the sender gets its buffers back, and what is here leaves.
+//!
+//! Packets of one flow keep their order: whether a list's packets come here is decided by ports, which are bound for the whole burst, and by
+//! room, which nobody asks for again once somebody was refused.
+
+use crate::action::DpAction;
+use crate::execute::Ends;
+use crate::output::{Bound, Outputs};
+use arrayvec::ArrayVec;
+use base::DropReason;
+use packet::{Batch, Lent, Packet};
+
+/// Ports that copy straight from one burst at most. Their locks are held together.
+const PORTS_MAX: usize = 8;
+/// Whole packets for other ports at most.
+const WHOLE_MAX: usize = 64;
+/// Actions of a list that is looked through.
+const ACTIONS_MAX: usize = 32;
+
+/// What waits for the sender to have its buffers back; nothing between bursts.
+pub struct Loan {
+    bound: ArrayVec<Bound, PORTS_MAX>,
+    whole: ArrayVec<(u32, Packet), WHOLE_MAX>,
+    is_closed: bool,
+}
+
+impl Loan {
+    pub fn new() -> Loan {
+        Loan { bound: ArrayVec::new(), whole: ArrayVec::new(), is_closed: false }
+    }
+
+    /// The place for what goes to a port, if it copies lent tails straight.
+    pub fn bind(&mut self, port: u32, out: &Outputs) -> Option<&mut Batch> {
+        let place = self.bound.iter().position(|bound| bound.port == port);
+        if place.is_none() {
+            if self.bound.is_full() || !out.takes_lent(port) {
+                return None;
+            }
+            self.bound.push(Bound { port, batch: Batch::new() });
+        }
+        let n = place.unwrap_or(self.bound.len() - 1);
+        Some(&mut self.bound[n].batch)
+    }
+
+    /// Whether `count` packets can go by this list while their tails are lent: it changes headers and sends, to no port twice, and at
+    /// least once to one that copies straight.
+    pub fn may_take(&mut self, actions: &[DpAction], count: usize, out: &Outputs) -> bool {
+        if self.is_closed || actions.len() > ACTIONS_MAX {
+            return false;
+        }
+        let (mut straight, mut whole) = (0, 0);
+        for (n, action) in actions.iter().enumerate() {
+            match action {
+                DpAction::Output(_) if actions[..n].contains(action) => return false,
+                DpAction::Output(port) if self.bind(port.0, out).is_some() => straight += 1,
+                DpAction::Output(_) => whole += count,
+                DpAction::Set { .. }
+                | DpAction::PushVlan { .. }
+                | DpAction::PopVlan
+                | DpAction::PushMpls { .. }
+                | DpAction::PopMpls { .. }
+                | DpAction::Drop(_) => {}
+                _ => return false,
+            }
+        }
+        self.is_closed |= straight > 0 && whole > self.whole.remaining_capacity();
+        straight > 0 && !self.is_closed
+    }
+
+    /// Sends all, and settles `lent`.
+    pub fn leave(&mut self, out: &mut Outputs, lent: &mut Lent<'_>) {
+        self.bound.retain(|bound| !bound.batch.is_empty());
+        out.send_lent(&mut self.bound, lent);
+        self.bound.clear();
+        for (port, packet) in self.whole.drain(..) {
+            out.send(port, packet);
+        }
+        self.is_closed = false;
+    }
+}
+
+/// Where the packets of a list go that may be taken.
+pub struct Lending<'a, 'b> {
+    pub out: &'a mut Outputs,
+    pub lent: &'a mut Lent<'b>,
+    pub loan: &'a mut Loan,
+}
+
+impl Ends for Lending<'_, '_> {
+    fn out(&mut self) -> &mut Outputs {
+        self.out
+    }
+
+    fn send(&mut self, port: u32, mut packet: Packet) {
+        if let Some(batch) = self.loan.bind(port, self.out) {
+            batch.push(packet);
+        } else if self.make_whole(&mut packet) {
+            self.loan.whole.push((port, packet));
+        } else {
+            self.out.drop(packet, DropReason::PoolExhausted);
+        }
+    }
+
+    fn make_whole(&mut self, packet: &mut Packet) -> bool {
+        self.lent.fetch(packet, &mut self.out.cache)
+    }
+}
