@@ -1,7 +1,7 @@
 //! `crosspoint guest` and the daemon, as a user starts them: a switch that is killed and comes again under running guests, guests
 //! in a chain that is re-ordered, one that a single worker serves.
 
-use ports::guest::{Guest, GuestConfig, QueuePair};
+use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -295,6 +295,76 @@ fn a_chain_of_three_guests_is_re_ordered_under_traffic_and_nobody_loses_a_packet
     assert_eq!(chained("missing"), chained("reordered"), "lost in the chain");
     assert_eq!((beside("missing"), beside("reordered")), (0, 0), "the chain is not its affair");
     println!("of {} packets through the chain {} came late", chained("received"), chained("reordered"));
+}
+
+/// What changes headers and what goes to several guests is copied once all the same: each receiver's copy comes from the sender's memory.
+#[test]
+fn large_packets_that_are_changed_or_go_to_two_guests_are_copied_from_their_sender() {
+    use std::net::Ipv4Addr;
+    use wire::compose::Compose;
+    use wire::ethernet::EthAddr;
+    let mac = |n: u8| EthAddr([2, 0, 0, 0, 0, n]);
+    let address = |n: u8| Ipv4Addr::new(10, 0, 0, n);
+    let served = Served::start(1, 3);
+    served.vsctl("set interface g1 mtu_request=9000 -- set interface g2 mtu_request=9000");
+    served.vsctl("set interface g3 mtu_request=9000");
+    served.set_rules(
+        "in_port=1,dl_dst=02:00:00:00:00:02,udp,actions=dec_ttl,set_field:02:00:00:00:00:09->eth_src,\
+         set_field:10.0.0.9->ip_dst,set_field:53->udp_dst,push_vlan:0x8100,set_field:4103->vlan_vid,output:2\n\
+         in_port=1,dl_dst=02:00:00:00:00:03,ip,actions=output:2,set_field:02:00:00:00:00:08->eth_src,output:3\n\
+         in_port=1,dl_dst=02:00:00:00:00:04,actions=output:3,output:LOCAL,output:2\n",
+    );
+    for layout in [RingLayout::Split, RingLayout::Packed] {
+        let lent = || -> u64 {
+            let text = served.vsctl("get interface g1 statistics:rx_lent_packets");
+            text.trim().parse().unwrap()
+        };
+        let before = if layout == RingLayout::Split { 0 } else { lent() };
+        let config = GuestConfig { layout, ..GuestConfig::default() };
+        let mut guests: Vec<Guest> = (1..=3)
+            .map(|n| {
+                let socket = served.dir().join(format!("guest{n}"));
+                Guest::listen(&socket, &config, Duration::from_secs(10)).unwrap()
+            })
+            .collect();
+        let mut pairs: Vec<QueuePair> = guests.iter_mut().map(|guest| guest.take_pairs().remove(0)).collect();
+        let mut sent = 0;
+        for n in 0..200u16 {
+            let len = [600, 1514, 2000, 9014][usize::from(n) % 4];
+            let frame = |from: u8, to: u8, ttl: u8, ip: u8, port: u16| {
+                let ip = Compose::ethernet(mac(from), mac(to)).ipv4(address(1), address(ip)).ttl(ttl);
+                ip.udp(1000 + n, port).frame_len(len).build().unwrap()
+            };
+            let (changed, two, three) = (frame(1, 2, 64, 2, 9), frame(1, 3, 64, 2, 9), frame(1, 4, 64, 2, 9));
+            let mut tagged = frame(9, 2, 63, 9, 53);
+            tagged.splice(12..12, [0x81, 0, 0, 7]);
+            let wanted = [
+                vec![],
+                vec![tagged, two.clone(), three.clone()],
+                vec![frame(8, 3, 64, 2, 9), three.clone()],
+            ];
+            let mut got = [vec![], vec![], vec![]];
+            assert_eq!(pairs[0].send_all([&changed[..], &two, &three].into_iter()), 3);
+            sent += 3;
+            let start = Instant::now();
+            while got.iter().zip(&wanted).any(|(got, wanted)| got.len() < wanted.len()) {
+                for (pair, got) in pairs.iter_mut().zip(&mut got) {
+                    pair.receive(8, |frame| got.push(frame.to_vec()));
+                }
+                assert!(start.elapsed() < Duration::from_secs(10), "{layout:?}, {n}: {got:?}");
+            }
+            for (got, wanted) in got.iter_mut().zip(wanted) {
+                // Of different flows; in any order.
+                got.sort();
+                let mut wanted = wanted;
+                wanted.sort();
+                assert!(*got == wanted, "{layout:?}, {n}");
+            }
+        }
+        // All but the first of each flow; statistics are written every few seconds.
+        wait_for("statistics", served.dir(), || lent() >= before + sent - 50);
+        drop(guests);
+    }
 }
 
 #[test]

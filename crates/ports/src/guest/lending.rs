@@ -464,8 +464,12 @@ fn say(end: &mut End, what: fn(&mut Guest)) {
 }
 
 fn cut_off(end: &mut End) {
-    // SAFETY: the descriptor is open; the call takes no pointer. This process touches that memory no more.
-    unsafe { libc::ftruncate(end.pair.ram.fd().as_raw_fd(), 0) };
+    shrink(end, 0);
+}
+
+fn shrink(end: &mut End, len: usize) {
+    // SAFETY: the descriptor is open; the call takes no pointer. This process touches what lies behind no more.
+    unsafe { libc::ftruncate(end.pair.ram.fd().as_raw_fd(), len as i64) };
 }
 
 #[test]
@@ -496,6 +500,20 @@ fn what_a_guest_does_while_its_payload_is_lent_costs_its_own_packets_alone() {
             from: Some("vanished"),
             to: None,
             arrives: Some(false),
+        },
+        Attack {
+            name: "the sender's memory shrinks to its rings",
+            act: |from, _| shrink(from, 2 * super::ring_bytes(64)),
+            from: Some("vanished"),
+            to: None,
+            arrives: Some(false),
+        },
+        Attack {
+            name: "the receiver's memory shrinks to its rings",
+            act: |_, to| shrink(to, 2 * super::ring_bytes(64)),
+            from: None,
+            to: Some("vanished"),
+            arrives: None,
         },
         Attack {
             name: "the receiver's memory is cut off",
@@ -613,6 +631,60 @@ fn what_a_guest_does_while_its_payload_is_lent_costs_its_own_packets_alone() {
             assert!(is_lent || attack.arrives.is_none(), "{name}");
         }
         assert_eq!(pair.to.received(), frames[..2], "{name}");
+        pair.end();
+    }
+}
+
+#[test]
+fn what_one_of_two_receivers_does_meanwhile_costs_it_alone() {
+    type Act = fn(&mut End);
+    let attacks: [(&str, Act, Option<&str>); 5] = [
+        ("its memory is cut off", cut_off, Some("vanished")),
+        ("its memory shrinks to its rings", |end| shrink(end, 2 * super::ring_bytes(64)), Some("vanished")),
+        (
+            "it resets its rings",
+            |end| {
+                say(end, |guest| {
+                    let _ = guest.front_end.say(request::RESET_DEVICE, &[], &[]);
+                })
+            },
+            None,
+        ),
+        (
+            "it replaces its memory by none",
+            |end| {
+                say(end, |guest| {
+                    let _ = guest.front_end.say(request::SET_MEM_TABLE, &0u64.to_le_bytes(), &[]);
+                })
+            },
+            Some("ring outside"),
+        ),
+        ("it disconnects", |end| drop(end.guest.take()), None),
+    ];
+    let cases = LAYOUTS.iter().flat_map(|layout| attacks.iter().map(move |attack| (*layout, *attack)));
+    for (n, (layout, (name, act, reason))) in cases.enumerate() {
+        let mut pair = Pair::new(&config(layout));
+        let mut third = End::new(pair.dir.path(), "third", &config(layout));
+        // Once it is the outer one, once the inner.
+        let is_first = n % 2 == 0;
+        let mut ways = vec![pair.to.tx.remove(0), third.tx.remove(0)];
+        if is_first {
+            ways.swap(0, 1);
+        }
+        let frames: Vec<_> = (0..8).map(|n| frame(n, [1518, 5000][n as usize % 2])).collect();
+        for frame in &frames {
+            assert!(pair.from.pair.send(frame));
+        }
+        let Pair { cache, from, .. } = &mut pair;
+        assert_eq!(pass_to_all(cache, &mut from.rx[0], &mut ways, &mut || act(&mut third)), 8, "{name}");
+        assert!(pair.to.received() == frames, "{layout:?}: {name}");
+        assert_eq!(pair.from.on_offer(), 0, "{layout:?}: {name}");
+        if let Some(reason) = reason {
+            until(name, || third.port.status().error.is_some_and(|error| error.contains(reason)));
+        }
+        for end in [&pair.from, &pair.to] {
+            assert_eq!(end.port.status().error, None, "{layout:?}: {name}");
+        }
         pair.end();
     }
 }

@@ -3,12 +3,12 @@
 use super::memory::{GuestMemory, Mapped};
 use super::message::{Region, Request, VringAddr};
 use super::packed::Packed;
-use super::ring::{Direction, Ring, RingParts};
+use super::ring::{Direction, Fault, Ring, RingParts, Sent};
 use super::split::Split;
 use crate::QueueStats;
 use crate::wait::owned;
 use base::PortNo;
-use packet::lent::Tails;
+use packet::lent::{HEAD_BYTES, Piece, Tails};
 use packet::{Batch, Lent, PoolCache};
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -55,7 +55,9 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
     let stats = QueueStats::default();
     for _ in 0..4 {
         let mut batch = Batch::new();
-        let result = if to_guest {
+        let result = if to_guest && choice & 64 != 0 {
+            send_lent(&mut ring, cache, &mut batch)
+        } else if to_guest {
             for len in [60, 1500, 3000] {
                 batch.extend(cache.alloc_frame(&vec![0x5a; len]));
             }
@@ -78,6 +80,32 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
             return;
         }
     }
+}
+
+/// Sends packets of which some have lent tails.
+fn send_lent(ring: &mut Ring, cache: &mut PoolCache, batch: &mut Batch) -> Result<(), Fault> {
+    const TAIL: [u8; 5000] = [0xa5; 5000];
+    let mut tails = Tails::new();
+    for len in [0, 1000, 5000] {
+        let Some(mut packet) = cache.alloc_frame(&[0x5a; HEAD_BYTES]) else { break };
+        if len > 0 {
+            let parts = TAIL[..len].chunks(1500).map(Piece::of);
+            assert!(tails.lend(&mut packet, parts));
+        }
+        batch.push(packet);
+    }
+    let mut give_back = || ();
+    // SAFETY: the tail is a constant.
+    let mut lent = unsafe { Lent::new(&tails, &mut give_back) };
+    let mut sent = Sent::default();
+    let result = ring.write_lent(batch, &mut lent, &mut sent);
+    assert!(sent.taken <= batch.len());
+    lent.fetch_all(&mut batch[sent.taken..], cache);
+    lent.settle();
+    for packet in batch.drain(..sent.taken) {
+        cache.free(packet);
+    }
+    result.and_then(|()| ring.show())
 }
 
 /// Reads a message from any bytes: a request's number, and its payload.
