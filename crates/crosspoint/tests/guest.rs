@@ -479,6 +479,9 @@ fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() 
         wait_for("statistics", served.dir(), || statistic("tx_dropped") == lost.to_string());
         assert_eq!(statistic("ovs_tx_failure_drops"), lost.to_string());
         assert_ne!(statistic("ovs_tx_retries"), "0");
+        for key in ["tx_q0_good_packets", "tx_1_to_64_packets"] {
+            assert_eq!(statistic(key), taken.to_string(), "{key}");
+        }
         // It goes on with what it had been given, and only that.
         signal(&stopped, "-CONT");
         let of_stopped = served.end(2, stopped);

@@ -22,7 +22,8 @@ pub use buffer::{Packet, PacketFlags};
 pub use lent::Lent;
 pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};
 pub use port::{
-    Borrower, DummyControl, LinkState, Port, PortStats, PortStatus, RxOutcome, RxQueue, Settle, TxQueue,
+    Borrower, DummyControl, FrameCounts, LinkState, Port, PortStats, PortStatus, QueueCounts, RxOutcome,
+    RxQueue, Settle, TxQueue,
 };
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.

@@ -147,6 +147,35 @@ pub struct PortStats {
     pub collisions: u64,
 }
 
+/// Frames are told apart by so many sizes.
+pub const FRAME_SIZES: usize = 8;
+
+/// What one queue of a port has moved in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FrameCounts {
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames of less than 64 bytes, of 64, and to 127, 255, 511, 1023, 1518, and longer ones.
+    pub sizes: [u64; FRAME_SIZES],
+    /// Frames to a group's address, broadcast not counted.
+    pub multicast: u64,
+    /// Frames to everybody.
+    pub broadcast: u64,
+    /// How often the guest was notified.
+    pub notifications: u64,
+}
+
+/// The same in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct QueueCounts {
+    /// Into the switch.
+    pub rx: FrameCounts,
+    /// Out of it.
+    pub tx: FrameCounts,
+}
+
 /// What the control side can learn of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortStatus {
@@ -193,6 +222,11 @@ pub trait Port: Send {
 
     /// Counters, exact once traffic stops.
     fn stats(&self) -> PortStats;
+
+    /// What each of its pairs of queues has moved, for ports whose statistics tell them apart.
+    fn queue_counts(&self) -> Vec<QueueCounts> {
+        Vec::new()
+    }
 
     /// State as it is now. May ask the kernel.
     fn status(&self) -> PortStatus;

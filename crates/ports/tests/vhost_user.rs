@@ -107,11 +107,16 @@ fn frames_of_every_size_cross_whole_and_in_order_in_both_layouts_and_directions(
     for layout in LAYOUTS {
         let mut rig = rig(&GuestConfig { layout, ring_size: 64, ..GuestConfig::default() });
         rig.port.set_mtu(9000).unwrap();
+        let mut by_size = [0; 8];
         // Odd counts, so that positions and wrap counters meet in every way.
         for round in 0..700u32 {
             let sizes = [60, 61, 1518, 64, 2036, 2037, 9000, 128];
             let wanted: Vec<Vec<u8>> =
                 (0..1 + round % 5).map(|n| frame(round * 8 + n, sizes[((round + n) % 8) as usize])).collect();
+            for frame in &wanted {
+                let ends = [63, 64, 127, 255, 511, 1023, 1518];
+                by_size[ends.iter().filter(|end| frame.len() > **end).count()] += 1;
+            }
             assert_eq!(rig.send(&wanted), wanted.len(), "{layout:?}, round {round}");
             assert_eq!(rig.guest_receives(0), wanted, "{layout:?} to the guest, round {round}");
             for frame in &wanted {
@@ -122,6 +127,12 @@ fn frames_of_every_size_cross_whole_and_in_order_in_both_layouts_and_directions(
         let stats = rig.port.stats();
         assert_eq!((stats.rx_packets, stats.tx_packets), (stats.tx_packets, rig.pairs[0].stats().rx_packets));
         assert_eq!((stats.rx_errors, stats.tx_dropped), (0, 0));
+        let counts = rig.port.queue_counts();
+        assert_eq!(counts.len(), 1, "one pair");
+        for (counted, bytes) in [(counts[0].rx, stats.rx_bytes), (counts[0].tx, stats.tx_bytes)] {
+            assert_eq!((counted.packets, counted.bytes), (stats.rx_packets, bytes));
+            assert_eq!(counted.sizes, by_size, "{layout:?}");
+        }
         rig.assert_no_chunk_is_lost();
     }
 }
@@ -323,6 +334,11 @@ fn queue_pairs_appear_as_the_guest_uses_them_and_can_be_switched_off() {
         assert!(batch.is_empty());
         assert_eq!(rig.guest_receives(worker), [frame(worker as u32, 60)]);
     }
+    let packets = |rig: &Rig| {
+        let counts = rig.port.queue_counts();
+        counts.iter().map(|pair| (pair.rx.packets, pair.tx.packets)).collect::<Vec<_>>()
+    };
+    assert_eq!(packets(&rig), [(1, 1); 4]);
     for pair in 1..4 {
         rig.guest.as_mut().unwrap().enable_pair(pair, false).unwrap();
     }
@@ -336,6 +352,7 @@ fn queue_pairs_appear_as_the_guest_uses_them_and_can_be_switched_off() {
         assert!(batch.is_empty());
     }
     assert_eq!(rig.guest_receives(0).len(), 4, "all workers send to the one ring that is left");
+    assert_eq!(packets(&rig), [(1, 5), (1, 1), (1, 1), (1, 1)], "by the ring, not by the worker");
     rig.guest.as_mut().unwrap().enable_pair(1, true).unwrap();
     rig.guest.as_mut().unwrap().synchronise().unwrap();
     assert_eq!(rig.receive(1), [frame(9, 60)], "what waited is fetched");

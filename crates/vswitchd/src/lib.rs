@@ -14,6 +14,7 @@ pub mod controllers;
 mod daemon;
 pub mod daemonize;
 mod devices;
+mod frame_statistics;
 pub mod getopt;
 pub(crate) mod janitor;
 mod listeners;

@@ -7,6 +7,7 @@
 //! Names and forms are Open vSwitch's, which exporters and scripts read (ovs-vswitchd.conf.db(5)).
 
 use crate::config::rows::{EnableDummy, Reading, RowRef, Rows};
+use crate::frame_statistics::frame_statistics;
 use crate::reconcile::Outcome;
 use crate::state::{PortRecord, Vswitch};
 use crate::sysstats;
@@ -112,8 +113,8 @@ fn texts<K: AsRef<str>, V: AsRef<str>>(pairs: &[(K, V)]) -> Datum {
     Datum::map(unique)
 }
 
-fn numbers(pairs: &[(&str, u64)]) -> Datum {
-    Datum::map(pairs.iter().map(|(k, v)| (*k, i64::try_from(*v).unwrap_or(i64::MAX))))
+fn numbers<K: AsRef<str>>(pairs: &[(K, u64)]) -> Datum {
+    Datum::map(pairs.iter().map(|(k, v)| (k.as_ref(), i64::try_from(*v).unwrap_or(i64::MAX))))
 }
 
 fn mac_text(mac: [u8; 6]) -> String {
@@ -235,9 +236,7 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
             ("tx_packets", tx.packets),
         ]);
     }
-    if vswitch.dp.port(record.port_no).is_none() {
-        return Datum::EMPTY;
-    }
+    let Some(port) = vswitch.dp.port(record.port_no) else { return Datum::EMPTY };
     let s = vswitch.dp.port_stats(record.port_no);
     let dropped = |reason: DropReason| {
         vswitch.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
@@ -270,6 +269,8 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
         let of_wires = ["collisions", "rx_crc_err", "rx_frame_err", "rx_missed_errors", "rx_over_err"];
         all.retain(|(key, _)| !of_wires.contains(key));
     }
+    let mut all: Vec<(String, u64)> = all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    all.extend(frame_statistics(&port.queue_counts()));
     numbers(&all)
 }
 

@@ -389,6 +389,7 @@ impl Device {
             is_mergeable: self.features & d::MRG_RXBUF != 0,
             header_len: if is_modern { 12 } else { 10 },
             lends: self.postcopy.is_none(),
+            counts: self.shared.counts[index].clone(),
         };
         let size = config.num as u16;
         let ring = if self.features & d::RING_PACKED != 0 {

@@ -45,6 +45,7 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
         is_mergeable: mergeable,
         header_len: if choice & 16 != 0 { 10 } else { 12 },
         lends: choice & 64 != 0,
+        counts: Arc::default(),
     };
     let ring = if packed {
         Packed::new(&memory, &addr, SIZE, 1 << 15).map(|packed| Ring::packed(packed, SIZE.into(), parts))

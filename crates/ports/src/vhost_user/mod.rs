@@ -19,6 +19,7 @@
 
 pub(crate) mod connection;
 mod copy;
+mod counts;
 mod descriptor;
 mod device;
 mod doorbell;
@@ -41,7 +42,7 @@ use connection::{Connection, Ended};
 use descriptor::Closer;
 use device::{Answer, Device, DeviceError};
 use lobby::{Heard, Lobby};
-use packet::{LinkState, Port, PortStats, PortStatus, RxQueue, TxQueue};
+use packet::{LinkState, Port, PortStats, PortStatus, QueueCounts, RxQueue, TxQueue};
 use queue::{VhostRx, VhostTx};
 use shared::Shared;
 use std::collections::BTreeMap;
@@ -252,6 +253,10 @@ impl Port for VhostUserPort {
 
     fn stats(&self) -> PortStats {
         self.shared.stats()
+    }
+
+    fn queue_counts(&self) -> Vec<QueueCounts> {
+        self.shared.queue_counts()
     }
 
     fn is_rx_enabled(&self, queue: usize) -> bool {

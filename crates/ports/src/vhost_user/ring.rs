@@ -16,6 +16,7 @@
 //! Source: virtio 1.2, section 2.7 (split virtqueues), 2.8 (packed), 5.1.6 (network device).
 
 use super::copy::{self, Header};
+use super::counts::{RingCounts, Tally};
 use super::memory::{DirtyLog, GuestMemory};
 use super::packed::Packed;
 use super::split::Split;
@@ -158,6 +159,7 @@ pub(super) struct RingParts {
     /// Tails may be lent from here, and copied straight to here. Not while memory may have to be waited for: who waits would
     /// hold up another guest.
     pub(super) lends: bool,
+    pub(super) counts: Arc<RingCounts>,
 }
 
 /// Buffers that were taken for a burst.
@@ -186,6 +188,14 @@ pub(super) struct Sent {
     pub(super) bytes: u64,
     /// Packets that no buffer of the guest can hold.
     pub(super) refused: u64,
+}
+
+impl Sent {
+    fn add(&mut self, tally: Tally) {
+        self.taken += tally.packets as usize;
+        self.packets += tally.packets;
+        self.bytes += tally.bytes;
+    }
 }
 
 impl Ring {
@@ -232,6 +242,11 @@ impl Ring {
             AnyLayout::Split(split) => split.want_notifications(wanted),
             AnyLayout::Packed(packed) => packed.want_notifications(wanted),
         }
+    }
+
+    /// The guest is notified.
+    pub(super) fn count_call(&self) {
+        self.parts.counts.notifications.add(1);
     }
 
     /// Whether the guest's memory is still there.
@@ -416,22 +431,22 @@ impl Receive<'_> {
         if self.taken.is_empty() {
             return Ok(());
         }
-        let (mut packets, mut bytes) = (0, 0);
+        let (mut tally, first) = (Tally::default(), batch.len());
         let mut done = 0;
         for n in 0..self.taken.len() {
             // Without chunks the packets wait in the guest's ring.
             let Some(head) = cache.alloc() else { break };
             let chain = self.taken[n];
             if let Some(packet) = self.copy(&chain, head, cache) {
-                packets += 1;
-                bytes += packet.len() as u64;
+                tally.add(&packet);
                 batch.push(packet);
             }
             done += 1;
         }
         layout.untake(&self.taken[done..]);
         self.taken.truncate(done);
-        self.stats.passed(packets, bytes);
+        self.stats.passed(tally.packets, tally.bytes);
+        self.parts.counts.add(tally, &batch[first..]);
         Ok(())
     }
 
@@ -655,10 +670,10 @@ impl Transmit<'_> {
         let mut wants_call = false;
         let mut chains = Taken::new();
         while self.sent.taken < batch.len() {
-            let wanted = batch.len() - self.sent.taken;
-            take_chains(layout, self.parts, self.segments, wanted, &mut chains)?;
-            let mut used = 0;
-            for (packet, chain) in batch[self.sent.taken..].iter().zip(&chains) {
+            let waiting = &batch[self.sent.taken..];
+            take_chains(layout, self.parts, self.segments, waiting.len(), &mut chains)?;
+            let (mut used, mut tally) = (0, Tally::default());
+            for (packet, chain) in waiting.iter().zip(&chains) {
                 let needed = packet.len() + self.parts.header_len;
                 let segments = chain.segments(self.segments);
                 if segments.len() != 1 || (chain.len as usize) < needed || packet.is_chained() {
@@ -667,8 +682,11 @@ impl Transmit<'_> {
                 let segment = segments[0];
                 self.write_short(packet, segment, log);
                 layout.give_back(*chain, needed as u32, log);
+                tally.add(packet);
                 used += 1;
             }
+            self.sent.add(tally);
+            self.parts.counts.add(tally, &waiting[..used]);
             // What is left is taken again: the next packet needs more than one buffer, or more than one segment.
             layout.untake(&chains[used..]);
             let long = if used < chains.len() {
@@ -732,9 +750,6 @@ impl Transmit<'_> {
         if let Some(log) = log {
             log.mark(segment.guest, (header_len + packet.len()) as u64);
         }
-        self.sent.taken += 1;
-        self.sent.packets += 1;
-        self.sent.bytes += packet.len() as u64;
     }
 
     #[inline(always)]
@@ -828,9 +843,10 @@ impl Transmit<'_> {
             left -= written;
             layout.give_back(*chain, written as u32, log);
         }
-        self.sent.taken += 1;
-        self.sent.packets += 1;
-        self.sent.bytes += packet.len() as u64;
+        let mut tally = Tally::default();
+        tally.add(packet);
+        self.sent.add(tally);
+        self.parts.counts.add(tally, std::slice::from_ref(packet));
     }
 }
 

@@ -8,11 +8,12 @@
 //! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds whatever
 //! kick descriptor the guest has given.
 
+use super::counts::RingCounts;
 use super::doorbell;
 use super::ring::{Fault, Ring};
 use crate::wait::{Event, owned};
 use crate::{PortError, QueueStats, stats};
-use packet::PortStats;
+use packet::{PortStats, QueueCounts};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
@@ -123,6 +124,8 @@ pub(super) struct Shared {
     announcements: Mutex<Vec<[u8; 6]>>,
     has_announcements: AtomicBool,
     pub(super) rx_stats: Box<[QueueStats]>,
+    /// Of each ring, whatever guest it was of.
+    pub(super) counts: Box<[Arc<RingCounts>]>,
     pub(super) tx_stats: Mutex<Vec<Arc<QueueStats>>>,
 }
 
@@ -145,6 +148,7 @@ impl Shared {
             has_announcements: AtomicBool::new(false),
             rx_stats: (0..QUEUE_PAIRS_MAX).map(|_| QueueStats::default()).collect(),
             tx_stats: Mutex::default(),
+            counts: (0..RINGS_MAX).map(|_| Arc::default()).collect(),
         })
     }
 
@@ -338,6 +342,16 @@ impl Shared {
         let tx = self.tx_stats.lock().expect("no panic while held");
         stats::sum(self.rx_stats.iter(), tx.iter().map(|q| &**q))
     }
+
+    /// Of the pairs that a guest has named or used, at least one.
+    pub(super) fn queue_counts(&self) -> Vec<QueueCounts> {
+        let of = |pair: &[Arc<RingCounts>]| QueueCounts { rx: pair[1].get(), tx: pair[0].get() };
+        let mut all: Vec<QueueCounts> = self.counts.chunks_exact(2).map(of).collect();
+        let named = self.facts().ring_sizes.keys().next_back().map_or(1, |ring| ring / 2 + 1);
+        let used = all.iter().rposition(|pair| *pair != QueueCounts::default()).map_or(0, |last| last + 1);
+        all.truncate(named.max(used));
+        all
+    }
 }
 
 impl Slot {
@@ -349,6 +363,7 @@ impl Slot {
         {
             ring.is_call_due = false;
             if let Some(call) = &self.call {
+                ring.count_call();
                 doorbell::ring(call);
             }
         }
