@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ovsdb::{Atom, Context, Database, Datum, Execution, Row, Schema, Uuid, UuidGenerator, text};
+use ovsdb::{Atom, Context, Database, Datum, Execution, OpResult, Row, Schema, Uuid, UuidGenerator, text};
 use serde_json::Value;
 
 /// A schema that is read is written back the same.
@@ -45,8 +45,8 @@ pub fn ovsdb_transaction(input: &[u8]) {
             continue;
         };
         let after = rows(&database);
-        let results = outcome.reply.as_array().expect("a reply is an array");
-        let failed = results.iter().any(|result| result.get("error").is_some());
+        let results = &outcome.reply.0;
+        let failed = results.iter().any(|result| matches!(result, OpResult::Failed(_)));
         assert!(results.len() == operations.len() || failed && results.len() == operations.len() + 1);
         assert!(!failed || outcome.changes.is_empty());
         for change in &outcome.changes {

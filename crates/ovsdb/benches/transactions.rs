@@ -14,7 +14,7 @@ use base::clock::thread_cpu_ns;
 use ovsdb::log::{LogDirectory, LogFile, Magic, ReadAt, Temporary, frame, transaction};
 use ovsdb::server::{Now, Server, SessionId};
 use ovsdb::storage::Storage;
-use ovsdb::{Changes, Context, Database, Datum, Execution, Schema, UuidGenerator};
+use ovsdb::{Changes, Context, Database, Datum, Execution, OpResult, Reply, Schema, UuidGenerator};
 use serde_json::{Value, json};
 
 const PER_RUN: usize = 10_000;
@@ -77,13 +77,12 @@ impl Filled {
         filled
     }
 
-    fn run(&mut self, operations: &[Value]) -> (Value, Changes) {
+    fn run(&mut self, operations: &[Value]) -> (Reply, Changes) {
         let mut context =
             Context { ids: &mut self.ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
         match self.database.execute(operations, &mut context) {
             Execution::Done(outcome) => {
-                let failed =
-                    outcome.reply.as_array().unwrap().iter().find(|result| result.get("error").is_some());
+                let failed = outcome.reply.0.iter().find(|result| matches!(result, OpResult::Failed(_)));
                 assert!(failed.is_none(), "{failed:?}");
                 (outcome.reply, outcome.changes)
             }
@@ -147,7 +146,7 @@ fn small(bench: &Bench, rows: usize) {
                 let text = update_text(i * 7919 % rows, run * PER_RUN + i);
                 let request: Value = serde_json::from_str(&text).unwrap();
                 let (reply, changes) = filled.run(&request.as_array().unwrap()[1..]);
-                black_box((reply.to_string(), changes));
+                black_box((serde_json::to_string(&reply).unwrap(), changes));
             }
         });
     }
@@ -222,7 +221,7 @@ fn add_and_delete(filled: &mut Filled, i: usize) {
         json!({"op": "insert", "table": "Port", "uuid-name": "p", "row": {"name": name, "interfaces": ["named-uuid", "i"]}}),
         json!({"op": "mutate", "table": "Bridge", "where": [["name", "==", "br0"]], "mutations": [["ports", "insert", ["named-uuid", "p"]]]}),
     ]);
-    let port = reply[1]["uuid"].clone();
+    let port = reply.to_json()[1]["uuid"].clone();
     filled.run(&[json!({"op": "mutate", "table": "Bridge", "where": [["name", "==", "br0"]], "mutations": [["ports", "delete", port]]})]);
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Number, Value, json};
 use smol_str::SmolStr;
 
 use crate::error::{Error, syntax_error};
+use crate::json::Json;
 use crate::schema::is_identifier;
 use crate::symbols::Symbols;
 use crate::uuid::Uuid;
@@ -191,18 +192,22 @@ impl Atom {
 
     /// Reads the JSON of an atom of type `kind`. A UUID may also be `["named-uuid", NAME]` where there are `symbols`,
     /// which give the name a UUID on its first use. Constraints are not looked at.
-    pub fn from_json(json: &Value, kind: AtomType, symbols: Option<&mut Symbols<'_>>) -> Result<Atom, Error> {
+    pub fn from_json(
+        json: &Json<'_>,
+        kind: AtomType,
+        symbols: Option<&mut Symbols<'_>>,
+    ) -> Result<Atom, Error> {
         let wrong = || syntax_error(json, format!("expected {kind}"));
         match (kind, json) {
-            (AtomType::Integer, Value::Number(number)) => {
+            (AtomType::Integer, Json::Number(number)) => {
                 integer_from_json(number).map(Atom::Integer).ok_or_else(wrong)
             }
-            (AtomType::Real, Value::Number(number)) => {
+            (AtomType::Real, Json::Number(number)) => {
                 number.as_f64().and_then(Real::new).map(Atom::Real).ok_or_else(wrong)
             }
-            (AtomType::Boolean, Value::Bool(value)) => Ok(Atom::Boolean(*value)),
-            (AtomType::String, Value::String(text)) if !text.contains('\0') => Ok(Atom::string(text)),
-            (AtomType::String, Value::String(_)) => {
+            (AtomType::Boolean, Json::Bool(value)) => Ok(Atom::Boolean(*value)),
+            (AtomType::String, Json::String(text)) if !text.contains('\0') => Ok(Atom::string(text)),
+            (AtomType::String, Json::String(_)) => {
                 Err(syntax_error(json, "null bytes not supported in strings"))
             }
             (AtomType::Uuid, _) => uuid_from_json(json, symbols).map(Atom::Uuid),
@@ -230,17 +235,15 @@ fn real_to_json(value: Real) -> Value {
     Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
 
-fn uuid_from_json(json: &Value, symbols: Option<&mut Symbols<'_>>) -> Result<Uuid, Error> {
-    match json.as_array().map(Vec::as_slice) {
-        Some([Value::String(class), Value::String(text)]) if class == "uuid" => {
+fn uuid_from_json(json: &Json<'_>, symbols: Option<&mut Symbols<'_>>) -> Result<Uuid, Error> {
+    match json.as_array() {
+        Some([Json::String(class), Json::String(text)]) if class == "uuid" => {
             Uuid::parse(text).ok_or_else(|| syntax_error(json, format!("\"{text}\" is not a valid UUID")))
         }
-        Some([Value::String(class), Value::String(name)])
-            if class == "named-uuid" && !is_identifier(name) =>
-        {
+        Some([Json::String(class), Json::String(name)]) if class == "named-uuid" && !is_identifier(name) => {
             Err(syntax_error(json, "named-uuid string is not a valid <id>"))
         }
-        Some([Value::String(class), Value::String(name)]) if class == "named-uuid" => match symbols {
+        Some([Json::String(class), Json::String(name)]) if class == "named-uuid" => match symbols {
             Some(symbols) => Ok(symbols.reference(name)),
             None => Err(syntax_error(json, "named-uuid is not allowed here")),
         },
@@ -301,7 +304,7 @@ mod tests {
     }
 
     fn read(kind: AtomType, json: &Value) -> Option<Atom> {
-        Atom::from_json(json, kind, None).ok()
+        Atom::from_json(&json.into(), kind, None).ok()
     }
 
     #[test]

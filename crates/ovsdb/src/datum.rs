@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::atom::{Atom, AtomType};
 use crate::error::{Error, constraint_error, syntax_error};
+use crate::json::Json;
 use crate::symbols::Symbols;
 use crate::types::ColumnType;
 use crate::uuid::Uuid;
@@ -259,7 +260,7 @@ impl Datum {
                 let (old_pairs, new_pairs) = (self.as_map(), new.as_map());
                 let gone = old_pairs.iter().filter(|(key, _)| !new.contains(key));
                 let come = new_pairs.iter().filter(|(key, value)| self.value_of(key) != Some(value));
-                Datum::from_merged_map(gone.cloned().collect(), come.cloned().collect())
+                Datum::from_two_maps(gone, come)
             }
             _ => {
                 let gone = self.as_set().iter().filter(|atom| !new.contains(atom));
@@ -277,14 +278,21 @@ impl Datum {
                 // A pair that is there exactly so goes; any other pair of a known or new key comes.
                 let kept = self.as_map().iter().filter(|(key, _)| !diff.contains(key));
                 let come = diff.as_map().iter().filter(|(key, value)| self.value_of(key) != Some(value));
-                Datum::from_merged_map(kept.cloned().collect(), come.cloned().collect())
+                Datum::from_two_maps(kept, come)
             }
             _ => self.symmetric_difference(diff),
         }
     }
 
-    fn from_merged_map(a: Vec<(Atom, Atom)>, b: Vec<(Atom, Atom)>) -> Datum {
-        Datum::from_sorted_map(merge(&a, &b, |x, y| x.0.cmp(&y.0)))
+    /// The pairs of two maps, each sorted, that have no key in common.
+    fn from_two_maps<'a>(
+        a: impl Iterator<Item = &'a (Atom, Atom)>,
+        b: impl Iterator<Item = &'a (Atom, Atom)>,
+    ) -> Datum {
+        let mut pairs: Vec<(Atom, Atom)> = a.chain(b).cloned().collect();
+        // Which finds two sorted runs, and merges them.
+        pairs.sort_by(|x, y| x.0.cmp(&y.0));
+        Datum::from_sorted_map(pairs)
     }
 
     /// Whether everything of `self`, pairs with their values, is in `other`.
@@ -366,7 +374,12 @@ impl Datum {
         of: &ColumnType,
         symbols: Option<&mut Symbols<'_>>,
     ) -> Result<Datum, Error> {
-        Datum::from_json_with_size(json, of, symbols, (of.min as usize, of.max as usize))
+        Datum::read(&json.into(), of, symbols)
+    }
+
+    /// As [`Datum::from_json`], of JSON that was read to be looked at once.
+    pub fn read(json: &Json<'_>, of: &ColumnType, symbols: Option<&mut Symbols<'_>>) -> Result<Datum, Error> {
+        Datum::read_with_size(json, of, symbols, (of.min as usize, of.max as usize))
     }
 
     /// As [`Datum::from_json`], but of any size: what conditions, mutations and differences are about.
@@ -375,19 +388,19 @@ impl Datum {
         of: &ColumnType,
         symbols: Option<&mut Symbols<'_>>,
     ) -> Result<Datum, Error> {
-        Datum::from_json_with_size(json, of, symbols, (0, usize::MAX))
+        Datum::read_with_size(&json.into(), of, symbols, (0, usize::MAX))
     }
 
-    fn from_json_with_size(
-        json: &Value,
+    fn read_with_size(
+        json: &Json<'_>,
         of: &ColumnType,
         mut symbols: Option<&mut Symbols<'_>>,
         (min, max): (usize, usize),
     ) -> Result<Datum, Error> {
         let class = if of.is_map() { "map" } else { "set" };
-        let elements = match json.as_array().map(Vec::as_slice) {
-            Some([Value::String(tag), Value::Array(elements)]) if tag == class => elements,
-            Some([Value::String(tag), ..]) if tag == "set" && !of.is_map() => {
+        let elements = match json.as_array() {
+            Some([Json::String(tag), Json::Array(elements)]) if tag == class => elements,
+            Some([Json::String(tag), ..]) if tag == "set" && !of.is_map() => {
                 return Err(syntax_error(json, "expected [\"set\", <array>]"));
             }
             _ if of.is_map() => return Err(syntax_error(json, "expected [\"map\", <array>]")),
@@ -404,7 +417,7 @@ impl Datum {
                 format!("{class} must have {} but {size} are present", of.size_text()),
             ));
         }
-        let mut read = |json: &Value, base: &crate::types::BaseType| {
+        let mut read = |json: &Json<'_>, base: &crate::types::BaseType| {
             let atom = Atom::from_json(json, base.kind, symbols.as_deref_mut())?;
             base.check(&atom)?;
             Ok::<Atom, Error>(atom)
@@ -417,7 +430,7 @@ impl Datum {
             Some(value) => {
                 let pairs: Result<Vec<(Atom, Atom)>, Error> = elements
                     .iter()
-                    .map(|pair| match pair.as_array().map(Vec::as_slice) {
+                    .map(|pair| match pair.as_array() {
                         Some([k, v]) => Ok((read(k, &of.key)?, read(v, value)?)),
                         _ => Err(syntax_error(pair, "Parsing map element: expected 2-element array")),
                     })
@@ -480,7 +493,7 @@ mod tests {
     }
 
     fn column(text: &str) -> ColumnType {
-        ColumnType::from_json(&serde_json::from_str(text).unwrap()).unwrap()
+        ColumnType::read(&serde_json::from_str(text).unwrap()).unwrap()
     }
 
     #[test]

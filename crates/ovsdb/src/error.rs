@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// An error as clients get it: `{"error": NAME, "details": TEXT}`, and for bad JSON `"syntax"` with the part that is meant.
@@ -55,17 +56,17 @@ impl Error {
 }
 
 /// "syntax error" about `json`.
-pub fn syntax_error(json: &Value, details: impl Into<String>) -> Error {
+pub fn syntax_error(json: &impl Serialize, details: impl Into<String>) -> Error {
     Error { syntax: Some(excerpt(json)), ..Error::new("syntax error", details) }
 }
 
 /// "constraint violation" about `json`.
-pub fn constraint_error(json: &Value, details: impl Into<String>) -> Error {
+pub fn constraint_error(json: &impl Serialize, details: impl Into<String>) -> Error {
     Error { syntax: Some(excerpt(json)), ..Error::constraint(details) }
 }
 
 /// The text of `json`, cut where it is long. Writing stops there, so that a refused gigabyte costs nothing.
-fn excerpt(json: &Value) -> String {
+fn excerpt(json: &impl Serialize) -> String {
     struct Bounded(Vec<u8>);
     impl std::io::Write for Bounded {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -7,10 +7,13 @@
 //!
 //! Source: RFC 7047 section 4; JSON-RPC 1.0.
 
+use crate::json::{Json, Text};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 
 /// Bounds on what a peer may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +46,8 @@ pub enum BadStream {
     NotAMessage(String),
 }
 
-impl std::fmt::Display for BadStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BadStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadStream::TooLong(max) => write!(f, "a message longer than {max} bytes"),
             BadStream::TooDeep(max) => write!(f, "a message nested deeper than {max} levels"),
@@ -275,9 +278,55 @@ struct Members<'a> {
     id: Value,
 }
 
-/// A string, which is a part of what it was read from unless it has escapes.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+/// A request for a transaction, which is what most messages are, read in one go with its parameters.
+pub(crate) struct Transact<'a> {
+    pub(crate) params: Vec<Json<'a>>,
+    pub(crate) id: Value,
+}
+
+impl<'a> Transact<'a> {
+    /// `None`: the text is something else, or there is something to say against it; [`Received::parse`] tells.
+    pub(crate) fn parse(text: &'a str) -> Option<Transact<'a>> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Transact<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Transact<'a>, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Transact<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a transaction")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Transact<'de>, A::Error> {
+                let other = || de::Error::custom("something else");
+                let (mut is_transact, mut params, mut id) = (false, None, None);
+                while let Some(Text(name)) = map.next_key()? {
+                    match &*name {
+                        "id" if id.is_none() => id = Some(map.next_value::<Value>()?),
+                        "method" if !is_transact => {
+                            // As a rule this comes before parameters, so that those of others are not read in vain.
+                            if map.next_value::<Text<'_>>()?.0 != "transact" {
+                                return Err(other());
+                            }
+                            is_transact = true;
+                        }
+                        "params" if params.is_none() => params = Some(map.next_value()?),
+                        _ => return Err(other()),
+                    }
+                }
+                match (is_transact, params, id) {
+                    (true, Some(params), Some(id)) if !id.is_null() => Ok(Transact { params, id }),
+                    _ => Err(other()),
+                }
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
 
 impl<'a> Received<'a> {
     /// Reads the text of one object.

@@ -4,14 +4,15 @@
 //! other. The others follow in the order of their names, as do the tables; a [`TableIdx`] or [`ColumnIdx`] is a place in that order and
 //! means nothing in another schema.
 
-use std::collections::HashMap;
 use std::fmt;
 
+use hashbrown::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::atom::AtomType;
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
+use crate::json::Json;
 use crate::types::{ColumnType, Members, RefKind, Reference, What};
 
 /// A place in [`Schema::tables`].
@@ -169,6 +170,10 @@ impl Schema {
 
     /// Reads the JSON of a `<database-schema>`, with the extensions of the stock server ("cksum").
     pub fn from_json(json: &Value) -> Result<Schema, Error> {
+        Schema::read(&json.into())
+    }
+
+    fn read(json: &Json<'_>) -> Result<Schema, Error> {
         let mut members = Members::of(json, What::Named("database schema"))?;
         let name = members.string("name")?.ok_or_else(|| members.missing("name"))?;
         if !is_identifier(name) {
@@ -187,7 +192,7 @@ impl Schema {
                 if !is_public_name(name) {
                     return Err(syntax_error(json, format!("name must be a valid id: \"{name}\"")));
                 }
-                TableSchema::from_json(name, table)
+                TableSchema::read(name, table)
             })
             .collect();
         Schema::new(name, version, cksum, tables?)
@@ -328,7 +333,7 @@ impl TableSchema {
         self.by_name.get(name).copied()
     }
 
-    fn from_json(name: &str, json: &Value) -> Result<TableSchema, Error> {
+    fn read(name: &str, json: &Json<'_>) -> Result<TableSchema, Error> {
         let mut members = Members::of(json, What::Named("table schema"))?;
         let columns = members.object("columns")?.ok_or_else(|| members.missing("columns"))?;
         let is_mutable = members.boolean("mutable")?.unwrap_or(true);
@@ -351,7 +356,7 @@ impl TableSchema {
                 if !is_public_name(name) {
                     return Err(syntax_error(json, format!("name must be a valid id: \"{name}\"")));
                 }
-                ColumnSchema::from_json(name, column)
+                ColumnSchema::read(name, column)
             })
             .collect();
         let table = TableSchema::new(name, is_root, columns?, &indexes)?;
@@ -381,8 +386,8 @@ impl TableSchema {
     }
 }
 
-fn indexes_from_json(json: &[Value]) -> Result<Vec<Vec<String>>, Error> {
-    let wrong = |json: &Value| syntax_error(json, "array of column names expected");
+fn indexes_from_json(json: &[Json<'_>]) -> Result<Vec<Vec<String>>, Error> {
+    let wrong = |json: &Json<'_>| syntax_error(json, "array of column names expected");
     json.iter()
         .map(|index| {
             let names = index.as_array().ok_or_else(|| wrong(index))?;
@@ -414,11 +419,11 @@ impl ColumnSchema {
         }
     }
 
-    fn from_json(name: &str, json: &Value) -> Result<ColumnSchema, Error> {
+    fn read(name: &str, json: &Json<'_>) -> Result<ColumnSchema, Error> {
         let mut members = Members::of(json, What::Named("schema for column"))?;
         let is_mutable = members.boolean("mutable")?.unwrap_or(true);
         let is_ephemeral = members.boolean("ephemeral")?.unwrap_or(false);
-        let kind = ColumnType::from_json(members.need("type")?)?;
+        let kind = ColumnType::read(members.need("type")?)?;
         members.finish()?;
         Ok(ColumnSchema { is_mutable, is_ephemeral, ..ColumnSchema::new(name, kind) })
     }

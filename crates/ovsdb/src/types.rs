@@ -1,6 +1,7 @@
 //! Types of columns: what atoms they take, within which constraints, and how many (RFC 7047 section 3.2 `<type>` and
 //! `<base-type>`).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -10,6 +11,7 @@ use smol_str::SmolStr;
 use crate::atom::{Atom, AtomType, Real};
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
+use crate::json::Json;
 use crate::schema::is_identifier;
 
 /// The type of atoms, with constraints.
@@ -167,14 +169,14 @@ fn not_allowed(atom: &Atom, allowed: &Datum) -> Error {
 
 impl BaseType {
     /// Reads the JSON of a `<base-type>`.
-    pub fn from_json(json: &Value) -> Result<BaseType, Error> {
+    pub(crate) fn read(json: &Json<'_>) -> Result<BaseType, Error> {
         let members = match json {
-            Value::String(name) => {
+            Json::String(name) => {
                 let kind = AtomType::from_name(name)
                     .ok_or_else(|| syntax_error(json, format!("\"{name}\" is not an atomic-type")))?;
                 return Ok(BaseType::new(kind));
             }
-            Value::Object(members) => members,
+            Json::Object(members) => members,
             _ => return Err(syntax_error(json, "base-type must be a string or an object")),
         };
         let mut members = Members::new(json, members, What::Named("base-type"));
@@ -184,7 +186,7 @@ impl BaseType {
         let allowed = match members.take("enum") {
             Some(json) => {
                 let any = ColumnType { key: BaseType::new(kind), value: None, min: 1, max: UNLIMITED };
-                Some(Datum::from_json(json, &any, None)?)
+                Some(Datum::read(json, &any, None)?)
             }
             None => None,
         };
@@ -334,29 +336,30 @@ impl ColumnType {
     }
 
     /// Reads the JSON of a `<type>`.
-    pub fn from_json(json: &Value) -> Result<ColumnType, Error> {
+    pub(crate) fn read(json: &Json<'_>) -> Result<ColumnType, Error> {
         let members = match json {
-            Value::String(_) => {
-                return Ok(ColumnType { key: BaseType::from_json(json)?, value: None, min: 1, max: 1 });
+            Json::String(_) => {
+                return Ok(ColumnType { key: BaseType::read(json)?, value: None, min: 1, max: 1 });
             }
-            Value::Object(members) => members,
+            Json::Object(members) => members,
             _ => return Err(syntax_error(json, "type must be a string or an object")),
         };
         let mut members = Members::new(json, members, What::Named("ovsdb type"));
         let key = members.take("key").ok_or_else(|| members.missing("key"))?;
-        let key = BaseType::from_json(key)?;
-        let value = members.take("value").map(BaseType::from_json).transpose()?;
+        let key = BaseType::read(key)?;
+        let value = members.take("value").map(BaseType::read).transpose()?;
         let min = match members.integer("min")? {
             None => 1,
             Some(min) => u32::try_from(min).map_err(|_| members.error("bad min or max value"))?,
         };
         let max = match members.take("max") {
             None => 1,
-            Some(Value::String(text)) if text == "unlimited" => UNLIMITED,
-            Some(max) => max
-                .as_u64()
-                .and_then(|max| u32::try_from(max).ok())
-                .ok_or_else(|| members.error("bad min or max value"))?,
+            Some(Json::String(text)) if text == "unlimited" => UNLIMITED,
+            Some(max) => match max {
+                Json::Number(max) => max.as_u64().and_then(|max| u32::try_from(max).ok()),
+                _ => None,
+            }
+            .ok_or_else(|| members.error("bad min or max value"))?,
         };
         members.finish()?;
         if min > 1 || max < 1 {
@@ -405,36 +408,39 @@ impl fmt::Display for What {
     }
 }
 
+/// A member of a JSON object.
+pub(crate) type Member<'a> = (Cow<'a, str>, Json<'a>);
+
 /// The members of a JSON object as they are taken one by one; what nobody took is an error at the end.
 pub(crate) struct Members<'a> {
-    whole: &'a Value,
-    left: Vec<(&'a str, &'a Value)>,
+    whole: &'a Json<'a>,
+    left: Vec<(&'a str, &'a Json<'a>)>,
     what: What,
 }
 
 impl<'a> Members<'a> {
     /// The members of `whole`, which is to be a `what`.
-    pub(crate) fn new(whole: &'a Value, members: &'a Map<String, Value>, what: What) -> Members<'a> {
-        let left = members.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    pub(crate) fn new(whole: &'a Json<'a>, members: &'a [Member<'a>], what: What) -> Members<'a> {
+        let left = members.iter().map(|(name, value)| (&**name, value)).collect();
         Members { whole, left, what }
     }
 
     /// The members of `whole` where it is an object.
-    pub(crate) fn of(whole: &'a Value, what: What) -> Result<Members<'a>, Error> {
+    pub(crate) fn of(whole: &'a Json<'a>, what: What) -> Result<Members<'a>, Error> {
         match whole {
-            Value::Object(members) => Ok(Members::new(whole, members, what)),
+            Json::Object(members) => Ok(Members::new(whole, members, what)),
             _ => Err(syntax_error(whole, format!("Parsing {what} failed: Object expected."))),
         }
     }
 
     /// The member `name`, if it is there.
-    pub(crate) fn take(&mut self, name: &str) -> Option<&'a Value> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<&'a Json<'a>> {
         let at = self.left.iter().position(|(n, _)| *n == name)?;
         Some(self.left.swap_remove(at).1)
     }
 
     /// The member `name`, which must be there.
-    pub(crate) fn need(&mut self, name: &str) -> Result<&'a Value, Error> {
+    pub(crate) fn need(&mut self, name: &str) -> Result<&'a Json<'a>, Error> {
         self.take(name).ok_or_else(|| self.missing(name))
     }
 
@@ -442,7 +448,7 @@ impl<'a> Members<'a> {
     pub(crate) fn string(&mut self, name: &str) -> Result<Option<&'a str>, Error> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
+            Some(Json::String(text)) => Ok(Some(text)),
             Some(_) => Err(self.wrong_type(name)),
         }
     }
@@ -459,7 +465,7 @@ impl<'a> Members<'a> {
     pub(crate) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Error> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(Json::Bool(value)) => Ok(Some(*value)),
             Some(_) => Err(self.wrong_type(name)),
         }
     }
@@ -486,19 +492,19 @@ impl<'a> Members<'a> {
     }
 
     /// A member that is an array where it is there.
-    pub(crate) fn array(&mut self, name: &str) -> Result<Option<&'a [Value]>, Error> {
+    pub(crate) fn array(&mut self, name: &str) -> Result<Option<&'a [Json<'a>]>, Error> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::Array(elements)) => Ok(Some(elements)),
+            Some(Json::Array(elements)) => Ok(Some(elements)),
             Some(_) => Err(self.wrong_type(name)),
         }
     }
 
     /// A member that is an object where it is there.
-    pub(crate) fn object(&mut self, name: &str) -> Result<Option<&'a Map<String, Value>>, Error> {
+    pub(crate) fn object(&mut self, name: &str) -> Result<Option<&'a [Member<'a>]>, Error> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::Object(members)) => Ok(Some(members)),
+            Some(Json::Object(members)) => Ok(Some(members)),
             Some(_) => Err(self.wrong_type(name)),
         }
     }

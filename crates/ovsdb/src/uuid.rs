@@ -26,7 +26,7 @@ impl Uuid {
             return None;
         }
         let mut bytes = [0; 16];
-        let mut at = 0;
+        let (mut at, mut bad) = (0, 0);
         for (index, byte) in bytes.iter_mut().enumerate() {
             if matches!(index, 4 | 6 | 8 | 10) {
                 if text[at] != b'-' {
@@ -34,10 +34,12 @@ impl Uuid {
                 }
                 at += 1;
             }
-            *byte = (hex_digit(text[at])? << 4) | hex_digit(text[at + 1])?;
+            let (high, low) = (HEX_DIGITS[usize::from(text[at])], HEX_DIGITS[usize::from(text[at + 1])]);
+            bad |= high | low;
+            *byte = high << 4 | (low & 15);
             at += 2;
         }
-        Some(Uuid(bytes))
+        (bad < 16).then_some(Uuid(bytes))
     }
 
     /// Its text, without an allocation: lower case, 36 bytes of ASCII.
@@ -62,14 +64,17 @@ impl Uuid {
     }
 }
 
-fn hex_digit(c: u8) -> Option<u8> {
-    match c {
-        b'0'..=b'9' => Some(c - b'0'),
-        b'a'..=b'f' => Some(c - b'a' + 10),
-        b'A'..=b'F' => Some(c - b'A' + 10),
-        _ => None,
+/// What each byte stands for as a hexadecimal digit; 255 where it is none.
+const HEX_DIGITS: [u8; 256] = {
+    let mut digits = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value] as usize] = value as u8;
+        digits[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
     }
-}
+    digits
+};
 
 impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,13 +24,14 @@ fn compare(seed: u64, transactions: usize, flaw: Flaw) -> Result<usize, String> 
         let operations = transaction(&mut random, &schema);
         let before = ours.snapshot();
         let outcome = run(&mut ours, &mut ids, &operations);
-        let is_refused = outcome.reply.as_array().unwrap().iter().any(|result| result.get("error").is_some());
-        let report = |what: &str| format!("seed {seed}: {what}\n{schema}\n{operations}\n{}", outcome.reply);
+        let reply = outcome.reply.to_json();
+        let is_refused = reply.as_array().unwrap().iter().any(|result| result.get("error").is_some());
+        let report = |what: &str| format!("seed {seed}: {what}\n{schema}\n{operations}\n{reply}");
         match model.execute(&operations) {
             Err(_) if is_refused => {}
             Ok(results) if !is_refused => {
                 in_force += 1;
-                if sorted(&comparable(&outcome.reply)) != sorted(&comparable(&Value::Array(results))) {
+                if sorted(&comparable(&reply)) != sorted(&comparable(&Value::Array(results))) {
                     return Err(report("other results"));
                 }
             }

@@ -4,7 +4,7 @@ use super::{Failure, Outcome, Settings, default_db, default_schema, show};
 use ovsdb::log::transaction::{Note, encode_schema};
 use ovsdb::log::{Magic, ReadAt, Reader};
 use ovsdb::storage::{self, OpenError, Storage, system_text};
-use ovsdb::{Context, Database, Error, Execution, Outcome as Executed, Schema, UuidGenerator};
+use ovsdb::{Context, Database, Error, Execution, OpResult, Outcome as Executed, Schema, UuidGenerator};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -290,13 +290,14 @@ fn execute(database: &mut Database, params: &Value, ids: &mut UuidGenerator) -> 
     let mut context = Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
     match database.execute(&operations, &mut context) {
         Execution::Done(mut executed) => {
-            let results = executed.reply.as_array_mut().into_iter().flatten();
-            for (result, _) in results.zip(&waiting).filter(|(_, waiting)| **waiting) {
-                if result["error"] == "timed out" {
-                    *result = Error::new("not supported", "triggers not supported").to_json();
+            for (result, _) in executed.reply.0.iter_mut().zip(&waiting).filter(|(_, waiting)| **waiting) {
+                if let OpResult::Failed(error) = result
+                    && error.name == "timed out"
+                {
+                    *error = Error::new("not supported", "triggers not supported");
                 }
             }
-            (executed.reply.clone(), Some(executed))
+            (executed.reply.to_json(), Some(executed))
         }
         Execution::Pending { .. } => unreachable!("no operation waits"),
     }

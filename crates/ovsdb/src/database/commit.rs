@@ -224,8 +224,10 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    fn touched_tables(&self) -> BTreeSet<TableIdx> {
-        self.before.keys().map(|(table, _)| *table).collect()
+    /// Each once: keys are in the order of tables.
+    fn touched_tables(&self) -> impl Iterator<Item = TableIdx> {
+        let mut last = None;
+        self.before.keys().map(|(table, _)| *table).filter(move |table| last.replace(*table) != Some(*table))
     }
 
     fn check_unique(&self) -> Result<(), Error> {

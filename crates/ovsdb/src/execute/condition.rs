@@ -1,10 +1,9 @@
 //! Conditions: which rows an operation or a monitor is about (RFC 7047 section 5.1 `<condition>`, ovsdb-server(7) "Notation").
 
-use serde_json::Value;
-
 use crate::atom::AtomType;
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
+use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, TableSchema};
 use crate::symbols::Symbols;
@@ -65,14 +64,14 @@ impl Condition {
     pub const ALL: Condition = Condition { clauses: Vec::new() };
 
     /// Reads a JSON array of clauses, each `[COLUMN, FUNCTION, VALUE]` or a boolean.
-    pub fn from_json(
+    pub fn read(
         table: &TableSchema,
-        json: &Value,
+        json: &Json<'_>,
         mut symbols: Option<&mut Symbols<'_>>,
     ) -> Result<Condition, Error> {
         let clauses = json.as_array().ok_or_else(|| syntax_error(json, "array expected"))?;
         let clauses: Result<Vec<Clause>, Error> =
-            clauses.iter().map(|clause| Clause::from_json(table, clause, symbols.as_deref_mut())).collect();
+            clauses.iter().map(|clause| Clause::read(table, clause, symbols.as_deref_mut())).collect();
         Ok(Condition { clauses: clauses? })
     }
 
@@ -109,15 +108,15 @@ impl Condition {
 }
 
 impl Clause {
-    fn from_json(
+    fn read(
         table: &TableSchema,
-        json: &Value,
+        json: &Json<'_>,
         symbols: Option<&mut Symbols<'_>>,
     ) -> Result<Clause, Error> {
         let (name, function, argument) = match json {
-            Value::Bool(value) => return Ok(Clause::Constant(*value)),
-            Value::Array(parts) => match parts.as_slice() {
-                [Value::String(name), Value::String(function), argument] => (name, function, argument),
+            Json::Bool(value) => return Ok(Clause::Constant(*value)),
+            Json::Array(parts) => match parts.as_slice() {
+                [Json::String(name), Json::String(function), argument] => (name, function, argument),
                 _ => return Err(syntax_error(json, "Parse error in condition.")),
             },
             _ => return Err(syntax_error(json, "Parse error in condition.")),
@@ -141,15 +140,15 @@ impl Clause {
                         ),
                     ));
                 }
-                Datum::from_json(argument, &ColumnType { min: 1, ..of.clone() }, symbols)?
+                Datum::read(argument, &ColumnType { min: 1, ..of.clone() }, symbols)?
             }
             Function::Includes if !of.is_scalar() => {
-                Datum::from_json(argument, &ColumnType { min: 0, ..of.clone() }, symbols)?
+                Datum::read(argument, &ColumnType { min: 0, ..of.clone() }, symbols)?
             }
             Function::Excludes if !of.is_scalar() => {
-                Datum::from_json(argument, &ColumnType { min: 0, max: UNLIMITED, ..of.clone() }, symbols)?
+                Datum::read(argument, &ColumnType { min: 0, max: UNLIMITED, ..of.clone() }, symbols)?
             }
-            _ => Datum::from_json(argument, of, symbols)?,
+            _ => Datum::read(argument, of, symbols)?,
         };
         Ok(Clause::Column { column, function, argument })
     }
@@ -176,7 +175,7 @@ impl Clause {
 }
 
 /// "unknown column".
-pub(super) fn unknown_column(json: &Value, table: &TableSchema, name: &str) -> Error {
+pub(super) fn unknown_column(json: &Json<'_>, table: &TableSchema, name: &str) -> Error {
     let details = format!("No column {name} in table {}.", table.name);
     Error { name: "unknown column".into(), ..syntax_error(json, details) }
 }

@@ -7,14 +7,17 @@
 mod condition;
 mod mutation;
 mod operations;
+mod reply;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use condition::Condition;
+pub use reply::{OpResult, Reply};
 
 use crate::changes::Changes;
 use crate::database::{Database, Transaction};
 use crate::error::Error;
+use crate::json::Json;
 use crate::symbols::Symbols;
 use crate::types::{Members, What};
 use crate::uuid::UuidGenerator;
@@ -49,7 +52,7 @@ pub enum Execution {
 pub struct Outcome {
     /// The "result" of the reply: one element for each operation, null after one that failed, and one more where the commit
     /// failed.
-    pub reply: Value,
+    pub reply: Reply,
     /// What it changed: nothing where it failed, and where it only read.
     pub changes: Changes,
     /// Whether it asked to be on disk before it is answered (`commit` with `durable`).
@@ -86,6 +89,12 @@ impl Database {
     /// Runs the operations of a `transact` request: its parameters after the database's name. Either all of them are in force
     /// then or none. Where the log cannot be written afterwards, [`Database::revert`] takes the changes back.
     pub fn execute(&mut self, operations: &[Value], context: &mut Context<'_>) -> Execution {
+        let operations: Vec<Json<'_>> = operations.iter().map(Json::from).collect();
+        self.run(&operations, context)
+    }
+
+    /// As [`Database::execute`], of JSON that was read to be looked at once.
+    pub fn run(&mut self, operations: &[Json<'_>], context: &mut Context<'_>) -> Execution {
         let mut run = Run {
             transaction: self.begin(),
             symbols: Symbols::new(context.ids),
@@ -100,17 +109,17 @@ impl Database {
                 Ok(result) => reply.push(result),
                 Err(Stop::Waits { until_ms }) => return Execution::Pending { retry_at_ms: until_ms },
                 Err(Stop::Failed(error)) => {
-                    reply.push(error.to_json());
-                    reply.resize(operations.len(), Value::Null);
+                    reply.push(OpResult::Failed(error));
+                    reply.resize_with(operations.len(), || OpResult::NotRun);
                     return Execution::Done(Outcome::refused(reply));
                 }
             }
         }
         let Run { transaction, durable, comment, .. } = run;
         match transaction.commit(context.ids) {
-            Ok(changes) => Execution::Done(Outcome { reply: Value::Array(reply), changes, durable, comment }),
+            Ok(changes) => Execution::Done(Outcome { reply: Reply(reply), changes, durable, comment }),
             Err(error) => {
-                reply.push(error.to_json());
+                reply.push(OpResult::Failed(error));
                 Execution::Done(Outcome::refused(reply))
             }
         }
@@ -118,18 +127,18 @@ impl Database {
 }
 
 impl Outcome {
-    fn refused(reply: Vec<Value>) -> Outcome {
-        Outcome { reply: Value::Array(reply), changes: Changes::default(), durable: false, comment: None }
+    fn refused(reply: Vec<OpResult>) -> Outcome {
+        Outcome { reply: Reply(reply), changes: Changes::default(), durable: false, comment: None }
     }
 }
 
 impl Run<'_, '_> {
     fn operation(
         &mut self,
-        json: &Value,
+        json: &Json<'_>,
         (number, total): (usize, usize),
         read_only: bool,
-    ) -> Result<Value, Stop> {
+    ) -> Result<OpResult, Stop> {
         let mut members = Members::of(json, What::Operation(number, total))?;
         let name = members.string("op")?.ok_or_else(|| members.missing("op"))?;
         if read_only && matches!(name, "insert" | "update" | "mutate" | "delete") {
@@ -154,14 +163,14 @@ impl Run<'_, '_> {
         }
     }
 
-    fn commit(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    fn commit(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let durable = members.boolean("durable")?.ok_or_else(|| members.missing("durable"))?;
         members.finish()?;
         self.durable |= durable;
-        Ok(json!({}))
+        Ok(OpResult::Done)
     }
 
-    fn comment(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    fn comment(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let comment = members.string("comment")?.ok_or_else(|| members.missing("comment"))?;
         members.finish()?;
         match &mut self.comment {
@@ -171,15 +180,15 @@ impl Run<'_, '_> {
                 earlier.push_str(comment);
             }
         }
-        Ok(json!({}))
+        Ok(OpResult::Done)
     }
 
-    fn assert(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    fn assert(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let lock = members.string("lock")?.ok_or_else(|| members.missing("lock"))?;
         members.finish()?;
         if !(self.has_lock)(lock) {
             return Err(Error::new("not owner", format!("Asserted lock {lock} not held.")));
         }
-        Ok(json!({}))
+        Ok(OpResult::Done)
     }
 }

@@ -1,11 +1,10 @@
 //! Mutations: new values from old ones (RFC 7047 section 5.1 `<mutation>`).
 
-use serde_json::Value;
-
 use crate::atom::{Atom, AtomType, Real};
 use crate::datum::{Datum, Duplicate};
 use crate::error::{Error, syntax_error};
 use crate::execute::condition::unknown_column;
+use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, TableSchema};
 use crate::symbols::Symbols;
@@ -57,14 +56,12 @@ impl Mutator {
 
 impl Mutation {
     /// Reads `[COLUMN, MUTATOR, VALUE]`.
-    pub fn from_json(
+    pub fn read(
         table: &TableSchema,
-        json: &Value,
+        json: &Json<'_>,
         symbols: Option<&mut Symbols<'_>>,
     ) -> Result<Mutation, Error> {
-        let Some([Value::String(name), Value::String(mutator), argument]) =
-            json.as_array().map(Vec::as_slice)
-        else {
+        let Some([Json::String(name), Json::String(mutator), argument]) = json.as_array() else {
             return Err(syntax_error(json, "Parse error in mutation."));
         };
         let column = table.find(name).ok_or_else(|| unknown_column(json, table, name))?;
@@ -169,7 +166,7 @@ impl Mutation {
 fn read_argument(
     mutator: Mutator,
     of: &ColumnType,
-    json: &Value,
+    json: &Json<'_>,
     mut symbols: Option<&mut Symbols<'_>>,
 ) -> Option<Result<Datum, Error>> {
     let any_number = |key: &BaseType, value: &Option<BaseType>| ColumnType {
@@ -180,12 +177,12 @@ fn read_argument(
     };
     match mutator {
         Mutator::Insert | Mutator::Delete if of.value.is_none() && of.is_scalar() => None,
-        Mutator::Insert => Some(Datum::from_json(json, &ColumnType { min: 0, ..of.clone() }, symbols)),
+        Mutator::Insert => Some(Datum::read(json, &ColumnType { min: 0, ..of.clone() }, symbols)),
         Mutator::Delete => {
-            let whole = Datum::from_json(json, &any_number(&of.key, &of.value), symbols.as_deref_mut());
+            let whole = Datum::read(json, &any_number(&of.key, &of.value), symbols.as_deref_mut());
             // From a map, pairs or keys alone are deleted.
             if whole.is_err() && of.is_map() {
-                return Some(Datum::from_json(json, &any_number(&of.key, &None), symbols));
+                return Some(Datum::read(json, &any_number(&of.key, &None), symbols));
             }
             Some(whole)
         }
@@ -197,7 +194,7 @@ fn read_argument(
             };
             // The operand need not satisfy the column's constraints; the result must.
             let operand = ColumnType::scalar(of.key.kind);
-            (fits && of.value.is_none()).then(|| Datum::from_json(json, &operand, symbols))
+            (fits && of.value.is_none()).then(|| Datum::read(json, &operand, symbols))
         }
     }
 }

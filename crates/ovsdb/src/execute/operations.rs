@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
 use crate::execute::condition::{Condition, unknown_column};
 use crate::execute::mutation::Mutation;
-use crate::execute::{Run, Stop};
+use crate::execute::{OpResult, Run, Stop};
+use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, Schema, TableIdx, TableSchema};
 use crate::symbols::Symbols;
@@ -16,7 +17,7 @@ use crate::types::Members;
 use crate::uuid::Uuid;
 
 impl Run<'_, '_> {
-    pub(super) fn insert(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    pub(super) fn insert(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let (table, schema) = self.table(&mut members)?;
         let json = members.need("row")?;
         let name = members.id("uuid-name")?;
@@ -47,10 +48,10 @@ impl Run<'_, '_> {
         }
         row.set(ColumnIdx::VERSION, Datum::scalar(self.symbols.fresh()));
         self.transaction.insert(table, row)?;
-        Ok(json!({"uuid": ["uuid", uuid.to_string()]}))
+        Ok(OpResult::Inserted(uuid))
     }
 
-    pub(super) fn select(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    pub(super) fn select(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let (table, schema) = self.table(&mut members)?;
         let table_schema = schema.table(table);
         let condition = self.condition(&mut members, table_schema)?;
@@ -66,10 +67,10 @@ impl Run<'_, '_> {
             }
             found.push(row_to_json(table_schema, &row, &columns));
         }
-        Ok(json!({"rows": found}))
+        Ok(OpResult::Rows(found))
     }
 
-    pub(super) fn update(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    pub(super) fn update(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let (table, schema) = self.table(&mut members)?;
         let table_schema = schema.table(table);
         let json = members.need("row")?;
@@ -99,16 +100,16 @@ impl Run<'_, '_> {
                 self.transaction.replace(table, row);
             }
         }
-        Ok(json!({"count": count}))
+        Ok(OpResult::Count(count))
     }
 
-    pub(super) fn mutate(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    pub(super) fn mutate(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let (table, schema) = self.table(&mut members)?;
         let table_schema = schema.table(table);
         let mutations = members.array("mutations")?.ok_or_else(|| members.missing("mutations"))?;
         let mutations: Result<Vec<Mutation>, Error> = mutations
             .iter()
-            .map(|mutation| Mutation::from_json(table_schema, mutation, Some(&mut self.symbols)))
+            .map(|mutation| Mutation::read(table_schema, mutation, Some(&mut self.symbols)))
             .collect();
         let mutations = mutations?;
         let condition = self.condition(&mut members, table_schema)?;
@@ -124,10 +125,10 @@ impl Run<'_, '_> {
                 self.transaction.replace(table, row);
             }
         }
-        Ok(json!({"count": count}))
+        Ok(OpResult::Count(count))
     }
 
-    pub(super) fn delete(&mut self, mut members: Members<'_>) -> Result<Value, Error> {
+    pub(super) fn delete(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
         let (table, schema) = self.table(&mut members)?;
         let condition = self.condition(&mut members, schema.table(table))?;
         members.finish()?;
@@ -136,10 +137,10 @@ impl Run<'_, '_> {
             count += 1;
             self.transaction.delete(table, row.uuid());
         }
-        Ok(json!({"count": count}))
+        Ok(OpResult::Count(count))
     }
 
-    pub(super) fn wait(&mut self, mut members: Members<'_>) -> Result<Value, Stop> {
+    pub(super) fn wait(&mut self, mut members: Members<'_>) -> Result<OpResult, Stop> {
         let (table, schema) = self.table(&mut members)?;
         let table_schema = schema.table(table);
         let timeout_ms = match members.integer("timeout")? {
@@ -167,7 +168,7 @@ impl Run<'_, '_> {
         let found: BTreeSet<Vec<Datum>> =
             self.matching(table, &condition).iter().map(|row| selected(row, &columns)).collect();
         if (found == expected) == wants_equal {
-            return Ok(json!({}));
+            return Ok(OpResult::Done);
         }
         match timeout_ms {
             Some(timeout_ms) if timeout_ms <= self.elapsed_ms => {
@@ -193,10 +194,10 @@ impl Run<'_, '_> {
 
     fn condition(&mut self, members: &mut Members<'_>, table: &TableSchema) -> Result<Condition, Error> {
         let json = members.need("where")?;
-        if !json.is_array() {
+        if json.as_array().is_none() {
             return Err(members.wrong_type("where"));
         }
-        Condition::from_json(table, json, Some(&mut self.symbols))
+        Condition::read(table, json, Some(&mut self.symbols))
     }
 
     /// The rows of `table` that satisfy all of `condition`: by their name or by a unique index where one is asked for, else by looking
@@ -228,7 +229,7 @@ fn check_default(column: &crate::schema::ColumnSchema) -> Result<(), Error> {
 /// Reads the columns of a `<row>`.
 fn row_from_json(
     table: &TableSchema,
-    json: &Value,
+    json: &Json<'_>,
     symbols: &mut Symbols<'_>,
 ) -> Result<Vec<(ColumnIdx, Datum)>, Error> {
     let members = json.as_object().ok_or_else(|| syntax_error(json, "row must be JSON object"))?;
@@ -236,18 +237,18 @@ fn row_from_json(
         .iter()
         .map(|(name, value)| {
             let column = table.find(name).ok_or_else(|| unknown_column(json, table, name))?;
-            Ok((column, Datum::from_json(value, &table.column(column).kind, Some(&mut *symbols))?))
+            Ok((column, Datum::read(value, &table.column(column).kind, Some(&mut *symbols))?))
         })
         .collect()
 }
 
-fn row_to_json(table: &TableSchema, row: &Row, columns: &[ColumnIdx]) -> Value {
+fn row_to_json(table: &TableSchema, row: &Row, columns: &[ColumnIdx]) -> Map<String, Value> {
     let mut members = Map::new();
     for column in columns {
         let schema = table.column(*column);
         members.insert(schema.name.clone(), row.get(*column).to_json(&schema.kind));
     }
-    Value::Object(members)
+    members
 }
 
 fn selected(row: &Row, columns: &[ColumnIdx]) -> Vec<Datum> {

@@ -4,7 +4,7 @@
 //! Controllers send one `==` per tenant, hundreds of them; those on one column are looked up together.
 
 use crate::execute::Condition as Clauses;
-use crate::{ColumnIdx, Datum, Error, Row, TableSchema};
+use crate::{ColumnIdx, Datum, Error, Json, Row, TableSchema};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
@@ -29,7 +29,7 @@ impl Condition {
         let is_equality = |clause: &&Value| clause.get(1).and_then(Value::as_str) == Some("==");
         let (equalities, others): (Vec<&Value>, Vec<&Value>) = clauses.iter().partition(is_equality);
         let parse = |clauses: Vec<&Value>| {
-            Clauses::from_json(table, &Value::Array(clauses.into_iter().cloned().collect()), None)
+            Clauses::read(table, &Json::Array(clauses.into_iter().map(Json::from).collect()), None)
         };
         let mut equal: BTreeMap<ColumnIdx, HashSet<Datum>> = BTreeMap::new();
         for (column, argument) in parse(equalities)?.equalities() {

@@ -9,19 +9,23 @@
 //! its own write, so that each gets the answer that it would have got alone.
 
 use super::databases::Hosted;
-use super::transactions::{Unsynced, Waiting};
+use super::transactions::{Attempt, Operations, Unsynced};
 use super::{Now, Server, SessionId};
 use crate::Changes;
-use crate::execute::Outcome;
+use crate::execute::{OpResult, Outcome};
+use crate::json::Json;
+use crate::jsonrpc::Received;
 use crate::log::transaction::Note;
 use crate::storage::io_error;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Transactions of a group.
 const MEMBERS_MAX: usize = 256;
+/// The memory for messages that is kept between groups.
+const MESSAGES_BYTES_KEPT: usize = 64 << 10;
 /// Rows that a group changes, and results that its replies have, before it is settled: they wait in memory.
 const PARTS_MAX: usize = 1_024;
 
@@ -31,6 +35,8 @@ pub(super) struct Group {
     /// What they change; without meaning where there are none.
     database: String,
     members: Vec<Member>,
+    /// The messages of its members, one after the other.
+    messages: String,
     parts: usize,
 }
 
@@ -46,56 +52,35 @@ struct Member {
 
 /// What it takes to run a transaction again.
 enum Again {
-    /// The parameters of its request. To copy their text costs less than to keep what was made of it.
-    Params(Box<RawValue>),
+    /// Where in the group's messages its own is. To copy the text costs less than to keep what was made of it.
+    Message(Range<usize>),
     /// It has waited, and its text is gone.
-    Operations(Vec<Value>),
-}
-
-impl Member {
-    fn into_waiting(self) -> Waiting {
-        let Member { session, request, since, again, .. } = self;
-        let operations = match again {
-            Again::Operations(operations) => operations,
-            Again::Params(params) => {
-                let mut params: Vec<Value> =
-                    serde_json::from_str(params.get()).expect("it was read when it came");
-                // The database's name.
-                params.remove(0);
-                params
-            }
-        };
-        Waiting { session, request, operations, since, due: None }
-    }
+    Operations(Vec<Json<'static>>),
 }
 
 impl Server {
     /// Makes a transaction, whose changes are in force, one of the group.
-    pub(super) fn join_group(
-        &mut self,
-        now: Now,
-        name: &str,
-        transaction: Waiting,
-        params: Option<&RawValue>,
-        mut outcome: Outcome,
-    ) {
-        debug_assert!(self.group.members.is_empty() || self.group.database == name);
-        if self.group.members.is_empty() && self.group.database != name {
-            name.clone_into(&mut self.group.database);
+    pub(super) fn join_group(&mut self, now: Now, name: &str, attempt: Attempt<'_>, mut outcome: Outcome) {
+        let group = &mut self.group;
+        debug_assert!(group.members.is_empty() || group.database == name);
+        if group.members.is_empty() && group.database != name {
+            name.clone_into(&mut group.database);
         }
         let changes = Arc::new(std::mem::take(&mut outcome.changes));
-        let results = outcome.reply.as_array().map_or(0, Vec::len);
         // What was selected may be long, and is not kept waiting.
-        let has_rows = |result: &Value| result.get("rows").is_some();
-        let is_long = outcome.reply.as_array().is_some_and(|results| results.iter().any(has_rows));
-        self.group.parts += changes.len() + results;
-        let Waiting { session, request, operations, since, .. } = transaction;
-        let again = match params {
-            Some(params) => Again::Params(params.to_owned()),
-            None => Again::Operations(operations),
+        let is_long = outcome.reply.0.iter().any(|result| matches!(result, OpResult::Rows(_)));
+        group.parts += changes.len() + outcome.reply.0.len();
+        let Attempt { session, request, since, operations } = attempt;
+        let again = match operations {
+            Operations::Read(message, _) => {
+                let start = group.messages.len();
+                group.messages.push_str(message);
+                Again::Message(start..group.messages.len())
+            }
+            Operations::Kept(operations) => Again::Operations(operations),
         };
-        self.group.members.push(Member { now, session, request, since, again, changes, outcome });
-        if is_long || self.group.members.len() >= MEMBERS_MAX || self.group.parts >= PARTS_MAX {
+        group.members.push(Member { now, session, request, since, again, changes, outcome });
+        if is_long || group.members.len() >= MEMBERS_MAX || group.parts >= PARTS_MAX {
             self.settle();
         }
     }
@@ -115,6 +100,7 @@ impl Server {
         }
         let mut members = std::mem::take(&mut self.group.members);
         let name = std::mem::take(&mut self.group.database);
+        let mut messages = std::mem::take(&mut self.group.messages);
         self.group.parts = 0;
         let hosted = self.databases.get_mut(&name).expect("its group is settled before it goes");
         let written = hosted.log(members.iter().map(|m| {
@@ -135,14 +121,12 @@ impl Server {
                 if members.len() == 1 {
                     let Member { session, request, mut outcome, .. } = members.remove(0);
                     self.counters.others += 1;
-                    if let Value::Array(results) = &mut outcome.reply {
-                        results.push(io_error(&error).to_json());
-                    }
+                    outcome.reply.0.push(OpResult::Failed(io_error(&error)));
                     self.answer(session, &request, &outcome.reply);
                     self.ready.insert(session);
                 } else {
                     for member in members.drain(..) {
-                        self.attempt(member.now, &name, member.into_waiting(), None);
+                        self.run_again(&name, member, &messages);
                         self.settle();
                     }
                 }
@@ -150,9 +134,28 @@ impl Server {
             }
         };
         // Their memory is used again: there may be thousands of groups a second.
+        messages.clear();
+        if messages.capacity() <= MESSAGES_BYTES_KEPT {
+            self.group.messages = messages;
+        }
         self.group.members = members;
         self.group.database = name;
         settled
+    }
+
+    fn run_again(&mut self, name: &str, member: Member, messages: &str) {
+        let Member { now, session, request, since, again, .. } = member;
+        let params;
+        let operations = match again {
+            Again::Operations(operations) => Operations::Kept(operations),
+            Again::Message(range) => {
+                let message = &messages[range];
+                params = params_of(message);
+                // Behind the database's name.
+                Operations::Read(message, &params[1..])
+            }
+        };
+        self.attempt(now, name, Attempt { session, request, since, operations });
     }
 
     /// A transaction is in the log: tells it, and answers it.
@@ -165,6 +168,15 @@ impl Server {
         self.answer_when_durable(name, outcome.durable, Unsynced::new(session, request, outcome.reply));
         self.ready.insert(session);
     }
+}
+
+/// The parameters of a transaction that was read before.
+fn params_of(message: &str) -> Vec<Json<'_>> {
+    let params = match Received::parse(message) {
+        Ok(Received::Request { params, .. }) => serde_json::from_str(params.get()).ok(),
+        _ => None,
+    };
+    params.expect("it was read when it came")
 }
 
 impl Hosted {

@@ -1,6 +1,6 @@
 //! A database server without sockets: several databases, and the sessions of its clients.
 //!
-//! The owner (crate `vswitchd`) moves bytes: what a client says goes into [`Server::handle`] message by message, what
+//! The owner (crate `vswitchd`) moves bytes: what a client says goes into [`Server::handle_text`] message by message, what
 //! is to be sent to it is in [`Server::output`], and [`Server::take_ready`] names the sessions whose output others have
 //! caused. It calls [`Server::flush`] when it has handled what there was to read, so that many transactions share a write of the log,
 //! and what they changed is told to monitors once; [`Server::handle_timeout`] when [`Server::next_timeout`] is due; [`Server::drained`] when a client
@@ -29,11 +29,12 @@ pub use databases::{DatabaseNo, Model, NoSuchDatabase, StorageNews};
 pub use output::Output;
 pub use transactions::NotCommitted;
 
-use crate::jsonrpc::{self, BadStream, Message, Received};
+use crate::jsonrpc::{self, BadStream, Message, Received, Transact};
 use crate::{Uuid, UuidGenerator};
 use databases::Hosted;
 use group::Group;
 use lock::{Locks, News};
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -217,26 +218,24 @@ impl Server {
         self.locks.counts(id)
     }
 
-    /// A client says something. Its replies are in its output after the next [`Self::flush`], save those that wait.
-    pub fn handle(&mut self, now: Now, id: SessionId, message: Message) {
-        match message {
-            Message::Request { method, params, id: request } => {
-                self.counters.messages += 1;
-                self.handle_request(now, id, &method, &params, request);
-            }
-            other => self.handle_other(id, other),
-        }
-    }
-
-    /// As [`Self::handle`], of the text of a message.
+    /// A client says something: the text of a message. Its replies are in its output after the next [`Self::flush`], save those that
+    /// wait.
     ///
     /// # Errors
-    /// It is none, and its connection is to be closed.
+    /// It is no message, and its connection is to be closed.
     pub fn handle_text(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadStream> {
+        if let Some(Transact { params, id: request }) = Transact::parse(text) {
+            self.counters.messages += 1;
+            self.transact(now, id, text, &params, request);
+            return Ok(());
+        }
         match Received::parse(text)? {
             Received::Request { method, params, id: request } => {
                 self.counters.messages += 1;
-                self.handle_request(now, id, &method, params, request);
+                match &*method {
+                    "transact" => self.transact_params(now, id, text, params, request),
+                    _ => self.handle_request(now, id, &method, params, request),
+                }
             }
             Received::Other(message) => self.handle_other(id, message),
         }
@@ -340,7 +339,7 @@ impl Server {
         }
     }
 
-    fn reply(&mut self, id: SessionId, request: &Value, result: &Value) {
+    fn reply(&mut self, id: SessionId, request: &Value, result: &impl Serialize) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.output.write(|out| jsonrpc::write_reply(out, request, result));
         }

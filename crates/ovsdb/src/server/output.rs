@@ -20,6 +20,8 @@ enum Chunk {
 
 /// Texts up to this are copied: sharing costs a system call more.
 const COPIED_BYTES_MAX: usize = 16 << 10;
+/// A chunk of one's own has room for this from the start.
+const SMALL_BYTES: usize = 128;
 /// A chunk of one's own does not grow beyond this.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -66,7 +68,8 @@ impl Output {
     /// Appends what `write` writes, which are about `expected` bytes.
     pub fn write_about(&mut self, expected: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if !matches!(self.chunks.back(), Some(Chunk::Own(bytes)) if bytes.len() < CHUNK_BYTES) {
-            self.chunks.push_back(Chunk::Own(Vec::new()));
+            // Most that is written is the reply to a small request.
+            self.chunks.push_back(Chunk::Own(Vec::with_capacity(expected.max(SMALL_BYTES))));
         }
         let Some(Chunk::Own(bytes)) = self.chunks.back_mut() else { unreachable!("just pushed") };
         let before = bytes.len();

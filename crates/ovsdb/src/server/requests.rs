@@ -18,14 +18,9 @@ impl Server {
         params: &RawValue,
         request: Value,
     ) {
-        // Their parameters may be long, and are read in their own way; their answers come when they come.
-        if method != "transact" {
-            self.settle();
-        }
-        match method {
-            "transact" => return self.transact(now, session, params, request),
-            "echo" => return self.echo(session, params, &request),
-            _ => {}
+        self.settle();
+        if method == "echo" {
+            return self.echo(session, params, &request);
         }
         let params: Value = match serde_json::from_str(params.get()) {
             Ok(params) => params,

@@ -23,9 +23,14 @@ impl Rig {
     }
 
     fn say(&mut self, session: SessionId, method: &str, params: Value, id: impl Into<Value>) -> Vec<Value> {
-        self.server.handle(self.now, session, Message::request(method, &params, id));
+        self.send(session, &Message::request(method, &params, id));
         self.server.flush(self.now);
         self.hear(session)
+    }
+
+    fn send(&mut self, session: SessionId, message: &Message) {
+        let text = String::from_utf8(message.to_bytes()).unwrap();
+        self.server.handle_text(self.now, session, &text).unwrap();
     }
 
     fn hear(&mut self, session: SessionId) -> Vec<Value> {

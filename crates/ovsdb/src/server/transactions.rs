@@ -3,7 +3,8 @@
 use super::databases::Hosted;
 use super::{Now, SERVER_DATABASE, Server, SessionId, WAITING_MAX};
 use crate::error::syntax_error;
-use crate::execute::{Context, Execution, Outcome};
+use crate::execute::{Context, Execution, OpResult, Outcome, Reply};
+use crate::json::Json;
 use crate::log::transaction::Note;
 use crate::{Changes, Error, Transaction, UuidGenerator};
 use serde_json::Value;
@@ -17,9 +18,41 @@ pub(super) struct Waiting {
     pub(super) session: SessionId,
     pub(super) request: Value,
     /// Parameters but for the database's name.
-    pub(super) operations: Vec<Value>,
+    pub(super) operations: Vec<Json<'static>>,
     pub(super) since: Instant,
     pub(super) due: Option<Instant>,
+}
+
+/// A transaction that is to be run, now or again.
+pub(super) struct Attempt<'a> {
+    pub(super) session: SessionId,
+    pub(super) request: Value,
+    pub(super) since: Instant,
+    pub(super) operations: Operations<'a>,
+}
+
+/// What a transaction asks for.
+pub(super) enum Operations<'a> {
+    /// As it was just read from the text of its message.
+    Read(&'a str, &'a [Json<'a>]),
+    /// It has waited, and its text is gone.
+    Kept(Vec<Json<'static>>),
+}
+
+impl Operations<'_> {
+    fn as_slice(&self) -> &[Json<'_>] {
+        match self {
+            Operations::Read(_, operations) => operations,
+            Operations::Kept(operations) => operations,
+        }
+    }
+
+    fn into_kept(self) -> Vec<Json<'static>> {
+        match self {
+            Operations::Read(_, operations) => operations.iter().cloned().map(Json::into_owned).collect(),
+            Operations::Kept(operations) => operations,
+        }
+    }
 }
 
 /// A reply that waits for the disk.
@@ -28,12 +61,12 @@ pub(super) struct Unsynced {
     commit: u64,
     pub(super) session: SessionId,
     pub(super) request: Value,
-    pub(super) reply: Value,
+    pub(super) reply: Reply,
 }
 
 impl Unsynced {
     /// A reply, whose commit is not known yet.
-    pub(super) fn new(session: SessionId, request: Value, reply: Value) -> Unsynced {
+    pub(super) fn new(session: SessionId, request: Value, reply: Reply) -> Unsynced {
         Unsynced { commit: 0, session, request, reply }
     }
 }
@@ -62,43 +95,58 @@ impl std::fmt::Display for NotCommitted {
 impl std::error::Error for NotCommitted {}
 
 impl Server {
-    pub(super) fn transact(&mut self, now: Now, session: SessionId, params: &RawValue, request: Value) {
-        let mut operations: Vec<Value> = match serde_json::from_str(params.get()) {
-            Ok(params) => params,
+    /// A transaction whose parameters were not read with its message.
+    pub(super) fn transact_params(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        message: &str,
+        params: &RawValue,
+        request: Value,
+    ) {
+        match serde_json::from_str::<Vec<Json<'_>>>(params.get()) {
+            Ok(params) => self.transact(now, session, message, &params, request),
+            // The message was read whole, so it is JSON; numbers can still be out of every range.
             Err(e) => {
                 let error = Error::new("syntax error", e.to_string()).to_json();
-                return self.reply_error(session, &request, &error);
+                self.reply_error(session, &request, &error);
             }
-        };
+        }
+    }
+
+    /// A transaction. `message` is the text that it was read from.
+    pub(super) fn transact(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        message: &str,
+        params: &[Json<'_>],
+        request: Value,
+    ) {
         // Its answer could not be told from the other's.
         let is_pending = |waiting: &Waiting| waiting.session == session && waiting.request == request;
         let waits = self.sessions.get(&session).is_some_and(|session| session.waiting > 0);
         if waits && self.databases.values().any(|hosted| hosted.waiting.iter().any(is_pending)) {
-            let error = syntax_error(&Value::Array(operations), "transact: duplicate request ID").to_json();
+            let error = syntax_error(&params, "transact: duplicate request ID").to_json();
             return self.reply_error(session, &request, &error);
         }
-        let name = match operations.first_mut() {
-            Some(Value::String(name)) if self.databases.contains_key(name) => std::mem::take(name),
+        let (name, operations) = match params {
+            [Json::String(name), operations @ ..] if self.databases.contains_key(&**name) => {
+                (name, operations)
+            }
             _ => {
-                let params = Value::Array(operations);
+                let params = serde_json::to_value(params).expect("it was JSON");
                 let error = self.name_of("transact", &params).expect_err("it is not known");
                 return self.reply_error(session, &request, &error);
             }
         };
-        operations.remove(0);
-        let waiting = Waiting { session, request, operations, since: now.at, due: None };
-        self.attempt(now, &name, waiting, Some(params));
+        let operations = Operations::Read(message, operations);
+        self.attempt(now, name, Attempt { session, request, since: now.at, operations });
     }
 
-    /// Runs a transaction; where it has to wait, it is kept. `params` is the text that it came as, if that is still there.
-    pub(super) fn attempt(
-        &mut self,
-        now: Now,
-        name: &str,
-        mut transaction: Waiting,
-        params: Option<&RawValue>,
-    ) {
-        let session = transaction.session;
+    /// Runs a transaction; where it has to wait, it is kept.
+    pub(super) fn attempt(&mut self, now: Now, name: &str, attempt: Attempt<'_>) {
+        let session = attempt.session;
         self.settle_unless_of(name);
         let Some(state) = self.sessions.get(&session) else { return };
         let read_only = state.read_only || self.read_only || name == SERVER_DATABASE;
@@ -108,19 +156,21 @@ impl Server {
         let mut context = Context {
             ids: &mut self.ids,
             has_lock: &|lock: &str| locks.owns(session, lock),
-            elapsed_ms: now.at.saturating_duration_since(transaction.since).as_millis() as u64,
+            elapsed_ms: now.at.saturating_duration_since(attempt.since).as_millis() as u64,
             read_only,
         };
-        match hosted.database.execute(&transaction.operations, &mut context) {
-            Execution::Done(outcome) => self.finish(now, name, transaction, params, outcome),
+        match hosted.database.run(attempt.operations.as_slice(), &mut context) {
+            Execution::Done(outcome) => self.finish(now, name, attempt, outcome),
             Execution::Pending { .. } if too_many => {
                 let details = format!("more than {WAITING_MAX} transactions of one session wait");
                 let error = Error::new("resources exhausted", details).to_json();
-                self.reply_error(session, &transaction.request, &error);
+                self.reply_error(session, &attempt.request, &error);
             }
             Execution::Pending { retry_at_ms } => {
-                transaction.due = retry_at_ms.map(|ms| transaction.since + Duration::from_millis(ms));
-                hosted.waiting.push(transaction);
+                let Attempt { request, since, operations, .. } = attempt;
+                let due = retry_at_ms.map(|ms| since + Duration::from_millis(ms));
+                let operations = operations.into_kept();
+                hosted.waiting.push(Waiting { session, request, operations, since, due });
                 if let Some(session) = self.sessions.get_mut(&session) {
                     session.waiting += 1;
                 }
@@ -128,23 +178,16 @@ impl Server {
         }
     }
 
-    fn finish(
-        &mut self,
-        now: Now,
-        name: &str,
-        transaction: Waiting,
-        params: Option<&RawValue>,
-        outcome: Outcome,
-    ) {
+    fn finish(&mut self, now: Now, name: &str, attempt: Attempt<'_>, outcome: Outcome) {
         if !outcome.changes.is_empty() {
-            return self.join_group(now, name, transaction, params, outcome);
+            return self.join_group(now, name, attempt, outcome);
         }
         if !self.settle() {
             // What it saw is not so.
-            return self.attempt(now, name, transaction, params);
+            return self.attempt(now, name, attempt);
         }
         self.counters.others += 1;
-        let Waiting { session, request, .. } = transaction;
+        let Attempt { session, request, .. } = attempt;
         self.answer_when_durable(name, outcome.durable, Unsynced::new(session, request, outcome.reply));
     }
 
@@ -183,7 +226,7 @@ impl Server {
     }
 
     /// Sends the reply to a transaction, after what the transaction changed.
-    pub(super) fn answer(&mut self, session: SessionId, request: &Value, reply: &Value) {
+    pub(super) fn answer(&mut self, session: SessionId, request: &Value, reply: &Reply) {
         self.tell_session(session);
         self.reply(session, request, reply);
     }
@@ -245,10 +288,10 @@ impl Server {
     }
 
     fn retry(&mut self, now: Now, name: &str, waiting: Vec<Waiting>) {
-        for transaction in waiting {
-            let session = transaction.session;
+        for Waiting { session, request, operations, since, .. } in waiting {
             self.waits_no_more(session);
-            self.attempt(now, name, transaction, None);
+            let operations = Operations::Kept(operations);
+            self.attempt(now, name, Attempt { session, request, since, operations });
             self.ready.insert(session);
         }
     }
@@ -291,9 +334,7 @@ impl Server {
         {
             let Unsynced { session, request, mut reply, .. } =
                 hosted.unsynced.pop_front().expect("just seen");
-            if let (Some(failure), Value::Array(results)) = (failure, &mut reply) {
-                results.push(failure.to_json());
-            }
+            reply.0.extend(failure.cloned().map(OpResult::Failed));
             self.answer(session, &request, &reply);
             self.ready.insert(session);
         }

@@ -47,7 +47,7 @@ impl Pair {
 
     /// Runs operations in both: both replies.
     pub fn replies(&mut self, operations: &Value) -> (Value, Value) {
-        let ours = run(&mut self.ours, &mut self.ids, operations).reply;
+        let ours = run(&mut self.ours, &mut self.ids, operations).reply.to_json();
         let mut params = vec![self.schema["name"].clone()];
         params.extend(operations.as_array().unwrap().iter().cloned());
         let stock = self.stock.request("transact", Value::Array(params)).unwrap();

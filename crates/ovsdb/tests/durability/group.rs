@@ -43,7 +43,12 @@ impl Rig {
         let mut params = vec![json!("D")];
         params.extend_from_slice(operations);
         let message = Message::request("transact", &params, id);
-        self.server.handle(self.now, self.sessions[session], message);
+        self.say(self.sessions[session], &message);
+    }
+
+    fn say(&mut self, session: SessionId, message: &Message) {
+        let text = String::from_utf8(message.to_bytes()).unwrap();
+        self.server.handle_text(self.now, session, &text).unwrap();
     }
 
     /// What a session was sent since the last call.
@@ -92,7 +97,7 @@ fn transactions_of_one_turn_share_a_write_and_are_answered_after_it_in_their_ord
     let mut rig = Rig::new(1, 8);
     let watcher = rig.server.connect(false);
     let monitor = Message::request("monitor", &json!(["D", null, {"T": {"columns": ["name"]}}]), 0);
-    rig.server.handle(rig.now, watcher, monitor);
+    rig.say(watcher, &monitor);
     rig.sessions.push(watcher);
     rig.heard(8);
     let before = rig.disk.writes();
@@ -131,7 +136,7 @@ fn what_is_no_change_of_the_same_database_finds_those_before_it_in_the_log() {
     assert!(!succeeded(&rig.heard(1)[0]));
     // And any other request.
     rig.send(0, 5, &[insert("c")]);
-    rig.server.handle(rig.now, rig.sessions[0], Message::request("echo", &json!([]), 6));
+    rig.say(rig.sessions[0], &Message::request("echo", &json!([]), 6));
     assert_eq!(rig.in_file().len(), 3);
     let ids: Vec<Value> = rig.heard(0).iter().map(|r| r["id"].clone()).collect();
     assert_eq!(ids, [1, 3, 5, 6]);

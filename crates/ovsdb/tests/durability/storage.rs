@@ -405,7 +405,9 @@ fn references_count_in_a_file_that_was_read_as_in_the_database_that_wrote_it() {
         let mut context =
             ovsdb::Context { ids: &mut ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
         match database.execute(&[operation], &mut context) {
-            ovsdb::Execution::Done(outcome) => (outcome.reply.to_string(), database.row_count(table)),
+            ovsdb::Execution::Done(outcome) => {
+                (outcome.reply.to_json().to_string(), database.row_count(table))
+            }
             ovsdb::Execution::Pending { .. } => panic!("nothing waits"),
         }
     };

@@ -29,7 +29,7 @@ impl Rig {
             Context { ids: &mut self.ids, has_lock: &|_| true, elapsed_ms: 0, read_only: false };
         match self.database.execute(operations, &mut context) {
             Execution::Done(outcome) => {
-                let text = format!("{outcome:?}");
+                let text = outcome.reply.to_json().to_string();
                 assert!(!text.contains("\"error\""), "{text}");
             }
             other => panic!("{other:?}"),

@@ -1,0 +1,99 @@
+//! What operations come to, as the "result" of a `transact` reply has it (RFC 7047 section 5.2).
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use crate::uuid::Uuid;
+
+/// One element for each operation, and one more where the commit failed, or the log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply(pub Vec<OpResult>);
+
+/// What became of an operation. As JSON it is an object, or null.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OpResult {
+    /// An earlier one failed.
+    NotRun,
+    /// `{}`.
+    Done,
+    /// How many rows match: `{"count": N}`.
+    Count(usize),
+    /// The row that was inserted: `{"uuid": ["uuid", TEXT]}`.
+    Inserted(Uuid),
+    /// `{"rows": […]}`.
+    Rows(Vec<Map<String, Value>>),
+    /// Why not.
+    Failed(Error),
+}
+
+impl Reply {
+    /// Its JSON.
+    pub fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("it has a form in JSON")
+    }
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&self.0)
+    }
+}
+
+impl Serialize for OpResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let OpResult::NotRun = self {
+            return serializer.serialize_unit();
+        }
+        let mut members = serializer.serialize_map(None)?;
+        match self {
+            OpResult::NotRun | OpResult::Done => {}
+            OpResult::Count(count) => members.serialize_entry("count", count)?,
+            OpResult::Inserted(uuid) => {
+                let text = uuid.text();
+                let text = std::str::from_utf8(&text).unwrap_or_default();
+                members.serialize_entry("uuid", &("uuid", text))?;
+            }
+            OpResult::Rows(rows) => members.serialize_entry("rows", rows)?,
+            OpResult::Failed(error) => {
+                // By name, as everywhere.
+                if let Some(details) = &error.details {
+                    members.serialize_entry("details", details)?;
+                }
+                members.serialize_entry("error", &error.name)?;
+                if let Some(syntax) = &error.syntax {
+                    members.serialize_entry("syntax", syntax)?;
+                }
+            }
+        }
+        members.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn results_are_written_with_their_members_by_name() {
+        let error =
+            Error { details: Some("why".into()), syntax: Some("[1]".into()), ..Error::bare("aborted") };
+        let row = json!({"a": 1}).as_object().unwrap().clone();
+        let reply = Reply(vec![
+            OpResult::Done,
+            OpResult::Count(7),
+            OpResult::Inserted(Uuid::ZERO),
+            OpResult::Rows(vec![row]),
+            OpResult::Failed(error.clone()),
+            OpResult::Failed(Error::bare("aborted")),
+            OpResult::NotRun,
+        ]);
+        let json = json!([
+            {}, {"count": 7}, {"uuid": ["uuid", Uuid::ZERO.to_string()]}, {"rows": [{"a": 1}]}, error.to_json(),
+            {"error": "aborted"}, null
+        ]);
+        assert_eq!(serde_json::to_string(&reply).unwrap(), json.to_string());
+        assert_eq!(reply.to_json(), json);
+    }
+}
