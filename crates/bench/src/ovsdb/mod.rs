@@ -54,6 +54,9 @@ pub struct Args {
     /// Interface rows in the large file, each with a port.
     #[arg(long, value_parser = count, default_value = "100k")]
     rows: usize,
+    /// The servers' niceness: -10 is what ovs-ctl gives each, so that their clients do not interrupt them at each reply.
+    #[arg(long, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true)]
+    nice: i32,
     #[command(flatten)]
     common: Common,
 }
@@ -136,8 +139,9 @@ impl Bench<'_> {
     }
 
     fn servers_with_targets(&self) -> Result<Vec<(Server, Vec<String>)>, String> {
+        let nice = self.args.nice;
         let start = |kind: &Kind| {
-            let server = Server::start(*kind, None)?;
+            let server = Server::start(*kind, nice, None)?;
             let targets = insert_targets(&mut server.connect()?)?;
             Ok((server, targets))
         };
@@ -178,9 +182,9 @@ impl Bench<'_> {
     }
 
     fn start(&mut self) -> Result<(), String> {
-        let rows = self.args.rows;
+        let (rows, nice) = (self.args.rows, self.args.nice);
         let values = self.in_turns(self.kinds.clone(), |kind| {
-            let server = Server::start(*kind, Some(&|path: &Path| write_large_file(path, rows)))?;
+            let server = Server::start(*kind, nice, Some(&|path: &Path| write_large_file(path, rows)))?;
             let seconds = server.started_in.as_secs_f64();
             Ok(vec![seconds, server.rss_bytes()? as f64 / 1e6])
         })?;
@@ -193,9 +197,9 @@ impl Bench<'_> {
     }
 
     fn compaction(&mut self) -> Result<(), String> {
-        let rows = self.args.rows;
+        let (rows, nice) = (self.args.rows, self.args.nice);
         let start = |kind: &Kind| {
-            let server = Server::start(*kind, Some(&|path: &Path| write_large_file(path, rows)))?;
+            let server = Server::start(*kind, nice, Some(&|path: &Path| write_large_file(path, rows)))?;
             let targets = insert_targets(&mut server.connect()?)?;
             Ok((server, targets))
         };

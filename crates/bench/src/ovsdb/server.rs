@@ -41,23 +41,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a file that `fill` writes, or on an empty database of the schema Open_vSwitch.
-    pub fn start(kind: Kind, fill: Option<&Fill<'_>>) -> Result<Server, String> {
+    /// Starts one on a file that `fill` writes, or on an empty database of the schema Open_vSwitch, `nice` levels below this
+    /// process.
+    pub fn start(kind: Kind, nice: i32, fill: Option<&Fill<'_>>) -> Result<Server, String> {
         let dir = TempDir::new(&format!("ovsdb-{}-{}", kind.name(), next()))?;
         let db = dir.0.join("conf.db");
         match fill {
             Some(fill) => fill(&db)?,
             None => drop(run(Command::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA))?),
         }
-        let mut command = match kind {
-            Kind::Ours => {
-                let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
-                let mut command = Command::new(program);
-                command.arg("ovsdb-server");
-                command
-            }
-            Kind::Stock => Command::new("ovsdb-server"),
-        };
+        // It becomes what it starts, so it is the server's process in the end.
+        let mut command = Command::new("nice");
+        command.arg("-n").arg(nice.to_string()).env("LC_ALL", "C");
+        if kind == Kind::Ours {
+            command.arg(std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?);
+        }
+        command.arg("ovsdb-server");
         command.arg(&db).arg(format!("--remote=punix:{}", dir.0.join("db.sock").display()));
         command.arg(format!("--unixctl={}", dir.0.join("ctl").display())).arg("-vconsole:off");
         command.env("OVS_RUNDIR", &dir.0).env("OVS_DBDIR", &dir.0).env("OVS_LOGDIR", &dir.0);
@@ -69,6 +68,11 @@ impl Server {
         loop {
             if let Ok(mut client) = Client::connect(&socket) {
                 client.call("echo", &serde_json::json!([]))?;
+                // Who may not have the niceness is told so, and goes on without.
+                let said = std::fs::read_to_string(dir.0.join("stderr")).unwrap_or_default();
+                if said.contains("cannot set niceness") {
+                    return Err(format!("{}: {}", kind.name(), said.trim()));
+                }
                 break;
             }
             if let Ok(Some(status)) = process.0.try_wait() {
