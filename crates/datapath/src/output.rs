@@ -272,8 +272,10 @@ impl Outputs {
             self.stats.tx.add(taken as u64);
         }
         self.slots[n] = slot;
-        for packet in batch.drain(..taken) {
-            self.cache.free(packet);
+        if taken == batch.len() {
+            self.cache.free_all(batch);
+        } else {
+            batch.drain(..taken).for_each(|packet| self.cache.free(packet));
         }
     }
 

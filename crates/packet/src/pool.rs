@@ -329,7 +329,7 @@ impl PoolCache {
     /// Gives back all packets of a batch and leaves it empty.
     #[inline]
     pub fn free_all<const N: usize>(&mut self, batch: &mut arrayvec::ArrayVec<Packet, N>) {
-        if batch.iter().any(Packet::is_chained) {
+        if batch.iter().any(|packet| packet.is_chained() && !packet.is_lent()) {
             for packet in batch.drain(..) {
                 self.free(packet);
             }

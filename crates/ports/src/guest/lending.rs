@@ -108,7 +108,11 @@ fn copy_lent(ways: &mut [(&mut Box<dyn TxQueue>, &mut Batch)], cache: &mut PoolC
         settle(batch, lent);
     }
     assert!(lent.is_settled());
-    batch.drain(..taken).for_each(|packet| cache.free(packet));
+    if taken == batch.len() {
+        cache.free_all(batch);
+    } else {
+        batch.drain(..taken).for_each(|packet| cache.free(packet));
+    }
 }
 
 impl Pair {

@@ -35,7 +35,8 @@ pub(super) const SIZE_MAX: u32 = 32_768;
 const FRAME_MAX: usize = 65_536 + 64;
 /// Packets per burst.
 const BURST: usize = 32;
-/// Frames from this length on are worth leaving their tails where they are.
+/// Frames from this length on are worth leaving their tails where they are. Of shorter ones the head is more than half, and the
+/// second copy, which is read from the first-level cache, costs less than keeping account of a tail.
 const LENT_FRAME_MIN: usize = 2 * HEAD_BYTES;
 
 /// Why a ring cannot go on.
@@ -527,14 +528,28 @@ fn copy_head(
     head: &mut Packet,
     tails: &mut Tails,
 ) -> Option<Header> {
+    let is_fit = |header: Header| header.is_plain() || virtio_net::is_for_head(&header.bytes(), HEAD_BYTES);
+    head.set_len(HEAD_BYTES).expect("a chunk is longer");
+    let mut left = frame_len - HEAD_BYTES;
+    if let [segment] = segments {
+        // SAFETY: the segment has `header_len + frame_len` bytes.
+        let header = unsafe { copy::header_from(segment.at) };
+        // SAFETY: as above.
+        let frame = unsafe { segment.at.add(header_len) };
+        copy_in(frame, &mut head.data_mut()[..HEAD_BYTES]);
+        // SAFETY: as above.
+        let piece = Piece { at: unsafe { frame.add(HEAD_BYTES) }, len: left };
+        let is_lent = is_fit(header)
+            && flow::extract::head_is_enough(head.data())
+            && tails.lend(head, std::iter::once(piece));
+        return is_lent.then_some(header);
+    }
     let mut reader = SegmentReader { segments, used: 0 };
     let header = reader.read_header(header_len);
-    if !header.is_plain() && !virtio_net::is_for_head(&header.bytes(), HEAD_BYTES) {
+    if !is_fit(header) {
         return None;
     }
-    head.set_len(HEAD_BYTES).expect("a chunk is longer");
     reader.read(head.data_mut());
-    let mut left = frame_len - HEAD_BYTES;
     let SegmentReader { segments, used } = reader;
     let pieces = segments.iter().enumerate().map_while(move |(n, segment)| {
         let skip = if n == 0 { used } else { 0 };
@@ -722,7 +737,13 @@ impl Transmit<'_> {
             let fit =
                 left.iter().zip(&chains).take_while(|(p, chain)| needed(p) <= chain.len as usize).count();
             for (packet, chain) in left.iter().zip(&chains).take(fit) {
-                self.write_long(layout, packet, std::slice::from_ref(chain), lent);
+                if chain.segments == 1 && (packet.is_lent() || !packet.is_chained()) {
+                    let segment = self.segments[chain.first as usize];
+                    self.write_pieces(packet, segment, lent.straight(packet));
+                    layout.give_back(*chain, needed(packet) as u32, self.parts.log.as_deref());
+                } else {
+                    self.write_long(layout, packet, std::slice::from_ref(chain), lent);
+                }
             }
             layout.untake(&chains[fit..]);
             match chains.get(fit) {
@@ -737,6 +758,29 @@ impl Transmit<'_> {
             self.write_long(layout, packet, &many, lent);
         }
         Ok(())
+    }
+
+    /// Writes a packet, and a tail in pieces, to one segment.
+    #[inline(always)]
+    fn write_pieces(&mut self, packet: &Packet, segment: Segment, tail: &[Piece]) {
+        let header_len = self.parts.header_len;
+        // SAFETY: the caller has seen that header and frame, the tail included, fit the segment.
+        unsafe { copy::header_to(self.header(packet, 1), header_len, segment.at) };
+        // SAFETY: as above.
+        let frame = unsafe { segment.at.add(header_len) };
+        copy_out(packet.data(), frame);
+        let mut done = packet.data().len();
+        for piece in tail {
+            // SAFETY: as above.
+            copy_across(piece.at, unsafe { frame.add(done) }, piece.len);
+            done += piece.len;
+        }
+        if let Some(log) = &self.parts.log {
+            log.mark(segment.guest, (header_len + packet.len()) as u64);
+        }
+        self.sent.taken += 1;
+        self.sent.packets += 1;
+        self.sent.bytes += packet.len() as u64;
     }
 
     #[inline(always)]
