@@ -214,6 +214,9 @@ fn from_guest_to_guest_a_payload_is_copied_once_and_frames_stay_whole_and_in_ord
         }
         assert!(lent > 500);
         assert_eq!(pair.from.port.stats().rx_packets, pair.to.port.stats().tx_packets);
+        let (from, to) = (pair.from.port.queue_counts(), pair.to.port.queue_counts());
+        let seen = |counts: &packet::port::FrameCounts| (counts.packets, counts.bytes, counts.sizes);
+        assert_eq!(seen(&from[0].rx), seen(&to[0].tx), "by size, copied once or twice");
         pair.end();
     }
 }

@@ -745,6 +745,7 @@ impl Transmit<'_> {
                     self.write_long(layout, packet, std::slice::from_ref(chain), lent);
                 }
             }
+            self.count(&left[..fit]);
             layout.untake(&chains[fit..]);
             match chains.get(fit) {
                 Some(short) => short_max = short.len as usize,
@@ -756,6 +757,7 @@ impl Transmit<'_> {
             let mut many = Many::new();
             let Room::Enough = self.take_for(layout, needed(packet), &mut many)? else { break };
             self.write_long(layout, packet, &many, lent);
+            self.count(std::slice::from_ref(packet));
         }
         Ok(())
     }
@@ -778,9 +780,15 @@ impl Transmit<'_> {
         if let Some(log) = &self.parts.log {
             log.mark(segment.guest, (header_len + packet.len()) as u64);
         }
-        self.sent.taken += 1;
-        self.sent.packets += 1;
-        self.sent.bytes += packet.len() as u64;
+    }
+
+    /// Counts packets that were written.
+    #[inline(always)]
+    fn count(&mut self, packets: &[Packet]) {
+        let mut tally = Tally::default();
+        packets.iter().for_each(|packet| tally.add(packet));
+        self.sent.add(tally);
+        self.parts.counts.add(tally, packets);
     }
 
     #[inline(always)]
@@ -813,6 +821,7 @@ impl Transmit<'_> {
         match self.take_for(layout, packet.len() + self.parts.header_len, &mut chains)? {
             Room::Enough => {
                 self.write_chains(layout, packet, &chains, packet.segments().map(Piece::of));
+                self.count(std::slice::from_ref(packet));
                 Ok(Long::Sent)
             }
             Room::TooFew => Ok(Long::Waits),
@@ -887,10 +896,6 @@ impl Transmit<'_> {
             left -= written;
             layout.give_back(*chain, written as u32, log);
         }
-        let mut tally = Tally::default();
-        tally.add(packet);
-        self.sent.add(tally);
-        self.parts.counts.add(tally, std::slice::from_ref(packet));
     }
 }
 
