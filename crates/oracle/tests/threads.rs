@@ -194,3 +194,40 @@ fn workers_run_where_they_were_told_to_and_move_when_told_otherwise() {
     dp.set_workers(&[CpuSet::all()], cache).unwrap();
     assert_eq!((allowed(&dp), dp.worker_cpu(0)), (own, None));
 }
+
+#[test]
+fn a_workers_accounts_add_up_to_its_time() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1, 2]);
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
+    let accounts = |dp: &Datapath<switch::Switch>| {
+        let w = dp.worker_stats(0);
+        w.busy_cycles.get() + w.idle_cycles.get() + w.sleep_cycles.get()
+    };
+    let exchange = |bursts: u32| {
+        for _ in 0..bursts {
+            // Many flows, so that there is something to sweep in between.
+            let burst = (0..32u16).map(|n| {
+                let mut frame = udp_frame();
+                frame[34..36].copy_from_slice(&n.to_be_bytes());
+                frame
+            });
+            links[0].receive(burst.collect());
+            wait_sent(&links[1..], 32);
+        }
+        // It sleeps too.
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    exchange(1);
+    let (start, before) = (base::clock::tsc(), accounts(&dp));
+    for _ in 0..20 {
+        exchange(50);
+    }
+    // The last sleep is in no account before it ends: another burst ends it.
+    exchange(1);
+    let (elapsed, accounted) = (base::clock::tsc() - start, accounts(&dp) - before);
+    let share = accounted as f64 / elapsed as f64;
+    assert!((0.9..1.1).contains(&share), "{share:.3} of its time is accounted for");
+}
