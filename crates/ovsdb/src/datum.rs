@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::atom::{Atom, AtomType};
-use crate::error::{Error, constraint_error, syntax_error};
+use crate::error::{Error, syntax_error};
 use crate::json::Json;
 use crate::symbols::Symbols;
 use crate::types::ColumnType;
@@ -439,10 +439,9 @@ impl Datum {
             }
         };
         datum.map_err(|Duplicate| {
-            constraint_error(
-                json,
-                if of.is_map() { "map contains duplicate key" } else { "set contains duplicate" },
-            )
+            // So the stock server calls an error that it has no name for.
+            let details = if of.is_map() { "map contains duplicate key" } else { "set contains duplicate" };
+            Error::new("ovsdb error", details)
         })
     }
 

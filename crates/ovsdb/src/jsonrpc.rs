@@ -14,6 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// Bounds on what a peer may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,18 +45,26 @@ pub enum BadStream {
     NotJson(String),
     /// It is JSON and no message: why.
     NotAMessage(String),
+    /// A "reply" or an "error" to what nobody asked.
+    Unexpected(&'static str),
 }
 
 impl fmt::Display for BadStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadStream::TooLong(max) => write!(f, "a message longer than {max} bytes"),
-            BadStream::TooDeep(max) => write!(f, "a message nested deeper than {max} levels"),
-            BadStream::NotAnObject(byte) => {
-                write!(f, "'{}' where a JSON object should begin", byte.escape_ascii())
+            BadStream::TooLong(max) => write!(f, "error parsing stream: a message longer than {max} bytes"),
+            BadStream::TooDeep(max) => {
+                write!(f, "error parsing stream: a message nested deeper than {max} levels")
             }
-            BadStream::NotJson(why) => write!(f, "not JSON: {why}"),
-            BadStream::NotAMessage(why) => write!(f, "not a JSON-RPC message: {why}"),
+            BadStream::NotAnObject(b'[' | b'"') => {
+                f.write_str("received bad JSON-RPC message: message is not a JSON object")
+            }
+            BadStream::NotAnObject(byte) => {
+                write!(f, "error parsing stream: '{}' where a JSON object should begin", byte.escape_ascii())
+            }
+            BadStream::NotJson(why) => write!(f, "error parsing stream: {why}"),
+            BadStream::NotAMessage(why) => write!(f, "received bad JSON-RPC message: {why}"),
+            BadStream::Unexpected(what) => write!(f, "received unexpected {what} message"),
         }
     }
 }
@@ -262,20 +271,48 @@ pub enum Received<'a> {
     Other(Message),
 }
 
-/// All members that a message may have. A member that is there and null is told from one that is missing by nobody.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// All members that a message may have; of one that is there twice, the last. A member that is there and null is told from one that is
+/// missing by nobody.
+#[derive(Default)]
 struct Members<'a> {
-    #[serde(borrow)]
     method: Option<Text<'a>>,
-    #[serde(borrow)]
     params: Option<&'a RawValue>,
-    #[serde(borrow)]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(default)]
     id: Value,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<'a>(PhantomData<Members<'a>>);
+        impl<'de: 'a, 'a> Visitor<'de> for Reader<'a> {
+            type Value = Members<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'a>, A::Error> {
+                let mut members = Members::default();
+                while let Some(Text(name)) = map.next_key::<Text<'de>>()? {
+                    match &*name {
+                        "method" => members.method = map.next_value()?,
+                        "params" => members.params = map.next_value()?,
+                        "result" => members.result = map.next_value()?,
+                        "error" => members.error = map.next_value()?,
+                        "id" => members.id = map.next_value()?,
+                        other => {
+                            return Err(de::Error::custom(format_args!(
+                                "message has unexpected member \"{other}\""
+                            )));
+                        }
+                    }
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Reader(PhantomData))
+    }
 }
 
 /// A request for a transaction, which is what most messages are, read in one go with its parameters.
@@ -432,13 +469,13 @@ pub fn write_reply(out: &mut Vec<u8>, id: &Value, result: &(impl Serialize + ?Si
     out.push(b'}');
 }
 
-/// Appends the text of an error.
+/// Appends the text of an error. It has no "result", as those of the stock server have none.
 pub fn write_error(out: &mut Vec<u8>, id: &Value, error: &RawValue) {
     out.extend_from_slice(b"{\"error\":");
     out.extend_from_slice(error.get().as_bytes());
     out.extend_from_slice(b",\"id\":");
     write_json(out, id);
-    out.extend_from_slice(b",\"result\":null}");
+    out.push(b'}');
 }
 
 fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
@@ -528,6 +565,16 @@ mod tests {
     }
 
     #[test]
+    fn of_a_member_that_is_there_twice_the_last_counts() {
+        let text = r#"{"method":"a","id":1,"params":[1],"method":"echo","id":2,"params":[]}"#;
+        let Ok(Message::Request { method, params, id }) = Message::parse(text) else { panic!("no request") };
+        assert_eq!((&*method, params.get(), id), ("echo", "[]", json!(2)));
+        let error = Message::parse(r#"{"method":"echo","id":1,"params":[],"extra":1}"#).unwrap_err();
+        assert!(error.to_string().contains("received bad JSON-RPC message: "), "{error}");
+        assert!(error.to_string().contains("unexpected member \"extra\""), "{error}");
+    }
+
+    #[test]
     fn messages_are_read_as_they_are_written() {
         for message in [
             Message::request("transact", &json!(["db", {"op": "comment"}]), 7),
@@ -554,8 +601,8 @@ mod tests {
             ("{\"method\":\"m\",\"params\":[],\"result\":1,\"id\":1}", "both a request and a reply"),
             ("{\"result\":1,\"error\":1,\"id\":1}", "both a result and an error"),
             ("{\"params\":[],\"id\":1}", "without \"method\""),
-            ("{\"method\":\"m\",\"params\":[],\"id\":1,\"x\":0}", "unknown field"),
-            ("{\"method\":\"m\" \"params\":[]}", "not JSON"),
+            ("{\"method\":\"m\",\"params\":[],\"id\":1,\"x\":0}", "unexpected member"),
+            ("{\"method\":\"m\" \"params\":[]}", "error parsing stream"),
         ] {
             let error = Message::parse(bad).unwrap_err().to_string();
             assert!(error.contains(why), "{bad}: {error}");

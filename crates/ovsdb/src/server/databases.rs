@@ -249,8 +249,8 @@ impl Server {
             return Err(Error::new("not allowed", details));
         }
         if schema.name != name {
-            let details = format!("database {name} cannot become one that is called {}", schema.name);
-            return Err(Error::new("constraint violation", details));
+            let details = format!("new schema name ({}) does not match database name ({name})", schema.name);
+            return Err(Error::new("invalid parameters", details));
         }
         self.settle();
         let now_ms = self.now_ms(now);

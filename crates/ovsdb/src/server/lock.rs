@@ -1,13 +1,28 @@
 //! Locks: names that one session at a time owns (RFC 7047 sections 4.1.8 to 4.1.10).
 
 use super::SessionId;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// All locks of a server.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     /// Who owns it, and who waits, in order.
     queues: HashMap<String, VecDeque<SessionId>>,
+    /// Those of the owners and waiting that took theirs by "steal".
+    thieves: HashSet<(SessionId, String)>,
+    /// What was stolen from a thief. It does not wait, and has yet to unlock it.
+    lost: HashSet<(SessionId, String)>,
+}
+
+/// A session's locks, by what became of them.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct LockCounts {
+    /// It owns them.
+    pub held: usize,
+    /// It waits for them, for the first time or again.
+    pub waiting: usize,
+    /// It stole them, and somebody else did after it.
+    pub lost: usize,
 }
 
 /// What others are to be told.
@@ -15,37 +30,54 @@ pub(super) struct Locks {
 pub(super) enum News {
     /// It owns the lock now.
     Locked(SessionId, String),
-    /// It owned the lock, and waits for it again.
+    /// It owned the lock, and waits for it again, unless it was a thief itself.
     Stolen(SessionId, String),
 }
 
 impl Locks {
     /// Queues for a lock. Whether it is owned at once. `None`: the session has or awaits it already.
     pub(super) fn lock(&mut self, session: SessionId, name: &str) -> Option<bool> {
-        let queue = self.queues.entry(name.to_owned()).or_default();
-        if queue.contains(&session) {
-            return None;
-        }
+        let queue = self.queue_without(session, name)?;
         queue.push_back(session);
         Some(queue.len() == 1)
     }
 
-    /// Takes a lock from its owner, who then is the first to wait. `None`: the session has or awaits it already.
+    /// Takes a lock from its owner, who then is the first to wait, or, where it was stolen from a thief, has lost it. `None`: the session has
+    /// or awaits it already.
     pub(super) fn steal(&mut self, session: SessionId, name: &str) -> Option<Option<News>> {
-        let queue = self.queues.entry(name.to_owned()).or_default();
-        if queue.contains(&session) {
+        let queue = self.queue_without(session, name)?;
+        let victim = queue.front().copied();
+        queue.push_front(session);
+        self.thieves.insert((session, name.to_owned()));
+        Some(victim.map(|victim| {
+            let stolen = (victim, name.to_owned());
+            if self.thieves.remove(&stolen) {
+                self.queues.entry(name.to_owned()).or_default().remove(1);
+                self.lost.insert(stolen);
+            }
+            News::Stolen(victim, name.to_owned())
+        }))
+    }
+
+    /// Who owns and awaits a lock. `None`: the session does, or has yet to unlock it.
+    fn queue_without(&mut self, session: SessionId, name: &str) -> Option<&mut VecDeque<SessionId>> {
+        if self.lost.contains(&(session, name.to_owned())) {
             return None;
         }
-        let victim = queue.front().map(|&victim| News::Stolen(victim, name.to_owned()));
-        queue.push_front(session);
-        Some(victim)
+        let queue = self.queues.entry(name.to_owned()).or_default();
+        (!queue.contains(&session)).then_some(queue)
     }
 
     /// Gives a lock up, or the wait for it. `None`: the session has and awaits no such lock.
     pub(super) fn unlock(&mut self, session: SessionId, name: &str) -> Option<Option<News>> {
+        let key = (session, name.to_owned());
+        if self.lost.remove(&key) {
+            return Some(None);
+        }
         let queue = self.queues.get_mut(name)?;
         let at = queue.iter().position(|&s| s == session)?;
         queue.remove(at);
+        self.thieves.remove(&key);
         let next = queue.front().copied();
         if next.is_none() {
             self.queues.remove(name);
@@ -61,16 +93,16 @@ impl Locks {
     /// The names that a session has or awaits.
     pub(super) fn of(&self, session: SessionId) -> Vec<String> {
         let queues = self.queues.iter().filter(|(_, queue)| queue.contains(&session));
-        queues.map(|(name, _)| name.clone()).collect()
+        let lost = self.lost.iter().filter(|(loser, _)| *loser == session);
+        queues.map(|(name, _)| name.clone()).chain(lost.map(|(_, name)| name.clone())).collect()
     }
 
-    /// The number of locks that a session owns, has lost, and waits for; one lost counts as awaited.
-    pub(super) fn counts(&self, session: SessionId) -> (usize, usize) {
-        let queues = self.queues.values().filter(|queue| queue.contains(&session));
-        queues.fold((0, 0), |(owned, awaited), queue| match queue.front() == Some(&session) {
-            true => (owned + 1, awaited),
-            false => (owned, awaited + 1),
-        })
+    /// How many locks a session has.
+    pub(super) fn counts(&self, session: SessionId) -> LockCounts {
+        let queues = || self.queues.values().filter(|queue| queue.contains(&session));
+        let held = queues().filter(|queue| queue.front() == Some(&session)).count();
+        let lost = self.lost.iter().filter(|(loser, _)| *loser == session).count();
+        LockCounts { held, waiting: queues().count() - held, lost }
     }
 }
 
@@ -89,10 +121,27 @@ mod tests {
         assert!(locks.owns(c, "l") && !locks.owns(a, "l"));
         assert_eq!(locks.unlock(b, "l"), Some(None), "it only waited");
         assert_eq!(locks.unlock(c, "l"), Some(Some(News::Locked(a, "l".into()))));
-        assert_eq!(locks.counts(a), (1, 0));
+        assert_eq!(locks.counts(a), LockCounts { held: 1, ..LockCounts::default() });
         assert_eq!(locks.unlock(a, "l"), Some(None));
         assert_eq!(locks.unlock(a, "l"), None);
         assert!(locks.queues.is_empty());
         assert_eq!(locks.steal(a, "l"), Some(None), "from nobody");
+    }
+
+    #[test]
+    fn what_is_stolen_from_a_thief_is_lost_until_it_is_unlocked() {
+        let [a, b, c] = [1, 2, 3].map(SessionId);
+        let mut locks = Locks::default();
+        assert_eq!(locks.steal(a, "l"), Some(None));
+        assert_eq!(locks.steal(b, "l"), Some(Some(News::Stolen(a, "l".into()))));
+        assert_eq!(locks.counts(a), LockCounts { lost: 1, ..LockCounts::default() });
+        assert_eq!((locks.lock(a, "l"), locks.steal(a, "l")), (None, None), "it must unlock first");
+        assert_eq!(locks.unlock(b, "l"), Some(None), "nobody waits");
+        assert_eq!(locks.lock(c, "l"), Some(true));
+        assert_eq!(locks.of(a), ["l"]);
+        assert_eq!((locks.unlock(a, "l"), locks.unlock(a, "l")), (Some(None), None));
+        assert!(locks.owns(c, "l"));
+        assert_eq!(locks.unlock(c, "l"), Some(None));
+        assert!(locks.queues.is_empty() && locks.thieves.is_empty() && locks.lost.is_empty());
     }
 }

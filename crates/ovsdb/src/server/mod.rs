@@ -26,6 +26,7 @@ mod requests;
 mod transactions;
 
 pub use databases::{DatabaseNo, Model, NoSuchDatabase, StorageNews};
+pub use lock::LockCounts;
 pub use output::Output;
 pub use transactions::NotCommitted;
 
@@ -214,7 +215,7 @@ impl Server {
     }
 
     /// Locks that a session owns, and that it waits for.
-    pub fn lock_counts(&self, id: SessionId) -> (usize, usize) {
+    pub fn lock_counts(&self, id: SessionId) -> LockCounts {
         self.locks.counts(id)
     }
 
@@ -237,19 +238,24 @@ impl Server {
                     _ => self.handle_request(now, id, &method, params, request),
                 }
             }
-            Received::Other(message) => self.handle_other(id, message),
+            Received::Other(message) => return self.handle_other(id, message),
         }
         Ok(())
     }
 
     /// A message that is no request.
-    fn handle_other(&mut self, id: SessionId, message: Message) {
+    fn handle_other(&mut self, id: SessionId, message: Message) -> Result<(), BadStream> {
         self.counters.messages += 1;
         match message {
             Message::Notification { method, params } if method == "cancel" => self.cancel(id, &params),
-            // A notification that is not known needs no answer; others are the answer to a probe, or to nothing.
-            _ => {}
+            // A notification that is not known needs no answer.
+            Message::Notification { .. } | Message::Request { .. } => {}
+            // The answer to a probe.
+            Message::Reply { id, .. } if id == "echo" => {}
+            Message::Reply { .. } => return Err(BadStream::Unexpected("reply")),
+            Message::Error { .. } => return Err(BadStream::Unexpected("error")),
         }
+        Ok(())
     }
 
     /// What is to be sent to a client.

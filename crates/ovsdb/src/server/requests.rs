@@ -130,9 +130,7 @@ impl Server {
     fn convert(&mut self, now: Now, params: &Value) -> Answer {
         let name = self.name_of("convert", params)?.to_owned();
         let [_, schema] = params.as_array().map_or(&[][..], Vec::as_slice) else {
-            return Err(
-                syntax_error(params, "convert request params must be <db-name> and <schema>").to_json()
-            );
+            return Err(syntax_error(params, "array expected").to_json());
         };
         let converted = Schema::from_json(schema).and_then(|schema| {
             if self.read_only {

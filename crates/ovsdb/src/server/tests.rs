@@ -284,7 +284,7 @@ fn a_converted_database_keeps_its_rows_and_starts_its_clients_anew() {
     assert_eq!(rig.ask(reader, "get_schema", json!(["D"]))["version"], json!("2.0.0"));
     assert_eq!(rig.server.database("D").unwrap().row_count(crate::TableIdx(0)), 1);
     let wrong = rig.refused(reader, "convert", json!(["D", {"name": "E", "version": "1.0.0", "tables": {}}]));
-    assert!(wrong.contains("cannot become"), "{wrong}");
+    assert!(wrong.contains("does not match database name (D)"), "{wrong}");
     assert!(rig.refused(reader, "convert", json!(["D", {}])).contains("name"));
 }
 
@@ -305,4 +305,44 @@ fn time_passes_without_anything_to_do() {
     assert_eq!(rig.server.next_timeout(), None);
     rig.now.at += Duration::from_secs(1);
     rig.server.handle_timeout(rig.now);
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_ends_the_connection_and_one_to_a_probe_does_not() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    for (text, expected) in [
+        (r#"{"id":"echo","result":[],"error":null}"#, None),
+        (r#"{"id":7,"result":{},"error":null}"#, Some("received unexpected reply message")),
+        (r#"{"id":7,"result":null}"#, Some("received unexpected reply message")),
+        (r#"{"id":7,"result":null,"error":"x"}"#, Some("received unexpected error message")),
+    ] {
+        let result = rig.server.handle_text(rig.now, session, text);
+        assert_eq!(result.err().map(|e| e.to_string()).as_deref(), expected, "{text}");
+    }
+    assert!(rig.hear(session).is_empty());
+}
+
+#[test]
+fn errors_are_those_of_the_stock_server() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let mut error = |method: &str, params: Value| {
+        let said = rig.say(session, method, params, 1);
+        // An error has no "result".
+        assert_eq!(said[0].as_object().unwrap().len(), 2, "{said:?}");
+        said[0]["error"].clone()
+    };
+    let of = |name: &str| json!({"name": name, "version": "1.0.0", "tables": {}});
+    assert_eq!(
+        error("convert", json!(["D", of("E")])),
+        json!({"error": "invalid parameters", "details": "new schema name (E) does not match database name (D)"})
+    );
+    assert_eq!(
+        error("convert", json!(["D"])),
+        json!({"error": "syntax error", "details": "array expected", "syntax": "[\"D\"]"})
+    );
+    let twice = json!({"m": ["map", [["a", "1"], ["a", "2"]]]});
+    let result = rig.ask(session, "transact", json!(["D", {"op": "insert", "table": "T", "row": twice}]));
+    assert_eq!(result[0], json!({"error": "ovsdb error", "details": "map contains duplicate key"}));
 }

@@ -299,7 +299,10 @@ impl Log {
             since_start: self.started.elapsed(),
             number: self.count.fetch_add(1, Ordering::Relaxed) + 1,
             module: MODULES[module],
-            thread: thread.name().filter(|n| *n != "main"),
+            // In a process of its own the database server's thread is the one that others would call the main one.
+            thread: thread
+                .name()
+                .filter(|n| *n != "main" && (*n != "ovsdb" || program::name() != "ovsdb-server")),
             level,
             text,
             facility: self.facility.load(Ordering::Relaxed),

@@ -8,7 +8,7 @@ use crate::stream::{
     ActiveTarget, Listener, OVSDB_PORT, PassiveTarget, Stream, StreamError, Target, TlsFiles,
 };
 use ovsdb::reconnect::{Action, Options, Reconnect};
-use ovsdb::server::SessionId;
+use ovsdb::server::{LockCounts, SessionId};
 use ovsdb::{Datum, Row, TableIdx, TableSchema};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -651,11 +651,13 @@ impl Remote {
         }
         if let Some(state) = self.state.upgrade() {
             let server = state.server.borrow();
-            let (held, waiting) = connections.keys().fold((0, 0), |(held, waiting), id| {
-                let counts = server.lock_counts(*id);
-                (held + counts.0, waiting + counts.1)
-            });
-            for (key, count) in [("locks_held", held), ("locks_waiting", waiting)] {
+            let counts: Vec<_> = connections.keys().map(|id| server.lock_counts(*id)).collect();
+            let sum = |of: fn(&LockCounts) -> usize| -> usize { counts.iter().map(of).sum() };
+            for (key, count) in [
+                ("locks_held", sum(|c| c.held)),
+                ("locks_waiting", sum(|c| c.waiting)),
+                ("locks_lost", sum(|c| c.lost)),
+            ] {
                 if count > 0 {
                     status.insert(key.into(), count.to_string());
                 }

@@ -107,7 +107,12 @@ pub(super) async fn converse(
     match &end {
         End::Bad(why) => {
             state.count(|c| c.bad_streams += 1);
-            tracing::warn!(target: "jsonrpc", "{}: closing the connection: {why}", connection.name);
+            if matches!(why, BadStream::Unexpected(_)) {
+                tracing::warn!(target: "ovsdb_jsonrpc_server", "{}: {why}", connection.name);
+            } else {
+                tracing::warn!(target: "jsonrpc", "{}: {why}", connection.name);
+                tracing::warn!(target: "reconnect", "{}: connection dropped (Protocol error)", connection.name);
+            }
         }
         End::OverBudget => {
             state.count(|c| c.over_budget += 1);

@@ -84,7 +84,7 @@ pub fn reply(request: &Request, result: Result<String, String>) -> Vec<u8> {
     };
     let reply = match result {
         Ok(text) => json!({"id": request.id, "result": line(text), "error": null}),
-        Err(text) => json!({"id": request.id, "result": null, "error": line(text)}),
+        Err(text) => json!({"id": request.id, "error": line(text)}),
     };
     reply.to_string().into_bytes()
 }

@@ -88,6 +88,9 @@ fn rows_say_whom_to_connect_to_and_failures_are_told() {
     assert_eq!(manager.ask("lock", json!(["theirs"])), json!({"locked": false}));
     eventually("the lock is counted", || status(&rig, &target, "locks_held").as_deref() == Some("1"));
     eventually("the wait is counted", || status(&rig, &target, "locks_waiting").as_deref() == Some("1"));
+    assert_eq!(manager.ask("steal", json!(["stolen"])), json!({"locked": true}));
+    assert_eq!(other.ask("steal", json!(["stolen"])), json!({"locked": true}));
+    eventually("the loss is counted", || status(&rig, &target, "locks_lost").as_deref() == Some("1"));
     drop(manager);
     eventually("the loss is told", || status(&rig, &target, "sec_since_disconnect").is_some());
     let (again, _) = listener.accept().unwrap();
