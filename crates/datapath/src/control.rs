@@ -19,7 +19,7 @@ use base::{DropReason, PortNo};
 use packet::thread::CpuSet;
 use packet::wait::{Bell, Waiter};
 use packet::{Pool, PoolCache, Port, PortStats, RxQueue, TxQueue};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -163,14 +163,12 @@ struct Released {
 }
 
 /// Reasons for which drivers drop: packets that no worker sees any more, or yet.
-const BY_DRIVERS: [DropReason; 2] = [DropReason::TxError, DropReason::RxDropped];
+const BY_DRIVERS: [(DropReason, fn(&PortStats) -> u64); 2] =
+    [(DropReason::TxError, |s| s.tx_dropped), (DropReason::RxDropped, |s| s.rx_dropped)];
 
+/// A driver's count of packets dropped for a reason. Only where drivers have one are they asked.
 fn dropped_by_driver(port: &dyn Port, reason: DropReason) -> u64 {
-    match reason {
-        DropReason::TxError => port.stats().tx_dropped,
-        DropReason::RxDropped => port.stats().rx_dropped,
-        _ => 0,
-    }
+    BY_DRIVERS.iter().find(|(by, _)| *by == reason).map_or(0, |(_, of)| of(&port.stats()))
 }
 
 /// Slots that are kept ready beyond those given out.
@@ -199,7 +197,9 @@ pub struct Datapath<P: Pipeline> {
     folds: u64,
     gone: VecDeque<PortNo>,
     dumped: Vec<(Vec<DumpedFlow>, Option<u32>)>,
-    removed: Vec<PortNo>,
+    /// The last call of [`Self::remove_ports`], and how many answers to it there are.
+    removal: u64,
+    removed: usize,
     /// What drivers of ports that are gone had dropped, by the reasons' names.
     dropped_by_gone: BTreeMap<&'static str, u64>,
     slots_reserved: u32,
@@ -231,7 +231,8 @@ impl<P: Pipeline> Datapath<P> {
             folds: 0,
             gone: VecDeque::new(),
             dumped: Vec::new(),
-            removed: Vec::new(),
+            removal: 0,
+            removed: 0,
             dropped_by_gone: BTreeMap::new(),
             slots_reserved: 0,
         })
@@ -524,19 +525,20 @@ impl<P: Pipeline> Datapath<P> {
         for n in entries.iter().flat_map(|entry| &entry.rx_queues) {
             self.workers[*n].queues -= 1;
         }
+        // An answer that comes too late is none to the next call, which may be about the same numbers.
+        (self.removal, self.removed) = (self.removal + 1, 0);
         for n in 0..self.workers.len() {
             for &no in numbers {
-                self.send(n, Command::RemovePort(no));
+                self.send(n, Command::RemovePort { port: no, removal: self.removal });
             }
         }
         let answers = entries.len() * self.workers.len();
-        let of_these = numbers.iter().copied().collect::<BTreeSet<PortNo>>();
-        self.wait_until(|dp| dp.removed.iter().filter(|no| of_these.contains(no)).count() >= answers)?;
-        self.removed.retain(|no| !of_these.contains(no));
-        for reason in BY_DRIVERS {
-            let dropped: u64 =
-                entries.iter().map(|entry| dropped_by_driver(entry.port.as_ref(), reason)).sum();
-            *self.dropped_by_gone.entry(reason.name()).or_default() += dropped;
+        self.wait_until(|dp| dp.removed >= answers)?;
+        for entry in &entries {
+            let stats = entry.port.stats();
+            for (reason, of) in BY_DRIVERS {
+                *self.dropped_by_gone.entry(reason.name()).or_default() += of(&stats);
+            }
         }
         Ok(entries.into_iter().map(|entry| entry.port).collect())
     }
@@ -601,11 +603,27 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Packets dropped for a reason, over all workers, and by the drivers of ports that are there or were.
     pub fn drops(&self, reason: DropReason) -> u64 {
-        let ended = self.retired.iter().map(|r| r.stats.drops.get(reason));
-        let by_workers: u64 = self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum();
         let by_drivers: u64 =
             self.ports.values().map(|entry| dropped_by_driver(entry.port.as_ref(), reason)).sum();
-        by_workers + by_drivers + self.dropped_by_gone.get(&reason.name()).copied().unwrap_or(0)
+        self.drops_but_by_drivers(reason) + by_drivers
+    }
+
+    /// [`Self::drops`] for each reason, with each driver asked once: that may be a system call.
+    pub fn all_drops(&self) -> Vec<(DropReason, u64)> {
+        let of_drivers: Vec<PortStats> = self.ports.values().map(|entry| entry.port.stats()).collect();
+        let with_drivers = |reason: DropReason| {
+            let count = BY_DRIVERS.iter().find(|(by, _)| *by == reason).map(|(_, of)| of);
+            let by_drivers: u64 = count.map_or(0, |of| of_drivers.iter().map(of).sum());
+            (reason, self.drops_but_by_drivers(reason) + by_drivers)
+        };
+        DropReason::ALL.iter().copied().map(with_drivers).collect()
+    }
+
+    /// What workers have dropped, and drivers of ports that are gone.
+    fn drops_but_by_drivers(&self, reason: DropReason) -> u64 {
+        let ended = self.retired.iter().map(|r| r.stats.drops.get(reason));
+        let by_workers: u64 = self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum();
+        by_workers + self.dropped_by_gone.get(&reason.name()).copied().unwrap_or(0)
     }
 
     /// Packets that came in at a port and were dropped for a reason, and those that its driver dropped.
@@ -778,9 +796,9 @@ impl<P: Pipeline> Datapath<P> {
                     Reply::Released { port, rx, tx } => {
                         self.released.push(Released { worker: n, port, rx: rx.into(), tx });
                     }
-                    Reply::Removed { port, rx, tx } => {
+                    Reply::Removed { removal, rx, tx } => {
                         drop((rx, tx));
-                        self.removed.push(port);
+                        self.removed += usize::from(removal == self.removal);
                     }
                     Reply::Dump { flows, next } => self.dumped.push((flows, next)),
                     Reply::Gone(port) => self.gone.push_back(port),

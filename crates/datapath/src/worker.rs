@@ -86,7 +86,12 @@ pub enum Command {
         counters: Arc<PortCounters>,
     },
     /// Give up all queues of the port; the answer is [`Reply::Removed`].
-    RemovePort(PortNo),
+    RemovePort {
+        /// Which port.
+        port: PortNo,
+        /// The request's number, which the answer carries.
+        removal: u64,
+    },
     /// Give up all queues of the port as they are, to be used by other workers; the answer is [`Reply::Released`].
     ReleasePort(PortNo),
     /// Execute actions on a packet of the control thread's.
@@ -113,8 +118,8 @@ pub enum Command {
 pub enum Reply {
     /// The port's queues, closed, to be dropped by the control thread.
     Removed {
-        /// Which port.
-        port: PortNo,
+        /// The number of the request.
+        removal: u64,
         /// Receive queues.
         rx: Vec<Box<dyn RxQueue>>,
         /// Transmit queue.
@@ -673,7 +678,7 @@ impl<P: Pipeline> Worker<P> {
                         q.counters = Some(counters.clone());
                     }
                 }
-                Command::RemovePort(port) => self.remove_port(port),
+                Command::RemovePort { port, removal } => self.remove_port(port, removal),
                 Command::ReleasePort(port) => self.release_port(port),
                 Command::Execute { packet, actions } => {
                     self.process.execute_now(packet, &actions);
@@ -727,11 +732,11 @@ impl<P: Pipeline> Worker<P> {
         self.busy.reserve(self.rx.len() - self.busy.len());
     }
 
-    fn remove_port(&mut self, port: PortNo) {
+    fn remove_port(&mut self, port: PortNo, removal: u64) {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.close(&mut self.process.out.cache));
         let tx = self.process.out.remove_port(port);
-        self.answer(Reply::Removed { port, rx, tx });
+        self.answer(Reply::Removed { removal, rx, tx });
     }
 
     fn release_port(&mut self, port: PortNo) {

@@ -1,6 +1,7 @@
 //! The run directory: where sockets are, and how to take such a name over from a process that is gone without taking it
 //! from one that lives.
 
+use base::SOCKET_PATH_BYTES_MAX;
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -109,9 +110,9 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
     with_short_path(path, |short| UnixStream::connect(short))
 }
 
-/// The address of a Unix socket holds 107 bytes of path. A longer one is reached through its directory's descriptor.
+/// A path that the address of a Unix socket does not hold ([`SOCKET_PATH_BYTES_MAX`]) is reached through its directory's descriptor.
 pub(crate) fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    if path.as_os_str().len() <= 107 {
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return f(path);
     }
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return f(path) };

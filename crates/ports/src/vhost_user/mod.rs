@@ -38,6 +38,7 @@ mod split;
 
 use crate::virtual_link::local_mac;
 use crate::{PortError, PortSpec, QueueStats};
+use base::SOCKET_PATH_BYTES_MAX;
 use connection::{Connection, Ended};
 use descriptor::Closer;
 use device::{Answer, Device, DeviceError};
@@ -63,8 +64,6 @@ const MESSAGE_TIME: Duration = Duration::from_secs(2);
 const CLOSED_AFTER: Duration = Duration::from_millis(5);
 /// A client that does not know whom to connect to looks up this often; nothing but its end interests it.
 const NO_PATH_WAIT: Duration = Duration::from_secs(60);
-/// The longest path of a Unix socket: `sun_path` ends with a zero.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
 const RETRIES_DEFAULT: u32 = 8;
 /// The largest `tx-retries-max`.
