@@ -141,8 +141,21 @@ fn debians_ovs_ctl_starts_restarts_and_stops_our_daemons_unmodified() {
     let before = (system.pid("ovs-vswitchd"), flows());
     assert!(before.1.contains("priority=77"), "{}", before.1);
 
+    // The script asks in the newest version that a bridge speaks, groups first.
+    vsctl(&["set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13,OpenFlow15"]);
     let said = system.ctl(&[&["restart", dummy][..], &start].concat());
     assert!(said.contains("Saving flows") && said.contains("Restoring saved flows"), "{said}");
+    assert!(!said.contains("ovs-ofctl"), "{said}");
+    let groups = ofctl(&["-O", "OpenFlow13", "dump-groups", "br0"]);
+    assert_eq!(groups, "OFPST_GROUP_DESC reply (OF1.3) (xid=0x2):\n");
+    fs::write(system.path("groups"), "# none\n\n").unwrap();
+    let file = system.path("groups").display().to_string();
+    assert_eq!(ofctl(&["-O", "OpenFlow15", "add-groups", "br0", &file, "--bundle"]), "");
+    fs::write(system.path("groups"), "group_id=1,type=all,bucket=output:1\n").unwrap();
+    let refused = system.run(system.ours("ovs-ofctl"), &["add-groups", "br0", &file]);
+    assert!(!refused.status.success());
+    let said = String::from_utf8(refused.stdout).unwrap();
+    assert_eq!(said, format!("ovs-ofctl: {file}:1: groups are not there yet\n"));
     assert_ne!(system.pid("ovs-vswitchd"), before.0);
     wait_for("the flows", || flows().contains("priority=77"));
     assert_eq!(flows().lines().filter(|l| l.contains("actions")).count(), 1);

@@ -195,6 +195,8 @@ Commands (SWITCH is a bridge, unix:PATH, tcp:HOST[:PORT], ssl:HOST[:PORT] or a s
   show SWITCH                     the switch and its ports
   dump-desc SWITCH                who made it
   dump-tables SWITCH              its tables
+  dump-groups SWITCH [GROUP]      its groups, of which there are none yet
+  add-groups SWITCH FILE          takes files that have none
   dump-ports SWITCH [PORT]        counters of ports
   dump-ports-desc SWITCH [PORT]   descriptions of ports
   queue-stats SWITCH [PORT [QUEUE]]

@@ -6,6 +6,7 @@
 mod arguments;
 mod client;
 mod flows;
+mod groups;
 mod options;
 mod ports;
 mod replace;
@@ -80,8 +81,11 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
     let mut spoken = versions.intersect(VersionSet::SUPPORTED);
     let newer = [Version::V14, Version::V15].map(VersionSet::only);
     if spoken.0 == 0 && newer.iter().any(|newer| versions.intersect(*newer).0 != 0) {
-        // Scripts that save and restore flows ask for the newest there is. What they need of it, 1.3 has with its extensions.
-        eprintln!("{}: {} is not spoken yet; speaking OpenFlow13", program::name(), args.protocols);
+        // Scripts that save and restore flows ask for the newest there is. What they need of it, 1.3 has with its extensions. Called by the
+        // stock tool's name it says no more than that.
+        if program::name() != "ovs-ofctl" {
+            eprintln!("{}: {} is not spoken yet; speaking OpenFlow13", program::name(), args.protocols);
+        }
         spoken = VersionSet::only(Version::V13);
     }
     if spoken.0 == 0 {
@@ -137,7 +141,7 @@ impl Options {
 /// Command, arguments at least and at most, and what does it.
 type Row = (&'static str, usize, usize, fn(&Options) -> Result<ExitCode, Failure>);
 
-const TABLE: [Row; 28] = [
+const TABLE: [Row; 30] = [
     ("show", 1, 1, ports::show),
     ("dump-desc", 1, 1, ports::dump_desc),
     ("dump-tables", 1, 1, ports::dump_tables),
@@ -155,6 +159,8 @@ const TABLE: [Row; 28] = [
     ("del-flows", 1, 2, flows::del_flows),
     ("replace-flows", 2, 2, replace::replace_flows),
     ("diff-flows", 2, 2, replace::diff_flows),
+    ("dump-groups", 1, 2, groups::dump_groups),
+    ("add-groups", 1, 2, groups::add_groups),
     ("add-tlv-map", 2, 2, options::add_tlv_map),
     ("del-tlv-map", 1, 2, options::del_tlv_map),
     ("dump-tlv-map", 1, 1, options::dump_tlv_map),
@@ -169,7 +175,7 @@ const TABLE: [Row; 28] = [
 ];
 
 /// What `--read-only` refuses.
-const CHANGING: [&str; 10] = [
+const CHANGING: [&str; 11] = [
     "add-flow",
     "add-flows",
     "mod-flows",
@@ -178,6 +184,7 @@ const CHANGING: [&str; 10] = [
     "mod-port",
     "set-frags",
     "packet-out",
+    "add-groups",
     "add-tlv-map",
     "del-tlv-map",
 ];

@@ -19,7 +19,7 @@ fn print_reply(options: &Options, client: &mut Client, request: &Message) -> Res
 }
 
 /// Prints all parts of the reply to a request for statistics.
-fn print_statistics(
+pub(super) fn print_statistics(
     options: &Options,
     client: &mut Client,
     request: StatsRequest,
