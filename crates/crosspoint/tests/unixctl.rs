@@ -340,9 +340,30 @@ fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
     trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
     vsctl("set port p2 cvlans=[] tag=[] vlan_mode=[]");
     place_addresses();
-    for bad in ["foo", "foo=1", "in_port=1,foo", "in_port=p9", "in_port=1,dl_dst=5"] {
+    for bad in [
+        "foo",
+        "foo=1",
+        "in_port=1,foo",
+        "in_port=p9",
+        "in_port=1,dl_dst=5",
+        ",",
+        "",
+        "in_port",
+        "nw_src=1.2.3.4",
+        "udp,tp_src=5",
+        "tcp,,,udp",
+        "tcp,tp_src=5,tp_src=5",
+        "tcp,nw_src=1.2.3.4/24",
+        "tcp tp_dst",
+        "ct_state=+trk",
+        "reg0[0..3]=1",
+    ] {
         both(&["ofproto/trace", "br0", bad]);
     }
+    both(&["ofproto/trace"]);
+    both(&["ofproto/trace", "br0"]);
+    both(&["ofproto/trace", "br0", "tcp", "zz"]);
+    both(&["ofproto/trace", "br0", "tcp", "1", "2", "3"]);
 
     // The same of a flow that is cached, and what shows it.
     let tagged = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:08),eth_type(0x8100),vlan(vid=0,pcp=3),\
@@ -389,6 +410,26 @@ fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
     }
     assert_eq!(ours.appctl(&["dpctl/dump-flows", "pmd=x"]).1, Some(2));
 
+    // Dummies with queues.
+    vsctl("add-port br0 p5 -- set interface p5 type=dummy-pmd options:n_rxq=3 options:n_txq=2");
+    vsctl("add-port br0 p6 -- set interface p6 type=dummy-pmd");
+    for pair in [&ours, &stock] {
+        let text = pair.appctl(&["dpctl/show"]).0;
+        let shown: Vec<&str> =
+            text.lines().filter_map(|l| l.split_once("(dummy-pmd: ")).map(|l| l.1).collect();
+        let queues = |n| {
+            format!(
+                "configured_rx_queues={n}, configured_tx_queues=1, requested_rx_queues={n}, requested_tx_queues=1)"
+            )
+        };
+        let several = queues(3).replace("tx_queues=1", "tx_queues=2");
+        assert_eq!(shown, [several, queues(1)], "{text}");
+        let text = pair.appctl(&["dpif-netdev/pmd-rxq-show"]).0;
+        let polled = |port: &str| text.lines().filter(|l| l.contains(&format!("port: {port} "))).count();
+        assert_eq!((polled("p5"), polled("p6")), (3, 1), "{text}");
+    }
+    vsctl("del-port p5 -- del-port p6");
+
     // Dummies' commands, levels of logs, and counters that scripts read.
     vsctl("add-port br0 p9 -- set interface p9 type=internal");
     both(&["dpif/show"]);
@@ -408,6 +449,9 @@ fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
         ("txn_success", 1),
         ("unixctl_replied", 1),
         ("mac_learning_learned", 1),
+        ("bridge_reconfigure", 1),
+        ("dpif_port_add", 2),
+        ("ofproto_update_port", 1),
     ] {
         for pair in [&ours, &stock] {
             wait_for(counter, || {

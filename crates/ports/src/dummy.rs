@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex};
 /// Frames kept in either direction.
 pub const KEPT_MAX: usize = 10_000;
 
-/// Its options: the NUMA node that it pretends to be at.
-pub(crate) const OPTIONS: &[&str] = &["numa_id"];
+/// Its options: the NUMA node that it pretends to be at, and the transmit queues that it pretends to have.
+pub(crate) const OPTIONS: &[&str] = &["numa_id", "n_txq"];
 
 /// A port of type `dummy`.
 pub struct DummyPort {
@@ -38,7 +38,7 @@ struct Shared {
 impl DummyPort {
     /// Makes the port. Its MTU is 1500 unless the specification says otherwise.
     pub fn open(spec: &PortSpec) -> Result<DummyPort, PortError> {
-        let (queues, numa_node) = settings(spec)?;
+        let (queues, numa_node, _) = settings(spec)?;
         let link = VirtualLink::new(spec, queues, 1500)?;
         let shared = Arc::new(Shared { link, injected: Mutex::default(), sent: Mutex::default() });
         let rx_queues = (0..queues)
@@ -60,11 +60,12 @@ pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     settings(spec).map(drop)
 }
 
-/// Receive queues and the NUMA node.
-fn settings(spec: &PortSpec) -> Result<(usize, usize), PortError> {
+/// Receive queues, the NUMA node, and the transmit queues.
+pub(crate) fn settings(spec: &PortSpec) -> Result<(usize, usize, u16), PortError> {
     spec.check_options(OPTIONS)?;
+    let tx_queues = spec.parsed("n_txq", "a number of transmit queues")?.unwrap_or(1).max(1);
     let numa_node = spec.parsed("numa_id", "the number of a NUMA node")?.unwrap_or(0);
-    Ok((spec.rx_queues()?, numa_node))
+    Ok((spec.rx_queues()?, numa_node, tx_queues))
 }
 
 impl DummyControl for Shared {

@@ -72,6 +72,28 @@ pub fn check(spec: &PortSpec) -> Result<(), PortError> {
     }
 }
 
+/// Whether the options of two ports of one name and type come to the same, as where one gives the value that the other has by default.
+/// False where one of them would be refused, and for `dpdkvhostuser` and its client, which find out themselves: see [`Port::set_options`].
+pub fn have_same_effect(a: &PortSpec, b: &PortSpec) -> bool {
+    fn same<T: PartialEq>(
+        of: impl Fn(&PortSpec) -> Result<T, PortError>,
+        a: &PortSpec,
+        b: &PortSpec,
+    ) -> bool {
+        matches!((of(a), of(b)), (Ok(a), Ok(b)) if a == b)
+    }
+    (&a.name, &a.kind) == (&b.name, &b.kind)
+        && match a.kind.as_str() {
+            "afxdp" => same(af_xdp::effect, a, b),
+            "dummy" => same(dummy::settings, a, b),
+            "internal" | "tap" => same(tap::settings, a, b),
+            "null" => same(null::settings, a, b),
+            "pcap" => same(pcap::effect, a, b),
+            "system" => same(system::effect, a, b),
+            _ => false,
+        }
+}
+
 /// Whether ports of that type have the option.
 pub fn has_option(kind: &str, option: &str) -> bool {
     let of_kind: &[&[&str]] = match kind {
@@ -119,5 +141,36 @@ mod tests {
         };
         let text = error.to_string();
         assert!(text.contains("sizze") && text.contains("size, "), "{text}");
+    }
+
+    #[test]
+    fn a_value_that_is_the_default_has_the_effect_of_none() {
+        let spec = |kind: &str, options: &[(&str, &str)]| {
+            options.iter().fold(PortSpec::new("p1", kind, PortNo(1)), |spec, (k, v)| spec.with(k, v))
+        };
+        for (kind, option, default, other) in [
+            ("dummy", "n_rxq", "1", "2"),
+            ("dummy", "numa_id", "0", "1"),
+            ("tap", "ifname", "p1", "p2"),
+            ("internal", "n_rxq", "1", "4"),
+            ("null", "n_rxq", "1", "2"),
+            ("pcap", "loop", "true", "false"),
+            ("afxdp", "xdp-mode", "best-effort", "generic"),
+            ("afxdp", "use-need-wakeup", "true", "false"),
+            ("afxdp", "ifname", "p1", "p2"),
+            ("system", "n_rxq_desc", "2048", "1024"),
+            ("system", "kernel-stack", "false", "true"),
+        ] {
+            let [bare, with_default, changed] =
+                [spec(kind, &[]), spec(kind, &[(option, default)]), spec(kind, &[(option, other)])];
+            assert!(have_same_effect(&bare, &with_default), "{kind} {option}={default}");
+            assert!(!have_same_effect(&bare, &changed), "{kind} {option}={other}");
+            assert!(!have_same_effect(&with_default, &changed), "{kind} {option}={other}");
+        }
+        // How many a device has is not known: to ask for one is another thing than to ask for none.
+        assert!(!have_same_effect(&spec("afxdp", &[]), &spec("afxdp", &[("n_rxq", "1")])));
+        let refused = spec("dummy", &[("n_rxq", "many")]);
+        assert!(!have_same_effect(&refused, &refused));
+        assert!(!have_same_effect(&spec("pcap", &[]), &spec("pcap", &[("tx_file", "x")])));
     }
 }

@@ -53,7 +53,8 @@ impl NullPort {
 }
 
 /// What the options say.
-struct Settings {
+#[derive(PartialEq, Eq)]
+pub(crate) struct Settings {
     queues: usize,
     frames: Vec<Vec<u8>>,
     rate: Option<u64>,
@@ -64,7 +65,7 @@ pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     settings(spec).map(drop)
 }
 
-fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+pub(crate) fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let queues = spec.rx_queues()?;
     let frames = source_frames(spec)?;

@@ -67,6 +67,14 @@ pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     }
 }
 
+/// All that the options come to, whichever of the drivers it will be.
+pub(crate) fn effect(spec: &PortSpec) -> Result<impl PartialEq + use<>, PortError> {
+    check_options(spec)?;
+    let as_xdp = af_xdp::effect(&for_af_xdp(spec))?;
+    let as_packet = af_packet::effect(&restricted(spec, af_packet::OPTIONS))?;
+    Ok((spec.option("driver").map(str::to_string), as_xdp, as_packet))
+}
+
 fn check_options(spec: &PortSpec) -> Result<(), PortError> {
     spec.check_options(&[COMMON, AF_XDP_OPTIONS, af_packet::OPTIONS].concat())
 }

@@ -100,7 +100,7 @@ impl TapPort {
     ///
     /// * `ifname`: the interface's name, where it is not the port's.
     ///
-    /// Needs CAP_NET_ADMIN. The interface is set up; MTU and address are those of the specification, a local
+    /// Needs CAP_NET_ADMIN. A new interface is down until somebody sets it up; MTU and address are those of the specification, a local
     /// address that depends on the name alone where it has none.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<TapPort, PortError> {
         let (name, queues) = settings(spec)?;
@@ -132,8 +132,8 @@ impl TapPort {
         let mac = spec.mac.or((origin == Origin::Made).then(|| local_mac(&name)));
         let outlives = spec.owner.is_some() && origin != Origin::Foreign;
         let change = LinkChange {
-            // Who adopts leaves it as whoever administers the machine wants it.
-            up: (origin != Origin::Adopted).then_some(true),
+            // Up is it set by whoever administers the machine, as Open vSwitch leaves it.
+            up: None,
             mtu: spec.mtu.filter(|mtu| *mtu != found.mtu),
             mac: mac.filter(|mac| *mac != found.mac),
             // Before it is made to stay: one that stays without the mark would be nobody's.
@@ -181,7 +181,7 @@ pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
 }
 
 /// The device's name, and receive queues.
-fn settings(spec: &PortSpec) -> Result<(String, usize), PortError> {
+pub(crate) fn settings(spec: &PortSpec) -> Result<(String, usize), PortError> {
     spec.check_options(OPTIONS)?;
     let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
     netlink::check_name(&name)?;

@@ -133,7 +133,9 @@ fn the_bridges_own_port_is_there_while_the_switch_runs_and_gone_afterwards() {
     let mut port = ports::open(&spec, pool).unwrap();
     let status = port.status();
     assert_eq!((port.kind(), status.mac, status.mtu), ("internal", [2, 0, 0, 0, 9, 9], 1400));
-    assert_eq!((status.link, status.admin_up, status.error), (LinkState::Up, true, None));
+    assert_eq!((status.link, status.admin_up, status.error), (LinkState::Down, false, None));
+    port.set_admin_up(true).unwrap();
+    assert_eq!((port.status().link, port.status().admin_up), (LinkState::Up, true));
     port.set_mtu(9000).unwrap();
     assert_eq!(netlink::link_by_name("br0").unwrap().mtu, 9000);
     assert!(port.set_mtu(70_000).is_err());
@@ -173,13 +175,13 @@ fn a_device_with_an_owner_outlives_its_port_and_is_taken_up_again_by_the_same_ow
     let open = |spec: PortSpec| ports::open(&spec, pool).unwrap_or_else(|e| panic!("{e}"));
     drop(open(spec("internal", Some("ours"))));
     let made = netlink::link_by_name("br0").unwrap();
-    assert_eq!((made.alias.as_str(), made.admin_up), ("ours", true));
+    assert_eq!((made.alias.as_str(), made.admin_up), ("ours", false));
     net.on("s", "ip addr add 192.0.2.1/24 dev br0");
-    net.on("s", "ip link set br0 down");
+    net.on("s", "ip link set br0 up");
 
     let port = open(spec("internal", Some("ours")));
     assert_eq!(port.own_device(), Some(made.ifindex));
-    assert!(!port.status().admin_up, "whoever administers the machine has set it down");
+    assert!(port.status().admin_up, "whoever administers the machine has set it up");
     drop(port);
     assert!(net.on("s", "ip addr show br0").contains("192.0.2.1"));
 

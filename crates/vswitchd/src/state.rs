@@ -126,6 +126,14 @@ pub(crate) struct Counts {
     pub effects: u64,
     pub flows_removed: u64,
     pub unixctl_received: u64,
+    /// Plans that were carried out.
+    pub reconfigures: u64,
+    pub ports_added: u64,
+    pub ports_removed: u64,
+    /// What was told of a port: that it came, went or changed.
+    pub port_updates: u64,
+    /// Times that all cached flows were thrown away by a command.
+    pub flow_flushes: u64,
     /// What became of transactions with the database.
     pub txn_error: u64,
     pub txn_not_locked: u64,
@@ -377,6 +385,7 @@ impl Vswitch {
 
     /// Tells connections about a port.
     pub(crate) fn tell_port(&mut self, port_no: PortNo, reason: PortReason) {
+        self.counts.port_updates += 1;
         if let Some(record) = self.ports.get(&port_no)
             && let Some(desc) = self.port_desc(record)
         {

@@ -15,7 +15,7 @@ use flow::options::{OPTION_SPACE_BYTES, OptionMatch, Wide};
 use flow::{FieldId, Match, Mf};
 
 /// Shorthands: name, Ethernet type, IP protocol or 0.
-const SHORTHANDS: [(&str, u16, u8); 17] = [
+pub(super) const SHORTHANDS: [(&str, u16, u8); 17] = [
     ("ip", 0x0800, 0),
     ("ipv4", 0x0800, 0),
     ("ip4", 0x0800, 0),

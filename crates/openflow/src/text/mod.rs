@@ -17,6 +17,7 @@ mod flow;
 mod lex;
 mod matching;
 mod message;
+mod packet;
 mod ports;
 mod protocols;
 mod value;
@@ -32,6 +33,7 @@ pub use matching::{match_text, normalized, parse_match, write_match};
 pub use message::{
     MessageStyle, frag_name, message_text, packet_text, unreadable_text, write_hex_dump, write_port_desc,
 };
+pub use packet::parse_packet;
 pub use ports::PortNames;
 pub use protocols::{Protocol, Protocols};
 pub use value::{parse_ethernet, write_ethernet};

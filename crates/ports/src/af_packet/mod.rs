@@ -153,7 +153,8 @@ impl AfPacketPort {
 }
 
 /// What the options say.
-struct Settings {
+#[derive(PartialEq, Eq)]
+pub(crate) struct Settings {
     queues: usize,
     slots: usize,
     wants_stack: bool,
@@ -163,6 +164,11 @@ struct Settings {
 pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     settings(spec)?;
     Device::find(spec.option("ifname").unwrap_or(&spec.name)).map(drop)
+}
+
+/// All that the options come to.
+pub(crate) fn effect(spec: &PortSpec) -> Result<(Settings, String), PortError> {
+    Ok((settings(spec)?, spec.option("ifname").unwrap_or(&spec.name).to_string()))
 }
 
 fn settings(spec: &PortSpec) -> Result<Settings, PortError> {

@@ -283,7 +283,8 @@ fn os(call: &str, errno: i32) -> PortError {
 }
 
 /// What the options say.
-struct Settings {
+#[derive(PartialEq, Eq)]
+pub(crate) struct Settings {
     mode: XdpMode,
     need_wakeup: bool,
     rx_slots: u32,
@@ -294,6 +295,13 @@ struct Settings {
 pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     settings(spec)?;
     Device::find(spec.option("ifname").unwrap_or(&spec.name)).map(drop)
+}
+
+/// All that the options come to. Without `n_rxq` the number of queues is the device's, whatever that is.
+pub(crate) fn effect(spec: &PortSpec) -> Result<(Settings, String, Option<usize>), PortError> {
+    let device = spec.option("ifname").unwrap_or(&spec.name).to_string();
+    let queues = spec.option("n_rxq").map(|_| spec.rx_queues()).transpose()?;
+    Ok((settings(spec)?, device, queues))
 }
 
 fn settings(spec: &PortSpec) -> Result<Settings, PortError> {

@@ -79,7 +79,8 @@ impl PcapPort {
 }
 
 /// What the options say, and what is in the file that they name.
-struct Settings {
+#[derive(PartialEq, Eq)]
+pub(crate) struct Settings {
     queues: usize,
     repeats: bool,
     timed: bool,
@@ -90,6 +91,11 @@ struct Settings {
 pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     let settings = settings(spec)?;
     records(spec, &settings.bytes).map(drop)
+}
+
+/// All that the options come to.
+pub(crate) fn effect(spec: &PortSpec) -> Result<(Settings, Option<String>), PortError> {
+    Ok((settings(spec)?, spec.option("tx_file").map(str::to_string)))
 }
 
 fn settings(spec: &PortSpec) -> Result<Settings, PortError> {

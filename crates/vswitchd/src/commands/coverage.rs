@@ -1,7 +1,6 @@
 //! `coverage/*` and `memory/show`: how often things happened, and what they take.
 
 use crate::state::Vswitch;
-use base::DropReason;
 use std::collections::VecDeque;
 use std::fmt::Write;
 
@@ -14,12 +13,17 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         vswitch.bridges.keys().map(|bridge| f(&vswitch.control.fdb_stats(*bridge))).sum()
     };
     let mut all: Vec<(String, u64)> = [
+        ("bridge_reconfigure", c.reconfigures),
         ("datapath_effects", c.effects),
         ("datapath_effects_refused", sum(|w| w.effects_refused.get())),
         ("datapath_flow_evicted", sum(|w| w.evictions.get())),
         ("datapath_flow_not_cached", sum(|w| w.not_cached.get())),
         ("datapath_flow_touched", sum(|w| w.touched.get())),
         ("datapath_rx_held_back", sum(|w| w.held_back.get())),
+        ("dpif_execute", c.packet_outs),
+        ("dpif_flow_flush", c.flow_flushes),
+        ("dpif_port_add", c.ports_added),
+        ("dpif_port_del", c.ports_removed),
         ("flow_extract", sum(|w| w.rx.get() + w.recirculations.get())),
         ("mac_learning_evicted", fdb(|f| f.evicted)),
         ("mac_learning_expired", fdb(|f| f.expired)),
@@ -34,6 +38,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("ofproto_packet_out", c.packet_outs),
         ("ofproto_recv_openflow", c.openflow_received),
         ("ofproto_refused", c.openflow_errors),
+        ("ofproto_update_port", c.port_updates),
         ("txn_error", c.txn_error),
         ("txn_not_locked", c.txn_not_locked),
         ("txn_success", c.txn_success),
@@ -42,13 +47,13 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("unixctl_received", c.unixctl_received),
         // One at a time, this one included.
         ("unixctl_replied", c.unixctl_received),
+        ("vconn_received", c.openflow_received),
         ("xlate_actions", sum(|w| w.misses.get())),
     ]
     .into_iter()
     .map(|(name, n)| (name.to_string(), n))
     .collect();
-    let drops = DropReason::ALL.iter().map(|r| (format!("drop_{}", r.name()), vswitch.dp.drops(*r)));
-    all.extend(drops);
+    all.extend(vswitch.dp.all_drops().into_iter().map(|(r, count)| (format!("drop_{}", r.name()), count)));
     all
 }
 

@@ -1,11 +1,10 @@
 //! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets were lost.
 
-use super::switching::parse_flow;
 use crate::odp::{self, ActionContext};
 use crate::state::{PortRecord, Vswitch};
 use base::{DropReason, OfPort, PortNo};
 use flow::{FieldId, Key, Mask, Match};
-use openflow::text::PortNames;
+use openflow::text::{PortNames, parse_match};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
@@ -75,11 +74,23 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(text)
 }
 
+/// What dummies with queues say of themselves in Open vSwitch: its tests look for it.
+fn dummy_pmd_details(port: &PortRecord) -> Vec<String> {
+    let queues = |option: &str| port.device_options.get(option).map_or("1", String::as_str);
+    let states = ["configured", "requested"];
+    let of = |state: &&str| {
+        [("rx", "n_rxq"), ("tx", "n_txq")]
+            .map(|(way, option)| format!("{state}_{way}_queues={}", queues(option)))
+    };
+    states.iter().flat_map(of).collect()
+}
+
 /// A port's type, and what its driver says of it.
 fn type_text(port: &PortRecord) -> String {
     // Of a device that is gone nothing else is true any more.
     let details: Vec<String> = match port.complaint() {
         Some(error) => vec![format!("error={error}")],
+        None if port.interface.dummy_type == Some("dummy-pmd") => dummy_pmd_details(port),
         None => port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect(),
     };
     let details = if details.is_empty() { String::new() } else { format!(": {}", details.join(", ")) };
@@ -254,11 +265,13 @@ fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: &Wanted) -> Answer {
 pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (_, names) = options(args, &[])?;
     check_names(&names)?;
+    vswitch.counts.flow_flushes += 1;
     vswitch.dp.flush_flows();
     Ok(String::new())
 }
 
 pub fn purge(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    vswitch.counts.flow_flushes += 1;
     vswitch.dp.flush_flows();
     Ok(String::new())
 }
@@ -316,6 +329,22 @@ pub fn enable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
 /// They are never used, so this is true at once.
 pub fn disable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
     Ok("Datapath dumping tersely using UFID disabled\n".into())
+}
+
+/// Reads a match as the text of a flow; errors are worded as the stock switch's about one.
+fn parse_flow(text: &str, names: &PortNames) -> Result<Match, String> {
+    parse_match(text, names).map_err(|e| {
+        if let Some(field) = e.message.strip_prefix("unknown keyword ") {
+            return format!("unknown field {field}");
+        }
+        let item = text.get(e.offset..).unwrap_or_default().split(',').next().unwrap_or_default();
+        match item.split_once('=') {
+            Some((key, value)) if e.message.starts_with(value) => {
+                format!("bad value for {key} ({})", e.message)
+            }
+            _ => e.message,
+        }
+    })
 }
 
 /// What the commands about workers are given, in any order.

@@ -5,9 +5,9 @@ use crate::odp::{self, ActionContext};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline};
-use flow::{Depth, FieldId, Ingress, Key, Match, extract};
+use flow::{Depth, FieldId, Ingress, Key, extract};
 use openflow::Version;
-use openflow::text::{PortNames, parse_match, write_actions, write_match};
+use openflow::text::{PortNames, parse_packet, write_actions, write_match};
 use std::fmt::Write;
 use std::time::Duration;
 use switch::BridgeIdx;
@@ -97,12 +97,13 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         }
         [name, text] => (from_bridge(vswitch, name, text)?, None),
         [name, text, packet] => (from_bridge(vswitch, name, text)?, Some(packet)),
-        _ => return Err("expected a bridge, a flow, and at most one packet".into()),
+        [one] => return Err(format!("syntax error at {one} (or the bridge name was omitted)")),
+        _ => return Err("too many arguments".into()),
     };
     let Traced { bridge, in_port, port_no, mut key } = flow;
     let dp_port = port_no.unwrap_or(PortNo(0));
     if let Some(packet) = packet {
-        let frame = odp::frame(packet).map_err(|e| e.to_string())?;
+        let frame = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
         key = key_of(&frame, in_port, dp_port)?;
     }
     key.set(FieldId::DpPort, u128::from(dp_port.0));
@@ -137,27 +138,16 @@ fn is_datapath_flow(text: &str) -> bool {
     text.contains("in_port(")
 }
 
-/// Reads a match as the text of a flow; errors are worded as the stock switch's about one.
-pub(super) fn parse_flow(text: &str, names: &PortNames) -> Result<Match, String> {
-    parse_match(text, names).map_err(|e| {
-        if let Some(field) = e.message.strip_prefix("unknown keyword ") {
-            return format!("unknown field {field}");
-        }
-        let item = text.get(e.offset..).unwrap_or_default().split(',').next().unwrap_or_default();
-        match item.split_once('=') {
-            Some((key, value)) if e.message.starts_with(value) => {
-                format!("bad value for {key} ({})", e.message)
-            }
-            _ => e.message,
-        }
-    })
-}
-
 fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, String> {
     let bridge = vswitch.bridge_named(name).ok_or_else(|| format!("{name}: unknown bridge"))?.idx;
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
-    let matching = parse_flow(text, &names).map_err(|e| format!("Bad openflow flow syntax: {text}: {e}"))?;
+    // What says nothing is a flow of the datapath's, which the stock switch looks for under the bridge's name.
+    if text.trim_matches([',', ' ', '\t']).is_empty() {
+        return Err("Cannot find the datapath".into());
+    }
+    let matching =
+        parse_packet(text, &names).map_err(|e| format!("Bad openflow flow syntax: {text}: {e}"))?;
     let mut key = matching.key;
     // A packet of a match has the tag that the match asks for, whose protocol id no match can name.
     for (tci, tpid) in [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)] {

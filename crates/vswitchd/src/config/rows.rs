@@ -574,7 +574,8 @@ impl<'a> Reader<'a> {
             options.insert("vhost-postcopy".to_string(), "true".to_string());
         }
         for (key, value) in row.pairs("options") {
-            let has = kind == PATCH && key == "peer" || ports::has_option(kind, key);
+            // A patch port that has another is refused.
+            let has = kind == PATCH || ports::has_option(kind, key);
             if has {
                 options.insert(key.to_string(), value.to_string());
             } else if !keys::is_known("Interface", "options", key) {

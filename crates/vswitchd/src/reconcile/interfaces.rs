@@ -49,7 +49,9 @@ impl Vswitch {
         let is_local = name == bridge;
         let port_no =
             self.free_port_no(interface, is_local).ok_or_else(|| not_added("no port number is free"))?;
-        let device = self.open_device(idx, interface, port_no, is_local)?;
+        let (options, refused) = usable_options(interface, port_no);
+        let used = Interface { options, ..interface.clone() };
+        let device = self.open_device(idx, &used, port_no, is_local)?;
         let of_port = if is_local {
             OfPort::LOCAL
         } else {
@@ -57,6 +59,13 @@ impl Vswitch {
                 .ok_or_else(|| not_added("no port number is free"))?
         };
         self.install(idx, port, interface, (port_no, of_port), device).map_err(|why| not_added(&why))?;
+        if let Some(error) = &refused {
+            tracing::warn!(target: "bridge", "bridge {bridge}: {error}; it has the default");
+        }
+        self.with_record(port_no, |r| {
+            r.device_options = used.options;
+            r.options_error = refused;
+        });
         tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
         Ok(port_no)
     }
@@ -70,12 +79,8 @@ impl Vswitch {
         is_local: bool,
     ) -> Result<Option<Box<dyn Port>>, String> {
         if interface.kind == PATCH {
-            let name = &interface.name;
-            let peer = interface
-                .peer()
-                .ok_or_else(|| format!("{name}: patch type requires valid 'peer' argument"))?;
-            if peer == name {
-                return Err(format!("{name}: patch peer must not be self"));
+            if let Some(error) = patch_error(interface) {
+                return Err(error);
             }
             return Ok(None);
         }
@@ -160,6 +165,7 @@ impl Vswitch {
         };
         self.ports.insert(port_no, record);
         self.placing.is_due = true;
+        self.counts.ports_added += 1;
         self.tell_port(port_no, PortReason::Add);
         self.ask_again(port_no);
         Ok(())
@@ -210,6 +216,7 @@ impl Vswitch {
         for &port_no in numbers {
             self.tell_port(port_no, PortReason::Delete);
             let Some(record) = self.ports.remove(&port_no) else { continue };
+            self.counts.ports_removed += 1;
             self.control.remove_port(port_no).expect("every record has a port in the switch");
             if let Some(bridge) = self.bridges.get(&record.bridge) {
                 tracing::info!(
@@ -245,8 +252,7 @@ impl Vswitch {
             && self.needs_reopening(port_no, interface)
         {
             self.reopen(port_no, port, interface);
-        } else if interface.kind == PATCH && interface.peer().is_none_or(|p| p == interface.name) {
-            let error = format!("{}: patch type requires valid 'peer' argument", interface.name);
+        } else if let Some(error) = patch_error(interface) {
             self.with_record(port_no, |r| r.error = Some(error));
             return;
         } else {
@@ -281,8 +287,9 @@ impl Vswitch {
         }
     }
 
-    /// Gives a device new options while it runs, where it takes them so. What makes no sense is an error, and all stays as it is.
-    /// Whether the device must be opened anew for them, which costs its packets and all that is known of the port.
+    /// Gives a device new options while it runs, where it takes them so, or runs with what they come to already. What makes no
+    /// sense is an error, and all stays as it is. Whether the device must be opened anew for them, which costs its packets and all that is
+    /// known of the port.
     fn needs_reopening(&mut self, port_no: PortNo, interface: &Interface) -> bool {
         let Some(record) = self.ports.get_mut(&port_no) else { return false };
         record.options_error = None;
@@ -290,6 +297,11 @@ impl Vswitch {
             return false;
         }
         let name = &interface.name;
+        let runs = Interface { options: record.device_options.clone(), ..record.interface.clone() };
+        if ports::have_same_effect(&device_spec(&runs, port_no), &device_spec(interface, port_no)) {
+            record.device_options = interface.options.clone();
+            return false;
+        }
         let checked = ports::check(&device_spec(interface, port_no)).map_err(|e| open_error(name, &e));
         let taken = checked.and_then(|()| match self.dp.port_mut(port_no) {
             Some(device) => device
@@ -476,11 +488,44 @@ impl Vswitch {
     }
 }
 
+/// The options that a new port is opened with, and why not with all that it has: of some a bad value costs the option alone, as in Open vSwitch,
+/// whose AF_XDP ports alone are refused for their number of queues.
+fn usable_options(interface: &Interface, port_no: PortNo) -> (BTreeMap<String, String>, Option<String>) {
+    let mut options = interface.options.clone();
+    let mut refused = Vec::new();
+    while let Err(error) =
+        ports::check(&ports::PortSpec { options: options.clone(), ..device_spec(interface, port_no) })
+        && let PortError::BadOption { option, .. } = &error
+        && interface.kind != "afxdp"
+        && matches!(option.as_str(), "n_rxq" | "n_txq" | "numa_id")
+        && options.remove(option).is_some()
+    {
+        refused.push(open_error(&interface.name, &error));
+    }
+    (options, (!refused.is_empty()).then(|| refused.join("; ")))
+}
+
 /// A driver's part of an interface.
 fn device_spec(interface: &Interface, port_no: PortNo) -> ports::PortSpec {
     ports::PortSpec {
         options: interface.options.clone(),
         ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
+    }
+}
+
+/// What is wrong with the options of a patch port, in Open vSwitch's words.
+fn patch_error(interface: &Interface) -> Option<String> {
+    let name = &interface.name;
+    if interface.kind != PATCH {
+        None
+    } else if interface.peer().is_none() {
+        Some(format!("{name}: patch type requires valid 'peer' argument"))
+    } else if interface.peer() == Some(name) {
+        Some(format!("{name}: patch peer must not be self"))
+    } else if interface.options.len() > 1 {
+        Some(format!("{name}: patch type takes only a 'peer' argument"))
+    } else {
+        None
     }
 }
 

@@ -184,6 +184,7 @@ impl Reconciliation {
                 let wanted = &self.wanted;
                 vswitch.failures.retain(|name, _| wanted.interface(name).is_some());
                 vswitch.settle();
+                vswitch.counts.reconfigures += 1;
             }
         }
         vswitch.deliver();

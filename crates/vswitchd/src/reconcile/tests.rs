@@ -182,6 +182,42 @@ fn options_that_a_driver_refuses_leave_it_as_it_was_with_an_error() {
 }
 
 #[test]
+fn a_number_of_queues_that_makes_no_sense_does_not_cost_a_new_port() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    interface(&mut w, "p1").options.insert("n_rxq".into(), "abc".into());
+    interface(&mut w, "p1").options.insert("numa_id".into(), "-1".into());
+    interface(&mut w, "p2").options.insert("n_rxq".into(), "2".into());
+    for _ in 0..2 {
+        let outcomes = become_(&mut v, &w);
+        let error = outcomes["p1"].error.as_deref().unwrap();
+        assert!(error.contains("n_rxq=abc") && error.contains("numa_id=-1"), "{error}");
+        assert_eq!((outcomes["p1"].of_port, &outcomes["p2"].error), (Some(OfPort(1)), &None));
+    }
+    let queues = |v: &Vswitch| v.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
+    assert_eq!((queues(&v), v.counts.ports_added), (1, 3), "it was opened once");
+    interface(&mut w, "p1").options = [("n_rxq".to_string(), "2".to_string())].into();
+    assert_eq!((become_(&mut v, &w)["p1"].error.clone(), queues(&v)), (None, 2));
+}
+
+#[test]
+fn options_that_come_to_the_same_touch_no_port() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1"]);
+    become_(&mut v, &w);
+    let opened = v.counts.ports_added;
+    for options in [&[("n_rxq", "1")][..], &[("n_rxq", "1"), ("numa_id", "0")], &[]] {
+        interface(&mut w, "p1").options =
+            options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        assert_eq!(become_(&mut v, &w)["p1"].error, None);
+    }
+    assert_eq!((v.counts.ports_added, v.counts.ports_removed), (opened, 0));
+    interface(&mut w, "p1").options.insert("n_rxq".into(), "2".into());
+    become_(&mut v, &w);
+    assert_eq!((v.counts.ports_added, v.counts.ports_removed), (opened + 1, 1));
+}
+
+#[test]
 fn an_mtu_that_cannot_be_had_does_not_cost_the_port() {
     let mut v = vswitch();
     let mut w = wanted(&["p1"]);
