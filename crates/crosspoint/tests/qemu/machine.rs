@@ -1,7 +1,8 @@
 //! Virtual machines under test: QEMU as the README starts it, by emulation, with Debian's kernel, and a system in memory that
-//! is made of busybox, iperf3 and the modules of a virtio network card. Commands go to it over its serial line.
+//! is made of busybox, iperf3, ethtool and the modules of a virtio network card. Commands go to it over its serial line.
 
 use crate::rig::PATIENCE;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The guest's first program: it loads the driver, and then does what it is told line by line.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin:/usr/bin
+export PATH=/bin:/usr/bin:/usr/sbin
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev
 load() { for m in $(cat /modules/order); do insmod /modules/$m; done; }
 load
@@ -59,7 +60,8 @@ impl Boot {
         for dir in ["proc", "sys", "dev", "tmp"] {
             files.add_directory(dir);
         }
-        for path in with_libraries("/usr/bin/iperf3") {
+        let programs = ["/usr/bin/iperf3", "/usr/sbin/ethtool"];
+        for path in programs.iter().flat_map(|p| with_libraries(p)).collect::<BTreeSet<_>>() {
             files.add(path.trim_start_matches('/'), &fs::read(&path).unwrap());
         }
         // Beside the kernel, where it may stay; renamed into place, since another run may just be reading it.

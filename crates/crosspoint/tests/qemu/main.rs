@@ -139,6 +139,58 @@ fn two_machines_and_the_network_talk_and_go_on_by_themselves_after_kill_9_of_the
     vm1.run("ping -c 3 -W 10 10.0.0.2");
 }
 
+#[test]
+fn a_machine_with_four_pairs_of_queues_uses_as_many_as_it_likes() {
+    let _turn = take_turn();
+    let mut rig = Rig::start("10.0.0.100/24");
+    rig.vsctl("add-port br0 net");
+    let path = rig.path("vm.sock").display().to_string();
+    rig.vsctl(&format!(
+        "add-port br0 vm -- set interface vm type=dpdkvhostuserclient options:vhost-server-path={path}"
+    ));
+    let replaced = [
+        ("/tmp/crosspoint/vm1.sock", path.as_str()),
+        ("1G", "192M"),
+        ("chardev=vhost0", "chardev=vhost0,queues=4"),
+        ("virtio-net-pci,", "virtio-net-pci,mq=on,"),
+    ];
+    let mut vm = Machine::start(&rig.path(""), "vm", &documented_command("README.md", 0), &replaced, &[]);
+    vm.wait_until_it_is_up();
+    vm.run("ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up");
+    let in_use = |rig: &Rig| {
+        let shown = rig.run("ovs-appctl", &["dpif-netdev/pmd-rxq-show"]);
+        shown.lines().filter(|line| line.contains("port: vm ") && line.contains("(enabled)")).count()
+    };
+    // Flows of their own, which the guest's driver spreads over its queues.
+    let all_arrive = |vm: &mut Machine, rig: &mut Rig| {
+        let mut server = rig.network.command("iperf3");
+        let _server = Process(server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().unwrap());
+        let said = vm.run("sleep 1; iperf3 -f k -n 256K -P 4 -c 10.0.0.100");
+        assert!(said.contains("SUM"), "{said}");
+    };
+    for pairs in [1, 4, 2] {
+        // The driver begins with a pair for each of its processors, of which there is one.
+        if pairs > 1 {
+            vm.run(&format!("ethtool -L eth0 combined {pairs}"));
+        }
+        wait_for(&format!("{pairs} queues in use"), || in_use(&rig) == pairs);
+        vm.run("ping -c 3 -W 10 10.0.0.100");
+        all_arrive(&mut vm, &mut rig);
+        assert_eq!(rig.interface("vm", "status:num_of_vrings"), "8");
+    }
+    // The driver leaves and comes back, and the switch is killed: QEMU says everything again, for each pair.
+    vm.run("ip link set eth0 down; rmmod virtio_net");
+    wait_for("the link to go with the driver", || rig.interface("vm", "link_state") == "down");
+    vm.run("insmod /modules/virtio_net.ko; ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up");
+    vm.run("ethtool -L eth0 combined 4; ping -c 3 -W 10 10.0.0.100");
+    rig.kill_switch();
+    rig.start_switch();
+    wait_for("four queues after the switch was killed", || in_use(&rig) == 4);
+    vm.run("ping -c 3 -W 10 10.0.0.100");
+    all_arrive(&mut vm, &mut rig);
+    assert!(!rig.interface("vm", "status").contains("error"), "{}", rig.log());
+}
+
 /// How a machine's memory is moved.
 #[derive(Clone, Copy, PartialEq)]
 enum Copying {

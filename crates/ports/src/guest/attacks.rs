@@ -114,6 +114,14 @@ impl Attacker<'_> {
         self.say_with(request::SET_MEM_TABLE, &payload, &fds);
     }
 
+    /// Adds the guest's region once more, of this memory.
+    fn add_again(&mut self, ram: &GuestRam) {
+        let region = Region { guest: GUEST_BASE, len: self.ram.len(), user: self.ram.user(0), offset: 0 };
+        let mut payload = [0u8; 8].to_vec();
+        payload.extend_from_slice(&region.encode());
+        self.say_with(request::ADD_MEM_REG, &payload, &[ram.fd().as_raw_fd()]);
+    }
+
     fn ring_addr(&mut self, index: u32, desc: u64, avail: u64, used: u64) {
         let addr = VringAddr { index, is_logged: false, desc, used, avail, log: 0 };
         self.say(request::SET_VRING_ADDR, &addr.encode());
@@ -410,10 +418,17 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 a.mem_table(&[Region { guest: 0, len: 0, user: 0, offset: 0 }]);
             }),
             ("memory taken away under the rings", Disabled("ring outside"), |a| a.mem_table(&[])),
-            ("a region removed that was never added", Disabled("never added"), |a| {
+            ("a region removed that was never added", Survives, |a| {
                 let mut payload = [0u8; 8].to_vec();
                 payload.extend_from_slice(&Region { guest: 1, len: 2, user: 3, offset: 4 }.encode());
                 a.say(request::REM_MEM_REG, &payload);
+            }),
+            ("a region added again", Survives, |a| {
+                a.add_again(&a.ram.clone());
+                a.guest.synchronise().unwrap();
+            }),
+            ("a region added again, of another file", Disabled("overlap"), |a| {
+                a.add_again(&GuestRam::new(a.ram.len() as usize).unwrap());
             }),
             ("a dirty log longer than its file", Disabled("in a file of"), |a| {
                 let mut payload = u64::MAX.to_le_bytes().to_vec();

@@ -262,12 +262,27 @@ impl Device {
         Ok(Answer::Done)
     }
 
+    /// Adds a region. One that is there already stays as it is: QEMU before 8 adds (and removes) each of them again for every pair of
+    /// queues.
     fn add_region(&mut self, region: Region, fd: Given) -> Result<Answer, DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
-        let mapped = Arc::new(Mapped::new(region, &memory(fd)?, &self.broken)?);
-        regions.push(mapped.clone());
+        let fd = memory(fd)?;
+        let mut known = None;
+        for mapped in &regions {
+            if mapped.is(region, &fd)? {
+                known = Some(mapped.clone());
+            }
+        }
         let awaits = self.awaits_word();
-        self.replace_memory(regions)?;
+        let mapped = match known {
+            Some(mapped) => mapped,
+            None => {
+                let mapped = Arc::new(Mapped::new(region, &fd, &self.broken)?);
+                regions.push(mapped.clone());
+                self.replace_memory(regions)?;
+                mapped
+            }
+        };
         if !awaits {
             return Ok(Answer::Done);
         }
@@ -303,13 +318,14 @@ impl Device {
         }
     }
 
+    /// Removes a region. One that is not there, which QEMU before 8 removes for its second pair of queues, is none.
     fn remove_region(&mut self, region: Region) -> Result<(), DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
         let is_it = |m: &Arc<Mapped>| {
             (m.region.guest, m.region.user, m.region.len) == (region.guest, region.user, region.len)
         };
-        let at = regions.iter().position(is_it);
-        regions.remove(at.ok_or(DeviceError::Protocol("a memory region that was never added"))?);
+        let Some(at) = regions.iter().position(is_it) else { return Ok(()) };
+        regions.remove(at);
         self.replace_memory(regions)
     }
 

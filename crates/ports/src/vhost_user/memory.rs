@@ -28,6 +28,8 @@ pub(super) struct Mapping {
     len: usize,
     /// Bytes of a page of the file.
     page: usize,
+    /// Device and inode of the file.
+    file: (u64, u64),
     /// Dropped before the range is unmapped, in `drop`.
     watch: Option<Watch>,
 }
@@ -40,12 +42,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len` bytes from the start of the file on. Sets `broken` if they vanish.
     fn new(fd: &OwnedFd, len: u64, broken: &Arc<AtomicBool>) -> Result<Mapping, PortError> {
-        // SAFETY: zero bytes are a valid stat.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the structure outlives the call.
-        if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
-            return Err(PortError::last_os("look at a guest's memory"));
-        }
+        let stat = stat(fd)?;
         if len == 0 || len > stat.st_size as u64 {
             let what = format!("a memory region of {len} bytes in a file of {}", stat.st_size);
             return Err(PortError::Unsupported(what));
@@ -63,7 +60,7 @@ impl Mapping {
             return Err(PortError::last_os("map a guest's memory"));
         }
         let base = NonNull::new(base.cast()).expect("mmap never returns null for a null hint");
-        let mut mapping = Mapping { base, len, page, watch: None };
+        let mut mapping = Mapping { base, len, page, file: (stat.st_dev, stat.st_ino), watch: None };
         mapping.watch = Watch::new(base.as_ptr() as usize, len, page, broken.clone());
         if mapping.watch.is_none() {
             return Err(PortError::Unsupported("too many guests' memory regions at once".into()));
@@ -73,6 +70,16 @@ impl Mapping {
         unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTDUMP) };
         Ok(mapping)
     }
+}
+
+fn stat(fd: &OwnedFd) -> Result<libc::stat, PortError> {
+    // SAFETY: zero bytes are a valid stat.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
+        return Err(PortError::last_os("look at a guest's memory"));
+    }
+    Ok(stat)
 }
 
 impl Drop for Mapping {
@@ -108,6 +115,12 @@ impl Mapped {
         // SAFETY: `offset < end <= len` of the mapping.
         let host = unsafe { mapping.base.add(region.offset as usize) };
         Ok(Mapped { region, host, mapping })
+    }
+
+    /// Whether it is this region, of this file.
+    pub(super) fn is(&self, region: Region, fd: &OwnedFd) -> Result<bool, PortError> {
+        let stat = stat(fd)?;
+        Ok(self.region == region && self.mapping.file == (stat.st_dev, stat.st_ino))
     }
 
     /// Where its first byte is.
