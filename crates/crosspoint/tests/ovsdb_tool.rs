@@ -354,6 +354,29 @@ fn wrong_command_lines_are_refused_in_the_same_words() {
 }
 
 #[test]
+fn options_may_stand_after_the_command() {
+    let rig = Rig::new();
+    rig.filled(Stock, "a.db");
+    let select =
+        r#"["Zoo",{"op":"select","table":"Animal","where":[["name","==","ox"]],"columns":["legs"]}]"#;
+    for args in [
+        &["show-log", "-m", "a.db"][..],
+        &["show-log", "a.db", "-m"],
+        &["query", "a.db", select, "-v"],
+        &["query", "-vconsole:off", "--rbac-role=", "a.db", select],
+        &["db-name", "a.db", "--"],
+        &["db-name", "--", "-m"],
+        &["db-name", "a.db", "-Z"],
+        &["db-name", "a.db", "--cid=x"],
+        &["compare-versions", "1.2.3", "-m", "<", "2.0.0"],
+    ] {
+        rig.same(args);
+    }
+    assert_eq!(rig.ok(Ours, &["show-log", "a.db", "-mm"]), rig.ok(Ours, &["-m", "-m", "show-log", "a.db"]));
+    assert!(rig.ok(Ours, &["db-name", "a.db", "-V"]).starts_with("crosspoint ovsdb-tool (Open vSwitch)"));
+}
+
+#[test]
 fn damaged_logs_are_shown_up_to_the_damage() {
     let rig = Rig::new();
     rig.filled(Stock, "a.db");

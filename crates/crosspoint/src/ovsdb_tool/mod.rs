@@ -119,7 +119,7 @@ pub fn run(args: &[String]) -> ExitCode {
 
 fn run_command(args: &[String]) -> Outcome {
     let tables: &[&[Opt]] = &[OPTIONS, LOGGING];
-    let parsed = getopt::parse(tables, args, Order::BeforeWords)?;
+    let parsed = getopt::parse(tables, args, Order::Anywhere)?;
     let mut settings = Settings::default();
     let mut logging = Options::default();
     for (name, value) in &parsed.options {
