@@ -95,6 +95,8 @@ pub fn block_on<T>(seconds: Option<u64>, work: impl Future<Output = T>) -> Optio
 
 /// A connection to a server.
 pub struct Connection {
+    /// How it was reached, as the log names it.
+    method: String,
     stream: Stream,
     framer: Framer,
 }
@@ -108,7 +110,10 @@ impl Connection {
             // Stock clients say of a method that they cannot read what the system says of an unknown family.
             let Ok(target) = Target::parse(method, OVSDB_PORT) else { continue };
             match open(&target, tls).await {
-                Ok(stream) => return Ok(Connection { stream, framer: Framer::new(Limits::default()) }),
+                Ok(stream) => {
+                    let framer = Framer::new(Limits::default());
+                    return Ok(Connection { method: method.to_owned(), stream, framer });
+                }
                 Err(StreamError::Tls(why)) => {
                     tracing::error!(target: "stream_ssl", "{method}: {why}");
                     error = "Protocol not available".into();
@@ -125,6 +130,7 @@ impl Connection {
 
     /// Sends a message.
     pub async fn send(&mut self, message: &Message) -> Result<(), String> {
+        tracing::debug!(target: "jsonrpc", "{}: send {}", self.method, Shown(message));
         let sent = async {
             self.stream.write_all(&message.to_bytes()).await?;
             self.stream.flush().await
@@ -136,13 +142,38 @@ impl Connection {
     pub async fn receive(&mut self) -> Result<Message, String> {
         loop {
             if let Some(text) = self.framer.next_object().map_err(|error| error.to_string())? {
-                return Message::parse(text).map_err(|error| error.to_string());
+                let message = Message::parse(text).map_err(|error| error.to_string())?;
+                tracing::debug!(target: "jsonrpc", "{}: received {}", self.method, Shown(&message));
+                return Ok(message);
             }
             match self.stream.read_buf(self.framer.space()).await {
                 Ok(0) => return Err("End of file".into()),
                 Ok(_) => {}
                 Err(error) => return Err(vswitchd::stream::reason(&error)),
             }
+        }
+    }
+}
+
+/// The log has every message that is sent and received, if it is to have any.
+pub fn log_all_messages() {
+    vswitchd::log::limit_rate(Some("jsonrpc"), false).expect("the log's module");
+}
+
+/// A message as the log shows it.
+struct Shown<'a>(&'a Message);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Message::Request { method, params, id } => {
+                write!(f, "request, method=\"{method}\", params={params}, id={id}")
+            }
+            Message::Notification { method, params } => {
+                write!(f, "notification, method=\"{method}\", params={params}")
+            }
+            Message::Reply { result, id } => write!(f, "reply, result={result}, id={id}"),
+            Message::Error { error, id } => write!(f, "error, error={error}, id={id}"),
         }
     }
 }

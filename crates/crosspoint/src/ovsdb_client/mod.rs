@@ -141,6 +141,7 @@ pub fn run(args: &[String]) -> ExitCode {
     use log::{Destination, Level, Setting};
     log::start();
     log::set(&Setting::everything_at(Destination::Console, Level::Warning));
+    crate::database::log_all_messages();
     match try_run(args) {
         Ok(code) => code,
         Err(error) => {

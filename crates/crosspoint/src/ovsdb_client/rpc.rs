@@ -35,13 +35,14 @@ impl Server {
         method: &str,
         params: Value,
     ) -> Result<Result<Value, Value>, String> {
+        let own_id = self.next_id;
         self.next_id += 1;
-        let request = Message::request(method, &params, self.next_id);
+        let request = Message::request(method, &params, own_id);
         self.connection.send(&request).await.map_err(|error| self.lost(&error))?;
         loop {
             match self.receive().await? {
-                Message::Reply { result, id } if id == self.next_id => return Ok(Ok(read(result.get())?)),
-                Message::Error { error, id } if id == self.next_id => return Ok(Err(read(error.get())?)),
+                Message::Reply { result, id } if id == own_id => return Ok(Ok(read(result.get())?)),
+                Message::Error { error, id } if id == own_id => return Ok(Err(read(error.get())?)),
                 Message::Notification { method, params } => {
                     self.notifications.push_back((method, read(params.get())?));
                 }

@@ -25,7 +25,7 @@ pub fn run(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let (mut target, mut patience) = ("ovs-vswitchd".to_string(), None);
+    let (mut target, mut patience, mut executes) = ("ovs-vswitchd".to_string(), None, false);
     for (name, value) in &parsed.options {
         let given = value.as_deref().unwrap_or_default();
         let taken = match *name {
@@ -34,8 +34,9 @@ pub fn run(args: &[String]) -> ExitCode {
                 Ok(true)
             }
             "timeout" => timeout(given).map(|t| patience = Some(t)).map(|()| true),
-            // It was needed once.
-            "execute" => return fail("'-e' is no longer an option; use ovs-appctl without it"),
+            // It was needed once, and says nothing any more.
+            "execute" if !std::mem::replace(&mut executes, true) => Ok(true),
+            "execute" => Err("-e or --execute may be speciifed only once".to_string()),
             name => take_logging(name, value.as_deref()),
         };
         if let Err(error) = taken {

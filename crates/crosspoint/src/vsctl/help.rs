@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ovsdb::Schema;
 use ovsdb::vsctl::COMMANDS;
 use ovsdb::vsctl::names::{RecordName, record_names};
-use vswitchd::getopt::Opt;
+use vswitchd::getopt::{Opt, Takes};
 use vswitchd::program;
 use vswitchd::rundir::RunDir;
 
@@ -152,9 +152,20 @@ pub(super) fn commands() -> String {
     out
 }
 
-/// Every option with `ARG` where it takes one. Options of commands are in `--commands`.
+/// Every option with `ARG` where it takes one, needed or not. Options of commands are in `--commands`.
 pub(super) fn options(tables: &[&[Opt]]) -> String {
-    vswitchd::getopt::list(&tables[..tables.len() - 1])
+    let mut out = String::new();
+    for option in tables[..tables.len() - 1].iter().copied().flatten() {
+        let (long, short) = match option.takes {
+            Takes::Nothing => ("", ""),
+            Takes::Value | Takes::Optional => ("=ARG", " ARG"),
+        };
+        let _ = writeln!(out, "--{}{long}", option.name);
+        if let Some(letter) = option.short {
+            let _ = writeln!(out, "-{letter}{short}");
+        }
+    }
+    out
 }
 
 #[cfg(test)]

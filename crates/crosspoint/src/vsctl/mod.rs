@@ -115,7 +115,8 @@ fn try_run(args: &[String]) -> Result<(), End> {
             "options" => return print(&help::options(tables)),
             "version" => return print(&version()),
             name if command_options.iter().any(|option| option.name == name) => {
-                local.insert(format!("--{name}"), value.clone());
+                // The first of several is the one that counts.
+                local.entry(format!("--{name}")).or_insert_with(|| value.clone());
             }
             name => {
                 let taken = take_style(&mut global.style, name, value.as_deref())?
@@ -136,7 +137,11 @@ fn try_run(args: &[String]) -> Result<(), End> {
 
 fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Result<(), End> {
     let line = escape(args);
-    tracing::info!(target: "vsctl", "Called as {} {line}", program::name());
+    // The system's log keeps who changed what.
+    match commands.iter().any(|command| command.spec.writes) {
+        true => tracing::info!(target: "vsctl", "Called as {} {line}", program::name()),
+        false => tracing::debug!(target: "vsctl", "Called as {} {line}", program::name()),
+    }
     let mut warnings = Vec::new();
     let known = Schema::open_vswitch();
     let selection = vsctl::prepare(commands, &known, &mut warnings);
@@ -176,6 +181,8 @@ fn start_log() {
     use log::{Destination, Level, Setting};
     log::start();
     log::set(&Setting::everything_at(Destination::Console, Level::Warning));
+    log::set(&Setting::parse("reconnect:warn").expect("a module and a level"));
+    crate::database::log_all_messages();
 }
 
 fn log_no_more_than_warnings() {

@@ -62,14 +62,37 @@ impl<'a> Session<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<(), End> {
+        tracing::debug!(target: "reconnect", "{}: entering BACKOFF", self.global.db);
         loop {
-            let error = match Connection::open(&self.global.db, self.global.tls.as_ref()).await {
-                Ok(connection) => match self.follow(connection).await? {
-                    None => return Ok(()),
-                    Some(error) => error,
-                },
-                Err(error) => error,
+            let db = &self.global.db;
+            tracing::info!(target: "reconnect", "{db}: connecting...");
+            tracing::debug!(target: "reconnect", "{db}: entering CONNECTING");
+            let error = match Connection::open(db, self.global.tls.as_ref()).await {
+                Ok(connection) => {
+                    tracing::info!(target: "reconnect", "{db}: connected");
+                    tracing::debug!(target: "reconnect", "{db}: entering ACTIVE");
+                    match self.follow(connection).await? {
+                        None => return Ok(()),
+                        Some(error) => {
+                            let db = &self.global.db;
+                            match error.as_str() {
+                                "End of file" => {
+                                    tracing::info!(target: "reconnect", "{db}: connection closed by peer")
+                                }
+                                _ => {
+                                    tracing::warn!(target: "reconnect", "{db}: connection dropped ({error})")
+                                }
+                            }
+                            error
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::info!(target: "reconnect", "{db}: connection attempt failed ({error})");
+                    error
+                }
             };
+            tracing::debug!(target: "reconnect", "{}: entering BACKOFF", self.global.db);
             self.replica.disconnected();
             if let State::Committing { seen, .. } = self.state {
                 // Whether it was committed is not known; it is only tried again where that was asked for.

@@ -121,6 +121,57 @@ fn vsctl_waits_until_the_switch_has_done_it_and_tells_its_errors() {
     }
 }
 
+/// What is reported of interfaces that the switch could not make is the same for every command that adds some.
+#[test]
+fn what_could_not_be_set_up_is_told_by_whichever_command_it_was_asked_for() {
+    let links = tempfile::tempdir().unwrap();
+    let told = |program: &Path| {
+        let server = Server::start();
+        let run = |line: &str| {
+            let db = format!("--db={}", server.method());
+            let args: Vec<String> = std::iter::once(db).chain(words(line)).collect();
+            server.run(program, &args, "")
+        };
+        let mut told = Vec::new();
+        for line in [
+            "add-br b1",
+            "add-br f1 b1 7",
+            "add-port b1 p1",
+            "add-bond b1 bond0 e1 e2",
+            "add-bond-iface bond0 e3",
+            "add-br b2 -- del-br b2 -- add-br b4",
+            "add-br b3 -- set bridge b3 datapath_type=bogus -- add-port b3 p2",
+        ] {
+            let before = run("--no-wait get open . next_cfg").out;
+            let said = std::thread::scope(|scope| {
+                let asking = scope.spawn(|| run(&format!("-t 60 {line}")));
+                // The switch that there is not, which can make no interface.
+                let deadline = Instant::now() + Duration::from_secs(60);
+                let next = loop {
+                    let next = run("--no-wait get open . next_cfg").out;
+                    if next != before {
+                        break next;
+                    }
+                    assert!(Instant::now() < deadline, "{line}");
+                    std::thread::sleep(Duration::from_millis(50));
+                };
+                let names = run("--no-wait --bare --columns=name find interface").out;
+                let mut answer = format!("--no-wait set open . cur_cfg={}", next.trim());
+                for name in names.split_whitespace() {
+                    answer += &format!(" -- set interface {name} ofport=-1 error=unusable");
+                }
+                assert_eq!(run(&answer).code, Some(0));
+                asking.join().unwrap()
+            });
+            told.push((line, said.code, canonical(&said.err, &server)));
+        }
+        told
+    };
+    let (theirs, ours) = (told(Path::new("ovs-vsctl")), told(&link(links.path(), "ovs-vsctl")));
+    assert_eq!(ours, theirs);
+    assert!(ours[0].2.starts_with("ovs-vsctl: Error detected while setting up 'b1': unusable."), "{ours:?}");
+}
+
 #[test]
 fn a_condition_is_waited_for_and_then_the_rest_runs_on_what_is_there() {
     let server = Server::start();

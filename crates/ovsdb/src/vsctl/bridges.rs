@@ -107,6 +107,7 @@ pub(super) fn add_br(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let interface = ctx.insert("Interface")?;
     ctx.set("Interface", interface, "name", Datum::scalar(name.as_str()))?;
     ctx.set("Interface", interface, "type", Datum::scalar("internal"))?;
+    ctx.new_interfaces.push(interface);
     let port = ctx.insert("Port")?;
     ctx.set("Port", port, "name", Datum::scalar(name.as_str()))?;
     ctx.set("Port", port, "interfaces", Datum::scalar(interface))?;

@@ -25,6 +25,8 @@ pub struct Spec {
     pub args: &'static str,
     /// Its options, separated by commas; those with an argument end in `=`.
     pub options: &'static str,
+    /// Whether it may change the database.
+    pub writes: bool,
     /// Names the tables and columns that it needs, and refuses what can be refused without a database.
     pub prepare: fn(&mut Prepare<'_>) -> Result<(), String>,
     /// Does it.
@@ -233,7 +235,7 @@ pub struct Context<'a> {
     pub warnings: Vec<Warning>,
     /// Bridges, ports and interfaces by name; `None` where rows changed since.
     pub model: Option<Model>,
-    /// Interfaces that `add-port` and `add-bond` made.
+    /// Interfaces that `add-br`, `add-port`, `add-bond` and `add-bond-iface` made.
     pub new_interfaces: Vec<Uuid>,
     /// The set of bridges and their ports are what the transaction relies on.
     pub ports_verified: bool,

@@ -38,9 +38,11 @@ use crate::{Row, Schema, Uuid, UuidGenerator};
 const MANY: usize = usize::MAX;
 
 macro_rules! commands {
-    ($($name:literal $min:literal..$max:expr, $args:literal, $options:literal, $prepare:path, $run:path;)*) => {
+    (@ reads) => { false };
+    (@ writes) => { true };
+    ($($name:literal $access:ident $min:literal..$max:expr, $args:literal, $options:literal, $prepare:path, $run:path;)*) => {
         &[$(Spec {
-            name: $name, min: $min, max: $max, args: $args, options: $options, prepare: $prepare, run: $run,
+            name: $name, min: $min, max: $max, args: $args, options: $options, writes: commands!(@ $access), prepare: $prepare, run: $run,
         }),*]
     };
 }
@@ -48,64 +50,64 @@ macro_rules! commands {
 /// Every command.
 #[rustfmt::skip]
 pub static COMMANDS: &[Spec] = commands! {
-    "init" 0..0, "", "", database::prepare_nothing, bridges::init;
-    "show" 0..0, "", "", show::prepare, show::show;
-    "emer-reset" 0..0, "", "", bridges::prepare_emer_reset, bridges::emer_reset;
+    "init" writes 0..0, "", "", database::prepare_nothing, bridges::init;
+    "show" reads 0..0, "", "", show::prepare, show::show;
+    "emer-reset" writes 0..0, "", "", bridges::prepare_emer_reset, bridges::emer_reset;
 
-    "add-br" 1..3, "!NEW-BRIDGE ?PARENT ?NEW-VLAN", "--may-exist", bridges::prepare, bridges::add_br;
-    "del-br" 1..1, "!BRIDGE", "--if-exists", bridges::prepare, bridges::del_br;
-    "list-br" 0..0, "", "--real,--fake", bridges::prepare, bridges::list_br;
-    "br-exists" 1..1, "!BRIDGE", "", bridges::prepare, bridges::br_exists;
-    "br-to-vlan" 1..1, "!BRIDGE", "", bridges::prepare, bridges::br_to_vlan;
-    "br-to-parent" 1..1, "!BRIDGE", "", bridges::prepare, bridges::br_to_parent;
-    "br-set-external-id" 2..3, "!BRIDGE !KEY ?VALUE", "", bridges::prepare_external_id, bridges::br_set_external_id;
-    "br-get-external-id" 1..2, "!BRIDGE ?KEY", "", bridges::prepare_external_id, bridges::br_get_external_id;
+    "add-br" writes 1..3, "!NEW-BRIDGE ?PARENT ?NEW-VLAN", "--may-exist", bridges::prepare, bridges::add_br;
+    "del-br" writes 1..1, "!BRIDGE", "--if-exists", bridges::prepare, bridges::del_br;
+    "list-br" reads 0..0, "", "--real,--fake", bridges::prepare, bridges::list_br;
+    "br-exists" reads 1..1, "!BRIDGE", "", bridges::prepare, bridges::br_exists;
+    "br-to-vlan" reads 1..1, "!BRIDGE", "", bridges::prepare, bridges::br_to_vlan;
+    "br-to-parent" reads 1..1, "!BRIDGE", "", bridges::prepare, bridges::br_to_parent;
+    "br-set-external-id" writes 2..3, "!BRIDGE !KEY ?VALUE", "", bridges::prepare_external_id, bridges::br_set_external_id;
+    "br-get-external-id" reads 1..2, "!BRIDGE ?KEY", "", bridges::prepare_external_id, bridges::br_get_external_id;
 
-    "list-ports" 1..1, "!BRIDGE", "", bridges::prepare, ports::list_ports;
-    "add-port" 2..MANY, "!BRIDGE !NEW-PORT *COLUMN?:KEY=VALUE", "--may-exist", ports::prepare_add_port, ports::add_port;
-    "del-port" 1..2, "?BRIDGE !PORT|IFACE", "--if-exists,--with-iface", bridges::prepare, ports::del_port;
-    "port-to-br" 1..1, "!PORT", "", bridges::prepare, ports::port_to_br;
-    "add-bond" 4..MANY, "!BRIDGE !BOND +IFACE *COLUMN?:KEY=VALUE", "--may-exist,--fake-iface", ports::prepare_add_bond, ports::add_bond;
-    "add-bond-iface" 2..2, "!BOND !IFACE", "--may-exist", bridges::prepare, ports::add_bond_iface;
-    "del-bond-iface" 1..2, "?BOND !IFACE", "--if-exists", bridges::prepare, ports::del_bond_iface;
-    "list-ifaces" 1..1, "!BRIDGE", "", bridges::prepare, ports::list_ifaces;
-    "iface-to-br" 1..1, "!IFACE", "", bridges::prepare, ports::iface_to_br;
+    "list-ports" reads 1..1, "!BRIDGE", "", bridges::prepare, ports::list_ports;
+    "add-port" writes 2..MANY, "!BRIDGE !NEW-PORT *COLUMN?:KEY=VALUE", "--may-exist", ports::prepare_add_port, ports::add_port;
+    "del-port" writes 1..2, "?BRIDGE !PORT|IFACE", "--if-exists,--with-iface", bridges::prepare, ports::del_port;
+    "port-to-br" reads 1..1, "!PORT", "", bridges::prepare, ports::port_to_br;
+    "add-bond" writes 4..MANY, "!BRIDGE !BOND +IFACE *COLUMN?:KEY=VALUE", "--may-exist,--fake-iface", ports::prepare_add_bond, ports::add_bond;
+    "add-bond-iface" writes 2..2, "!BOND !IFACE", "--may-exist", bridges::prepare, ports::add_bond_iface;
+    "del-bond-iface" writes 1..2, "?BOND !IFACE", "--if-exists", bridges::prepare, ports::del_bond_iface;
+    "list-ifaces" reads 1..1, "!BRIDGE", "", bridges::prepare, ports::list_ifaces;
+    "iface-to-br" reads 1..1, "!IFACE", "", bridges::prepare, ports::iface_to_br;
 
-    "get-controller" 1..1, "!BRIDGE", "", settings::prepare_controllers, settings::get_controller;
-    "del-controller" 1..1, "!BRIDGE", "", settings::prepare_controllers, settings::del_controller;
-    "set-controller" 1..MANY, "!BRIDGE +TARGET", "--inactivity-probe=", settings::prepare_controllers, settings::set_controller;
-    "get-fail-mode" 1..1, "!BRIDGE", "", bridges::prepare, settings::get_fail_mode;
-    "del-fail-mode" 1..1, "!BRIDGE", "", bridges::prepare, settings::del_fail_mode;
-    "set-fail-mode" 2..2, "!BRIDGE !MODE", "", bridges::prepare, settings::set_fail_mode;
+    "get-controller" reads 1..1, "!BRIDGE", "", settings::prepare_controllers, settings::get_controller;
+    "del-controller" writes 1..1, "!BRIDGE", "", settings::prepare_controllers, settings::del_controller;
+    "set-controller" writes 1..MANY, "!BRIDGE +TARGET", "--inactivity-probe=", settings::prepare_controllers, settings::set_controller;
+    "get-fail-mode" reads 1..1, "!BRIDGE", "", bridges::prepare, settings::get_fail_mode;
+    "del-fail-mode" writes 1..1, "!BRIDGE", "", bridges::prepare, settings::del_fail_mode;
+    "set-fail-mode" writes 2..2, "!BRIDGE !MODE", "", bridges::prepare, settings::set_fail_mode;
 
-    "get-manager" 0..0, "", "", settings::prepare_managers, settings::get_manager;
-    "del-manager" 0..0, "", "", settings::prepare_managers, settings::del_manager;
-    "set-manager" 1..MANY, "+TARGET", "--inactivity-probe=", settings::prepare_managers, settings::set_manager;
+    "get-manager" reads 0..0, "", "", settings::prepare_managers, settings::get_manager;
+    "del-manager" writes 0..0, "", "", settings::prepare_managers, settings::del_manager;
+    "set-manager" writes 1..MANY, "+TARGET", "--inactivity-probe=", settings::prepare_managers, settings::set_manager;
 
-    "get-ssl" 0..0, "", "", settings::prepare_ssl, settings::get_ssl;
-    "del-ssl" 0..0, "", "", settings::prepare_ssl, settings::del_ssl;
-    "set-ssl" 3..3, "!PRIVATE-KEY !CERTIFICATE !CA-CERT", "--bootstrap", settings::prepare_ssl, settings::set_ssl;
+    "get-ssl" reads 0..0, "", "", settings::prepare_ssl, settings::get_ssl;
+    "del-ssl" writes 0..0, "", "", settings::prepare_ssl, settings::del_ssl;
+    "set-ssl" writes 3..3, "!PRIVATE-KEY !CERTIFICATE !CA-CERT", "--bootstrap", settings::prepare_ssl, settings::set_ssl;
 
-    "add-aa-mapping" 3..3, "!BRIDGE !ARG !ARG", "", settings::prepare_auto_attach, settings::add_aa_mapping;
-    "del-aa-mapping" 3..3, "!BRIDGE !ARG !ARG", "", settings::prepare_auto_attach, settings::del_aa_mapping;
-    "get-aa-mapping" 1..1, "!BRIDGE", "", settings::prepare_auto_attach, settings::get_aa_mapping;
+    "add-aa-mapping" writes 3..3, "!BRIDGE !ARG !ARG", "", settings::prepare_auto_attach, settings::add_aa_mapping;
+    "del-aa-mapping" writes 3..3, "!BRIDGE !ARG !ARG", "", settings::prepare_auto_attach, settings::del_aa_mapping;
+    "get-aa-mapping" reads 1..1, "!BRIDGE", "", settings::prepare_auto_attach, settings::get_aa_mapping;
 
-    "add-zone-tp" 3..18, "", "--may-exist", zones::prepare, zones::add_zone_tp;
-    "del-zone-tp" 2..2, "", "--if-exists", zones::prepare, zones::del_zone_tp;
-    "list-zone-tp" 1..1, "", "", zones::prepare, zones::list_zone_tp;
-    "list-dp-cap" 1..1, "", "", zones::prepare, zones::list_dp_cap;
+    "add-zone-tp" writes 3..18, "", "--may-exist", zones::prepare, zones::add_zone_tp;
+    "del-zone-tp" writes 2..2, "", "--if-exists", zones::prepare, zones::del_zone_tp;
+    "list-zone-tp" reads 1..1, "", "", zones::prepare, zones::list_zone_tp;
+    "list-dp-cap" reads 1..1, "", "", zones::prepare, zones::list_dp_cap;
 
-    "comment" 0..MANY, "*ARG", "", database::prepare_nothing, database::comment;
-    "get" 2..MANY, "!TABLE !RECORD *COLUMN?:KEY", "--if-exists,--id=", database::prepare_get, database::get;
-    "list" 1..MANY, "!TABLE *RECORD", "--if-exists,--columns=", database::prepare_list, database::list;
-    "find" 1..MANY, "!TABLE *COLUMN?:KEY=VALUE", "--columns=", database::prepare_find, database::find;
-    "set" 3..MANY, "!TABLE !RECORD +COLUMN?:KEY=VALUE", "--if-exists", database::prepare_set, database::set;
-    "add" 4..MANY, "!TABLE !RECORD !COLUMN +?KEY=VALUE", "--if-exists", database::prepare_column, database::add;
-    "remove" 4..MANY, "!TABLE !RECORD !COLUMN +KEY|VALUE|KEY=VALUE", "--if-exists", database::prepare_column, database::remove;
-    "clear" 3..MANY, "!TABLE !RECORD +COLUMN", "--if-exists", database::prepare_clear, database::clear;
-    "create" 2..MANY, "!TABLE +COLUMN?:KEY=VALUE", "--id=", database::prepare_create, database::create;
-    "destroy" 1..MANY, "!TABLE *RECORD", "--if-exists,--all", database::prepare_destroy, database::destroy;
-    "wait-until" 2..MANY, "!TABLE !RECORD *COLUMN?:KEY=VALUE", "", database::prepare_wait_until, database::wait_until;
+    "comment" reads 0..MANY, "*ARG", "", database::prepare_nothing, database::comment;
+    "get" reads 2..MANY, "!TABLE !RECORD *COLUMN?:KEY", "--if-exists,--id=", database::prepare_get, database::get;
+    "list" reads 1..MANY, "!TABLE *RECORD", "--if-exists,--columns=", database::prepare_list, database::list;
+    "find" reads 1..MANY, "!TABLE *COLUMN?:KEY=VALUE", "--columns=", database::prepare_find, database::find;
+    "set" writes 3..MANY, "!TABLE !RECORD +COLUMN?:KEY=VALUE", "--if-exists", database::prepare_set, database::set;
+    "add" writes 4..MANY, "!TABLE !RECORD !COLUMN +?KEY=VALUE", "--if-exists", database::prepare_column, database::add;
+    "remove" writes 4..MANY, "!TABLE !RECORD !COLUMN +KEY|VALUE|KEY=VALUE", "--if-exists", database::prepare_column, database::remove;
+    "clear" writes 3..MANY, "!TABLE !RECORD +COLUMN", "--if-exists", database::prepare_clear, database::clear;
+    "create" writes 2..MANY, "!TABLE +COLUMN?:KEY=VALUE", "--id=", database::prepare_create, database::create;
+    "destroy" writes 1..MANY, "!TABLE *RECORD", "--if-exists,--all", database::prepare_destroy, database::destroy;
+    "wait-until" reads 2..MANY, "!TABLE !RECORD *COLUMN?:KEY=VALUE", "", database::prepare_wait_until, database::wait_until;
 };
 
 /// What commands need of the database, and the warnings that can be given without it.

@@ -61,7 +61,7 @@ fn match_name(name: &str, text: &str) -> Match {
     };
     if name == text {
         Match::Exact
-    } else if text.len() > name.len() || !name.bytes().zip(text.bytes()).all(same) {
+    } else if text.is_empty() || text.len() > name.len() || !name.bytes().zip(text.bytes()).all(same) {
         Match::No
     } else if text.len() == name.len() {
         Match::Full

@@ -60,7 +60,7 @@ fn is_connection_method(target: &str) -> bool {
 
 pub(super) fn del_controller(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let name = ctx.arg(0).to_owned();
-    let bridge = ctx.bridge(&name)?;
+    let bridge = ctx.real_bridge(&name)?;
     if !ctx.references("Bridge", bridge.row, "controller")?.is_empty() {
         set_targets(ctx, ("Bridge", bridge.row, "controller"), "Controller", &[])?;
     }
@@ -69,7 +69,7 @@ pub(super) fn del_controller(ctx: &mut Context<'_>) -> Result<(), Stop> {
 
 pub(super) fn set_controller(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let name = ctx.arg(0).to_owned();
-    let bridge = ctx.bridge(&name)?;
+    let bridge = ctx.real_bridge(&name)?;
     let targets = ctx.command.args[1..].to_vec();
     set_targets(ctx, ("Bridge", bridge.row, "controller"), "Controller", &targets)
 }
@@ -87,13 +87,13 @@ pub(super) fn get_fail_mode(ctx: &mut Context<'_>) -> Result<(), Stop> {
 
 pub(super) fn del_fail_mode(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let name = ctx.arg(0).to_owned();
-    let bridge = ctx.bridge(&name)?;
+    let bridge = ctx.real_bridge(&name)?;
     ctx.set("Bridge", bridge.row, "fail_mode", Datum::EMPTY)
 }
 
 pub(super) fn set_fail_mode(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let (name, mode) = (ctx.arg(0).to_owned(), ctx.arg(1).to_owned());
-    let bridge = ctx.bridge(&name)?;
+    let bridge = ctx.real_bridge(&name)?;
     if !matches!(mode.as_str(), "standalone" | "secure") {
         return Err(Stop::Fatal("fail-mode must be \"standalone\" or \"secure\"".into()));
     }
