@@ -201,6 +201,36 @@ fn the_links_serve_a_running_switch_as_the_stock_programs_do() {
     );
 }
 
+#[test]
+fn ofctl_in_the_background_goes_on_printing_and_takes_its_pid_file_with_it() {
+    let switch = Switch::dummy();
+    let bin = links(switch.dir.path());
+    for program in [PathBuf::from("ovs-ofctl"), bin.join("ovs-ofctl")] {
+        let (heard, pid_file) = (switch.dir.path().join("heard"), switch.dir.path().join("ofctl.pid"));
+        let status = Command::new(&program)
+            .args(["monitor", "br0", "65534", "--detach", "--no-chdir"])
+            .arg(format!("--pidfile={}", pid_file.display()))
+            .env("OVS_RUNDIR", switch.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&heard).unwrap())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{}", program.display());
+        let pid = std::fs::read_to_string(&pid_file).unwrap().trim().to_string();
+        switch
+            .ofctl(&["packet-out", "br0", "in_port=1 packet=ffffffffffff0200000000010800 actions=controller"])
+            .ok();
+        common::wait_for("the packet to be told", || {
+            std::fs::read_to_string(&heard).unwrap().contains("PACKET_IN")
+        });
+        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+        // Its parent is gone, and whoever has it now may not have heard of its end.
+        common::wait_for("its end", || std::fs::read_link(format!("/proc/{pid}/exe")).is_err());
+        assert!(!pid_file.exists(), "{}: the pid file is still there", program.display());
+    }
+}
+
 /// Standard error without lines of the log, which carry the time.
 fn without_log(err: &str) -> String {
     err.lines().filter(|l| !l.contains('|')).map(|l| format!("{l}\n")).collect()

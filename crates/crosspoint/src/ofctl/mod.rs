@@ -12,13 +12,14 @@ mod ports;
 mod replace;
 mod watch;
 
+use crate::programs::end_well;
 use arguments::Args;
 use client::{Client, Failure, fail};
 use openflow::text::{PortNames, Protocols};
 use openflow::{Version, VersionSet};
 use std::cell::RefCell;
 use std::process::ExitCode;
-use vswitchd::daemonize::Daemon;
+use vswitchd::daemonize::{Daemon, Kept};
 use vswitchd::program;
 
 /// What every command gets.
@@ -47,11 +48,20 @@ pub fn run(args: &[String]) -> ExitCode {
     }
     let mut args = args;
     let is_endless = args.words.first().is_some_and(|w| w == "monitor" || w == "snoop");
-    let daemon = match args.daemon.take().filter(|_| is_endless).map(|options| options.begin()) {
-        Some(Err(code)) => return code,
-        Some(Ok(daemon)) => Some(daemon),
+    let daemon = match args.daemon.take().filter(|_| is_endless) {
+        Some(mut options) => {
+            // What the switch says is printed there.
+            options.keep(Kept::Stderr);
+            match options.begin() {
+                Err(code) => return code,
+                Ok(daemon) => Some(daemon),
+            }
+        }
         None => None,
     };
+    if is_endless {
+        end_well(daemon.as_ref().and_then(Daemon::pid_file));
+    }
     match options(args, daemon).and_then(|options| dispatch(&options)) {
         Ok(code) => code,
         Err(failure) => {

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use ovsdb::ctl::json::to_text;
 use ovsdb::ctl::table::{Format, Printer, Style, Table};
 use serde_json::Value;
-use vswitchd::daemonize::{DAEMON, Daemon, LOGGING, Options as DaemonOptions};
+use vswitchd::daemonize::{DAEMON, Daemon, Kept, LOGGING, Options as DaemonOptions};
 use vswitchd::getopt::{self, Opt, Order, flag, optional, value};
 use vswitchd::stream::{OVSDB_PORT, Target, Tls, TlsFiles};
 use vswitchd::{log, program, rundir::RunDir};
 
 use crate::database::{MORE_TLS, TABLES, block_on, die_of_timeout, take_style, timeout};
-use crate::programs::{CLIENT_TLS, take_tls};
+use crate::programs::{CLIENT_TLS, end_well, take_tls};
 use rpc::Server;
 
 /// Its own options.
@@ -197,6 +197,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
     // Only what goes on for ever can go to the background.
     let stays = name.starts_with("monitor") || matches!(name.as_str(), "lock" | "steal" | "unlock");
     let daemon = if stays {
+        daemon.keep(Kept::Stdout);
         match daemon.begin() {
             Ok(daemon) => daemon,
             Err(code) => return Ok(code),
@@ -205,6 +206,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
         daemon.open_log()?;
         Daemon::plain()
     };
+    end_well(daemon.pid_file());
     match block_on(global.timeout, call(&global, spec, rest, daemon)) {
         Some(result) => result.map(|()| ExitCode::SUCCESS),
         None => Ok(die_of_timeout()),

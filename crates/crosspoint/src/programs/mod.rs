@@ -8,8 +8,10 @@ pub mod dpctl;
 mod options;
 pub mod ovs_vswitchd;
 pub mod ovsdb_server;
+mod signals;
 
 pub use options::{CLIENT_TLS, take_tls};
+pub use signals::end_well;
 
 use std::path::Path;
 use std::process::ExitCode;

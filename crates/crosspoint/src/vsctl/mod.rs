@@ -21,7 +21,7 @@ use vswitchd::stream::{Tls, TlsFiles};
 use vswitchd::{log, program, rundir::RunDir};
 
 use crate::database::{MORE_TLS, TABLES, block_on, die_of_timeout, take_style, timeout};
-use crate::programs::{CLIENT_TLS, take_tls};
+use crate::programs::{CLIENT_TLS, end_well, take_tls};
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
@@ -151,6 +151,7 @@ fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Res
         None => format!("ovs-vsctl: {} {line}", program::name()),
     };
     let seconds = global.timeout;
+    end_well(None);
     let session = session::Session::new(global, commands, selection?, comment);
     match block_on(seconds, session.run()) {
         Some(result) => result,

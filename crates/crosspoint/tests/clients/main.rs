@@ -7,7 +7,9 @@
 mod rig;
 
 use rig::{Said, Server, canonical, link, sorted, words};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a line is compared by.
@@ -170,6 +172,117 @@ fn what_could_not_be_set_up_is_told_by_whichever_command_it_was_asked_for() {
     let (theirs, ours) = (told(Path::new("ovs-vsctl")), told(&link(links.path(), "ovs-vsctl")));
     assert_eq!(ours, theirs);
     assert!(ours[0].2.starts_with("ovs-vsctl: Error detected while setting up 'b1': unusable."), "{ours:?}");
+}
+
+/// A client ends by the signal, and says so; a signal that it was started to ignore does not end it.
+#[test]
+fn clients_that_are_ended_by_a_signal_say_so() {
+    let links = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    for (name, line) in [
+        ("ovs-vsctl", "--no-wait --db=METHOD wait-until bridge nope name=x"),
+        ("ovsdb-client", "monitor METHOD Bridge name"),
+    ] {
+        for (start, signals, number) in [
+            ("--default-signal=TERM", &["TERM"][..], 15),
+            ("--default-signal=INT", &["INT"], 2),
+            ("--default-signal=HUP", &["HUP"], 1),
+            ("--ignore-signal=HUP", &["HUP", "TERM"], 15),
+        ] {
+            let [theirs, ours] = [PathBuf::from(name), link(links.path(), name)].map(|program| {
+                let child = Command::new("env")
+                    .arg(start)
+                    .arg(program)
+                    .args(words(&line.replace("METHOD", &server.method())))
+                    .env("OVS_SYSLOG_METHOD", "null")
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                wait_until_it_has_connected(child.id());
+                for signal in signals {
+                    kill(signal, child.id());
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                let output = child.wait_with_output().unwrap();
+                let err = String::from_utf8(output.stderr).unwrap();
+                (output.status.signal(), canonical(&err, &server))
+            });
+            assert_eq!(ours, theirs, "{name} {start}");
+            assert_eq!(ours.0, Some(number));
+        }
+    }
+}
+
+/// In the background a client goes on printing where it was told to print, and takes its pid file with it.
+#[test]
+fn what_a_client_in_the_background_prints_is_not_lost_and_its_pid_file_goes_with_it() {
+    let links = tempfile::tempdir().unwrap();
+    let [theirs, ours] = [PathBuf::from("ovsdb-client"), link(links.path(), "ovsdb-client")].map(|program| {
+        let server = Server::start();
+        let vsctl = |line: &str| {
+            let args = [format!("--db={}", server.method()), "--no-wait".into()];
+            let args: Vec<String> = args.into_iter().chain(words(line)).collect();
+            assert_eq!(server.run(Path::new("ovs-vsctl"), &args, "").code, Some(0));
+        };
+        let (out, pid_file) = (server.dir().join("out"), server.dir().join("pid"));
+        let printed = || std::fs::read_to_string(&out).unwrap();
+        let start = |line: &str| {
+            let status = Command::new(&program)
+                .args(words(&line.replace("METHOD", &server.method())))
+                .args(["--detach", "--no-chdir", &format!("--pidfile={}", pid_file.display())])
+                .env("OVS_RUNDIR", server.dir())
+                .stdin(Stdio::null())
+                .stdout(std::fs::File::create(&out).unwrap())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            assert_eq!(status.code(), Some(0), "{line}");
+            std::fs::read_to_string(&pid_file).unwrap().trim().parse::<u32>().unwrap()
+        };
+        let end = |pid: u32| {
+            kill("TERM", pid);
+            // Its parent is gone, and whoever has it now may not have heard of its end.
+            until("it has ended", || std::fs::read_link(format!("/proc/{pid}/exe")).is_err());
+            assert!(!pid_file.exists(), "{}: the pid file is still there", program.display());
+        };
+        vsctl("add-br br0");
+        let pid = start("monitor METHOD Bridge name,fail_mode");
+        let first = printed();
+        vsctl("set-fail-mode br0 secure");
+        until("the change is printed", || printed().contains("secure"));
+        end(pid);
+        let monitored = (canonical(&first, &server), canonical(&printed(), &server));
+        let pid = start("lock METHOD a");
+        end(pid);
+        (monitored, printed())
+    });
+    assert_eq!(ours, theirs);
+}
+
+/// Once it waits for the database it has handlers for signals.
+fn wait_until_it_has_connected(pid: u32) {
+    let has_socket = || {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        files.flatten().any(|file| {
+            std::fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+        })
+    };
+    until("it has connected", has_socket);
+    std::thread::sleep(Duration::from_millis(500));
+}
+
+fn kill(signal: &str, pid: u32) {
+    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

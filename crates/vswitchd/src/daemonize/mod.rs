@@ -18,7 +18,7 @@ mod stage;
 mod user;
 
 pub use pid_file::{PidFile, PidFileError, read_pid_file};
-pub use stage::describe;
+pub use stage::{describe, signal_name};
 
 use crate::getopt::{Opt, flag, optional, value};
 use crate::log::{self, Change, Destination, SyslogMethod};
@@ -56,6 +56,19 @@ pub struct Options {
     /// As it is to be named in messages, and where it is.
     log_file: Option<(PathBuf, PathBuf)>,
     datapath: bool,
+    kept: Kept,
+}
+
+/// Outputs that stay what they were in the background, because the program prints there what it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Kept {
+    /// None.
+    #[default]
+    Nothing,
+    /// The standard output.
+    Stdout,
+    /// The standard error output; the log does not go there any more.
+    Stderr,
 }
 
 impl Default for Options {
@@ -69,6 +82,7 @@ impl Default for Options {
             user: None,
             log_file: None,
             datapath: false,
+            kept: Kept::Nothing,
         }
     }
 }
@@ -113,6 +127,11 @@ impl Options {
         self.pid_file.get_or_insert(path);
     }
 
+    /// Keeps an output in the background.
+    pub fn keep(&mut self, output: Kept) {
+        self.kept = output;
+    }
+
     /// Whether the daemon will go to the background.
     pub fn detaches(&self) -> bool {
         self.detach
@@ -149,7 +168,7 @@ impl Options {
             // The daemon says what is wrong with it.
             let _ = log::open_file_quietly(path);
         }
-        monitor::run(ready, self.detach, self.chdir)
+        monitor::run(ready, self.detach, self.chdir, self.kept)
     }
 
     fn become_daemon(self, ready: Ready, monitored: bool) -> Result<Daemon, ExitCode> {
@@ -169,7 +188,8 @@ impl Options {
             }
             None => None,
         };
-        Ok(Daemon { ready, detached: self.detach, chdir: self.chdir && self.detach, _pid_file: pid_file })
+        let (detached, kept) = (self.detach, self.kept);
+        Ok(Daemon { ready, detached, chdir: self.chdir && detached, kept, pid_file })
     }
 }
 
@@ -179,13 +199,19 @@ pub struct Daemon {
     ready: Ready,
     detached: bool,
     chdir: bool,
-    _pid_file: Option<PidFile>,
+    kept: Kept,
+    pid_file: Option<PidFile>,
 }
 
 impl Daemon {
     /// A daemon that none of the options apply to: for tests and embedding.
     pub fn plain() -> Daemon {
-        Daemon { ready: Ready::nobody(), detached: false, chdir: false, _pid_file: None }
+        Daemon { ready: Ready::nobody(), detached: false, chdir: false, kept: Kept::Nothing, pid_file: None }
+    }
+
+    /// Where its pid file is, for one who removes it when a signal ends the process.
+    pub fn pid_file(&self) -> Option<&Path> {
+        self.pid_file.as_ref().map(PidFile::path)
     }
 
     /// It serves: leaves the terminal and the directory it was started in, and lets `--detach` return. A second call does nothing.
@@ -194,7 +220,7 @@ impl Daemon {
             let _ = std::env::set_current_dir("/");
         }
         if std::mem::take(&mut self.detached) {
-            stage::leave_terminal();
+            stage::leave_terminal(self.kept);
         }
         self.ready.tell();
     }

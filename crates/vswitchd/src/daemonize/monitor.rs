@@ -1,5 +1,6 @@
 //! `--monitor`: a process that waits for the daemon to end, and starts it again where it crashed.
 
+use super::Kept;
 use super::stage::{self, Ready};
 use crate::log::os_text;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +14,7 @@ const CRASHES: [i32; 9] = [4, 6, 7, 8, 11, 13, 14, 24, 25];
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Runs until the daemon ends by itself.
-pub fn run(mut ready: Ready, detached: bool, chdir: bool) -> ExitCode {
+pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCode {
     let mut crashes = 0;
     let mut started = Instant::now();
     loop {
@@ -35,7 +36,7 @@ pub fn run(mut ready: Ready, detached: bool, chdir: bool) -> ExitCode {
                 let _ = std::env::set_current_dir("/");
             }
             if detached {
-                stage::leave_terminal();
+                stage::leave_terminal(kept);
             }
             ready.tell();
         }

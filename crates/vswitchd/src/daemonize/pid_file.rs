@@ -73,6 +73,11 @@ impl PidFile {
         }
         Ok(PidFile { path: path.to_owned(), _file: file })
     }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Drop for PidFile {

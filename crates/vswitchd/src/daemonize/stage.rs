@@ -1,5 +1,6 @@
 //! The processes of one daemon: which of them this is, how it starts the next, and how one tells the other that it is ready.
 
+use super::Kept;
 use crate::log::{self, os_text};
 use crate::program;
 use std::ffi::CString;
@@ -140,7 +141,8 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn signal_name(signal: i32) -> String {
+/// What a signal is called in messages.
+pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "Hangup",
         2 => "Interrupt",
@@ -186,13 +188,17 @@ pub fn end_on_panic() {
     }));
 }
 
-/// Nothing more comes from or goes to the terminal.
-pub fn leave_terminal() {
+/// Nothing more comes from the terminal, or goes there but by the output that is kept.
+pub fn leave_terminal(kept: Kept) {
     super::silence_console();
     let _ = null().and_then(|null| {
         rustix::stdio::dup2_stdin(&null)?;
-        rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&null)?;
+        if kept != Kept::Stdout {
+            rustix::stdio::dup2_stdout(&null)?;
+        }
+        if kept != Kept::Stderr {
+            rustix::stdio::dup2_stderr(&null)?;
+        }
         Ok(())
     });
 }
