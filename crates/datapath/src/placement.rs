@@ -1,8 +1,8 @@
 //! Which worker polls which receive queue: a pure function of what is measured and what is asked for.
 //!
 //! Three ways, as Open vSwitch names them. `cycles`: the queues that cost most first, over the workers to and fro. `group`:
-//! the queues that cost most first, each to the worker that has least so far. `roundrobin`: in their order, costs not looked at. A
-//! queue may be bound to a processor; the worker there then takes no others, unless it is told to share. Queues go to workers
+//! the queues that cost most first, each to the worker that has least so far; those that have cost nothing yet go by their number,
+//! or all of them would be on the worker that was idle first. `roundrobin`: in their order, costs not looked at. A queue may be bound to a processor; the worker there then takes no others, unless it is told to share. Queues go to workers
 //! of their own NUMA node where it has any; those of devices without a node go to all.
 //!
 //! Source: ovs-vswitchd.conf.db(5), other_config:pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb; Interface
@@ -10,7 +10,6 @@
 
 use base::PortNo;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 /// A worker, as a place for queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +97,7 @@ pub struct Placement {
 pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool) -> Placement {
     assert!(!places.is_empty(), "there is a worker");
     let mut result = Placement { workers: vec![0; demands.len()], remarks: Vec::new() };
-    let mut load = vec![0u64; places.len()];
+    let mut laden = vec![Laden::default(); places.len()];
     let mut kept = vec![false; places.len()];
     let mut free: Vec<usize> = Vec::new();
     // 1. Bound ones.
@@ -110,7 +109,8 @@ pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool
         match places.iter().position(|place| place.cpu == Some(cpu)) {
             Some(worker) => {
                 result.workers[i] = worker;
-                load[worker] += demand.cycles;
+                laden[worker].cycles += demand.cycles;
+                laden[worker].queues += 1;
                 kept[worker] |= isolate;
             }
             None => {
@@ -123,36 +123,54 @@ pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool
         result.remarks.push(Remark::AllKept);
         kept.fill(false);
     }
-    // 2. The others, node by node.
+    // 2. The others, at home where there is a worker.
     if policy != Policy::RoundRobin {
         free.sort_by_key(|&i| Reverse(demands[i].cycles));
     }
-    let mut turns: BTreeMap<Option<usize>, usize> = BTreeMap::new();
     for i in free {
         let demand = &demands[i];
         let open = |node: Option<usize>| -> Vec<usize> {
             let fits = |w: &usize| !kept[*w] && node.is_none_or(|node| places[*w].numa == node);
             (0..places.len()).filter(fits).collect()
         };
-        let (mut node, mut workers) = (demand.numa, open(demand.numa));
+        let mut workers = open(demand.numa);
         if workers.is_empty() {
             result.remarks.push(Remark::OtherNode { port: demand.port, queue: demand.queue });
-            (node, workers) = (None, open(None));
+            workers = open(None);
         }
-        let turn = turns.entry(node).or_default();
-        let worker = match policy {
-            Policy::Group => *workers.iter().min_by_key(|&&w| load[w]).expect("some are open"),
-            Policy::RoundRobin => workers[*turn % workers.len()],
-            Policy::Cycles => {
-                let (lap, at) = (*turn / workers.len(), *turn % workers.len());
-                workers[if lap.is_multiple_of(2) { at } else { workers.len() - 1 - at }]
-            }
-        };
-        *turn += 1;
-        load[worker] += demand.cycles;
+        let worker = choose(&workers, &laden, policy, demand.cycles);
+        laden[worker].cycles += demand.cycles;
+        laden[worker].queues += 1;
+        laden[worker].laps += 1;
         result.workers[i] = worker;
     }
     result
+}
+
+/// What a worker has been given so far.
+#[derive(Clone, Copy, Default)]
+struct Laden {
+    cycles: u64,
+    queues: usize,
+    /// Queues that are not bound to it.
+    laps: usize,
+}
+
+/// The worker of the open ones that a queue of such a cost goes to.
+fn choose(open: &[usize], laden: &[Laden], policy: Policy, cycles: u64) -> usize {
+    let of = |&&worker: &&usize| laden[worker];
+    let least = match policy {
+        Policy::Group if cycles > 0 => open.iter().min_by_key(|w| (of(w).cycles, of(w).queues)),
+        // Its cost is not known: as one of many.
+        Policy::Group => open.iter().min_by_key(|w| (of(w).queues, of(w).cycles)),
+        Policy::RoundRobin => open.iter().min_by_key(|w| of(w).laps),
+        Policy::Cycles => {
+            let lap = open.iter().map(|w| laden[*w].laps).min().unwrap_or(0);
+            let mut behind = open.iter().filter(|w| of(w).laps == lap);
+            if lap.is_multiple_of(2) { behind.next() } else { behind.next_back() }
+        }
+    };
+    *least.expect("some are open")
 }
 
 /// The cycles that each worker would spend under a placement.
@@ -206,6 +224,29 @@ mod tests {
         assert_eq!(of(Policy::RoundRobin), [0, 1, 2, 0, 1, 2]);
         let uneven = super::tests::demands(&[100, 10, 10, 10]);
         assert_eq!(place(&uneven, &places(2), Policy::Group, true).workers, [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn queues_that_have_cost_nothing_are_spread_by_their_number() {
+        for policy in [Policy::Cycles, Policy::RoundRobin, Policy::Group] {
+            let spread = |demands: &[Demand]| {
+                let placed = place(demands, &places(2), policy, false).workers;
+                [0, 1].map(|worker| placed.iter().filter(|w| **w == worker).count())
+            };
+            assert_eq!(spread(&demands(&[0; 8])), [4, 4], "{policy:?}");
+            // One that has cost a little, and came first.
+            assert_eq!(spread(&demands(&[7, 0, 0, 0, 0, 0, 0, 0])), [4, 4], "{policy:?}");
+            // Those from another node are dealt with those that are at home.
+            let mut mixed = demands(&[0; 6]);
+            mixed[1].numa = Some(1);
+            mixed[2].numa = Some(1);
+            mixed[3].numa = None;
+            assert_eq!(spread(&mixed), [3, 3], "{policy:?}");
+        }
+        // A queue that is bound counts with those that have cost nothing.
+        let mut demands = demands(&[0; 4]);
+        demands[0].bound = Some(0);
+        assert_eq!(place(&demands, &places(2), Policy::Group, false).workers, [0, 1, 0, 1]);
     }
 
     #[test]
