@@ -16,6 +16,8 @@ const RETRY: Duration = Duration::from_millis(500);
 const POLLS_BEFORE_SLEEP: u32 = 10_000;
 /// Frames per turn of a queue.
 const BURST: usize = 32;
+/// How long the switch has to take what was sent before a guest leaves.
+const LAST_FRAMES_TIME: Duration = Duration::from_secs(5);
 /// What numbered frames begin their payload with.
 const MAGIC: [u8; 4] = *b"XPSQ";
 /// Where the payload begins: behind Ethernet, IPv4 and UDP headers.
@@ -242,11 +244,9 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
             }
             // Nobody has come yet.
             Err(e) if args.listen && kind(&e) == Some(ErrorKind::TimedOut) => {}
-            // What waiting does not mend: a switch of another kind, a place where no socket can be.
+            // What waiting does not mend: a switch of another kind, a place where no socket can be or somebody else's is.
             Err(e @ PortError::Unsupported(_)) if !args.listen => return Err(e),
-            Err(e) if args.listen && kind(&e).is_some_and(|kind| kind != ErrorKind::AddrInUse) => {
-                return Err(e);
-            }
+            Err(e) if args.listen && kind(&e).is_some() => return Err(e),
             Err(e) => {
                 let e = e.to_string();
                 if e != complaint {
@@ -297,6 +297,7 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
             looked = Instant::now();
             let is_done = args.count.is_some_and(|count| seen.iter().map(|s| s.sent).sum::<u64>() >= count);
             if ending.load(Ordering::Relaxed) || args.mode == Mode::Source && is_done {
+                wait_for_last_frames(&guest, &mut pairs);
                 return false;
             }
             if !guest.is_connected() {
@@ -307,6 +308,18 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
         if sleeps {
             pairs[0].wait(Duration::from_millis(100));
         }
+    }
+}
+
+/// Waits until the switch has taken what was sent: with the guest goes its memory. A switch that takes nothing is not waited for for ever.
+fn wait_for_last_frames(guest: &Guest, pairs: &mut [QueuePair]) {
+    let end = Instant::now() + LAST_FRAMES_TIME;
+    while pairs.iter_mut().any(QueuePair::is_sending) && guest.is_connected() {
+        if Instant::now() >= end {
+            eprintln!("crosspoint guest: the switch has not taken all that was sent");
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(100));
     }
 }
 

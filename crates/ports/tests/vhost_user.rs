@@ -550,3 +550,111 @@ fn a_socket_that_somebody_serves_is_refused_and_a_stale_one_replaced() {
     std::fs::write(dir.path().join("vhost0"), "a file").unwrap();
     assert!(VhostUserPort::open(&spec).is_err());
 }
+
+#[test]
+fn a_guest_listens_where_one_was_killed_and_not_where_somebody_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("guest.sock");
+    let listen = || Guest::listen(&path, &GuestConfig::default(), Duration::from_secs(5));
+    // Who is killed leaves its socket.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let spec = PortSpec::new("vhost0", "dpdkvhostuserclient", PortNo(7))
+        .with("vhost-server-path", path.to_str().unwrap());
+    let port = VhostUserPort::open(&spec).unwrap();
+    let mut guest = listen().unwrap();
+    guest.synchronise().unwrap();
+    assert_eq!(port.status().link, LinkState::Up);
+    for _ in 0..2 {
+        let Err(error) = listen() else { panic!("two guests on one socket") };
+        assert_eq!(error.errno(), Some(libc::EADDRINUSE), "{error}");
+    }
+    guest.synchronise().unwrap();
+    assert_eq!(port.status().link, LinkState::Up);
+    drop((guest, port));
+    assert!(!path.exists());
+    std::fs::write(&path, "a file").unwrap();
+    assert!(listen().is_err() && std::fs::read_to_string(&path).unwrap() == "a file");
+}
+
+#[test]
+fn a_guest_knows_whether_the_switch_has_taken_what_it_sent() {
+    for layout in LAYOUTS {
+        let mut rig = rig(&GuestConfig { layout, ..GuestConfig::default() });
+        assert!(!rig.pairs[0].is_sending());
+        for n in 0..40 {
+            assert!(rig.pairs[0].send(&frame(n, 60)));
+        }
+        assert!(rig.pairs[0].is_sending());
+        assert_eq!(rig.receive(0).len(), 32);
+        assert!(rig.pairs[0].is_sending(), "eight are left");
+        assert_eq!(rig.receive(0).len(), 8);
+        assert!(!rig.pairs[0].is_sending());
+        rig.assert_no_chunk_is_lost();
+    }
+}
+
+#[test]
+fn a_number_of_queues_makes_sense_though_the_guest_has_as_many_as_it_likes() {
+    let dir = tempfile::tempdir().unwrap();
+    for kind in ["dpdkvhostuser", "dpdkvhostuserclient"] {
+        let open = |count: &str| {
+            let spec = PortSpec::new("vhost1", kind, PortNo(8)).with("n_rxq", count);
+            let server = kind == "dpdkvhostuser";
+            VhostUserPort::open(&if server {
+                spec.with("vhost-sock-dir", dir.path().to_str().unwrap())
+            } else {
+                spec
+            })
+        };
+        for bad in ["abc", "0", "-1", "65", "1000", ""] {
+            let Err(error) = open(bad) else { panic!("n_rxq={bad} is taken") };
+            assert!(error.to_string().starts_with(&format!("option n_rxq={bad}: expected")), "{error}");
+        }
+        let mut port = open("4").unwrap();
+        assert_eq!(port.take_rx_queues().len(), 1, "there is no guest");
+    }
+}
+
+#[test]
+fn a_client_port_goes_to_another_socket_and_stays_the_port_that_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| dir.path().join(name));
+    let options = |path: &Path| [("vhost-server-path".to_string(), path.to_str().unwrap().into())].into();
+    let spec = PortSpec::new("vhost0", "dpdkvhostuserclient", PortNo(7));
+    let pool = Pool::new(PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false }).unwrap();
+    let mut cache = pool.cache();
+    let mut port = VhostUserPort::open(&spec).unwrap();
+    let mut rx = port.take_rx_queues();
+    // The first path comes to a port that has none.
+    for n in 0..4 {
+        let path = &paths[n as usize % 2];
+        assert_eq!(port.set_options(&options(path)), Ok(true));
+        wait_until("the link goes down", || port.status().link == LinkState::Down);
+        assert_eq!(told(&port, "socket").as_deref(), path.to_str());
+        let mut guest = Guest::listen(path, &GuestConfig::default(), Duration::from_secs(5)).unwrap();
+        guest.synchronise().unwrap();
+        assert_eq!(port.status().link, LinkState::Up);
+        let mut pair = guest.take_pairs().remove(0);
+        assert!(pair.send(&frame(n, 60)));
+        let mut batch = Batch::new();
+        rx[0].rx_burst(&mut cache, &mut batch);
+        assert_eq!(batch[0].data(), frame(n, 60));
+        cache.free_all(&mut batch);
+        // The same path again, and one that comes with nonsense, change nothing.
+        assert_eq!(port.set_options(&options(path)), Ok(true));
+        let mut bad: std::collections::BTreeMap<String, String> = options(&paths[(n as usize + 1) % 2]);
+        bad.insert("tx-retries-max".into(), "99".into());
+        assert!(port.set_options(&bad).is_err());
+        guest.synchronise().unwrap();
+        assert!(guest.is_connected() && port.status().link == LinkState::Up);
+        // It hears that it is left when there is another.
+        assert_eq!(port.set_options(&options(&paths[(n as usize + 1) % 2])), Ok(true));
+        wait_until("the guest is left", || !guest.is_connected());
+    }
+    assert_eq!(port.set_options(&std::collections::BTreeMap::new()), Ok(true));
+    wait_until("it is nowhere", || told(&port, "socket").is_none());
+    // One that listens is made anew elsewhere.
+    let mut server = server(dir.path(), &[]);
+    let elsewhere = [("vhost-sock-dir".to_string(), "/elsewhere".to_string())].into();
+    assert_eq!(server.set_options(&elsewhere), Ok(false));
+}

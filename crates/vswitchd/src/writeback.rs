@@ -218,7 +218,8 @@ fn status_map(record: &PortRecord, rx_queues: usize) -> Datum {
         pairs.push(("mtu_request".into(), format!("{asked} was asked for, {} is in use", status.mtu)));
     }
     let asked = record.device_options.get("n_rxq").and_then(|n| n.parse::<usize>().ok());
-    if let Some(asked) = asked
+    // How many queues a virtual machine's port has is the machine's affair.
+    if let (Some(asked), false) = (asked, record.interface.kind.starts_with("dpdkvhostuser"))
         && asked > rx_queues
         && rx_queues > 0
     {

@@ -7,7 +7,9 @@ use crate::vhost_user::connection::{receive_some, send_with, wait_for};
 use crate::vhost_user::features::{device as d, protocol as p};
 use crate::vhost_user::message::{HEADER_LEN, Header, Region, VringAddr, encode, request};
 use crate::wait::Event;
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,8 +22,9 @@ pub(super) struct FrontEnd {
     /// Never signalled: what `wait_for` wants beside the socket.
     never: Event,
     acknowledges: bool,
-    /// The socket's path where we listen, to be removed in the end.
-    listens_at: Option<PathBuf>,
+    /// The socket where we listen, and its path, to be removed in the end. Nobody else is accepted: it tells others that somebody is
+    /// there.
+    listens_at: Option<(UnixListener, PathBuf)>,
 }
 
 impl FrontEnd {
@@ -31,8 +34,15 @@ impl FrontEnd {
         FrontEnd::new(stream, None)
     }
 
+    /// A socket that nobody serves any more is replaced.
     pub(super) fn listen(path: &Path, time: Duration) -> Result<FrontEnd, PortError> {
         let call = || format!("listen on {}", path.display());
+        if UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
+            && std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+        {
+            // Who listened was killed. Where it cannot be removed it is in use, and that is said.
+            let _ = std::fs::remove_file(path);
+        }
         let listener = UnixListener::bind(path).map_err(|e| PortError::os(call(), &e))?;
         let never = Event::new()?;
         if !wait_for(&listener, libc::POLLIN, never.fd(), Some(time)).unwrap_or(false) {
@@ -42,10 +52,10 @@ impl FrontEnd {
             return Err(PortError::Os { call, errno: libc::ETIMEDOUT });
         }
         let (stream, _) = listener.accept().map_err(|e| PortError::os(call(), &e))?;
-        FrontEnd::new(stream, Some(path.to_owned()))
+        FrontEnd::new(stream, Some((listener, path.to_owned())))
     }
 
-    fn new(stream: UnixStream, listens_at: Option<PathBuf>) -> Result<FrontEnd, PortError> {
+    fn new(stream: UnixStream, listens_at: Option<(UnixListener, PathBuf)>) -> Result<FrontEnd, PortError> {
         Ok(FrontEnd { stream, never: Event::new()?, acknowledges: false, listens_at })
     }
 
@@ -214,7 +224,7 @@ impl FrontEnd {
 
 impl Drop for FrontEnd {
     fn drop(&mut self) {
-        if let Some(path) = &self.listens_at {
+        if let Some((_, path)) = &self.listens_at {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
         }

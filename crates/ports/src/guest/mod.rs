@@ -72,7 +72,8 @@ impl Guest {
         Guest::set_up(FrontEnd::connect(path)?, config)
     }
 
-    /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it comes or the time is over.
+    /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it comes or the time is over. A socket there that nobody
+    /// listens on any more is replaced; one that somebody does is an error.
     pub fn listen(path: &Path, config: &GuestConfig, time: Duration) -> Result<Guest, PortError> {
         Guest::set_up(FrontEnd::listen(path, time)?, config)
     }
@@ -251,6 +252,12 @@ impl QueuePair {
         while let Some((number, _)) = self.tx.ring.take_used() {
             self.free.append(&mut self.tx.offered[usize::from(number)]);
         }
+    }
+
+    /// Whether the switch has yet to take some of what it was offered.
+    pub fn is_sending(&mut self) -> bool {
+        self.reap();
+        self.tx.ring.has_offered()
     }
 
     /// The buffers and lengths of the next received frame, header included.

@@ -95,6 +95,11 @@ impl DriverRing {
         self.free.len()
     }
 
+    /// Whether some are not.
+    pub(super) fn has_offered(&self) -> bool {
+        self.free.len() < usize::from(self.size)
+    }
+
     fn write_descriptor(&self, idx: u16, part: Part, words: [u16; 2]) {
         let at = self.descriptors + usize::from(idx) * DESCRIPTOR;
         self.ram.u64(at).store(GUEST_BASE + part.offset as u64, Ordering::Relaxed);

@@ -88,8 +88,6 @@ pub(crate) const SERVER_OPTIONS: &[&str] =
 /// A port of type `dpdkvhostuser` or `dpdkvhostuserclient`.
 pub struct VhostUserPort {
     mode: Mode,
-    /// `None`: where to connect to is not known yet.
-    path: Option<PathBuf>,
     mac: [u8; 6],
     spec: PortSpec,
     shared: Arc<Shared>,
@@ -107,7 +105,9 @@ impl VhostUserPort {
     /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
     /// * `vhost-postcopy`: `true` lets a guest move here before its memory has come (false by default).
     ///
-    /// Errors: a path that is no socket's, or on which somebody listens already.
+    /// `n_rxq` may be there, from 1 to 64, and changes nothing: a guest has as many queues as it enables.
+    ///
+    /// Errors: a value that makes no sense; a path that is no socket's, or on which somebody listens already.
     pub fn open(spec: &PortSpec) -> Result<VhostUserPort, PortError> {
         let Settings { mode, path, retries_max, offloads, postcopy } = settings(spec)?;
         let offered = if offloads { features::OFFERED } else { features::OFFERED & !features::OFFLOADS };
@@ -119,13 +119,14 @@ impl VhostUserPort {
         };
         let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
         shared.retries_max.store(retries_max, Ordering::Relaxed);
+        shared.facts().path = path;
         let session = Session {
             shared: shared.clone(),
             offered,
             protocol_offered,
-            path: path.clone(),
             lobby,
             next: None,
+            connected_to: None,
             closer: Closer::default(),
         };
         let thread = std::thread::Builder::new()
@@ -133,7 +134,7 @@ impl VhostUserPort {
             .spawn(move || session.run())
             .map_err(|e| PortError::os("start a port's protocol thread", &e))?;
         let mac = spec.mac.unwrap_or_else(|| local_mac(&spec.name));
-        Ok(VhostUserPort { mode, path, mac, spec: spec.clone(), shared, rx_queues: 0, thread: Some(thread) })
+        Ok(VhostUserPort { mode, mac, spec: spec.clone(), shared, rx_queues: 0, thread: Some(thread) })
     }
 
     /// How many receive queues there should be: one, and one for each pair that the guest has used.
@@ -190,6 +191,8 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
             Some(dir.unwrap_or_else(|| PathBuf::from("/var/run/openvswitch")).join(&spec.name))
         }
     };
+    // The guest has as many queues as it likes; a number of them is looked at all the same.
+    spec.rx_queues()?;
     let retries_max = spec.parsed("tx-retries-max", "a number of retries")?.unwrap_or(RETRIES_DEFAULT);
     if retries_max > RETRIES_MAX {
         return Err(spec.bad("tx-retries-max", format!("expected 0 to {RETRIES_MAX}")));
@@ -274,7 +277,7 @@ impl Port for VhostUserPort {
         let mut tell = |key: &str, value: String| details.push((key.into(), value));
         tell("mode", if self.mode == Mode::Server { "server" } else { "client" }.into());
         tell("status", if facts.is_connected { "connected" } else { "disconnected" }.into());
-        if let Some(path) = &self.path {
+        if let Some(path) = &facts.path {
             tell("socket", path.display().to_string());
         }
         if facts.is_connected {
@@ -316,13 +319,20 @@ impl Port for VhostUserPort {
     }
 
     /// A guest that is connected stays so unless the socket is another one or the offloads are: `tx-retries-max` holds from
-    /// the next burst on, and `vhost-postcopy`, which a guest is told when it connects, for ports made afterwards.
+    /// the next burst on, and `vhost-postcopy`, which a guest is told when it connects, for ports made afterwards. A client goes to
+    /// another socket as the port that it is; one that listens is made anew for that, as it is for other offloads.
     fn set_options(&mut self, options: &BTreeMap<String, String>) -> Result<bool, String> {
         let spec = PortSpec { options: options.clone(), ..self.spec.clone() };
         let (new, old) = (settings(&spec), settings(&self.spec));
         let (new, old) = (new.map_err(|e| e.to_string())?, old.map_err(|e| e.to_string())?);
-        if new.path != old.path || new.offloads != old.offloads {
+        if new.path != old.path && self.mode == Mode::Server || new.offloads != old.offloads {
             return Ok(false);
+        }
+        if new.path != old.path {
+            let mut facts = self.shared.facts();
+            (facts.path, facts.unreachable, facts.error) = (new.path, None, None);
+            drop(facts);
+            self.shared.event.signal();
         }
         self.shared.retries_max.store(new.retries_max, Ordering::Relaxed);
         self.spec = spec;
@@ -339,7 +349,7 @@ impl Drop for VhostUserPort {
             let _ = thread.join();
         }
         if self.mode == Mode::Server
-            && let Some(path) = &self.path
+            && let Some(path) = self.shared.facts().path.take()
         {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
@@ -370,10 +380,11 @@ struct Session {
     shared: Arc<Shared>,
     offered: u64,
     protocol_offered: u64,
-    path: Option<PathBuf>,
     lobby: Option<Lobby>,
     /// Who has spoken while somebody without a device was served.
     next: Option<UnixStream>,
+    /// The socket that a client's connection is to.
+    connected_to: Option<PathBuf>,
     closer: Closer,
 }
 
@@ -385,6 +396,9 @@ impl Session {
             self.shared.event.clear();
             if self.shared.is_closing.load(Ordering::Acquire) {
                 return;
+            }
+            if self.is_elsewhere() {
+                continue;
             }
             {
                 let mut facts = self.shared.facts();
@@ -414,25 +428,32 @@ impl Session {
             if let Some(stream) = self.next.take() {
                 return Some(stream);
             }
-            match (&mut self.lobby, &self.path) {
+            let path = self.shared.facts().path.clone();
+            match (&mut self.lobby, path) {
                 (Some(lobby), _) => match lobby.wait(self.shared.event.fd(), None) {
                     Heard::Newcomer(stream) => return Some(stream),
                     Heard::Event | Heard::Present => self.shared.event.clear(),
                 },
                 (None, Some(path)) => {
-                    let result = UnixStream::connect(path);
-                    let why = result.as_ref().err().and_then(|error| hopeless(path, error));
+                    let result = UnixStream::connect(&path);
+                    let why = result.as_ref().err().and_then(|error| hopeless(&path, error));
                     self.shared.facts().unreachable = why;
+                    self.connected_to = Some(path);
                     match result {
                         Ok(stream) => return Some(stream),
                         Err(_) if self.pause(RECONNECT_AFTER) => {}
                         Err(_) => return None,
                     }
                 }
-                // The path comes with new options, and with them another port.
+                // It comes with new options, and the event with it.
                 (None, None) => _ = self.pause(NO_PATH_WAIT),
             }
         }
+    }
+
+    /// Whether a client is to be connected to another socket than it is.
+    fn is_elsewhere(&self) -> bool {
+        self.lobby.is_none() && self.shared.facts().path != self.connected_to
     }
 
     /// Waits until whatever the guest's monitor gave that is not ours to use is closed. False when the port goes.
@@ -475,7 +496,7 @@ impl Session {
                 Err(Ended::Bad(error)) => return Err(error.into()),
                 Err(Ended::Woken) => {
                     self.shared.event.clear();
-                    if self.shared.is_closing.load(Ordering::Acquire) {
+                    if self.shared.is_closing.load(Ordering::Acquire) || self.is_elsewhere() {
                         return Ok(());
                     }
                     match self.shared.take_fault() {
@@ -494,7 +515,7 @@ impl Session {
                 Answer::Refused if wants_answer => connection.send(number, &1u64.to_le_bytes(), None),
                 Answer::Done | Answer::Refused => Ok(()),
             };
-            if sent.is_err() || !self.closed_all() {
+            if sent.is_err() || !self.closed_all() || self.is_elsewhere() {
                 return Ok(());
             }
             // Waiting has cleared the event.

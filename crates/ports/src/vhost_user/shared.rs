@@ -15,6 +15,7 @@ use crate::wait::{Event, owned};
 use crate::{PortError, QueueStats, stats};
 use packet::{PortStats, QueueCounts};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 
@@ -86,6 +87,8 @@ impl Wait {
 /// What operators see of a port.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
+    /// The socket that a client is to be connected to; `None` as long as that is not known.
+    pub(super) path: Option<PathBuf>,
     /// Why nobody can be connected to, where that is more than that nobody listens yet.
     pub(super) unreachable: Option<String>,
     /// A guest's device is ready: its driver is at work, or was a moment ago.
@@ -116,7 +119,7 @@ pub(super) struct Shared {
     /// How often a full ring is looked at again before its packets are left to the caller.
     pub(super) retries_max: AtomicU32,
     pub(super) facts: Mutex<Facts>,
-    /// Wakes the protocol thread: a ring is at fault, or the port goes.
+    /// Wakes the protocol thread: a ring is at fault, the port goes, or is to be connected elsewhere.
     pub(super) event: Event,
     pub(super) is_closing: AtomicBool,
     fault: Mutex<Option<Fault>>,
