@@ -153,6 +153,11 @@ impl Net {
     pub(crate) fn switch(&self) -> String {
         self.0.switch()
     }
+
+    /// Sets an interface up that the switch has made there.
+    pub(crate) fn set_up(&self, interface: &str) -> Result<(), String> {
+        self.0.on(&self.switch(), &format!("ip link set {interface} up")).map(|_| ())
+    }
 }
 
 impl Drop for Net {

@@ -261,11 +261,14 @@ impl Drop for BareWaker {
 }
 
 fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
-    // Taps are made by the ports themselves.
+    // Taps are made by the ports themselves, and left down.
     let net = Net::new(if kind == "afxdp" { IDLE_PORTS } else { 0 })?;
     let ports: Vec<String> = (0..IDLE_PORTS).map(|n| format!("p{n},type={kind},ofport={}", n + 1)).collect();
     let flags: Vec<&str> = ports.iter().flat_map(|p| ["--port", p.as_str()]).collect();
     let daemon = Daemon::crosspoint(Some(&net.switch()), &flags)?;
+    for n in 0..IDLE_PORTS {
+        net.set_up(&format!("p{n}"))?;
+    }
     std::thread::sleep(Duration::from_secs(2));
     let mut raw = Vec::new();
     for _ in 0..args.common.runs {
