@@ -595,12 +595,34 @@ fn what_workers_do_with_their_time_is_shown_in_the_stock_switchs_layout() {
         value(&text, "- sleep iterations:") > 0 && value(&text, "Sleep time (us):") > 0
     });
     assert_eq!(show(&ours, &["-pmd", "77"]), "");
-    for bad in [&["-it", "3"][..], &["-ms", "3"], &["-pmd"], &["-pmd", "x"], &["nope"]] {
+    // Histories are taken, and are not there; the same words as with the stock switch.
+    for history in [&["-it", "3"][..], &["-ms", "3", "-nh"], &["-pmd", "0", "-it", "1000", "-ms", "7"]] {
+        assert_eq!(stock.appctl(&[&["dpif-netdev/pmd-perf-show"], history].concat()).1, Some(0));
+        let text = show(&ours, history);
+        assert!(text.contains("Iterations:") && text.contains("History: none is kept\n"), "{text}");
+    }
+    assert!(!show(&ours, &["-it", "0", "-ms", "0"]).contains("History"));
+    for bad in [&["-it", "x"][..], &["-ms"], &["-pmd"], &["-pmd", "x"], &["nope"]] {
         assert_eq!(ours.appctl(&[&["dpif-netdev/pmd-perf-show"], bad].concat()).1, Some(2), "{bad:?}");
     }
     assert_eq!(ours.appctl(&["dpif-netdev/pmd-stats-clear"]), (String::new(), Some(0)));
     assert_eq!(value(&show(&ours, &[]), "Rx packets:"), 0);
 
+    // What a worker does beside its queues, where it has some.
+    let overheads = |pair: &Pair| {
+        let text = pair.appctl(&["dpif-netdev/pmd-rxq-show"]).0;
+        let workers: Vec<&str> = text.split("pmd thread ").skip(1).collect();
+        assert!(!workers.is_empty(), "{text}");
+        for worker in workers {
+            let last = worker.trim_end().lines().last().unwrap();
+            assert_eq!(worker.contains("queue-id:"), last.starts_with("  overhead: "), "{text}");
+        }
+        text
+    };
+    overheads(&stock);
+    let text = overheads(&ours);
+    let overhead = text.lines().find_map(|l| l.strip_prefix("  overhead: ")?.strip_suffix(" %"));
+    assert!(overhead.is_some_and(|n| n.trim().parse::<u8>().is_ok_and(|n| n <= 100)), "{text}");
     // A queue's usage over the last seconds, in steps of five.
     let usage = |pair: &Pair, args: &[&str]| {
         let (text, code) = pair.appctl(&[&["dpif-netdev/pmd-rxq-show"], args].concat());

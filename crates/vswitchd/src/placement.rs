@@ -24,6 +24,8 @@ const STEPS: usize = 12;
 pub(crate) struct Placing {
     /// Cycles of each queue, by steps, the newest last.
     costs: BTreeMap<(PortNo, usize), Costs>,
+    /// Busy cycles of each worker, likewise.
+    busy: Vec<Costs>,
     /// The workers' busy cycles at the beginning of the interval of `pmd-auto-lb`.
     busy_at_start: Vec<u64>,
     interval_began_ms: u64,
@@ -40,6 +42,17 @@ pub(crate) struct Placing {
 struct Costs {
     total: u64,
     steps: VecDeque<u64>,
+}
+
+impl Costs {
+    /// Ends a step, at this reading of the counter.
+    fn step(&mut self, total: u64) {
+        self.steps.push_back(total.saturating_sub(self.total));
+        self.total = total;
+        if self.steps.len() > STEPS {
+            self.steps.pop_front();
+        }
+    }
 }
 
 impl Vswitch {
@@ -64,16 +77,14 @@ impl Vswitch {
         costs.retain(|(port, _), _| self.ports.contains_key(port));
         for &port in self.ports.keys() {
             for (queue, load) in self.dp.rx_loads(port).iter().enumerate() {
-                let total = load.cycles.get();
-                let entry = costs.entry((port, queue)).or_default();
-                entry.steps.push_back(total.saturating_sub(entry.total));
-                entry.total = total;
-                if entry.steps.len() > STEPS {
-                    entry.steps.pop_front();
-                }
+                costs.entry((port, queue)).or_default().step(load.cycles.get());
             }
         }
         self.placing.costs = costs;
+        self.placing.busy.resize_with(self.dp.workers(), Costs::default);
+        for (n, busy) in self.placing.busy.iter_mut().enumerate() {
+            busy.step(self.dp.worker_stats(n).busy_cycles.get());
+        }
     }
 
     /// Cycles that a queue has cost in the last minute, those since the last step included.
@@ -88,22 +99,39 @@ impl Vswitch {
     /// What a queue has cost its worker in the last `seconds`, or a little longer, as percent of that time. Costs are kept in steps of
     /// five seconds, for a minute.
     pub(crate) fn queue_usage(&self, port: PortNo, queue: usize, seconds: u64) -> u64 {
-        let total = self.dp.rx_loads(port).get(queue).map_or(0, |load| load.cycles.get());
-        let (before, steps) = match self.placing.costs.get(&(port, queue)) {
-            Some(costs) => (costs.total, costs.steps.iter().rev().copied().collect()),
-            None => (0, Vec::new()),
+        let (cycles, ms) = self.queue_cycles(port, queue, seconds);
+        percent(cycles, ms)
+    }
+
+    /// What a worker has been busy with in that time beside its queues, likewise: turns of its loop, what is sent late, news of rules.
+    pub(crate) fn overhead(&self, worker: usize, seconds: u64) -> u64 {
+        let now = self.dp.worker_stats(worker).busy_cycles.get();
+        let (busy, ms) = self.recent(self.placing.busy.get(worker), now, seconds);
+        let of_port = |port: &PortNo| {
+            let queues = self.dp.rx_workers(*port).iter().enumerate().filter(|(_, w)| **w == worker);
+            queues.map(|(queue, _)| self.queue_cycles(*port, queue, seconds).0).sum::<u64>()
         };
-        let mut cycles = total.saturating_sub(before);
+        let queues: u64 = self.ports.keys().map(of_port).sum();
+        percent(busy.saturating_sub(queues), ms)
+    }
+
+    fn queue_cycles(&self, port: PortNo, queue: usize, seconds: u64) -> (u64, u64) {
+        let now = self.dp.rx_loads(port).get(queue).map_or(0, |load| load.cycles.get());
+        self.recent(self.placing.costs.get(&(port, queue)), now, seconds)
+    }
+
+    /// Cycles of the last `seconds`, or a little longer, of a counter that is at `now`; and how many milliseconds that is.
+    fn recent(&self, costs: Option<&Costs>, now: u64, seconds: u64) -> (u64, u64) {
+        let mut cycles = now.saturating_sub(costs.map_or(0, |costs| costs.total));
         let mut ms = self.now_ms().saturating_sub(self.placing.step_began_ms).clamp(1, STEP_MS);
-        for step in steps {
+        for step in costs.iter().flat_map(|costs| costs.steps.iter().rev()) {
             if ms >= seconds * 1_000 {
                 break;
             }
             cycles += step;
             ms += STEP_MS;
         }
-        let most = base::clock::tsc_hz() / 1_000 * ms;
-        (u128::from(cycles) * 100 / u128::from(most.max(1))).min(100) as u64
+        (cycles, ms)
     }
 
     /// All receive queues, and the worker of each.
@@ -218,4 +246,10 @@ impl Vswitch {
             self.place_queues(true);
         }
     }
+}
+
+/// Cycles as a share of the time, in percent.
+fn percent(cycles: u64, ms: u64) -> u64 {
+    let most = base::clock::tsc_hz() / 1_000 * ms;
+    (u128::from(cycles) * 100 / u128::from(most.max(1))).min(100) as u64
 }

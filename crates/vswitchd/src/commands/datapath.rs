@@ -354,6 +354,8 @@ struct PmdArgs {
     core: Option<usize>,
     /// `-secs SECONDS`.
     seconds: Option<u64>,
+    /// `-it` or `-ms`, and not 0.
+    wants_history: bool,
 }
 
 impl PmdArgs {
@@ -377,6 +379,9 @@ impl PmdArgs {
                 }
                 // There are no histograms to leave out.
                 "-nh" if known.contains(&word) => {}
+                "-it" | "-ms" if known.contains(&word) => {
+                    parsed.wants_history |= number("a length of history")? > 0;
+                }
                 option if option.starts_with('-') => return Err(format!("unknown option {option}")),
                 name if !has_name => {
                     check_names(&[name])?;
@@ -489,9 +494,11 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 }
 
 /// What a worker did with its time, in the stock switch's layout. Lines of what does not exist here are zeros there, as in
-/// `pmd-stats-show`; how long a translation takes and how large output batches are is not measured, and left out.
+/// `pmd-stats-show`; how long a translation takes and how large output batches are is not measured, and left out. Histories are not kept, which
+/// is said where one is asked for.
 pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let chosen = PmdArgs::parse(args, &["-nh"])?.workers(vswitch);
+    let args = PmdArgs::parse(args, &["-nh", "-it", "-ms"])?;
+    let chosen = args.workers(vswitch);
     let hz = base::clock::tsc_hz() as f64;
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let day_s = since_epoch.as_secs() % 86_400;
@@ -558,6 +565,9 @@ pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         if rx == 0 {
             answer.push('\n');
         }
+        if args.wants_history {
+            answer.push_str("  History: none is kept\n\n");
+        }
     }
     Ok(answer)
 }
@@ -575,6 +585,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
         let mut ports: Vec<_> = vswitch.ports.values().collect();
         ports.sort_by_key(|p| &p.name);
+        let mut has_queues = false;
         for port in ports {
             for (queue, _) in vswitch.dp.rx_workers(port.port_no).iter().enumerate().filter(|(_, w)| **w == n)
             {
@@ -582,12 +593,16 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                 let is_enabled = device.is_some_and(|device| device.is_rx_enabled(queue));
                 let state = if is_enabled { "enabled" } else { "disabled" };
                 let usage = vswitch.queue_usage(port.port_no, queue, seconds);
+                has_queues = true;
                 let _ = writeln!(
                     text,
                     "  port: {:<16}  queue-id: {queue:>2} ({state})   pmd usage: {usage:>2} %",
                     port.name,
                 );
             }
+        }
+        if has_queues {
+            let _ = writeln!(text, "  overhead: {:>2} %", vswitch.overhead(n, seconds));
         }
     }
     Ok(text)
