@@ -203,8 +203,10 @@ trait Switch {
 
     /// One turn at this rate.
     fn turn(&mut self, rate: u64, time: Duration) -> Result<Turn, String> {
-        // What is under way from before is none of this turn's.
+        // What is under way from before is none of this turn's, and nothing of its own is forgotten: what was offered is compared
+        // with what came from one moment at which nothing is under way to another.
         self.drain();
+        let empty_before = self.tester().reading();
         self.tester().set_rate(rate);
         if rate == UNPACED {
             self.run_for(Duration::from_millis(200));
@@ -217,12 +219,14 @@ trait Switch {
             self.drain();
         }
         let (after, load_after) = (self.tester().reading(), self.reading()?);
-        self.tester().set_rate(0);
+        self.drain();
+        let empty_after = self.tester().reading();
         let (busy, idle) = (load_after.1 - load_before.1, load_after.2 - load_before.2);
         Ok(Turn {
             seconds,
-            offered: after.0 - before.0,
             delivered: after.1 - before.1,
+            offered: empty_after.0 - empty_before.0,
+            arrived: empty_after.1 - empty_before.1,
             cpu_s: load_after.0 - load_before.0,
             busy: busy as f64 / ((busy + idle) as f64).max(1.0),
             guest_cpu_s: after.2 - before.2,
@@ -378,7 +382,7 @@ fn warm_up(switch: &mut dyn Switch) -> Result<(), String> {
 fn search(switch: &mut dyn Switch, loss: f64, time: Duration) -> Result<Turn, String> {
     let most = switch.turn(UNPACED, time)?;
     let (mut low, mut high) = (0.0, most.delivered as f64 / most.seconds * 1.05);
-    let mut best = Turn { delivered: 0, offered: 0, ..most };
+    let mut best = Turn { delivered: 0, offered: 0, arrived: 0, ..most };
     for _ in 0..SEARCH_STEPS {
         let rate = (low + high) / 2.0;
         match try_rate(switch, rate as u64, loss, time)? {

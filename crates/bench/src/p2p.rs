@@ -7,7 +7,7 @@
 use crate::cli::count;
 use crate::frames::{self, DST_MAC, Order, addresses};
 use crate::peer::{OvsDpdk, TempDir};
-use crate::report::{lower_bound, median, write_json};
+use crate::report::{json_file, lower_bound, median, write_json};
 use crate::rig::{Rig, Sample};
 use crate::{io_floor, testpmd};
 use base::PortNo;
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1000)]
     turn_ms: u64,
     /// Write the rows to this file.
-    #[arg(long)]
+    #[arg(long, value_parser = json_file)]
     json: Option<PathBuf>,
     /// Fail where a ratio misses its goal.
     #[arg(long)]

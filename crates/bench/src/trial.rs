@@ -1,7 +1,7 @@
 //! What the benches in memory share: their flags, the goals they are held to, traffic made to measure, and a meter that can
 //! be read while something else goes on.
 
-use crate::report::{lower_bound, median, write_json};
+use crate::report::{json_file, lower_bound, median, write_json};
 use crate::rig::{Rig, Sample};
 use base::PortNo;
 use flow::action::SubField;
@@ -31,7 +31,7 @@ pub struct Common {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub turn_ms: u64,
     /// Write the rows to this file.
-    #[arg(long)]
+    #[arg(long, value_parser = json_file)]
     pub json: Option<PathBuf>,
     /// Fail where a goal is missed.
     #[arg(long)]

@@ -53,6 +53,9 @@ fn check(args: &str, shape: Shape) -> Vec<Value> {
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     std::fs::remove_file(json).unwrap();
     assert!(report["command"].is_string() && report["machine"]["tsc_hz"].as_u64().unwrap() > 0);
+    // The thread that writes this is bound to one of them.
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    assert!(report["machine"]["cpus"].as_u64().unwrap() >= cpus, "{}", report["machine"]);
     let rows = report["rows"].as_array().unwrap().clone();
     assert!(!rows.is_empty(), "bench {args}: no rows");
     for row in &rows {
@@ -106,6 +109,28 @@ fn packets_come_back_from_both_kinds_of_guests() {
             assert!(row["void"].is_boolean() && row["guest"] == guest, "{row}");
             assert!(row["mpps"].as_f64().unwrap() > 0.0, "{row}");
         }
+    }
+}
+
+#[test]
+fn from_guest_to_guest_nothing_comes_that_was_not_offered() {
+    const SHAPE: Shape = &[("mpps", 'n'), ("loss", 'n'), ("raw", 'a')];
+    // Short turns: what is under way at their ends would show.
+    let rows = check("pvp --sizes 64 --flows 10 --path guest-to-guest --runs 5 --turn-ms 10", SHAPE);
+    let loss = rows[0]["loss"].as_f64().unwrap();
+    assert!((0.0..1.0).contains(&loss), "{}", rows[0]);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    for bench in ["pvp", "p2p", "ports", "misses"] {
+        let output = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")))
+            .args(["bench", bench, "--runs", "1000000", "--json", "/nonexistent/x.json"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("/nonexistent/x.json"), "{bench}: {said}");
+        assert!(said.contains("No such file or directory") && output.stdout.is_empty(), "{bench}: {said}");
     }
 }
 
