@@ -163,8 +163,12 @@ struct Released {
 }
 
 /// Reasons for which drivers drop: packets that no worker sees any more, or yet.
-const BY_DRIVERS: [(DropReason, fn(&PortStats) -> u64); 2] =
-    [(DropReason::TxError, |s| s.tx_dropped), (DropReason::RxDropped, |s| s.rx_dropped)];
+const BY_DRIVERS: [(DropReason, fn(&PortStats) -> u64); 3] = [
+    // Packets that are too long are counted as dropped too.
+    (DropReason::TxError, |s| s.tx_dropped.saturating_sub(s.tx_mtu_drops)),
+    (DropReason::TxMtuExceeded, |s| s.tx_mtu_drops),
+    (DropReason::RxDropped, |s| s.rx_dropped),
+];
 
 /// A driver's count of packets dropped for a reason. Only where drivers have one are they asked.
 fn dropped_by_driver(port: &dyn Port, reason: DropReason) -> u64 {
