@@ -130,6 +130,111 @@ fn a_guest_that_cannot_listen_says_why_and_fails() {
 }
 
 #[test]
+fn a_guest_comes_back_after_it_was_killed_and_takes_no_running_one_s_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let _switch = switch(dir);
+    for _ in 0..2 {
+        let guest = guest(dir, 1, &["--mode", "sink"]);
+        wait_for("the guest attaches", dir, || said(dir, "guest1.log").contains("attached"));
+        let second = crosspoint(dir).args(["guest", "--listen"]).arg(dir.join("guest1")).output().unwrap();
+        assert!(!second.status.success(), "{second:?}");
+        drop(guest);
+        assert!(dir.join("guest1").exists(), "who is killed leaves its socket");
+    }
+}
+
+#[test]
+fn a_source_leaves_when_the_switch_has_taken_its_last_frame() {
+    let served = Served::start(1, 2);
+    served.set_rules("in_port=1,actions=output:2\n");
+    let checker = served.guest(2, &["--mode", "check", "--count", "400"]);
+    wait_for("the checker attaches", served.dir(), || said(served.dir(), "guest2.log").contains("attached"));
+    // A handful each time, so that all are in the ring when the source has sent them.
+    for layout in [&[][..], &["--packed"]] {
+        for n in 0..10 {
+            let mut source = served.guest(1, &[&["--mode", "source", "--count", "20"], layout].concat());
+            assert!(source.0.wait().unwrap().success());
+            assert!(
+                said(served.dir(), "guest1.log").contains(" sent 20\n"),
+                "{n}: {}",
+                said(served.dir(), "guest1.log")
+            );
+        }
+    }
+    wait_for("all have come", served.dir(), || {
+        served.count(1, "rx", "pkts") == 400 && served.count(2, "tx", "pkts") >= 400
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(served.end(2, checker)("missing"), 0);
+}
+
+#[test]
+fn queues_asked_for_make_sense_and_a_new_path_moves_the_port_that_is_there() {
+    let served = Served::start(1, 1);
+    let status = |key: &str| served.vsctl(&format!("--if-exists get interface g1 status:{key}"));
+    let _guest = served.guest(1, &["--mode", "sink"]);
+    let is_up = || served.vsctl("get interface g1 link_state").trim() == "up";
+    wait_for("the link", served.dir(), is_up);
+    for bad in ["abc", "0", "-1", "65", "1000"] {
+        served.vsctl(&format!("set interface g1 options:n_rxq={bad}"));
+        wait_for("an error", served.dir(), || {
+            served.vsctl("get interface g1 error").contains(&format!("n_rxq={bad}: expected"))
+        });
+    }
+    served.vsctl("set interface g1 options:n_rxq=4");
+    wait_for("no error", served.dir(), || served.vsctl("get interface g1 error").trim() == "[]");
+    assert_eq!(status("requested_rxq").trim(), "");
+    // Another socket: the guest there is attached to the same port, and controllers see its link change, no more.
+    let number = || served.vsctl("get interface g1 ofport");
+    let before = number();
+    let mut monitor = Command::new("ovs-ofctl")
+        .args(["monitor", "br0", "65534"])
+        .env("OVS_RUNDIR", served.dir())
+        .stdout(std::fs::File::create(served.dir().join("monitor")).unwrap())
+        .stderr(std::fs::File::create(served.dir().join("monitor.err")).unwrap())
+        .spawn()
+        .map(Process)
+        .unwrap();
+    let news = || said(served.dir(), "monitor") + &said(served.dir(), "monitor.err");
+    let mut flood = ["no-flood", "flood"].into_iter().cycle();
+    wait_for("the monitor", served.dir(), || {
+        served.run("ovs-ofctl", &["mod-port", "br0", "g1", flood.next().unwrap()]);
+        news().contains("MOD")
+    });
+    let had = news().matches("MOD").count();
+    let socket = served.dir().join("guest9");
+    served.vsctl(&format!("set interface g1 options:vhost-server-path={}", socket.display()));
+    wait_for("the link to go", served.dir(), || !is_up());
+    let _other = served.guest(9, &["--mode", "sink"]);
+    wait_for("the link", served.dir(), is_up);
+    assert!(status("socket").contains("guest9"));
+    assert_eq!(number(), before);
+    wait_for("news of the link", served.dir(), || news().matches("MOD").count() >= had + 2);
+    assert!(!news().contains("DEL:") && !news().contains("ADD:"), "{}", news());
+    assert!(monitor.0.try_wait().unwrap().is_none());
+}
+
+#[test]
+fn what_is_too_long_and_what_nobody_takes_are_dropped_under_different_reasons() {
+    const UDP: &str = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
+        ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)";
+    let served = Served::start(1, 1);
+    served.vsctl("add-port br0 d2 -- set interface d2 type=dummy ofport_request=2");
+    served.vsctl("add-port br0 d3 -- set interface d3 type=dummy ofport_request=3 mtu_request=68");
+    served.set_rules("in_port=2,actions=output:1,output:3\n");
+    served.run("ovs-appctl", &["netdev-dummy/receive", "d2", UDP]);
+    let drops = || served.run("ovs-appctl", &["crosspoint/drops"]);
+    wait_for("both", served.dir(), || {
+        ["tx_error: 1\n  g1: 1\n", "tx_mtu_exceeded: 1\n  d3: 1\n"].iter().all(|line| drops().contains(line))
+    });
+    served.vsctl("del-port d3 -- del-port g1");
+    for line in ["tx_error: 1\n", "tx_mtu_exceeded: 1\n"] {
+        assert!(drops().contains(line), "a count never falls: {}", drops());
+    }
+}
+
+#[test]
 fn a_source_of_several_queues_sends_as_many_as_it_was_told_and_a_checker_misses_what_did_not_come() {
     let served = Served::start(1, 2);
     served.set_rules("in_port=1,actions=output:2\n");
@@ -163,7 +268,14 @@ impl Served {
         let log = std::fs::File::create(dir.path().join("switch.log")).unwrap();
         let workers = workers.to_string();
         let mut command = crosspoint(dir.path());
-        command.env("OVS_DBDIR", dir.path()).args(["switch", "--workers", &workers, "--pool-size", "8192"]);
+        command.env("OVS_DBDIR", dir.path()).args([
+            "switch",
+            "--enable-dummy",
+            "--workers",
+            &workers,
+            "--pool-size",
+            "8192",
+        ]);
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let served = Served { dir, _switch: Process(child) };
         wait_for("the database", served.dir(), || served.dir().join("db.sock").exists());

@@ -200,6 +200,32 @@ fn workers_and_queues_are_where_the_stock_switch_has_them() {
 }
 
 #[test]
+fn idle_queues_are_spread_over_the_workers_by_every_way_as_with_the_stock_switch() {
+    let sides = [true, false].map(|is_stock| Side::start(is_stock, "0,0,1,1"));
+    for side in &sides {
+        let queues = || side.workers().iter().map(|w| w.matches('/').count()).collect::<Vec<_>>();
+        let expect = |what: &str, expected: &[usize]| {
+            let end = Instant::now() + PATIENCE;
+            while queues() != expected {
+                assert!(Instant::now() < end, "{what}, {}: {:#?}", side.kind, side.workers());
+            }
+        };
+        for n in 0..4 {
+            side.add_port(&format!("p{n}"), &format!("options:n_rxq=2 options:numa_id={}", n % 2));
+        }
+        for way in ["group", "cycles", "roundrobin", "group"] {
+            side.vsctl(&format!("set open_vswitch . other_config:pmd-rxq-assign={way}"));
+            side.vsctl("set open_vswitch . other_config:pmd-cpu-mask=f");
+            expect(&format!("{way}, two cores on each node"), &[2, 2, 2, 2]);
+            side.run("ovs-appctl", &["dpif-netdev/pmd-rxq-rebalance"]);
+            expect(&format!("{way}, placed anew"), &[2, 2, 2, 2]);
+            side.vsctl("set open_vswitch . other_config:pmd-cpu-mask=3");
+            expect(&format!("{way}, both cores on one node"), &[4, 4]);
+        }
+    }
+}
+
+#[test]
 fn workers_by_number_are_spread_over_the_nodes_and_a_list_of_nonsense_is_refused() {
     let switch = Switch::start(&["--bridge", "br0", "--workers", "5", "--dummy-numa", "1,0,1"]);
     let shown = switch.appctl(&["dpif-netdev/pmd-stats-show"]).ok();
