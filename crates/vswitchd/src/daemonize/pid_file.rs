@@ -1,11 +1,34 @@
 //! Pid files: locked as long as their process lives, which is how `ovs-appctl` and a second start tell a live daemon from a stale file.
+//!
+//! The locks are POSIX's, which alone tell others who holds them. A process loses its lock of a file as soon as it closes any
+//! descriptor of that file, so that a process never opens its own pid files again: it knows what they say.
 
 use crate::log::os_text;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Device and number of each pid file that this process holds.
+static OWN: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
+type FileId = (u64, u64);
+
+fn own() -> MutexGuard<'static, Vec<FileId>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Whether this process holds that pid file.
+fn is_own(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| own().contains(&file_id(&metadata)))
+}
 
 /// Why there is no pid file. The texts are Open vSwitch's.
 #[derive(Debug)]
@@ -41,6 +64,7 @@ impl std::error::Error for PidFileError {}
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
+    id: FileId,
     _file: File,
 }
 
@@ -66,12 +90,18 @@ impl PidFile {
         let made = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| failed("fcntl(F_SETLK)")(e.into()))
             .and_then(|()| writeln!(file, "{}", std::process::id()).map_err(failed("write")))
-            .and_then(|()| fs::rename(&making, path).map_err(failed("rename")));
-        if let Err(e) = made {
-            let _ = fs::remove_file(&making);
-            return Err(e);
+            .and_then(|()| file.metadata().map(|m| file_id(&m)).map_err(failed("fstat")))
+            .and_then(|id| fs::rename(&making, path).map(|()| id).map_err(failed("rename")));
+        match made {
+            Ok(id) => {
+                own().push(id);
+                Ok(PidFile { path: path.to_owned(), id, _file: file })
+            }
+            Err(e) => {
+                let _ = fs::remove_file(&making);
+                Err(e)
+            }
         }
-        Ok(PidFile { path: path.to_owned(), _file: file })
     }
 
     /// Where it is.
@@ -83,11 +113,15 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+        own().retain(|id| *id != self.id);
     }
 }
 
 /// The process that holds the file's lock, if one does: its number, where the system tells.
 fn holder(path: &Path) -> io::Result<Option<Option<i32>>> {
+    if is_own(path) {
+        return Ok(Some(i32::try_from(std::process::id()).ok()));
+    }
     let file = match File::options().read(true).write(true).open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -100,6 +134,9 @@ fn holder(path: &Path) -> io::Result<Option<Option<i32>>> {
 
 /// The process that a pid file names.
 pub fn read_pid_file(path: &Path) -> io::Result<u32> {
+    if is_own(path) {
+        return Ok(std::process::id());
+    }
     let text = fs::read_to_string(path)?;
     text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a process number"))
 }
@@ -119,6 +156,22 @@ mod tests {
         assert!(!path.exists());
         fs::write(&path, "x").unwrap();
         assert!(read_pid_file(&path).is_err());
+    }
+
+    #[test]
+    fn a_process_that_reads_its_own_pid_file_keeps_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ovs-vswitchd.pid");
+        let pid_file = PidFile::create(&path, false).unwrap();
+        let lock = format!(":{} ", fs::metadata(&path).unwrap().ino());
+        let is_locked = || fs::read_to_string("/proc/locks").unwrap().contains(&lock);
+        assert!(is_locked());
+        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
+        let second = PidFile::create(&path, false).unwrap_err();
+        assert!(matches!(second, PidFileError::Running(_, Some(_))), "{second}");
+        assert!(is_locked());
+        drop(pid_file);
+        assert!(!is_locked());
     }
 
     #[test]
