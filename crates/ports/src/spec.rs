@@ -118,6 +118,11 @@ pub enum PortError {
         /// The name.
         name: String,
     },
+    /// The interface is the loopback device: a switch that took its packets would cut the machine off from itself.
+    Loopback {
+        /// Its name.
+        name: String,
+    },
     /// The operating system refused.
     Os {
         /// What was tried, as a noun phrase with its object: "open /dev/net/tun".
@@ -167,6 +172,9 @@ impl fmt::Display for PortError {
             }
             PortError::BadOption { option, value, why } => write!(f, "option {option}={value}: {why}"),
             PortError::NoSuchInterface { name } => write!(f, "no interface is named {name}"),
+            PortError::Loopback { name } => {
+                write!(f, "{name} is the loopback device, which the machine itself needs")
+            }
             PortError::Os { call, errno } => {
                 write!(f, "{call}: {}", std::io::Error::from_raw_os_error(*errno))
             }

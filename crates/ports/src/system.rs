@@ -45,7 +45,11 @@ impl SystemPort {
         let why = match AfXdpPort::open(&for_af_xdp(&spec), pool) {
             Ok(port) => return Ok(SystemPort { inner: Box::new(port), details: vec![note("af_xdp")], spec }),
             // Another driver would not help there.
-            Err(e @ (PortError::NoSuchInterface { .. } | PortError::BadOption { .. })) => return Err(e),
+            Err(
+                e @ (PortError::NoSuchInterface { .. }
+                | PortError::Loopback { .. }
+                | PortError::BadOption { .. }),
+            ) => return Err(e),
             Err(e) => e.to_string(),
         };
         let inner = Box::new(AfPacketPort::open(&restricted(&spec, af_packet::OPTIONS), pool)?);

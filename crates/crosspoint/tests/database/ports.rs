@@ -62,6 +62,24 @@ fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
 }
 
 #[test]
+fn the_loopback_device_is_refused_and_left_alone() {
+    let rig = Rig::start();
+    rig.vsctl(&["add-br", "br0"]).ok();
+    let mtu = rig.get("interface", "br0", "mtu");
+    rig.ip(&["link", "set", "lo", "up"]).ok();
+    for kind in ["system", "afxdp"] {
+        let port = ["--may-exist", "add-port", "br0", "lo", "--", "set", "interface", "lo"];
+        rig.vsctl(&[&port[..], &[&format!("type={kind}")]].concat());
+        let refused = "\"could not add network device lo to ofproto (Invalid argument)\"";
+        assert_eq!(rig.get("interface", "lo", "error"), refused);
+        assert_eq!(rig.get("interface", "lo", "ofport"), "-1");
+    }
+    let lo = rig.ip(&["link", "show", "lo"]).ok();
+    assert!(!lo.contains("xdp") && lo.contains("mtu 65536"), "{lo}");
+    assert_eq!(rig.get("interface", "br0", "mtu"), mtu);
+}
+
+#[test]
 fn a_type_that_is_gone_names_its_successor_in_error() {
     let rig = Rig::start();
     rig.add_bridge();

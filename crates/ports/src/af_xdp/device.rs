@@ -85,7 +85,7 @@ pub(crate) struct OffloadsOff {
 }
 
 impl Device {
-    /// Finds a device by name in the network namespace of the calling thread.
+    /// Finds a device by name in the network namespace of the calling thread; the loopback device is refused.
     pub(crate) fn find(name: &str) -> Result<Device, PortError> {
         let control =
             sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0, "make a socket for interface requests")?;
@@ -101,6 +101,12 @@ impl Device {
         device.ioctl(libc::SIOCGIFINDEX, &mut request).map_err(|_| missing())?;
         // SAFETY: SIOCGIFINDEX fills this member.
         device.ifindex = unsafe { request.ifr_ifru.ifru_ifindex } as u32;
+        device.ioctl(libc::SIOCGIFFLAGS, &mut request).map_err(|_| missing())?;
+        // SAFETY: SIOCGIFFLAGS fills this member.
+        let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+        if flags & libc::IFF_LOOPBACK != 0 {
+            return Err(PortError::Loopback { name: name.into() });
+        }
         Ok(device)
     }
 

@@ -533,6 +533,9 @@ fn patch_error(interface: &Interface) -> Option<String> {
 fn open_error(name: &str, error: &PortError) -> String {
     match error {
         PortError::NoSuchInterface { .. } => format!("could not open network device {name} (No such device)"),
+        PortError::Loopback { .. } => {
+            format!("could not add network device {name} to ofproto (Invalid argument)")
+        }
         PortError::BadOption { .. } => format!("{name}: could not set configuration ({error})"),
         _ => format!("could not open network device {name} ({error})"),
     }
