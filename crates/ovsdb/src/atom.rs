@@ -22,7 +22,7 @@ use crate::uuid::Uuid;
 pub enum Atom {
     /// 64 bits with a sign.
     Integer(i64),
-    /// A finite double.
+    /// A double that is neither infinite nor subnormal.
     Real(Real),
     /// True or false.
     Boolean(bool),
@@ -91,7 +91,8 @@ impl fmt::Display for AtomType {
     }
 }
 
-/// A finite double with a total order; there is no negative zero, so that what is equal also prints equal.
+/// A finite double with a total order; there is no negative zero, so that what is equal also prints equal, and nothing
+/// subnormal, which Open vSwitch's programs do not read: a database that holds such a number would be lost for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Real(f64);
 
@@ -99,10 +100,10 @@ impl Real {
     /// 0.0.
     pub const ZERO: Real = Real(0.0);
 
-    /// `None` where `value` is infinite or not a number.
+    /// `None` where `value` is infinite, subnormal or not a number.
     pub fn new(value: f64) -> Option<Real> {
         // Adding zero turns -0.0 into 0.0 and changes nothing else.
-        value.is_finite().then_some(Real(value + 0.0))
+        (value.is_finite() && !value.is_subnormal()).then_some(Real(value + 0.0))
     }
 
     /// The double.
@@ -345,5 +346,7 @@ mod tests {
         assert_eq!(Real::new(-0.0).unwrap().get().to_bits(), 0);
         assert_eq!(Real::new(f64::NAN), None);
         assert_eq!(Real::new(f64::INFINITY), None);
+        assert_eq!((Real::new(1e-320), Real::new(-5e-324)), (None, None));
+        assert!(Real::new(f64::MIN_POSITIVE).is_some());
     }
 }

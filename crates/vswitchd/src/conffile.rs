@@ -4,7 +4,7 @@
 use crate::ovsdb::file::{DatabaseFile, open_to_read};
 use ovsdb::log::transaction::Note;
 use ovsdb::storage::{self, Storage};
-use ovsdb::{Database, Schema, UuidGenerator};
+use ovsdb::{Changes, Database, Schema, UuidGenerator};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     let mut ids = ids().map_err(|e| wrong(&e))?;
     if !path.exists() {
         let file = DatabaseFile::lock(path).map_err(|e| wrong(&e))?;
-        let database = first_row(Database::new(schema.clone()), &mut ids).map_err(|e| wrong(&e))?;
+        let mut database = Database::new(schema.clone());
+        add_first_row(&mut database, &mut ids).map_err(|e| wrong(&e))?;
         let note = Note { date_ms: now_ms(), comment: Some("crosspoint: created") };
         file.create(&storage::bodies(&database.snapshot(), note)).map_err(|e| wrong(&e))?;
         tracing::info!(target: "ovsdb", "{}: created, with schema version {}", path.display(), schema.version);
@@ -56,15 +57,21 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// With the one row of table Open_vSwitch, which whoever configures the switch looks for.
-fn first_row(mut database: Database, ids: &mut UuidGenerator) -> Result<Database, ovsdb::Error> {
-    let Some(table) = database.schema().find("Open_vSwitch") else { return Ok(database) };
+/// Makes the one row of table Open_vSwitch, which whoever configures the switch looks for and without which there is nothing to
+/// configure. `None` where it is there already.
+pub fn add_first_row(
+    database: &mut Database,
+    ids: &mut UuidGenerator,
+) -> Result<Option<Changes>, ovsdb::Error> {
+    let Some(table) = database.schema().find("Open_vSwitch") else { return Ok(None) };
+    if database.row_count(table) > 0 {
+        return Ok(None);
+    }
     let uuid = ids.next_uuid();
     let mut transaction = database.begin();
     let row = transaction.new_row(table, uuid);
     transaction.insert(table, row)?;
-    transaction.commit(ids)?;
-    Ok(database)
+    transaction.commit(ids).map(Some)
 }
 
 fn backup_of(path: &Path, schema: &Schema) -> PathBuf {
@@ -80,7 +87,8 @@ fn is_older(a: &str, b: &str) -> bool {
     parts(a) < parts(b)
 }
 
-fn now_ms() -> u64 {
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 

@@ -216,6 +216,7 @@ impl Embedded {
         let socket = dir.file("db.sock");
         let options = ovsdb::Options {
             databases: vec![file.to_owned()],
+            first_row: true,
             remotes: vec![
                 format!("punix:{}", socket.display()),
                 "db:Open_vSwitch,Open_vSwitch,manager_options".into(),

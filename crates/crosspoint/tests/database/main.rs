@@ -961,6 +961,35 @@ fn without_arguments_it_serves_its_own_database_and_takes_over_what_a_killed_one
 }
 
 #[test]
+fn a_database_that_nobody_has_initialised_gets_its_first_row_and_the_switch_runs() {
+    let dir = run_dir();
+    let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+    run_in(dir.path(), "ovsdb-tool", &["create", "conf.db", schema]).ok();
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(binary()).args(["switch", "--detach", "--enable-dummy", "--pool-size", "4096"]);
+    command.args(["--log-file=log", "-vconsole:off"]).env("OVS_LOGDIR", dir.path());
+    command.env("OVS_RUNDIR", dir.path()).env("OVS_DBDIR", dir.path()).stdin(Stdio::null());
+    let started = command.output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    let vsctl = |args: &[&str]| run_in(dir.path(), "ovs-vsctl", &[&["--timeout=30"], args].concat());
+    assert_eq!(vsctl(&["get", "Open_vSwitch", ".", "cur_cfg"]).ok(), "0\n");
+
+    // What it reads of daemons' pid files for its statistics costs it the locks of neither of its own.
+    vsctl(&["set", "Open_vSwitch", ".", "other_config:enable-statistics=true"]).ok();
+    for daemon in ["ovs-vswitchd", "ovsdb-server"] {
+        let key = format!("statistics:process_{daemon}");
+        wait_for(&key, || vsctl(&["--if-exists", "get", "Open_vSwitch", ".", &key]).out.contains(','));
+    }
+    for daemon in ["ovs-vswitchd", "ovsdb-server"] {
+        run_in(dir.path(), "ovs-appctl", &["-t", daemon, "version"]).ok();
+    }
+    run_in(dir.path(), "ovs-appctl", &["exit"]).ok();
+    wait_for("its end", || !dir.path().join("ovs-vswitchd.pid").exists());
+    let added = run_in(dir.path(), "ovsdb-tool", &["show-log", "conf.db"]).ok();
+    assert!(added.contains("first row"), "{added}");
+}
+
+#[test]
 fn an_argument_that_is_no_database_is_refused() {
     for argument in ["nonsense", "punix:/tmp/x", "unix:"] {
         let output = Command::new(binary()).args(["switch", argument]).output().unwrap();

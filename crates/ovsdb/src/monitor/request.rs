@@ -90,18 +90,14 @@ impl Spec {
             let table = find(schema, name)?;
             let mut spec =
                 TableSpec { table, columns: Vec::new(), select: Select::NONE, condition: Condition::all() };
-            let mut wheres: Option<Vec<Value>> = None;
+            let mut wheres = Wheres::default();
             for request in one_or_more(json) {
                 let request = Request::from_json(form, schema.table(table), request)?;
                 request.add_to(&mut spec, schema.table(table), json)?;
-                if let Some(clauses) = request.clauses {
-                    wheres.get_or_insert_default().extend_from_slice(clauses);
-                }
+                wheres.add(request.clauses);
             }
             spec.columns.sort_by_key(|c| c.column);
-            if let Some(clauses) = wheres {
-                spec.condition = Condition::from_json(schema.table(table), &clauses)?;
-            }
+            spec.condition = wheres.condition(schema.table(table))?;
             tables.push(spec);
         }
         tables.sort_by_key(|t| t.table);
@@ -122,15 +118,15 @@ impl Spec {
                     format!("table {name} has no condition: it is not monitored"),
                 ));
             };
-            let mut clauses = Vec::new();
+            let mut wheres = Wheres::default();
             for request in one_or_more(json) {
                 let parsed = Request::from_json(Form::Conditional, schema.table(table), request)?;
                 if parsed.columns.is_some() {
                     return Err(syntax_error(request, "changing columns is unsupported"));
                 }
-                clauses.extend_from_slice(parsed.clauses.unwrap_or_default());
+                wheres.add(parsed.clauses);
             }
-            spec.condition = Condition::from_json(schema.table(table), &clauses)?;
+            spec.condition = wheres.condition(schema.table(table))?;
         }
         Ok(changed)
     }
@@ -145,6 +141,27 @@ fn one_or_more(json: &Value) -> &[Value] {
     match json {
         Value::Array(requests) => requests,
         request => std::slice::from_ref(request),
+    }
+}
+
+/// The conditions of all requests for a table: any of them lets a row through, and one without clauses every row.
+#[derive(Default)]
+struct Wheres {
+    clauses: Vec<Value>,
+    any_row: bool,
+}
+
+impl Wheres {
+    fn add(&mut self, clauses: Option<&[Value]>) {
+        let clauses = clauses.unwrap_or_default();
+        self.any_row |= clauses.is_empty();
+        self.clauses.extend_from_slice(clauses);
+    }
+
+    /// Clauses are checked where they do not matter, too.
+    fn condition(&self, table: &TableSchema) -> Result<Condition, Error> {
+        let condition = Condition::from_json(table, &self.clauses)?;
+        Ok(if self.any_row { Condition::all() } else { condition })
     }
 }
 

@@ -92,7 +92,7 @@ impl ConfigFile {
         }
         let open: BTreeSet<PathBuf> = open.into_iter().map(|(_, path)| path).collect();
         for (path, (given, _)) in wanted.iter().filter(|(path, _)| !open.contains(*path)) {
-            if let Err(why) = databases::open(state, Path::new(given), path) {
+            if let Err(why) = databases::open(state, Path::new(given), path, false) {
                 errors.push(why);
             }
         }

@@ -166,7 +166,7 @@ fn list_dbs(context: &mut Context, _: &[String]) -> Answer {
 
 fn add_db(context: &mut Context, args: &[String]) -> Answer {
     let path = Path::new(&args[0]);
-    databases::open(&context.state, path, path)?;
+    databases::open(&context.state, path, path, false)?;
     context.state.has_work();
     nothing()
 }

@@ -2,13 +2,15 @@
 
 use super::file::DatabaseFile;
 use super::state::{State, now};
+use crate::conffile;
+use ovsdb::log::transaction::Note;
 use ovsdb::storage::Storage;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Opens a database from its file and serves it. The error is a sentence in the stock server's words, which names the file as it was
-/// given.
-pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path) -> Result<String, String> {
+/// Opens a database from its file and serves it; one that shall have its first row and has none gets it. The error is a sentence
+/// in the stock server's words, which names the file as it was given.
+pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool) -> Result<String, String> {
     let shown = given.display();
     if let Err(error) = std::fs::metadata(path) {
         // Before the lock, which would leave its file behind where there is a directory for it.
@@ -26,9 +28,18 @@ pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path) -> Result<Strin
         Err(error) => return Err(format!("I/O error: {shown}: failed to lock lockfile ({error})")),
     };
     let mut server = state.server.borrow_mut();
-    let opened = Storage::open(file, server.ids(), 0).map_err(|e| format!("{}: {shown}: {e}", e.kind()))?;
+    let mut opened =
+        Storage::open(file, server.ids(), 0).map_err(|e| format!("{}: {shown}: {e}", e.kind()))?;
     if let Some(cut) = &opened.cut {
         tracing::warn!(target: "ovsdb_file", "{shown}: {cut}");
+    }
+    if first_row {
+        let added = conffile::add_first_row(&mut opened.database, server.ids());
+        if let Some(changes) = added.map_err(|e| format!("{shown}: {e}"))? {
+            let note = Note { date_ms: conffile::now_ms(), comment: Some("crosspoint: first row") };
+            let written = opened.storage.commit(&changes, note);
+            written.map_err(|e| format!("I/O error: {shown}: {}", crate::stream::reason(&e)))?;
+        }
     }
     let name = opened.database.schema().name.clone();
     if !server.add_stored(opened.database, opened.storage) {

@@ -45,6 +45,8 @@ pub struct Options {
     pub databases: Vec<PathBuf>,
     /// The directory of those whose names are relative; empty: the current one, if the process stays in it.
     pub directory: PathBuf,
+    /// Whether a database of the switch that lacks its first row shall get it.
+    pub first_row: bool,
     /// As `--remote` has them: `punix:PATH`, `ptcp:…`, `db:Open_vSwitch,Open_vSwitch,manager_options`.
     pub remotes: Vec<String>,
     /// For `ssl:` and `pssl:`.
@@ -214,7 +216,7 @@ async fn start(options: Options) -> Result<Running, String> {
     let server = Server::new(now(), UuidGenerator::new([word(0), word(1), word(2), word(3)]));
     let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())));
     for given in &options.databases {
-        databases::open(&state, given, &options.directory.join(given))?;
+        databases::open(&state, given, &options.directory.join(given), options.first_row)?;
     }
     state.remotes.borrow_mut().tls = options.tls;
     Remotes::follow_tls(&state);

@@ -1,6 +1,6 @@
 //! What the stock clients do with our server.
 
-use crate::rig::{Rig, create, ok, run, schema};
+use crate::rig::{Client, Rig, create, ok, run, schema};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,6 +37,61 @@ fn databases_schemas_and_rows_are_shown() {
     assert_eq!(found, json!([{"rows": [{"tag": 5}]}]));
     let server = rig.client(&["dump", "S", "_Server", "Database", "name", "model", "connected", "leader"]);
     assert!(server.contains("true      true   standalone D\n"), "{server}");
+}
+
+#[test]
+fn one_of_several_requests_for_a_table_that_has_no_condition_asks_for_all_rows() {
+    let rig = Rig::new();
+    for n in 0..3 {
+        rig.transact(json!([{"op": "insert", "table": "Counter", "row": {"n": n, "text": format!("r{n}")}}]));
+    }
+    let one = json!([["text", "==", "r1"]]);
+    for (all, n) in [(json!({"columns": ["n"]}), 7), (json!({"columns": ["n"], "where": []}), 8)] {
+        let mut client = rig.connect();
+        let requests = json!({"Counter": [all, {"columns": ["text"], "where": one.clone()}]});
+        let initial = client.ask("monitor_cond", json!(["D", "m", requests]));
+        assert_eq!(initial["Counter"].as_object().unwrap().len(), 3, "{initial}");
+        rig.transact(
+            json!([{"op": "update", "table": "Counter", "where": [["text", "==", "r2"]], "row": {"n": n}}]),
+        );
+        let update = client.hear().unwrap();
+        assert!(update["params"][1].to_string().contains(&format!("{{\"n\":{n}}}")), "{update}");
+        // A condition takes its place as a whole.
+        client.say("monitor_cond_change", json!(["m", "m", {"Counter": [{"where": one.clone()}]}]), 1);
+        let update = client.hear().unwrap();
+        assert_eq!(update["params"][1]["Counter"].as_object().unwrap().len(), 2, "{update}");
+    }
+}
+
+#[test]
+fn a_number_that_the_stock_programs_do_not_read_is_refused_and_never_reaches_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let schema = json!({"name": "R", "version": "1.0.0", "tables": {"T": {"isRoot": true,
+        "columns": {"r": {"type": "real"}}}}});
+    std::fs::write(dir.path().join("r.ovsschema"), schema.to_string()).unwrap();
+    ok(dir.path(), "ovsdb-tool", &["create", "r.db", "r.ovsschema"]);
+    let options = vswitchd::ovsdb::Options {
+        databases: vec![dir.path().join("r.db")],
+        remotes: vec![format!("punix:{}", dir.path().join("r.sock").display())],
+        ..Default::default()
+    };
+    let server = vswitchd::ovsdb::serve(options).unwrap();
+    let mut client = Client::new(std::os::unix::net::UnixStream::connect(dir.path().join("r.sock")).unwrap());
+    let mut insert = |r: f64| {
+        let results = client.ask("transact", json!(["R", {"op": "insert", "table": "T", "row": {"r": r}}]));
+        results[0]["error"].as_str().map(str::to_owned)
+    };
+    assert_eq!(insert(1e-320).as_deref(), Some("syntax error"));
+    assert_eq!(insert(-5e-324).as_deref(), Some("syntax error"));
+    let written = [f64::MIN_POSITIVE, 1e-307, -1e19, f64::MAX];
+    assert!(written.into_iter().all(|r| insert(r).is_none()));
+    let halve = json!(["R", {"op": "mutate", "table": "T", "where": [], "mutations": [["r", "/=", 2]]}]);
+    assert_eq!(client.ask("transact", halve)[0]["error"], json!("range error"));
+    drop(server);
+    let query = json!(["R", {"op": "select", "table": "T", "where": [], "columns": ["r"]}]).to_string();
+    // Shown with 15 digits, by which the least and the greatest one are out of range.
+    let read = ok(dir.path(), "ovsdb-tool", &["query", "r.db", &query]);
+    assert_eq!(read.matches("\"r\":").count(), written.len(), "{read}");
 }
 
 #[test]
