@@ -105,14 +105,9 @@ impl Task {
     }
 
     fn set_dscp(&self, stream: &Stream) {
-        let Some(dscp) = self.with(|link| link.row().dscp) else { return };
-        let tcp = match stream {
-            Stream::Tcp(tcp) => tcp,
-            Stream::Tls(tls) => tls.get_ref().0,
-            Stream::Unix(_) => return,
-        };
-        // What the network makes of it is its own affair; a kernel that refuses it harms nothing.
-        let _ = rustix::net::sockopt::set_ip_tos(tcp, dscp << 2);
+        if let Some(dscp) = self.with(|link| link.row().dscp) {
+            stream.set_dscp(dscp);
+        }
     }
 
     async fn listen(self, target: &PassiveTarget) {

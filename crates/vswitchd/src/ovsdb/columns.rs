@@ -1,6 +1,6 @@
 //! Settings that are columns of a database: `db:DATABASE,TABLE,COLUMN` (ovsdb-server(1), "--remote").
 
-use super::remotes::Overrides;
+use super::remotes::{Dscp, Overrides};
 use ovsdb::server::Server;
 use ovsdb::{AtomType, ColumnIdx, Database, Row, TableIdx, TableSchema};
 use std::time::Duration;
@@ -51,8 +51,29 @@ impl ColumnName {
         &self.text
     }
 
-    /// The column itself.
+    /// The column itself: one of texts, or of references to rows that hold them.
     pub(super) fn find<'a>(&self, server: &'a Server) -> Result<Found<'a>, String> {
+        let found = self.look_up(server)?;
+        if !found.holds_text() && found.referenced().is_none() {
+            let text = &self.text;
+            return Err(format!("\"{text}\": the column holds neither strings nor references to rows"));
+        }
+        Ok(found)
+    }
+
+    /// The column itself, if it is one of texts.
+    pub(super) fn find_text<'a>(&self, server: &'a Server) -> Result<Found<'a>, String> {
+        let found = self.look_up(server)?;
+        if !found.holds_text() {
+            let ColumnName { table, column, text, .. } = self;
+            return Err(format!(
+                "\"{text}\": table \"{table}\" column \"{column}\" is not string or set of strings"
+            ));
+        }
+        Ok(found)
+    }
+
+    fn look_up<'a>(&self, server: &'a Server) -> Result<Found<'a>, String> {
         let ColumnName { database: name, table, column, text } = self;
         let Some(database) = server.database(name) else {
             return Err(format!("\"{text}\": no database named {name}"));
@@ -64,19 +85,18 @@ impl ColumnName {
         let Some(column_idx) = schema.find(column) else {
             return Err(format!("\"{text}\": table \"{table}\" has no column \"{column}\""));
         };
-        let found = Found { database, table: table_idx, column: column_idx };
-        let kind = &schema.column(column_idx).kind;
-        let is_string = kind.key.kind == AtomType::String && !kind.is_map();
-        if !is_string && found.referenced().is_none() {
-            return Err(format!("\"{text}\": the column holds neither strings nor references to rows"));
-        }
-        Ok(found)
+        Ok(Found { database, table: table_idx, column: column_idx })
     }
 }
 
 impl Found<'_> {
     fn schema(&self) -> &TableSchema {
         self.database.schema().table(self.table)
+    }
+
+    fn holds_text(&self) -> bool {
+        let kind = &self.schema().column(self.column).kind;
+        kind.key.kind == AtomType::String && !kind.is_map()
     }
 
     /// The table that the column refers to.
@@ -138,6 +158,7 @@ fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<Result<Col
             max_backoff: milliseconds("max_backoff"),
             probe_interval: milliseconds("inactivity_probe").map(|probe| (!probe.is_zero()).then_some(probe)),
             read_only: datum("read_only").and_then(|d| d.as_bool()).unwrap_or(false),
+            dscp: datum("other_config").and_then(|d| d.get("dscp")).map_or(Dscp::Default, Dscp::parse),
         },
         row: Some((table, row.clone())),
     }))

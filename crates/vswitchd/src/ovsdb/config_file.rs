@@ -11,7 +11,7 @@
 //! Source: ovsdb-server(1) of Open vSwitch 3.3, "Configuration file".
 
 use super::databases;
-use super::remotes::{Overrides, Remotes};
+use super::remotes::{Dscp, Overrides, Remotes};
 use super::replication::Replication;
 use super::state::State;
 use crate::program;
@@ -46,7 +46,7 @@ struct RemoteConfig {
     read_only: bool,
     /// There is no access control by role, so a remote with one is not served.
     role: Option<String>,
-    /// Taken, and not set.
+    /// 0 to 63.
     dscp: Option<u8>,
 }
 
@@ -57,6 +57,13 @@ struct DatabaseConfig {
     source: BTreeMap<String, Option<RemoteConfig>>,
     backup: bool,
     exclude_tables: Vec<String>,
+}
+
+/// As it was named.
+impl std::fmt::Display for ConfigFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.given.display().fmt(f)
+    }
 }
 
 impl ConfigFile {
@@ -160,6 +167,7 @@ impl RemoteConfig {
             max_backoff: self.max_backoff.map(Duration::from_millis),
             probe_interval: self.inactivity_probe.map(|ms| (ms > 0).then(|| Duration::from_millis(ms))),
             read_only: self.read_only,
+            dscp: self.dscp.map_or(Dscp::Default, Dscp::of),
         }
     }
 }

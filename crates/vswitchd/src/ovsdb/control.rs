@@ -74,6 +74,11 @@ const COMMANDS: [Command<Context>; 29] = [
 
 /// Runs a request, and waits for what it has begun.
 pub(super) async fn run(state: &Rc<State>, request: &Request) -> Answer {
+    if is_configuration(&request.method)
+        && let Some(file) = &*state.config_file.borrow()
+    {
+        return Err(format!("Update the {file} and use ovsdb-server/reload instead"));
+    }
     let mut context = Context { state: state.clone(), later: None };
     // Within the switch's process it is a program of its own all the same.
     let standard = unixctl::standard::commands().into_iter().filter(|command| command.name != "version");
@@ -96,6 +101,24 @@ pub(super) async fn run(state: &Rc<State>, request: &Request) -> Answer {
             Ok(answer)
         }
     }
+}
+
+/// Whether a command changes what a configuration file says, where there is one.
+fn is_configuration(command: &str) -> bool {
+    matches!(
+        command.strip_prefix("ovsdb-server/"),
+        Some(
+            "add-db"
+                | "add-remote"
+                | "connect-active-ovsdb-server"
+                | "disconnect-active-ovsdb-server"
+                | "remove-db"
+                | "remove-remote"
+                | "set-active-ovsdb-server"
+                | "set-active-ovsdb-server-probe-interval"
+                | "set-sync-exclude-tables"
+        )
+    )
 }
 
 fn nothing() -> Answer {

@@ -237,6 +237,7 @@ async fn start(options: Options) -> Result<Running, String> {
         file.apply(&state).await?;
         *state.config_file.borrow_mut() = Some(file.clone());
     }
+    Remotes::check_tls(&state)?;
     state.flush_once();
     let control = match &options.control {
         None => None,

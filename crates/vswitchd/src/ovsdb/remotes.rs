@@ -5,7 +5,7 @@ use super::columns::ColumnName;
 use super::session::{End, converse};
 use super::state::{State, now};
 use crate::stream::{
-    ActiveTarget, Listener, OVSDB_PORT, PassiveTarget, Stream, StreamError, Target, TlsFiles,
+    ActiveTarget, Listener, OVSDB_PORT, PassiveTarget, Stream, StreamError, Target, Tls, TlsFiles,
 };
 use ovsdb::reconnect::{Action, Options, Reconnect};
 use ovsdb::server::{LockCounts, SessionId};
@@ -64,6 +64,32 @@ pub(super) struct Overrides {
     /// `Some(None)`: no probes.
     pub(super) probe_interval: Option<Option<Duration>>,
     pub(super) read_only: bool,
+    pub(super) dscp: Dscp,
+}
+
+/// What is said about the differentiated services code point.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) enum Dscp {
+    /// Nothing.
+    #[default]
+    Default,
+    /// 0 to 63.
+    Is(u8),
+    /// Nothing that makes sense: it stays what it was.
+    Nonsense,
+}
+
+impl Dscp {
+    /// What it is where nobody says another: that of network control, as with Open vSwitch.
+    const DEFAULT: u8 = 48;
+
+    pub(super) fn parse(text: &str) -> Dscp {
+        text.parse().map_or(Dscp::Nonsense, Dscp::of)
+    }
+
+    pub(super) fn of(number: u8) -> Dscp {
+        if number < 64 { Dscp::Is(number) } else { Dscp::Nonsense }
+    }
 }
 
 /// How one remote is to be served.
@@ -72,6 +98,7 @@ pub(super) struct RemoteOptions {
     backoff_max: Duration,
     probe_interval: Option<Duration>,
     pub(super) read_only: bool,
+    dscp: u8,
 }
 
 /// A target that is listened on or connected to.
@@ -105,10 +132,11 @@ impl RemoteOptions {
             backoff_max: Duration::from_secs(8),
             probe_interval: (!is_local).then(|| Duration::from_secs(5)),
             read_only: false,
+            dscp: Dscp::DEFAULT,
         }
     }
 
-    fn new(target: &Target, overrides: Overrides) -> RemoteOptions {
+    fn new(target: &Target, overrides: Overrides, before: Option<RemoteOptions>) -> RemoteOptions {
         let default = RemoteOptions::default_for(target);
         RemoteOptions {
             backoff_max: overrides.max_backoff.unwrap_or(default.backoff_max).max(Duration::from_secs(1)),
@@ -118,6 +146,11 @@ impl RemoteOptions {
                 None => default.probe_interval,
             },
             read_only: overrides.read_only,
+            dscp: match overrides.dscp {
+                Dscp::Is(dscp) => dscp,
+                Dscp::Default => default.dscp,
+                Dscp::Nonsense => before.map_or(default.dscp, |options| options.dscp),
+            },
         }
     }
 
@@ -146,7 +179,12 @@ impl Connection {
     pub(super) fn options(&self) -> RemoteOptions {
         match &self.remote {
             Some(remote) => remote.options.get(),
-            None => RemoteOptions { backoff_max: Duration::ZERO, probe_interval: None, read_only: false },
+            None => RemoteOptions {
+                backoff_max: Duration::ZERO,
+                probe_interval: None,
+                read_only: false,
+                dscp: Dscp::DEFAULT,
+            },
         }
     }
 
@@ -201,7 +239,7 @@ impl Remotes {
                 },
                 Target::Active(_) => None,
             };
-            let options = RemoteOptions::new(&target, overrides);
+            let options = RemoteOptions::new(&target, overrides, None);
             let remote = Remote::start(state, target, options, listener);
             state.remotes.borrow_mut().running.insert(text.to_owned(), remote);
         }
@@ -266,7 +304,8 @@ impl Remotes {
             for (text, _, overrides) in named {
                 match Target::parse(&text, OVSDB_PORT) {
                     Ok(target) => {
-                        let options = RemoteOptions::new(&target, overrides);
+                        let before = remotes.running.get(&text).map(|remote| remote.options.get());
+                        let options = RemoteOptions::new(&target, overrides, before);
                         wanted.entry(text).or_insert((target, options));
                     }
                     Err(why) => complaints.push(why),
@@ -318,6 +357,21 @@ impl Remotes {
         }
         remotes.seen = seen;
         true
+    }
+
+    /// Refuses names of columns that cannot be; for the start of a server that was told of them.
+    pub(super) fn check_tls(state: &State) -> Result<(), String> {
+        let server = state.server.borrow();
+        let remotes = state.remotes.borrow();
+        let tls = &remotes.tls;
+        let sources = [&tls.private_key, &tls.certificate, &tls.ca_cert, &tls.peer_ca_cert];
+        for column in sources.into_iter().flatten().filter_map(|source| ColumnName::parse(source)) {
+            column?.find_text(&server)?;
+        }
+        if let Err(why) = Tls::check_protocols(tls.protocols.as_deref()) {
+            tracing::error!(target: "stream_ssl", "{why}");
+        }
+        Ok(())
     }
 
     /// Takes the files of TLS from where they are named.
@@ -445,8 +499,13 @@ impl Remote {
     }
 
     fn set_options(&self, options: RemoteOptions) {
-        if self.options.replace(options) == options {
+        let before = self.options.replace(options);
+        if before == options {
             return;
+        }
+        if before.dscp != options.dscp {
+            // Connections have it from their beginning.
+            self.close_connections();
         }
         let times = options.reconnect(matches!(self.target, Target::Passive(_)));
         self.reconnect.borrow_mut().set_options(times);
@@ -564,6 +623,7 @@ impl Remote {
         reconnect.borrow_mut().connected(at);
         let connection =
             Rc::new(Connection { name, remote: Some(self.clone()), reconnect: reconnect.clone() });
+        stream.set_dscp(self.options.get().dscp);
         converse(state, stream, &connection, &reconnect).await;
     }
 
@@ -594,6 +654,7 @@ impl Remote {
                 Ok(stream) if !self.stopped.get() => {
                     reconnect.borrow_mut().connected(Instant::now());
                     tracing::info!(target: "reconnect", "{target}: connected");
+                    stream.set_dscp(self.options.get().dscp);
                     let connection = Rc::new(Connection {
                         name: target.to_string(),
                         remote: Some(self.clone()),

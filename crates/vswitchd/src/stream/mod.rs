@@ -106,6 +106,21 @@ impl Stream {
         }
     }
 
+    /// Sets the differentiated services code point of what is sent: 0 to 63.
+    pub fn set_dscp(&self, dscp: u8) {
+        let tcp = match self {
+            Stream::Tcp(tcp) => tcp,
+            Stream::Tls(tls) => tls.get_ref().0,
+            Stream::Unix(_) => return,
+        };
+        let class = dscp << 2;
+        // What the network makes of it is its own affair; a kernel that refuses it harms nothing.
+        let _ = match tcp.peer_addr() {
+            Ok(SocketAddr::V6(_)) => rustix::net::sockopt::set_ipv6_tclass(tcp, class.into()),
+            _ => rustix::net::sockopt::set_ip_tos(tcp, class),
+        };
+    }
+
     /// Two ends connected to each other in this process. Each belongs to the runtime that first polls it.
     pub fn pair() -> io::Result<(std::os::unix::net::UnixStream, std::os::unix::net::UnixStream)> {
         let (one, other) = std::os::unix::net::UnixStream::pair()?;

@@ -277,6 +277,13 @@ fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) ->
     }
 }
 
+impl Tls {
+    /// Whether a list is one that `--ssl-protocols` takes. The error is a sentence.
+    pub fn check_protocols(list: Option<&str>) -> Result<(), String> {
+        versions(list).map(drop)
+    }
+}
+
 /// Reads `--ssl-protocols`. What is older than TLS 1.2 does not exist here; a list with nothing else is refused.
 fn versions(list: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
     let Some(list) = list else { return Ok(vec![&rustls::version::TLS13, &rustls::version::TLS12]) };

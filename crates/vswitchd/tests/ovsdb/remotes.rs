@@ -65,6 +65,35 @@ fn rows_say_where_to_listen_and_are_told_who_is_there() {
 }
 
 #[test]
+fn rows_say_which_service_class_connections_have() {
+    let rig = by_columns();
+    let target = "ptcp:0:127.0.0.1";
+    add(&rig, target, json!({"other_config": ["map", [["dscp", "11"]]]}));
+    let port = port(&rig, target);
+    let connect = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    // Of the server's end; the client's is its own affair.
+    let class = || ok(rig.dir.path(), "ss", &["-Htn", "--tos", "sport", "=", &format!(":{port}")]);
+    let set = |dscp: &str| {
+        let row = json!({"other_config": ["map", [["dscp", dscp]]]});
+        rig.transact(json!([{"op": "update", "table": "Connection", "where": [], "row": row}]));
+    };
+    let first = connect();
+    eventually("its class", || class().contains("tos:0x2c"));
+    // Nonsense changes nothing, and costs nobody a connection.
+    set("99");
+    let second = connect();
+    eventually("both have it", || class().matches("tos:0x2c").count() == 2);
+    drop(second);
+    set("12");
+    let mut rest = Vec::new();
+    let mut first = first;
+    first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    first.read_to_end(&mut rest).unwrap();
+    let _third = connect();
+    eventually("the new class", || class().contains("tos:0x30"));
+}
+
+#[test]
 fn rows_say_whom_to_connect_to_and_failures_are_told() {
     let rig = by_columns();
     let path = rig.path("manager.sock");
@@ -300,6 +329,17 @@ fn a_configuration_file_says_what_is_served_and_is_read_again() {
         let remote = format!("unix:{}", dir.path().join(socket).display());
         String::from_utf8(run(dir.path(), "ovsdb-client", &["list-dbs", &remote]).stdout).unwrap()
     };
+    assert_eq!(list("one.sock"), "D\n_Server\n");
+    // What the file says is changed there, as with Open vSwitch.
+    for words in
+        [&["add-db", "x.db"][..], &["remove-db", "D"], &["add-remote", "punix:x"], &["remove-remote", "x"]]
+    {
+        let command = format!("ovsdb-server/{}", words[0]);
+        let args = ["-t", control.to_str().unwrap(), &command, words[1]];
+        let said = String::from_utf8(run(dir.path(), "ovs-appctl", &args).stderr).unwrap();
+        let expected = format!("Update the {} and use ovsdb-server/reload instead\n", file.display());
+        assert!(said.starts_with(&expected), "{words:?}: {said}");
+    }
     assert_eq!(list("one.sock"), "D\n_Server\n");
     write(&["two.sock"], json!({}));
     ok(dir.path(), "ovs-appctl", &["-t", control.to_str().unwrap(), "ovsdb-server/reload"]);

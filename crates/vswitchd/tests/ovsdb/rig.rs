@@ -30,6 +30,7 @@ pub fn schema() -> Value {
             "target": {"type": "string"}, "max_backoff": {"type": {"key": "integer", "min": 0}},
             "inactivity_probe": {"type": {"key": "integer", "min": 0}},
             "read_only": {"type": "boolean"},
+            "other_config": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}},
             "is_connected": {"type": "boolean", "ephemeral": true},
             "status": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}, "ephemeral": true}}},
         "Global": {"isRoot": true, "maxRows": 1, "columns": {
