@@ -111,7 +111,8 @@ fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
         stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
     };
     assert_eq!(fs::read_link(format!("/proc/{first}/cwd")).unwrap(), std::env::current_dir().unwrap());
-    kill("-ABRT", first);
+    // One that the runtime catches, to look for the end of a stack.
+    kill("-SEGV", first);
     wait_for("a second daemon", || {
         dir.path().join("ovs-vswitchd.pid").exists()
             && pid(dir.path()) != first
@@ -119,7 +120,7 @@ fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
     });
     let log = fs::read_to_string(dir.path().join("log")).unwrap();
     assert!(
-        log.contains(&format!("|daemon_unix|ERR|1 crashes: pid {first} died, killed (Aborted)")),
+        log.contains(&format!("|daemon_unix|ERR|1 crashes: pid {first} died, killed (Segmentation fault)")),
         "{log}"
     );
     let second = pid(dir.path());
@@ -133,7 +134,7 @@ fn another_user_runs_it_and_owns_what_it_makes() {
     let dir = run_dir();
     let _cleanup = Cleanup(dir.path());
     assert!(Command::new("chown").arg("nobody").arg(dir.path()).status().unwrap().success());
-    let started = run(dir.path(), &["--detach", "--user=nobody:nogroup", "-vconsole:off"]);
+    let started = run(dir.path(), &["--detach", "--user=nobody:nogroup", "--log-file", "-vconsole:off"]);
     assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
     let status = fs::read_to_string(format!("/proc/{}/status", pid(dir.path()))).unwrap();
     let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim().to_string();
@@ -141,6 +142,11 @@ fn another_user_runs_it_and_owns_what_it_makes() {
     let effective = u64::from_str_radix(&line("CapEff:"), 16).unwrap();
     // CAP_NET_ADMIN is kept, CAP_SYS_ADMIN and CAP_DAC_OVERRIDE are not.
     assert_eq!((effective >> 12 & 1, effective >> 21 & 1, effective >> 1 & 1), (1, 0, 0));
+    // The log file is its own too: it opens a new one after a rotation.
+    let log = dir.path().join("ovs-vswitchd.log");
+    let owner = |path: &Path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).unwrap());
+    assert_eq!(owner(&log), 65534);
+    assert!(appctl(dir.path(), &["vlog/reopen"]).status.success());
     let wrong = run(dir.path(), &["--user=no-such-user"]);
     assert!(!wrong.status.success() && text(&wrong.stderr).contains("user no-such-user not found"));
 }

@@ -129,6 +129,7 @@ fn wrong_command_lines_are_refused_in_the_stock_programs_words() {
         ("ovs-vswitchd", &["-vnonesuch"]),
         ("ovs-vswitchd", &["--dpdk"]),
         ("ovs-vswitchd", &["--enable-dummy=foo"]),
+        ("ovs-vswitchd", &["--enable-dummy=foo", "--version"]),
         ("ovs-vswitchd", &["--pidfile=/nonexistent/x"]),
         ("ovs-appctl", &[]),
         ("ovs-appctl", &["-T", "0", "version"]),

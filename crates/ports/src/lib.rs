@@ -14,6 +14,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod crash;
 pub mod dummy;
 pub mod guest;
 pub mod netlink;

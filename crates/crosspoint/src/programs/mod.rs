@@ -70,16 +70,28 @@ pub struct Usage<'a> {
 impl Usage<'_> {
     /// Parses the arguments. An exit code: they asked for help, for the version or for the options, which were shown, or are wrong.
     pub fn parse(&self, args: &[String]) -> Result<Parsed, ExitCode> {
+        self.parse_with(args, |_, _| Ok(()))
+    }
+
+    /// The same, with options taken in their order, the first that is wrong or asks for a text being the end.
+    pub fn parse_with(
+        &self,
+        args: &[String],
+        mut take: impl FnMut(&str, Option<&str>) -> Result<(), String>,
+    ) -> Result<Parsed, ExitCode> {
         let parsed = getopt::parse(self.tables, args, self.order).map_err(|error| {
             eprintln!("{}: {error}", program::name());
             ExitCode::FAILURE
         })?;
-        for (name, _) in &parsed.options {
+        for (name, value) in &parsed.options {
             let text = match *name {
                 "help" => self.help.clone(),
                 "version" => program::version_text(program::name(), self.version),
                 "option" => getopt::list(self.tables),
-                _ => continue,
+                _ => {
+                    take(name, value.as_deref()).map_err(|error| fail(&error))?;
+                    continue;
+                }
             };
             show(&text);
             return Err(ExitCode::SUCCESS);

@@ -34,10 +34,6 @@ pub fn run(args: &[String]) -> ExitCode {
         help: help(),
         version: &[],
     };
-    let parsed = match usage.parse(args) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
     let mut options = Options::with_datapath();
     let mut config = Config {
         run_dir: RunDir::from_env(),
@@ -50,11 +46,10 @@ pub fn run(args: &[String]) -> ExitCode {
         datapath: DatapathFlags::default(),
         unixctl: None,
     };
-    for (name, value) in &parsed.options {
-        if let Err(error) = take(&mut config, &mut options, name, value.as_deref()) {
-            return fail(&error);
-        }
-    }
+    let parsed = match usage.parse_with(args, |name, value| take(&mut config, &mut options, name, value)) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
     let database = match &parsed.words[..] {
         [] => format!("unix:{}", config.run_dir.file("db.sock").display()),
         [database] => database.clone(),

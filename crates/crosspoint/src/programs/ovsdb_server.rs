@@ -46,16 +46,11 @@ pub fn run(args: &[String]) -> ExitCode {
     program::set_daemon_name(NAME);
     let usage =
         Usage { tables: &[DAEMON, LOGGING, OPTIONS], order: Order::Anywhere, help: help(), version: &[] };
-    let parsed = match usage.parse(args) {
+    let mut server = CommandLine::default();
+    let parsed = match usage.parse_with(args, |name, value| server.take(name, value)) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let mut server = CommandLine::default();
-    for (name, value) in &parsed.options {
-        if let Err(error) = server.take(name, value.as_deref()) {
-            return fail(&error);
-        }
-    }
     // Relative names are of the directory that it was started in, which a daemon leaves.
     let start_dir = std::env::current_dir().unwrap_or_default();
     let words = parsed.words.iter().map(|word| match word.starts_with("relay:") {

@@ -115,12 +115,18 @@ fn replace_page(address: usize) -> bool {
     false
 }
 
-/// The handler that was there before, or the default, which ends the process when the access is repeated.
+/// The handler that was there before, or the default, which ends the process when the access is repeated: at once where there was
+/// no access, because somebody has sent the signal.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.get().filter(|p| p.sa_sigaction > libc::SIG_IGN);
     let Some(previous) = previous else {
         // SAFETY: setting the default action takes no pointer of ours.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: the kernel gives a valid siginfo to a handler installed with SA_SIGINFO.
+        if unsafe { (*info).si_code } <= 0 {
+            // SAFETY: it takes no pointer.
+            unsafe { libc::raise(signal) };
+        }
         return;
     };
     if previous.sa_flags & libc::SA_SIGINFO != 0 {

@@ -178,7 +178,14 @@ impl Options {
         stage::name_this_process(program::name());
         stage::end_on_panic();
         self.open_log().map_err(|e| fatal("vlog", &e))?;
+        if self.detach || monitored {
+            ports::crash::end_at_once();
+        }
         if let Some(user) = &self.user {
+            if let Some((_, path)) = &self.log_file {
+                // It shall be able to open it again.
+                user.give_file(path).map_err(|e| fatal("vlog", &e))?;
+            }
             user.become_it(self.datapath).map_err(|e| fatal("daemon_unix", &e))?;
         }
         let pid_file = match &self.pid_file {

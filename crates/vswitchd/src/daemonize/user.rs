@@ -4,6 +4,7 @@ use super::os;
 use nix::unistd::{Gid, Group, Uid, User as SystemUser, getgrouplist, setgid, setgroups, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
 use std::ffi::CString;
+use std::path::Path;
 
 /// What every daemon keeps: low ports, and memory that is not paged out.
 const BASIC: CapabilitySet = CapabilitySet::IPC_LOCK.union(CapabilitySet::NET_BIND_SERVICE);
@@ -44,6 +45,15 @@ impl User {
         let c_name = CString::new(user.name.clone()).map_err(|e| e.to_string())?;
         let groups = getgrouplist(&c_name, gid).map_err(os)?;
         Ok(User { name: user.name, uid: user.uid, gid, groups })
+    }
+
+    /// Makes it the owner of a file. The error is a sentence in Open vSwitch's words.
+    pub fn give_file(&self, path: &Path) -> Result<(), String> {
+        if !Uid::current().is_root() {
+            return Ok(());
+        }
+        std::os::unix::fs::chown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
+            .map_err(|e| format!("failed to change {} ownership: {}.", path.display(), os(e)))
     }
 
     /// Becomes it. To be called before the process has other threads. As root or as whom it is already it is nothing.
