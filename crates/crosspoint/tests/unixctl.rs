@@ -215,6 +215,9 @@ fn commands_say_what_the_stock_switch_says() {
     both(&["version", "x"]);
     both(&["coverage/read-counter", "nonesuch"]);
     both(&["ofproto/trace", "br0", "in_port=1,ip,nw_src=1.2.3.4"]);
+    // Source and destination are both 0, and a trace learns nothing from it.
+    let same = |pair: &Pair| pair.appctl(&["ofproto/trace", "br0", "in_port=2"]).0.contains("flooding");
+    assert_eq!((same(&ours), same(&stock)), (true, true));
     // Ports are flooded to in an order of their own, and the tag is part of what NORMAL decides by here.
     let flood = ["ofproto/trace", "br0", "in_port=2,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07"];
     let steps = |pair: &Pair| pair.appctl(&flood).0.split("\nMegaflow").next().unwrap().to_string();

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// A listener to a translation. Texts come as closures: they are made only when somebody listens.
 pub(crate) trait Sink {
+    /// Whether packets come of the translation, which learns from them then. A trace only looks on.
+    const LEARNS: bool;
     /// The translation goes on in this bridge; ends with [`Self::leave`] unless it is the first.
     fn bridge(&mut self, name: &str);
     /// A table was looked into; ends with [`Self::leave`].
@@ -34,6 +36,7 @@ pub(crate) trait Sink {
 pub(crate) struct Quiet;
 
 impl Sink for Quiet {
+    const LEARNS: bool = true;
     #[inline(always)]
     fn bridge(&mut self, _: &str) {}
     #[inline(always)]

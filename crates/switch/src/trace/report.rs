@@ -57,6 +57,8 @@ impl Listener<'_> {
 }
 
 impl Sink for Listener<'_> {
+    const LEARNS: bool = false;
+
     fn bridge(&mut self, name: &str) {
         self.enter(Kind::Bridge, format!("bridge(\"{name}\")"));
     }

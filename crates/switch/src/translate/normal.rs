@@ -196,7 +196,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         let learned = from.is_some_and(|port| self.learn(port, vlan, src));
-        if learned && src == dst {
+        if learned && src == dst && S::LEARNS {
             // Where it has just been learned to be, which other packets of the flow will find in the table.
             self.drop_reason = DropReason::NoOutput;
             self.trace.detail(|| "learned port is input port, dropping".to_string());
