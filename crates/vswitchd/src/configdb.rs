@@ -479,10 +479,7 @@ const STATUS_COLUMNS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Controller", &["is_connected", "role", "status", "external_ids"]),
-    (
-        "Manager",
-        &["is_connected", "status", "max_backoff", "inactivity_probe", "other_config", "external_ids"],
-    ),
+    ("Manager", &["is_connected", "status", "max_backoff", "inactivity_probe", "external_ids"]),
     ("Datapath", &["capabilities"]),
 ];
 

@@ -156,3 +156,25 @@ fn the_keys_that_are_not_complained_of_are_those_of_the_manual_page() {
     }
     assert!(!keys::is_known("Bridge", "other_config", "hwadr"));
 }
+
+#[test]
+fn every_column_of_a_feature_that_is_not_there_has_a_row() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let section = text.split("\n## ").find(|s| s.starts_with("Columns of features")).unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let documented: Vec<(String, String)> = rows
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            (cells[2].to_string(), cells[1].trim_matches('`').to_string())
+        })
+        .collect();
+    let expected: Vec<_> =
+        keys::ABSENT.iter().map(|(table, column, _)| (table.to_string(), column.to_string())).collect();
+    assert_eq!(documented, expected);
+    let schema = ovsdb::Schema::open_vswitch();
+    for (table, column) in expected {
+        let table = schema.table(schema.find(&table).unwrap());
+        assert!(table.find(&column).is_some(), "{column}");
+    }
+}

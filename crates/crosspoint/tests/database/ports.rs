@@ -80,6 +80,32 @@ fn the_loopback_device_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_tap_follows_the_smallest_mtu_of_the_others() {
+    let rig = Rig::start();
+    rig.vsctl(&["add-br", "br0"]).ok();
+    rig.ip(&["link", "add", "e2", "mtu", "1300", "type", "veth", "peer", "name", "e3"]).ok();
+    rig.vsctl(&[
+        "add-port",
+        "br0",
+        "e2",
+        "--",
+        "add-port",
+        "br0",
+        "t1",
+        "--",
+        "set",
+        "interface",
+        "t1",
+        "type=tap",
+    ])
+    .ok();
+    wait_for("its MTU", || rig.get("interface", "t1", "mtu") == "1300");
+    assert!(rig.ip(&["link", "show", "t1"]).ok().contains(" mtu 1300 "));
+    rig.vsctl(&["set", "interface", "t1", "mtu_request=1400"]).ok();
+    wait_for("what it asks for", || rig.get("interface", "t1", "mtu") == "1400");
+}
+
+#[test]
 fn a_type_that_is_gone_names_its_successor_in_error() {
     let rig = Rig::start();
     rig.add_bridge();

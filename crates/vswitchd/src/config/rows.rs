@@ -320,7 +320,29 @@ impl<'a> Reader<'a> {
                 .push("other_config:hw-offload=true has no effect: no hardware offload is available".into());
         }
         self.complain_all(place, c);
+        for manager in self.rows.referenced(row, "manager_options", "Manager") {
+            self.manager(&manager);
+        }
         self.reading.next_cfg = row.integer("next_cfg").unwrap_or(0);
+    }
+
+    /// What the server does not take of a manager's row is told here, whoever the server is.
+    fn manager(&mut self, row: &RowRef<'a>) {
+        let place = format!("manager {}", row.text("target").unwrap_or_default());
+        self.unknown_keys(&place, "Manager", "other_config", row);
+        let mut c = Checked::of(row, "other_config");
+        c.number("dscp", 0..=63, None);
+        self.complain_all(&place, c);
+    }
+
+    /// Columns that say something of features that are not there.
+    fn absent_features(&mut self, place: &str, table: &str, row: &RowRef<'_>) {
+        for (_, column, feature) in keys::ABSENT.iter().filter(|(of, _, _)| *of == table) {
+            let Some(idx) = row.schema.find(column) else { continue };
+            if *row.row.get(idx) != row.schema.column(idx).default {
+                self.complain(place, format_args!("{column} has no effect: there are no {feature} yet"));
+            }
+        }
     }
 
     fn bridge(&mut self, row: &RowRef<'a>) {
@@ -348,6 +370,7 @@ impl<'a> Reader<'a> {
         let old = self.previous.bridges.get(&name).map(|b| b.settings.clone()).unwrap_or_default();
         let mut bridge = Bridge::new(&name);
         bridge.settings = self.bridge_settings(row, &place, &old);
+        self.absent_features(&place, "Bridge", row);
         for controller in self.rows.referenced(row, "controller", "Controller") {
             let controller = self.controller(&controller, &bridge);
             bridge.controllers.insert(controller.target.clone(), controller);
@@ -455,6 +478,7 @@ impl<'a> Reader<'a> {
         let name = row.text("name").unwrap_or_default().to_string();
         let place = format!("port {name}");
         self.unknown_keys(&place, "Port", "other_config", row);
+        self.absent_features(&place, "Port", row);
         let old = self.previous.bridges.get(&bridge.name).and_then(|b| b.ports.get(&name));
         let old_vlan = old.map(|p| p.vlan.clone()).unwrap_or_default();
         let mut c = Checked::of(row, "other_config");
@@ -493,6 +517,7 @@ impl<'a> Reader<'a> {
             self.reading.before.insert(name.clone(), OfPort(before));
         }
         self.unknown_keys(&place, "Interface", "other_config", row);
+        self.absent_features(&place, "Interface", row);
         let mut wrong = Vec::new();
         let is_local = name == bridge.name;
         let mac = match row.text("mac") {

@@ -11,7 +11,7 @@ use switch::{BridgeConfig, BridgeIdx, PortKind};
 /// MTU of a bridge whose ports have none to follow.
 const MTU_DEFAULT: u32 = 1500;
 /// Types whose devices are the kernel's end of a cable to the switch: they follow the others' MTU.
-const INTERNAL: &[&str] = &["internal", "dummy-internal"];
+const INTERNAL: &[&str] = &["internal", "tap", "dummy-internal"];
 /// Types whose addresses a bridge may take for its own.
 const WITH_ADDRESS: &[&str] = &["system", "afxdp"];
 

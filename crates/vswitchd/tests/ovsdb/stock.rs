@@ -60,6 +60,11 @@ fn one_of_several_requests_for_a_table_that_has_no_condition_asks_for_all_rows()
         client.say("monitor_cond_change", json!(["m", "m", {"Counter": [{"where": one.clone()}]}]), 1);
         let update = client.hear().unwrap();
         assert_eq!(update["params"][1]["Counter"].as_object().unwrap().len(), 2, "{update}");
+        assert_eq!(client.hear().unwrap()["result"], json!({}));
+        // Conditions come as a list here.
+        client.say("monitor_cond_change", json!(["m", "m", {"Counter": {"where": one.clone()}}]), 2);
+        let refused = client.hear().unwrap()["error"].clone();
+        assert_eq!(refused["details"], json!("table Counter no monitor-cond-change JSON array"), "{refused}");
     }
 }
 

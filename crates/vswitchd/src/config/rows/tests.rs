@@ -236,6 +236,44 @@ fn managers_that_are_connected_to_are_reached_through_the_bridges_unless_their_r
 }
 
 #[test]
+fn what_makes_no_sense_in_a_managers_row_is_told() {
+    let mut rig = Rig::new();
+    let row = json!({"target": "ptcp:6640", "other_config": pairs(&[("dscp", "99"), ("colour", "red")])});
+    rig.transact(&[
+        json!({"op": "insert", "table": "Manager", "uuid-name": "m", "row": row}),
+        json!({"op": "update", "table": "Open_vSwitch", "where": [], "row": {"manager_options": ["named-uuid", "m"]}}),
+    ]);
+    let expected = [
+        "manager ptcp:6640: other_config:colour is not known, and ignored",
+        "manager ptcp:6640: other_config:dscp=99 is not a number from 0 to 63",
+    ];
+    let complaints = rig.read().complaints;
+    assert!(expected.iter().all(|c| complaints.contains(*c)), "{complaints:?}");
+}
+
+#[test]
+fn columns_of_features_that_are_not_there_are_named_where_they_say_something() {
+    let interface =
+        json!({"type": "system", "ingress_policing_rate": 1000, "lldp": pairs(&[("enable", "true")])});
+    let port = json!({"bond_mode": "balance-slb", "bond_fake_iface": true});
+    let mut rig =
+        Rig::with_port(json!({"stp_enable": true, "mcast_snooping_enable": false}), port, interface);
+    let complaints = rig.read().complaints;
+    let named: Vec<&str> = complaints
+        .iter()
+        .filter(|c| c.contains("has no effect"))
+        .filter_map(|c| c.split(": ").nth(1))
+        .collect();
+    let columns: Vec<&str> = named.iter().filter_map(|text| text.split(' ').next()).collect();
+    let mut expected =
+        ["stp_enable", "bond_fake_iface", "bond_mode", "ingress_policing_rate", "lldp"].to_vec();
+    expected.sort_unstable();
+    let mut columns = columns;
+    columns.sort_unstable();
+    assert_eq!(columns, expected, "{complaints:?}");
+}
+
+#[test]
 fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_sense() {
     let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "system"}));
     assert_eq!(rig.bridge().settings, BridgeSettings::default());
