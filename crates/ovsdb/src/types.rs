@@ -429,7 +429,15 @@ impl<'a> Members<'a> {
     pub(crate) fn of(whole: &'a Json<'a>, what: What) -> Result<Members<'a>, Error> {
         match whole {
             Json::Object(members) => Ok(Members::new(whole, members, what)),
-            _ => Err(syntax_error(whole, format!("Parsing {what} failed: Object expected."))),
+            // An operation's error does not say what it is about, as with the stock server.
+            _ => match what {
+                What::Named(_) => {
+                    Err(syntax_error(whole, format!("Parsing {what} failed: Object expected.")))
+                }
+                What::Operation(..) => {
+                    Err(Error::new("syntax error", format!("Parsing {what} failed: Object expected.")))
+                }
+            },
         }
     }
 

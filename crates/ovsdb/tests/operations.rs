@@ -449,3 +449,45 @@ fn references_keep_rows_and_lose_them_as_in_the_stock_server() {
     );
     assert_eq!(error_of(&reply), Some("duplicate uuid"));
 }
+
+#[test]
+fn refusals_say_what_they_are_about_as_the_stock_server_does() {
+    let mut pair = filled();
+    let wait = |more: Value| {
+        let mut operation = json!({"op": "wait", "table": "Single", "where": [], "columns": ["x"], "until": "==", "rows": []});
+        operation.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        operation
+    };
+    for operation in [
+        json!({"op": "assert", "lock": "9foo"}),
+        json!({"op": "assert", "lock": ""}),
+        json!({"op": "assert", "lock": "foo"}),
+        json!({"op": "select", "table": "Root", "where": [["name", "=~", "x"]]}),
+        json!({"op": "select", "table": "Root", "where": [["name", "=~"]]}),
+        json!({"op": "mutate", "table": "Root", "where": [], "mutations": [["number", "**=", 1]]}),
+        json!({"op": "mutate", "table": "Root", "where": [], "mutations": [["fixed", "+=", 1]]}),
+        json!({"op": "insert", "table": "Single", "row": {}, "uuid": "xyz"}),
+        json!({"op": "update", "table": "Root", "where": [], "row": {"fixed": 3}}),
+        wait(json!({"until": "xx"})),
+        wait(json!({"until": 3})),
+        wait(json!({"timeout": "x"})),
+        wait(json!({"timeout": -1})),
+        wait(json!({"columns": ["x", "x"]})),
+        json!({"op": "select", "table": "Single", "where": [], "columns": ["x", 3]}),
+        json!({"op": "select", "table": "Single", "where": [], "columns": ["zz"]}),
+        json!(3),
+        json!([]),
+        json!({}),
+    ] {
+        let (ours, stock) = pair.replies(&json!([operation.clone()]));
+        assert_eq!(ours, stock, "{operation}");
+        assert!(error_of(&ours).is_some(), "{operation}");
+    }
+    // The least integer has no opposite.
+    let least = json!({"op": "insert", "table": "Single", "uuid": uuid(90), "row": {"x": i64::MIN}});
+    let mutate = |number: i64| json!({"op": "mutate", "table": "Single", "where": [], "mutations": [["x", "%=", number]]});
+    let results = pair.both(json!([least, mutate(-1)]));
+    assert_eq!(results[1]["error"], json!("range error"));
+    let seven = json!({"op": "insert", "table": "Single", "uuid": uuid(91), "row": {"x": 7}});
+    pair.both(json!([seven, mutate(-1)]));
+}

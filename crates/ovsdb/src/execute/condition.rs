@@ -124,10 +124,8 @@ impl Clause {
         let column = table.find(name).ok_or_else(|| unknown_column(json, table, name))?;
         let of = &table.column(column).kind;
         let spelled = function;
-        let function = Function::from_name(function).ok_or_else(|| Error {
-            name: "unknown function".into(),
-            ..syntax_error(json, format!("No function named {function}."))
-        })?;
+        let function = Function::from_name(function)
+            .ok_or_else(|| Error::new("unknown function", format!("No function named {function}.")))?;
         let argument = match function {
             _ if function.is_order() => {
                 let is_one = of.is_scalar() || of.is_optional_scalar();

@@ -184,7 +184,7 @@ impl Run<'_, '_> {
     }
 
     fn assert(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
-        let lock = members.string("lock")?.ok_or_else(|| members.missing("lock"))?;
+        let lock = members.id("lock")?.ok_or_else(|| members.missing("lock"))?;
         members.finish()?;
         if !(self.has_lock)(lock) {
             return Err(Error::new("not owner", format!("Asserted lock {lock} not held.")));

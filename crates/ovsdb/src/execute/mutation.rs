@@ -72,10 +72,10 @@ impl Mutation {
                 ..Error::constraint(format!("Cannot mutate immutable column {name} in table {}.", table.name))
             });
         }
-        let mutator = Mutator::ALL.into_iter().find(|m| m.name() == mutator).ok_or_else(|| Error {
-            name: "unknown mutator".into(),
-            ..syntax_error(json, format!("No mutator named {mutator}."))
-        })?;
+        let mutator = Mutator::ALL
+            .into_iter()
+            .find(|m| m.name() == mutator)
+            .ok_or_else(|| Error::new("unknown mutator", format!("No mutator named {mutator}.")))?;
         let argument =
             read_argument(mutator, &schema.kind, argument, symbols).transpose()?.ok_or_else(|| {
                 let mutator = mutator.name();
@@ -140,7 +140,6 @@ impl Mutation {
                     Mutator::Subtract => x.checked_sub(*y),
                     Mutator::Multiply => x.checked_mul(*y),
                     Mutator::Divide => x.checked_div(*y),
-                    _ if *y == -1 => Some(0),
                     _ => x.checked_rem(*y),
                 };
                 result.map(Atom::Integer).ok_or_else(out_of_range)

@@ -23,7 +23,7 @@ impl Run<'_, '_> {
         let name = members.id("uuid-name")?;
         let uuid = match members.string("uuid")? {
             None => None,
-            Some(text) => Some(Uuid::parse(text).ok_or_else(|| members.error("bad uuid"))?),
+            Some(text) => Some(Uuid::parse(text).ok_or_else(|| syntax_error(&text, "bad uuid"))?),
         };
         members.finish()?;
         let table_schema = schema.table(table);
@@ -82,7 +82,7 @@ impl Run<'_, '_> {
                     table_schema.column(*column).name,
                     table_schema.name
                 );
-                return Err(Error { syntax: syntax_error(json, "").syntax, ..Error::constraint(details) });
+                return Err(Error { syntax: members.error("").syntax, ..Error::constraint(details) });
             }
         }
         let condition = self.condition(&mut members, table_schema)?;
@@ -145,7 +145,9 @@ impl Run<'_, '_> {
         let table_schema = schema.table(table);
         let timeout_ms = match members.integer("timeout")? {
             None => None,
-            Some(ms) => Some(u64::try_from(ms).map_err(|_| members.error("timeout must be nonnegative"))?),
+            Some(ms) => {
+                Some(u64::try_from(ms).map_err(|_| syntax_error(&ms, "timeout must be nonnegative"))?)
+            }
         };
         let condition = self.condition(&mut members, table_schema)?;
         let columns = columns(&mut members, table_schema)?;
@@ -153,7 +155,10 @@ impl Run<'_, '_> {
         let wants_equal = match until {
             "==" => true,
             "!=" => false,
-            _ => return Err(members.error("\"until\" must be \"==\" or \"!=\"").into()),
+            _ => {
+                let details = "\"until\" must be \"==\" or \"!=\"";
+                return Err(syntax_error(&until, details).into());
+            }
         };
         let rows = members.array("rows")?.ok_or_else(|| members.missing("rows"))?;
         members.finish()?;
@@ -262,14 +267,13 @@ fn columns(members: &mut Members<'_>, table: &TableSchema) -> Result<Vec<ColumnI
     };
     let mut columns = Vec::with_capacity(names.len());
     let mut seen = BTreeSet::new();
+    // Errors are about the whole array, as with the stock server.
+    let wrong = |details: &str| syntax_error(&names, details);
     for json in names {
-        let name =
-            json.as_str().ok_or_else(|| syntax_error(json, "array of distinct column names expected"))?;
-        let column = table
-            .find(name)
-            .ok_or_else(|| syntax_error(json, format!("{name} is not a valid column name")))?;
+        let name = json.as_str().ok_or_else(|| wrong("array of distinct column names expected"))?;
+        let column = table.find(name).ok_or_else(|| wrong(&format!("{name} is not a valid column name")))?;
         if !seen.insert(column) {
-            return Err(syntax_error(json, "array of distinct column names expected"));
+            return Err(wrong("array of distinct column names expected"));
         }
         columns.push(column);
     }

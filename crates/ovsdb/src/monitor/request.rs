@@ -118,8 +118,11 @@ impl Spec {
                     format!("table {name} has no condition: it is not monitored"),
                 ));
             };
+            let requests = json.as_array().ok_or_else(|| {
+                Error::new("syntax error", format!("table {name} no monitor-cond-change JSON array"))
+            })?;
             let mut wheres = Wheres::default();
-            for request in one_or_more(json) {
+            for request in requests {
                 let parsed = Request::from_json(Form::Conditional, schema.table(table), request)?;
                 if parsed.columns.is_some() {
                     return Err(syntax_error(request, "changing columns is unsupported"));
