@@ -162,8 +162,11 @@ struct Released {
     tx: Option<TxHandle>,
 }
 
+/// A driver's count of the packets that it dropped for one reason.
+type DriverDrops = fn(&PortStats) -> u64;
+
 /// Reasons for which drivers drop: packets that no worker sees any more, or yet.
-const BY_DRIVERS: [(DropReason, fn(&PortStats) -> u64); 3] = [
+const BY_DRIVERS: [(DropReason, DriverDrops); 3] = [
     // Packets that are too long are counted as dropped too.
     (DropReason::TxError, |s| s.tx_dropped.saturating_sub(s.tx_mtu_drops)),
     (DropReason::TxMtuExceeded, |s| s.tx_mtu_drops),

@@ -15,8 +15,7 @@ use flow::{Match, Mf};
 /// What is wrong, without the text that it is wrong in.
 pub fn parse_packet(text: &str, ports: &PortNames) -> Result<Match, String> {
     let mut m = Match::any();
-    let mut items = KeyValues::new(text);
-    while let Some((key, value)) = items.next() {
+    for (key, value) in KeyValues::new(text) {
         if let Some(&(_, eth_type, proto)) = SHORTHANDS.iter().find(|s| s.0 == key) {
             if m.get_mf(Mf::EthType).1 != 0 {
                 return Err("Ethernet type set multiple times".into());
