@@ -191,6 +191,20 @@ fn the_links_serve_a_running_switch_as_the_stock_programs_do() {
         assert_eq!((&ours.out, ours.code), (&theirs.out, theirs.code), "{name} {args:?}");
         assert_eq!(without_log(&ours.err), without_log(&theirs.err), "{name} {args:?}");
     }
+    // Nobody holds this pid file.
+    std::fs::write(switch.dir.path().join("stale.pid"), format!("{}\n", switch.pid())).unwrap();
+    for args in [
+        &["-vjsonrpc:dbg", "version"][..],
+        &["-vjsonrpc:dbg", "fdb/show", "nonesuch", "a \"b\""],
+        &["-t", "nonesuch", "version"],
+        &["-t", "/nonexistent", "version"],
+        &["-t", "stale", "version"],
+    ] {
+        let (ours, theirs) = (ours("ovs-appctl", args), switch.run("ovs-appctl", args));
+        assert_eq!(ours.code, theirs.code, "{args:?}");
+        assert_eq!(without_time(&ours.err), without_time(&theirs.err), "{args:?}");
+        assert!(!ours.err.is_empty(), "{args:?}");
+    }
     let show = switch.appctl(&["dpctl/show", "-s"]).ok();
     assert_eq!(ours("ovs-dpctl", &["-s", "show"]).ok(), show);
     assert_eq!(ours("ovs-dpctl", &["dump-dps"]).ok(), switch.appctl(&["dpctl/dump-dps"]).ok());
@@ -230,6 +244,12 @@ fn ofctl_in_the_background_goes_on_printing_and_takes_its_pid_file_with_it() {
         common::wait_for("its end", || std::fs::read_link(format!("/proc/{pid}/exe")).is_err());
         assert!(!pid_file.exists(), "{}: the pid file is still there", program.display());
     }
+}
+
+/// Standard error with lines of the log from after their times on.
+fn without_time(err: &str) -> Vec<&str> {
+    let from = |line: &str| if line.starts_with("20") { line.find('|').unwrap_or(0) } else { 0 };
+    err.lines().map(|line| &line[from(line)..]).collect()
 }
 
 /// Standard error without lines of the log, which carry the time.

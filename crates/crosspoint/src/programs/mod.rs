@@ -118,6 +118,7 @@ pub fn client_log() {
     for destination in [Destination::Console, Destination::Syslog] {
         log::set(&Setting::everything_at(destination, Level::Warning));
     }
+    crate::database::log_all_messages();
 }
 
 /// Takes an option of the log's; false where it is another's. Opens the log file at once.

@@ -17,7 +17,7 @@ mod pid_file;
 mod stage;
 mod user;
 
-pub use pid_file::{PidFile, PidFileError, read_pid_file};
+pub use pid_file::{PidFile, PidFileError, pid_of_running, read_pid_file};
 pub use stage::{describe, signal_name};
 
 use crate::getopt::{Opt, flag, optional, value};

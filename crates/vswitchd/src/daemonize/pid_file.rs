@@ -127,9 +127,26 @@ fn holder(path: &Path) -> io::Result<Option<Option<i32>>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e),
     };
-    let lock = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?;
+    locked_by(&file)
+}
+
+/// The process that holds a lock on the file, as [`holder`] tells it.
+fn locked_by(file: &File) -> io::Result<Option<Option<i32>>> {
+    let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?;
     let held = lock.filter(|l| !matches!(l.typ, FlockType::Unlocked));
     Ok(held.map(|l| l.pid.map(|pid| pid.as_raw_nonzero().get())))
+}
+
+/// The process that a pid file names, which must be alive: it holds the file.
+pub fn pid_of_running(path: &Path) -> io::Result<u32> {
+    if is_own(path) {
+        return Ok(std::process::id());
+    }
+    let file = File::options().read(true).write(true).open(path)?;
+    match locked_by(&file)? {
+        Some(_) => number(&io::read_to_string(&file)?),
+        None => Err(rustix::io::Errno::SRCH.into()),
+    }
 }
 
 /// The process that a pid file names.
@@ -137,7 +154,10 @@ pub fn read_pid_file(path: &Path) -> io::Result<u32> {
     if is_own(path) {
         return Ok(std::process::id());
     }
-    let text = fs::read_to_string(path)?;
+    number(&fs::read_to_string(path)?)
+}
+
+fn number(text: &str) -> io::Result<u32> {
     text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a process number"))
 }
 

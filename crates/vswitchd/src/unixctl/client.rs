@@ -1,6 +1,6 @@
 //! The other end of the control socket: finds a daemon by its pid file or the socket's path, and runs one command.
 
-use crate::daemonize::read_pid_file;
+use crate::daemonize::pid_of_running;
 use crate::log::os_text;
 use crate::rundir::{self, RunDir};
 use serde::Deserialize;
@@ -57,7 +57,10 @@ impl Client {
         });
         match connected {
             Ok(stream) => Ok(Client { stream, path }),
-            Err(e) => Err(ClientError::Connect(path, e)),
+            Err(e) => {
+                tracing::warn!(target: "unixctl", "failed to connect to {}", path.display());
+                Err(ClientError::Connect(path, e))
+            }
         }
     }
 
@@ -77,13 +80,23 @@ impl Client {
             result: Option<String>,
             error: Option<String>,
         }
+        let name = self.path.display();
         let request = json!({"id": 0, "method": command, "params": args}).to_string();
+        tracing::debug!(target: "jsonrpc",
+            "unix:{name}: send request, method=\"{command}\", params={}, id=0", json!(args));
         self.stream.write_all(request.as_bytes())?;
         let mut stream =
             serde_json::Deserializer::from_reader(io::BufReader::new(&self.stream)).into_iter::<Reply>();
         match stream.next() {
-            Some(Ok(Reply { error: Some(error), .. })) => Ok(Err(error)),
-            Some(Ok(Reply { result, .. })) => Ok(Ok(result.unwrap_or_default())),
+            Some(Ok(Reply { error: Some(error), .. })) => {
+                tracing::debug!(target: "jsonrpc", "unix:{name}: received error, error={}, id=0", json!(error));
+                Ok(Err(error))
+            }
+            Some(Ok(Reply { result, .. })) => {
+                let result = result.unwrap_or_default();
+                tracing::debug!(target: "jsonrpc", "unix:{name}: received reply, result={}, id=0", json!(result));
+                Ok(Ok(result))
+            }
             Some(Err(e)) => Err(e.into()),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
@@ -93,8 +106,13 @@ impl Client {
 fn by_name(name: &str) -> Result<PathBuf, ClientError> {
     let dir = RunDir::from_env();
     let pid_file = dir.path().join(format!("{name}.pid"));
-    match read_pid_file(&pid_file) {
+    match pid_of_running(&pid_file) {
         Ok(pid) => Ok(dir.path().join(format!("{name}.{pid}.ctl"))),
-        Err(e) => Err(ClientError::PidFile(pid_file, e)),
+        Err(e) => {
+            if e.kind() == io::ErrorKind::NotFound {
+                tracing::warn!(target: "daemon_unix", "{}: open: {}", pid_file.display(), os_text(&e));
+            }
+            Err(ClientError::PidFile(pid_file, e))
+        }
     }
 }
