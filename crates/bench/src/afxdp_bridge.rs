@@ -14,7 +14,7 @@ use crate::report::median;
 use crate::trial::{Common, Goals};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// On a machine that is busier than this before the start, its whole time says nothing.
 const BACKGROUND_MAX: f64 = 0.05;
@@ -154,9 +154,17 @@ impl Net {
         self.0.switch()
     }
 
-    /// Sets an interface up that the switch has made there.
+    /// Sets an interface up once the switch has made it there.
     pub(crate) fn set_up(&self, interface: &str) -> Result<(), String> {
-        self.0.on(&self.switch(), &format!("ip link set {interface} up")).map(|_| ())
+        let start = Instant::now();
+        loop {
+            match self.0.on(&self.switch(), &format!("ip link set {interface} up")) {
+                Err(_) if start.elapsed() < Duration::from_secs(10) => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                result => return result.map(|_| ()),
+            }
+        }
     }
 }
 
