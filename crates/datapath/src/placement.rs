@@ -2,8 +2,9 @@
 //!
 //! Three ways, as Open vSwitch names them. `cycles`: the queues that cost most first, over the workers to and fro. `group`:
 //! the queues that cost most first, each to the worker that has least so far; those that have cost nothing yet go by their number,
-//! or all of them would be on the worker that was idle first. `roundrobin`: in their order, costs not looked at. A queue may be bound to a processor; the worker there then takes no others, unless it is told to share. Queues go to workers
-//! of their own NUMA node where it has any; those of devices without a node go to all.
+//! or all of them would be on the worker that was idle first. `roundrobin`: in their order, costs not looked at. A queue may be
+//! bound to a processor; the worker there then takes no others, unless it is told to share. Queues go to workers of their own NUMA
+//! node where it has any; those of devices without a node go to all.
 //!
 //! Source: ovs-vswitchd.conf.db(5), other_config:pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb; Interface
 //! other_config:pmd-rxq-affinity.

@@ -183,6 +183,21 @@ impl Rig {
         self.vsctl(&["add-port", "br0", name, "--", "set", "interface", name, "type=dummy"]).ok();
     }
 
+    /// Ports NAME1 to NAMEn on br0 in one transaction, after another command in the same; how long it took.
+    fn add_ports(&self, first: &[&str], name: &str, count: usize, kind: &str) -> Duration {
+        let mut args: Vec<String> = first.iter().copied().map(String::from).collect();
+        for n in 1..=count {
+            let name = format!("{name}{n}");
+            let kind = format!("type={kind}");
+            let add = ["--", "add-port", "br0", &name, "--", "set", "interface", &name, &kind];
+            args.extend(add.map(String::from));
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let start = Instant::now();
+        self.vsctl(&args).ok();
+        start.elapsed()
+    }
+
     fn receive(&self, port: &str) {
         self.appctl(&["netdev-dummy/receive", port, UDP]).ok();
     }
@@ -578,16 +593,7 @@ fn devices_of_the_switch_outlive_it_with_their_addresses_and_are_taken_up_not_do
 fn while_many_devices_go_the_switch_answers_and_one_of_their_names_comes_again() {
     const PORTS: usize = 100;
     let rig = Rig::start();
-    let mut args: Vec<String> = ["add-br", "br0"].map(String::from).to_vec();
-    for n in 1..=PORTS {
-        let name = format!("int{n}");
-        let add = ["--", "add-port", "br0", &name, "--", "set", "interface", &name, "type=internal"];
-        args.extend(add.map(String::from));
-    }
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let start = Instant::now();
-    rig.vsctl(&args).ok();
-    let made = start.elapsed();
+    let made = rig.add_ports(&["add-br", "br0"], "int", PORTS, "internal");
     assert_eq!(rig.get("interface", "int100", "ofport"), "100");
     let count =
         |rig: &Rig| rig.ip(&["-o", "link", "show"]).ok().lines().filter(|l| l.contains(": int")).count();
@@ -775,16 +781,7 @@ fn a_port_of_the_command_line_comes_again_with_its_device() {
 fn a_thousand_ports_come_in_one_transaction() {
     let rig = Rig::start();
     rig.add_bridge();
-    let mut args: Vec<String> = Vec::new();
-    for n in 1..=1000 {
-        let name = format!("p{n}");
-        let add = ["--", "add-port", "br0", &name, "--", "set", "interface", &name, "type=dummy"];
-        args.extend(add.map(String::from));
-    }
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let start = Instant::now();
-    rig.vsctl(&args).ok();
-    let took = start.elapsed();
+    let took = rig.add_ports(&[], "p", 1000, "dummy");
     assert_eq!(rig.get("interface", "p1000", "ofport"), "1000");
     // How long it takes the switch is tested where nothing else takes time (reconcile's tests).
     println!("a thousand ports in {took:?}");
