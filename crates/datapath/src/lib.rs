@@ -17,6 +17,7 @@ mod output;
 pub mod pipeline;
 pub mod placement;
 mod process;
+mod rest;
 pub mod stats;
 mod tuner;
 pub mod watch;

@@ -5,11 +5,14 @@
 //! 2. each receive queue in turn, one burst;
 //! 3. what was gathered for the outputs leaves;
 //! 4. the clock, and the caches' sweep;
-//! 5. after some time without a packet, the shorter the longer the last sleep was: sleep until a descriptor is readable.
+//! 5. after some time without a packet, the shorter the longer the last sleep was, and longer after packets from guests: sleep until a
+//!    descriptor is readable.
 //!
 //! Fairness: queues are served by the cycles that they cost. A queue that is ahead of the others (its bursts
 //! need translation, which counts double) is passed over until they have caught up, so who opens new flows at full speed
 //! takes only its own share of the worker, and what it is too late for waits, or is lost, in its own device.
+//!
+//! A guest's queue is left alone for a moment after a short burst, so that the packets of that time come together (`rest` says why).
 //!
 //! Back-pressure: work on a packet that its output then refuses is lost. Where an output has refused packets, a queue that has fed nothing
 //! else for a good while is held back until there is room again, for a moment at most: what is too much for the output
@@ -21,6 +24,7 @@ use crate::cache::DumpedFlow;
 use crate::output::TxHandle;
 use crate::pipeline::Pipeline;
 use crate::process::Process;
+use crate::rest::Rest;
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use base::clock::tsc;
 use base::{Counter, PortNo};
@@ -45,6 +49,11 @@ const SPIN_US: u64 = 60;
 const SHORT_SPIN_US: u64 = 10;
 /// Nothing came for this long, the wake-up included: a long sleep.
 const LONG_IDLE_US: u64 = 2 * SPIN_US;
+/// After packets from guests it polls longer, for one part in so many of the time that they took, in all. A guest or whoever sends through it
+/// may lose its processor for milliseconds; what it then sends at once fills its ring before a sleeper has woken.
+const LINGER_SHARE: u64 = 8;
+/// And no longer than this at once.
+const LINGER_MAX_US: u64 = 5_000;
 /// Without a packet for this long, the caches are swept a good piece at a time. Not sooner: in the gap between two bursts of a guest's
 /// the lines that the next one needs would go for it.
 const SWEEP_IDLE_US: u64 = SHORT_SPIN_US;
@@ -198,7 +207,7 @@ struct Rx {
     /// Its number there.
     idx: usize,
     queue: Box<dyn RxQueue>,
-    /// Whether its packets' tails may stay with their sender until the burst has gone.
+    /// Whether its packets' tails may stay with their sender until the burst has gone: it is memory that a guest writes.
     lends: bool,
     load: Arc<QueueLoad>,
     counters: Option<Arc<PortCounters>>,
@@ -211,6 +220,7 @@ struct Rx {
     /// Polls in vain since its last packet.
     quiet: u32,
     backlog: Backlog,
+    rest: Rest,
 }
 
 /// How a pass went.
@@ -218,7 +228,7 @@ enum Turn {
     /// The control thread says to stop.
     Stop,
     /// Packets came.
-    Moved { end: u64 },
+    Moved { start: u64, end: u64 },
     /// None came; `rest` where nothing else is to be done either.
     Idle { end: u64, rest: bool },
 }
@@ -297,6 +307,9 @@ pub struct Worker<P: Pipeline> {
     removals_due: u32,
     last_rank_ms: u64,
     pub measures_passes: bool,
+    /// How much longer it polls in vain before it sleeps, in cycles, and the most.
+    linger: u64,
+    linger_max: u64,
     /// When the last pass began, and whether packets came in it.
     pass_start: u64,
     was_busy: bool,
@@ -334,6 +347,8 @@ impl<P: Pipeline> Worker<P> {
             removals_due: 0,
             last_rank_ms: 0,
             measures_passes: false,
+            linger: 0,
+            linger_max: base::clock::tsc_hz() / 1_000_000 * LINGER_MAX_US,
             pass_start: 0,
             was_busy: false,
             cpu_read: (0, 0),
@@ -361,10 +376,14 @@ impl<P: Pipeline> Worker<P> {
         loop {
             match self.turn(&mut batch, idle_since) {
                 Turn::Stop => break,
-                Turn::Moved { end } => idle_since = end,
+                Turn::Moved { start, end } => {
+                    self.linger = self.linger.saturating_sub(start.saturating_sub(idle_since + spin));
+                    idle_since = end;
+                }
                 // 5. Sleep.
                 Turn::Idle { end, rest } => {
-                    if rest && end - idle_since > spin {
+                    if rest && end - idle_since > spin + self.linger {
+                        self.linger = 0;
                         self.account(end);
                         self.sleep();
                         let now = tsc();
@@ -419,7 +438,7 @@ impl<P: Pipeline> Worker<P> {
         if moved {
             self.stats().busy_loops.add(1);
             self.sweep(false);
-            return Turn::Moved { end };
+            return Turn::Moved { start, end };
         }
         self.stats().idle_loops.add(1);
         if std::mem::take(&mut self.holds) {
@@ -511,8 +530,10 @@ impl<P: Pipeline> Worker<P> {
         if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
             return None;
         }
-        if q.backlog.is_open() && (q.backlog.is_held(start) || !q.backlog.may_receive(&mut self.process.out))
-        {
+        let is_left_alone = q.lends && q.rest.is_on(if start == 0 { tsc() } else { start })
+            || q.backlog.is_open()
+                && (q.backlog.is_held(start) || !q.backlog.may_receive(&mut self.process.out));
+        if is_left_alone {
             // It must not hold back the others by its old account.
             q.active = false;
             self.holds = true;
@@ -549,6 +570,10 @@ impl<P: Pipeline> Worker<P> {
         let cost = end - start;
         if q.backlog.is_open() {
             q.backlog.received(packets, &self.process.out);
+        }
+        if q.lends {
+            q.rest.received(packets, end);
+            self.linger = (self.linger + cost / LINGER_SHARE).min(self.linger_max);
         }
         q.served += cost + translation;
         q.load.cycles.add(cost);
@@ -720,6 +745,7 @@ impl<P: Pipeline> Worker<P> {
             is_busy: true,
             quiet: 0,
             backlog: Backlog::default(),
+            rest: Rest::default(),
         });
         self.list_busy();
     }
