@@ -32,9 +32,11 @@ const UNPACED: u64 = u64::MAX;
 const SEARCH_STEPS: u32 = 7;
 /// A rate is tried so often before it counts as too high: where the machine takes a processor away from the switch or the
 /// tester for a moment, packets are lost that neither would lose.
-const TRIES: u32 = 3;
+const TRIES: u32 = 8;
 /// When nothing has come for this long, nothing is under way any more.
 const DRAIN: Duration = Duration::from_millis(20);
+/// Then the tester's thread sleeps until it is woken.
+const IDLE: Duration = Duration::from_millis(200);
 
 /// Where the tester's packets go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,7 +106,14 @@ impl Tester {
     }
 
     fn set_rate(&self, packets_per_second: u64) {
-        self.shared.rate.store(packets_per_second, Ordering::Relaxed);
+        self.shared.rate.store(packets_per_second, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     /// Packets offered, packets received, CPU time.
@@ -118,6 +127,7 @@ impl Tester {
 impl Drop for Tester {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::Release);
+        self.wake();
         if let Some(thread) = self.thread.take().filter(|_| self.shared.is_ready.load(Ordering::Acquire)) {
             // A panic in it was printed when it happened.
             let _ = thread.join();
@@ -138,8 +148,9 @@ struct Work<'a> {
 impl Work<'_> {
     fn run(mut self) {
         let (mut rate, mut since, mut made) = (0, tsc(), 0u64);
+        let mut idle_since = Instant::now();
         while !self.shared.ending.load(Ordering::Acquire) {
-            let wanted = self.shared.rate.load(Ordering::Relaxed);
+            let wanted = self.shared.rate.load(Ordering::Acquire);
             if wanted != rate {
                 (rate, since, made) = (wanted, tsc(), 0);
             }
@@ -167,8 +178,13 @@ impl Work<'_> {
             self.shared
                 .received
                 .store(self.shared.received.load(Ordering::Relaxed) + received, Ordering::Relaxed);
-            if rate == 0 && received == 0 {
+            if rate != 0 || received != 0 {
+                idle_since = Instant::now();
+            } else if idle_since.elapsed() < IDLE {
                 std::thread::sleep(Duration::from_micros(500));
+            } else {
+                // Until the next rate, or the end: whose turn it is has the processor to itself.
+                std::thread::park();
             }
         }
     }

@@ -4,6 +4,7 @@ use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{Config, Datapath, Event};
+use packet::wait::Waiter;
 use packet::{Pool, PoolConfig};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ pub const WORKER_CPU: usize = 1;
 /// Where the benchmark itself runs.
 pub const DRIVER_CPU: usize = 0;
 
+/// How often a daemon's control thread looks after its tables.
+const TICK: Duration = Duration::from_millis(100);
 /// CPU time that a worker gets at most to have its caches warm.
 const WARM_UP_CPU_NS_MAX: u64 = 10_000_000_000;
 
@@ -41,6 +44,8 @@ pub struct Rig {
     pub control: Control,
     /// The only bridge.
     pub bridge: BridgeIdx,
+    /// Waits for what the worker has to tell.
+    events: Waiter,
 }
 
 /// The packet memory that all rigs of this process share: pools live as long as the process.
@@ -60,7 +65,9 @@ impl Rig {
         let mut datapath =
             Datapath::new(pool()?, switch as Arc<Switch>, domain, config).map_err(|e| e.to_string())?;
         datapath.start_worker(Some(WORKER_CPU)).map_err(|e| e.to_string())?;
-        Ok(Rig { datapath, control, bridge })
+        let events = Waiter::new().map_err(|e| e.to_string())?;
+        events.add(datapath.event_bell().fd()).map_err(|e| e.to_string())?;
+        Ok(Rig { datapath, control, bridge, events })
     }
 
     /// Opens a port and adds it to the bridge under the same number in both numberings.
@@ -90,7 +97,7 @@ impl Rig {
         Ok(())
     }
 
-    /// What the control thread of a daemon does all the time.
+    /// One turn of a daemon's control thread.
     pub fn pump(&mut self) {
         let now_ms = self.datapath.now_ms();
         for event in self.datapath.events(1024) {
@@ -104,12 +111,18 @@ impl Rig {
         self.datapath.reserve_slots(self.control.slot_count());
     }
 
-    /// Runs for a while.
+    /// Runs for a while. As in a daemon the control thread has its turn when a worker rings, and each [`TICK`]: more often would take the
+    /// processor from whoever shares it, and the peers' control threads sleep as long.
     pub fn run_for(&mut self, time: Duration) {
         let end = Instant::now() + time;
-        while Instant::now() < end {
+        loop {
             self.pump();
-            std::thread::sleep(Duration::from_millis(2));
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            // Half of a millisecond too long is nothing here, and half too short would be a busy loop.
+            self.events.wait(left.min(TICK).as_millis().max(1) as u32);
         }
     }
 
