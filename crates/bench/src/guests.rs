@@ -35,7 +35,7 @@ const SEARCH_STEPS: u32 = 7;
 const TRIES: u32 = 8;
 /// When nothing has come for this long, nothing is under way any more.
 const DRAIN: Duration = Duration::from_millis(20);
-/// Then the tester's thread sleeps until it is woken.
+/// Without a rate, and with nothing come for this long, the tester's thread sleeps until it is woken.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Where the tester's packets go.
@@ -148,7 +148,7 @@ struct Work<'a> {
 impl Work<'_> {
     fn run(mut self) {
         let (mut rate, mut since, mut made) = (0, tsc(), 0u64);
-        let mut idle_since = Instant::now();
+        let mut idle_since = None;
         while !self.shared.ending.load(Ordering::Acquire) {
             let wanted = self.shared.rate.load(Ordering::Acquire);
             if wanted != rate {
@@ -179,8 +179,8 @@ impl Work<'_> {
                 .received
                 .store(self.shared.received.load(Ordering::Relaxed) + received, Ordering::Relaxed);
             if rate != 0 || received != 0 {
-                idle_since = Instant::now();
-            } else if idle_since.elapsed() < IDLE {
+                idle_since = None;
+            } else if idle_since.get_or_insert_with(Instant::now).elapsed() < IDLE {
                 std::thread::sleep(Duration::from_micros(500));
             } else {
                 // Until the next rate, or the end: whose turn it is has the processor to itself.

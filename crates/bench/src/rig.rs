@@ -16,6 +16,8 @@ pub const WORKER_CPU: usize = 1;
 /// Where the benchmark itself runs.
 pub const DRIVER_CPU: usize = 0;
 
+/// Events taken in one turn.
+const EVENTS_MAX: usize = 1024;
 /// How often a daemon's control thread looks after its tables.
 const TICK: Duration = Duration::from_millis(100);
 /// CPU time that a worker gets at most to have its caches warm.
@@ -97,10 +99,12 @@ impl Rig {
         Ok(())
     }
 
-    /// One turn of a daemon's control thread.
-    pub fn pump(&mut self) {
+    /// One turn of a daemon's control thread. True where more events wait.
+    pub fn pump(&mut self) -> bool {
         let now_ms = self.datapath.now_ms();
-        for event in self.datapath.events(1024) {
+        let events = self.datapath.events(EVENTS_MAX);
+        let more = events.len() == EVENTS_MAX;
+        for event in events {
             match event {
                 Event::Effect(effect) => self.control.apply(&[effect], now_ms),
                 Event::PacketIn(packet_in) => self.datapath.free(packet_in.packet),
@@ -109,6 +113,7 @@ impl Rig {
         }
         self.control.tick(now_ms);
         self.datapath.reserve_slots(self.control.slot_count());
+        more
     }
 
     /// Runs for a while. As in a daemon the control thread has its turn when a worker rings, and each [`TICK`]: more often would take the
@@ -116,13 +121,15 @@ impl Rig {
     pub fn run_for(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
-            self.pump();
+            let more = self.pump();
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            // Half of a millisecond too long is nothing here, and half too short would be a busy loop.
-            self.events.wait(left.min(TICK).as_millis().max(1) as u32);
+            if !more {
+                // The last fraction of a millisecond is waited for as a whole one.
+                self.events.wait(left.min(TICK).as_millis().max(1) as u32);
+            }
         }
     }
 
