@@ -172,7 +172,7 @@ impl OnDatabase {
             .spawn()
             .unwrap();
         let on = OnDatabase { dir, server };
-        wait_for("the database", || on.dir.path().join("db.sock").exists());
+        wait_for("the database", || testkit::listens(on.dir.path().join("db.sock")));
         assert!(on.run("ovs-vsctl", &["--no-wait", "--timeout=30", "init"]).status.success());
         std::os::unix::fs::symlink(binary(), on.dir.path().join("ovs-vswitchd")).unwrap();
         let started = on.run(

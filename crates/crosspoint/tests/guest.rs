@@ -278,7 +278,7 @@ impl Served {
         ]);
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let served = Served { dir, _switch: Process(child) };
-        wait_for("the database", served.dir(), || served.dir().join("db.sock").exists());
+        wait_for("the database", served.dir(), || testkit::listens(served.dir().join("db.sock")));
         served.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
         for n in 1..=guests {
             let socket = served.dir().join(format!("guest{n}")).display().to_string();

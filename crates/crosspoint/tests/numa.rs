@@ -44,7 +44,7 @@ impl Side {
         let mut side = Side { kind: if is_stock { "dummy-pmd" } else { "dummy" }, dir, children: Vec::new() };
         side.children.push(server.spawn().unwrap());
         let at = side.dir.path();
-        wait_for("the database", || at.join("db.sock").exists());
+        wait_for("the database", || testkit::listens(at.join("db.sock")));
         side.vsctl("--no-wait init");
         let switch = if is_stock {
             let mut switch = stock(at, "ovs-vswitchd");

@@ -47,7 +47,7 @@ impl Rig {
         for device in ["p0", "far"] {
             rig.inside("ip", &format!("link set {device} up"));
         }
-        wait_for("the database", || rig.dir.path().join("db.sock").exists());
+        wait_for("the database", || testkit::listens(rig.dir.path().join("db.sock")));
         rig.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
         rig.vsctl(&format!("add-port br0 p0 -- set interface p0 ofport_request=1 {p0}"));
         rig.vsctl("add-port br0 sink -- set interface sink ofport_request=2 type=null");

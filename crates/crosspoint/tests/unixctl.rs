@@ -4,7 +4,6 @@
 mod common;
 
 use common::{Switch, UDP, binary, run_dir, wait_for};
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 /// A database server and a switch on it, one of the two ours or the stock one.
@@ -23,7 +22,7 @@ impl Pair {
         let mut server = Command::new("ovsdb-server");
         server.args([&pair.path("conf.db"), &remote, "-vconsole:off", "--no-chdir"]);
         pair.spawn(&mut server);
-        wait_for("the database", || Path::new(&pair.path("db.sock")).exists());
+        wait_for("the database", || testkit::listens(pair.path("db.sock")));
         assert!(pair.run("ovs-vsctl", &["--no-wait", "init"]).status.success());
         switch.arg(format!("unix:{}", pair.path("db.sock"))).args([
             "--enable-dummy=override",

@@ -1,5 +1,5 @@
-//! What tests of several crates share: how many cases to run, where the tree and the binary are, the
-//! replay of a fuzz corpus, an allocator that counts, and a stock Open vSwitch as a counterpart.
+//! What tests of several crates share: how many cases to run, where the tree and the binary are, whether a
+//! server listens, the replay of a fuzz corpus, an allocator that counts, and a stock Open vSwitch as a counterpart.
 //!
 //! A dev-dependency only: nothing that ships may use it, which the tidy test checks. It knows no other
 //! crate of the project, so that every one of them may use it.
@@ -13,6 +13,7 @@ pub use corpus::{Replay, replay};
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,6 +55,12 @@ pub fn root() -> &'static Path {
 /// `testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"))`.
 pub fn crosspoint(built: &str) -> PathBuf {
     std::env::var_os("CROSSPOINT_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from)
+}
+
+/// Whether somebody listens at a Unix socket. That its file is there does not say so: a server makes it some time before it
+/// listens, and until then clients are refused.
+pub fn listens(socket: impl AsRef<Path>) -> bool {
+    UnixStream::connect(socket).is_ok()
 }
 
 /// Debian's kernel for virtual machines, unpacked on first use: `boot/vmlinuz-*` and `lib/modules/*`. Panics with what apt

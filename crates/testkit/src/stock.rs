@@ -40,21 +40,14 @@ impl Stock {
             .arg(&db)
             .spawn()
             .expect("ovsdb-server");
-        wait_for(&dir.join("db.sock"));
+        wait_for_socket(&dir.join("db.sock"));
         run(command(&dir, "ovs-vsctl").args(["--no-wait", "init"]));
         let remote = format!("unix:{}", dir.join("db.sock").display());
         let args = ["--enable-dummy=override", "--disable-system", "--unixctl=control", &remote];
         let daemon = command(&dir, DAEMON).args(args).spawn().expect("ovs-vswitchd");
         let path = dir.join("control");
-        wait_for(&path);
-        let end = Instant::now() + PATIENCE;
-        let control = loop {
-            match UnixStream::connect(&path) {
-                Ok(control) => break control,
-                Err(e) => assert!(Instant::now() < end, "{}: {e}", path.display()),
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        wait_for_socket(&path);
+        let control = UnixStream::connect(&path).expect("it listens");
         Stock { dir, children: vec![server, daemon], control, read: BTreeMap::new() }
     }
 
@@ -167,10 +160,10 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-fn wait_for(path: &Path) {
+fn wait_for_socket(path: &Path) {
     let end = Instant::now() + PATIENCE;
-    while !path.exists() {
-        assert!(Instant::now() < end, "{} does not appear", path.display());
+    while !crate::listens(path) {
+        assert!(Instant::now() < end, "nobody listens at {}", path.display());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -37,7 +37,7 @@ impl Server {
             .stderr(log)
             .spawn()
             .unwrap();
-        wait_for("the database server", || dir.join("db.sock").exists());
+        wait_for("the database server", || testkit::listens(dir.join("db.sock")));
         Server { child }
     }
 }
@@ -1068,7 +1068,7 @@ fn a_bundle_that_nobody_touches_is_forgotten_after_the_time_that_is_configured()
 fn self_contained(dir: &Path, more: &[&str]) -> Child {
     let args = [&["--enable-dummy", "--pool-size", "4096"], more].concat();
     let child = daemon(dir, &args).env("OVS_DBDIR", dir).spawn().unwrap();
-    wait_for("the database's socket", || dir.join("db.sock").exists());
+    wait_for("the database's socket", || testkit::listens(dir.join("db.sock")));
     child
 }
 

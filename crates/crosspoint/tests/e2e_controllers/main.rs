@@ -618,7 +618,7 @@ fn configured_by_database() -> (Running, Switch) {
         .stderr(Stdio::null())
         .spawn();
     let server = Running(server.unwrap());
-    wait_for("the database server", || dir.path().join("db.sock").exists());
+    wait_for("the database server", || testkit::listens(dir.path().join("db.sock")));
     let switch = Switch::start_in(dir, &[&remote, "--enable-dummy"]);
     vsctl(&switch, "init");
     (server, switch)

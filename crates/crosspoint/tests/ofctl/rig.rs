@@ -103,8 +103,8 @@ impl Rig {
     fn wait_for(&self, socket: &str) {
         let path = self.dir.join(socket);
         let start = Instant::now();
-        while !path.exists() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{} does not appear", path.display());
+        while !testkit::listens(&path) {
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody listens at {}", path.display());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -105,7 +105,7 @@ impl Rig {
             .spawn()
             .unwrap();
         let mut rig = Rig { dir, switch: None, _server: Process(server), inside, network };
-        wait_for("the database server", || rig.path("db.sock").exists());
+        wait_for("the database server", || testkit::listens(rig.path("db.sock")));
         rig.vsctl("--no-wait init");
         rig.start_switch();
         rig.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");

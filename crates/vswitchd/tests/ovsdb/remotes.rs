@@ -214,7 +214,7 @@ fn the_stock_client_and_a_stock_server_speak_tls_with_it_by_the_certificates_of_
         .env("OVS_RUNDIR", relay.path())
         .spawn()
         .unwrap();
-    eventually("the stock server runs", || socket.exists());
+    eventually("the stock server runs", || testkit::listens(&socket));
     let bound = std::process::Command::new("ss").args(["-Hltnp"]).output().unwrap();
     let bound = String::from_utf8_lossy(&bound.stdout).into_owned();
     let line = bound.lines().find(|l| l.contains(&format!("pid={},", stock.id())));
@@ -243,7 +243,7 @@ fn a_backup_follows_a_stock_server_and_takes_over() {
         .env("OVS_RUNDIR", dir.path())
         .spawn()
         .unwrap();
-    eventually("the stock server runs", || socket.exists());
+    eventually("the stock server runs", || testkit::listens(&socket));
     let remote = format!("unix:{}", socket.display());
     let insert = |n: i64| {
         let operation = json!(["D", {"op": "insert", "table": "Counter", "row": {"n": n}},

@@ -305,7 +305,7 @@ fn commands_answer_as_the_stock_servers_do() {
         .env("OVS_RUNDIR", dir.path())
         .spawn()
         .unwrap();
-    eventually("the stock server runs", || ctl.exists());
+    eventually("the stock server runs", || testkit::listens(&ctl));
     let theirs = ok(dir.path(), "ovs-appctl", &["-t", ctl.to_str().unwrap(), "list-commands"]);
     stock.kill().unwrap();
     stock.wait().unwrap();
