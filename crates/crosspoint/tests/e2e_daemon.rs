@@ -4,7 +4,6 @@
 mod common;
 
 use common::{Switch, UDP, binary, daemon, run_dir, wait_for};
-use std::time::Duration;
 
 fn files(switch: &Switch) -> Vec<String> {
     let names = std::fs::read_dir(switch.dir.path()).unwrap().map(|e| e.unwrap().file_name());
@@ -170,7 +169,9 @@ fn levels_change_while_it_runs_and_a_log_file_is_written_and_reopened() {
     let file = dir.path().join("switch.log");
     let path = file.to_str().unwrap().to_string();
     let switch = Switch::start_in(dir, &["--bridge", "br0", &format!("--log-file={path}")]);
-    assert!(std::fs::read_to_string(&file).unwrap().contains("|vswitchd|INFO|crosspoint "));
+    wait_for("the first line", || {
+        std::fs::read_to_string(&file).unwrap().contains("|vswitchd|INFO|crosspoint ")
+    });
     switch.appctl(&["vlog/set", "unixctl:file:dbg"]).ok();
     switch.appctl(&["version"]).ok();
     assert!(std::fs::read_to_string(&file).unwrap().contains("|unixctl|DBG|received request version"));
@@ -205,20 +206,21 @@ fn known_and_new_flows_are_forwarded_while_the_control_thread_is_held() {
     let before = (switch.packets("1", "rx"), switch.packets("2", "rx"), misses());
     switch.appctl(&["crosspoint/block", "5000"]).ok();
     let after = (switch.packets("1", "rx"), switch.packets("2", "rx"), misses());
-    // On a busy machine a source may not keep its rate; half of it is far more than what happens around the block.
-    assert!(after.0 - before.0 > 5_000, "{before:?} {after:?}");
-    assert!(after.1 - before.1 > 5_000, "{before:?} {after:?}");
-    assert!(after.2 - before.2 > 5_000, "{before:?} {after:?}");
+    // On a busy machine a source may not keep its rate; a tenth of it is far more than what happens around the block.
+    assert!(after.0 - before.0 > 1_000, "{before:?} {after:?}");
+    assert!(after.1 - before.1 > 1_000, "{before:?} {after:?}");
+    assert!(after.2 - before.2 > 1_000, "{before:?} {after:?}");
     switch.appctl(&["netdev-dummy/set-admin-state", "up"]).ok();
     switch.ofctl(&["mod-port", "br0", "known", "down"]).ok();
     switch.ofctl(&["mod-port", "br0", "new", "down"]).ok();
-    std::thread::sleep(Duration::from_millis(300));
-    let received = switch.packets("1", "rx") + switch.packets("2", "rx");
-    let sent = switch.packets("3", "tx");
-    let drops = switch.appctl(&["crosspoint/drops"]).ok();
+    let drops = || switch.appctl(&["crosspoint/drops"]).ok();
+    let lost = || -> u64 { drops().lines().filter(|l| !l.starts_with(' ')).map(count_of).sum() };
+    wait_for("all to be accounted for", || {
+        let received = switch.packets("1", "rx") + switch.packets("2", "rx");
+        received == switch.packets("3", "tx") + lost()
+    });
     // What came in while a port was being taken down may be dropped for that; nothing else may.
-    let lost: u64 = drops.lines().filter(|l| !l.starts_with(' ')).map(count_of).sum();
-    assert_eq!(received, sent + lost, "{drops}");
+    let drops = drops();
     let allowed = ["table_miss", "rx_port_config", "no_output", "action_drop"];
     let is_allowed = |l: &str| allowed.iter().any(|a| l.starts_with(a));
     assert!(drops.lines().filter(|l| !l.starts_with(' ')).all(is_allowed), "{drops}");

@@ -15,7 +15,7 @@ static ALLOCATOR: Counting = Counting;
 
 fn home(exact_tier: ExactTier, flow_limit: usize) -> Home {
     assert!(allocations() > 0, "the allocator does not count");
-    let cache = CacheConfig { flow_limit, max_idle_ms: 500 };
+    let cache = CacheConfig { flow_limit, max_idle_ms: 5_000 };
     Home::new(Config { cache, exact_tier, ..Config::default() })
 }
 

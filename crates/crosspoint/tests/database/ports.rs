@@ -34,6 +34,39 @@ fn devices_say_their_driver_and_take_the_options_of_their_types() {
 }
 
 #[test]
+fn what_a_driver_drops_has_a_reason_too() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    rig.ip(&["link", "add", "veth0", "type", "veth", "peer", "name", "veth1"]).ok();
+    rig.vsctl(&["add-port", "br0", "veth0", "--", "set", "interface", "veth0", "type=afxdp"]).ok();
+    rig.ip(&["link", "set", "veth0", "down"]).ok();
+    wait_for("the link to be down", || rig.get("interface", "veth0", "link_state") == "down");
+    rig.run("ovs-ofctl", &["add-flow", "br0", "in_port=p1,actions=output:veth0"]).ok();
+    // Sent and dropped there.
+    let counts = || {
+        let text = rig.run("ovs-ofctl", &["dump-ports", "br0", "veth0"]).ok();
+        let (_, tx) = text.split_once("tx pkts=").unwrap();
+        let number = |text: &str| text.split(',').next().unwrap().parse::<u64>().unwrap();
+        [number(tx), number(tx.split_once("drop=").unwrap().1)]
+    };
+    let mut given = 0;
+    wait_for("a packet that the driver does not send", || {
+        rig.receive("p1");
+        given += 1;
+        counts()[1] > 2
+    });
+    wait_for("all to be sent or dropped", || counts().iter().sum::<u64>() == given);
+    let before = counts()[1];
+    let said = || rig.appctl(&["crosspoint/drops"]).ok();
+    wait_for("all of them under their reason", || {
+        said().contains(&format!("tx_error: {before}\n  veth0: {before}\n"))
+    });
+    rig.vsctl(&["del-port", "veth0"]).ok();
+    assert!(said().contains(&format!("tx_error: {before}\n")), "a count never falls: {}", said());
+}
+
+#[test]
 fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
     let rig = Rig::start();
     rig.add_bridge();
