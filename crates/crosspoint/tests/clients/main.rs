@@ -199,7 +199,7 @@ fn clients_that_are_ended_by_a_signal_say_so() {
                     .stderr(Stdio::piped())
                     .spawn()
                     .unwrap();
-                wait_until_it_has_connected(child.id());
+                wait_until_it_has_connected(child.id(), number);
                 for signal in signals {
                     kill(signal, child.id());
                     std::thread::sleep(Duration::from_millis(100));
@@ -260,8 +260,8 @@ fn what_a_client_in_the_background_prints_is_not_lost_and_its_pid_file_goes_with
     assert_eq!(ours, theirs);
 }
 
-/// Once it waits for the database it has handlers for signals.
-fn wait_until_it_has_connected(pid: u32) {
+/// Waits until a client has its connection and its handler for a signal, in whichever order it comes to them.
+fn wait_until_it_has_connected(pid: u32, signal: i32) {
     let has_socket = || {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
         files.flatten().any(|file| {
@@ -269,7 +269,13 @@ fn wait_until_it_has_connected(pid: u32) {
         })
     };
     until("it has connected", has_socket);
-    std::thread::sleep(Duration::from_millis(500));
+    // proc_pid_status(5): a bit for each signal, signal 1 lowest.
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    };
+    until("it handles the signal", || caught() >> (signal - 1) & 1 == 1);
 }
 
 fn kill(signal: &str, pid: u32) {
@@ -388,19 +394,30 @@ fn monitors_print_changes_as_the_stock_program_does() {
                 assert_eq!(server.run(Path::new("ovs-vsctl"), &args, "").code, Some(0));
             };
             vsctl("add-br br0 -- add-port br0 p1");
-            let args: Vec<String> = ["-t".into(), "3".into()]
-                .into_iter()
-                .chain(words(&line.replace("METHOD", &server.method())))
-                .collect();
-            let said = std::thread::scope(|scope| {
-                let monitor = scope.spawn(|| server.run(program, &args, ""));
-                std::thread::sleep(Duration::from_millis(700));
-                vsctl("set port p1 tag=3 -- add-port br0 p2");
-                std::thread::sleep(Duration::from_millis(300));
-                vsctl("clear port p1 tag -- del-port p2");
-                monitor.join().unwrap()
+            let out = server.dir().join("out");
+            let mut monitor = Command::new(program)
+                .args(["-t", "60"])
+                .args(words(&line.replace("METHOD", &server.method())))
+                .env("OVS_SYSLOG_METHOD", "null")
+                .stdin(Stdio::null())
+                .stdout(std::fs::File::create(&out).unwrap())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let printed = || std::fs::read_to_string(&out).unwrap();
+            let memory =
+                ["-t".to_owned(), server.dir().join("ctl").display().to_string(), "memory/show".into()];
+            until("the monitor", || {
+                server.run(Path::new("ovs-appctl"), &memory, "").out.contains(" monitors:1 ")
             });
-            (said.code, canonical(&said.out, &server))
+            vsctl("set port p1 tag=1234 -- add-port br0 p2");
+            until("the first change", || printed().contains("1234"));
+            let seen = printed().len();
+            vsctl("clear port p1 tag -- del-port p2");
+            until("the second change", || printed().len() > seen);
+            // The end that -t brings, at a moment that is known.
+            kill("ALRM", monitor.id());
+            (monitor.wait().unwrap().signal(), canonical(&printed(), &server))
         });
         let lines = |text: &str| text.lines().map(sorted).collect::<Vec<_>>();
         let parts = |text: &str| text.split("\n\n").map(sorted).collect::<Vec<_>>();

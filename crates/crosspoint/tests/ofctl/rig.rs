@@ -1,6 +1,5 @@
 //! A switch to talk to: its processes, in a run directory of its own, ended with it.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -141,15 +140,29 @@ pub fn monitor(program: &[&str], version: &str) -> String {
     if version == "OpenFlow10" {
         command.arg("watch:");
     }
-    command.env("OVS_RUNDIR", rig.dir()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let path = rig.dir().join("said");
+    let said = std::fs::File::options().create(true).append(true).open(&path).unwrap();
+    command.env("OVS_RUNDIR", rig.dir()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     let mut monitor = command.spawn().unwrap();
-    let mut stderr = monitor.stderr.take().unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        let _ = stderr.read_to_string(&mut text);
-        text
-    });
-    std::thread::sleep(Duration::from_millis(500));
+    let read = || std::fs::read_to_string(&path).unwrap();
+    let wait = |what: &str, count: usize| {
+        let start = Instant::now();
+        while read().matches(what).count() < count {
+            assert!(start.elapsed() < Duration::from_secs(60), "no {what}: {}", read());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    // A port is changed until the monitor tells of it. Then what is to be compared begins and ends with news of another one.
+    let start = Instant::now();
+    let mut change = ["no-forward", "forward"].into_iter().cycle();
+    while !read().contains(" MOD: 3(3x)") {
+        assert!(start.elapsed() < Duration::from_secs(60), "no news of a port: {}", read());
+        rig.run("ovs-ofctl", &["mod-port", "br0", "3", change.next().unwrap()]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mark = " MOD: 2(p2)";
+    rig.run("ovs-ofctl", &["mod-port", "br0", "2", "no-forward"]);
+    wait(mark, 1);
     let daemon_pid = std::fs::read_to_string(rig.dir().join("ovs-vswitchd.pid")).unwrap();
     let control = rig.dir().join(format!("ovs-vswitchd.{}.ctl", daemon_pid.trim()));
     let ofctl = |args: &[&str]| rig.run("ovs-ofctl", &[&["-O", version][..], args].concat());
@@ -188,22 +201,28 @@ pub fn monitor(program: &[&str], version: &str) -> String {
             ),
         ),
     ];
-    for (port, packet) in &packets {
+    for (n, (port, packet)) in packets.iter().enumerate() {
         let target = control.to_str().unwrap();
         rig.run("ovs-appctl", &["-t", target, "netdev-dummy/receive", port, packet]);
+        // The switch answers before it looks at the packet: the next one, or the end of the flows, would overtake it.
+        wait("PACKET_IN", n + 1);
     }
     ofctl(&["mod-port", "br0", "1", "no-flood"]);
     ofctl(&["del-flows", "br0"]);
-    std::thread::sleep(Duration::from_millis(500));
+    wait("FLOW_REMOVED", 1);
+    if version == "OpenFlow10" {
+        wait("event=DELETED", 2);
+    }
+    rig.run("ovs-ofctl", &["mod-port", "br0", "2", "forward"]);
+    wait(mark, 2);
     monitor.kill().unwrap();
     monitor.wait().unwrap();
-    let text = reader.join().unwrap();
-    let text = rig.without_addresses(&text);
+    let text = rig.without_addresses(&read());
+    // The first message of that port goes on for some lines, which begin with a blank.
+    let text = text.lines().skip_while(|line| !line.contains(mark)).skip(1);
+    let text = text.skip_while(|line| line.starts_with(' ')).take_while(|line| !line.contains(mark));
     // Lines of the log, and durations, are never the same twice.
-    // An empty report of what there is at first is printed by chance of its transaction id: left out.
-    let first = |line: &&str| !(line.contains("FLOW_MONITOR reply") && line.ends_with("(xid=0x9):"));
-    let lines =
-        text.lines().filter(|line| !line.contains("|WARN|") && !line.contains("|INFO|")).filter(first);
+    let lines = text.filter(|line| !line.contains("|WARN|") && !line.contains("|INFO|"));
     let lines = lines.map(|line| match line.split_once(" duration") {
         Some((before, after)) => format!("{before} {}", after.split_once(' ').map_or("", |(_, rest)| rest)),
         None => line.to_string(),

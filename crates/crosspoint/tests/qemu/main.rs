@@ -26,6 +26,11 @@ fn received_kbits(text: &str) -> f64 {
     words[at - 1].parse().unwrap()
 }
 
+/// Whether a server of iperf3 waits for clients in the network beside a switch.
+fn listens_in_the_network(rig: &Rig) -> bool {
+    rig::ok(rig.network.command("ss").arg("-Hltn")).contains(":5201")
+}
+
 fn now() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
 }
@@ -90,7 +95,7 @@ fn two_machines_and_the_network_talk_and_go_on_by_themselves_after_kill_9_of_the
     };
     const LEN: &str = "1M";
     let iperf3 = |to: &str| format!("iperf3 -f k -n {LEN} -c {to}");
-    vm2.run("iperf3 -s -D");
+    vm2.run("iperf3 -s -D; until netstat -ltn | grep -q :5201; do sleep 0.1; done");
     let before = (statistics("vm2", "tx_pkts"), statistics("vm2", "tx_bytes"));
     let out = received_kbits(&vm1.run(&iperf3("10.0.0.2")));
     let after = (statistics("vm2", "tx_pkts"), statistics("vm2", "tx_bytes"));
@@ -99,7 +104,8 @@ fn two_machines_and_the_network_talk_and_go_on_by_themselves_after_kill_9_of_the
     let back = received_kbits(&vm1.run(&(iperf3("10.0.0.2") + " -R")));
     let mut server = rig.network.command("iperf3");
     let _server = Process(server.args(["-s"]).stdout(Stdio::null()).spawn().unwrap());
-    let to_network = received_kbits(&vm1.run(&("sleep 1; ".to_owned() + &iperf3("10.0.0.100"))));
+    wait_for("iperf3 to listen", || listens_in_the_network(&rig));
+    let to_network = received_kbits(&vm1.run(&iperf3("10.0.0.100")));
     let from_network = received_kbits(&vm1.run(&(iperf3("10.0.0.100") + " -R")));
     println!(
         "{LEN}B by TCP, Mbit/s, emulated guests: to guest {:.1} (frames of {mean} bytes), from guest {:.1}, \
@@ -134,7 +140,7 @@ fn two_machines_and_the_network_talk_and_go_on_by_themselves_after_kill_9_of_the
     }
     drop(pings);
     for name in ["vm1", "vm2"] {
-        assert_eq!(rig.interface(name, "link_state"), "up");
+        wait_for("the link", || rig.interface(name, "link_state") == "up");
     }
     vm1.run("ping -c 3 -W 10 10.0.0.2");
 }
@@ -165,7 +171,8 @@ fn a_machine_with_four_pairs_of_queues_uses_as_many_as_it_likes() {
     let all_arrive = |vm: &mut Machine, rig: &mut Rig| {
         let mut server = rig.network.command("iperf3");
         let _server = Process(server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().unwrap());
-        let said = vm.run("sleep 1; iperf3 -f k -n 256K -P 4 -c 10.0.0.100");
+        wait_for("iperf3 to listen", || listens_in_the_network(rig));
+        let said = vm.run("iperf3 -f k -n 256K -P 4 -c 10.0.0.100");
         assert!(said.contains("SUM"), "{said}");
     };
     for pairs in [1, 4, 2] {
@@ -240,7 +247,7 @@ fn a_machine_moves(copying: Copying) {
     let file = from.path("pings");
     let ping = from.ping_on("10.0.0.1", &file);
     origin.run("(sleep 1000 | nc -l -p 5000 | md5sum > /tmp/sum) &");
-    origin.run("sleep 1");
+    origin.run("until netstat -ltn | grep -q :5000; do sleep 0.1; done");
     let mut sender = from.network.command("busybox");
     let mut sender = Process(sender.args(["nc", "10.0.0.1", "5000"]).stdin(Stdio::piped()).spawn().unwrap());
     let mut stream = sender.0.stdin.take().unwrap();
@@ -320,7 +327,7 @@ fn a_machine_moves(copying: Copying) {
     let entry =
         table.lines().find(|line| line.contains("52:54:00:00:00:01")).unwrap_or_else(|| panic!("{table}"));
     assert_eq!(entry.split_whitespace().next(), Some(&*trunk), "{table}");
-    assert_eq!(to.interface("vm", "link_state"), "up");
+    wait_for("the link", || to.interface("vm", "link_state") == "up");
 }
 
 #[test]
