@@ -110,6 +110,7 @@ fn ten_thousand_half_requests_wait_in_little_memory() {
 
 #[test]
 fn a_client_that_never_reads_holds_up_nobody_and_costs_little() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let rig = Rig::new();
     let text = "x".repeat(10_000);
     let rows: Vec<Value> = (0..100)
@@ -146,6 +147,7 @@ fn a_client_that_never_reads_holds_up_nobody_and_costs_little() {
 
 #[test]
 fn a_slow_monitor_is_told_of_all_at_once_and_correctly() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let rig = Rig::new();
     let mut slow = Client::new(connect(&rig));
     slow.ask("monitor_cond", json!(["D", 1, {"Counter": [{"columns": ["n", "text"]}]}]));
