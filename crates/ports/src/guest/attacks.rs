@@ -18,19 +18,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-const NEXT: u16 = 1;
-const WRITE: u16 = 2;
-const INDIRECT: u16 = 4;
+pub(super) const NEXT: u16 = 1;
+pub(super) const WRITE: u16 = 2;
+pub(super) const INDIRECT: u16 = 4;
 
-struct Victim {
-    port: VhostUserPort,
-    rx: Vec<Box<dyn RxQueue>>,
-    tx: Vec<Box<dyn TxQueue>>,
-    path: PathBuf,
+pub(super) struct Victim {
+    pub(super) port: VhostUserPort,
+    pub(super) rx: Vec<Box<dyn RxQueue>>,
+    pub(super) tx: Vec<Box<dyn TxQueue>>,
+    pub(super) path: PathBuf,
 }
 
 impl Victim {
-    fn new(dir: &std::path::Path, name: &str) -> Victim {
+    pub(super) fn new(dir: &std::path::Path, name: &str) -> Victim {
         let spec =
             PortSpec::new(name, "dpdkvhostuser", PortNo(1)).with("vhost-sock-dir", dir.to_str().unwrap());
         let mut port = VhostUserPort::open(&spec).unwrap();
@@ -57,20 +57,27 @@ impl Victim {
 }
 
 /// What an attack has in its hands: a guest that was set up honestly.
-struct Attacker<'a> {
+pub(super) struct Attacker<'a> {
     guest: &'a mut Guest,
-    ram: Arc<GuestRam>,
+    pub(super) ram: Arc<GuestRam>,
     size: u16,
     /// Places in its memory of the transmit ring's (ring 1) and receive ring's (ring 0) parts.
-    tx: [usize; 3],
-    rx: [usize; 3],
-    /// A place that no ring and no buffer on offer uses.
-    spare: usize,
+    pub(super) tx: [usize; 3],
+    pub(super) rx: [usize; 3],
+    /// A place that no ring and no buffer on offer uses: as many buffers long as the receive ring has.
+    pub(super) spare: usize,
 }
 
 impl Attacker<'_> {
+    pub(super) fn new(guest: &mut Guest, size: u16) -> Attacker<'_> {
+        let place = |side: &super::Side| [side.ring.descriptors, side.ring.avail, side.ring.used];
+        let pair = &guest.pairs[0];
+        let (ram, tx, rx, spare) = (pair.ram.clone(), place(&pair.tx), place(&pair.rx), pair.free[0]);
+        Attacker { guest, ram, size, tx, rx, spare }
+    }
+
     /// Writes a descriptor of a table.
-    fn descriptor(&self, table: usize, idx: u16, guest: u64, len: u32, words: [u16; 2]) {
+    pub(super) fn descriptor(&self, table: usize, idx: u16, guest: u64, len: u32, words: [u16; 2]) {
         let at = table + usize::from(idx) * 16;
         self.ram.u64(at).store(guest, Relaxed);
         self.ram.u32(at + 8).store(len, Relaxed);
@@ -79,7 +86,7 @@ impl Attacker<'_> {
     }
 
     /// Makes a head of a split ring available.
-    fn avail(&self, ring: [usize; 3], head: u16) {
+    pub(super) fn avail(&self, ring: [usize; 3], head: u16) {
         let idx = self.ram.u16(ring[1] + 2).load(Relaxed);
         self.ram.u16(ring[1] + 4 + 2 * usize::from(idx & (self.size - 1))).store(head, Relaxed);
         self.ram.u16(ring[1] + 2).store(idx.wrapping_add(1), std::sync::atomic::Ordering::Release);
@@ -157,12 +164,7 @@ fn run(layout: RingLayout, attacks: &[Attack]) {
         let mut guest = Guest::connect(&victim.path, &config).unwrap();
         guest.synchronise().unwrap();
         victim.work(&mut cache);
-        let ram = guest.pairs[0].ram.clone();
-        let place = |side: &super::Side| [side.ring.descriptors, side.ring.avail, side.ring.used];
-        let (rx, tx) = (place(&guest.pairs[0].rx), place(&guest.pairs[0].tx));
-        let spare = guest.pairs[0].free[0];
-        let size = config.ring_size;
-        attack(&mut Attacker { guest: &mut guest, ram, size, tx, rx, spare });
+        attack(&mut Attacker::new(&mut guest, config.ring_size));
         let start = Instant::now();
         let is_disabled = |port: &VhostUserPort| port.status().error.is_some();
         match outcome {

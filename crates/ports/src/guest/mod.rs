@@ -13,6 +13,8 @@ mod attacks;
 mod front_end;
 #[cfg(test)]
 mod lending;
+#[cfg(test)]
+mod long_chains;
 mod memory;
 #[cfg(test)]
 mod moving;

@@ -35,6 +35,9 @@ pub(super) const SIZE_MAX: u32 = 32_768;
 const FRAME_MAX: usize = 65_536 + 64;
 /// Packets per burst.
 const BURST: usize = 32;
+/// A burst takes no further buffers when those that it has are of more segments than this. Receive buffers of a guest without mergeable
+/// buffers, but with large segments, are of 19 each, or up to 47 where the guest's kernel was built so.
+const BURST_SEGMENTS: usize = 48 * BURST;
 /// Frames from this length on are worth leaving their tails where they are. Of shorter ones the head is more than half, and the
 /// second copy, which is read from the first-level cache, costs less than keeping account of a tail.
 const LENT_FRAME_MIN: usize = 2 * HEAD_BYTES;
@@ -99,6 +102,8 @@ pub(super) struct Gather<'a> {
     memory: &'a GuestMemory,
     direction: Direction,
     segments: &'a mut Vec<Segment>,
+    /// As many may there be after this chain.
+    segments_max: usize,
     len: u64,
 }
 
@@ -130,8 +135,8 @@ impl Gather<'_> {
 
     #[inline(always)]
     fn push(&mut self, segment: Segment) -> Result<(), Fault> {
-        if self.segments.len() == self.segments.capacity() {
-            return Err(Fault("chains of more descriptors than the ring has"));
+        if self.segments.len() == self.segments_max {
+            return Err(Fault("a chain of more descriptors than the ring has"));
         }
         self.segments.push(segment);
         Ok(())
@@ -146,6 +151,13 @@ impl Gather<'_> {
 enum AnyLayout {
     Split(Split),
     Packed(Packed),
+}
+
+/// The segments of a burst's buffers, in memory that is there before the first burst.
+struct Segments {
+    list: Vec<Segment>,
+    /// Of one buffer at most.
+    chain_max: usize,
 }
 
 /// What a ring is made of.
@@ -170,7 +182,7 @@ type Taken = ArrayVec<Chain, BURST>;
 pub(super) struct Ring {
     layout: AnyLayout,
     parts: RingParts,
-    segments: Vec<Segment>,
+    segments: Segments,
     /// Received and not given back yet; none between bursts.
     taken: Taken,
     /// The guest is to be notified at the next occasion.
@@ -209,8 +221,9 @@ impl Ring {
     }
 
     fn new(layout: AnyLayout, size: usize, parts: RingParts) -> Ring {
-        // A buffer may be in two regions, so one segment more for each descriptor.
-        let segments = Vec::with_capacity(size * 2 + 64);
+        // A buffer may be in two regions, so one segment more for each descriptor of a chain, which has no more than the ring.
+        let chain_max = size * 2 + 64;
+        let segments = Segments { list: Vec::with_capacity(BURST_SEGMENTS + chain_max), chain_max };
         Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false }
     }
 
@@ -370,16 +383,19 @@ impl Ring {
 fn take_chains<L: Layout>(
     layout: &mut L,
     parts: &RingParts,
-    segments: &mut Vec<Segment>,
+    segments: &mut Segments,
     wanted: usize,
     chains: &mut Taken,
 ) -> Result<(), Fault> {
     chains.clear();
-    segments.clear();
+    segments.list.clear();
     let count = layout.available(wanted.min(BURST))?;
     for _ in 0..count {
+        if segments.list.len() > BURST_SEGMENTS {
+            break;
+        }
         let Some(chain) = take_one(layout, parts, segments)? else { break };
-        if let Some(first) = segments.get(chain.first as usize) {
+        if let Some(first) = segments.list.get(chain.first as usize) {
             prefetch(first.at, parts.direction);
         }
         chains.push(chain);
@@ -391,10 +407,13 @@ fn take_chains<L: Layout>(
 fn take_one<L: Layout>(
     layout: &mut L,
     parts: &RingParts,
-    segments: &mut Vec<Segment>,
+    segments: &mut Segments,
 ) -> Result<Option<Chain>, Fault> {
+    let Segments { list: segments, chain_max } = segments;
     let first = segments.len();
-    let mut gather = Gather { memory: &parts.memory, direction: parts.direction, segments, len: 0 };
+    let segments_max = first + *chain_max;
+    let mut gather =
+        Gather { memory: &parts.memory, direction: parts.direction, segments, segments_max, len: 0 };
     let Some((id, slots)) = layout.take(&mut gather)? else { return Ok(None) };
     let len = u32::try_from(gather.len).map_err(|_| Fault("a chain of more than 4 GB"))?;
     let count = segments.len() - first;
@@ -411,7 +430,7 @@ impl Chain {
 /// The guest's packets on their way in.
 struct Receive<'a> {
     parts: &'a RingParts,
-    segments: &'a mut Vec<Segment>,
+    segments: &'a mut Segments,
     taken: &'a mut Taken,
     port: PortNo,
     stats: &'a QueueStats,
@@ -455,7 +474,7 @@ impl Receive<'_> {
     #[inline(always)]
     fn copy(&mut self, chain: &Chain, mut head: Packet, cache: &mut PoolCache) -> Option<Packet> {
         let header_len = self.parts.header_len;
-        let segments = chain.segments(self.segments);
+        let segments = chain.segments(&self.segments.list);
         let frame_len = (chain.len as usize).wrapping_sub(header_len);
         if frame_len == 0 || frame_len > FRAME_MAX {
             self.stats.errors.add(1);
@@ -661,7 +680,7 @@ enum Room {
     Never,
 }
 
-/// What became of a packet that one segment does not hold.
+/// What became of a packet that one buffer does not hold.
 #[derive(PartialEq, Eq)]
 enum Long {
     Sent,
@@ -674,7 +693,7 @@ enum Long {
 /// Packets on their way to the guest.
 struct Transmit<'a> {
     parts: &'a RingParts,
-    segments: &'a mut Vec<Segment>,
+    segments: &'a mut Segments,
     sent: Sent,
 }
 
@@ -690,19 +709,23 @@ impl Transmit<'_> {
             let (mut used, mut tally) = (0, Tally::default());
             for (packet, chain) in waiting.iter().zip(&chains) {
                 let needed = packet.len() + self.parts.header_len;
-                let segments = chain.segments(self.segments);
-                if segments.len() != 1 || (chain.len as usize) < needed || packet.is_chained() {
+                if (chain.len as usize) < needed {
                     break;
                 }
-                let segment = segments[0];
-                self.write_short(packet, segment, log);
-                layout.give_back(*chain, needed as u32, log);
+                if chain.segments == 1 && !packet.is_chained() {
+                    let segment = self.segments.list[chain.first as usize];
+                    self.write_short(packet, segment, log);
+                    layout.give_back(*chain, needed as u32, log);
+                } else {
+                    let pieces = packet.segments().map(Piece::of);
+                    self.write_chains(layout, packet, std::slice::from_ref(chain), pieces);
+                }
                 tally.add(packet);
                 used += 1;
             }
             self.sent.add(tally);
             self.parts.counts.add(tally, &waiting[..used]);
-            // What is left is taken again: the next packet needs more than one buffer, or more than one segment.
+            // What is left is taken again: the next packet needs more than one buffer.
             layout.untake(&chains[used..]);
             let long = if used < chains.len() {
                 self.send_long(layout, &batch[self.sent.taken])?
@@ -738,7 +761,7 @@ impl Transmit<'_> {
                 left.iter().zip(&chains).take_while(|(p, chain)| needed(p) <= chain.len as usize).count();
             for (packet, chain) in left.iter().zip(&chains).take(fit) {
                 if chain.segments == 1 && (packet.is_lent() || !packet.is_chained()) {
-                    let segment = self.segments[chain.first as usize];
+                    let segment = self.segments.list[chain.first as usize];
                     self.write_pieces(packet, segment, lent.straight(packet));
                     layout.give_back(*chain, needed(packet) as u32, self.parts.log.as_deref());
                 } else {
@@ -814,7 +837,7 @@ impl Transmit<'_> {
         plain.with_buffers(buffers)
     }
 
-    /// Sends one packet that takes several segments or several buffers.
+    /// Sends one packet that takes several buffers.
     #[cold]
     fn send_long<L: Layout>(&mut self, layout: &mut L, packet: &Packet) -> Result<Long, Fault> {
         let mut chains = Many::new();
@@ -840,9 +863,9 @@ impl Transmit<'_> {
         needed: usize,
         chains: &mut Many,
     ) -> Result<Room, Fault> {
-        self.segments.clear();
+        self.segments.list.clear();
         let mut room = 0usize;
-        while room < needed && !chains.is_full() {
+        while room < needed && !chains.is_full() && self.segments.list.len() <= BURST_SEGMENTS {
             let Some(chain) = take_one(layout, self.parts, self.segments)? else { break };
             room += chain.len as usize;
             chains.push(chain);
@@ -853,7 +876,8 @@ impl Transmit<'_> {
         if room >= needed {
             return Ok(Room::Enough);
         }
-        let never = chains.is_full() || (!self.parts.is_mergeable && !chains.is_empty());
+        let is_most = chains.is_full() || self.segments.list.len() > BURST_SEGMENTS;
+        let never = is_most || (!self.parts.is_mergeable && !chains.is_empty());
         layout.untake(chains);
         Ok(if never { Room::Never } else { Room::TooFew })
     }
@@ -875,6 +899,7 @@ impl Transmit<'_> {
     }
 
     /// Writes `pieces`, which are the packet, to `chains`, whose segments follow each other and have the room.
+    #[inline(never)]
     fn write_chains<L: Layout>(
         &mut self,
         layout: &mut L,
@@ -885,7 +910,7 @@ impl Transmit<'_> {
         let log = self.parts.log.as_deref();
         let header = self.header(packet, chains.len() as u16);
         let first = chains.first().map_or(0, |chain| chain.first as usize);
-        let mut writer = SegmentWriter { segments: &self.segments[first..], used: 0, log };
+        let mut writer = SegmentWriter { segments: &self.segments.list[first..], used: 0, log };
         writer.write_header(header, self.parts.header_len);
         for piece in pieces {
             writer.write_piece(piece);
