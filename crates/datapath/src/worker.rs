@@ -219,6 +219,8 @@ struct Rx {
     is_busy: bool,
     /// Polls in vain since its last packet.
     quiet: u32,
+    /// Packets of this pass, whose sending is not charged to it yet.
+    in_pass: u64,
     backlog: Backlog,
     rest: Rest,
 }
@@ -420,8 +422,12 @@ impl<P: Pipeline> Worker<P> {
         self.account(start);
         let moved = self.poll(start, batch);
         // 3. Outputs.
+        let polled = if moved { tsc() } else { start };
         self.process.out.flush();
         let end = tsc();
+        if moved {
+            self.charge(end - polled);
+        }
         if let Some(output) = self.process.out.refusing.take() {
             for &n in &self.busy {
                 self.rx[n].backlog.refused_at(output);
@@ -449,6 +455,20 @@ impl<P: Pipeline> Worker<P> {
         // Folds come before sleep, so that counters are exact when traffic has stopped.
         let is_idle = end - idle_since > self.clock.ticks_per_ms * SWEEP_IDLE_US / 1_000;
         Turn::Idle { end, rest: self.sweep(is_idle) }
+    }
+
+    /// Charges what it cost to send the pass's last packets to the queues that they came from, by their numbers: a system call for
+    /// them is work of theirs, which queues are placed by.
+    #[inline(always)]
+    fn charge(&mut self, cycles: u64) {
+        let packets: u64 = self.busy.iter().map(|&n| self.rx[n].in_pass).sum();
+        for &n in &self.busy {
+            let q = &mut self.rx[n];
+            if q.in_pass > 0 {
+                q.load.cycles.add(cycles * q.in_pass / packets);
+                q.in_pass = 0;
+            }
+        }
     }
 
     fn close(&mut self) {
@@ -578,6 +598,7 @@ impl<P: Pipeline> Worker<P> {
         q.served += cost + translation;
         q.load.cycles.add(cost);
         q.load.packets.add(packets);
+        q.in_pass = packets;
         Some(end)
     }
 
@@ -744,6 +765,7 @@ impl<P: Pipeline> Worker<P> {
             gone: false,
             is_busy: true,
             quiet: 0,
+            in_pass: 0,
             backlog: Backlog::default(),
             rest: Rest::default(),
         });

@@ -4,6 +4,7 @@
 //! Threads: the two sides meet at a lock, so the same ports serve stepped workers and workers on threads.
 
 use base::PortNo;
+use base::clock::tsc;
 use packet::lent::{self, HEAD_BYTES, Lent};
 use packet::wait::Bell;
 use packet::{
@@ -13,7 +14,7 @@ use packet::{
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a long frame that lie together in its sender's memory, behind the first [`HEAD_BYTES`].
@@ -32,6 +33,8 @@ pub struct Link {
     straight: Mutex<Vec<Vec<u8>>>,
     /// Packets that one call takes at most while tails are lent.
     straight_max: AtomicUsize,
+    /// Cycles that it takes at least to let go what transmit calls have taken.
+    flush_cycles: AtomicU64,
     bell: Bell,
 }
 
@@ -46,6 +49,7 @@ impl Link {
             places: AtomicUsize::new(usize::MAX),
             straight: Mutex::default(),
             straight_max: AtomicUsize::new(usize::MAX),
+            flush_cycles: AtomicU64::new(0),
             bell: Bell::new().expect("an eventfd"),
         })
     }
@@ -85,6 +89,11 @@ impl Link {
     /// From now on it copies no more than so many packets of a burst straight, and takes the others when they are whole.
     pub fn set_straight_max(&self, packets: usize) {
         self.straight_max.store(packets, Ordering::Relaxed);
+    }
+
+    /// From now on it takes at least so many cycles to let go what transmit calls have taken, as a system call does.
+    pub fn set_flush_cycles(&self, cycles: u64) {
+        self.flush_cycles.store(cycles, Ordering::Relaxed);
     }
 
     /// From now on it takes no more than `places` packets in all, and can tell whether there is room for some.
@@ -189,6 +198,13 @@ impl TxQueue for Tx {
         for packet in batch.drain(..taken) {
             sent.push(packet.segments().flatten().copied().collect());
             cache.free(packet);
+        }
+    }
+
+    fn flush(&mut self, _cache: &mut PoolCache) {
+        let start = tsc();
+        while tsc() - start < self.0.flush_cycles.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
         }
     }
 

@@ -177,6 +177,28 @@ fn a_queue_that_changes_hands_loses_nothing_and_keeps_its_order() {
 }
 
 #[test]
+fn what_sending_costs_is_charged_to_the_queue_that_the_packets_came_from() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1, 2, 3]);
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
+    let cost = base::clock::tsc_hz() / 10_000;
+    links[1].set_flush_cycles(cost);
+    for _ in 0..50 {
+        links[0].receive(vec![udp_frame(); 8]);
+        wait_sent(&links[1..2], 8);
+    }
+    let charged = || dp.rx_loads(PortNo(1))[0].cycles.get();
+    let end = Instant::now() + Duration::from_secs(10);
+    while charged() < 50 * cost {
+        assert!(Instant::now() < end, "{} cycles of {} are charged", charged(), 50 * cost);
+        std::thread::yield_now();
+    }
+    assert_eq!(dp.rx_loads(PortNo(3))[0].cycles.get(), 0);
+}
+
+#[test]
 fn workers_run_where_they_were_told_to_and_move_when_told_otherwise() {
     let (domain, switch, _control, _) = bridge_of(&[1]);
     let config = Config::default();
