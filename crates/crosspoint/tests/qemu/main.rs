@@ -198,6 +198,39 @@ fn a_machine_with_four_pairs_of_queues_uses_as_many_as_it_likes() {
     assert!(!rig.interface("vm", "status").contains("error"), "{}", rig.log());
 }
 
+#[test]
+fn machines_whose_buffers_are_of_many_pieces_take_bursts_and_segments() {
+    let _turn = take_turn();
+    let rig = Rig::start("10.0.0.100/24");
+    rig.vsctl("add-port br0 net");
+    for card in ["virtio-net-pci,mrg_rxbuf=off,", "virtio-net-pci,mrg_rxbuf=off,packed=on,"] {
+        let path = rig.path("vm.sock").display().to_string();
+        rig.vsctl(&format!(
+            "--if-exists del-port vm -- add-port br0 vm -- set interface vm type=dpdkvhostuserclient options:vhost-server-path={path}"
+        ));
+        let replaced =
+            [("/tmp/crosspoint/vm1.sock", path.as_str()), ("1G", "192M"), ("virtio-net-pci,", card)];
+        let mut vm = Machine::start(&rig.path(""), "vm", &documented_command("README.md", 0), &replaced, &[]);
+        vm.wait_until_it_is_up();
+        vm.run("ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up");
+        vm.run("ping -c 3 -W 10 10.0.0.100");
+        let features = rig.interface("vm", "status:features");
+        let features = u64::from_str_radix(features.trim_start_matches("0x"), 16).unwrap();
+        // Segments of TCP and indirect tables without mergeable buffers: 19 descriptors for each frame.
+        assert_eq!(features & (1 << 7 | 1 << 15 | 1 << 28), 1 << 7 | 1 << 28, "{features:#x}");
+        // A burst at once, more than its ring has buffers: the first 200 need no answers.
+        let mut flood = rig.network.command("ping");
+        let said = flood.args(["-q", "-f", "-l", "200", "-c", "1000", "10.0.0.1"]).output().unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains("1000 packets transmitted") && !said.contains(" 0 received"), "{said}");
+        let mut server = rig.network.command("iperf3");
+        let _server = Process(server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().unwrap());
+        wait_for("iperf3 to listen", || listens_in_the_network(&rig));
+        received_kbits(&vm.run("iperf3 -f k -n 1M -R -c 10.0.0.100"));
+        assert!(!rig.log().contains("was disconnected"), "{}", rig.log());
+    }
+}
+
 /// How a machine's memory is moved.
 #[derive(Clone, Copy, PartialEq)]
 enum Copying {
