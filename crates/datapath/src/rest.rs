@@ -31,10 +31,11 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Whether the queue is to be left alone at `now`.
+    /// Whether the queue is to be left alone at `now`. False where `now` is 0, which is no time: a queue that was found idle has been
+    /// looked at in vain since its last rest.
     #[inline(always)]
     pub(crate) fn is_on(&self, now: u64) -> bool {
-        now < self.until
+        now != 0 && now < self.until
     }
 
     /// A burst of so many packets has been processed at `now`.
@@ -85,6 +86,7 @@ mod tests {
         let mut rest = Rest::default();
         assert!(!rest.is_on(0));
         rest.received(SHORT_BURST - 1, 1_000);
+        assert!(!rest.is_on(0));
         assert!(rest.is_on(1_000) && rest.is_on(999 + REST_US * US()) && !rest.is_on(1_000 + REST_US * US()));
     }
 

@@ -550,7 +550,7 @@ impl<P: Pipeline> Worker<P> {
         if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
             return None;
         }
-        let is_left_alone = q.lends && q.rest.is_on(if start == 0 { tsc() } else { start })
+        let is_left_alone = q.lends && q.rest.is_on(start)
             || q.backlog.is_open()
                 && (q.backlog.is_held(start) || !q.backlog.may_receive(&mut self.process.out));
         if is_left_alone {
