@@ -206,10 +206,10 @@ fn known_and_new_flows_are_forwarded_while_the_control_thread_is_held() {
     let before = (switch.packets("1", "rx"), switch.packets("2", "rx"), misses());
     switch.appctl(&["crosspoint/block", "5000"]).ok();
     let after = (switch.packets("1", "rx"), switch.packets("2", "rx"), misses());
-    // On a busy machine a source may not keep its rate; a tenth of it is far more than what happens around the block.
-    assert!(after.0 - before.0 > 1_000, "{before:?} {after:?}");
-    assert!(after.1 - before.1 > 1_000, "{before:?} {after:?}");
-    assert!(after.2 - before.2 > 1_000, "{before:?} {after:?}");
+    // On a busy machine a source may not keep its rate; half of it is far more than what happens around the block.
+    assert!(after.0 - before.0 > 5_000, "{before:?} {after:?}");
+    assert!(after.1 - before.1 > 5_000, "{before:?} {after:?}");
+    assert!(after.2 - before.2 > 5_000, "{before:?} {after:?}");
     switch.appctl(&["netdev-dummy/set-admin-state", "up"]).ok();
     switch.ofctl(&["mod-port", "br0", "known", "down"]).ok();
     switch.ofctl(&["mod-port", "br0", "new", "down"]).ok();

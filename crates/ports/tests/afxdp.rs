@@ -377,6 +377,6 @@ fn an_idle_forwarder_sleeps_and_wakes_for_each_packet() {
     let (cpu_ms, sleeps) =
         (report.cpu_ns.load(Ordering::Relaxed) / 1_000_000, report.sleeps.load(Ordering::Relaxed));
     assert!(sleeps > 20, "it slept {sleeps} times");
-    // Closing takes some milliseconds as well, and other work of the machine makes all of it dearer; polling would take all 4 s.
-    assert!(cpu_ms < 400, "{cpu_ms} ms of CPU in 4 s");
+    // Closing takes some milliseconds as well.
+    assert!(cpu_ms < 40, "{cpu_ms} ms of CPU in 4 s");
 }

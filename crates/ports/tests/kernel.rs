@@ -38,9 +38,6 @@ fn tap_pair(net: &Net, pool: &'static Pool, queues: &str) -> [Box<dyn Port>; 2] 
     })
 }
 
-/// Below this rate TCP does not work, whatever else the machine does at the time.
-const MBITS_MIN: f64 = 50.0;
-
 /// Mbit/s that iperf3 reports as received at `address`, which is host `b`'s.
 fn iperf(net: &Net, address: &str, options: &str) -> f64 {
     let _server = net.spawn_on("b", "iperf3 -s -1 -p 5201");
@@ -68,12 +65,12 @@ fn tcp_from_tap_to_tap_crosses_in_whole_segments() {
     net.on("a", "ping -c 3 -i 0.2 -W 2 fd08::2");
     let there = iperf(&net, "10.8.0.2", "-t 2");
     let six = iperf(&net, "fd08::2", "-t 1");
-    let udp = iperf(&net, "10.8.0.2", "-t 1 -u -b 50M");
+    let udp = iperf(&net, "10.8.0.2", "-t 1 -u -b 200M");
     eprintln!("TCP {there}, over IPv6 {six}, UDP {udp} Mbit/s");
     let report = forwarder.stop();
     eprintln!("{report:?}\n{:?}\n{:?}", a.stats(), b.stats());
     assert!(report.chained.load(Ordering::Relaxed) > 100, "segments were cut up: {report:?}");
-    assert!(there > MBITS_MIN && six > MBITS_MIN && udp > 25.0, "{there} {six} {udp} Mbit/s");
+    assert!(there > 500.0 && six > 500.0 && udp > 150.0, "{there} {six} {udp} Mbit/s");
     assert_eq!(a.stats().rx_packets, b.stats().tx_packets + b.stats().tx_dropped + b.stats().tx_errors);
     assert_eq!((a.stats().rx_errors, b.stats().tx_errors, b.stats().tx_mtu_drops), (0, 0, 0));
     let status = a.status();
@@ -91,7 +88,7 @@ fn a_tap_has_several_queues() {
     let forwarder = Forwarder::start(pool, [&mut *a, &mut *b]);
     net.on("a", "ping -c 3 -i 0.2 -W 2 10.8.0.2");
     let four = iperf(&net, "10.8.0.2", "-t 1 -P 4");
-    assert!(four > MBITS_MIN, "{four}");
+    assert!(four > 300.0, "{four}");
     forwarder.stop();
     assert_whole(pool);
 }
@@ -302,14 +299,14 @@ fn hosts_reach_each_other_through_packet_sockets_in_whole_segments() {
     net.on("a", "ping -c 2 -i 0.2 -W 2 -s 20000 10.9.0.2");
     let there = iperf(&net, "10.9.0.2", "-t 2");
     let six = iperf(&net, "fd09::2", "-t 1");
-    let udp = iperf(&net, "10.9.0.2", "-t 1 -u -b 50M");
+    let udp = iperf(&net, "10.9.0.2", "-t 1 -u -b 200M");
     eprintln!("TCP {there}, over IPv6 {six}, UDP {udp} Mbit/s");
     net.set_mtu(9000);
     net.on("a", "ping -c 2 -i 0.2 -W 2 -M do -s 8900 10.9.0.2");
     let report = forwarder.stop();
     eprintln!("{report:?}\n{:?}\n{:?}\n{:?}", p0.stats(), p1.stats(), p0.status());
     assert!(report.chained.load(Ordering::Relaxed) > 100, "segments were cut up: {report:?}");
-    assert!(there > MBITS_MIN && six > MBITS_MIN && udp > 25.0, "{there} {six} {udp} Mbit/s");
+    assert!(there > 300.0 && six > 300.0 && udp > 100.0, "{there} {six} {udp} Mbit/s");
     let (s0, s1) = (p0.stats(), p1.stats());
     assert_eq!(s0.rx_packets, s1.tx_packets + s1.tx_dropped + s1.tx_errors);
     assert_eq!((s0.rx_errors, s1.rx_errors, s0.tx_errors, s1.tx_errors), (0, 0, 0, 0));
@@ -328,7 +325,7 @@ fn packet_sockets_share_an_interface_by_fanout() {
     let forwarder = Forwarder::start(pool, [&mut *p0, &mut *p1]);
     net.on("a", "ping -c 3 -i 0.2 -W 2 10.9.0.2");
     let four = iperf(&net, "10.9.0.2", "-t 1 -P 4");
-    assert!(four > MBITS_MIN, "{four}");
+    assert!(four > 200.0, "{four}");
     let sockets = || net.on("s", "cat /proc/net/packet").lines().count() - 1;
     assert_eq!(sockets(), 2 * 3 + 2 * 3, "a receiving and a sending one per queue");
     forwarder.stop();
@@ -448,7 +445,7 @@ fn eight_idle_tap_queues_cost_next_to_nothing_and_wake_for_each_packet() {
     let report = forwarder.stop();
     let cpu_ms = report.cpu_ns.load(Ordering::Relaxed) / 1_000_000;
     eprintln!("{cpu_ms} ms of CPU time in {:?}: {report:?}", start.elapsed());
-    // Start, neighbour discovery, ten packets of ping, and three idle seconds, of which polling would take all.
-    assert!(cpu_ms < 600 && report.sleeps.load(Ordering::Relaxed) > 10, "{cpu_ms} ms: {report:?}");
+    // Start, neighbour discovery, ten packets of ping, and three idle seconds.
+    assert!(cpu_ms < 60 && report.sleeps.load(Ordering::Relaxed) > 10, "{cpu_ms} ms: {report:?}");
     assert_whole(pool);
 }
