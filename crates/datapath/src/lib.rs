@@ -18,6 +18,7 @@ pub mod pipeline;
 pub mod placement;
 mod process;
 mod rest;
+mod rounds;
 pub mod stats;
 mod tuner;
 pub mod watch;

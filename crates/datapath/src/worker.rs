@@ -25,6 +25,7 @@ use crate::output::TxHandle;
 use crate::pipeline::Pipeline;
 use crate::process::Process;
 use crate::rest::Rest;
+use crate::rounds::{Now, Rounds, Sweep};
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use base::clock::tsc;
 use base::{Counter, PortNo};
@@ -57,14 +58,6 @@ const LINGER_MAX_US: u64 = 5_000;
 /// Without a packet for this long, the caches are swept a good piece at a time. Not sooner: in the gap between two bursts of a guest's
 /// the lines that the next one needs would go for it.
 const SWEEP_IDLE_US: u64 = SHORT_SPIN_US;
-/// Entries of the caches swept per pass while there is traffic, at the least.
-const SWEEP_MIN: u32 = 32;
-/// A round over all entries begins each second: flows expire no later than that, unless there are many.
-const ROUND_MS: u64 = 1_000;
-/// Idle flows removed per millisecond while there is traffic and room for new flows. Each removal touches four or five lines
-/// that no cache holds; a million flows that fall idle at once go in some seconds, and traffic does not feel it.
-const REMOVALS_PER_MS: u32 = 250;
-
 /// What the control thread asks of a worker.
 pub enum Command {
     /// Poll this queue.
@@ -297,16 +290,7 @@ pub struct Worker<P: Pipeline> {
     /// A queue with packets was held back in this pass.
     holds: bool,
     next_tick: u64,
-    /// The wish that the open round fulfils.
-    fold_round: Option<u64>,
-    round_open: bool,
-    next_round_ms: u64,
-    /// Packets received when the last round began: equal now means that it has folded all.
-    round_rx: u64,
-    /// Entries that the pace of the round asks for.
-    sweep_due: u64,
-    /// Idle flows that may be removed now.
-    removals_due: u32,
+    rounds: Rounds,
     last_rank_ms: u64,
     pub measures_passes: bool,
     /// How much longer it polls in vain before it sleeps, in cycles, and the most.
@@ -341,12 +325,7 @@ impl<P: Pipeline> Worker<P> {
             idle_credit: 0,
             holds: false,
             next_tick: 0,
-            fold_round: None,
-            round_open: false,
-            next_round_ms: 0,
-            round_rx: 0,
-            sweep_due: 0,
-            removals_due: 0,
+            rounds: Rounds::default(),
             last_rank_ms: 0,
             measures_passes: false,
             linger: 0,
@@ -635,54 +614,33 @@ impl<P: Pipeline> Worker<P> {
             self.process.cache.rank_masks();
             self.tell_sizes();
         }
-        // A round each second in steady state; a wished-for fold is over in a tenth of that for 100,000 flows.
-        let len = u64::from(self.process.cache.round_len());
-        let period_ms = if self.fold_round.is_some() { (len / 1_000).clamp(100, 800) } else { ROUND_MS };
-        self.sweep_due += len.div_ceil(period_ms);
-        self.removals_due = (self.removals_due + REMOVALS_PER_MS).min(4 * REMOVALS_PER_MS);
+        let is_asked = self.shared.fold_wanted.get() != self.shared.fold_done.get();
+        self.rounds.tick(self.process.cache.round_len().into(), is_asked);
     }
 
-    /// Sweeps the caches: under traffic what is due, when idle a good piece. True when there is nothing to do before
-    /// `next_round_ms`: all is folded, nothing came since.
-    fn sweep(&mut self, idle: bool) -> bool {
-        let wish = self.shared.fold_wanted.get();
-        if wish != self.shared.fold_done.get() && self.fold_round != Some(wish) {
-            // What the caches hold from here on is what the wish is about.
-            self.fold_round = Some(wish);
-            self.open_round();
+    /// Sweeps the caches as [`Rounds`] says. True when there is nothing to do before the next round.
+    fn sweep(&mut self, is_idle: bool) -> bool {
+        let (now_ms, received) = (self.process.now_ms, self.stats().rx.get());
+        let (wanted, served) = (self.shared.fold_wanted.get(), self.shared.fold_done.get());
+        let (count, begins) = match self.rounds.next(Now { now_ms, received, wanted, served, is_idle }) {
+            Sweep::Rest => return true,
+            Sweep::Later => return false,
+            Sweep::Go { count, begins } => (count, begins),
+        };
+        if begins {
+            self.process.cache.start_round();
         }
-        if !self.round_open {
-            let due = self.process.now_ms >= self.next_round_ms;
-            let unfolded = self.round_rx != self.stats().rx.get();
-            if !(due || idle && unfolded) {
-                return !unfolded;
-            }
-            self.open_round();
-        }
-        let count = if idle { 1024 } else { self.sweep_due.min(1024) as u32 };
-        if count < SWEEP_MIN && !idle {
-            return false;
-        }
-        self.sweep_due = self.sweep_due.saturating_sub(count.into());
         let mut unbounded = u32::MAX;
-        let is_pressing = idle || self.process.cache.is_crowded();
-        let removals = if is_pressing { &mut unbounded } else { &mut self.removals_due };
-        if self.process.cache.sweep(count, removals, &self.process.slots) {
-            self.round_open = false;
-            if let Some(wish) = self.fold_round.take() {
-                // Who waits for the counters of flows wants to know how many there are, too.
-                self.tell_sizes();
-                self.shared.fold_done.set(wish);
-            }
+        let is_pressing = is_idle || self.process.cache.is_crowded();
+        let removals = if is_pressing { &mut unbounded } else { &mut self.rounds.removals_due };
+        if self.process.cache.sweep(count, removals, &self.process.slots)
+            && let Some(request) = self.rounds.ended()
+        {
+            // Who waits for the counters of flows wants to know how many there are, too.
+            self.tell_sizes();
+            self.shared.fold_done.set(request);
         }
         false
-    }
-
-    fn open_round(&mut self) {
-        self.process.cache.start_round();
-        self.round_open = true;
-        self.round_rx = self.stats().rx.get();
-        self.next_round_ms = self.process.now_ms + ROUND_MS;
     }
 
     fn sleep(&mut self) {
@@ -709,7 +667,7 @@ impl<P: Pipeline> Worker<P> {
         if self.process.cache.is_empty() {
             return 60_000;
         }
-        self.next_round_ms.saturating_sub(self.process.now_ms).clamp(1, ROUND_MS) as u32
+        self.rounds.rest_ms(self.process.now_ms) as u32
     }
 
     /// Carries out waiting commands. False when one says to stop.
