@@ -34,6 +34,8 @@ drop_reasons! {
     OutputPortGone = "output_port_gone",
     /// The output port's queue was full.
     TxQueueFull = "tx_queue_full",
+    /// The packets that wait at the output port hold its share of the pool already.
+    TxQuota = "tx_quota",
     /// The packet is longer than the output port's MTU, and segmentation could not help.
     TxMtuExceeded = "tx_mtu_exceeded",
     /// The output port is down (administratively, or its `no_fwd` is set).
@@ -46,6 +48,10 @@ drop_reasons! {
     RxTruncated = "rx_truncated",
     /// The input port's driver had no buffer for the packet, or nobody took it in time.
     RxDropped = "rx_dropped",
+    /// A TCP segment that its sender wants cut into pieces smaller than any peer's maximum segment size (`gso_size`).
+    RxGsoSize = "rx_gso_size",
+    /// A segment that its sender wants cut into more pieces than a frame may become.
+    RxGsoSegments = "rx_gso_segments",
     /// The input port belongs to no bridge.
     RxNoBridge = "rx_no_bridge",
     /// The switch forwards nothing until its rules are restored (`flow-restore-wait`).

@@ -166,11 +166,14 @@ struct Released {
 type DriverDrops = fn(&PortStats) -> u64;
 
 /// Reasons for which drivers drop: packets that no worker sees any more, or yet.
-const BY_DRIVERS: [(DropReason, DriverDrops); 3] = [
-    // Packets that are too long are counted as dropped too.
-    (DropReason::TxError, |s| s.tx_dropped.saturating_sub(s.tx_mtu_drops)),
+const BY_DRIVERS: [(DropReason, DriverDrops); 6] = [
+    // What has a counter of its own is counted as dropped too.
+    (DropReason::TxError, |s| s.tx_dropped.saturating_sub(s.tx_mtu_drops + s.tx_quota_drops)),
     (DropReason::TxMtuExceeded, |s| s.tx_mtu_drops),
-    (DropReason::RxDropped, |s| s.rx_dropped),
+    (DropReason::TxQuota, |s| s.tx_quota_drops),
+    (DropReason::RxDropped, |s| s.rx_dropped.saturating_sub(s.rx_gso_size_drops + s.rx_gso_segments_drops)),
+    (DropReason::RxGsoSize, |s| s.rx_gso_size_drops),
+    (DropReason::RxGsoSegments, |s| s.rx_gso_segments_drops),
 ];
 
 /// A driver's count of packets dropped for a reason. Only where drivers have one are they asked.

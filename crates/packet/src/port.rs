@@ -142,6 +142,12 @@ pub struct PortStats {
     pub tx_errors: u64,
     pub tx_mtu_drops: u64,
     pub tx_retries: u64,
+    /// Of `rx_dropped`: segments with too small a `gso_size`.
+    pub rx_gso_size_drops: u64,
+    /// Of `rx_dropped`: segments that would have become too many frames.
+    pub rx_gso_segments_drops: u64,
+    /// Of `tx_dropped`: packets beyond the port's share of the pool.
+    pub tx_quota_drops: u64,
     /// Received frames whose payload was copied once, from its sender's memory into its receiver's.
     pub rx_lent_packets: u64,
     pub collisions: u64,

@@ -1,5 +1,6 @@
 //! Counters of one queue: written by the worker that owns the queue, read by anybody.
 
+use crate::virtio_net::BadHeader;
 use base::Counter;
 use packet::PortStats;
 
@@ -17,6 +18,12 @@ pub struct QueueStats {
     pub errors: Counter,
     /// Frames dropped because they were longer than the MTU; they count as `dropped` too.
     pub mtu_drops: Counter,
+    /// Frames dropped for a `gso_size` that is too small; they count as `dropped` too, as do the next two.
+    pub gso_size_drops: Counter,
+    /// Frames dropped because they would have become too many.
+    pub gso_segments_drops: Counter,
+    /// Frames dropped because those that wait hold the port's share of the pool.
+    pub quota_drops: Counter,
     /// How often a full device was tried again.
     pub retries: Counter,
     /// Frames whose payload went from its sender's memory straight into its receiver's.
@@ -29,6 +36,24 @@ impl QueueStats {
     pub fn passed(&self, packets: u64, bytes: u64) {
         self.packets.add(packets);
         self.bytes.add(bytes);
+    }
+
+    /// Counts a received frame that was refused for its header.
+    #[cold]
+    pub fn refused(&self, why: BadHeader) {
+        let limit = match why {
+            BadHeader::Nonsense => return self.errors.add(1),
+            BadHeader::GsoSize => &self.gso_size_drops,
+            BadHeader::GsoSegments => &self.gso_segments_drops,
+        };
+        limit.add(1);
+        self.dropped.add(1);
+    }
+
+    /// Counts a packet for which the port's share of the pool has no room.
+    pub fn over_quota(&self) {
+        self.dropped.add(1);
+        self.quota_drops.add(1);
     }
 
     /// Counts one frame as too long to send.
@@ -50,6 +75,8 @@ pub(crate) fn sum<'a>(
         total.rx_dropped += q.dropped.get();
         total.rx_errors += q.errors.get();
         total.rx_lent_packets += q.lent.get();
+        total.rx_gso_size_drops += q.gso_size_drops.get();
+        total.rx_gso_segments_drops += q.gso_segments_drops.get();
     }
     for q in tx {
         total.tx_packets += q.packets.get();
@@ -57,6 +84,7 @@ pub(crate) fn sum<'a>(
         total.tx_dropped += q.dropped.get();
         total.tx_errors += q.errors.get();
         total.tx_mtu_drops += q.mtu_drops.get();
+        total.tx_quota_drops += q.quota_drops.get();
         total.tx_retries += q.retries.get();
     }
     total

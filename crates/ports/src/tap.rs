@@ -497,8 +497,8 @@ impl TapRx {
             }
         }
         head.in_port = self.port_no;
-        if virtio_net::apply(&header.expect("checked above"), &mut head).is_err() {
-            self.stats.errors.add(1);
+        if let Err(why) = virtio_net::apply(&header.expect("checked above"), &mut head) {
+            self.stats.refused(why);
             cache.free(head);
             return None;
         }

@@ -20,9 +20,23 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// A header that makes no sense for its frame.
+/// The smallest maximum segment size that TCP is cut to: Linux sends no smaller segments either (TCP_MIN_SND_MSS: the longest
+/// options and 8 bytes). It counts the options, which `gso_size` does not.
+pub const MSS_MIN: usize = 48;
+/// Frames that one segment may become. One of 64 KB with a `gso_size` of 257 stays below, and so does the most that Linux lets a
+/// program send over UDP (UDP_MAX_SEGMENTS, 128).
+pub const SEGMENTS_MAX: usize = 256;
+
+/// Why a frame with its header is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BadHeader;
+pub enum BadHeader {
+    /// The header makes no sense for the frame.
+    Nonsense,
+    /// `gso_size` is that of a maximum segment size below [`MSS_MIN`].
+    GsoSize,
+    /// The frame would become more than [`SEGMENTS_MAX`].
+    GsoSegments,
+}
 
 /// Sets the packet's flags as its header (in the machine's byte order) says. On an error the packet is as it was.
 #[inline]
@@ -49,15 +63,28 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
         GSO_NONE => None,
         GSO_TCPV4 | GSO_TCPV6 => Some(PacketFlags::GSO_TCP),
         GSO_UDP_L4 => Some(PacketFlags::GSO_UDP),
-        _ => return Err(BadHeader),
+        _ => return Err(BadHeader::Nonsense),
     };
     let is_partial = flags & NEEDS_CSUM != 0;
     let field_end = usize::from(csum_start) + usize::from(csum_offset) + 2;
     if is_partial && (field_end > packet.data().len() || csum_offset > 255) {
-        return Err(BadHeader);
+        return Err(BadHeader::Nonsense);
     }
     if gso_flag.is_some() && (gso_size == 0 || !is_partial) {
-        return Err(BadHeader);
+        return Err(BadHeader::Nonsense);
+    }
+    if let Some(flag) = gso_flag {
+        if flag == PacketFlags::GSO_TCP {
+            let data_offset = packet.data().get(usize::from(csum_start) + 12).map_or(0, |b| b >> 4);
+            let options_len = (usize::from(data_offset) * 4).saturating_sub(20);
+            if usize::from(gso_size) + options_len < MSS_MIN {
+                return Err(BadHeader::GsoSize);
+            }
+        }
+        // The frame's own headers count as payload: where the header says that they end is the sender's word.
+        if packet.len().div_ceil(usize::from(gso_size)) > SEGMENTS_MAX {
+            return Err(BadHeader::GsoSegments);
+        }
     }
     if is_partial {
         packet.flags.set(PacketFlags::CSUM_PARTIAL);
@@ -180,9 +207,41 @@ mod tests {
             [1, 1, 0, 0, 0, 0, 14, 0, 6, 0, 0, 0],
             [0, 1, 0, 0, 9, 0, 14, 0, 6, 0, 0, 0],
         ] {
-            assert_eq!(apply(&bad, &mut packet), Err(BadHeader), "{bad:?}");
+            assert_eq!(apply(&bad, &mut packet), Err(BadHeader::Nonsense), "{bad:?}");
             assert!(packet.flags.is_empty());
         }
         cache.free(packet);
+    }
+
+    #[test]
+    fn a_segment_is_cut_to_no_less_than_a_minimum_mss_and_into_no_more_frames_than_the_limit() {
+        let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let mut apply_to = |len: usize, gso_type: u8, gso_size: usize, data_offset: u8| {
+            let mut bytes = frame(len, [8, 0]);
+            bytes[34 + 12] = data_offset << 4;
+            let mut packet = cache.alloc_frame(&bytes).unwrap();
+            let mut header = [0; HEADER_LEN];
+            (header[0], header[1], header[6]) = (NEEDS_CSUM, gso_type, 34);
+            header[4..6].copy_from_slice(&(gso_size as u16).to_ne_bytes());
+            header[8] = if gso_type == GSO_UDP_L4 { 6 } else { 16 };
+            let result = apply(&header, &mut packet);
+            assert_eq!(packet.flags.is_empty(), result.is_err());
+            cache.free(packet);
+            result
+        };
+        for kind in [GSO_TCPV4, GSO_TCPV6, GSO_TCPV4 | GSO_ECN] {
+            assert_eq!(apply_to(1000, kind, MSS_MIN - 1, 5), Err(BadHeader::GsoSize));
+            assert_eq!(apply_to(1000, kind, MSS_MIN, 5), Ok(()));
+            // With the timestamps option, which the maximum segment size counts.
+            assert_eq!(apply_to(1000, kind, MSS_MIN - 13, 8), Err(BadHeader::GsoSize));
+            assert_eq!(apply_to(1000, kind, MSS_MIN - 12, 8), Ok(()));
+            assert_eq!(apply_to(100 * SEGMENTS_MAX, kind, 100, 5), Ok(()));
+            assert_eq!(apply_to(100 * SEGMENTS_MAX + 1, kind, 100, 5), Err(BadHeader::GsoSegments));
+            assert_eq!(apply_to(65_535, kind, 1, 5), Err(BadHeader::GsoSize));
+        }
+        assert_eq!(apply_to(65_535, GSO_UDP_L4, 1, 5), Err(BadHeader::GsoSegments));
+        // As many as Linux lets a program send.
+        assert_eq!(apply_to(42 + 128, GSO_UDP_L4, 1, 5), Ok(()));
     }
 }

@@ -16,7 +16,7 @@ mod ring;
 use crate::af_xdp::device::Device;
 use crate::af_xdp::sys::{self, BpfAttr, BpfCommand};
 use crate::tails::{Places, Tails, first_place};
-use crate::virtio_net;
+use crate::virtio_net::{self, BadHeader};
 use crate::{PortError, PortSpec, QueueStats, stats};
 use base::{PortNo, clock};
 use packet::{
@@ -383,8 +383,10 @@ impl PacketRx {
         let packet = match bytes {
             Some((header, frame)) => {
                 let mut packet = cache.alloc_frame(frame).ok_or(())?;
-                let bad = virtio_net::apply(&padded(header), &mut packet).is_err();
-                if bad { Received::Bad(packet) } else { Received::Frame(packet) }
+                match virtio_net::apply(&padded(header), &mut packet) {
+                    Err(why) => Received::Bad(packet, why),
+                    Ok(()) => Received::Frame(packet),
+                }
             }
             None if is_copied => self.receive_large(cache)?,
             // Cut off, and the socket's queue had no room for the whole.
@@ -398,8 +400,8 @@ impl PacketRx {
                 packet.in_port = self.port_no;
                 Some(packet)
             }
-            Received::Bad(packet) => {
-                self.stats.errors.add(1);
+            Received::Bad(packet, why) => {
+                self.stats.refused(why);
                 cache.free(packet);
                 None
             }
@@ -433,12 +435,12 @@ impl PacketRx {
         head.set_len(first_len).expect("shorter than it was");
         let header = head.data().first_chunk::<VNET_LEN>().map(padded);
         let Some(header) = header.filter(|_| message.msg_flags & libc::MSG_TRUNC == 0) else {
-            return Ok(Received::Bad(head));
+            return Ok(Received::Bad(head, BadHeader::Nonsense));
         };
         head.pull_front(VNET_LEN).expect("as long as the header, checked above");
         self.tails.append_to(&mut head, len - first_len);
-        if virtio_net::apply(&header, &mut head).is_err() {
-            return Ok(Received::Bad(head));
+        if let Err(why) = virtio_net::apply(&header, &mut head) {
+            return Ok(Received::Bad(head, why));
         }
         Ok(Received::Frame(head))
     }
@@ -461,8 +463,8 @@ impl PacketRx {
 
 enum Received {
     Frame(Packet),
-    /// Its header makes no sense.
-    Bad(Packet),
+    /// It is refused for its header.
+    Bad(Packet, BadHeader),
     /// The kernel had no room for it.
     Lost,
 }

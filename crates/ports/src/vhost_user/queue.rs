@@ -9,10 +9,13 @@ use super::ring::Sent;
 use super::shared::Shared;
 use crate::QueueStats;
 use crate::offload;
+use crate::virtio_net::SEGMENTS_MAX;
 use crate::virtual_link::is_longer_than;
 use base::PortNo;
 use packet::lent::Tails;
-use packet::{Batch, Borrower, Lent, Packet, PacketFlags, PoolCache, RxOutcome, RxQueue, Settle, TxQueue};
+use packet::{
+    Batch, Borrower, Lent, Packet, PacketFlags, Pool, PoolCache, RxOutcome, RxQueue, Settle, TxQueue,
+};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -181,13 +184,21 @@ fn reverse_arp(mac: [u8; 6]) -> [u8; 60] {
     frame
 }
 
+/// Chunks of a pool that packets which wait at one port may hold: a 16th of it, and in a small pool those of two segments. Whatever guests
+/// do that read nothing, the others have the rest.
+pub(super) fn waiting_chunks_max(pool: &Pool) -> usize {
+    (pool.config().chunks / 16).max(2 * SEGMENTS_MAX)
+}
+
 pub(super) struct VhostTx {
     pub(super) shared: Arc<Shared>,
     /// Which of the workers it belongs to.
     idx: u32,
     stats: Arc<QueueStats>,
-    /// Frames cut from a segment that the guest cannot take whole.
+    /// Frames cut from a segment that the guest cannot take whole, which wait here for its buffers.
     cut: Vec<Packet>,
+    /// Chunks of the port's share of the pool that `cut` holds: as many as its packets took when all of them were there.
+    charged: usize,
     /// The ring whose guest is to be notified.
     due: Option<usize>,
 }
@@ -219,7 +230,7 @@ fn knows_segments(packet: &Packet, features: u64) -> bool {
 
 impl VhostTx {
     pub(super) fn new(shared: Arc<Shared>, idx: u32, stats: Arc<QueueStats>) -> VhostTx {
-        VhostTx { shared, idx, stats, cut: Vec::new(), due: None }
+        VhostTx { shared, idx, stats, cut: Vec::new(), charged: 0, due: None }
     }
 
     /// The guest's ring that falls to this worker. `None` where no guest is at work, or the port is down.
@@ -282,6 +293,9 @@ impl VhostTx {
             for packet in self.cut.drain(..done) {
                 cache.free(packet);
             }
+            if self.cut.is_empty() {
+                self.discharge();
+            }
         }
         self.cut.is_empty()
     }
@@ -337,8 +351,26 @@ impl VhostTx {
         }
     }
 
-    /// Cuts a packet into frames. Without chunks for them it is dropped and counted.
+    /// Takes `chunks` of the port's share of the pool. False where it has not as many left.
+    fn charge(&mut self, chunks: usize, quota: usize) -> bool {
+        let waiting = &self.shared.waiting_chunks;
+        let take = |held: usize| Some(held + chunks).filter(|held| *held <= quota);
+        let is_taken = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+        self.charged += if is_taken { chunks } else { 0 };
+        is_taken
+    }
+
+    /// Gives back what was taken.
+    fn discharge(&mut self) {
+        self.shared.waiting_chunks.fetch_sub(std::mem::take(&mut self.charged), Ordering::Relaxed);
+    }
+
+    /// Cuts a packet into frames. Without chunks for them, in the pool or in the port's share of it, it is dropped and counted.
     fn cut_up(&mut self, packet: Packet, cache: &mut PoolCache, features: u64) {
+        if !self.charge(offload::chunks_after_segmentation(&packet), waiting_chunks_max(cache.pool())) {
+            self.stats.over_quota();
+            return cache.free(packet);
+        }
         if let Err(packet) = offload::segment(packet, cache, &mut self.cut) {
             self.stats.dropped.add(1);
             cache.free(packet);
@@ -447,5 +479,6 @@ impl TxQueue for VhostTx {
         for packet in self.cut.drain(..) {
             cache.free(packet);
         }
+        self.discharge();
     }
 }

@@ -500,8 +500,10 @@ impl Receive<'_> {
             (header, head) = self.copy_in_pieces(segments, frame_len, head, cache)?;
         }
         head.in_port = self.port;
-        if !header.is_plain() && virtio_net::apply(&header.bytes(), &mut head).is_err() {
-            self.stats.errors.add(1);
+        if !header.is_plain()
+            && let Err(why) = virtio_net::apply(&header.bytes(), &mut head)
+        {
+            self.stats.refused(why);
             cache.free(head);
             return None;
         }

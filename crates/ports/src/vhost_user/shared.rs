@@ -16,7 +16,7 @@ use crate::{PortError, QueueStats, stats};
 use packet::{PortStats, QueueCounts};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 
 /// Queue pairs of one guest at most.
@@ -118,6 +118,8 @@ pub(super) struct Shared {
     pub(super) mtu: AtomicU32,
     /// How often a full ring is looked at again before its packets are left to the caller.
     pub(super) retries_max: AtomicU32,
+    /// Chunks of the pool that are set aside for packets which wait in transmit queues.
+    pub(super) waiting_chunks: AtomicUsize,
     pub(super) facts: Mutex<Facts>,
     /// Wakes the protocol thread: a ring is at fault, the port goes, or is to be connected elsewhere.
     pub(super) event: Event,
@@ -143,6 +145,7 @@ impl Shared {
             admin_up: AtomicBool::new(true),
             mtu: AtomicU32::new(mtu),
             retries_max: AtomicU32::new(super::RETRIES_DEFAULT),
+            waiting_chunks: AtomicUsize::new(0),
             facts: Mutex::default(),
             event: Event::new()?,
             is_closing: AtomicBool::new(false),

@@ -1,0 +1,120 @@
+//! What a guest can make the switch hold and do with segments to be cut up, while another guest does not read.
+
+use base::PortNo;
+use packet::{Batch, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use ports::PortSpec;
+use ports::guest::{Guest, GuestConfig, QueuePair};
+use ports::vhost_user::VhostUserPort;
+use ports::virtio_net::{MSS_MIN, SEGMENTS_MAX};
+use std::path::Path;
+
+const CHUNKS: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 2048;
+/// What packets that wait at one port may hold.
+const QUOTA: usize = CHUNKS / 16;
+/// Workers that send to the guest which does not read.
+const WORKERS: usize = 8;
+const HEADERS: usize = 54;
+
+/// A port with its guest.
+struct End {
+    port: VhostUserPort,
+    rx: Box<dyn RxQueue>,
+    tx: Vec<Box<dyn TxQueue>>,
+    _guest: Guest,
+    pair: QueuePair,
+}
+
+impl End {
+    fn new(dir: &Path, name: &str) -> End {
+        let spec = PortSpec::new(name, "dpdkvhostuser", PortNo(1));
+        let mut port = VhostUserPort::open(&spec.with("vhost-sock-dir", dir.to_str().unwrap())).unwrap();
+        let mut guest = Guest::connect(&dir.join(name), &GuestConfig::default()).unwrap();
+        guest.synchronise().unwrap();
+        let (rx, tx) = (port.take_rx_queues().remove(0), port.take_tx_queues(WORKERS));
+        let pair = guest.take_pairs().remove(0);
+        End { port, rx, tx, _guest: guest, pair }
+    }
+}
+
+/// A TCP packet over IPv4 of `len` bytes, with its virtio-net header: to be cut into segments of `gso_size`.
+fn segment(len: usize, gso_size: usize) -> ([u8; 12], Vec<u8>) {
+    let mut frame = vec![0x5a; len];
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+    frame[20..24].copy_from_slice(&[0, 0, 64, 6]);
+    frame[46] = 0x50;
+    let mut header = [0; 12];
+    (header[0], header[1], header[6], header[8]) = (1, 1, 34, 16);
+    header[4..6].copy_from_slice(&(gso_size as u16).to_ne_bytes());
+    (header, frame)
+}
+
+/// What comes from `from` goes to one of the transmit queues of `to`.
+fn forward(cache: &mut PoolCache, from: &mut End, to: &mut dyn TxQueue) -> usize {
+    let mut batch = Batch::new();
+    from.rx.rx_burst(cache, &mut batch);
+    let received = batch.len();
+    to.tx_burst(cache, &mut batch);
+    to.flush(cache);
+    // The worker drops what a port does not take.
+    cache.free_all(&mut batch);
+    received
+}
+
+#[test]
+fn segments_for_a_guest_that_does_not_read_hold_no_more_than_its_share_of_the_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = PoolConfig { chunks: CHUNKS, chunk_bytes: CHUNK_BYTES, huge_pages: false };
+    let pool = Pool::new(config).unwrap();
+    let mut cache = pool.cache();
+    let [mut attacker, mut deaf, mut sender, mut neighbour] =
+        ["attacker", "deaf", "sender", "neighbour"].map(|name| End::new(dir.path(), name));
+    let longest = 65_535;
+    // Each size is cut into as many frames as the limit allows, or far beyond it.
+    let sizes = [1, MSS_MIN - 1, MSS_MIN, 255, 260, 1448];
+    let mut refused = (0, 0);
+    for round in 0..40 {
+        for gso_size in sizes {
+            for worker in 0..WORKERS {
+                let (header, frame) = segment(longest, gso_size);
+                assert!(attacker.pair.send_with_header(&header, &frame));
+                forward(&mut cache, &mut attacker, &mut *deaf.tx[worker]);
+            }
+            let payload_frames = longest.div_ceil(gso_size);
+            refused.0 += u64::from(gso_size < MSS_MIN) * WORKERS as u64;
+            refused.1 += u64::from(gso_size >= MSS_MIN && payload_frames > SEGMENTS_MAX) * WORKERS as u64;
+            let held = CHUNKS - pool.stats().free as usize;
+            assert!(held <= QUOTA, "round {round}, gso_size {gso_size}: {held} chunks wait at one port");
+            // A neighbour notices nothing.
+            let frames: Vec<Vec<u8>> = (0..32u8).map(|n| vec![n; 1514]).collect();
+            assert_eq!(sender.pair.send_all(frames.iter().map(Vec::as_slice)), 32);
+            assert_eq!(forward(&mut cache, &mut sender, &mut *neighbour.tx[0]), 32);
+            let mut received = Vec::new();
+            neighbour.pair.receive(64, |frame| received.push(frame.to_vec()));
+            assert!(received == frames, "round {round}, gso_size {gso_size}: {} frames", received.len());
+        }
+    }
+    let (from, to) = (attacker.port.stats(), deaf.port.stats());
+    assert_eq!((from.rx_gso_size_drops, from.rx_gso_segments_drops), refused);
+    assert_eq!(from.rx_dropped, refused.0 + refused.1);
+    assert!(to.tx_quota_drops > 0, "eight queues want more than the share: {to:?}");
+    assert_eq!((to.tx_dropped, to.tx_errors), (to.tx_quota_drops, 0));
+    // It reads at last, and gets whole frames.
+    let mut frames = 0;
+    for _ in 0..1000 {
+        deaf.pair.receive(1024, |frame| {
+            assert!((HEADERS + 1..=1514).contains(&frame.len()));
+            frames += 1;
+        });
+        deaf.tx.iter_mut().for_each(|tx| tx.flush(&mut cache));
+    }
+    assert!(frames > SEGMENTS_MAX);
+    assert_eq!(pool.stats().free as usize, CHUNKS);
+    // Its share is free again.
+    let before = deaf.port.stats().tx_quota_drops;
+    let (header, frame) = segment(longest, 1448);
+    assert!(attacker.pair.send_with_header(&header, &frame));
+    forward(&mut cache, &mut attacker, &mut *deaf.tx[0]);
+    assert_eq!(deaf.port.stats().tx_quota_drops, before);
+}
