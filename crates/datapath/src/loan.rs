@@ -23,7 +23,10 @@ const ACTIONS_MAX: usize = 32;
 
 /// What waits for the sender to have its buffers back; nothing between bursts.
 pub struct Loan {
+    /// Bound: [`Loan::bind`] refuses where it is full. A batch in it takes each packet of the burst once, since
+    /// [`Loan::may_take`] refuses lists that send to a port twice.
     bound: ArrayVec<Bound, PORTS_MAX>,
+    /// Bound: [`Loan::may_take`] counts what a list would put here before any packet of it is executed.
     whole: ArrayVec<(u32, Packet), WHOLE_MAX>,
     is_closed: bool,
 }

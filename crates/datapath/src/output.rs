@@ -79,7 +79,14 @@ struct TxSlot {
     handle: TxHandle,
     batch: Batch,
     counters: Arc<PortCounters>,
+    /// It is in [`Outputs::dirty`].
+    is_dirty: bool,
+    /// It is in [`Outputs::pending`].
+    is_pending: bool,
 }
+
+/// Port numbers that are looked at: each list of them has a port once at most.
+const PORTS_MAX: usize = 1 << 16;
 
 /// Most packets that wait to go round again.
 pub const RECIRCULATED_MAX: usize = 256;
@@ -93,7 +100,9 @@ pub struct Outputs {
     /// By datapath port number: counters of this worker for packets that came in there.
     pub in_counters: Vec<Option<Arc<PortCounters>>>,
     slots: Vec<Option<Box<TxSlot>>>,
+    /// Ports with packets in their batches, and perhaps some without, since the last flush. Bound: each once ([`TxSlot::is_dirty`]).
     dirty: Vec<u16>,
+    /// Ports whose queues are to be flushed. Bound: each once ([`TxSlot::is_pending`]).
     pending: Vec<u16>,
     pub recirculated: Vec<Recirculated>,
     /// The last port that did not take all of a batch, until somebody takes note of it.
@@ -116,8 +125,8 @@ impl Outputs {
             stats,
             in_counters: (0..=u16::MAX).map(|_| None).collect(),
             slots: (0..=u16::MAX).map(none).collect(),
-            dirty: Vec::with_capacity(1024),
-            pending: Vec::with_capacity(1024),
+            dirty: Vec::with_capacity(PORTS_MAX),
+            pending: Vec::with_capacity(PORTS_MAX),
             recirculated: Vec::with_capacity(RECIRCULATED_MAX),
             refusing: None,
             packet_ins,
@@ -129,8 +138,14 @@ impl Outputs {
     /// Gives the worker a way to send to a port.
     pub fn add_port(&mut self, port: PortNo, handle: TxHandle, counters: Arc<PortCounters>) {
         self.in_counters[port.0 as usize & 0xffff] = Some(counters.clone());
-        self.slots[port.0 as usize & 0xffff] =
-            Some(Box::new(TxSlot { handle, batch: Batch::new(), counters }));
+        self.slots[port.0 as usize & 0xffff] = Some(Box::new(TxSlot {
+            handle,
+            batch: Batch::new(),
+            counters,
+            is_dirty: false,
+            is_pending: false,
+        }));
+        self.forget(port.0 as u16);
     }
 
     /// Takes it away as it is, after sending what waits there.
@@ -148,8 +163,7 @@ impl Outputs {
             slot.counters.drops.add(DropReason::TxQueueFull, 1);
             self.cache.free(packet);
         }
-        self.dirty.retain(|&p| usize::from(p) != n);
-        self.pending.retain(|&p| usize::from(p) != n);
+        self.forget(n as u16);
         self.in_counters[n] = None;
         Some(slot.handle)
     }
@@ -164,10 +178,15 @@ impl Outputs {
         }
         let cache = &mut self.cache;
         slot.handle.with(|q| q.close(cache));
-        self.dirty.retain(|&p| usize::from(p) != n);
-        self.pending.retain(|&p| usize::from(p) != n);
+        self.forget(n as u16);
         self.in_counters[n] = None;
         Some(slot.handle)
+    }
+
+    /// Nothing is to be done any more for the port of this number that was there.
+    fn forget(&mut self, port: u16) {
+        self.dirty.retain(|&p| p != port);
+        self.pending.retain(|&p| p != port);
     }
 
     /// Appends a packet to a port's batch.
@@ -176,7 +195,8 @@ impl Outputs {
         let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
             return self.drop(packet, DropReason::OutputPortGone);
         };
-        if slot.batch.is_empty() {
+        if !slot.is_dirty {
+            slot.is_dirty = true;
             self.dirty.push(port as u16);
         }
         slot.batch.push(packet);
@@ -184,7 +204,7 @@ impl Outputs {
             if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
                 self.refusing = Some(PortNo(port));
             }
-            note_sent(&mut self.dirty, &mut self.pending, port as u16);
+            note_sent(slot, &mut self.dirty, &mut self.pending, port as u16);
         }
     }
 
@@ -199,7 +219,8 @@ impl Outputs {
             return;
         };
         while count > 0 {
-            if slot.batch.is_empty() {
+            if !slot.is_dirty {
+                slot.is_dirty = true;
                 self.dirty.push(port as u16);
             }
             let n = count.min(slot.batch.remaining_capacity());
@@ -209,7 +230,7 @@ impl Outputs {
                 if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
                     self.refusing = Some(PortNo(port));
                 }
-                note_sent(&mut self.dirty, &mut self.pending, port as u16);
+                note_sent(slot, &mut self.dirty, &mut self.pending, port as u16);
             }
         }
     }
@@ -229,7 +250,7 @@ impl Outputs {
                 if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
                     self.refusing = Some(PortNo(*port));
                 }
-                note_sent(&mut self.dirty, &mut self.pending, *port as u16);
+                note_sent(slot, &mut self.dirty, &mut self.pending, *port as u16);
             }
         }
         self.copy_lent(bound, lent);
@@ -242,8 +263,8 @@ impl Outputs {
                     self.send(*port, packet);
                 }
             }
-            if !self.pending.contains(&(*port as u16)) {
-                self.pending.push(*port as u16);
+            if let Some(slot) = self.slots[*port as usize & 0xffff].as_deref_mut() {
+                slot.await_flush(&mut self.pending, *port as u16);
             }
         }
     }
@@ -330,25 +351,22 @@ impl Outputs {
 
     /// Sends what waits, rings the doorbells. Once per loop.
     pub fn flush(&mut self) {
-        for &port in &self.dirty {
-            if let Some(slot) = &mut self.slots[usize::from(port)]
-                && !slot.batch.is_empty()
-                && transmit(slot, &mut self.cache, &self.stats, &self.in_counters)
-            {
+        for port in self.dirty.drain(..) {
+            let Some(slot) = &mut self.slots[usize::from(port)] else { continue };
+            slot.is_dirty = false;
+            if !slot.batch.is_empty() && transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
                 self.refusing = Some(PortNo(port.into()));
             }
-            if !self.pending.contains(&port) {
-                self.pending.push(port);
-            }
+            slot.await_flush(&mut self.pending, port);
         }
-        self.dirty.clear();
         let (slots, cache) = (&mut self.slots, &mut self.cache);
         self.pending.retain(|&port| {
             slots[usize::from(port)].as_mut().is_some_and(|slot| {
-                slot.handle.with(|q| {
+                slot.is_pending = slot.handle.with(|q| {
                     q.flush(cache);
                     q.has_pending()
-                })
+                });
+                slot.is_pending
             })
         });
     }
@@ -381,11 +399,21 @@ impl Outputs {
 
 /// The port's batch has just been sent: it need not be flushed, only its doorbell rung.
 #[inline(always)]
-fn note_sent(dirty: &mut Vec<u16>, pending: &mut Vec<u16>, port: u16) {
+fn note_sent(slot: &mut TxSlot, dirty: &mut Vec<u16>, pending: &mut Vec<u16>, port: u16) {
     // Elsewhere in the list it stays; flushing an empty batch costs nothing.
     if dirty.last() == Some(&port) {
         dirty.pop();
-        if !pending.contains(&port) {
+        slot.is_dirty = false;
+        slot.await_flush(pending, port);
+    }
+}
+
+impl TxSlot {
+    /// Its queue, which has got packets, is to be flushed.
+    #[inline(always)]
+    fn await_flush(&mut self, pending: &mut Vec<u16>, port: u16) {
+        if !self.is_pending {
+            self.is_pending = true;
             pending.push(port);
         }
     }
@@ -398,7 +426,7 @@ fn transmit(
     stats: &WorkerStats,
     in_counters: &[Option<Arc<PortCounters>>],
 ) -> bool {
-    let TxSlot { handle, batch, counters } = slot;
+    let TxSlot { handle, batch, counters, .. } = slot;
     let offered = batch.len() as u64;
     let bytes: usize = batch.iter().map(Packet::len).sum();
     handle.with(|q| q.tx_burst(cache, batch));

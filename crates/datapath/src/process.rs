@@ -16,7 +16,7 @@
 
 use crate::cache::entry::kind;
 use crate::cache::sorts::{NO_SORT, Sights};
-use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, MASK_EXACT, Moment, PLAIN};
+use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, MASK_EXACT, Moment, PLAIN, PORT_MASKS_MAX};
 use crate::execute::{Carried, execute};
 use crate::loan::{Lending, Loan};
 use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
@@ -177,7 +177,8 @@ impl Verdict {
     }
 }
 
-/// The packets of a burst that are still to be looked up, by their index.
+/// The packets of a burst that are still to be looked up, by their index. Bound: extraction pushes each packet of a batch once,
+/// and later stages only take away.
 struct Todo {
     idx: [u8; BURST],
     len: usize,
@@ -236,10 +237,14 @@ struct Scratch {
     counts: [u32; BURST],
     masked: Box<[[u64; 8]; BURST]>,
     verdicts: [Verdict; BURST],
-    /// (packet, megaflow) to be given exact entries.
+    /// (packet, megaflow) to be given exact entries. Bound: a packet is no longer looked up after its first hit.
     promote: ArrayVec<(u8, u32), BURST>,
+    /// Exact entries found out of date. Bound: each packet finds at most one.
     stale_exact: ArrayVec<u32, BURST>,
-    stale_mega: ArrayVec<u32, BURST>,
+    /// Megaflows found out of date. Bound: each packet finds at most one under each mask of its input port, and an entry
+    /// is pushed once, when it becomes stale. A packet that finds one goes on under the next mask.
+    stale_mega: ArrayVec<u32, { BURST * PORT_MASKS_MAX }>,
+    /// Bound: each packet leaves the batch once.
     missed: ArrayVec<(u8, Packet), BURST>,
     carried: [Carried; BURST],
     /// Something in `carried` is not the default.
@@ -613,6 +618,7 @@ impl<P: Pipeline> Process<P> {
                 return self.hits_leave(batch);
             }
         }
+        // Bound: each packet leaves the batch once.
         let mut stay: ArrayVec<(usize, Packet), BURST> = ArrayVec::new();
         let mut runs = Runs::new(batch);
         let mut first = 0;
@@ -752,8 +758,8 @@ impl<P: Pipeline> Process<P> {
         let mut missed = std::mem::take(&mut self.scratch.missed);
         for (i, packet) in missed.drain(..) {
             let i = usize::from(i);
-            let idx = self.cache.mega_search(port, &self.scratch.keys[i]);
-            if idx != 0 && self.cache.mega(idx).version == at.version.0 {
+            let idx = self.cache.mega_search(port, &self.scratch.keys[i], at.version);
+            if idx != 0 {
                 self.late_hit(idx, i, packet, at);
             } else {
                 self.miss(i, packet, at, tuner);

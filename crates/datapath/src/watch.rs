@@ -105,7 +105,7 @@ impl<'g> Sight<'g> {
         Sight { floor: watch.floor, set: watch.set, arrays: [&[]; KINDS_MAX], len: 0 }
     }
 
-    /// The versions of changes of the next kind, by mark; as long as a power of two up to 2^16. An empty one stands for a
+    /// The versions of changes of the next of at most [`KINDS_MAX`] kinds, by mark; as long as a power of two up to 2^16. An empty one stands for a
     /// kind whose changes all lie below the floor.
     pub fn push(&mut self, versions: &'g [AtomicU64]) {
         self.arrays[self.len] = versions;

@@ -368,6 +368,7 @@ pub const WIDE_BLOCKS: u16 = ((1 << flow::BLOCKS) - 1) & !1;
 
 /// The key's blocks beyond the first, of those that `present` names.
 pub fn wide_of(key: &Key, present: u16) -> WideKey {
+    // Bound: one block for each bit of `WIDE_BLOCKS`.
     let mut run = WideKey::new();
     let mut left = present & WIDE_BLOCKS;
     while left != 0 {

@@ -68,6 +68,7 @@ pub fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &Entry) -> 
 /// The masks of one input port's flows, the most hit first.
 #[derive(Default)]
 pub struct PortMasks {
+    /// Those of which there are megaflows.
     pub list: ArrayVec<PortMask, PORT_MASKS_MAX>,
 }
 
@@ -85,6 +86,7 @@ impl PortMasks {
     pub fn add(&mut self, id: u16) {
         match self.list.iter_mut().find(|m| m.id == id) {
             Some(m) => m.flows += 1,
+            // Bound: a new mask is chosen only where `has_room_for` said so or the list was not full, see `mask_for`.
             None => self.list.push(PortMask { id, flows: 1, hits: 0 }),
         }
     }

@@ -399,14 +399,15 @@ impl FlowCache {
         }
     }
 
-    /// Searches all the port's masks for one key: for the slow path, which looks once more before it translates.
-    pub fn mega_search(&self, port: PortNo, key: &Key) -> u32 {
+    /// Searches all the port's masks for a flow of this version: for the slow path, which looks once more before it translates.
+    pub fn mega_search(&self, port: PortNo, key: &Key, version: Version) -> u32 {
         let mut masked = [0; 8];
         for n in 0..self.port_masks(port) {
             let id = self.port_mask(port, n);
             let hash = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
-            if idx != 0 && self.mega.entries[idx as usize].kind != kind::STALE {
+            // An older one that was not found out of date earlier in the burst is not known to be right.
+            if idx != 0 && self.mega.entries[idx as usize].version == version.0 {
                 return idx;
             }
         }
