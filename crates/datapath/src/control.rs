@@ -18,9 +18,9 @@ use base::slots::SlotTable;
 use base::{DropReason, PortNo};
 use packet::thread::CpuSet;
 use packet::wait::{Bell, Waiter};
-use packet::{Pool, PoolCache, Port, PortStats, RxQueue, TxQueue};
+use packet::{Pool, PoolCache, Port, PortStats, RxQueue, SharedTx, TxQueue};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Effects that a worker can have under way.
@@ -876,9 +876,12 @@ fn tx_handles(queues: Vec<Box<dyn packet::TxQueue>>, workers: usize) -> Vec<TxHa
     if queues.len() >= workers {
         return queues.into_iter().take(workers).map(TxHandle::Own).collect();
     }
-    let shared: Vec<_> = queues.into_iter().map(|q| Arc::new(Mutex::new(q))).collect();
-    if shared.is_empty() {
+    let count = queues.len();
+    if count == 0 {
         return Vec::new();
     }
+    let users = |n: usize| (n..workers).step_by(count).len();
+    let shared: Vec<_> =
+        queues.into_iter().enumerate().map(|(n, q)| Arc::new(SharedTx::new(q, users(n)))).collect();
     (0..workers).map(|n| TxHandle::Shared(shared[n % shared.len()].clone())).collect()
 }

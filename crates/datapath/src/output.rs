@@ -5,29 +5,41 @@ use crate::stats::{PortCounters, WorkerStats};
 use base::{DropReason, PortNo};
 use packet::batch::Runs;
 use packet::wait::Bell;
-use packet::{BURST, Batch, Lent, Packet, PoolCache, TxQueue};
-use std::sync::{Arc, Mutex};
+use packet::{BURST, Batch, Lent, Packet, PoolCache, SharedTx, TxQueue};
+use std::sync::Arc;
 
 /// A transmit queue of this worker's own, or one that it shares because the port has too few.
 pub enum TxHandle {
     /// This worker's alone.
     Own(Box<dyn TxQueue>),
-    /// Shared: the lock is held for one burst.
-    Shared(Arc<Mutex<Box<dyn TxQueue>>>),
+    /// Shared: a worker that finds it in use leaves its packets beside it.
+    Shared(Arc<SharedTx>),
 }
 
 impl TxHandle {
-    fn with<R>(&mut self, f: impl FnOnce(&mut dyn TxQueue) -> R) -> R {
+    /// Sends a batch by `send`. Packets that were left in the batch have no room, neither in the queue nor beside one in use. `send` also
+    /// gets what other workers left beside a shared queue, and leaves nothing of it.
+    #[inline(always)]
+    fn send(&mut self, batch: &mut Batch, mut send: impl FnMut(&mut dyn TxQueue, &mut Batch)) {
         match self {
-            TxHandle::Own(q) => f(q.as_mut()),
-            // A poisoned lock means that another worker panicked inside the driver; the queue is still a queue.
-            TxHandle::Shared(q) => f(q.lock().unwrap_or_else(|e| e.into_inner()).as_mut()),
+            TxHandle::Own(q) => send(q.as_mut(), batch),
+            TxHandle::Shared(q) => q.send(batch, send),
         }
     }
-}
 
-impl TxHandle {
-    /// Whether it would take a burst now. A shared one is not asked: others fill it meanwhile, and the lock is not free.
+    /// Rings the doorbell and takes back what was transmitted. True where that must be done again.
+    fn flush(&mut self, cache: &mut PoolCache) -> bool {
+        let mut flush = |q: &mut dyn TxQueue| {
+            q.flush(cache);
+            q.has_pending()
+        };
+        match self {
+            TxHandle::Own(q) => flush(q.as_mut()),
+            TxHandle::Shared(q) => q.try_with(flush).unwrap_or(true) || q.has_waiting(),
+        }
+    }
+
+    /// Whether it would take a burst now. A shared one is not asked: others fill it meanwhile.
     fn has_room(&mut self) -> bool {
         match self {
             TxHandle::Own(q) => q.has_room(BURST),
@@ -35,14 +47,17 @@ impl TxHandle {
         }
     }
 
+    /// Whether other workers left packets beside it.
+    #[inline(always)]
+    fn has_waiting(&self) -> bool {
+        matches!(self, TxHandle::Shared(q) if q.has_waiting())
+    }
+
     /// The queue, where nobody else has it.
     pub fn into_queue(self) -> Option<Box<dyn TxQueue>> {
         match self {
             TxHandle::Own(q) => Some(q),
-            TxHandle::Shared(q) => {
-                let q = Arc::into_inner(q)?;
-                Some(q.into_inner().unwrap_or_else(|e| e.into_inner()))
-            }
+            TxHandle::Shared(q) => Arc::into_inner(q).map(SharedTx::into_queue),
         }
     }
 }
@@ -151,17 +166,11 @@ impl Outputs {
     /// Takes it away as it is, after sending what waits there.
     pub fn release_port(&mut self, port: PortNo) -> Option<TxHandle> {
         let n = port.0 as usize & 0xffff;
-        let slot = self.slots[n].as_mut()?;
-        let (cache, batch) = (&mut self.cache, &mut slot.batch);
-        slot.handle.with(|q| {
-            q.tx_burst(cache, batch);
-            q.flush(cache);
-        });
-        let slot = self.slots[n].take()?;
-        for packet in slot.batch {
-            self.stats.drops.add(DropReason::TxQueueFull, 1);
-            slot.counters.drops.add(DropReason::TxQueueFull, 1);
-            self.cache.free(packet);
+        let mut slot = self.slots[n].take()?;
+        transmit(&mut slot, &mut self.cache, &self.stats, &self.in_counters);
+        slot.handle.flush(&mut self.cache);
+        if let TxHandle::Shared(q) = &slot.handle {
+            self.leave(q, DropReason::TxQueueFull, |q, cache| q.flush(cache));
         }
         self.forget(n as u16);
         self.in_counters[n] = None;
@@ -176,8 +185,10 @@ impl Outputs {
             self.stats.drops.add(DropReason::PortRemoved, 1);
             self.cache.free(packet);
         }
-        let cache = &mut self.cache;
-        slot.handle.with(|q| q.close(cache));
+        match &mut slot.handle {
+            TxHandle::Own(q) => q.close(&mut self.cache),
+            TxHandle::Shared(q) => self.leave(q, DropReason::PortRemoved, |q, cache| q.close(cache)),
+        }
         self.forget(n as u16);
         self.in_counters[n] = None;
         Some(slot.handle)
@@ -187,6 +198,18 @@ impl Outputs {
     fn forget(&mut self, port: u16) {
         self.dirty.retain(|&p| p != port);
         self.pending.retain(|&p| p != port);
+    }
+
+    /// This worker will not use a shared queue any more; `last` is for the last of all.
+    fn leave(
+        &mut self,
+        queue: &SharedTx,
+        reason: DropReason,
+        last: impl FnOnce(&mut dyn TxQueue, &mut PoolCache),
+    ) {
+        let mut left = Vec::new();
+        queue.leave(|packet| left.push(packet), |queue| last(queue, &mut self.cache));
+        left.into_iter().for_each(|packet| self.drop(packet, reason));
     }
 
     /// Appends a packet to a port's batch.
@@ -235,7 +258,7 @@ impl Outputs {
         }
     }
 
-    /// Whether a port copies lent tails from where they are. One whose queue others use too is not asked: its lock is not free.
+    /// Whether a port copies lent tails from where they are. One whose queue others use too is not asked.
     pub fn takes_lent(&self, port: u32) -> bool {
         let slot = self.slots.get(port as usize).and_then(Option::as_deref);
         slot.is_some_and(|slot| matches!(&slot.handle, TxHandle::Own(q) if q.takes_lent()))
@@ -280,8 +303,9 @@ impl Outputs {
             self.copy_lent(others, lent);
         };
         let taken = match slot.as_deref_mut() {
-            Some(slot) => slot.handle.with(|q| q.tx_lent(batch, lent, &mut settle)),
-            None => 0,
+            Some(TxSlot { handle: TxHandle::Own(q), .. }) => q.tx_lent(batch, lent, &mut settle),
+            // A shared one gets whole packets, later.
+            _ => 0,
         };
         if !lent.is_settled() {
             settle(batch, lent);
@@ -359,13 +383,13 @@ impl Outputs {
             }
             slot.await_flush(&mut self.pending, port);
         }
-        let (slots, cache) = (&mut self.slots, &mut self.cache);
+        let Outputs { slots, cache, stats, in_counters, .. } = self;
         self.pending.retain(|&port| {
             slots[usize::from(port)].as_mut().is_some_and(|slot| {
-                slot.is_pending = slot.handle.with(|q| {
-                    q.flush(cache);
-                    q.has_pending()
-                });
+                if slot.handle.has_waiting() {
+                    transmit(slot, cache, stats, in_counters);
+                }
+                slot.is_pending = slot.handle.flush(cache);
                 slot.is_pending
             })
         });
@@ -419,7 +443,7 @@ impl TxSlot {
     }
 }
 
-/// Sends a port's batch. True where the port did not take all of it; the rest is dropped.
+/// Sends a port's batch, and what other workers left beside its queue. True where the port did not take all of it; the rest is dropped.
 fn transmit(
     slot: &mut TxSlot,
     cache: &mut PoolCache,
@@ -427,23 +451,49 @@ fn transmit(
     in_counters: &[Option<Arc<PortCounters>>],
 ) -> bool {
     let TxSlot { handle, batch, counters, .. } = slot;
-    let offered = batch.len() as u64;
-    let bytes: usize = batch.iter().map(Packet::len).sum();
-    handle.with(|q| q.tx_burst(cache, batch));
-    let left = batch.len() as u64;
-    let left_bytes: usize = if left == 0 { 0 } else { batch.iter().map(Packet::len).sum() };
-    counters.tx_packets.add(offered - left);
-    counters.tx_bytes.add((bytes - left_bytes) as u64);
-    stats.tx.add(offered - left);
-    if left > 0 {
-        counters.tx_drops.add(left);
-        stats.drops.add(DropReason::TxQueueFull, left);
+    let account = Account { counters, stats, in_counters };
+    let mut is_full = false;
+    handle.send(batch, |queue, batch| {
+        let offered = batch.len() as u64;
+        let bytes: usize = batch.iter().map(Packet::len).sum();
+        queue.tx_burst(cache, batch);
+        let left_bytes: usize = if batch.is_empty() { 0 } else { batch.iter().map(Packet::len).sum() };
+        account.sent(offered - batch.len() as u64, (bytes - left_bytes) as u64);
+        is_full |= account.refuse(batch, cache);
+    });
+    // Beside a queue in use there was no room either.
+    account.refuse(batch, cache) || is_full
+}
+
+/// Where the packets of a port's batch are counted: those that another worker left are counted by the one that sends them.
+struct Account<'a> {
+    counters: &'a PortCounters,
+    stats: &'a WorkerStats,
+    in_counters: &'a [Option<Arc<PortCounters>>],
+}
+
+impl Account<'_> {
+    #[inline(always)]
+    fn sent(&self, packets: u64, bytes: u64) {
+        self.counters.tx_packets.add(packets);
+        self.counters.tx_bytes.add(bytes);
+        self.stats.tx.add(packets);
+    }
+
+    /// Drops what the port did not take. True where there was any.
+    #[inline(always)]
+    fn refuse(&self, batch: &mut Batch, cache: &mut PoolCache) -> bool {
+        if batch.is_empty() {
+            return false;
+        }
+        self.counters.tx_drops.add(batch.len() as u64);
+        self.stats.drops.add(DropReason::TxQueueFull, batch.len() as u64);
         for packet in batch.drain(..) {
-            if let Some(c) = &in_counters[packet.in_port.0 as usize & 0xffff] {
+            if let Some(c) = &self.in_counters[packet.in_port.0 as usize & 0xffff] {
                 c.drops.add(DropReason::TxQueueFull, 1);
             }
             cache.free(packet);
         }
+        true
     }
-    left > 0
 }

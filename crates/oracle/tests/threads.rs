@@ -334,3 +334,88 @@ fn counters_asked_for_all_the_time_do_not_keep_rules_from_expiring() {
     assert!(dp.now_ms() - began_ms >= 1_000);
     flood.set_bursts(0);
 }
+
+/// A port with one transmit queue for all workers, in which the first burst is held until both barriers were passed.
+struct Held {
+    gate: [Arc<std::sync::Barrier>; 2],
+    sent: Arc<std::sync::atomic::AtomicU64>,
+    is_new: bool,
+}
+
+impl packet::TxQueue for Held {
+    fn tx_burst(&mut self, cache: &mut packet::PoolCache, batch: &mut packet::Batch) {
+        if std::mem::take(&mut self.is_new) {
+            self.gate.iter().for_each(|barrier| _ = barrier.wait());
+        }
+        self.sent.fetch_add(batch.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        cache.free_all(batch);
+    }
+}
+
+struct HeldPort(Option<Held>);
+
+impl packet::Port for HeldPort {
+    fn kind(&self) -> &'static str {
+        "held"
+    }
+    fn take_rx_queues(&mut self) -> Vec<Box<dyn packet::RxQueue>> {
+        Vec::new()
+    }
+    fn take_tx_queues(&mut self, _count: usize) -> Vec<Box<dyn packet::TxQueue>> {
+        self.0.take().into_iter().map(|queue| Box::new(queue) as Box<dyn packet::TxQueue>).collect()
+    }
+    fn stats(&self) -> packet::PortStats {
+        packet::PortStats::default()
+    }
+    fn status(&self) -> packet::PortStatus {
+        packet::PortStatus {
+            link: packet::LinkState::Up,
+            admin_up: true,
+            mac: [2, 0, 0, 0, 0, 9],
+            mtu: 1500,
+            speed_bps: 0,
+            ifindex: 0,
+            details: Vec::new(),
+            error: None,
+        }
+    }
+    fn set_admin_up(&mut self, _up: bool) -> Result<(), String> {
+        Ok(())
+    }
+    fn set_mtu(&mut self, _mtu: u32) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_worker_that_finds_a_shared_queue_in_use_goes_on_and_its_packets_are_sent() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
+    let pool = pool();
+    let mut dp = Datapath::new(pool, switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1, 2, 4]);
+    let gate = [(); 2].map(|()| Arc::new(std::sync::Barrier::new(2)));
+    let sent = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let held = Held { gate: gate.clone(), sent: sent.clone(), is_new: true };
+    dp.add_port(PortNo(3), Box::new(HeldPort(Some(held)))).unwrap();
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(3), output(4)]), 0).unwrap();
+    // The worker of port 1 is in the queue, and stays there.
+    links[0].receive(vec![udp_frame(); 3]);
+    gate[0].wait();
+    // That of port 2 goes on meanwhile: what it sends to the same port waits, and comes out of the other one.
+    for _ in 0..20 {
+        links[1].receive(vec![udp_frame(); 5]);
+        wait_sent(&links[2..], 5);
+    }
+    gate[1].wait();
+    let end = Instant::now() + Duration::from_secs(10);
+    let total =
+        |of: &dyn Fn(&datapath::WorkerStats) -> u64| (0..2).map(|n| of(dp.worker_stats(n))).sum::<u64>();
+    // Three of the frames to port 4 come from the worker that was held.
+    while sent.load(std::sync::atomic::Ordering::Relaxed) < 103 || total(&|s| s.tx.get()) < 206 {
+        assert!(Instant::now() < end, "only {sent:?} of 103 frames were sent");
+        std::thread::yield_now();
+    }
+    assert_eq!((total(&|s| s.rx.get()), total(&|s| s.drops.total())), (103, 0));
+}

@@ -15,6 +15,7 @@ pub mod buffer;
 pub mod lent;
 pub mod pool;
 pub mod port;
+mod shared_tx;
 pub mod thread;
 pub mod wait;
 
@@ -25,6 +26,7 @@ pub use port::{
     Borrower, DummyControl, FrameCounts, LinkState, Port, PortStats, PortStatus, QueueCounts, RxOutcome,
     RxQueue, Settle, TxQueue,
 };
+pub use shared_tx::SharedTx;
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.
 pub const BURST: usize = 32;

@@ -73,7 +73,7 @@ pub trait RxQueue: Send {
     fn close(&mut self, _cache: &mut PoolCache) {}
 }
 
-/// One transmit queue. Belongs to one worker, or is shared behind a lock where a port has fewer than there
+/// One transmit queue. Belongs to one worker, or is [shared](crate::SharedTx) where a port has fewer than there
 /// are workers.
 pub trait TxQueue: Send {
     /// Takes packets from the front of `batch` and leaves those that did not fit, in order. The driver frees what it
