@@ -6,37 +6,37 @@ use vswitchd::daemonize::Options;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Daemon options")]
 pub struct DaemonArgs {
-    /// Run in the background; returns when it serves.
+    /// Run in the background; return once the switch serves.
     #[arg(long)]
     detach: bool,
-    /// Start it again where it crashes.
+    /// Restart the switch if it crashes.
     #[arg(long)]
     monitor: bool,
-    /// With --detach, stay in this directory.
+    /// With --detach, stay in the current directory.
     #[arg(long)]
     no_chdir: bool,
-    /// Where the pid file is.
+    /// Write a pid file (default: ovs-vswitchd.pid in $OVS_RUNDIR).
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pidfile: Option<String>,
-    /// Take the pid file from one that runs.
+    /// Start even if another process holds the pid file.
     #[arg(long)]
     overwrite_pidfile: bool,
-    /// Taken and ignored: it is not confined.
+    /// Accepted for compatibility: the switch is never confined.
     #[arg(long, hide = true)]
     no_self_confinement: bool,
-    /// Give up root for another user.
+    /// Give up root and run as this user.
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
-    /// Also log to a file; without name to the usual one in $OVS_LOGDIR.
+    /// Log to a file too (default: ovs-vswitchd.log in $OVS_LOGDIR).
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     log_file: Option<String>,
-    /// Log levels: MODULE[:DESTINATION[:LEVEL]], or PATTERN:DESTINATION:PATTERN.
+    /// Set log levels: [MODULE][:DESTINATION][:LEVEL], or PATTERN:DESTINATION:PATTERN.
     #[arg(short, long, value_name = "SPEC")]
     verbose: Vec<String>,
     /// How messages reach the system log: libc, unix:FILE, udp:IP:PORT or null.
     #[arg(long, value_name = "METHOD")]
     syslog_method: Option<String>,
-    /// Send what goes to the system log to a collector too.
+    /// Also send system log messages to this collector over UDP.
     #[arg(long, value_name = "HOST:PORT")]
     syslog_target: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! A client's connection to a database server, and what `vsctl` and `ovsdb-client` do alike: the options of table
-//! formatting, the end by timeout.
+//! A client's connection to a database server, and what `vsctl` and `ovsdb-client` share: the options of table
+//! formatting, and the exit after a timeout.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,45 +12,30 @@ use vswitchd::stream::{Listener, OVSDB_PORT, Stream, StreamError, Target, Tls};
 
 /// Options of table formatting.
 pub const TABLES: &[Opt] = &[
-    value("format").short('f'),
-    value("data").short('d'),
-    flag("no-headings"),
-    flag("pretty"),
-    flag("bare"),
-    value("max-column-width"),
+    value("format").short('f').arg("FORMAT").help("print tables as table, list, html, csv or json"),
+    value("data").short('d').arg("FORMAT").help("print cells as string, bare or json"),
+    flag("no-headings").help("leave out the headings"),
+    flag("pretty").help("print JSON over several lines"),
+    flag("bare").help("the same as --format=list --data=bare --no-headings"),
+    value("max-column-width").arg("N").help("cut columns in format table at N bytes"),
 ];
 
-/// What of keys and certificates only some programs take.
-pub const MORE_TLS: &[Opt] = &[value("bootstrap-ca-cert"), value("peer-ca-cert")];
+/// Options about keys and certificates that only some programs have.
+pub const MORE_TLS: &[Opt] = &[
+    value("bootstrap-ca-cert")
+        .arg("FILE")
+        .help("as --ca-cert; if FILE is missing, trust the first peer and save its authority there"),
+    value("peer-ca-cert").arg("FILE").help("certificate of the authority to send to the peer"),
+];
 
-/// What `--help` says of both.
-pub const HELP: &str = "
-How tables are printed:
-  -f, --format=FORMAT         table, list, html, csv or json
-  -d, --data=FORMAT           cells as string, bare or json
-  --no-headings               leave the headings out
-  --pretty                    print JSON over several lines
-  --bare                      the same as --format=list --data=bare --no-headings
-  --max-column-width=N        cut columns of format table at N bytes
-
-How to reach a server:
-  tcp:HOST[:PORT]  ssl:HOST[:PORT]  unix:FILE     connect to it
-  ptcp:[PORT][:IP]  pssl:[PORT][:IP]  punix:FILE  wait until it connects
-With ssl: and pssl:
-  -p, --private-key=FILE      our private key
-  -c, --certificate=FILE      the certificate for it
-  -C, --ca-cert=FILE          the authority that signs servers' certificates, or \"none\"
-  --bootstrap-ca-cert=FILE    the same; taken from the server where the file is not there yet
-  --peer-ca-cert=FILE         send this authority's certificate to the server
-  --ssl-protocols=PROTOCOLS   such as TLSv1.2,TLSv1.3
-  --ssl-ciphers=CIPHERS       such as HIGH:!aNULL
-
-Logging:
-  -v, --verbose[=SPEC]        levels: MODULE[:DESTINATION[:LEVEL]]
-  --log-file[=FILE]           log to a file, too
-  --syslog-method=METHOD      libc, unix:FILE, udp:IP:PORT or null
-  --syslog-target=HOST:PORT   send what goes to the system log to a collector, too
-";
+/// How a database server is reached.
+pub const METHODS: (&str, &[(&str, &str)]) = (
+    "Connection methods",
+    &[
+        ("unix:FILE, tcp:HOST[:PORT], ssl:HOST[:PORT]", "connect to the server (default port: 6640)"),
+        ("punix:FILE, ptcp:[PORT][:IP], pssl:[PORT][:IP]", "wait until the server connects"),
+    ],
+);
 
 /// Takes an option of [`TABLES`]; false where it is another's.
 pub fn take_style(style: &mut Style, name: &str, value: Option<&str>) -> Result<bool, String> {

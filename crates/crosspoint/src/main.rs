@@ -6,21 +6,24 @@ mod bench;
 mod daemon_args;
 mod database;
 mod demo;
+mod generate;
 mod guest;
+mod manual;
 mod ofctl;
 mod ovsdb_client;
 mod ovsdb_tool;
 mod programs;
+mod suggest;
 mod switch;
 mod top;
 mod vsctl;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// A virtual switch with a poll-mode user-space datapath, spoken to with Open vSwitch's protocols and tools.
+/// A virtual switch with a poll-mode datapath in user space, a drop-in replacement for Open vSwitch.
 #[derive(Parser)]
-#[command(name = "crosspoint", version, max_term_width = 120)]
+#[command(name = "crosspoint", version, max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -28,37 +31,39 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a switch with the bridges and ports that a database or flags say.
+    /// Run the switch, with bridges and ports from a database or from flags.
     Switch(Box<switch::Args>),
-    /// Run a command in a daemon that is running, as ovs-appctl does.
+    /// Run a command in a running daemon (ovs-appctl).
     #[command(disable_help_flag = true)]
     Appctl(Elsewhere),
-    /// Show and change flows, ports and settings of a bridge over OpenFlow, as ovs-ofctl does.
+    /// Show and change flows, ports and settings of a bridge over OpenFlow (ovs-ofctl).
     #[command(disable_help_flag = true)]
     Ofctl(Elsewhere),
-    /// Query and change the configuration of the switch in its database, as ovs-vsctl does.
+    /// Show and change the configuration of the switch (ovs-vsctl).
     #[command(disable_help_flag = true)]
     Vsctl(Elsewhere),
-    /// Speak to a database server, as ovsdb-client does.
+    /// Talk to a database server.
     #[command(disable_help_flag = true)]
     OvsdbClient(Elsewhere),
-    /// Look into the datapath of the switch that is running, as ovs-dpctl does.
+    /// Inspect the datapath of the running switch (ovs-dpctl).
     #[command(disable_help_flag = true)]
     Dpctl(Elsewhere),
-    /// Serve databases without a switch, as ovsdb-server does.
+    /// Serve databases without a switch.
     #[command(disable_help_flag = true)]
     OvsdbServer(Elsewhere),
-    /// Make, convert, read and change database files, as ovsdb-tool does.
+    /// Create, convert, read and change database files.
     #[command(disable_help_flag = true)]
     OvsdbTool(Elsewhere),
-    /// Show what the running switch does: workers, caches, queues, ports, and packets dropped by reason.
+    /// Show live what the running switch does: workers, caches, queues, ports and drops.
     Top(top::Args),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
-    /// Show real packets crossing a real switch between two network namespaces, with figures.
+    /// Send real traffic through a switch between two network namespaces, and print figures.
     Demo(demo::Args),
-    /// A guest without a virtual machine: attach to vhost-user ports and loop packets back, send, or count.
+    /// Attach a guest without a virtual machine to vhost-user ports: loop packets back, send, or count.
     Guest(guest::Args),
+    /// Write manual pages and completion scripts.
+    Generate(generate::Args),
     /// What the demo starts in its namespaces.
     #[command(hide = true)]
     DemoTraffic(demo::traffic::Args),
@@ -76,7 +81,8 @@ fn main() -> ExitCode {
     if let Some(code) = programs::asked_for(&args) {
         return code;
     }
-    match Cli::parse().command {
+    let cli = Cli::from_arg_matches(&manual::own::cli().get_matches()).unwrap_or_else(|error| error.exit());
+    match cli.command {
         Command::Switch(args) => switch::run(*args),
         Command::Appctl(_)
         | Command::Ofctl(_)
@@ -91,6 +97,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Guest(args) => guest::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::DemoTraffic(args) => demo::traffic::run(args),
     }
 }

@@ -12,12 +12,12 @@ use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
 /// Options of the subcommand.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The server of the database that says what bridges and ports there shall be: unix:FILE, tcp:HOST[:PORT] or
-    /// ssl:HOST[:PORT]. Without it and without --bridge and --port the switch serves the database itself, from conf.db in
-    /// $OVS_DBDIR (/etc/openvswitch), on db.sock in $OVS_RUNDIR (/var/run/openvswitch).
+    /// The server of the database that configures the switch: unix:FILE, tcp:HOST[:PORT] or ssl:HOST[:PORT]. Without it,
+    /// and without --bridge and --port, the switch serves the database itself: from conf.db in $OVS_DBDIR
+    /// (/etc/openvswitch), on db.sock in $OVS_RUNDIR (/var/run/openvswitch).
     #[arg(value_name = "DATABASE", value_parser = database, conflicts_with_all = ["bridges", "ports"])]
     database: Option<ActiveTarget>,
-    /// Replace ports by dummies, for tests: those of type dummy, with "system" also those of type system, with "override" all.
+    /// For tests, make dummy ports: for type dummy; with "system" also for type system; with "override" for all.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = dummy)]
     enable_dummy: Option<EnableDummy>,
     /// A bridge: NAME[,datapath-id=HEX][,fail-mode=standalone|secure][,local=dummy|internal][,mac-aging-time=SECS]
@@ -30,40 +30,40 @@ pub struct Args {
     /// Further options are those of the type's driver.
     #[arg(long = "port", value_name = "NAME[,KEY=VALUE]...", value_parser = PortFlags::parse)]
     ports: Vec<PortFlags>,
-    /// Workers, not bound to processors [default: one on each NUMA node].
+    /// Number of workers, not bound to processors [default: one per NUMA node].
     #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
-    /// One worker on each processor of this mask (hexadecimal).
+    /// One worker on each processor of this mask, in hexadecimal.
     #[arg(long, value_name = "MASK", conflicts_with = "workers")]
     pmd_cpu_mask: Option<String>,
-    /// For tests: a machine that is made up, with the NUMA node of each of its processors, as in 0,0,1,1. No worker is bound to any.
+    /// For tests, the NUMA node of each processor of an imaginary machine, as in 0,0,1,1. Workers are not bound.
     #[arg(long, value_name = "LIST")]
     dummy_numa: Option<String>,
-    /// Packet buffers. This is all the memory that packets ever take.
+    /// Number of packet buffers: the limit of the memory that packets use.
     #[arg(long, value_name = "PACKETS", default_value_t = DatapathFlags::default().pool_packets)]
     pool_size: usize,
-    /// Bytes of a packet buffer.
+    /// Size of a packet buffer in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = DatapathFlags::default().pool_packet_bytes)]
     pool_packet_bytes: usize,
-    /// Cached flows per worker.
+    /// Limit of cached flows per worker.
     #[arg(long, value_name = "FLOWS")]
     flow_limit: Option<usize>,
-    /// Milliseconds after which an unused cached flow goes.
+    /// Milliseconds after which an unused cached flow is removed.
     #[arg(long, value_name = "MS")]
     max_idle: Option<u64>,
-    /// Private key, for controllers and managers over TLS; for managers also db:Open_vSwitch,SSL,private_key, which is the default.
+    /// Private key for TLS to controllers and managers. For managers the default is db:Open_vSwitch,SSL,private_key.
     #[arg(long, value_name = "FILE")]
     private_key: Option<PathBuf>,
-    /// Certificate, for controllers and managers over TLS; for managers also a column, as with --private-key.
+    /// Certificate for the private key; for managers also a column, as with --private-key.
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Certificate of the authority that controllers' and managers' certificates are verified by, or a column.
+    /// Certificates that controllers and managers are verified with, or a column.
     #[arg(long, value_name = "FILE")]
     ca_cert: Option<PathBuf>,
-    /// Where the file of --ca-cert is not there, the authority of the first controller is taken and saved.
+    /// As --ca-cert; if FILE is missing, trust the first controller and save its authority there.
     #[arg(long, value_name = "FILE", conflicts_with = "ca_cert")]
     bootstrap_ca_cert: Option<PathBuf>,
-    /// Where the control socket is.
+    /// Path of the control socket.
     #[arg(long, value_name = "SOCKET")]
     unixctl: Option<PathBuf>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ fn workers(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Runs until it is told to end.
+/// Runs until it is told to exit.
 pub fn run(args: Args) -> ExitCode {
     program::set_name("crosspoint switch");
     program::set_daemon_name(vswitchd::NAME);

@@ -2,30 +2,15 @@
 
 mod common;
 
-use common::{binary, run_dir};
+use common::{binary, run_dir, shell_blocks};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-/// The blocks of commands, which are those marked `sh`.
-fn commands(guide: &str) -> String {
-    let mut script = String::new();
-    let mut inside = false;
-    for line in guide.lines() {
-        match line {
-            "```sh" => inside = true,
-            "```" => inside = false,
-            line if inside => script += &format!("{line}\n"),
-            _ => {}
-        }
-    }
-    script
-}
-
 #[test]
 fn every_command_of_the_operators_guide_works() {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operator.md");
-    let commands = commands(&fs::read_to_string(guide).unwrap());
+    let commands = shell_blocks(&fs::read_to_string(guide).unwrap());
     assert!(commands.lines().count() > 30, "{commands}");
     let dir = run_dir();
     let path = |name: &str| dir.path().join(name);

@@ -26,27 +26,42 @@ pub struct Opt {
     pub short: Option<char>,
     /// Its argument.
     pub takes: Takes,
+    /// What help, manual pages and completion call the argument.
+    pub arg: &'static str,
+    /// What the option does: a phrase without a full stop.
+    pub help: &'static str,
 }
 
 /// An option without argument.
 pub const fn flag(name: &'static str) -> Opt {
-    Opt { name, short: None, takes: Takes::Nothing }
+    Opt { name, short: None, takes: Takes::Nothing, arg: "", help: "" }
 }
 
 /// An option that always has an argument.
 pub const fn value(name: &'static str) -> Opt {
-    Opt { name, short: None, takes: Takes::Value }
+    Opt { name, short: None, takes: Takes::Value, arg: "ARG", help: "" }
 }
 
 /// An option that may have an argument.
 pub const fn optional(name: &'static str) -> Opt {
-    Opt { name, short: None, takes: Takes::Optional }
+    Opt { name, short: None, takes: Takes::Optional, arg: "ARG", help: "" }
 }
 
 impl Opt {
     /// The same with a letter.
     pub const fn short(self, letter: char) -> Opt {
         Opt { short: Some(letter), ..self }
+    }
+
+    /// The same with a name for its argument.
+    pub const fn arg(self, arg: &'static str) -> Opt {
+        Opt { arg, ..self }
+    }
+
+    /// The same with a help text. In it `{run}`, `{log}`, `{db}` and `{name}` stand for the directories of sockets, logs and
+    /// databases, and for the program's name.
+    pub const fn help(self, help: &'static str) -> Opt {
+        Opt { help, ..self }
     }
 }
 

@@ -10,30 +10,36 @@ use vswitchd::stream::TlsFiles;
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    value("timeout").short('t'),
-    flag("strict"),
-    flag("readd"),
-    value("flow-format").short('F'),
-    value("packet-in-format").short('P'),
-    flag("more").short('m'),
-    flag("timestamp"),
-    optional("sort"),
-    optional("rsort"),
-    flag("names"),
-    flag("no-names"),
-    flag("stats"),
-    flag("no-stats"),
-    value("unixctl"),
-    flag("help").short('h'),
-    flag("option").short('o'),
-    flag("bundle"),
-    optional("color"),
-    flag("may-create"),
-    flag("pcap"),
-    flag("raw"),
-    flag("read-only"),
-    flag("version").short('V'),
-    value("protocols").short('O'),
+    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    flag("strict").help("modify or delete only flows with exactly this match and priority"),
+    flag("readd").help("for replace-flows: also replace flows that are the same"),
+    value("flow-format").short('F').arg("FORMAT,...").help("flow formats that may be used (default: any)"),
+    value("packet-in-format")
+        .short('P')
+        .arg("FORMAT")
+        .help("for monitor: standard, nxt_packet_in or nxt_packet_in2"),
+    flag("more").short('m').help("print more; may be given several times"),
+    flag("timestamp").help("print the time of each message"),
+    optional("sort").arg("FIELD").help("sort flows by a field, ascending (default: priority)"),
+    optional("rsort").arg("FIELD").help("sort flows by a field, descending (default: priority)"),
+    flag("names").help("accept and print names of ports"),
+    flag("no-names").help("accept and print only numbers of ports"),
+    flag("stats").help("print counters and ages (default)"),
+    flag("no-stats").help("leave out counters and ages"),
+    value("unixctl").arg("SOCKET").help("accepted for compatibility: there is no control socket"),
+    flag("help").short('h').help("show this help"),
+    flag("option").short('o').help("list the options"),
+    flag("bundle").help("apply all flow changes or none"),
+    optional("color").arg("WHEN").help("accepted for compatibility: output has no colors"),
+    flag("may-create").help("accepted for compatibility"),
+    flag("pcap").help("accepted for compatibility"),
+    flag("raw").help("accepted for compatibility"),
+    flag("read-only").help("refuse commands that change the switch"),
+    flag("version").short('V').help("show the version"),
+    value("protocols")
+        .short('O')
+        .arg("VERSION,...")
+        .help("OpenFlow versions that may be used (default: OpenFlow10)"),
 ];
 
 /// What they said.
@@ -82,7 +88,7 @@ pub fn parse(args: &[String]) -> Result<Args, ExitCode> {
     let usage = Usage {
         tables: &[OPTIONS, DAEMON, LOGGING, CLIENT_TLS],
         order: Order::Anywhere,
-        help: help(),
+        help: super::manual().help(program::name()),
         version: &["OpenFlow versions 0x1:0x4"],
     };
     let parsed = usage.parse(args)?;
@@ -147,70 +153,10 @@ impl Args {
             "unixctl" => {
                 eprintln!("{}: --unixctl: there is no control socket in this program", program::name())
             }
-            // Nothing is coloured; the others are for commands that are not there yet.
+            // Output has no colors; the others belong to commands that are not implemented.
             "color" | "may-create" | "pcap" | "raw" => {}
-            other => return Err(format!("{other}: an option that nobody takes")),
+            other => return Err(format!("{other}: unknown option")),
         }
         Ok(())
     }
 }
-
-fn help() -> String {
-    format!(
-        "{name}: show and change flows, ports and settings of a switch over OpenFlow
-usage: {name} [OPTIONS] COMMAND [ARG...]
-
-{COMMANDS}
-
-Options:
-  -O, --protocols=VERSION[,VERSION]...  versions that may be spoken (default: OpenFlow10)
-  -F, --flow-format=FORMAT[,FORMAT]...  encodings of flows that may be used
-  -P, --packet-in-format=FORMAT  how packets come: standard, nxt_packet_in, nxt_packet_in2
-  --strict                    modify or delete flows of exactly this match and priority
-  --bundle                    all flow changes together or none
-  --readd                     in replace-flows, also flows that are the same already
-  --read-only                 refuse commands that change the switch
-  --names, --no-names         take and show names of ports, or neither
-  --stats, --no-stats         with counters and ages, or without
-  --sort[=FIELD], --rsort[=FIELD]  sort flows, ascending or descending (default: priority)
-  -m, --more                  show more
-  --timestamp                 print the time of each message
-  --color[=WHEN]              taken: nothing is coloured
-  --may-create, --pcap, --raw, --unixctl=SOCKET  taken: for commands that are not there yet
-  -t, --timeout=SECS          give up after SECS seconds
-TLS:
-  -p, --private-key=FILE, -c, --certificate=FILE, -C, --ca-cert=FILE,
-  --ssl-protocols=PROTOS, --ssl-ciphers=CIPHERS
-{daemon}  -o, --option                list the options
-  -h, --help                  this text
-  -V, --version               the version
-",
-        name = program::name(),
-        daemon = crate::programs::ovs_vswitchd::daemon_help(),
-    )
-}
-
-const COMMANDS: &str = "\
-Commands (SWITCH is a bridge, unix:PATH, tcp:HOST[:PORT], ssl:HOST[:PORT] or a socket's path):
-  show SWITCH                     the switch and its ports
-  dump-desc SWITCH                who made it
-  dump-tables SWITCH              its tables
-  dump-groups SWITCH [GROUP]      its groups, of which there are none yet
-  add-groups SWITCH FILE          takes files that have none
-  dump-ports SWITCH [PORT]        counters of ports
-  dump-ports-desc SWITCH [PORT]   descriptions of ports
-  queue-stats SWITCH [PORT [QUEUE]]
-  mod-port SWITCH PORT ACT        up, down, [no-]flood, [no-]receive, [no-]forward, [no-]packet-in, [no-]stp
-  get-frags SWITCH, set-frags SWITCH normal|drop|reassemble|nx-match
-  dump-flows SWITCH [FLOW], dump-aggregate SWITCH [FLOW]
-  add-flow SWITCH FLOW, add-flows SWITCH FILE
-  mod-flows SWITCH FLOW|FILE, del-flows SWITCH [FLOW|FILE]   (FILE with - for standard input)
-  replace-flows SWITCH FILE       make the switch's flows those of the file
-  diff-flows SOURCE SOURCE        compare flows; each a file or a switch
-  add-tlv-map SWITCH MAP[,MAP]..., del-tlv-map SWITCH [MAP[,MAP]...], dump-tlv-map SWITCH
-                                  tunnel options; MAP is {{class=CLASS,type=TYPE,len=LENGTH}}->tun_metadataN
-  packet-out SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"
-  monitor SWITCH [MISS-LEN] [invalid_ttl] [resume] [watch:[FLOW]]...
-  snoop SWITCH                    what goes between the switch and its controllers
-  probe SWITCH, ping SWITCH [BYTES], benchmark SWITCH BYTES COUNT
-  parse-flow FLOW, parse-flows FILE   check flows and show them as they will be sent";

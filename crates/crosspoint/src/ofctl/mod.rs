@@ -12,14 +12,15 @@ mod ports;
 mod replace;
 mod watch;
 
-use crate::programs::end_well;
+use crate::manual::Manual;
+use crate::programs::{CLIENT_TLS, end_well, unknown_command};
 use arguments::Args;
 use client::{Client, Failure, fail};
 use openflow::text::{PortNames, Protocols};
 use openflow::{Version, VersionSet};
 use std::cell::RefCell;
 use std::process::ExitCode;
-use vswitchd::daemonize::{Daemon, Kept};
+use vswitchd::daemonize::{DAEMON, Daemon, Kept, LOGGING};
 use vswitchd::program;
 
 /// What every command gets.
@@ -148,40 +149,42 @@ impl Options {
     }
 }
 
-/// Command, arguments at least and at most, and what does it.
-type Row = (&'static str, usize, usize, fn(&Options) -> Result<ExitCode, Failure>);
+/// A command: name, least and greatest number of arguments, what runs it, its arguments, what it does.
+type Row =
+    (&'static str, usize, usize, fn(&Options) -> Result<ExitCode, Failure>, &'static str, &'static str);
 
-const TABLE: [Row; 30] = [
-    ("show", 1, 1, ports::show),
-    ("dump-desc", 1, 1, ports::dump_desc),
-    ("dump-tables", 1, 1, ports::dump_tables),
-    ("dump-ports", 1, 2, ports::dump_ports),
-    ("dump-ports-desc", 1, 2, ports::dump_ports_desc),
-    ("queue-stats", 1, 3, ports::queue_stats),
-    ("mod-port", 3, 3, ports::mod_port),
-    ("get-frags", 1, 1, ports::get_frags),
-    ("set-frags", 2, 2, ports::set_frags),
-    ("dump-flows", 1, 2, flows::dump_flows),
-    ("dump-aggregate", 1, 2, flows::dump_aggregate),
-    ("add-flow", 2, 2, flows::add_flow),
-    ("add-flows", 2, 2, flows::add_flows),
-    ("mod-flows", 2, 2, flows::mod_flows),
-    ("del-flows", 1, 2, flows::del_flows),
-    ("replace-flows", 2, 2, replace::replace_flows),
-    ("diff-flows", 2, 2, replace::diff_flows),
-    ("dump-groups", 1, 2, groups::dump_groups),
-    ("add-groups", 1, 2, groups::add_groups),
-    ("add-tlv-map", 2, 2, options::add_tlv_map),
-    ("del-tlv-map", 1, 2, options::del_tlv_map),
-    ("dump-tlv-map", 1, 1, options::dump_tlv_map),
-    ("packet-out", 2, usize::MAX, flows::packet_out),
-    ("parse-flow", 1, 1, flows::parse_flow_command),
-    ("parse-flows", 1, 1, flows::parse_flows_command),
-    ("monitor", 1, usize::MAX, watch::monitor),
-    ("snoop", 1, 1, watch::snoop),
-    ("probe", 1, 1, watch::probe),
-    ("ping", 1, 2, watch::ping),
-    ("benchmark", 3, 3, watch::benchmark),
+#[rustfmt::skip]
+const TABLE: &[Row] = &[
+    ("show", 1, 1, ports::show, "SWITCH", "print the switch and its ports"),
+    ("dump-desc", 1, 1, ports::dump_desc, "SWITCH", "print manufacturer, hardware and software of the switch"),
+    ("dump-tables", 1, 1, ports::dump_tables, "SWITCH", "print the statistics of tables"),
+    ("dump-ports", 1, 2, ports::dump_ports, "SWITCH [PORT]", "print the statistics of ports"),
+    ("dump-ports-desc", 1, 2, ports::dump_ports_desc, "SWITCH [PORT]", "print names, states and speeds of ports"),
+    ("queue-stats", 1, 3, ports::queue_stats, "SWITCH [PORT [QUEUE]]", "print the statistics of queues"),
+    ("mod-port", 3, 3, ports::mod_port, "SWITCH PORT ACTION", "configure a port: up, down, or stp, receive, receive-stp, forward, flood, packet-in, each also with no-"),
+    ("get-frags", 1, 1, ports::get_frags, "SWITCH", "print how IP fragments are handled"),
+    ("set-frags", 2, 2, ports::set_frags, "SWITCH MODE", "set it: normal, drop, reassemble or nx-match"),
+    ("dump-flows", 1, 2, flows::dump_flows, "SWITCH [FLOW]", "print flows, or those that match FLOW"),
+    ("dump-aggregate", 1, 2, flows::dump_aggregate, "SWITCH [FLOW]", "print the sums of their counters"),
+    ("add-flow", 2, 2, flows::add_flow, "SWITCH FLOW", "add a flow"),
+    ("add-flows", 2, 2, flows::add_flows, "SWITCH FILE", "add the flows of a file (- for standard input)"),
+    ("mod-flows", 2, 2, flows::mod_flows, "SWITCH FLOW|FILE", "change the actions of matching flows"),
+    ("del-flows", 1, 2, flows::del_flows, "SWITCH [FLOW|FILE]", "delete all or matching flows"),
+    ("replace-flows", 2, 2, replace::replace_flows, "SWITCH FILE", "make the flows of the switch those of a file"),
+    ("diff-flows", 2, 2, replace::diff_flows, "SOURCE SOURCE", "compare the flows of two files or switches; exit with 2 if they differ"),
+    ("dump-groups", 1, 2, groups::dump_groups, "SWITCH [GROUP]", "print groups"),
+    ("add-groups", 1, 2, groups::add_groups, "SWITCH FILE", "add the groups of a file"),
+    ("add-tlv-map", 2, 2, options::add_tlv_map, "SWITCH MAP[,MAP]...", "map tunnel options to fields: {class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN"),
+    ("del-tlv-map", 1, 2, options::del_tlv_map, "SWITCH [MAP[,MAP]...]", "remove mappings of tunnel options, or all of them"),
+    ("dump-tlv-map", 1, 1, options::dump_tlv_map, "SWITCH", "print the mappings of tunnel options"),
+    ("packet-out", 2, usize::MAX, flows::packet_out, "SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"", "send a packet through actions"),
+    ("parse-flow", 1, 1, flows::parse_flow_command, "FLOW", "check a flow and print it as it would be sent"),
+    ("parse-flows", 1, 1, flows::parse_flows_command, "FILE", "check the flows of a file and print them as they would be sent"),
+    ("monitor", 1, usize::MAX, watch::monitor, "SWITCH [MISS-LEN] [invalid_ttl] [resume] [watch:[FLOW]]...", "print what the switch sends to controllers"),
+    ("snoop", 1, 1, watch::snoop, "SWITCH", "print the messages between the switch and its controllers"),
+    ("probe", 1, 1, watch::probe, "SWITCH", "check that the switch answers"),
+    ("ping", 1, 2, watch::ping, "SWITCH [BYTES]", "measure the round trips of echo requests"),
+    ("benchmark", 3, 3, watch::benchmark, "SWITCH BYTES COUNT", "measure the throughput of echo requests"),
 ];
 
 /// What `--read-only` refuses.
@@ -204,8 +207,8 @@ fn dispatch(options: &Options) -> Result<ExitCode, Failure> {
     if name.is_empty() {
         return fail!("missing command name; use --help for help");
     }
-    let Some((_, least, most, command)) = TABLE.iter().find(|row| row.0 == name) else {
-        return fail!("unknown command '{name}'; use --help for help");
+    let Some((_, least, most, command, ..)) = TABLE.iter().find(|row| row.0 == name) else {
+        return fail!("{}", unknown_command(name, TABLE.iter().map(|row| row.0)));
     };
     if options.args.read_only && CHANGING.contains(&name) {
         return fail!("'{name}' command does not work in read only mode");
@@ -218,4 +221,33 @@ fn dispatch(options: &Options) -> Result<ExitCode, Failure> {
         return fail!("'{name}' command takes at most {most} arguments");
     }
     command(options)
+}
+
+/// The description of the program.
+pub fn manual() -> Manual {
+    let commands = TABLE.iter().map(|row| (format!("{} {}", row.0, row.4), row.5.to_string()));
+    Manual::new(
+        "shows and changes flows, ports and settings of a switch over OpenFlow",
+        &["[OPTIONS] COMMAND [ARG...]"],
+    )
+    .commands("Commands", commands)
+    .terms(
+        "SWITCH is one of",
+        &[
+            ("BRIDGE", "a bridge of the switch on this machine"),
+            (
+                "unix:FILE, tcp:HOST[:PORT], ssl:HOST[:PORT]",
+                "a switch that listens there (default port: 6653)",
+            ),
+        ],
+    )
+    .options("Options", &[arguments::OPTIONS])
+    .options("TLS options", &[CLIENT_TLS])
+    .options("Daemon options, for monitor and snoop", &[DAEMON])
+    .options("Logging options", &[LOGGING])
+    .examples(&[
+        ("{name} add-flow br0 priority=10,ip,nw_dst=10.0.0.0/8,actions=drop", "Drop packets to a network."),
+        ("{name} -O OpenFlow13 --bundle replace-flows br0 flows.txt", "Replace all flows at once, or none."),
+        ("{name} monitor br0 watch:", "Print changes of flows as they happen."),
+    ])
 }

@@ -18,26 +18,27 @@ use ovsdb::ctl::json::to_text;
 use ovsdb::ctl::table::{Format, Printer, Style, Table};
 use serde_json::Value;
 use vswitchd::daemonize::{DAEMON, Daemon, Kept, LOGGING, Options as DaemonOptions};
-use vswitchd::getopt::{self, Opt, Order, flag, optional, value};
+use vswitchd::getopt::{Opt, Order, flag, optional, value};
 use vswitchd::stream::{OVSDB_PORT, Target, Tls, TlsFiles};
 use vswitchd::{log, program, rundir::RunDir};
 
-use crate::database::{MORE_TLS, TABLES, block_on, die_of_timeout, take_style, timeout};
-use crate::programs::{CLIENT_TLS, end_well, take_tls};
+use crate::database::{METHODS, MORE_TLS, TABLES, block_on, die_of_timeout, take_style, timeout};
+use crate::manual::Manual;
+use crate::programs::{CLIENT_TLS, end_well, take_tls, unknown_command};
 use rpc::Server;
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    flag("help").short('h'),
-    flag("version").short('V'),
-    value("timeout").short('t'),
-    flag("timestamp"),
-    flag("force"),
-    flag("db-change-aware"),
-    flag("no-db-change-aware"),
-    flag("no-leader-only"),
-    optional("record"),
-    optional("replay"),
+    flag("help").short('h').help("show this help"),
+    flag("version").short('V').help("show the version"),
+    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    flag("timestamp").help("for monitor: print the time of each change"),
+    flag("force").help("for restore: accept a file with another schema"),
+    flag("db-change-aware").help("stay connected when the schema changes (default)"),
+    flag("no-db-change-aware").help("be disconnected when the schema changes, as old clients are"),
+    flag("no-leader-only").help("no effect: there are no clusters"),
+    optional("record").arg("DIR").help("refused: recording is not implemented"),
+    optional("replay").arg("DIR").help("refused: replaying is not implemented"),
 ];
 
 /// What a command's arguments begin with, beside the server.
@@ -78,20 +79,20 @@ const COMMANDS: &[Spec] = commands! {
     "get-schema-cksum" Database 0..0, "[SERVER] [DATABASE]", "print the schema's checksum";
     "list-tables" Database 0..0, "[SERVER] [DATABASE]", "list the tables";
     "list-columns" Database 0..1, "[SERVER] [DATABASE] [TABLE]", "list the columns of a table, or of all";
-    "transact" Server 1..1, "[SERVER] TRANSACTION", "run a transaction: the JSON array of its parameters";
-    "query" Server 1..1, "[SERVER] TRANSACTION", "run a transaction and change nothing";
+    "transact" Server 1..1, "[SERVER] TRANSACTION", "run a transaction, given as a JSON array";
+    "query" Server 1..1, "[SERVER] TRANSACTION", "run a read-only transaction";
     "dump" Database 0..MANY, "[SERVER] [DATABASE] [TABLE [COLUMN]...]", "print rows";
     "backup" Database 0..0, "[SERVER] [DATABASE]", "write a database file to standard output";
-    "restore" Database 0..0, "[SERVER] [DATABASE]", "replace all rows by those of the file on standard input";
-    "monitor" Database 1..MANY, "[SERVER] [DATABASE] TABLE [COLUMN,...]...", "print rows and their changes; TABLE may be ALL";
-    "monitor-cond" Database 2..MANY, "[SERVER] [DATABASE] CONDITIONS TABLE [COLUMN,...]...", "the same of rows that fulfil conditions";
-    "monitor-cond-since" Database 2..MANY, "[SERVER] [DATABASE] [LAST-ID] CONDITIONS TABLE [COLUMN,...]...", "the same since a transaction";
+    "restore" Database 0..0, "[SERVER] [DATABASE]", "replace all rows with those of the file on standard input";
+    "monitor" Database 1..MANY, "[SERVER] [DATABASE] TABLE [COLUMN,...]...", "print rows and every change to them; TABLE may be ALL";
+    "monitor-cond" Database 2..MANY, "[SERVER] [DATABASE] CONDITIONS TABLE [COLUMN,...]...", "the same for rows that match conditions";
+    "monitor-cond-since" Database 2..MANY, "[SERVER] [DATABASE] [LAST-ID] CONDITIONS TABLE [COLUMN,...]...", "the same, from a transaction on";
     "convert" Server 1..1, "[SERVER] SCHEMA", "convert the database that the schema in this file names";
-    "needs-conversion" Server 1..1, "[SERVER] SCHEMA", "say whether that would change anything";
+    "needs-conversion" Server 1..1, "[SERVER] SCHEMA", "print whether convert would change anything";
     "wait" Server 2..2, "[SERVER] DATABASE STATE", "wait until a database is added, connected or removed";
-    "lock" Server 1..1, "[SERVER] LOCK", "wait for a lock and keep it";
-    "steal" Server 1..1, "[SERVER] LOCK", "take a lock from whoever has it";
-    "unlock" Server 1..1, "[SERVER] LOCK", "give a lock back";
+    "lock" Server 1..1, "[SERVER] LOCK", "wait for a lock and hold it";
+    "steal" Server 1..1, "[SERVER] LOCK", "take a lock away from its owner";
+    "unlock" Server 1..1, "[SERVER] LOCK", "release a lock";
 };
 
 /// What the options say.
@@ -153,7 +154,7 @@ pub fn run(args: &[String]) -> ExitCode {
 
 fn try_run(args: &[String]) -> Result<ExitCode, String> {
     let tables: &[&[Opt]] = &[OPTIONS, LOGGING, DAEMON, TABLES, CLIENT_TLS, MORE_TLS];
-    let parsed = getopt::parse(tables, args, Order::Anywhere)?;
+    let parsed = crate::programs::parse(tables, args, Order::Anywhere)?;
     let mut global = Global {
         style: Style::new(Format::Table),
         timeout: None,
@@ -167,7 +168,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
     for (name, value) in &parsed.options {
         let given = value.as_deref().unwrap_or_default();
         match *name {
-            "help" => return Ok(show(&help())),
+            "help" => return Ok(show(&manual().help(program::name()))),
             "version" => return Ok(show(&program::version_text(program::name(), &[]))),
             "timeout" => global.timeout = Some(timeout(given)?),
             "timestamp" => global.timestamp = true,
@@ -190,10 +191,10 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
         return Err("missing command name; use --help for help".into());
     };
     if name == "help" {
-        return Ok(show(&help()));
+        return Ok(show(&manual().help(program::name())));
     }
     let spec = COMMANDS.iter().find(|spec| spec.name == name);
-    let spec = spec.ok_or_else(|| format!("unknown command '{name}'; use --help for help"))?;
+    let spec = spec.ok_or_else(|| unknown_command(name, COMMANDS.iter().map(|spec| spec.name)))?;
     // Only what goes on for ever can go to the background.
     let stays = name.starts_with("monitor") || matches!(name.as_str(), "lock" | "steal" | "unlock");
     let daemon = if stays {
@@ -271,39 +272,24 @@ async fn call(global: &Global, spec: &Spec, words: &[String], daemon: Daemon) ->
     }
 }
 
-fn help() -> String {
-    use std::fmt::Write;
-    let name = program::name();
-    let mut out =
-        format!("{name}: speaks to a database server\nusage: {name} [OPTIONS] COMMAND [ARG...]\n\n");
-    for spec in COMMANDS {
-        let _ = writeln!(out, "  {} {}\n    {}", spec.name, spec.usage, spec.what);
-    }
-    let socket = RunDir::from_env().file("db.sock");
-    let _ = write!(
-        out,
-        "
-SERVER is unix:{} where it is left out, DATABASE is Open_vSwitch.
-COLUMN may be !initial, !insert, !delete or !modify: changes of that kind are not wanted.
-
-Options:
-  -t, --timeout=SECONDS       give up after so long
-  --timestamp                 say when each change came
-  --force                     restore into another schema
-  --no-db-change-aware        be disconnected when the schema changes, as old clients are
-  -h, --help                  this text
-  -V, --version               versions
-{}
-In the background (monitor, lock, steal):
-  --detach                    go there once the first answer was printed
-  --monitor                   be started again after a crash
-  --pidfile[=FILE]            write the process's number to a file
-  --overwrite-pidfile         also where another runs that wrote it
-  --no-chdir                  stay in this directory
-  --user=USER[:GROUP]         become another user
-",
-        socket.display(),
-        crate::database::HELP
-    );
-    out
+/// Its description.
+pub fn manual() -> Manual {
+    Manual::new("talks to a database server", &["[OPTIONS] COMMAND [ARG...]"])
+        .about(
+            "SERVER defaults to unix:{run}/db.sock, DATABASE to Open_vSwitch.\n\
+             In a list of columns, !initial, !insert, !delete and !modify leave out changes of that kind.\n\
+             monitor, lock and steal can run in the background; --detach returns once the first answer is printed.",
+        )
+        .commands("Commands", COMMANDS.iter().map(|spec| (format!("{} {}", spec.name, spec.usage), spec.what.to_string())))
+        .terms(METHODS.0, METHODS.1)
+        .options("Options", &[OPTIONS])
+        .options("Output options", &[TABLES])
+        .options("TLS options", &[CLIENT_TLS, MORE_TLS])
+        .options("Daemon options", &[DAEMON])
+        .options("Logging options", &[LOGGING])
+        .examples(&[
+            ("{name} dump Open_vSwitch Port name tag", "Print two columns of a table."),
+            ("{name} monitor Open_vSwitch Interface name,ofport,error", "Print rows and every change to them."),
+            ("{name} backup > backup.db", "Save a consistent copy of the database."),
+        ])
 }

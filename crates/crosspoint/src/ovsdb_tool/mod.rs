@@ -15,15 +15,18 @@ use vswitchd::getopt::{self, Opt, Order, flag, value};
 use vswitchd::log::{self, Destination, Level, Setting};
 use vswitchd::program;
 
+use crate::manual::Manual;
+use crate::programs::unknown_command;
+
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    flag("more").short('m'),
-    value("rbac-role"),
-    value("cid"),
-    value("election-timer"),
-    flag("help").short('h'),
-    flag("option").short('o'),
-    flag("version").short('V'),
+    flag("more").short('m').help("for show-log: print more of each record; may be given several times"),
+    value("rbac-role").arg("ROLE").help("role for query and transact"),
+    value("cid").arg("UUID").help("for clusters, which are refused"),
+    value("election-timer").arg("MS").help("for clusters, which are refused"),
+    flag("help").short('h').help("show this help"),
+    flag("option").short('o').help("list the options"),
+    flag("version").short('V').help("show the version"),
 ];
 
 /// What the options say that commands read.
@@ -55,6 +58,8 @@ struct Command {
     name: &'static str,
     /// Its arguments, as `list-commands` shows them.
     usage: &'static str,
+    /// What it does.
+    what: &'static str,
     args_min: usize,
     args_max: usize,
     run: fn(&Settings, &[String]) -> Outcome,
@@ -63,42 +68,44 @@ struct Command {
 const fn row(
     name: &'static str,
     usage: &'static str,
+    what: &'static str,
     args_min: usize,
     args_max: usize,
     run: fn(&Settings, &[String]) -> Outcome,
 ) -> Command {
-    Command { name, usage, args_min, args_max, run }
+    Command { name, usage, what, args_min, args_max, run }
 }
 
 const MANY: usize = usize::MAX;
 
 /// In the stock program's order.
+#[rustfmt::skip]
 const COMMANDS: &[Command] = &[
-    row("create", "[db [schema]]", 0, 2, commands::create),
-    row("create-cluster", "db contents local", 3, 3, commands::refuse_cluster),
-    row("join-cluster", "db name local remote...", 4, MANY, commands::refuse_cluster),
-    row("compact", "[db [dst]]", 0, 2, commands::compact),
-    row("convert", "[db [schema [dst]]]", 0, 3, commands::convert),
-    row("needs-conversion", "", 0, 2, commands::needs_conversion),
-    row("db-name", "[db]", 0, 1, commands::db_name),
-    row("db-version", "[db]", 0, 1, commands::db_version),
-    row("db-cksum", "[db]", 0, 1, commands::db_cksum),
-    row("db-cid", "db", 1, 1, commands::db_cid),
-    row("db-sid", "db", 1, 1, commands::db_sid),
-    row("db-local-address", "db", 1, 1, commands::db_local_address),
-    row("db-is-clustered", "db", 1, 1, commands::db_is_clustered),
-    row("db-is-standalone", "db", 1, 1, commands::db_is_standalone),
-    row("schema-name", "[schema]", 0, 1, commands::schema_name),
-    row("schema-version", "[schema]", 0, 1, commands::schema_version),
-    row("schema-cksum", "[schema]", 0, 1, commands::schema_cksum),
-    row("query", "[db] trns", 1, 2, commands::query),
-    row("transact", "[db] trns", 1, 2, commands::transact),
-    row("show-log", "[db]", 0, 1, show_log::run),
-    row("check-cluster", "db...", 1, MANY, commands::check_cluster),
-    row("compare-versions", "a op b", 3, 3, commands::compare_versions),
-    row("help", "", 0, MANY, |_, _| show(&help())),
-    row("list-commands", "", 0, MANY, |_, _| show(&list())),
-    row("cluster-to-standalone", "db clusterdb", 2, 2, commands::refuse_cluster),
+    row("create", "[db [schema]]", "create an empty database with a schema", 0, 2, commands::create),
+    row("create-cluster", "db contents local", "refused: clusters are not supported", 3, 3, commands::refuse_cluster),
+    row("join-cluster", "db name local remote...", "refused: clusters are not supported", 4, MANY, commands::refuse_cluster),
+    row("compact", "[db [dst]]", "drop the history, in place or into another file", 0, 2, commands::compact),
+    row("convert", "[db [schema [dst]]]", "convert to another schema, in place or into another file", 0, 3, commands::convert),
+    row("needs-conversion", "", "print yes if a database has another schema than the given one, else no", 0, 2, commands::needs_conversion),
+    row("db-name", "[db]", "print the name of a database's schema", 0, 1, commands::db_name),
+    row("db-version", "[db]", "print the version of a database's schema", 0, 1, commands::db_version),
+    row("db-cksum", "[db]", "print the checksum of a database's schema", 0, 1, commands::db_cksum),
+    row("db-cid", "db", "print the cluster ID of a clustered database", 1, 1, commands::db_cid),
+    row("db-sid", "db", "print the server ID of a clustered database", 1, 1, commands::db_sid),
+    row("db-local-address", "db", "print the local address of a clustered database", 1, 1, commands::db_local_address),
+    row("db-is-clustered", "db", "exit with 0 if a database is clustered, else with 2", 1, 1, commands::db_is_clustered),
+    row("db-is-standalone", "db", "exit with 0 if a database is standalone, else with 2", 1, 1, commands::db_is_standalone),
+    row("schema-name", "[schema]", "print the name of a schema", 0, 1, commands::schema_name),
+    row("schema-version", "[schema]", "print the version of a schema", 0, 1, commands::schema_version),
+    row("schema-cksum", "[schema]", "print the checksum of a schema", 0, 1, commands::schema_cksum),
+    row("query", "[db] trns", "run a read-only transaction", 1, 2, commands::query),
+    row("transact", "[db] trns", "run a transaction", 1, 2, commands::transact),
+    row("show-log", "[db]", "print the records of a database's log", 0, 1, show_log::run),
+    row("check-cluster", "db...", "refused: clusters are not supported", 1, MANY, commands::check_cluster),
+    row("compare-versions", "a op b", "exit with 0 if a comparison of versions holds, else with 2", 3, 3, commands::compare_versions),
+    row("help", "", "show this help", 0, MANY, |_, _| show(&manual().help(program::name()))),
+    row("list-commands", "", "list all commands with their arguments", 0, MANY, |_, _| show(&list())),
+    row("cluster-to-standalone", "db clusterdb", "refused: clusters are not supported", 2, 2, commands::refuse_cluster),
 ];
 
 /// Runs the command that `args` name.
@@ -119,12 +126,12 @@ pub fn run(args: &[String]) -> ExitCode {
 
 fn run_command(args: &[String]) -> Outcome {
     let tables: &[&[Opt]] = &[OPTIONS, LOGGING];
-    let parsed = getopt::parse(tables, args, Order::Anywhere)?;
+    let parsed = crate::programs::parse(tables, args, Order::Anywhere)?;
     let mut settings = Settings::default();
     let mut logging = Options::default();
     for (name, value) in &parsed.options {
         match *name {
-            "help" => return show(&help()),
+            "help" => return show(&manual().help(program::name())),
             "version" => return show(&program::version_text(program::name(), &[])),
             "option" => return show(&getopt::list(tables)),
             "more" => settings.verbosity += 1,
@@ -139,7 +146,7 @@ fn run_command(args: &[String]) -> Outcome {
         return Err("missing command name; use --help for help".to_owned().into());
     };
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        return Err(format!("unknown command '{name}'; use --help for help").into());
+        return Err(unknown_command(name, COMMANDS.iter().map(|command| command.name)).into());
     };
     if args.len() < command.args_min {
         return Err(format!("'{name}' command requires at least {} arguments", command.args_min).into());
@@ -193,39 +200,24 @@ fn default_schema() -> PathBuf {
     program::directory("OVS_PKGDATADIR", "/usr/share/openvswitch").join("vswitch.ovsschema")
 }
 
-fn help() -> String {
-    format!(
-        "{name}: make, convert, read and change OVSDB files
-usage: {name} [OPTIONS] COMMAND [ARG...]
-  create [DB [SCHEMA]]           a new, empty DB of SCHEMA
-  compact [DB [DST]]             DB without its history, in place (or as DST)
-  convert [DB [SCHEMA [DST]]]    DB with SCHEMA, in place (or as DST)
-  needs-conversion [DB [SCHEMA]]  whether DB's schema is another (yes or no)
-  db-name, db-version, db-cksum [DB]  name, version, checksum of DB's schema
-  db-is-standalone, db-is-clustered DB  exit code 0 for yes, 2 for no
-  schema-name, schema-version, schema-cksum [SCHEMA]  the same of a schema
-  compare-versions A OP B        exit code 0 for true, 2 for false
-  query [DB] TRANSACTION         run a transaction, leave DB as it is
-  transact [DB] TRANSACTION      run a transaction
-  [-m]... show-log [DB]          the records of DB's log
-  list-commands                  all commands with their arguments
-Clustered databases are not served and not converted:
-  db-cid, db-sid, db-local-address DB  what a clustered DB says of itself
-  create-cluster, join-cluster, check-cluster, cluster-to-standalone  refused
-The default DB is {db}.
-The default SCHEMA is {schema}.
-
-Logging options:
-  -v, --verbose[=SPEC], --log-file[=FILE], --syslog-method=METHOD,
-  --syslog-target=HOST:PORT      what this program itself logs
-Other options:
-  -m, --more                     more of each record in show-log
-  --rbac-role=ROLE               role for query and transact
-  -h, --help                     this text
-  -V, --version                  the version
-",
-        name = program::name(),
-        db = default_db().display(),
-        schema = default_schema().display()
-    )
+/// Its description.
+pub fn manual() -> Manual {
+    let commands = COMMANDS.iter().map(|row| {
+        let usage = format!("{} {}", row.name, row.usage.to_uppercase());
+        (usage.trim_end().to_string(), row.what.to_string())
+    });
+    Manual::new("creates, converts, reads and changes database files", &["[OPTIONS] COMMAND [ARG...]"])
+        .about(&format!(
+            "DB defaults to {}, SCHEMA to {}.\nTRNS is a transaction: a JSON array.",
+            default_db().display(),
+            default_schema().display()
+        ))
+        .commands("Commands", commands)
+        .options("Options", &[OPTIONS])
+        .options("Logging options", &[LOGGING])
+        .examples(&[
+            ("{name} create conf.db vswitch.ovsschema", "Create an empty database."),
+            ("{name} -m show-log conf.db", "Print what each transaction changed."),
+            ("{name} compact conf.db", "Drop the history of a database that no server has open."),
+        ])
 }

@@ -3,7 +3,8 @@
 //! The stock program speaks to the kernel's datapath. There is none here: what makes, changes or removes one
 //! there is refused, and says what does it instead.
 
-use super::{Usage, client_log, fail, show, take_logging, timeout};
+use super::{Usage, client_log, fail, show, take_logging, timeout, unknown_command};
+use crate::manual::Manual;
 use std::process::ExitCode;
 use vswitchd::daemonize::LOGGING;
 use vswitchd::getopt::{Opt, Order, flag, value};
@@ -12,17 +13,17 @@ use vswitchd::unixctl::Client;
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    flag("statistics").short('s'),
-    flag("clear"),
-    flag("may-create"),
-    flag("read-only"),
-    flag("more").short('m'),
-    flag("names"),
-    flag("no-names"),
-    value("timeout").short('t'),
-    flag("help").short('h'),
-    flag("option").short('o'),
-    flag("version").short('V'),
+    flag("statistics").short('s').help("for show: print the statistics of ports"),
+    flag("clear").help("for commands that change flows: reset statistics"),
+    flag("may-create").help("for commands that change flows: create missing ones"),
+    flag("read-only").help("refuse commands that change flows"),
+    flag("more").short('m').help("for dump-flows: print more of each flow"),
+    flag("names").help("for dump-flows: print names of ports"),
+    flag("no-names").help("for dump-flows: print numbers of ports"),
+    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    flag("help").short('h').help("show this help"),
+    flag("option").short('o').help("list the options"),
+    flag("version").short('V').help("show the version"),
 ];
 
 /// Commands that would change the kernel's datapath, and what is done instead.
@@ -36,7 +37,12 @@ const KERNEL: &[(&str, &str)] = &[
 
 pub fn run(args: &[String]) -> ExitCode {
     client_log();
-    let usage = Usage { tables: &[OPTIONS, LOGGING], order: Order::Anywhere, help: help(), version: &[] };
+    let usage = Usage {
+        tables: &[OPTIONS, LOGGING],
+        order: Order::Anywhere,
+        help: manual().help(program::name()),
+        version: &[],
+    };
     let parsed = match usage.parse(args) {
         Ok(parsed) => parsed,
         Err(code) => return code,
@@ -80,7 +86,7 @@ fn ask(command: &str, args: &[String], patience: Option<std::time::Duration>) ->
             ExitCode::SUCCESS
         }
         Ok(Err(text)) if text.contains("is not a valid command") => {
-            fail(&format!("unknown command '{command}'; use --help for help"))
+            fail(&unknown_command(command, COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next())))
         }
         Ok(Err(text)) => {
             let text = text.strip_prefix("ovs-vswitchd: ").unwrap_or(&text);
@@ -91,29 +97,27 @@ fn ask(command: &str, args: &[String], patience: Option<std::time::Duration>) ->
     }
 }
 
-fn help() -> String {
-    format!(
-        "{name}: look into the datapath of the switch that is running
-usage: {name} [OPTIONS] COMMAND [ARG...]
-  dump-dps                 names of all datapaths
-  show [DP...]             their ports and counters
-  dump-flows [DP]          the flows that are cached
-    filter=FLOW            those with packets that this match of OpenFlow's fits
-    type=TYPE[,TYPE]...    ovs, non-offloaded: all; tc, dpdk, offloaded, partially-offloaded: none
-    pmd=CORE               those of the worker on this core
-  del-flows [DP]           remove them
-Options:
-  -s, --statistics         for show: counters of ports
-  -m, --more               for dump-flows: more of each flow
-  --names, --no-names      for dump-flows: names of ports instead of numbers
-  --clear, --may-create, --read-only  for commands that change flows
-  -t, --timeout=SECS       give up after SECS seconds
-  -v, --verbose[=SPEC], --log-file[=FILE], --syslog-method=METHOD,
-  --syslog-target=HOST:PORT  what this program itself logs
-  -o, --option             list the options
-  -h, --help               this text
-  -V, --version            the version
-",
-        name = program::name()
-    )
+/// Its commands.
+const COMMANDS: &[(&str, &str)] = &[
+    ("dump-dps", "print the names of all datapaths"),
+    ("show [DP...]", "print ports and counters of datapaths"),
+    (
+        "dump-flows [DP] [filter=FLOW] [type=TYPE,...] [pmd=CORE]",
+        "print cached flows: all, those with packets that an OpenFlow \
+      match fits, those of a type (ovs and non-offloaded mean all), those of one worker",
+    ),
+    ("del-flows [DP]", "remove the cached flows"),
+];
+
+/// Its description.
+pub fn manual() -> Manual {
+    Manual::new("inspects the datapath of the running switch", &["[OPTIONS] COMMAND [ARG...]"])
+        .about("There is no kernel datapath: bridges and ports are changed with ovs-vsctl.")
+        .commands("Commands", COMMANDS.iter().map(|(a, b)| (a.to_string(), b.to_string())))
+        .options("Options", &[OPTIONS])
+        .options("Logging options", &[LOGGING])
+        .examples(&[
+            ("{name} -s show", "Print all ports with their statistics."),
+            ("{name} --names dump-flows filter=tcp", "Print the cached flows that TCP packets may hit."),
+        ])
 }

@@ -13,6 +13,8 @@ mod signals;
 pub use options::{CLIENT_TLS, take_tls};
 pub use signals::end_well;
 
+use crate::manual::Manual;
+use crate::suggest;
 use std::path::Path;
 use std::process::ExitCode;
 use vswitchd::daemonize::{self, Options as DaemonOptions};
@@ -26,21 +28,32 @@ pub struct Program {
     pub name: &'static str,
     /// The subcommand of `crosspoint` that is the same.
     pub subcommand: &'static str,
+    /// Its description, from the tables that its parser reads.
+    pub manual: fn() -> Manual,
     /// Runs it with the arguments that follow its name.
     pub run: fn(&[String]) -> ExitCode,
 }
 
 /// All of them.
 pub const PROGRAMS: &[Program] = &[
-    Program { name: "ovs-vswitchd", subcommand: "", run: ovs_vswitchd::run },
-    Program { name: "ovs-appctl", subcommand: "appctl", run: appctl::run },
-    Program { name: "ovs-dpctl", subcommand: "dpctl", run: dpctl::run },
-    Program { name: "ovsdb-server", subcommand: "ovsdb-server", run: ovsdb_server::run },
-    Program { name: "ovs-ofctl", subcommand: "ofctl", run: crate::ofctl::run },
-    Program { name: "ovsdb-tool", subcommand: "ovsdb-tool", run: crate::ovsdb_tool::run },
-    Program { name: "ovs-vsctl", subcommand: "vsctl", run: crate::vsctl::run },
-    Program { name: "ovsdb-client", subcommand: "ovsdb-client", run: crate::ovsdb_client::run },
+    row("ovs-vswitchd", "", ovs_vswitchd::manual, ovs_vswitchd::run),
+    row("ovs-appctl", "appctl", appctl::manual, appctl::run),
+    row("ovs-dpctl", "dpctl", dpctl::manual, dpctl::run),
+    row("ovsdb-server", "ovsdb-server", ovsdb_server::manual, ovsdb_server::run),
+    row("ovs-ofctl", "ofctl", crate::ofctl::manual, crate::ofctl::run),
+    row("ovsdb-tool", "ovsdb-tool", crate::ovsdb_tool::manual, crate::ovsdb_tool::run),
+    row("ovs-vsctl", "vsctl", crate::vsctl::manual, crate::vsctl::run),
+    row("ovsdb-client", "ovsdb-client", crate::ovsdb_client::manual, crate::ovsdb_client::run),
 ];
+
+const fn row(
+    name: &'static str,
+    subcommand: &'static str,
+    manual: fn() -> Manual,
+    run: fn(&[String]) -> ExitCode,
+) -> Program {
+    Program { name, subcommand, manual, run }
+}
 
 /// What the process's arguments ask for, if that is one of the programs: by the name that it was called by, or by a subcommand.
 pub fn asked_for(args: &[String]) -> Option<ExitCode> {
@@ -49,10 +62,18 @@ pub fn asked_for(args: &[String]) -> Option<ExitCode> {
         program::set_name(program.name);
         return Some((program.run)(&args[1..]));
     }
-    let subcommand = args.get(1)?;
+    // `crosspoint help vsctl` is `crosspoint vsctl --help`.
+    let is_help = args.get(1).is_some_and(|word| word == "help") && args.len() == 3;
+    let subcommand = args.get(if is_help { 2 } else { 1 })?;
     let found = PROGRAMS.iter().find(|p| !p.subcommand.is_empty() && p.subcommand == subcommand)?;
     program::set_name(&format!("crosspoint {subcommand}"));
-    Some((found.run)(&args[2..]))
+    match is_help {
+        true => {
+            show(&(found.manual)().help(program::name()));
+            Some(ExitCode::SUCCESS)
+        }
+        false => Some((found.run)(&args[2..])),
+    }
 }
 
 /// What is the same in every program's command line.
@@ -79,10 +100,7 @@ impl Usage<'_> {
         args: &[String],
         mut take: impl FnMut(&str, Option<&str>) -> Result<(), String>,
     ) -> Result<Parsed, ExitCode> {
-        let parsed = getopt::parse(self.tables, args, self.order).map_err(|error| {
-            eprintln!("{}: {error}", program::name());
-            ExitCode::FAILURE
-        })?;
+        let parsed = parse(self.tables, args, self.order).map_err(|error| fail(&error))?;
         for (name, value) in &parsed.options {
             let text = match *name {
                 "help" => self.help.clone(),
@@ -98,6 +116,21 @@ impl Usage<'_> {
         }
         Ok(parsed)
     }
+}
+
+/// Parses options. The error suggests the nearest option for one that is unknown.
+pub fn parse(tables: &[&[Opt]], args: &[String], order: Order) -> Result<Parsed, String> {
+    getopt::parse(tables, args, order).map_err(|error| {
+        let unknown = error.strip_prefix("unrecognized option '--").map(|rest| rest.trim_end_matches('\''));
+        let names = tables.iter().copied().flatten().map(|opt| opt.name);
+        let hint = unknown.map(|name| suggest::hint(name, names).replacen("'", "'--", 1));
+        error + hint.as_deref().unwrap_or_default()
+    })
+}
+
+/// What is said of a command that does not exist.
+pub fn unknown_command<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    format!("unknown command '{name}'; use --help for help{}", suggest::hint(name, known))
 }
 
 /// Prints a text; a reader that has gone is no error.

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use vswitchd::getopt::{Opt, value};
 use vswitchd::stream::TlsFiles;
 
-/// Keys and certificates of one who connects.
+/// Keys and certificates of a program that connects.
 pub const CLIENT_TLS: &[Opt] = &[
-    value("private-key").short('p'),
-    value("certificate").short('c'),
-    value("ca-cert").short('C'),
-    value("ssl-protocols"),
-    value("ssl-ciphers"),
+    value("private-key").short('p').arg("FILE").help("private key of this program"),
+    value("certificate").short('c').arg("FILE").help("certificate for the private key"),
+    value("ca-cert").short('C').arg("FILE").help("certificates that peers are verified with, or none"),
+    value("ssl-protocols").arg("PROTOS").help("TLS versions, such as TLSv1.2,TLSv1.3"),
+    value("ssl-ciphers").arg("CIPHERS").help("cipher suites, such as HIGH:!aNULL"),
 ];
 
 /// Takes an option about keys and certificates; false where it is another's.

@@ -1,6 +1,7 @@
 //! `ovs-vswitchd`: the switch, configured by a database that somebody else serves.
 
 use super::{CLIENT_TLS, Usage, fail, take_tls};
+use crate::manual::Manual;
 use crate::switch;
 use std::process::ExitCode;
 use vswitchd::config::{Config, Database, DatapathFlags, EnableDummy};
@@ -12,17 +13,21 @@ use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    flag("mlockall"),
-    value("unixctl"),
-    value("bootstrap-ca-cert"),
-    value("peer-ca-cert"),
-    optional("enable-dummy"),
-    flag("disable-system"),
-    flag("disable-system-route"),
-    optional("dpdk"),
-    value("dummy-numa"),
-    flag("help").short('h'),
-    flag("version").short('V'),
+    flag("mlockall").help("keep all memory from being paged out"),
+    value("unixctl").arg("SOCKET").help("path of the control socket"),
+    value("bootstrap-ca-cert")
+        .arg("FILE")
+        .help("as --ca-cert; if FILE is missing, trust the first peer and save its authority there"),
+    value("peer-ca-cert").arg("FILE").help("certificate of the authority to send to the peer"),
+    optional("enable-dummy").arg("override|system").help(
+        "for tests: dummy datapaths and ports, in place of all others, or of those that are kernel devices",
+    ),
+    flag("disable-system").help("accepted for compatibility: there is no kernel datapath"),
+    flag("disable-system-route").help("accepted for compatibility: routes are not copied"),
+    optional("dpdk").help("refused: DPDK is not used"),
+    value("dummy-numa").arg("LIST").help("for tests: the NUMA node of each processor, as in 0,0,1,1"),
+    flag("help").short('h').help("show this help"),
+    flag("version").short('V').help("show the version"),
 ];
 
 pub fn run(args: &[String]) -> ExitCode {
@@ -31,7 +36,7 @@ pub fn run(args: &[String]) -> ExitCode {
     let usage = Usage {
         tables: &[DAEMON, LOGGING, CLIENT_TLS, OPTIONS],
         order: Order::Anywhere,
-        help: help(),
+        help: manual().help(program::name()),
         version: &[],
     };
     let mut options = Options::with_datapath();
@@ -82,66 +87,24 @@ fn take(config: &mut Config, options: &mut Options, name: &str, value: Option<&s
         "dpdk" => return Err("Using --dpdk to configure DPDK is not supported.".into()),
         // There is neither a datapath in the kernel nor a copy of its routes to leave out.
         "disable-system" | "disable-system-route" => {}
-        other => return Err(format!("{other}: an option that nobody takes")),
+        other => return Err(format!("{other}: unknown option")),
     }
     Ok(())
 }
 
-fn help() -> String {
-    format!(
-        "{name}: the switch
-usage: {name} [OPTIONS] [DATABASE]
-where DATABASE is a socket at which a database server listens
-      (default: \"unix:{run}/db.sock\").
-
-DATABASE is one of:
-  unix:FILE, tcp:HOST:PORT, ssl:HOST:PORT
-TLS:
-  -p, --private-key=FILE    our private key
-  -c, --certificate=FILE    our certificate
-  -C, --ca-cert=FILE        certificates by which peers are verified
-  --bootstrap-ca-cert=FILE  the same; taken from the first peer where there is none
-  --peer-ca-cert=FILE       certificates to send along
-  --ssl-protocols=PROTOS    versions, such as TLSv1.2,TLSv1.3
-  --ssl-ciphers=CIPHERS     cipher suites
-{daemon}
-Other options:
-  --mlockall                keep all memory from being paged out
-  --unixctl=SOCKET          where the control socket is
-  --enable-dummy[=override|system]  dummy datapaths and ports, for tests; instead of all
-                            others, or of those that are devices of the kernel's
-  --dummy-numa=LIST         the NUMA node of each processor of a machine that is made up,
-                            as in 0,0,1,1, for tests
-  --disable-system, --disable-system-route  taken: there is nothing to leave out
-  -h, --help                this text
-  -V, --version             the version
-",
-        name = program::name(),
-        run = RunDir::from_env().path().display(),
-        daemon = daemon_help(),
-    )
-}
-
-/// The help on the options that all daemons have.
-pub fn daemon_help() -> String {
-    format!(
-        "Daemon options:
-  --detach                  run in the background; returns when it serves
-  --monitor                 start it again where it crashes
-  --user=USER[:GROUP]       give up root for another user
-  --no-chdir                with --detach, stay in this directory
-  --pidfile[=FILE]          write a pid file (default: {run}/{name}.pid)
-  --overwrite-pidfile       take the pid file from one that runs
-  --no-self-confinement     taken: it is not confined
-
-Log options:
-  -v, --verbose[=SPEC]      levels by module and destination; all at most without SPEC
-  --log-file[=FILE]         log to a file too (default: {log}/{name}.log)
-  --syslog-method=(libc|unix:FILE|udp:IP:PORT|null)  how messages reach the system log
-  --syslog-target=HOST:PORT  send what goes to the system log to a collector too
-",
-        name = program::name(),
-        run = RunDir::from_env().path().display(),
-        log = program::log_directory().display(),
-    )
+/// Its description.
+pub fn manual() -> Manual {
+    Manual::new("the switch, configured by a database that another process serves", &["[OPTIONS] [DATABASE]"])
+        .about(
+            "DATABASE is where a database server listens: unix:FILE, tcp:HOST:PORT or ssl:HOST:PORT \
+             (default: unix:{run}/db.sock).",
+        )
+        .options("Options", &[OPTIONS])
+        .options("Daemon options", &[DAEMON])
+        .options("Logging options", &[LOGGING])
+        .options("TLS options", &[CLIENT_TLS])
+        .examples(&[
+            ("{name} --detach --pidfile --log-file", "Run in the background on the default database."),
+            ("{name} unix:/tmp/db.sock -vconsole:dbg", "Run in the foreground and log everything."),
+        ])
 }

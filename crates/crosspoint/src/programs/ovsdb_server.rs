@@ -1,7 +1,7 @@
 //! `ovsdb-server`: databases for whoever connects, without a switch.
 
-use super::ovs_vswitchd::daemon_help;
 use super::{Usage, fail};
+use crate::manual::Manual;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
@@ -19,33 +19,39 @@ const NAME: &str = "ovsdb-server";
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    value("remote"),
-    value("run"),
-    flag("no-dbs"),
-    value("config-file"),
-    value("unixctl"),
-    value("sync-from"),
-    value("sync-exclude-tables"),
-    flag("active"),
-    value("private-key").short('p'),
-    value("certificate").short('c'),
-    value("ca-cert").short('C'),
-    value("bootstrap-ca-cert"),
-    value("peer-ca-cert"),
-    value("ssl-protocols"),
-    value("ssl-ciphers"),
-    flag("disable-file-column-diff"),
-    optional("record"),
-    optional("replay"),
-    flag("help").short('h'),
-    flag("version").short('V'),
+    value("remote").arg("REMOTE").help("listen or connect there; may be given several times"),
+    value("run").arg("COMMAND").help("run COMMAND in a shell and exit when it does"),
+    flag("no-dbs").help("start without databases"),
+    value("config-file").arg("FILE").help("read remotes and databases from FILE, in JSON"),
+    value("unixctl").arg("SOCKET").help("path of the control socket"),
+    value("sync-from").arg("SERVER").help("be a backup of SERVER"),
+    value("sync-exclude-tables").arg("DB:TABLE,...").help("tables that are not copied from SERVER"),
+    flag("active").help("with --sync-from, be active until told otherwise"),
+    value("private-key").short('p').arg("FILE").help("private key of this server"),
+    value("certificate").short('c').arg("FILE").help("certificate for the private key"),
+    value("ca-cert").short('C').arg("FILE").help("certificates that peers are verified with"),
+    value("bootstrap-ca-cert")
+        .arg("FILE")
+        .help("as --ca-cert; if FILE is missing, trust the first peer and save its authority there"),
+    value("peer-ca-cert").arg("FILE").help("certificate of the authority to send to the peer"),
+    value("ssl-protocols").arg("PROTOS").help("TLS versions, such as TLSv1.2,TLSv1.3"),
+    value("ssl-ciphers").arg("CIPHERS").help("cipher suites, such as HIGH:!aNULL"),
+    flag("disable-file-column-diff").help("accepted for compatibility: files never hold differences"),
+    optional("record").arg("DIR").help("refused: recording is not implemented"),
+    optional("replay").arg("DIR").help("refused: replaying is not implemented"),
+    flag("help").short('h').help("show this help"),
+    flag("version").short('V').help("show the version"),
 ];
 
 pub fn run(args: &[String]) -> ExitCode {
     vswitchd::log::start();
     program::set_daemon_name(NAME);
-    let usage =
-        Usage { tables: &[DAEMON, LOGGING, OPTIONS], order: Order::Anywhere, help: help(), version: &[] };
+    let usage = Usage {
+        tables: &[DAEMON, LOGGING, OPTIONS],
+        order: Order::Anywhere,
+        help: manual().help(program::name()),
+        version: &[],
+    };
     let mut server = CommandLine::default();
     let parsed = match usage.parse_with(args, |name, value| server.take(name, value)) {
         Ok(parsed) => parsed,
@@ -206,40 +212,29 @@ fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<(String, Child
     end.recv().unwrap_or(ExitCode::FAILURE)
 }
 
-fn help() -> String {
-    format!(
-        "{name}: database server
-usage: {name} [OPTIONS] [DATABASE...]
-where each DATABASE is a file (default: {databases}/conf.db)
-
-  --remote=REMOTE           listen or connect; may be given several times
-  --run=COMMAND             run COMMAND in a shell, and end with it
-  --no-dbs                  start without databases
-  --config-file=FILE        remotes and databases from FILE, in JSON
-  --unixctl=SOCKET          where the control socket is
-REMOTE is one of:
-  punix:FILE, ptcp:[PORT][:ADDRESS], pssl:[PORT][:ADDRESS], unix:FILE, tcp:HOST[:PORT], ssl:HOST[:PORT],
-  db:DATABASE,TABLE,COLUMN
-Backups:
-  --sync-from=SERVER        be a backup of SERVER
-  --sync-exclude-tables=DB:TABLE[,DB:TABLE]...
-  --active                  with --sync-from: be active until told otherwise
-TLS (each may be db:DATABASE,TABLE,COLUMN):
-  -p, --private-key=FILE    our private key
-  -c, --certificate=FILE    our certificate
-  -C, --ca-cert=FILE        certificates by which peers are verified
-  --bootstrap-ca-cert=FILE  the same; taken from the first peer where there is none
-  --peer-ca-cert=FILE       certificates to send along
-  --ssl-protocols=PROTOS    versions, such as TLSv1.2,TLSv1.3
-  --ssl-ciphers=CIPHERS     cipher suites
-
-{daemon}
-Other options:
-  -h, --help                show this text
-  -V, --version             show the version
-",
-        name = program::name(),
-        databases = program::database_directory().display(),
-        daemon = daemon_help(),
-    )
+/// Its description.
+pub fn manual() -> Manual {
+    Manual::new("the database server", &["[OPTIONS] [DATABASE...]"])
+        .about("Each DATABASE is a file (default: {db}/conf.db).")
+        .terms(
+            "REMOTE is one of",
+            &[
+                ("punix:FILE, ptcp:[PORT][:IP], pssl:[PORT][:IP]", "listen for clients (default port: 6640)"),
+                ("unix:FILE, tcp:HOST[:PORT], ssl:HOST[:PORT]", "connect to a client that listens"),
+                ("db:DATABASE,TABLE,COLUMN", "what a column of a database lists"),
+            ],
+        )
+        .options("Options", &[OPTIONS])
+        .options("Daemon options", &[DAEMON])
+        .options("Logging options", &[LOGGING])
+        .examples(&[
+            (
+                "{name} --detach --pidfile --remote=punix:{run}/db.sock {db}/conf.db",
+                "Serve a database on a Unix socket, in the background.",
+            ),
+            (
+                "{name} --remote=ptcp:6640 --remote=db:Open_vSwitch,Open_vSwitch,manager_options",
+                "Also listen on TCP, and at the managers that the database lists.",
+            ),
+        ])
 }

@@ -16,22 +16,22 @@ use vswitchd::unixctl::Client;
 /// How long it waits for the switch to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Show what the running switch does: workers, caches, queues, ports, and packets dropped by reason.
+/// Show live what the running switch does: workers, caches, queues, ports and drops.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The switch: its daemon's name, or its control socket.
+    /// The switch: the name of its daemon, or its control socket.
     #[arg(short, long, default_value = "ovs-vswitchd")]
     target: String,
-    /// Seconds between two looks.
+    /// Seconds between two samples.
     #[arg(short = 'd', long, default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// End after so many looks.
+    /// Exit after this many samples.
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Plain text, one look after the other, also on a terminal.
+    /// Print plain text, one sample after the other, even on a terminal.
     #[arg(short, long)]
     batch: bool,
-    /// One look, as plain text.
+    /// Print one sample as plain text and exit.
     #[arg(long, conflicts_with = "count")]
     once: bool,
 }

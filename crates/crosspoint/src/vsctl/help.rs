@@ -5,16 +5,19 @@ use std::fmt::Write;
 use ovsdb::Schema;
 use ovsdb::vsctl::COMMANDS;
 use ovsdb::vsctl::names::{RecordName, record_names};
+use vswitchd::daemonize::LOGGING;
 use vswitchd::getopt::{Opt, Takes};
-use vswitchd::program;
-use vswitchd::rundir::RunDir;
+
+use crate::database::{METHODS, MORE_TLS, TABLES};
+use crate::manual::Manual;
+use crate::programs::CLIENT_TLS;
 
 /// Sections of commands, each with what it says of them.
 const SECTIONS: &[(&str, &[(&str, &str)])] = &[
     (
-        "The whole",
+        "Switch",
         &[
-            ("init", "initialise an empty database (every command does)"),
+            ("init", "initialize an empty database (every command does)"),
             ("show", "show the configuration as a tree"),
             ("emer-reset", "remove controllers, managers, mirrors, flow export and other_config"),
         ],
@@ -26,7 +29,7 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
             ("add-br BRIDGE PARENT VLAN", "add a fake bridge for a VLAN of PARENT"),
             ("del-br BRIDGE", "delete a bridge with its ports"),
             ("list-br", "list bridges (--real or --fake: only those)"),
-            ("br-exists BRIDGE", "exit with 2 where there is no such bridge"),
+            ("br-exists BRIDGE", "exit with 2 if there is no such bridge"),
             ("br-to-vlan BRIDGE", "print the VLAN of a fake bridge, 0 of a real one"),
             ("br-to-parent BRIDGE", "print the parent of a fake bridge, the name of a real one"),
             ("br-set-external-id BRIDGE KEY [VALUE]", "set or remove an external ID"),
@@ -42,7 +45,7 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
             ("port-to-br PORT", "print the bridge of a port"),
             ("add-bond BRIDGE PORT IFACE... [COLUMN[:KEY]=VALUE]...", "add a port of several interfaces"),
             ("add-bond-iface BOND IFACE", "add an interface to a port"),
-            ("del-bond-iface [BOND] IFACE", "take an interface from its port"),
+            ("del-bond-iface [BOND] IFACE", "remove an interface from its port"),
             ("list-ifaces BRIDGE", "list interfaces"),
             ("iface-to-br IFACE", "print the bridge of an interface"),
         ],
@@ -73,14 +76,14 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
             ("add-zone-tp DATAPATH zone=ID KEY=SECONDS...", "set the timeouts of a conntrack zone"),
             ("del-zone-tp DATAPATH zone=ID", "remove them"),
             ("list-zone-tp DATAPATH", "print them"),
-            ("list-dp-cap DATAPATH", "print what a datapath can do"),
+            ("list-dp-cap DATAPATH", "print the capabilities of a datapath"),
         ],
     ),
     (
         "Any table",
         &[
-            ("list TABLE [RECORD]...", "print records, all where none is named"),
-            ("find TABLE [COLUMN[:KEY]=VALUE]...", "print the records that fulfil conditions"),
+            ("list TABLE [RECORD]...", "print records, or all of them"),
+            ("find TABLE [COLUMN[:KEY]=VALUE]...", "print the records that match conditions"),
             ("get TABLE RECORD [COLUMN[:KEY]]...", "print columns of a record"),
             ("set TABLE RECORD COLUMN[:KEY]=VALUE...", "set columns"),
             ("add TABLE RECORD COLUMN [KEY=]VALUE...", "add to a set or map"),
@@ -88,56 +91,63 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
             ("clear TABLE RECORD COLUMN...", "empty columns"),
             ("[--id=@NAME] create TABLE COLUMN[:KEY]=VALUE...", "add a record"),
             ("destroy TABLE RECORD...", "delete records (--all: every one)"),
-            ("wait-until TABLE RECORD [COLUMN[:KEY]=VALUE]...", "wait until conditions are fulfilled"),
-            ("comment [WORD]...", "leave words in the database's log"),
+            ("wait-until TABLE RECORD [COLUMN[:KEY]=VALUE]...", "wait until conditions match"),
+            ("comment [WORD]...", "add words to the database's log"),
         ],
     ),
 ];
 
-pub(super) fn text() -> String {
-    let name = program::name();
-    let mut out = format!(
-        "{name}: queries and changes the configuration of a switch\nusage: {name} [OPTIONS] COMMAND [ARG...] [-- [OPTIONS] COMMAND [ARG...]]...\n\nAll commands of a call are one transaction.\n"
-    );
+/// The description of the program.
+pub fn manual() -> Manual {
+    let mut manual = Manual::new(
+        "queries and changes the configuration of the switch",
+        &["[OPTIONS] COMMAND [ARG...] [-- [OPTIONS] COMMAND [ARG...]]..."],
+    )
+    .about("All commands of one call are one transaction.");
     for (title, commands) in SECTIONS {
-        let _ = writeln!(out, "\n{title}:");
-        for (usage, what) in *commands {
-            let _ = writeln!(out, "  {usage:<27} {what}");
-        }
+        manual = manual
+            .commands(title, commands.iter().map(|(usage, what)| (usage.to_string(), what.to_string())));
     }
-    out.push_str("\nA record is named by its UUID, or the first four or more digits of it, or:\n");
+    let records = records();
+    let records: Vec<(&str, &str)> =
+        records.iter().map(|(table, by)| (table.as_str(), by.as_str())).collect();
+    manual
+        .terms("A record is named by its UUID, by four or more first digits of it, or by", &records)
+        .terms(METHODS.0, METHODS.1)
+        .options("Options", &[super::OPTIONS])
+        .options("Output options", &[TABLES])
+        .options("TLS options", &[CLIENT_TLS, MORE_TLS])
+        .options("Logging options", &[LOGGING])
+        .examples(&[
+            (
+                "{name} add-br br0 -- add-port br0 eth1 tag=10",
+                "Add a bridge and an access port, in one transaction.",
+            ),
+            ("{name} set interface eth1 ofport_request=5", "Ask for a port number."),
+            (
+                "{name} --columns=name,error find interface error!=[]",
+                "Print interfaces that could not be opened, and why.",
+            ),
+        ])
+}
+
+/// How the records of each table may be named.
+fn records() -> Vec<(String, String)> {
     let schema = Schema::open_vswitch();
+    let mut rows = Vec::new();
     for table in schema.tables() {
         for record in record_names(&table.name) {
-            let _ = match record {
-                RecordName::Only => writeln!(out, "  {:<27} \".\"", table.name),
-                RecordName::By(column) => writeln!(out, "  {:<27} its {column}", table.name),
+            let by = match record {
+                RecordName::Only => "\".\"".to_string(),
+                RecordName::By(column) => format!("its {column}"),
                 RecordName::Via { table: from, column, .. } => {
-                    writeln!(out, "  {:<27} the name of the {from} whose {column} it is", table.name)
+                    format!("the name of the {from} whose {column} it is")
                 }
             };
+            rows.push((table.name.to_string(), by));
         }
     }
-    let db = RunDir::from_env().file("db.sock");
-    let _ = write!(
-        out,
-        "
-Options:
-  --db=METHOD                 the database server (default: unix:{})
-  --no-wait                   do not wait until the switch has done it
-  --retry                     keep trying to connect
-  -t, --timeout=SECONDS       give up after so long
-  --dry-run                   check everything and change nothing
-  --oneline                   one line of output per command
-  --no-syslog                 do not log to the system log what is called
-  --commands, --options       list them, for completion
-  -h, --help                  this text
-  -V, --version               versions
-{}",
-        db.display(),
-        crate::database::HELP
-    );
-    out
+    rows
 }
 
 /// One line a command: options, name, arguments, separated by commas.
@@ -174,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_help_has_every_command() {
-        let text = text();
+        let text = manual().help("ovs-vsctl");
         for spec in COMMANDS {
             let is_there = text.split_whitespace().any(|word| word == spec.name);
             assert!(is_there, "{} is not in the help", spec.name);

@@ -8,6 +8,8 @@
 mod help;
 mod session;
 
+pub use help::manual;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use ovsdb::Schema;
 use ovsdb::ctl::table::{Format, Style};
 use ovsdb::vsctl::{self, Command, Warning};
 use vswitchd::daemonize::LOGGING;
-use vswitchd::getopt::{self, Opt, Order, Takes, flag, value};
+use vswitchd::getopt::{Opt, Order, Takes, flag, value};
 use vswitchd::stream::{Tls, TlsFiles};
 use vswitchd::{log, program, rundir::RunDir};
 
@@ -25,21 +27,21 @@ use crate::programs::{CLIENT_TLS, end_well, take_tls};
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    value("db"),
-    flag("no-syslog"),
-    flag("no-wait"),
-    flag("dry-run"),
-    flag("oneline"),
-    value("timeout").short('t'),
-    flag("retry"),
-    flag("help").short('h'),
-    flag("commands"),
-    flag("options"),
-    flag("leader-only"),
-    flag("no-leader-only"),
-    flag("shuffle-remotes"),
-    flag("no-shuffle-remotes"),
-    flag("version").short('V'),
+    value("db").arg("METHOD").help("how to reach the database server (default: unix:{run}/db.sock)"),
+    flag("no-syslog").help("do not record the call in the system log"),
+    flag("no-wait").help("do not wait until the switch has applied the change"),
+    flag("dry-run").help("check the commands and print their output, but change nothing"),
+    flag("oneline").help("print the output of each command on one line"),
+    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    flag("retry").help("keep trying to connect to the server"),
+    flag("help").short('h').help("show this help"),
+    flag("commands").help("list the commands, for completion"),
+    flag("options").help("list the options, for completion"),
+    flag("leader-only").help("no effect: there are no clusters"),
+    flag("no-leader-only").help("no effect: there are no clusters"),
+    flag("shuffle-remotes").help("no effect: there are no clusters"),
+    flag("no-shuffle-remotes").help("no effect: there are no clusters"),
+    flag("version").short('V').help("show the version"),
 ];
 
 /// What the options say.
@@ -84,7 +86,7 @@ pub fn run(args: &[String]) -> ExitCode {
 fn try_run(args: &[String]) -> Result<(), End> {
     let command_options = command_options();
     let tables: &[&[Opt]] = &[OPTIONS, LOGGING, TABLES, CLIENT_TLS, MORE_TLS, &command_options];
-    let parsed = getopt::parse(tables, args, Order::BeforeWords)?;
+    let parsed = crate::programs::parse(tables, args, Order::BeforeWords)?;
     let mut global = Global {
         db: format!("unix:{}", RunDir::from_env().file("db.sock").display()),
         waits: true,
@@ -110,7 +112,7 @@ fn try_run(args: &[String]) -> Result<(), End> {
             "timeout" => global.timeout = Some(timeout(given)?),
             // A cluster has a leader, and its members an order; a server alone has neither.
             "leader-only" | "no-leader-only" | "shuffle-remotes" | "no-shuffle-remotes" => {}
-            "help" => return print(&help::text()),
+            "help" => return print(&manual().help(program::name())),
             "commands" => return print(&help::commands()),
             "options" => return print(&help::options(tables)),
             "version" => return print(&version()),
@@ -131,7 +133,12 @@ fn try_run(args: &[String]) -> Result<(), End> {
         .timeout
         .or_else(|| std::env::var("OVS_CTL_TIMEOUT").ok()?.parse().ok().filter(|seconds| *seconds > 0));
     global.tls = (!tls.is_empty()).then(|| Arc::new(Tls::new(tls)));
-    let commands = vsctl::parse_chain(&parsed.words, local, vsctl::COMMANDS)?;
+    let commands = vsctl::parse_chain(&parsed.words, local, vsctl::COMMANDS).map_err(|error| {
+        let unknown = error.strip_prefix("unknown command '").and_then(|rest| rest.split('\'').next());
+        let names = vsctl::COMMANDS.iter().map(|spec| spec.name);
+        let hint = unknown.map(|name| crate::suggest::hint(name, names));
+        error + hint.as_deref().unwrap_or_default()
+    })?;
     connect_and_run(global, &commands, args)
 }
 
@@ -170,7 +177,7 @@ fn command_options() -> Vec<Opt> {
             let takes = if option.ends_with('=') { Takes::Value } else { Takes::Nothing };
             let name = option.trim_start_matches("--").trim_end_matches('=');
             if !options.iter().any(|known| known.name == name) {
-                options.push(Opt { name, short: None, takes });
+                options.push(Opt { name, short: None, takes, arg: "ARG", help: "" });
             }
         }
     }

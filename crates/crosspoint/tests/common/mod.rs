@@ -254,3 +254,18 @@ pub fn without_times(line: &str) -> String {
     let kept = parts.filter(|p| !["duration=", "idle_age=", "hard_age="].iter().any(|t| p.starts_with(t)));
     kept.collect::<Vec<_>>().join(", ")
 }
+
+/// The blocks of commands in a document: those marked `sh`.
+pub fn shell_blocks(document: &str) -> String {
+    let mut script = String::new();
+    let mut inside = false;
+    for line in document.lines() {
+        match line {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            line if inside => script += &format!("{line}\n"),
+            _ => {}
+        }
+    }
+    script
+}

@@ -155,7 +155,7 @@ impl Archive {
     }
 }
 
-/// The command of README.md or a document that starts a virtual machine on a socket: the indented lines from the one
+/// The command of a document that starts a virtual machine on a socket: the indented lines from the one
 /// that names the program on, as long as they end in a backslash. `nth` counts from 0.
 pub fn documented_command(document: &str, nth: usize) -> Vec<String> {
     let text = fs::read_to_string(testkit::root().join(document)).unwrap();

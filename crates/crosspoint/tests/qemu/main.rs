@@ -53,7 +53,7 @@ fn two_machines_and_the_network_talk_and_go_on_by_themselves_after_kill_9_of_the
         assert_eq!(rig.interface(name, "status:status"), "disconnected");
     }
     let path = socket("vm1.sock");
-    let listening = documented_command("README.md", 0);
+    let listening = documented_command("docs/virtual-machines.md", 0);
     let mut vm1 = Machine::start(&dir, "vm1", &listening, &[("/tmp/crosspoint/vm1.sock", &path)], &[]);
     let path = socket("vm2");
     let connecting = documented_command("docs/ports.md", 0);
@@ -160,7 +160,13 @@ fn a_machine_with_four_pairs_of_queues_uses_as_many_as_it_likes() {
         ("chardev=vhost0", "chardev=vhost0,queues=4"),
         ("virtio-net-pci,", "virtio-net-pci,mq=on,"),
     ];
-    let mut vm = Machine::start(&rig.path(""), "vm", &documented_command("README.md", 0), &replaced, &[]);
+    let mut vm = Machine::start(
+        &rig.path(""),
+        "vm",
+        &documented_command("docs/virtual-machines.md", 0),
+        &replaced,
+        &[],
+    );
     vm.wait_until_it_is_up();
     vm.run("ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up");
     let in_use = |rig: &Rig| {
@@ -210,7 +216,13 @@ fn machines_whose_buffers_are_of_many_pieces_take_bursts_and_segments() {
         ));
         let replaced =
             [("/tmp/crosspoint/vm1.sock", path.as_str()), ("1G", "192M"), ("virtio-net-pci,", card)];
-        let mut vm = Machine::start(&rig.path(""), "vm", &documented_command("README.md", 0), &replaced, &[]);
+        let mut vm = Machine::start(
+            &rig.path(""),
+            "vm",
+            &documented_command("docs/virtual-machines.md", 0),
+            &replaced,
+            &[],
+        );
         vm.wait_until_it_is_up();
         vm.run("ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up");
         vm.run("ping -c 3 -W 10 10.0.0.100");
@@ -265,7 +277,7 @@ fn a_machine_moves(copying: Copying) {
         rig.vsctl(&format!(
             "add-port br0 vm -- set interface vm type=dpdkvhostuserclient options:vhost-server-path={socket}"
         ));
-        let command = documented_command("README.md", 0);
+        let command = documented_command("docs/virtual-machines.md", 0);
         let replaced = [("/tmp/crosspoint/vm1.sock", socket.as_str()), ("1G", "192M")];
         let incoming = format!("unix:{}", from.path("migration").display());
         let more: &[&str] = if name == "target" { &["-incoming", &incoming] } else { &[] };
@@ -365,8 +377,8 @@ fn a_machine_moves(copying: Copying) {
 
 #[test]
 fn the_description_for_libvirt_is_one_that_its_schema_allows() {
-    let text = std::fs::read_to_string(testkit::root().join("README.md")).unwrap();
-    let start = text.find("    <domain").expect("README.md describes a machine");
+    let text = std::fs::read_to_string(testkit::root().join("docs/virtual-machines.md")).unwrap();
+    let start = text.find("    <domain").expect("docs/virtual-machines.md describes a machine");
     let end = start + text[start..].find("</domain>").unwrap() + "</domain>".len();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("domain.xml");

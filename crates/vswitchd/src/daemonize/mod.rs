@@ -31,18 +31,26 @@ use user::User;
 
 /// Options of every daemon.
 pub const DAEMON: &[Opt] = &[
-    flag("detach"),
-    flag("no-self-confinement"),
-    flag("no-chdir"),
-    optional("pidfile"),
-    flag("overwrite-pidfile"),
-    flag("monitor"),
-    value("user"),
+    flag("detach").help("run in the background; return once the daemon serves"),
+    flag("no-self-confinement").help("accepted for compatibility: the daemon is never confined"),
+    flag("no-chdir").help("with --detach, stay in the current directory"),
+    optional("pidfile").arg("FILE").help("write a pid file (default: {run}/{name}.pid)"),
+    flag("overwrite-pidfile").help("start even if another process holds the pid file"),
+    flag("monitor").help("restart the daemon if it crashes"),
+    value("user").arg("USER[:GROUP]").help("give up root and run as this user"),
 ];
 
 /// Options of every program that logs.
-pub const LOGGING: &[Opt] =
-    &[optional("verbose").short('v'), optional("log-file"), value("syslog-method"), value("syslog-target")];
+pub const LOGGING: &[Opt] = &[
+    optional("verbose").short('v').arg("SPEC").help(
+        "set log levels: [MODULE][:DESTINATION][:LEVEL], or PATTERN:DESTINATION:PATTERN; everything without SPEC",
+    ),
+    optional("log-file").arg("FILE").help("log to a file too (default: {log}/{name}.log)"),
+    value("syslog-method")
+        .arg("METHOD")
+        .help("how messages reach the system log: libc, unix:FILE, udp:IP:PORT or null"),
+    value("syslog-target").arg("HOST:PORT").help("also send system log messages to this collector over UDP"),
+];
 
 /// What the options of [`DAEMON`] and [`LOGGING`] said.
 #[derive(Debug)]

@@ -1,0 +1,247 @@
+//! Manuals of `crosspoint` itself and of the subcommands that clap parses.
+
+use super::{Entry, Flag, Group, Manual, examples};
+use crate::Cli;
+use crate::programs::PROGRAMS;
+use clap::{Arg, Command, CommandFactory};
+use std::fmt::Write;
+
+/// The subcommands by what they are for, as `crosspoint --help` lists them.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Daemons", &["switch", "ovsdb-server"]),
+    ("Configure and inspect a running switch", &["vsctl", "ofctl", "appctl", "dpctl", "top"]),
+    ("Databases", &["ovsdb-client", "ovsdb-tool"]),
+    ("Try and measure", &["demo", "guest", "bench"]),
+    ("Packaging", &["generate"]),
+];
+
+/// Examples of the subcommands that clap parses.
+const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "switch",
+        &[
+            (
+                "crosspoint switch --detach --pidfile",
+                "Serve the database in conf.db and run the switch that it describes.",
+            ),
+            (
+                "crosspoint switch --bridge br0 --port eth1,type=system --port eth2,type=system",
+                "Run one bridge with two ports and no database.",
+            ),
+            (
+                "crosspoint switch unix:/run/openvswitch/db.sock",
+                "Follow a database that another server serves.",
+            ),
+        ],
+    ),
+    (
+        "top",
+        &[
+            ("crosspoint top", "Watch workers, queues, ports and drops, once a second."),
+            ("crosspoint top --once", "Print one sample and exit, for scripts."),
+        ],
+    ),
+    (
+        "bench",
+        &[
+            (
+                "crosspoint bench p2p --rules exact --flows 1,1k,100k",
+                "Measure the cost of a packet by number of flows.",
+            ),
+            ("crosspoint bench p2p --help", "Show the options of one benchmark."),
+        ],
+    ),
+    ("demo", &[("crosspoint demo", "Send real traffic through a switch between two namespaces, as root.")]),
+    (
+        "guest",
+        &[(
+            "crosspoint guest --help",
+            "Show how to attach a guest without a virtual machine to vhost-user ports.",
+        )],
+    ),
+    (
+        "generate",
+        &[
+            (
+                "crosspoint generate completion bash ovs-vsctl > /etc/bash_completion.d/ovs-vsctl",
+                "Install completion for one name.",
+            ),
+            (
+                "crosspoint generate man crosspoint-top | man -l -",
+                "Read a manual page that is not installed.",
+            ),
+        ],
+    ),
+];
+
+/// The command line of `crosspoint`, with grouped help and examples.
+pub fn cli() -> Command {
+    let mut cli = Cli::command();
+    let names: Vec<String> = visible(&cli).map(|sub| sub.get_name().to_string()).collect();
+    for name in names {
+        let rows = examples(&examples_of(&name));
+        if !rows.is_empty() {
+            cli = cli.mut_subcommand(name, |sub| sub.after_help(rows.trim_start().to_string()));
+        }
+    }
+    let help = main_help(&cli);
+    cli.override_help(help)
+}
+
+/// `crosspoint` and all subcommands as clap would parse them, for completion.
+pub fn completed() -> Command {
+    let mut cli = Cli::command();
+    for program in PROGRAMS.iter().filter(|program| !program.subcommand.is_empty()) {
+        cli = cli.mut_subcommand(program.subcommand, |_| {
+            super::complete::command(program.subcommand, &(program.manual)())
+        });
+    }
+    cli
+}
+
+/// The page of `crosspoint` itself.
+pub fn main_manual() -> Manual {
+    let cli = Cli::command();
+    let mut manual = Manual::new("a virtual switch that takes the place of Open vSwitch", &["COMMAND [ARG...]"])
+        .about(
+            "Crosspoint forwards packets between physical interfaces, virtual machines and the host, in user space. \
+             It is configured and controlled as Open vSwitch is: by its database, its tools and OpenFlow.\n\
+             Called through a symbolic link by a stock name, such as ovs-vsctl, it is that program.\n\
+             OVS_RUNDIR, OVS_DBDIR, OVS_LOGDIR and OVS_SYSCONFDIR move the directories, as with Open vSwitch.",
+        )
+        .examples(&[
+            ("crosspoint switch --detach", "Start a switch with a database of its own."),
+            ("crosspoint vsctl add-br br0 -- add-port br0 eth1", "Add a bridge with a port."),
+            ("crosspoint help vsctl", "Show the help of a command."),
+        ]);
+    for (title, rows) in grouped(&cli) {
+        manual = manual.commands(title, rows);
+    }
+    manual
+}
+
+/// The name and manual of every subcommand that clap parses.
+pub fn subcommands() -> Vec<(String, Manual)> {
+    let cli = Cli::command();
+    let is_stock = |sub: &&Command| PROGRAMS.iter().any(|program| program.subcommand == sub.get_name());
+    visible(&cli)
+        .filter(|sub| !is_stock(sub))
+        .map(|sub| (format!("crosspoint-{}", sub.get_name()), of(sub)))
+        .collect()
+}
+
+fn of(command: &Command) -> Manual {
+    let mut manual = Manual::new(&phrase(command), &["[OPTIONS]"]);
+    if let Some(long) = command.get_long_about() {
+        manual.about = long.to_string().replace("\n\n", "\n");
+    }
+    let subs: Vec<&Command> = visible(command).filter(|sub| sub.get_name() != "help").collect();
+    if !subs.is_empty() {
+        manual.usage = vec!["COMMAND [OPTIONS]".into()];
+        let rows = subs.iter().map(|sub| (sub.get_name().to_string(), phrase(sub)));
+        manual = manual.commands("Commands", rows);
+    }
+    let operands: Vec<String> = command.get_positionals().map(operand).collect();
+    if !operands.is_empty() {
+        manual.usage = vec![format!("[OPTIONS] {}", operands.join(" "))];
+    }
+    push_options(&mut manual, "Options", command);
+    for sub in subs {
+        push_options(&mut manual, &format!("Options of {}", sub.get_name()), sub);
+    }
+    manual.examples = examples_of(command.get_name());
+    manual
+}
+
+fn push_options(manual: &mut Manual, title: &str, command: &Command) {
+    let rows: Vec<Flag> = command.get_arguments().filter(|arg| !arg.is_hide_set()).map(flag).collect();
+    if !rows.is_empty() {
+        manual.options.push(Group { title: title.into(), rows });
+    }
+}
+
+fn flag(arg: &Arg) -> Flag {
+    let takes = arg.get_action().takes_values();
+    let names = arg
+        .get_value_names()
+        .map(|names| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "));
+    let arg_name = names.unwrap_or_else(|| arg.get_id().as_str().to_uppercase());
+    let mut help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let possible: Vec<String> = match takes {
+        true => arg.get_possible_values().iter().map(|value| value.get_name().to_string()).collect(),
+        false => Vec::new(),
+    };
+    if !possible.is_empty() {
+        let _ = write!(help, "; one of {}", possible.join(", "));
+    }
+    let default: Vec<String> =
+        arg.get_default_values().iter().map(|value| value.to_string_lossy().into()).collect();
+    if takes && !default.is_empty() {
+        let _ = write!(help, " (default: {})", default.join(","));
+    }
+    Flag {
+        long: arg.get_long().unwrap_or_default().into(),
+        short: arg.get_short(),
+        arg: if takes { arg_name } else { String::new() },
+        is_optional: arg.is_require_equals_set()
+            && arg.get_num_args().is_some_and(|range| range.min_values() == 0),
+        help,
+    }
+}
+
+fn operand(arg: &Arg) -> String {
+    let name = flag(arg).arg;
+    if arg.is_required_set() { name } else { format!("[{name}]") }
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|sub| !sub.is_hide_set())
+}
+
+/// What a command is for, as a phrase: no capital, no full stop.
+fn phrase(command: &Command) -> String {
+    let text = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let text = text.trim_end_matches('.');
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+}
+
+fn examples_of(name: &str) -> Vec<Entry> {
+    let rows = EXAMPLES.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, rows)| rows);
+    rows.iter().map(|(usage, what)| Entry { usage: usage.to_string(), what: what.to_string() }).collect()
+}
+
+fn grouped(cli: &Command) -> Vec<(&'static str, Vec<(String, String)>)> {
+    let row = |name: &&str| cli.find_subcommand(name).map(|sub| (name.to_string(), phrase(sub)));
+    GROUPS.iter().map(|(title, names)| (*title, names.iter().filter_map(row).collect())).collect()
+}
+
+fn main_help(cli: &Command) -> String {
+    let about = cli.get_about().map(ToString::to_string).unwrap_or_default();
+    let mut out = format!("{about}\n\nUsage: crosspoint COMMAND [ARG...]\n");
+    for (title, rows) in grouped(cli) {
+        let _ = writeln!(out, "\n{title}:");
+        for (name, what) in rows {
+            let _ = writeln!(out, "  {name:<14} {what}");
+        }
+    }
+    out + "\nOptions:\n  -h, --help     show this help\n  -V, --version  show the version\n\n\
+           crosspoint help COMMAND shows the help of a command. Through a symbolic link called ovs-vswitchd,\n\
+           ovsdb-server, ovs-vsctl, ovs-ofctl, ovs-appctl, ovs-dpctl, ovsdb-client or ovsdb-tool, this is that program.\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_visible_subcommand_is_in_exactly_one_group() {
+        let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        listed.sort_unstable();
+        let cli = Cli::command();
+        let mut names: Vec<&str> =
+            visible(&cli).map(Command::get_name).filter(|name| *name != "help").collect();
+        names.sort_unstable();
+        assert_eq!(listed, names);
+    }
+}
