@@ -51,7 +51,7 @@ fn every_switch_of_the_guide_to_ports_starts() {
         let log = || std::fs::read_to_string(dir.path().join("log")).unwrap();
         wait_for("the switch to run", || {
             assert!(child.try_wait().unwrap().is_none(), "{switch}: {}", log());
-            log().contains("is running")
+            log().contains("(Open vSwitch)")
         });
         // What comes behind it is about the same ports.
         let at = commands.iter().position(|c| c.ends_with(switch)).unwrap();

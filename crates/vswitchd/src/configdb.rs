@@ -123,28 +123,31 @@ impl Connection {
         let target = self.server.to_string();
         loop {
             match reconnect.run(clock::now()) {
-                Some(Action::Connect) => match self.server.connect().await {
-                    Ok(stream) => {
-                        reconnect.connected(clock::now());
-                        tracing::info!(target: "reconnect", "{target}: connected");
-                        let error = self.converse(stream, &mut reconnect).await;
-                        self.follower.disconnected();
-                        // A server that is stopped on purpose takes its leave this way.
-                        if error == CLOSED {
-                            tracing::info!(target: "reconnect", "{target}: {CLOSED}");
-                        } else {
-                            tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
+                Some(Action::Connect) => {
+                    tracing::info!(target: "reconnect", "{target}: connecting...");
+                    match self.server.connect().await {
+                        Ok(stream) => {
+                            reconnect.connected(clock::now());
+                            tracing::info!(target: "reconnect", "{target}: connected");
+                            let error = self.converse(stream, &mut reconnect).await;
+                            self.follower.disconnected();
+                            // A server that is stopped on purpose takes its leave this way.
+                            if error == CLOSED {
+                                tracing::info!(target: "reconnect", "{target}: {CLOSED}");
+                            } else {
+                                tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
+                            }
+                            reconnect.disconnected(clock::now(), Some(&error));
                         }
-                        reconnect.disconnected(clock::now(), Some(&error));
-                    }
-                    Err(error) => {
-                        let error = error.to_string();
-                        if reconnect.last_error() != Some(&error) {
-                            tracing::info!(target: "reconnect", "{target}: connection attempt failed ({error})");
+                        Err(error) => {
+                            let error = error.to_string();
+                            if reconnect.last_error() != Some(&error) {
+                                tracing::info!(target: "reconnect", "{target}: connection attempt failed ({error})");
+                            }
+                            reconnect.failed(clock::now(), &error);
                         }
-                        reconnect.failed(clock::now(), &error);
                     }
-                },
+                }
                 Some(_) => {}
                 None => match reconnect.deadline() {
                     Some(at) => clock::sleep_until(at).await,
@@ -327,12 +330,12 @@ impl Follower {
                     // Before anybody has made it there is nothing to do.
                     return;
                 }
-                tracing::warn!(target: "bridge", "the row of table Open_vSwitch is gone, and with it all bridges");
+                tracing::debug!(target: "bridge", "the row of table Open_vSwitch is gone, and with it all bridges");
                 Reading { wanted: nothing, ..Reading::default() }
             }
         };
         for complaint in reading.complaints.difference(&self.said) {
-            tracing::warn!(target: "bridge", "{complaint}");
+            tracing::debug!(target: "bridge", "{complaint}");
         }
         self.said = reading.complaints.clone();
         // What is made from now on outlives this process: the next one finds it by the database's first row.

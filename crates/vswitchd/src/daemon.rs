@@ -154,23 +154,23 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     tokio::task::spawn_local(unixctl::serve(ctl_listener, answer));
     tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
     tokio::task::spawn_local(tick(shared.clone()));
-    tracing::info!(
+    tracing::debug!(
         target: "vswitchd",
-        "crosspoint {} is running: {} bridges, {ports} ports, {workers} workers; commands on {}",
+        "crosspoint {} serves: {} bridges, {ports} ports, {workers} workers; commands on {}",
         env!("CARGO_PKG_VERSION"), config.bridges.len(), ctl.path().display()
     );
     let ending = async {
         tokio::select! {
-            _ = terminated.recv() => tracing::info!(target: "daemon", "ending on SIGTERM"),
-            _ = interrupted.recv() => tracing::info!(target: "daemon", "ending on SIGINT"),
+            _ = terminated.recv() => told_to_end(15, "Terminated"),
+            _ = interrupted.recv() => told_to_end(2, "Interrupt"),
             () = exit.notified() => {
                 // The reply to `exit` is on its way; without this its client would find a closed connection.
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                tracing::info!(target: "daemon", "ending on the command exit");
+                tracing::debug!(target: "daemon", "ending on the command exit");
             }
             () = database_exited(embedded.as_ref()) => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                tracing::info!(target: "daemon", "ending on the command exit to the database server");
+                tracing::debug!(target: "daemon", "ending on the command exit to the database server");
             }
         }
     };
@@ -187,9 +187,16 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         }
     }
     daemon.complete();
+    // As Open vSwitch does: scripts wait for this line, and it never reaches the terminal of a process that went to the background.
+    tracing::info!(target: "bridge", "{}", program::version_line(NAME));
     ending.await;
     shared.borrow_mut().close();
     Ok(())
+}
+
+/// The line by which Open vSwitch takes leave on a signal.
+fn told_to_end(signal: u32, name: &str) {
+    tracing::warn!(target: "fatal_signal", "terminating with signal {signal} ({name})");
 }
 
 /// Waits until somebody ends the embedded server, with which the process ends: the stock programs that stop one wait for that.
@@ -226,7 +233,7 @@ impl Embedded {
             ..ovsdb::Options::default()
         };
         let handle = ovsdb::serve(options).map_err(StartError::Database)?;
-        tracing::info!(
+        tracing::debug!(
             target: "ovsdb",
             "serving the database {} on {}", file.display(), socket.display()
         );

@@ -76,7 +76,10 @@ impl BridgeSockets {
             }
             let Some(pair) = self.bridges.get_mut(&name) else { continue };
             let State::Waiting(listeners) = &mut pair.state else { continue };
-            tracing::info!(target: "connmgr", "listening for OpenFlow on {}", pair.sockets[0].path().display());
+            tracing::info!(
+                target: "connmgr",
+                "{name}: added service controller \"punix:{}\"", pair.sockets[0].path().display()
+            );
             let tasks = listeners.drain(..).zip(PURPOSES).map(|(listener, (_, purpose))| {
                 let task = service::serve(listener, shared.clone(), idx, purpose);
                 tokio::task::spawn_local(task).abort_handle()

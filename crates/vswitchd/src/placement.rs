@@ -186,7 +186,7 @@ impl Vswitch {
                 continue;
             }
             match self.dp.move_queue(demand.port, demand.queue, wanted) {
-                Ok(()) => tracing::info!(
+                Ok(()) => tracing::debug!(
                     target: "dpif_netdev",
                     "queue {} of {} goes to worker {wanted}",
                     demand.queue,
@@ -242,7 +242,7 @@ impl Vswitch {
         let load = |workers: &[usize]| loads(&demands, workers, busy.len());
         let better = improvement_percent(&load(&now), &load(&wanted));
         if better >= auto.improvement_percent {
-            tracing::info!(target: "dpif_netdev", "pmd-auto-lb: another placement is better by {better} %");
+            tracing::debug!(target: "dpif_netdev", "pmd-auto-lb: another placement is better by {better} %");
             self.place_queues(true);
         }
     }

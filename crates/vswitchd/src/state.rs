@@ -366,7 +366,7 @@ impl Vswitch {
         if seen.link != status.link {
             record.link_resets += 1;
             let link = if status.link == LinkState::Up { "up" } else { "down" };
-            tracing::info!(target: "netdev", "{name}: link state changed to {link}");
+            tracing::debug!(target: "netdev", "{name}: link state changed to {link}");
         }
         self.update_port(port_no, |spec| spec.link_up = status.link == LinkState::Up);
         self.tell_port(port_no, PortReason::Modify);

@@ -185,7 +185,8 @@ fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<(String, Child
             if signal == SIGHUP {
                 continue;
             }
-            tracing::info!(target: "ovsdb_server", "ending on signal {signal}");
+            let name = vswitchd::daemonize::signal_name(signal);
+            tracing::warn!(target: "fatal_signal", "terminating with signal {signal} ({name})");
             // Nobody hears it who ends already.
             let _ = by_signal.send(ExitCode::SUCCESS);
         }

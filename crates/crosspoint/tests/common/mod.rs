@@ -117,7 +117,7 @@ impl Switch {
             if let Some(status) = switch.child.as_mut().unwrap().try_wait().unwrap() {
                 panic!("the switch ended with {status}: {}", switch.log());
             }
-            switch.log().contains("is running")
+            switch.log().contains("(Open vSwitch)")
         });
         switch
     }

@@ -132,7 +132,7 @@ impl Rig {
         command.args(["switch", &remote, "--enable-dummy", "--pool-size", "4096"]);
         command.env("OVS_RUNDIR", self.dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.switch = Some(command.spawn().unwrap());
-        wait_for("the switch to run", || self.log().contains("is running"));
+        wait_for("the switch to run", || self.log().contains("(Open vSwitch)"));
     }
 
     fn stop_switch(&mut self, signal: &str) {
@@ -884,7 +884,7 @@ fn without_arguments_it_serves_its_own_database_and_takes_over_what_a_killed_one
         }
     };
     let mut switch = embedded(dir.path(), "log");
-    wait_for("the switch to run", || log().contains("is running"));
+    wait_for("the switch to run", || log().contains("(Open vSwitch)"));
     let pid = switch.id();
     for name in ["conf.db", "db.sock", "ovs-vswitchd.pid", "ovsdb-server.pid"] {
         assert!(path(name).exists(), "{name}");
@@ -920,7 +920,7 @@ fn without_arguments_it_serves_its_own_database_and_takes_over_what_a_killed_one
     assert!(path("db.sock").exists());
     std::fs::write(path("log"), "").unwrap();
     let mut switch = embedded(dir.path(), "log");
-    wait_for("the switch to run again", || log().contains("is running"));
+    wait_for("the switch to run again", || log().contains("(Open vSwitch)"));
     wait_for("the port", || run("ovs-ofctl", &["show", "br0"]).out.contains(" 9(p1)"));
     assert!(Command::new("kill").arg(switch.id().to_string()).status().unwrap().success());
     assert!(switch.wait().unwrap().success());
@@ -1080,8 +1080,6 @@ fn exit_to_the_embedded_server_ends_the_process_that_it_is_part_of() {
     for name in ["db.sock", "ovs-vswitchd.pid", "ovsdb-server.pid"] {
         assert!(!dir.path().join(name).exists(), "{name}");
     }
-    let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
-    assert!(log.contains("ending on the command exit"), "{log}");
 }
 
 #[test]

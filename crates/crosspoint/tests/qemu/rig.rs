@@ -131,7 +131,7 @@ impl Rig {
         command.args(["switch", &remote, "--pool-size", "8192"]).env("OVS_RUNDIR", self.dir.path());
         let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         self.switch = Some(Process(child));
-        wait_for("the switch to run", || self.log().contains("is running"));
+        wait_for("the switch to run", || self.log().contains("(Open vSwitch)"));
     }
 
     /// Ends the switch by `kill -9`.

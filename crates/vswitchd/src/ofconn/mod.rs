@@ -319,7 +319,7 @@ impl Vswitch {
                         CloseReason::NoHello(_)
                         | CloseReason::BadLength(_)
                         | CloseReason::NoCommonVersion(_) => {
-                            tracing::info!(target: "vconn", "closing a connection: {reason:?}");
+                            tracing::debug!(target: "vconn", "closing a connection: {reason:?}");
                         }
                         CloseReason::RefusedByPeer(_) | CloseReason::Silent => {}
                     }

@@ -541,7 +541,6 @@ impl Remote {
     }
 
     async fn listen(self: Rc<Remote>, state: Rc<State>, target: PassiveTarget, first: Option<Listener>) {
-        let is_of_start = first.is_some();
         let mut listener = first;
         while !self.stopped.get() {
             let bound = match listener.take() {
@@ -557,12 +556,7 @@ impl Remote {
             self.bound_port.set(bound.bound_port());
             *self.last_error.borrow_mut() = None;
             self.status_changed();
-            // Whoever started it on the command line knows.
-            if is_of_start {
-                tracing::debug!(target: "ovsdb_server", "listening on {target}");
-            } else {
-                tracing::info!(target: "ovsdb_server", "listening on {target}");
-            }
+            tracing::debug!(target: "ovsdb_server", "listening on {target}");
             self.accept(&state, &bound).await;
         }
         self.bound_port.set(None);
@@ -599,7 +593,7 @@ impl Remote {
                             }
                             Ok(_) => {}
                             Err(StreamError::Bootstrapped(path)) => {
-                                tracing::info!(target: "stream_ssl", "{name}: saved its CA certificate to {}", path.display());
+                                tracing::debug!(target: "stream_ssl", "{name}: saved its CA certificate to {}", path.display());
                             }
                             Err(why) => tracing::warn!(target: "stream_ssl", "{name}: {why}"),
                         }

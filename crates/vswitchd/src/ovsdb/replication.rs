@@ -203,7 +203,7 @@ async fn follow(state: Rc<State>, target: ActiveTarget) {
             Peer { stream, framer: Framer::new(Limits::default()), bytes: vec![0; 64 << 10], next: 0 };
         match replicate(&state, &mut peer, &mut reconnect).await {
             Failure::Connection(why) => {
-                tracing::warn!(target: "replication", "{target}: {why}; connecting again");
+                tracing::debug!(target: "replication", "{target}: {why}; connecting again");
                 reconnect.disconnected(Instant::now(), Some(&why));
                 state.replication.borrow_mut().progress = Progress::NotConnected;
             }
@@ -355,7 +355,7 @@ async fn try_replicate(
                 running.insert(name.clone());
                 if running.len() == followed.len() {
                     let names = running.iter().cloned().collect();
-                    tracing::info!(target: "replication", "replicating {}", running.iter().cloned().collect::<Vec<_>>().join(", "));
+                    tracing::debug!(target: "replication", "replicating {}", running.iter().cloned().collect::<Vec<_>>().join(", "));
                     state.replication.borrow_mut().progress = Progress::Replicating(names);
                 }
             }

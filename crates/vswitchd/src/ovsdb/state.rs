@@ -213,7 +213,7 @@ impl State {
         for (name, news) in news {
             match news {
                 StorageNews::Compacted(before, after) => {
-                    tracing::info!(target: "ovsdb_file", "{name}: compacted from {before} to {after} bytes");
+                    tracing::debug!(target: "ovsdb_file", "{name}: compacted from {before} to {after} bytes");
                 }
                 StorageNews::NotCompacted(error) => {
                     let why = crate::stream::reason(&error);

@@ -51,7 +51,7 @@ impl Vswitch {
             // Their tasks look for them, and end.
             bridge.conns.values().for_each(|c| c.notify.notify_one());
         }
-        tracing::info!(target: "bridge", "bridge {name}: removed");
+        tracing::debug!(target: "bridge", "bridge {name}: removed");
     }
 
     /// Changes settings of a bridge.

@@ -200,7 +200,7 @@ impl Vswitch {
         let kept: BTreeSet<&str> =
             interfaces.filter(|(_, i)| i.makes_device()).map(|(_, i)| i.device()).collect();
         for link in links.iter().filter(|link| link.alias == *owner && !kept.contains(link.name.as_str())) {
-            tracing::info!(target: "netdev", "{}: removed, an earlier process has left it", link.name);
+            tracing::debug!(target: "netdev", "{}: removed, an earlier process has left it", link.name);
             self.janitor.remove_device(&link.name, link.ifindex);
         }
     }

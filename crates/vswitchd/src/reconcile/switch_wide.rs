@@ -37,7 +37,7 @@ impl Vswitch {
         if old.flow_restore_wait != wanted.flow_restore_wait {
             let state =
                 if wanted.flow_restore_wait { "nothing is forwarded until it is false" } else { "done" };
-            tracing::info!(target: "bridge", "flow-restore-wait: {state}");
+            tracing::debug!(target: "bridge", "flow-restore-wait: {state}");
             self.control.set_forwarding(!wanted.flow_restore_wait);
         }
     }
@@ -95,7 +95,7 @@ impl Vswitch {
                     let (core, node) = (place.core, place.node);
                     let which =
                         if present.is_empty() { "any processor".into() } else { format!("processor {core}") };
-                    tracing::info!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
+                    tracing::debug!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
                 }
                 self.places = places;
             }

@@ -61,7 +61,17 @@ impl Listener {
                 Kind::Tls(listen(host, *port).await?, tls.clone())
             }
         };
-        Ok(Listener { kind, target: target.clone() })
+        let listener = Listener { kind, target: target.clone() };
+        listener.tell_chosen_port();
+        Ok(listener)
+    }
+
+    /// Logs the port where the system chose it: scripts that start a server on port 0 read it there.
+    fn tell_chosen_port(&self) {
+        let (PassiveTarget::Tcp(host, 0) | PassiveTarget::Ssl(host, 0)) = &self.target else { return };
+        if let Some(port) = self.bound_port() {
+            tracing::info!(target: "socket_util", "0:{host}: listening on port {port}");
+        }
     }
 
     /// What it listens on.

@@ -97,7 +97,7 @@ impl Stream {
                 let tls = tls.ok_or_else(|| StreamError::Tls(Tls::missing().into()))?;
                 match tls.connect(connect_tcp(host, *port).await?, host).await {
                     Err(StreamError::Bootstrapped(path)) => {
-                        tracing::info!(target: "stream_ssl", "saved the CA certificate of {target} to {}", path.display());
+                        tracing::debug!(target: "stream_ssl", "saved the CA certificate of {target} to {}", path.display());
                         tls.connect(connect_tcp(host, *port).await?, host).await
                     }
                     connected => connected,
