@@ -7,7 +7,7 @@
 //! Elsewhere the last [`RING`] changes of that mask are compared one by one, and a flow older than those counts as touched.
 //!
 //! Tables of ports and MAC addresses are looked up by one exact word each (see [`Visit`]'s words in [`word_table`]), so
-//! all of them share one array.
+//! an array of versions by word is all that they need: see `words`.
 //!
 //! False positives cost a translation, false negatives misforward: every doubt counts as touched. What is bounded: the
 //! array per mask ([`BUCKETS_MAX`]), the masks per table ([`MASKS_MAX`]; the one that changed longest ago gives way and
@@ -19,6 +19,7 @@
 //! its version, so who acquired the version sees the change. A reader may see changes of versions to come; they count, needlessly.
 
 mod sight;
+mod words;
 
 use crate::shape::{MiniMatch, Shape, ShapeWord};
 use base::Version;
@@ -37,12 +38,9 @@ pub const BUCKETS_MIN: usize = 256;
 pub const BUCKETS_MAX: usize = 16_384;
 /// Masks per table at most.
 pub const MASKS_MAX: usize = 16;
-/// Elements of the array that the tables of single words share; 512 KiB.
-pub const WORD_BUCKETS: usize = 65_536;
 
 /// Numbers of the tables that are looked up by one exact word. A visit to one has no rewrites: of ports and
-/// settings it holds the word itself ([`visit`](word_table::visit)); a MAC address is the `value` of the one
-/// [`Rewrite`] that it points to.
+/// settings it holds the word itself, of MAC addresses the word's hash ([`visit`](word_table::visit)).
 pub mod word_table {
     use datapath::Visit;
 
@@ -63,7 +61,7 @@ pub mod word_table {
         MAC | bridge
     }
 
-    /// A visit to a table of ports, whose words have 32 bits.
+    /// A visit to a table of words: ports' words have 32 bits, and so have the hashes of addresses.
     pub fn visit(table: u32, word: u64) -> Visit {
         Visit { table, rewrites_start: word as u16, rewrites_len: (word >> 16) as u16 }
     }
@@ -73,8 +71,9 @@ pub mod word_table {
         u64::from(visit.rewrites_len) << 16 | u64::from(visit.rewrites_start)
     }
 
-    pub(crate) fn is_mac(table: u32) -> bool {
-        table & MAC == MAC
+    /// The bridge whose addresses a table holds; `None` for other tables of words.
+    pub(crate) fn mac_bridge(table: u32) -> Option<u32> {
+        (table & MAC == MAC).then_some(table & !MAC)
     }
 
     /// A port by its OpenFlow number.
@@ -269,9 +268,7 @@ impl TableLog {
 pub struct ChangeLog {
     secret: HashKey,
     tables: RcuCell<Vec<Option<Arc<TableLog>>>>,
-    words: Box<[AtomicU64]>,
-    last_port: AtomicU64,
-    last_mac: AtomicU64,
+    words: words::WordLogs,
     /// Flows older than this are touched whatever they saw.
     floor: AtomicU64,
 }
@@ -280,18 +277,16 @@ impl ChangeLog {
     pub(crate) fn new(domain: Arc<Domain>, secret: HashKey) -> ChangeLog {
         ChangeLog {
             secret,
-            tables: RcuCell::new(domain, Vec::new()),
-            words: zeros(WORD_BUCKETS),
-            last_port: AtomicU64::new(0),
-            last_mac: AtomicU64::new(0),
+            tables: RcuCell::new(domain.clone(), Vec::new()),
+            words: words::WordLogs::new(domain, secret),
             floor: AtomicU64::new(0),
         }
     }
 
-    #[inline(always)]
-    fn bucket(&self, table: u32, word: u64) -> &AtomicU64 {
-        let hash = self.secret.word(u64::from(table), word);
-        &self.words[hash as usize & (WORD_BUCKETS - 1)]
+    /// A visit to a table of words, to look up this one.
+    pub(crate) fn visit_of(&self, table: u32, word: u64) -> Visit {
+        let is_mac = word_table::mac_bridge(table).is_some();
+        word_table::visit(table, if is_mac { self.words.hash(table, word).into() } else { word })
     }
 
     /// Whether a change after `since` may touch the flow.
@@ -301,19 +296,12 @@ impl ChangeLog {
         if self.floor.load(Ordering::Relaxed) > since {
             return true;
         }
-        let ports_changed = self.last_port.load(Ordering::Relaxed) > since;
-        let macs_changed = self.last_mac.load(Ordering::Relaxed) > since;
         let tables = self.tables.read(reader);
         flow.visits.iter().any(|v: &Visit| {
-            let rewrites = || &flow.rewrites[usize::from(v.rewrites_start)..][..usize::from(v.rewrites_len)];
-            if word_table::is_mac(v.table) {
-                let newer = |r: &Rewrite| self.bucket(v.table, r.value).load(Ordering::Relaxed) > since;
-                return macs_changed && rewrites().iter().any(newer);
-            }
             if v.table & word_table::BIT != 0 {
-                let word = word_table::word_of(v);
-                return ports_changed && self.bucket(v.table, word).load(Ordering::Relaxed) > since;
+                return self.words.touched(v, since, reader);
             }
+            let rewrites = || &flow.rewrites[usize::from(v.rewrites_start)..][..usize::from(v.rewrites_len)];
             match tables.get(v.table as usize) {
                 Some(Some(log)) => log.touched(since, flow, rewrites(), &self.secret, reader),
                 _ => false,
@@ -327,6 +315,7 @@ pub(crate) struct ChangeLogWriter {
     domain: Arc<Domain>,
     log: Arc<ChangeLog>,
     tables: Vec<Option<WriterTable>>,
+    words: words::WordWriter,
     /// Masks' logs made so far.
     made: u64,
 }
@@ -344,7 +333,7 @@ struct WriterMask {
 
 impl ChangeLogWriter {
     pub(crate) fn new(domain: Arc<Domain>, log: Arc<ChangeLog>) -> ChangeLogWriter {
-        ChangeLogWriter { domain, log, tables: Vec::new(), made: 0 }
+        ChangeLogWriter { domain, log, tables: Vec::new(), words: Default::default(), made: 0 }
     }
 
     /// A rule with this match appears in or vanishes from a table in `version`, which is not yet published.
@@ -398,9 +387,7 @@ impl ChangeLogWriter {
 
     /// A word of a word table changes its meaning in `version`.
     pub(crate) fn word(&mut self, table: u32, word: u64, version: Version) {
-        self.log.bucket(table, word).store(version.0, Ordering::Relaxed);
-        let last = if word_table::is_mac(table) { &self.log.last_mac } else { &self.log.last_port };
-        last.store(version.0, Ordering::Relaxed);
+        self.words.push(&self.log.words, table, word, version);
     }
 
     /// Everything may have changed.
@@ -549,13 +536,9 @@ mod tests {
         f.writer.word(word_table::macs(1), word_table::mac(0, 5), Version(9));
         let (key, mask) = flow(1, 1, 0);
         let reader = f.domain.register();
-        let touched = |table, value| {
-            let rewrites = [Rewrite { mask: u64::MAX, value, block: 0, word: 0 }];
-            let visits = match word_table::is_mac(table) {
-                true => [Visit { table, rewrites_start: 0, rewrites_len: 1 }],
-                false => [word_table::visit(table, value)],
-            };
-            let flow = FlowView { key: &key, mask: &mask, visits: &visits, rewrites: &rewrites };
+        let touched = |table, word| {
+            let visits = [f.log.visit_of(table, word)];
+            let flow = FlowView { key: &key, mask: &mask, visits: &visits, rewrites: &[] };
             f.log.touched(&flow, Version(8), &reader)
         };
         assert!(touched(word_table::macs(1), word_table::mac(0, 5)));
@@ -563,7 +546,34 @@ mod tests {
         assert!(!touched(word_table::macs(2), word_table::mac(0, 5)));
         assert!(!touched(word_table::ports(1), 5));
         f.writer.word(word_table::ports(1), word_table::FLOOD, Version(9));
-        assert!(touched(word_table::ports(1), word_table::FLOOD));
-        assert!(!touched(word_table::ports(1), word_table::SETTINGS));
+        let touched = |word| {
+            let visits = [f.log.visit_of(word_table::ports(1), word)];
+            let flow = FlowView { key: &key, mask: &mask, visits: &visits, rewrites: &[] };
+            f.log.touched(&flow, Version(8), &reader)
+        };
+        assert!(touched(word_table::FLOOD));
+        assert!(!touched(word_table::SETTINGS));
+    }
+
+    #[test]
+    fn a_flood_of_addresses_on_one_bridge_touches_no_flow_of_another() {
+        let mut f = fixture();
+        let (key, mask) = flow(1, 1, 0);
+        // The other bridge has addresses of its own, and learns one more now and then.
+        f.writer.word(word_table::macs(2), word_table::mac(0, 1), Version(1));
+        let mut version = 1;
+        for address in 0..200_000 {
+            version += 1;
+            f.writer.word(word_table::macs(1), word_table::mac(0, address), Version(version));
+        }
+        let (neighbours, mut touched) = (1_000, 0);
+        f.writer.word(word_table::macs(2), word_table::mac(0, 2), Version(version + 1));
+        let reader = f.domain.register();
+        for address in 10..10 + neighbours {
+            let visits = [f.log.visit_of(word_table::macs(2), word_table::mac(0, address))];
+            let flow = FlowView { key: &key, mask: &mask, visits: &visits, rewrites: &[] };
+            touched += u32::from(f.log.touched(&flow, Version(1), &reader));
+        }
+        assert!(touched <= 10, "{touched} of {neighbours} flows of the other bridge");
     }
 }

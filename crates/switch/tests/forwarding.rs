@@ -257,6 +257,44 @@ fn an_address_that_was_given_to_a_port_stays_there_until_it_is_taken_back() {
 }
 
 #[test]
+fn new_ageing_times_and_table_sizes_hold_at_once() {
+    let mut r = rig();
+    let none = |_: u32| SlotStats::default();
+    let bridge = r.br;
+    let learn = |mac: u64| Effect::Learn { bridge, vlan: 0, mac, port: PortNo(101 + (mac % 4) as u32) };
+    let effects: Vec<Effect> = (0..100).map(learn).collect();
+    r.control.apply(&effects, 10_000);
+    let set = |r: &mut Rig, aging_s: u32, size: usize| {
+        let mut config = r.control.topology().bridge(r.br).unwrap().config.clone();
+        (config.mac_aging_s, config.mac_table_size) = (aging_s, size);
+        r.control.set_bridge(r.br, config).unwrap();
+    };
+    assert_eq!(r.control.next_deadline_ms(), Some(310_000));
+    set(&mut r, 300, 10);
+    let stats = r.control.fdb_stats(r.br);
+    assert_eq!((stats.current, stats.evicted), (10, 90));
+    r.control.apply(&[learn(1_000)], 20_000);
+    let known = |r: &Rig| r.control.fdb_show(r.br, 20_000, &none).iter().map(|e| e.mac).collect::<Vec<_>>();
+    assert_eq!(known(&r).len(), 10);
+    assert!(known(&r).contains(&1_000), "the newcomer has a place");
+    set(&mut r, 15, 10);
+    assert_eq!(r.control.next_deadline_ms(), Some(25_000));
+    r.control.expire(24_999, &none);
+    assert_eq!(known(&r).len(), 10);
+    r.control.expire(25_000, &none);
+    assert_eq!(known(&r), [1_000]);
+    // Longer again, before the last one's time has come.
+    set(&mut r, 60, 10);
+    r.control.expire(79_999, &none);
+    assert_eq!(known(&r), [1_000]);
+    let seen = |_: u32| SlotStats { last_used_ms: 70_000, ..SlotStats::default() };
+    r.control.expire(80_000, &seen);
+    assert_eq!(r.control.next_deadline_ms(), Some(130_000));
+    r.control.expire(130_000, &none);
+    assert_eq!(known(&r), [0; 0], "nobody has said since that it was used");
+}
+
+#[test]
 fn vlan_modes_tag_and_untag() {
     let mut r = rig();
     r.add(0, 0, Match::any(), vec![Action::Output { port: OfPort::NORMAL, max_len: 0 }]);

@@ -10,6 +10,7 @@ use std::cell::Cell;
 thread_local! {
     // Constant and without a destructor: the first use of it must not itself allocate.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The system's allocator, counting.
@@ -21,31 +22,41 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-fn count() {
-    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+/// Bytes that this thread has allocated less those that it has freed, under the same condition. What one thread allocates
+/// and another frees is counted by each.
+pub fn live_bytes() -> i64 {
+    LIVE_BYTES.get()
+}
+
+fn count(allocated: usize, freed: usize) {
+    if allocated > 0 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    }
+    LIVE_BYTES.set(LIVE_BYTES.get() + allocated as i64 - freed as i64);
 }
 
 // SAFETY: every method passes its arguments unchanged to `System` and returns what `System` returned.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size(), 0);
         // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size(), 0);
         // SAFETY: as in `alloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
+        count(new_size, layout.size());
         // SAFETY: `pointer` came from `System` with `layout`, since every method here goes there.
         unsafe { System.realloc(pointer, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(0, layout.size());
         // SAFETY: as in `realloc`.
         unsafe { System.dealloc(pointer, layout) }
     }

@@ -75,8 +75,8 @@ impl ChangeLog {
         let mut newcomer = Kind::default();
         for t in sort.tables {
             if t.table & word_table::BIT != 0 {
-                let last = if word_table::is_mac(t.table) { &self.last_mac } else { &self.last_port };
-                floor = floor.max(last.load(Ordering::Relaxed));
+                let last = self.words.of(t.table, reader).map_or(0, |log| log.last.load(Ordering::Relaxed));
+                floor = floor.max(last);
                 continue;
             }
             let Some(table) = self.table(t.table, reader) else { continue };

@@ -3,24 +3,16 @@
 //! An address that the operator gave a port (`fdb/add`) stays there: it does not age, is not learned elsewhere, and gives way
 //! to no other. It goes with its port.
 
+use super::mac_records::{Record, Records};
 use super::{Control, Inner};
 use crate::changelog::word_table;
 use crate::mac::MacTable;
 use crate::slots::SlotReader;
 use crate::switch::Effect;
-use crate::topology::BridgeIdx;
+use crate::topology::{BridgeConfig, BridgeIdx};
 use base::rcu::Reader;
 use base::{PortNo, Version};
-use std::collections::{HashMap, VecDeque};
-
-/// What is known of an address.
-struct Record {
-    port: PortNo,
-    slot: u32,
-    learned_ms: u64,
-    serial: u64,
-    is_static: bool,
-}
+use std::collections::VecDeque;
 
 /// An address, as `fdb/show` shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,25 +47,13 @@ pub struct FdbStats {
 /// The control side of one bridge's table.
 #[derive(Default)]
 pub(super) struct MacControl {
-    records: HashMap<u64, Record>,
-    /// Per port, its addresses in the order in which they were learned. Some are outdated: their serial says so.
-    by_port: HashMap<PortNo, VecDeque<(u64, u64)>>,
-    counts: HashMap<PortNo, usize>,
+    records: Records,
     /// Words of which an entry ended, to be unlinked.
     ended: VecDeque<(Version, u64)>,
     stats: FdbStats,
 }
 
 impl MacControl {
-    fn remember_order(&mut self, port: PortNo, word: u64, serial: u64) {
-        let queue = self.by_port.entry(port).or_default();
-        if queue.len() > 2 * self.counts.get(&port).copied().unwrap_or(0) + 64 {
-            let records = &self.records;
-            queue.retain(|(word, serial)| records.get(word).is_some_and(|r| r.serial == *serial));
-        }
-        queue.push_back((word, serial));
-    }
-
     pub fn collect(&mut self, macs: &MacTable, oldest: Version, reader: &Reader) {
         while let Some((version, word)) = self.ended.front().copied()
             && version <= oldest
@@ -106,10 +86,10 @@ impl Control {
     pub fn fdb_show(&self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader) -> Vec<FdbEntry> {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
         let mut all: Vec<_> = (control.macs.records.iter())
-            .map(|(word, r)| FdbEntry {
+            .map(|r| FdbEntry {
                 port: r.port,
-                vlan: (word >> 48) as u16,
-                mac: word & 0xffff_ffff_ffff,
+                vlan: (r.word >> 48) as u16,
+                mac: r.word & 0xffff_ffff_ffff,
                 age_ms: (!r.is_static)
                     .then(|| now_ms.saturating_sub(slots.read(r.slot).last_used_ms.max(r.learned_ms))),
             })
@@ -144,7 +124,7 @@ impl Control {
         }
         let word = word_table::mac(vlan, mac);
         let control = self.inner.bridge(bridge).ok_or(NoSuchPort)?;
-        let before = control.macs.records.get(&word).filter(|r| r.is_static).map(|r| r.port);
+        let before = control.macs.records.get(word).filter(|r| r.is_static).map(|r| r.port);
         if before != Some(port) {
             self.inner.forget(bridge, word, &self.reader);
             self.inner.make_room(bridge, &self.reader);
@@ -159,7 +139,7 @@ impl Control {
         self.reader.quiescent();
         let word = word_table::mac(vlan, mac);
         let Some(control) = self.inner.bridge(bridge) else { return false };
-        let is_there = control.macs.records.get(&word).is_some_and(|r| r.is_static);
+        let is_there = control.macs.records.get(word).is_some_and(|r| r.is_static);
         if is_there {
             self.inner.forget(bridge, word, &self.reader);
             self.inner.publish();
@@ -172,7 +152,7 @@ impl Control {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else {
             return FdbStats::default();
         };
-        let statics = control.macs.records.values().filter(|r| r.is_static).count();
+        let statics = control.macs.records.iter().filter(|r| r.is_static).count();
         FdbStats { current: control.macs.records.len(), statics, ..control.macs.stats }
     }
 
@@ -205,7 +185,7 @@ impl Inner {
         }
         let word = word_table::mac(vlan, mac);
         let Some(control) = self.bridge(bridge) else { return false };
-        match control.macs.records.get(&word) {
+        match control.macs.records.get(word) {
             Some(known) if known.port == port || known.is_static => return false,
             Some(_) => {
                 control.macs.stats.moved += 1;
@@ -228,11 +208,26 @@ impl Inner {
         let Some(size) = self.topology.bridge(bridge).map(|b| b.config.mac_table_size.max(1)) else {
             return false;
         };
-        let is_full = |inner: &mut Inner| inner.bridge(bridge).is_none_or(|c| c.macs.records.len() >= size);
-        if is_full(self) {
-            self.evict(bridge, reader);
+        self.evict_down_to(bridge, size - 1, reader)
+    }
+
+    /// The table has a new size, which holds at once. Whether anything gave way.
+    pub(super) fn shrink_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
+        let size = self.topology.bridge(bridge).map(|b| b.config.mac_table_size.max(1));
+        let len = |inner: &mut Inner| inner.bridge(bridge).map_or(0, |c| c.macs.records.len());
+        let before = len(self);
+        self.evict_down_to(bridge, size.unwrap_or(usize::MAX), reader);
+        len(self) < before
+    }
+
+    /// Addresses give way until there are no more than so many. False where those that are left stay.
+    fn evict_down_to(&mut self, bridge: BridgeIdx, len: usize, reader: &Reader) -> bool {
+        while self.bridge(bridge).is_some_and(|c| c.macs.records.len() > len) {
+            if !self.evict(bridge, reader) {
+                return false;
+            }
         }
-        !is_full(self)
+        true
     }
 
     /// A new entry, which holds from the coming version on.
@@ -245,52 +240,32 @@ impl Inner {
         is_static: bool,
         reader: &Reader,
     ) {
-        let aging_s = self.topology.bridge(bridge).map_or(0, |b| b.config.mac_aging_s);
-        let (version, serial, slot) = (self.coming(), self.serial(), self.slots.allocate());
+        let (version, slot) = (self.coming(), self.slots.allocate());
         let control = self.bridge(bridge).expect("the caller has found it");
-        control.macs.records.insert(word, Record { port, slot, learned_ms: now_ms, serial, is_static });
-        if !is_static {
-            control.macs.remember_order(port, word, serial);
-            *control.macs.counts.entry(port).or_default() += 1;
-        }
+        control.macs.records.insert(word, port, slot, now_ms, is_static);
         control.state.macs.insert(word, port, slot, version, reader);
         self.log.word(word_table::macs(bridge.0), word, version);
-        if !is_static {
-            self.timers.mac(bridge, word, serial, now_ms + u64::from(aging_s) * 1000);
-        }
     }
 
     /// Ends an entry in the coming version.
     fn forget(&mut self, bridge: BridgeIdx, word: u64, reader: &Reader) {
         let version = self.coming();
         let Some(control) = self.bridge(bridge) else { return };
-        let Some(record) = control.macs.records.remove(&word) else { return };
+        let Some(record) = control.macs.records.remove(word) else { return };
         control.state.macs.end(word, version, reader);
         control.macs.ended.push_back((version, word));
-        if !record.is_static
-            && let Some(count) = control.macs.counts.get_mut(&record.port)
-        {
-            *count -= 1;
-        }
         self.slots.retire(record.slot);
         self.log.word(word_table::macs(bridge.0), word, version);
     }
 
     /// Makes room: the port with the most addresses loses the one learned first, so that a host that makes up addresses
     /// harms itself.
-    fn evict(&mut self, bridge: BridgeIdx, reader: &Reader) {
-        let Some(control) = self.bridge(bridge) else { return };
-        let macs = &mut control.macs;
-        let Some(port) = macs.counts.iter().max_by_key(|(port, n)| (**n, port.0)).map(|(p, _)| *p) else {
-            return;
-        };
-        let Some(queue) = macs.by_port.get_mut(&port) else { return };
-        while let Some((word, serial)) = queue.pop_front() {
-            if macs.records.get(&word).is_some_and(|r| r.serial == serial) {
-                macs.stats.evicted += 1;
-                return self.forget(bridge, word, reader);
-            }
-        }
+    fn evict(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
+        let Some(control) = self.bridge(bridge) else { return false };
+        let Some(word) = control.macs.records.first_to_give_way() else { return false };
+        control.macs.stats.evicted += 1;
+        self.forget(bridge, word, reader);
+        true
     }
 
     /// Forgets all addresses of a bridge. Whether there were any.
@@ -316,7 +291,7 @@ impl Inner {
     fn flush_macs(&mut self, bridge: BridgeIdx, which: impl Fn(&Record) -> bool, reader: &Reader) -> bool {
         let Some(control) = self.bridge(bridge) else { return false };
         let records = control.macs.records.iter();
-        let words: Vec<u64> = records.filter(|(_, r)| which(r)).map(|(w, _)| *w).collect();
+        let words: Vec<u64> = records.filter(|r| which(r)).map(|r| r.word).collect();
         for word in &words {
             self.forget(bridge, *word, reader);
         }
@@ -328,39 +303,56 @@ impl Inner {
     pub(super) fn flush_macs_of_gone(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
         let Some(control) = self.bridge(bridge) else { return };
         let records = control.macs.records.iter();
-        let words: Vec<u64> = records.filter(|(_, r)| r.port == port).map(|(w, _)| *w).collect();
+        let words: Vec<u64> = records.filter(|r| r.port == port).map(|r| r.word).collect();
         let bridges = (0..self.bridges.len() as u32).map(BridgeIdx);
         for (other, word) in bridges.flat_map(|b| words.iter().map(move |w| (b, *w))) {
             let stays = |r: &Record| r.is_static && other != bridge;
-            if !self.bridge(other).is_none_or(|c| c.macs.records.get(&word).is_none_or(stays)) {
+            if !self.bridge(other).is_none_or(|c| c.macs.records.get(word).is_none_or(stays)) {
                 self.forget(other, word, reader);
             }
         }
     }
 
-    /// An address' time has come, or not yet. Whether it was forgotten.
-    pub(super) fn age_mac(
+    /// When an address of any bridge may have to be forgotten, by the present ageing times.
+    pub(super) fn next_mac_deadline_ms(&self) -> Option<u64> {
+        let bridges = self.bridges.iter().zip(&self.topology.bridges);
+        let deadlines = bridges.filter_map(|(control, bridge)| {
+            let (_, seen_ms) = control.as_ref()?.macs.records.longest_unseen()?;
+            Some(seen_ms + aging_ms(&bridge.as_ref()?.config))
+        });
+        deadlines.min()
+    }
+
+    /// Forgets the addresses of a bridge that were not seen for its ageing time. Whether there were any.
+    pub(super) fn age_macs(
         &mut self,
         bridge: BridgeIdx,
-        word: u64,
-        serial: u64,
         now_ms: u64,
         slots: &dyn SlotReader,
         reader: &Reader,
     ) -> bool {
         let Some(settings) = self.topology.bridge(bridge) else { return false };
-        let aging_ms = u64::from(settings.config.mac_aging_s) * 1000;
-        let Some(control) = self.bridge(bridge) else { return false };
-        let Some(record) = control.macs.records.get(&word).filter(|r| r.serial == serial) else {
-            return false;
-        };
-        let deadline = slots.read(record.slot).last_used_ms.max(record.learned_ms) + aging_ms;
-        if now_ms < deadline {
-            self.timers.mac(bridge, word, serial, deadline);
-            return false;
+        let aging_ms = aging_ms(&settings.config);
+        let mut forgotten = false;
+        loop {
+            let Some(control) = self.bridge(bridge) else { return forgotten };
+            let Some((record, seen_ms)) = control.macs.records.longest_unseen() else { return forgotten };
+            if now_ms < seen_ms + aging_ms {
+                return forgotten;
+            }
+            let (word, seen_ms) = (record.word, slots.read(record.slot).last_used_ms.max(record.learned_ms));
+            if now_ms < seen_ms + aging_ms {
+                // Later than it was known to be, so this ends.
+                control.macs.records.seen(word, seen_ms);
+                continue;
+            }
+            control.macs.stats.expired += 1;
+            self.forget(bridge, word, reader);
+            forgotten = true;
         }
-        control.macs.stats.expired += 1;
-        self.forget(bridge, word, reader);
-        true
     }
+}
+
+fn aging_ms(config: &BridgeConfig) -> u64 {
+    u64::from(config.mac_aging_s) * 1_000
 }

@@ -15,13 +15,14 @@
 //! - hand in the effects of translations ([`Control::apply`]).
 //!
 //! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `flow_mod` changes of rules,
-//! `validate` what they may contain; `options` tables of tunnel options; `macs` learning; `timers` expiry; `depth` how deep extraction must read;
+//! `validate` what they may contain; `options` tables of tunnel options; `macs` learning, `mac_records` its table; `timers` expiry; `depth` how deep extraction must read;
 //! `dump` what statistics ask for; `events` what becomes of rules, for who watches them.
 
 mod depth;
 mod dump;
 mod events;
 mod flow_mod;
+mod mac_records;
 mod macs;
 mod options;
 mod ports;
@@ -175,7 +176,7 @@ impl Control {
     /// When [`Self::expire`] has something to look at, in milliseconds, to a tenth of a second. It may turn out that
     /// traffic has moved the deadline on.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        self.inner.timers.next_ms()
+        [self.inner.timers.next_ms(), self.inner.next_mac_deadline_ms()].into_iter().flatten().min()
     }
 
     /// Takes the rules that are gone and want to be reported.

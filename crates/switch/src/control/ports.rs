@@ -110,6 +110,7 @@ impl Control {
         if forgets {
             inner.flush_learned_macs(idx, &self.reader);
         }
+        inner.shrink_macs(idx, &self.reader);
         inner.recompute_depths();
         inner.publish();
         Ok(())

@@ -1,6 +1,6 @@
-//! Expiry: rules by idle and hard timeout, addresses by age.
+//! Expiry: rules by idle and hard timeout, and addresses by age, whose order [`super::mac_records`] keeps.
 //!
-//! A deadline is put into a bucket of a tenth of a second. When a bucket's time comes each of its entries is looked at: an idle
+//! A rule's deadline is put into a bucket of a tenth of a second. When a bucket's time comes each of its entries is looked at: an idle
 //! deadline that traffic has moved on goes into a later bucket. So a rule is looked at about once per idle timeout,
 //! whatever the traffic, and a rule without timeouts never. Entries of what is gone meanwhile are recognised by their
 //! serial number and skipped; when most are, all are sorted out.
@@ -15,10 +15,13 @@ use std::sync::Arc;
 
 const BUCKET_MS: u64 = 100;
 
+/// A rule's.
 #[derive(Clone, Copy)]
-enum Entry {
-    Rule { bridge: BridgeIdx, table_id: u8, idx: u32, serial: u64 },
-    Mac { bridge: BridgeIdx, word: u64, serial: u64 },
+struct Entry {
+    bridge: BridgeIdx,
+    table_id: u8,
+    idx: u32,
+    serial: u64,
 }
 
 /// See the module's text.
@@ -39,12 +42,8 @@ impl Timers {
     pub fn rule(&mut self, rule: &Rule) {
         if let Some(deadline) = deadline(rule, 0) {
             let Rule { bridge, table_id, idx, serial, .. } = *rule;
-            self.put(Entry::Rule { bridge, table_id, idx, serial }, deadline.0);
+            self.put(Entry { bridge, table_id, idx, serial }, deadline.0);
         }
-    }
-
-    pub fn mac(&mut self, bridge: BridgeIdx, word: u64, serial: u64, deadline_ms: u64) {
-        self.put(Entry::Mac { bridge, word, serial }, deadline_ms);
     }
 
     pub fn next_ms(&self) -> Option<u64> {
@@ -77,21 +76,18 @@ impl Control {
         self.reader.quiescent();
         let inner = &mut self.inner;
         let mut rules = Vec::new();
-        let mut forgotten = false;
         for entry in inner.timers.take_due(now_ms) {
-            match entry {
-                Entry::Rule { bridge, table_id, idx, serial } => {
-                    let Some(rule) = inner.rule_at(bridge, table_id, idx, serial) else { continue };
-                    match deadline(&rule, slots.read(rule.slot).last_used_ms) {
-                        Some((at, reason)) if at <= now_ms => rules.push((rule, reason)),
-                        Some((at, _)) => inner.timers.put(entry, at),
-                        None => {}
-                    }
-                }
-                Entry::Mac { bridge, word, serial } => {
-                    forgotten |= inner.age_mac(bridge, word, serial, now_ms, slots, &self.reader);
-                }
+            let Entry { bridge, table_id, idx, serial } = entry;
+            let Some(rule) = inner.rule_at(bridge, table_id, idx, serial) else { continue };
+            match deadline(&rule, slots.read(rule.slot).last_used_ms) {
+                Some((at, reason)) if at <= now_ms => rules.push((rule, reason)),
+                Some((at, _)) => inner.timers.put(entry, at),
+                None => {}
             }
+        }
+        let mut forgotten = false;
+        for bridge in (0..inner.bridges.len() as u32).map(BridgeIdx) {
+            forgotten |= inner.age_macs(bridge, now_ms, slots, &self.reader);
         }
         if forgotten {
             inner.publish();
@@ -131,11 +127,9 @@ impl Inner {
         }
         let mut buckets = std::mem::take(&mut self.timers.buckets);
         for bucket in buckets.values_mut() {
-            bucket.retain(|entry| match *entry {
-                Entry::Rule { bridge, table_id, idx, serial } => {
-                    self.rule_at(bridge, table_id, idx, serial).is_some()
-                }
-                Entry::Mac { .. } => true,
+            bucket.retain(|entry| {
+                let Entry { bridge, table_id, idx, serial } = *entry;
+                self.rule_at(bridge, table_id, idx, serial).is_some()
             });
         }
         buckets.retain(|_, bucket| !bucket.is_empty());

@@ -245,12 +245,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Notes that one word of a word table was looked up.
     fn visit_word(&mut self, table: u32, word: u64) {
-        if !word_table::is_mac(table) {
-            return self.out.visits.push(word_table::visit(table, word));
-        }
-        let start = self.out.rewrites.len();
-        self.out.rewrites.push(Rewrite { mask: u64::MAX, value: word, block: u8::MAX, word: u8::MAX });
-        self.push_visit(table, start, 1);
+        self.out.visits.push(self.switch.log.visit_of(table, word));
     }
 
     /// Notes that a table of rules was looked into, with what was rewritten before.

@@ -1,0 +1,247 @@
+//! The addresses of one bridge, in memory that is in proportion to how many there are: nothing stays behind of one that
+//! has gone.
+//!
+//! Records lie in a slab. Each learned one is in two intrusive lists: that of its port, oldest first, for eviction, and that
+//! of the tenth of a second in which it was last seen, for ageing. Ages, not deadlines, are kept, so that a new ageing
+//! time holds at once. Ports are ordered by how many addresses they have. Every operation is at most logarithmic in the
+//! number of ports and ages.
+//!
+//! Addresses that the operator gave are in neither list: they do not age, and give way to no other.
+
+use base::PortNo;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Times are kept to this.
+const BUCKET_MS: u64 = 100;
+/// No record.
+const NONE: u32 = u32::MAX;
+/// Which of the two lists.
+const OF_PORT: usize = 0;
+const OF_AGE: usize = 1;
+
+/// What is known of an address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    /// VLAN and address.
+    pub word: u64,
+    pub port: PortNo,
+    pub slot: u32,
+    pub learned_ms: u64,
+    pub is_static: bool,
+    /// When it was last seen, as far as is known: in tenths of a second.
+    seen: u64,
+    links: [Links; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    before: u32,
+    after: u32,
+}
+
+/// The ends of a list.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+const EMPTY: List = List { first: NONE, last: NONE, len: 0 };
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Records {
+    by_word: HashMap<u64, u32>,
+    slab: Vec<Record>,
+    free: Vec<u32>,
+    by_port: HashMap<PortNo, List>,
+    /// Ports by how many addresses were learned there.
+    fullest: BTreeSet<(usize, PortNo)>,
+    by_age: BTreeMap<u64, List>,
+}
+
+fn bucket(ms: u64) -> u64 {
+    ms.div_ceil(BUCKET_MS)
+}
+
+impl List {
+    fn push(&mut self, slab: &mut [Record], which: usize, n: u32) {
+        slab[n as usize].links[which] = Links { before: self.last, after: NONE };
+        match self.last {
+            NONE => self.first = n,
+            last => slab[last as usize].links[which].after = n,
+        }
+        self.last = n;
+        self.len += 1;
+    }
+
+    fn unlink(&mut self, slab: &mut [Record], which: usize, n: u32) {
+        let Links { before, after } = slab[n as usize].links[which];
+        match before {
+            NONE => self.first = after,
+            before => slab[before as usize].links[which].after = after,
+        }
+        match after {
+            NONE => self.last = before,
+            after => slab[after as usize].links[which].before = before,
+        }
+        self.len -= 1;
+    }
+}
+
+impl Records {
+    pub fn len(&self) -> usize {
+        self.by_word.len()
+    }
+
+    pub fn get(&self, word: u64) -> Option<&Record> {
+        self.by_word.get(&word).map(|n| &self.slab[*n as usize])
+    }
+
+    /// In no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.by_word.values().map(|n| &self.slab[*n as usize])
+    }
+
+    /// Adds an address that is not there.
+    pub fn insert(&mut self, word: u64, port: PortNo, slot: u32, now_ms: u64, is_static: bool) {
+        let links = [Links { before: NONE, after: NONE }; 2];
+        let record = Record { word, port, slot, learned_ms: now_ms, is_static, seen: bucket(now_ms), links };
+        let n = match self.free.pop() {
+            Some(n) => {
+                self.slab[n as usize] = record;
+                n
+            }
+            None => {
+                self.slab.push(record);
+                self.slab.len() as u32 - 1
+            }
+        };
+        self.by_word.insert(word, n);
+        if !is_static {
+            self.put_at_port(n);
+            self.put_at_age(n);
+        }
+    }
+
+    pub fn remove(&mut self, word: u64) -> Option<Record> {
+        let n = self.by_word.remove(&word)?;
+        let record = self.slab[n as usize];
+        if !record.is_static {
+            self.take_from_port(n);
+            self.take_from_age(n);
+        }
+        self.free.push(n);
+        if self.by_word.is_empty() {
+            // A table that was large once costs nothing for ever.
+            *self = Records::default();
+        }
+        Some(record)
+    }
+
+    /// Of the port with the most addresses the one that was learned first.
+    pub fn first_to_give_way(&self) -> Option<u64> {
+        let (_, port) = self.fullest.last()?;
+        let list = self.by_port.get(port)?;
+        Some(self.slab[list.first as usize].word)
+    }
+
+    /// The address that has not been seen for the longest time, and until when at most it was seen.
+    pub fn longest_unseen(&self) -> Option<(&Record, u64)> {
+        let (seen, list) = self.by_age.first_key_value()?;
+        Some((&self.slab[list.first as usize], seen * BUCKET_MS))
+    }
+
+    /// A learned address was seen.
+    pub fn seen(&mut self, word: u64, seen_ms: u64) {
+        let Some(&n) = self.by_word.get(&word) else { return };
+        if !self.slab[n as usize].is_static {
+            self.take_from_age(n);
+            self.slab[n as usize].seen = bucket(seen_ms);
+            self.put_at_age(n);
+        }
+    }
+
+    fn put_at_port(&mut self, n: u32) {
+        let port = self.slab[n as usize].port;
+        let list = self.by_port.entry(port).or_insert(EMPTY);
+        let before = list.len;
+        list.push(&mut self.slab, OF_PORT, n);
+        self.fullest.remove(&(before, port));
+        self.fullest.insert((before + 1, port));
+    }
+
+    fn take_from_port(&mut self, n: u32) {
+        let port = self.slab[n as usize].port;
+        let Some(list) = self.by_port.get_mut(&port) else { return };
+        let before = list.len;
+        list.unlink(&mut self.slab, OF_PORT, n);
+        self.fullest.remove(&(before, port));
+        if before > 1 {
+            self.fullest.insert((before - 1, port));
+        } else {
+            self.by_port.remove(&port);
+        }
+    }
+
+    fn put_at_age(&mut self, n: u32) {
+        let seen = self.slab[n as usize].seen;
+        self.by_age.entry(seen).or_insert(EMPTY).push(&mut self.slab, OF_AGE, n);
+    }
+
+    fn take_from_age(&mut self, n: u32) {
+        let seen = self.slab[n as usize].seen;
+        let Some(list) = self.by_age.get_mut(&seen) else { return };
+        list.unlink(&mut self.slab, OF_AGE, n);
+        if list.len == 0 {
+            self.by_age.remove(&seen);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_agree_with_a_plain_model_and_leave_nothing_behind() {
+        let (mut records, mut model) = (Records::default(), Vec::<(u64, PortNo, u64, bool)>::new());
+        let mut random = 1u64;
+        let mut next = |n: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % n
+        };
+        for step in 0..200_000u64 {
+            let word = next(400);
+            match next(4) {
+                0 | 1 if records.get(word).is_none() => {
+                    let (port, is_static) = (PortNo(1 + next(5) as u32), next(20) == 0);
+                    records.insert(word, port, 0, step, is_static);
+                    model.push((word, port, bucket(step), is_static));
+                }
+                2 => {
+                    records.seen(word, step);
+                    if let Some(known) = model.iter_mut().find(|m| m.0 == word && !m.3) {
+                        known.2 = bucket(step);
+                    }
+                }
+                _ => {
+                    assert_eq!(records.remove(word).is_some(), model.iter().any(|m| m.0 == word));
+                    model.retain(|m| m.0 != word);
+                }
+            }
+            if step % 64 != 0 {
+                continue;
+            }
+            assert_eq!(records.len(), model.len());
+            let count = |port| model.iter().filter(|m| !m.3 && m.1 == port).count();
+            let fullest = (1..=5).map(PortNo).map(|p| (count(p), p)).filter(|c| c.0 > 0).max();
+            let first = fullest.and_then(|(_, p)| model.iter().find(|m| !m.3 && m.1 == p)).map(|m| m.0);
+            assert_eq!(records.first_to_give_way(), first);
+            let oldest = model.iter().filter(|m| !m.3).map(|m| m.2).min();
+            assert_eq!(records.longest_unseen().map(|(_, seen_ms)| seen_ms / BUCKET_MS), oldest);
+            assert!(records.slab.len() <= 400 && records.by_age.len() <= model.len());
+        }
+    }
+}
