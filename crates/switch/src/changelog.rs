@@ -48,7 +48,8 @@ pub mod word_table {
     pub const BIT: u32 = 1 << 31;
     const MAC: u32 = BIT | 1 << 30;
 
-    /// The ports and settings of a bridge, looked up by [`port`], [`FLOOD`] or [`SETTINGS`].
+    /// The ports and settings of a bridge, looked up by [`port`], [`FLOOD`], [`SETTINGS`] or
+    /// [`FROZEN`].
     pub fn ports(bridge: u32) -> u32 {
         BIT | bridge
     }
@@ -85,6 +86,8 @@ pub mod word_table {
     pub const FLOOD: u64 = 1 << 16;
     /// What is configured for the bridge as a whole.
     pub const SETTINGS: u64 = 2 << 16;
+    /// The generation of the bridge's frozen states.
+    pub const FROZEN: u64 = 3 << 16;
 
     /// A MAC address in a VLAN.
     pub fn mac(vlan: u16, address: u64) -> u64 {

@@ -3,7 +3,7 @@
 use crate::changelog::ChangeLog;
 use crate::topology::{self, BridgeIdx, History, Topology};
 use crate::trace::{Quiet, Sink};
-use crate::translate::frozen::{self, Generation, Generations};
+use crate::translate::frozen::{self, Generations};
 use crate::translate::{self, Snapshot};
 use base::hash::HashKey;
 use base::rcu::{Domain, RcuCell, Reader};
@@ -69,7 +69,7 @@ impl Switch {
         Switch {
             history: RcuCell::new(domain.clone(), history),
             log: Arc::new(ChangeLog::new(domain.clone(), secret)),
-            frozen: RcuCell::new(domain.clone(), vec![Arc::new(Generation::new(1))]),
+            frozen: RcuCell::new(domain.clone(), Generations::default()),
             ports: (0..PORTS_MAX).map(|_| AtomicU32::new(NO_PORT)).collect(),
             version: AtomicU64::new(1),
             domain,

@@ -387,6 +387,72 @@ fn what_lies_behind_a_popped_label_is_read_again() {
 }
 
 #[test]
+fn who_fills_the_states_of_a_bridge_harms_no_other() {
+    let mut r = rig();
+    let other = r.control.add_bridge(BridgeConfig::new("br1"));
+    r.control.add_port(other, PortSpec::new(PortNo(105), OfPort(5), "p5")).unwrap();
+    // What the tenant chooses becomes part of the state.
+    let label = |mf: Mf| SubField { field: mf, offset: 0, count: 20 };
+    let rest = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    let actions = vec![
+        Action::Move { source: label(Mf::MplsLabel), target: label(Mf::Reg(0)) },
+        Action::PopMpls(0x800),
+        rest,
+    ];
+    let mpls = || Match::any().with(FieldId::EthType, 0x8847);
+    for bridge in [r.br, other] {
+        r.control.flow_mod(bridge, &FlowMod::add(mpls(), actions.clone()), 0).unwrap();
+        let inner = Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwDst, 0x0a00_0002);
+        let fm = FlowMod { table_id: 1, ..FlowMod::add(inner, vec![output(2), output(5)]) };
+        r.control.flow_mod(bridge, &fm, 0).unwrap();
+    }
+    let key = |port: u16, label: u64| {
+        let mut key = Key::default();
+        key.set(FieldId::DpPort, 100 + u128::from(port));
+        key.set(FieldId::InPort, port.into());
+        key.set(FieldId::EthType, 0x8847);
+        key.set(FieldId::Mpls0, u128::from(label) << 12 | 0x140);
+        key
+    };
+    let id = |actions: &[DpAction]| match actions {
+        [DpAction::PopMpls { .. }, DpAction::Recirc(id)] => Some(*id),
+        _ => None,
+    };
+    let neighbours = r.translate(&key(5, 7));
+    let (number, seen) = (id(&neighbours.actions).unwrap(), r.switch.version());
+    let (mut full, mut own) = (0, r.translate(&key(1, 1)));
+    let mut own_seen = seen;
+    for label in 0..40_000 {
+        full += u32::from(id(&r.actions(&key(1, label))).is_none());
+        if label == 20_000 {
+            // Ten times a second.
+            r.control.tick(100);
+            let view =
+                FlowView { key: &key(1, 1), mask: &own.mask, visits: &own.visits, rewrites: &own.rewrites };
+            assert!(r.switch.touched(view, own_seen, r.switch.version(), &r.reader));
+            (own, own_seen) = (r.translate(&key(1, 1)), r.switch.version());
+            assert!(id(&own.actions).is_some(), "there is room again");
+        }
+    }
+    assert!(full > 0, "the tenant's own packets are refused when all states are used");
+    let neighbour = key(5, 7);
+    let view = FlowView {
+        key: &neighbour,
+        mask: &neighbours.mask,
+        visits: &neighbours.visits,
+        rewrites: &neighbours.rewrites,
+    };
+    assert!(!r.switch.touched(view, seen, r.switch.version(), &r.reader), "the neighbour's flow stays");
+    assert_eq!(id(&r.actions(&neighbour)), Some(number));
+    for label in 100_000..101_000 {
+        assert!(id(&r.actions(&key(5, label))).is_some(), "the neighbour has room");
+    }
+    let mut again = packet(105);
+    again.set(FieldId::RecircId, number.into());
+    assert_ne!(r.actions(&again), [DpAction::Drop(DropReason::RecircUnknown)]);
+}
+
+#[test]
 fn strict_and_loose_commands_select_as_openflow_says() {
     let mut r = rig();
     let net =

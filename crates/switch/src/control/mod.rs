@@ -36,13 +36,12 @@ pub use macs::{FdbEntry, FdbStats, NoSuchPort};
 pub use options::OptionError;
 pub use ports::PortError;
 
-use crate::changelog::ChangeLogWriter;
+use crate::changelog::{ChangeLogWriter, word_table};
 use crate::rule::Rule;
 use crate::shape::Shapes;
 use crate::slots::{RetiredSlots, SlotAllocator};
 use crate::switch::Switch;
 use crate::topology::{BridgeIdx, Topology};
-use crate::translate::frozen::Generation;
 use base::hash::HashKey;
 use base::rcu::{Domain, Reader};
 use base::{PortNo, Version};
@@ -271,17 +270,16 @@ impl Inner {
     }
 
     fn renew_frozen(&mut self, reader: &Reader) {
-        if !self.switch.frozen.read(reader)[0].is_nearly_full() {
-            return;
+        let full: Vec<BridgeIdx> = self.switch.frozen.read(reader).nearly_full().collect();
+        for &bridge in &full {
+            self.switch.frozen.update(|old| old.renewed(bridge));
+            // Flows that lead to the old numbers are translated again, and get new ones.
+            let version = self.coming();
+            self.log.word(word_table::ports(bridge.0), word_table::FROZEN, version);
         }
-        self.switch.frozen.update(|old| {
-            let next = Arc::new(Generation::new(old[0].next_number()));
-            vec![next, old[0].clone()]
-        });
-        // Flows that lead to the old numbers are translated again, and get new ones.
-        let version = self.coming();
-        self.log.everything(version);
-        self.publish();
+        if !full.is_empty() {
+            self.publish();
+        }
     }
 
     fn serial(&mut self) -> u64 {

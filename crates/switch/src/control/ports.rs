@@ -84,6 +84,7 @@ impl Control {
         inner.table(idx, 0);
         inner.topology.bridges[idx.0 as usize] = Some(Arc::new(Bridge::new(idx, config, state)));
         inner.topology_changed = true;
+        inner.switch.frozen.update(|old| old.with_bridge(idx));
         // A number that is given out again must not be taken for the bridge that had it before.
         let version = inner.coming();
         inner.log.everything(version);
@@ -133,6 +134,7 @@ impl Control {
         inner.log.everything(version);
         inner.recompute_depths();
         inner.publish();
+        inner.switch.frozen.update(|old| old.without_bridge(idx));
         // Rules and addresses that workers may still see hang on the snapshots that they see them through.
         let gone = inner.bridges[idx.0 as usize].take().expect("in the topology means here too");
         for store in gone.tables.values() {

@@ -7,6 +7,9 @@
 //! States are hash-consed (equal states have one number, so that flows share megaflows) in a table of slots that are
 //! written once: neither finding nor adding one waits for a lock. When three quarters are used the control thread
 //! begins a new generation, and the one before lives on until the next, for packets on their way.
+//!
+//! Each bridge has generations of its own. Who makes up values that become part of states fills the slots of the bridge that
+//! he is on, and has the flows of that bridge translated anew: no other bridge notices.
 
 use super::{Cookie, Origin, Snapshot, Xlate, always_needed};
 use crate::changelog::word_table;
@@ -23,8 +26,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// States of one generation.
-const SLOTS: usize = 1 << 15;
+/// States of one generation of one bridge.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 13;
+/// Generations have numbers of the bits that are left, but for 0.
+const LAST_NUMBER: u32 = u32::MAX >> SLOT_BITS;
 /// Slots tried for one state.
 const PROBES: usize = 64;
 
@@ -49,17 +55,17 @@ pub(crate) struct Frozen {
     fields: Vec<(u8, u8, u64)>,
 }
 
-/// One generation of states.
+/// One generation of states of one bridge.
 pub(crate) struct Generation {
     number: u32,
-    slots: Box<[OnceLock<Frozen>]>,
+    /// Made with the first state: few bridges have any.
+    slots: OnceLock<Box<[OnceLock<Frozen>]>>,
     used: AtomicUsize,
 }
 
 impl Generation {
-    pub fn new(number: u32) -> Generation {
-        let slots = (0..SLOTS).map(|_| OnceLock::new()).collect();
-        Generation { number, slots, used: AtomicUsize::new(0) }
+    fn new(number: u32) -> Generation {
+        Generation { number, slots: OnceLock::new(), used: AtomicUsize::new(0) }
     }
 
     /// The number of a state, which is put down if it is new. `None` when there is no room.
@@ -81,9 +87,10 @@ impl Generation {
         state.hash(&mut hasher);
         let start = hasher.finish() as usize;
         let mut state = state;
+        let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| OnceLock::new()).collect());
         for probe in 0..PROBES {
             let at = start.wrapping_add(probe) & (SLOTS - 1);
-            let slot = &self.slots[at];
+            let slot = &slots[at];
             if slot.get().is_none() {
                 match slot.set(state) {
                     Ok(()) => {
@@ -103,26 +110,95 @@ impl Generation {
 
     /// Never 0, which means "from a port".
     fn id(&self, slot: usize) -> u32 {
-        self.number << 15 | slot as u32
+        self.number << SLOT_BITS | slot as u32
     }
 
     /// Whether the next generation should begin.
-    pub fn is_nearly_full(&self) -> bool {
+    fn is_nearly_full(&self) -> bool {
         self.used.load(Ordering::Relaxed) > SLOTS / 4 * 3
-    }
-
-    /// The number of the generation after this one; never 0.
-    pub fn next_number(&self) -> u32 {
-        if self.number >= 0x1_ffff { 1 } else { self.number + 1 }
     }
 }
 
-/// The generations that can be thawed, newest first.
-pub(crate) type Generations = Vec<std::sync::Arc<Generation>>;
+/// The generations of a bridge that can be thawed.
+#[derive(Clone)]
+struct OfBridge {
+    newest: Arc<Generation>,
+    /// The one before.
+    older: Option<Arc<Generation>>,
+}
 
-fn find(generations: &Generations, id: u32) -> Option<&Frozen> {
-    let generation = generations.iter().find(|g| g.number == id >> 15)?;
-    generation.slots[id as usize & (SLOTS - 1)].get()
+/// All generations that can be thawed.
+#[derive(Clone, Default)]
+pub(crate) struct Generations {
+    /// By the bridge's number.
+    bridges: Vec<Option<OfBridge>>,
+    /// The same, in order of their numbers.
+    all: Vec<Arc<Generation>>,
+    last_number: u32,
+}
+
+impl Generations {
+    /// With a first generation for a bridge, whose number may have been another's before.
+    pub fn with_bridge(&self, bridge: BridgeIdx) -> Generations {
+        let mut new = self.clone();
+        let at = bridge.0 as usize;
+        new.bridges.resize(new.bridges.len().max(at + 1), None);
+        let newest = new.generation();
+        new.bridges[at] = Some(OfBridge { newest, older: None });
+        new.listed()
+    }
+
+    /// Without those of a bridge.
+    pub fn without_bridge(&self, bridge: BridgeIdx) -> Generations {
+        let mut new = self.clone();
+        if let Some(of_bridge) = new.bridges.get_mut(bridge.0 as usize) {
+            *of_bridge = None;
+        }
+        new.listed()
+    }
+
+    /// The bridges whose next generation should begin.
+    pub fn nearly_full(&self) -> impl Iterator<Item = BridgeIdx> {
+        let is_full = |b: &Option<OfBridge>| b.as_ref().is_some_and(|b| b.newest.is_nearly_full());
+        self.bridges.iter().enumerate().filter(move |(_, b)| is_full(b)).map(|(at, _)| BridgeIdx(at as u32))
+    }
+
+    /// With a new generation for a bridge. What is older than the one before is forgotten.
+    pub fn renewed(&self, bridge: BridgeIdx) -> Generations {
+        let mut new = self.clone();
+        let newest = new.generation();
+        if let Some(Some(of_bridge)) = new.bridges.get_mut(bridge.0 as usize) {
+            let older = std::mem::replace(&mut of_bridge.newest, newest);
+            of_bridge.older = Some(older);
+        }
+        new.listed()
+    }
+
+    /// A generation of a number that no other has now.
+    fn generation(&mut self) -> Arc<Generation> {
+        loop {
+            self.last_number = if self.last_number >= LAST_NUMBER { 1 } else { self.last_number + 1 };
+            if self.all.binary_search_by_key(&self.last_number, |g| g.number).is_err() {
+                return Arc::new(Generation::new(self.last_number));
+            }
+        }
+    }
+
+    fn listed(mut self) -> Generations {
+        let kept = self.bridges.iter().flatten().flat_map(|b| b.older.iter().chain([&b.newest]));
+        self.all = kept.cloned().collect();
+        self.all.sort_by_key(|g| g.number);
+        self
+    }
+
+    fn newest(&self, bridge: BridgeIdx) -> Option<&Generation> {
+        Some(&self.bridges.get(bridge.0 as usize)?.as_ref()?.newest)
+    }
+
+    fn find(&self, id: u32) -> Option<&Frozen> {
+        let at = self.all.binary_search_by_key(&(id >> SLOT_BITS), |g| g.number).ok()?;
+        self.all[at].slots.get()?[id as usize & (SLOTS - 1)].get()
+    }
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
@@ -177,8 +253,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
             stack: std::mem::take(&mut self.stack),
             fields,
         };
-        let generations = self.switch.frozen.read(self.reader);
-        match generations[0].intern(state, &self.switch.secret) {
+        let bridge = self.bridge.idx;
+        // When the bridge's next generation begins, this is translated again, and gets a new number.
+        self.visit_word(word_table::ports(bridge.0), word_table::FROZEN);
+        let generation = self.switch.frozen.read(self.reader).newest(bridge);
+        match generation.and_then(|g| g.intern(state, &self.switch.secret)) {
             Some(id) => match self.pausing.take() {
                 None => {
                     self.irreversible = true;
@@ -204,7 +283,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
 /// Whether a state can still be thawed, and belongs to a bridge.
 pub(crate) fn is_known(generations: &Generations, id: u32, bridge: BridgeIdx) -> bool {
-    id != 0 && find(generations, id).is_some_and(|state| state.bridge == bridge)
+    id != 0 && generations.find(id).is_some_and(|state| state.bridge == bridge)
 }
 
 /// Goes on where a translation was frozen.
@@ -239,7 +318,7 @@ fn go_on<S: Sink>(
 ) {
     always_needed(out, key.get64(FieldId::EthType));
     let topology = at.topology();
-    let found = find(at.switch.frozen.read(at.reader), recirc_id);
+    let found = at.switch.frozen.read(at.reader).find(recirc_id);
     let Some((state, bridge)) = found.and_then(|s| Some((s, topology.bridge(s.bridge)?))) else {
         out.actions.push(DpAction::Drop(DropReason::RecircUnknown));
         return;

@@ -2,7 +2,7 @@
 //!
 //! The rest of the pipeline's work is kept by the switch under a number; the controller gets that number as an opaque
 //! continuation and sends it back with the packet. It may have changed the packet and its metadata. Numbers are forgotten as those
-//! of recirculation are, after some ten thousand newer ones; then the answer is NXR_STALE, as it is for what is no
+//! of recirculation are, after some thousand newer ones of the bridge; then the answer is NXR_STALE, as it is for what is no
 //! continuation of this bridge.
 //!
 //! Source: ovs-actions(7), "The controller action".
