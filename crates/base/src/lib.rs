@@ -17,6 +17,7 @@ pub mod rcu;
 pub mod region;
 pub mod slab;
 pub mod slots;
+mod watermark;
 
 /// The longest path of a Unix socket in bytes: `sun_path` has 108, and ends with a zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -24,3 +25,4 @@ pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 pub use counter::Counter;
 pub use drop_reason::DropReason;
 pub use ids::{OfPort, PortNo, Version, WorkerIdx};
+pub use watermark::Watermark;

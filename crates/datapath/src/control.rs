@@ -687,7 +687,7 @@ impl<P: Pipeline> Datapath<P> {
     pub fn request_fold(&mut self) -> u64 {
         self.folds += 1;
         for w in &self.workers {
-            w.shared.fold_wanted.set(self.folds);
+            w.shared.fold_wanted.raise(self.folds);
             w.bell.ring();
         }
         self.folds
@@ -695,7 +695,7 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Whether every worker has folded since that request.
     pub fn fold_done(&self, ticket: u64) -> bool {
-        self.workers.iter().all(|w| w.shared.fold_done.get() >= ticket)
+        self.workers.iter().all(|w| w.shared.fold_done.reached() >= ticket)
     }
 
     /// Requests a fold and waits for it. False when the time ran out.

@@ -28,7 +28,7 @@ use crate::rest::Rest;
 use crate::rounds::{Now, Rounds, Sweep};
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use base::clock::tsc;
-use base::{Counter, PortNo};
+use base::{PortNo, Watermark};
 use packet::wait::{Bell, Waiter};
 use packet::{Batch, Borrower, Lent, Packet, PoolCache, RxOutcome, RxQueue};
 use std::sync::Arc;
@@ -162,9 +162,9 @@ pub enum Reply {
 #[derive(Default)]
 pub struct Shared {
     /// The control thread wants a full fold: it counts this up.
-    pub fold_wanted: Counter,
+    pub fold_wanted: Watermark,
     /// The last wish that was fulfilled.
-    pub fold_done: Counter,
+    pub fold_done: Watermark,
 }
 
 /// Milliseconds since the datapath started, from the time stamp counter; offset so that 32 bits of it never run
@@ -614,14 +614,14 @@ impl<P: Pipeline> Worker<P> {
             self.process.cache.rank_masks();
             self.tell_sizes();
         }
-        let is_asked = self.shared.fold_wanted.get() != self.shared.fold_done.get();
+        let is_asked = self.shared.fold_wanted.reached() != self.shared.fold_done.reached();
         self.rounds.tick(self.process.cache.round_len().into(), is_asked);
     }
 
     /// Sweeps the caches as [`Rounds`] says. True when there is nothing to do before the next round.
     fn sweep(&mut self, is_idle: bool) -> bool {
         let (now_ms, received) = (self.process.now_ms, self.stats().rx.get());
-        let (wanted, served) = (self.shared.fold_wanted.get(), self.shared.fold_done.get());
+        let (wanted, served) = (self.shared.fold_wanted.reached(), self.shared.fold_done.reached());
         let (count, begins) = match self.rounds.next(Now { now_ms, received, wanted, served, is_idle }) {
             Sweep::Rest => return true,
             Sweep::Later => return false,
@@ -638,7 +638,7 @@ impl<P: Pipeline> Worker<P> {
         {
             // Who waits for the counters of flows wants to know how many there are, too.
             self.tell_sizes();
-            self.shared.fold_done.set(request);
+            self.shared.fold_done.raise(request);
         }
         false
     }

@@ -12,6 +12,7 @@
 
 pub mod batch;
 pub mod buffer;
+mod flag;
 pub mod lent;
 pub mod pool;
 pub mod port;

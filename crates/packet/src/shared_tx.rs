@@ -141,19 +141,8 @@ impl SharedTx {
 /// Both sides change the flag in place, so one of the two comes first. If the attempt in vain does, giving back reads what it
 /// wrote (or what another attempt wrote after it) and so sees what was left before it. If giving back does, the attempt succeeds.
 mod protocol {
-    use std::sync::atomic::Ordering::{self, AcqRel};
-
-    /// A flag that is changed in place.
-    pub(super) trait Flag {
-        fn swap(&self, value: bool, order: Ordering) -> bool;
-    }
-
-    impl Flag for std::sync::atomic::AtomicBool {
-        #[inline(always)]
-        fn swap(&self, value: bool, order: Ordering) -> bool {
-            self.swap(value, order)
-        }
-    }
+    use crate::flag::Flag;
+    use std::sync::atomic::Ordering::AcqRel;
 
     /// Takes what the flag guards. Release, also where it is in vain: what was left before is shown to who has it.
     #[inline(always)]
@@ -271,17 +260,11 @@ mod tests {
 /// each and must be found out.
 #[cfg(test)]
 mod model {
-    use super::protocol::{self, Flag};
+    use super::protocol;
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicBool, AtomicUsize};
-    use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
-
-    impl Flag for AtomicBool {
-        fn swap(&self, value: bool, order: Ordering) -> bool {
-            self.swap(value, order)
-        }
-    }
+    use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
     #[derive(Clone, Copy, PartialEq)]
     enum Twin {

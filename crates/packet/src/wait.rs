@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// The descriptors that a worker sleeps on.
 pub struct Waiter {
@@ -33,23 +33,21 @@ impl Bell {
 
     /// Wakes the waiter, or lets its next wait return at once.
     pub fn ring(&self) {
-        if self.rung.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let one = 1u64.to_ne_bytes();
-        // A full counter (2^64 - 2 rings) would refuse: it is readable then, which is all we want.
-        // SAFETY: the buffer is 8 bytes long and lives through the call.
-        unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        protocol::ring(&self.rung, || {
+            let one = 1u64.to_ne_bytes();
+            // A full counter (2^64 - 2 rings) would refuse: it is readable then, which is all we want.
+            // SAFETY: the buffer is 8 bytes long and lives through the call.
+            unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        });
     }
 
     /// Silences it.
     pub fn clear(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: the buffer is 8 bytes long and lives through the call; the descriptor does not block.
-        unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-        // Last: were it first, a ring in between would be eaten by the read and leave `rung` set, and no later one
-        // would write.
-        self.rung.store(false, Ordering::SeqCst);
+        protocol::clear(&self.rung, || {
+            let mut count = [0u8; 8];
+            // SAFETY: the buffer is 8 bytes long and lives through the call; the descriptor does not block.
+            unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        });
     }
 
     /// Readable when it has been rung.
@@ -161,6 +159,31 @@ impl Set {
     }
 }
 
+/// The orderings on which no ring is lost, apart from the descriptor, so that a model can check them.
+mod protocol {
+    use crate::flag::Flag;
+    use std::sync::atomic::Ordering::AcqRel;
+
+    /// `signal` makes the descriptor readable.
+    #[inline]
+    pub(super) fn ring(rung: &impl Flag, signal: impl FnOnce()) {
+        // Release, also where it was rung already and nothing is written: who clears it later sees what was published before.
+        if !rung.swap(true, AcqRel) {
+            signal();
+        }
+    }
+
+    /// `drain` makes it unreadable.
+    #[inline]
+    pub(super) fn clear(rung: &impl Flag, drain: impl FnOnce()) {
+        drain();
+        // After the draining: were it before, a ring in between would be eaten by it and leave `rung` set, and no later one would
+        // write. In place: a ring that found it set, and wrote nothing, comes before this; Acquire shows what was published
+        // before that ring. A plain store would not.
+        rung.swap(false, AcqRel);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,5 +210,105 @@ mod tests {
         let start = Instant::now();
         Waiter::new().unwrap().wait(15);
         assert!(start.elapsed() >= Duration::from_millis(14));
+    }
+}
+
+/// All interleavings, and all that the memory model lets each load see, of a thread that publishes and rings twice and one that
+/// clears and looks; with twins that
+/// lack one ordering each and must be found out.
+#[cfg(test)]
+mod model {
+    use super::protocol;
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicBool, AtomicU64};
+    use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Twin {
+        Faithful,
+        /// Rings without Release.
+        RingsWithoutRelease,
+        /// Clears by a plain store, as strong as one can be.
+        ClearsByStore,
+        /// Clears without Acquire.
+        ClearsWithoutAcquire,
+        /// Clears before it drains.
+        ClearsFirst,
+    }
+
+    #[derive(Default)]
+    struct World {
+        rung: AtomicBool,
+        /// The descriptor is readable. The kernel orders writing and reading it.
+        readable: AtomicBool,
+        published: [AtomicU64; 2],
+    }
+
+    fn ring(world: &World, twin: Twin) {
+        let signal = || _ = world.readable.swap(true, AcqRel);
+        match twin {
+            Twin::RingsWithoutRelease if world.rung.swap(true, Acquire) => {}
+            Twin::RingsWithoutRelease => signal(),
+            _ => protocol::ring(&world.rung, signal),
+        }
+    }
+
+    fn clear(world: &World, twin: Twin) {
+        let drain = || _ = world.readable.swap(false, AcqRel);
+        match twin {
+            Twin::ClearsByStore => {
+                drain();
+                world.rung.store(false, std::sync::atomic::Ordering::SeqCst);
+            }
+            Twin::ClearsWithoutAcquire => {
+                drain();
+                world.rung.swap(false, Release);
+            }
+            Twin::ClearsFirst => {
+                world.rung.swap(false, AcqRel);
+                drain();
+            }
+            _ => protocol::clear(&world.rung, drain),
+        }
+    }
+
+    fn run(twin: Twin) {
+        loom::model(move || {
+            let world = Arc::new(World::default());
+            let shared = world.clone();
+            let ringer = loom::thread::spawn(move || {
+                for published in &shared.published {
+                    published.store(1, Relaxed);
+                    ring(&shared, twin);
+                }
+            });
+            // What each of two wake-ups finds.
+            let mut seen = [0; 2];
+            for _ in 0..2 {
+                clear(&world, twin);
+                for (seen, published) in seen.iter_mut().zip(&world.published) {
+                    *seen |= published.load(Relaxed);
+                }
+            }
+            ringer.join().unwrap();
+            assert!(seen == [1; 2] || world.readable.load(Relaxed), "it sleeps, and work waits");
+        });
+    }
+
+    fn is_found_out(twin: Twin) -> bool {
+        std::panic::catch_unwind(|| run(twin)).is_err()
+    }
+
+    #[test]
+    fn who_clears_the_bell_sees_what_was_published_or_wakes_again() {
+        run(Twin::Faithful);
+    }
+
+    #[test]
+    fn a_bell_without_one_of_its_orderings_is_found_out() {
+        assert!(is_found_out(Twin::RingsWithoutRelease));
+        assert!(is_found_out(Twin::ClearsByStore));
+        assert!(is_found_out(Twin::ClearsWithoutAcquire));
+        assert!(is_found_out(Twin::ClearsFirst));
     }
 }
