@@ -1,5 +1,5 @@
-//! A client's connection to a database server, and what `vsctl` and `ovsdb-client` share: the options of table
-//! formatting, and the exit after a timeout.
+//! A client's connection to a database server, and what `vsctl` and `ovsdb-client` share: the options of
+//! table formatting, and the exit after a timeout.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -87,8 +87,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects by the first of `methods`, which are separated by commas, that answers; a passive one waits for the
-    /// server. The error is that of the last, in the words of the operating system.
+    /// Connects by the first of `methods`, which are separated by commas, that answers; a passive one waits
+    /// for the server. The error is that of the last, in the words of the operating system.
     pub async fn open(methods: &str, tls: Option<&Arc<Tls>>) -> Result<Connection, String> {
         let mut error = "Address family not supported by protocol".to_owned();
         for method in methods.split(',') {

@@ -52,8 +52,8 @@ pub struct Args {
     /// Bytes of the frames that `source` sends, without the frame check sequence.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(FRAME_MIN as i64..=9000))]
     size: u16,
-    /// Frames that `source` sends in all, over all queues, then it ends; for ever where it is not given. `check` counts what has
-    /// not come of so many as missing.
+    /// Frames that `source` sends in all, over all queues, then it ends; for ever where it is not given.
+    /// `check` counts what has not come of so many as missing.
     #[arg(long)]
     count: Option<u64>,
     /// Frames that `source` sends in a second at most, over all queues; as many as go where it is not given.
@@ -78,8 +78,8 @@ enum Mode {
     Sink,
     /// Send numbered packets.
     Source,
-    /// Count packets, and see whether the numbers of a source's are in order and without gaps between the first and the last that
-    /// came; with --count, whether all came.
+    /// Count packets, and see whether the numbers of a source's are in order and without gaps between the
+    /// first and the last that came; with --count, whether all came.
     Check,
 }
 
@@ -244,7 +244,8 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
             }
             // Nobody has come yet.
             Err(e) if args.listen && kind(&e) == Some(ErrorKind::TimedOut) => {}
-            // What waiting does not mend: a switch of another kind, a place where no socket can be or somebody else's is.
+            // What waiting does not mend: a switch of another kind, a place where no socket can be or
+            // somebody else's is.
             Err(e @ PortError::Unsupported(_)) if !args.listen => return Err(e),
             Err(e) if args.listen && kind(&e).is_some() => return Err(e),
             Err(e) => {
@@ -319,7 +320,8 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
     }
 }
 
-/// Waits until the switch has taken what was sent: with the guest goes its memory. A switch that takes nothing is not waited for for ever.
+/// Waits until the switch has taken what was sent: with the guest goes its memory. A switch that takes
+/// nothing is not waited for for ever.
 fn wait_for_last_frames(guest: &Guest, pairs: &mut [QueuePair]) {
     let end = Instant::now() + LAST_FRAMES_TIME;
     while pairs.iter_mut().any(QueuePair::is_sending) && guest.is_connected() {

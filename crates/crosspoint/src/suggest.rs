@@ -1,6 +1,7 @@
 //! The nearest of known names, for errors about unknown ones.
 //!
-//! Only `crosspoint …` suggests: under a stock name error texts are the stock program's, which scripts compare.
+//! Only `crosspoint …` suggests: under a stock name error texts are the stock program's, which scripts
+//! compare.
 
 use vswitchd::program;
 

@@ -12,21 +12,24 @@ use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
 /// Options of the subcommand.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The server of the database that configures the switch: unix:FILE, tcp:HOST[:PORT] or ssl:HOST[:PORT]. Without it,
-    /// and without --bridge and --port, the switch serves the database itself: from conf.db in $OVS_DBDIR
-    /// (/etc/openvswitch), on db.sock in $OVS_RUNDIR (/var/run/openvswitch).
+    /// The server of the database that configures the switch: unix:FILE, tcp:HOST[:PORT] or ssl:HOST[:PORT].
+    /// Without it, and without --bridge and --port, the switch serves the database itself: from conf.db in
+    /// $OVS_DBDIR (/etc/openvswitch), on db.sock in $OVS_RUNDIR (/var/run/openvswitch).
     #[arg(value_name = "DATABASE", value_parser = database, conflicts_with_all = ["bridges", "ports"])]
     database: Option<ActiveTarget>,
-    /// For tests, make dummy ports: for type dummy; with "system" also for type system; with "override" for all.
+    /// For tests, make dummy ports: for type dummy; with "system" also for type system; with "override" for
+    /// all.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = dummy)]
     enable_dummy: Option<EnableDummy>,
-    /// A bridge: NAME[,datapath-id=HEX][,fail-mode=standalone|secure][,local=dummy|internal][,mac-aging-time=SECS]
+    /// A bridge:
+    /// NAME[,datapath-id=HEX][,fail-mode=standalone|secure][,local=dummy|internal][,mac-aging-time=SECS]
     /// [,mac-table-size=N][,protocols=OpenFlow10;OpenFlow13][,controller=TARGET;...][,connection-mode=in-band|out-of-band]
     /// [,disable-in-band=true][,max-backoff=MS][,inactivity-probe=MS][,controller-rate-limit=N]
     /// [,controller-burst-limit=N][,controller-queue-size=N].
     #[arg(long = "bridge", value_name = "NAME[,KEY=VALUE]...", value_parser = BridgeFlags::parse)]
     bridges: Vec<BridgeFlags>,
-    /// A port: NAME[,type=TYPE][,ofport=N][,bridge=NAME][,mtu=BYTES][,mac=ADDRESS][,tag=VLAN][,OPTION=VALUE]...
+    /// A port:
+    /// NAME[,type=TYPE][,ofport=N][,bridge=NAME][,mtu=BYTES][,mac=ADDRESS][,tag=VLAN][,OPTION=VALUE]...
     /// Further options are those of the type's driver.
     #[arg(long = "port", value_name = "NAME[,KEY=VALUE]...", value_parser = PortFlags::parse)]
     ports: Vec<PortFlags>,
@@ -36,7 +39,8 @@ pub struct Args {
     /// One worker on each processor of this mask, in hexadecimal.
     #[arg(long, value_name = "MASK", conflicts_with = "workers")]
     pmd_cpu_mask: Option<String>,
-    /// For tests, the NUMA node of each processor of an imaginary machine, as in 0,0,1,1. Workers are not bound.
+    /// For tests, the NUMA node of each processor of an imaginary machine, as in 0,0,1,1. Workers are not
+    /// bound.
     #[arg(long, value_name = "LIST")]
     dummy_numa: Option<String>,
     /// Number of packet buffers: the limit of the memory that packets use.
@@ -51,7 +55,8 @@ pub struct Args {
     /// Milliseconds after which an unused cached flow is removed.
     #[arg(long, value_name = "MS")]
     max_idle: Option<u64>,
-    /// Private key for TLS to controllers and managers. For managers the default is db:Open_vSwitch,SSL,private_key.
+    /// Private key for TLS to controllers and managers. For managers the default is
+    /// db:Open_vSwitch,SSL,private_key.
     #[arg(long, value_name = "FILE")]
     private_key: Option<PathBuf>,
     /// Certificate for the private key; for managers also a column, as with --private-key.

@@ -1,5 +1,5 @@
-//! Actions beside the stock switch: which rules and packet-outs both take and which they refuse, and with which error; and
-//! what both make of whole, odd and broken packets.
+//! Actions beside the stock switch: which rules and packet-outs both take and which they refuse, and with
+//! which error; and what both make of whole, odd and broken packets.
 
 mod common;
 
@@ -75,7 +75,8 @@ impl Both {
         let end = hex(&ethernet(0x88b5, &[0; 46]));
         self.ours.receive("p1", &hex(frame));
         let mut ours: [Vec<String>; 2] = Default::default();
-        // The first may overtake the frame, being of another flow of the same burst. The second comes a burst later.
+        // The first may overtake the frame, being of another flow of the same burst. The second comes a burst
+        // later.
         for ends in 1..=2 {
             self.ours.receive("p1", &end);
             for (port, frames) in ["p2", "p3"].into_iter().zip(&mut ours) {
@@ -233,7 +234,8 @@ fn fields_are_read_and_written_at_their_full_width() {
     }
     both.rules("OpenFlow13", &["arp,actions=set_field:2->arp_op,2"]);
     both.same_fates("set_field:2->arp_op", &packets());
-    // Each field that actions may write, as a whole; registers beside, since two fields of one width take each other's bits.
+    // Each field that actions may write, as a whole; registers beside, since two fields of one width take
+    // each other's bits.
     for field in Mf::simple().filter(|f| f.row().writable) {
         let (Some(name), width) = (field.wire_name(), field.row().subfield_bits) else { continue };
         let matching = match field.row().prereq {
@@ -338,7 +340,8 @@ fn what_has_not_been_read_is_left_alone() {
         ("in_port=1", "set_mpls_ttl:9,2"),
     ] {
         both.rules("OpenFlow10", &[&format!("{matching},actions={actions}")]);
-        // Where an address changes, the stock switch takes the payload of a later fragment for a header with a checksum.
+        // Where an address changes, the stock switch takes the payload of a later fragment for a header with
+        // a checksum.
         let whole = whole_packets().into_iter().filter(|(name, _)| *name != "a later fragment");
         let all: Vec<_> = broken_packets().into_iter().chain(whole).collect();
         both.same_fates(&format!("{matching},{actions}"), &all);

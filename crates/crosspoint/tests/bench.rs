@@ -1,5 +1,5 @@
-//! Every benchmark runs, briefly, and its JSON has the shape that bench/README.md describes. No ratio is asserted here: that
-//! is `make bench`'s job, on a quiet machine.
+//! Every benchmark runs, briefly, and its JSON has the shape that bench/README.md describes. No ratio is
+//! asserted here: that is `make bench`'s job, on a quiet machine.
 
 use serde_json::Value;
 use std::process::Command;

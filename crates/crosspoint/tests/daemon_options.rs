@@ -1,4 +1,5 @@
-//! What all daemons have in common, on the real binary: going to the background, pid files, the monitor, the log's destinations.
+//! What all daemons have in common, on the real binary: going to the background, pid files, the monitor, the
+//! log's destinations.
 
 mod common;
 

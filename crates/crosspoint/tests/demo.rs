@@ -1,6 +1,7 @@
 //! `crosspoint demo` end to end: its figures, and that it leaves nothing behind, however it ends.
 //!
-//! The demo's names are fixed, so only one runs at a time: the tests take turns, also with those of other processes.
+//! The demo's names are fixed, so only one runs at a time: the tests take turns, also with those of other
+//! processes.
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Ends with the test. The file is that of a lock which another run of these tests, in another tree, waits for.
+/// Ends with the test. The file is that of a lock which another run of these tests, in another tree, waits
+/// for.
 struct Turn {
     _file: fs::File,
     _guard: MutexGuard<'static, ()>,

@@ -1,5 +1,5 @@
-//! The daemon as a process: how it starts, what it leaves behind, what it logs, and that packets do not need its
-//! control thread.
+//! The daemon as a process: how it starts, what it leaves behind, what it logs, and that packets do not need
+//! its control thread.
 
 mod common;
 
@@ -206,7 +206,8 @@ fn known_and_new_flows_are_forwarded_while_the_control_thread_is_held() {
     let before = (switch.packets("1", "rx"), switch.packets("2", "rx"), misses());
     switch.appctl(&["crosspoint/block", "5000"]).ok();
     let after = (switch.packets("1", "rx"), switch.packets("2", "rx"), misses());
-    // On a busy machine a source may not keep its rate; half of it is far more than what happens around the block.
+    // On a busy machine a source may not keep its rate; half of it is far more than what happens around the
+    // block.
     assert!(after.0 - before.0 > 5_000, "{before:?} {after:?}");
     assert!(after.1 - before.1 > 5_000, "{before:?} {after:?}");
     assert!(after.2 - before.2 > 5_000, "{before:?} {after:?}");

@@ -1,5 +1,5 @@
-//! `crosspoint guest` and the daemon, as a user starts them: a switch that is killed and comes again under running guests, guests
-//! in a chain that is re-ordered, one that a single worker serves.
+//! `crosspoint guest` and the daemon, as a user starts them: a switch that is killed and comes again under
+//! running guests, guests in a chain that is re-ordered, one that a single worker serves.
 
 use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use std::path::Path;
@@ -184,7 +184,8 @@ fn queues_asked_for_make_sense_and_a_new_path_moves_the_port_that_is_there() {
     served.vsctl("set interface g1 options:n_rxq=4");
     wait_for("no error", served.dir(), || served.vsctl("get interface g1 error").trim() == "[]");
     assert_eq!(status("requested_rxq").trim(), "");
-    // Another socket: the guest there is attached to the same port, and controllers see its link change, no more.
+    // Another socket: the guest there is attached to the same port, and controllers see its link change, no
+    // more.
     let number = || served.vsctl("get interface g1 ofport");
     let before = number();
     let mut monitor = Command::new("ovs-ofctl")
@@ -254,7 +255,8 @@ fn a_source_of_several_queues_sends_as_many_as_it_was_told_and_a_checker_misses_
     assert_eq!((count("missing"), count("reordered")), (300, 0));
 }
 
-/// A switch that serves its own database, with ports `g1`, `g2`… for as many guests, on sockets of these names.
+/// A switch that serves its own database, with ports `g1`, `g2`… for as many guests, on sockets of these
+/// names.
 struct Served {
     dir: tempfile::TempDir,
     _switch: Process,
@@ -412,7 +414,8 @@ fn a_chain_of_three_guests_is_re_ordered_under_traffic_and_nobody_loses_a_packet
     println!("of {} packets through the chain {} came late", chained("received"), chained("reordered"));
 }
 
-/// What changes headers and what goes to several guests is copied once all the same: each receiver's copy comes from the sender's memory.
+/// What changes headers and what goes to several guests is copied once all the same: each receiver's copy
+/// comes from the sender's memory.
 #[test]
 fn large_packets_that_are_changed_or_go_to_two_guests_are_copied_from_their_sender() {
     use std::net::Ipv4Addr;
@@ -511,7 +514,8 @@ fn one_queue_keeps_one_worker_busy_and_the_counters_show_it() {
     drop(sink);
 }
 
-/// A guest that is held (its process is stopped) while one port sends to it as fast as it can, and another one to it and to a guest that reads.
+/// A guest that is held (its process is stopped) while one port sends to it as fast as it can, and another
+/// one to it and to a guest that reads.
 #[test]
 fn queues_that_a_guest_disables_are_shown_so_and_one_remains_when_it_is_gone() {
     let served = Served::start(2, 1);
@@ -575,7 +579,8 @@ fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() 
             let is_all = left == now[0] + now[1] && served.count(4, "tx", "pkts") == now[1];
             std::mem::replace(&mut last, now) == now && is_all
         });
-        // What went into its rings before they were full is there; the rest is lost at its port, and nowhere else.
+        // What went into its rings before they were full is there; the rest is lost at its port, and nowhere
+        // else.
         let [from_flood, from_paced] = last;
         let taken = served.count(2, "tx", "pkts");
         assert!(taken <= 4_096, "{taken} packets in a ring of 4096");

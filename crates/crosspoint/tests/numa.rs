@@ -1,4 +1,5 @@
-//! Workers and queues on a machine of several NUMA nodes that is made up (`--dummy-numa`), beside the stock switch with the same.
+//! Workers and queues on a machine of several NUMA nodes that is made up (`--dummy-numa`), beside the stock
+//! switch with the same.
 
 mod common;
 
@@ -77,7 +78,8 @@ impl Side {
         self.vsctl(&format!("add-port br0 {name} -- set interface {name} type={kind} {options}"));
     }
 
-    /// Workers by their headings in `pmd-rxq-show`, each with whether it is isolated and the queues of the tests' ports.
+    /// Workers by their headings in `pmd-rxq-show`, each with whether it is isolated and the queues of the
+    /// tests' ports.
     fn workers(&self) -> Vec<String> {
         let text = self.run("ovs-appctl", &["dpif-netdev/pmd-rxq-show"]);
         let mut workers: Vec<String> = Vec::new();

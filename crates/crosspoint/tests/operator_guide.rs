@@ -1,4 +1,5 @@
-//! The operator's guide, run as it is written: every block of commands of docs/operator.md, in a network namespace of its own.
+//! The operator's guide, run as it is written: every block of commands of docs/operator.md, in a network
+//! namespace of its own.
 
 mod common;
 

@@ -1,12 +1,13 @@
-//! More traffic than one worker can take, and traffic that only one worker may take: what docs/workers.md says of it, read from the counters.
+//! More traffic than one worker can take, and traffic that only one worker may take: what docs/workers.md
+//! says of it, read from the counters.
 
 mod common;
 
 use common::{Namespace, Said, binary, run_dir, wait_for};
 use std::process::{Child, Command, Stdio};
 
-/// A switch with its own database in a network namespace: bridge br0 with an interface `p0` of the kernel's, whose other end is
-/// `far`, and with a port `sink` that takes everything.
+/// A switch with its own database in a network namespace: bridge br0 with an interface `p0` of the kernel's,
+/// whose other end is `far`, and with a port `sink` that takes everything.
 struct Rig {
     dir: tempfile::TempDir,
     namespace: Namespace,

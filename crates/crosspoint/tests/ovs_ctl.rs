@@ -1,4 +1,5 @@
-//! Debian's own `ovs-ctl`, unmodified, drives our links: start, status, version, restart with the flows saved and restored, stop.
+//! Debian's own `ovs-ctl`, unmodified, drives our links: start, status, version, restart with the flows saved
+//! and restored, stop.
 
 mod common;
 

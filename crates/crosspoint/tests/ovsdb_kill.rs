@@ -1,5 +1,5 @@
-//! `crosspoint ovsdb-server` is killed with `kill -9` at any moment, over and over, while a client sends transactions: what
-//! it answered is there when it starts again, whole transactions only.
+//! `crosspoint ovsdb-server` is killed with `kill -9` at any moment, over and over, while a client sends
+//! transactions: what it answered is there when it starts again, whole transactions only.
 
 use serde_json::{Value, json};
 use std::io::{BufReader, Write};

@@ -1,4 +1,5 @@
-//! `ovsdb-server` as a program: its options side by side with the stock one's, and TLS between servers and clients of both kinds.
+//! `ovsdb-server` as a program: its options side by side with the stock one's, and TLS between servers and
+//! clients of both kinds.
 
 mod common;
 
@@ -11,7 +12,8 @@ use std::process::{Child, Command, Stdio};
 
 const VSWITCH: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// A directory with databases, the binary under the stock programs' names in `bin`, and what was started there.
+/// A directory with databases, the binary under the stock programs' names in `bin`, and what was started
+/// there.
 struct Rig {
     dir: tempfile::TempDir,
     children: Vec<Child>,
@@ -37,7 +39,8 @@ impl Rig {
         self.dir.path().join(name)
     }
 
-    /// A program of the stock ones, or, with `bin/` before its name, ours. `DIR` in an argument is the directory.
+    /// A program of the stock ones, or, with `bin/` before its name, ours. `DIR` in an argument is the
+    /// directory.
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let dir = self.dir.path().to_str().unwrap();
         let program = match program.strip_prefix("bin/") {

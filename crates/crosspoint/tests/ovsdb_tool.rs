@@ -1,5 +1,5 @@
-//! `crosspoint ovsdb-tool` beside the stock `ovsdb-tool`: each on files that it made itself and on the other's, with the same output
-//! wherever chance and the clock have no part in it.
+//! `crosspoint ovsdb-tool` beside the stock `ovsdb-tool`: each on files that it made itself and on the
+//! other's, with the same output wherever chance and the clock have no part in it.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

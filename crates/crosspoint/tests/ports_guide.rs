@@ -1,4 +1,5 @@
-//! docs/ports.md, run as it is written: its examples that start a switch by flags, in a network namespace of their own.
+//! docs/ports.md, run as it is written: its examples that start a switch by flags, in a network namespace of
+//! their own.
 
 mod common;
 

@@ -105,7 +105,8 @@ fn versions_are_where_scripts_look_for_them() {
         let theirs = run(name, dir.path(), &["--version"]).ok();
         for option in ["--version", "-V"] {
             let ours = run(bin.join(name), dir.path(), &[option]).ok();
-            // ovs-ctl takes the last word of the line that says Open vSwitch; others the fourth of the first line.
+            // ovs-ctl takes the last word of the line that says Open vSwitch; others the fourth of the first
+            // line.
             assert_eq!(ours.lines().next(), theirs.lines().next());
             assert!(ours.lines().last().unwrap().starts_with("Crosspoint 0."), "{ours}");
         }

@@ -1,4 +1,5 @@
-//! The tutorial, run as it is written: every block of commands of docs/tutorial.md, in a network namespace of its own.
+//! The tutorial, run as it is written: every block of commands of docs/tutorial.md, in a network namespace of
+//! its own.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The control socket's commands, side by side with a stock `ovs-vswitchd --enable-dummy` that is configured the same; and time that
-//! a test stops and moves.
+//! The control socket's commands, side by side with a stock `ovs-vswitchd --enable-dummy` that is configured
+//! the same; and time that a test stops and moves.
 
 mod common;
 
@@ -75,7 +75,8 @@ impl Pair {
         command.args(args).env("OVS_RUNDIR", self.dir.path()).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Standard output and the exit code of `ovs-appctl`, errors included, with what the two must differ in made the same.
+    /// Standard output and the exit code of `ovs-appctl`, errors included, with what the two must differ in
+    /// made the same.
     fn appctl(&self, args: &[&str]) -> (String, Option<i32>) {
         let output = self.run("ovs-appctl", &[&["-T", "20"], args].concat());
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -515,7 +516,8 @@ fn fragments_are_matched_as_the_stock_switch_matches_them() {
     assert_eq!(seen, [[1, 2], [3, 3], [4, 3], [5, 5]]);
 }
 
-/// A line without what its numbers are: each digit run becomes one `0`, blanks one blank, and none behind a parenthesis.
+/// A line without what its numbers are: each digit run becomes one `0`, blanks one blank, and none behind a
+/// parenthesis.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }) {

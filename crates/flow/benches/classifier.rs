@@ -1,7 +1,8 @@
-//! What does a lookup in an OpenFlow table cost, with few and many masks and rules, hit and miss; how fast do rules
-//! load, and what memory do they take?
+//! What does a lookup in an OpenFlow table cost, with few and many masks and rules, hit and miss; how fast do
+//! rules load, and what memory do they take?
 //!
-//! `cargo bench -p flow --bench classifier [NAME]`: nanoseconds of the thread's CPU time, the median of 15 runs.
+//! `cargo bench -p flow --bench classifier [NAME]`: nanoseconds of the thread's CPU time, the median of 15
+//! runs.
 
 use base::Version;
 use base::clock::thread_cpu_ns;

@@ -1,8 +1,10 @@
-//! What does extraction cost? TSC cycles per packet, for each kind of packet and each depth, bursts of 32 in cache.
+//! What does extraction cost? TSC cycles per packet, for each kind of packet and each depth, bursts of 32 in
+//! cache.
 //!
-//! `cargo bench -p flow --bench extract`; arguments are the kinds and the depths to run (all without), and `runs=N`. Minimum
-//! and median over the runs: the minimum is the figure that other programs on the machine do not reach. Instructions per
-//! packet: `valgrind --tool=callgrind` on the binary with two values of `runs`, whose difference is N * 6,400 packets.
+//! `cargo bench -p flow --bench extract`; arguments are the kinds and the depths to run (all without), and
+//! `runs=N`. Minimum and median over the runs: the minimum is the figure that other programs on the machine
+//! do not reach. Instructions per packet: `valgrind --tool=callgrind` on the binary with two values of
+//! `runs`, whose difference is N * 6,400 packets.
 
 use base::{OfPort, PortNo, clock};
 use flow::{Depth, Ingress, Key, Offsets, extract};
@@ -67,7 +69,8 @@ fn main() {
     let (all_kinds, all_depths) = (!wanted.iter().any(|a| is_kind(&a)), !wanted.iter().any(|a| is_depth(&a)));
     println!("{:24} {:>10} {:>10} {:>10}", "extract: cycles/packet", "depth", "minimum", "median");
     for (name, compose) in KINDS.iter().filter(|(name, _)| chosen(name, all_kinds)) {
-        // Behind one another in whole cache lines, as far apart as in a pool they would share a few sets of the cache.
+        // Behind one another in whole cache lines, as far apart as in a pool they would share a few sets of
+        // the cache.
         let frames: Vec<Vec<u8>> = (0..BURST)
             .map(|i| compose(i).payload(&[0; 18]).build().expect("a frame within the limits"))
             .collect();

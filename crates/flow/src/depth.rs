@@ -16,8 +16,8 @@ pub enum Depth {
     Network = 2,
     /// And the transport layer's: ports, flags, ICMP type and code.
     Transport = 3,
-    /// And the rest: neighbour discovery, IGMP, IPv6 extension header bits, hardware addresses in ARP (which share
-    /// their place with those of neighbour discovery).
+    /// And the rest: neighbour discovery, IGMP, IPv6 extension header bits, hardware addresses in ARP (which
+    /// share their place with those of neighbour discovery).
     Everything = 4,
 }
 

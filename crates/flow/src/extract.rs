@@ -1,17 +1,19 @@
 //! From a frame's bytes to its flow key.
 //!
 //! Idea: a block of the key is composed in registers and stored once; a block that the protocol does not need
-//! is neither written nor cleared, since `present` says that it counts as zero. TCP and UDP over IPv4 or IPv6, with
-//! one VLAN tag at the most, without options, extension headers or fragmentation, take a straight path of constant
-//! offsets (untagged IPv4 inline in the caller); all else, and all that looks wrong, the general one.
+//! is neither written nor cleared, since `present` says that it counts as zero. TCP and UDP over IPv4 or
+//! IPv6, with one VLAN tag at the most, without options, extension headers or fragmentation, take a straight
+//! path of constant offsets (untagged IPv4 inline in the caller); all else, and all that looks wrong, the
+//! general one.
 //!
-//! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields zero
-//! and the packet is switched all the same; padding behind the IP payload is not looked at; only a frame without
-//! a whole Ethernet header is refused. The IP version is not checked against the Ethernet type, UDP's length and
-//! all checksums not at all. ND and IGMP fields are read behind the IP version that they belong to.
+//! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields
+//! zero and the packet is switched all the same; padding behind the IP payload is not looked at; only a frame
+//! without a whole Ethernet header is refused. The IP version is not checked against the Ethernet type, UDP's
+//! length and all checksums not at all. ND and IGMP fields are read behind the IP version that they belong
+//! to.
 //!
-//! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a depth
-//! equals extraction of everything with the deeper fields zeroed (tests/extract/). Pure: any thread.
+//! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a
+//! depth equals extraction of everything with the deeper fields zeroed (tests/extract/). Pure: any thread.
 
 mod bytes;
 mod head;
@@ -58,8 +60,8 @@ impl Ingress {
         Ingress { word0, depth, vlan_limit: 2 }
     }
 
-    /// At most `tags` VLAN tags are looked behind (0 to 2; 2 unless said): the type of a frame with more is the
-    /// protocol id of the next. Open vSwitch's `other_config:vlan-limit`.
+    /// At most `tags` VLAN tags are looked behind (0 to 2; 2 unless said): the type of a frame with more is
+    /// the protocol id of the next. Open vSwitch's `other_config:vlan-limit`.
     pub fn with_vlan_limit(self, tags: u8) -> Ingress {
         Ingress { vlan_limit: tags, ..self }
     }
@@ -80,12 +82,12 @@ impl Ingress {
 /// Where the headers start, in bytes from the start of the frame. Both 0 for "unknown".
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Offsets {
-    /// First header behind the VLAN tags (and LLC and SNAP): MPLS or the network layer. Known at every depth. Also 0
-    /// where it does start there: in a packet whose packet type is not Ethernet.
+    /// First header behind the VLAN tags (and LLC and SNAP): MPLS or the network layer. Known at every depth.
+    /// Also 0 where it does start there: in a packet whose packet type is not Ethernet.
     pub l3: u8,
-    /// Transport header. Known from [`Depth::Transport`] on; 0 for a later fragment, for a malformed network header,
-    /// where it starts beyond byte 255, and where the header of TCP, UDP, SCTP, ICMP or IGMP is not there in full
-    /// (so that nothing is ever rewritten in padding).
+    /// Transport header. Known from [`Depth::Transport`] on; 0 for a later fragment, for a malformed network
+    /// header, where it starts beyond byte 255, and where the header of TCP, UDP, SCTP, ICMP or IGMP is not
+    /// there in full (so that nothing is ever rewritten in padding).
     pub l4: u8,
 }
 
@@ -105,8 +107,8 @@ impl Found {
     }
 }
 
-/// Fills `key` from the frame. `head` is the frame, or of a chained one the first segment; `frame_len` is the length
-/// of the whole. Headers beyond `head` count as absent.
+/// Fills `key` from the frame. `head` is the frame, or of a chained one the first segment; `frame_len` is the
+/// length of the whole. Headers beyond `head` count as absent.
 ///
 /// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty.
 ///
@@ -122,8 +124,8 @@ pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) 
 /// The bytes of a plain packet's headers that its key consists of.
 pub type PlainWords = [u64; 6];
 
-/// The header bytes 0 to 47 that extraction reads, at each depth, of an untagged IPv4 packet without options. What is not
-/// in the mask is either the same in all such packets or no part of the key.
+/// The header bytes 0 to 47 that extraction reads, at each depth, of an untagged IPv4 packet without options.
+/// What is not in the mask is either the same in all such packets or no part of the key.
 const PLAIN_MASKS: [PlainWords; 5] = {
     let addresses = &[(0, 12, 0xff)];
     let network = &[(0, 12, 0xff), (15, 16, 0xff), (22, 24, 0xff), (26, 34, 0xff)];
@@ -153,10 +155,10 @@ const fn plain_mask(ranges: &[(usize, usize, u8)]) -> PlainWords {
     words
 }
 
-/// The header bytes that decide the key of a plain packet: untagged IPv4, without options, not a fragment, and where the
-/// depth asks for it a whole header of TCP or UDP. Two plain packets have equal words at a depth if and only if they have
-/// equal keys at that depth (and came in alike), so that a cache may compare the bytes as they are and leave extraction
-/// to those that it does not know. `None` for any other packet.
+/// The header bytes that decide the key of a plain packet: untagged IPv4, without options, not a fragment,
+/// and where the depth asks for it a whole header of TCP or UDP. Two plain packets have equal words at a
+/// depth if and only if they have equal keys at that depth (and came in alike), so that a cache may compare
+/// the bytes as they are and leave extraction to those that it does not know. `None` for any other packet.
 #[inline(always)]
 pub fn plain_words(head: &[u8], frame_len: usize, depth: Depth) -> Option<PlainWords> {
     const L3: usize = 14;
@@ -201,10 +203,10 @@ fn ne64<const AT: usize>(bytes: &[u8; 54]) -> u64 {
     u64::from_ne_bytes(*word)
 }
 
-/// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata (ports,
-/// recirculation id, packet type, connection tracking, mark, registers, pipeline values, tunnel) stay as `key` has
-/// them and only the packet's own fields are written anew. The packet type is obeyed: where it is not Ethernet, the
-/// frame starts with the header that it names, and is never too short.
+/// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata
+/// (ports, recirculation id, packet type, connection tracking, mark, registers, pipeline values, tunnel) stay
+/// as `key` has them and only the packet's own fields are written anew. The packet type is obeyed: where it
+/// is not Ethernet, the frame starts with the header that it names, and is never too short.
 #[must_use = "a truncated frame is to be dropped"]
 pub fn extract_keeping_metadata(
     head: &[u8],
@@ -251,8 +253,8 @@ fn extract_tagged_or_ipv6(head: &[u8], frame_len: usize, ingress: &Ingress, key:
     plain.or_else(|| extract_general(head, frame_len, ingress, key))
 }
 
-/// The network layer at `L3`: IPv4 without options, not a fragment, with a whole header of TCP or UDP. `None`, and the
-/// key as it was, for anything else. `tci` and `tpid` are those of the tag before it, or 0.
+/// The network layer at `L3`: IPv4 without options, not a fragment, with a whole header of TCP or UDP.
+/// `None`, and the key as it was, for anything else. `tci` and `tpid` are those of the tag before it, or 0.
 #[inline(always)]
 fn plain_ipv4<const L3: usize>(
     head: &[u8],
@@ -262,7 +264,8 @@ fn plain_ipv4<const L3: usize>(
     tpid: u64,
     key: &mut Key,
 ) -> Option<Found> {
-    // The two bytes of Ethernet type, the header, and TCP's, which is the longer one; Ethernet pads to 60 bytes.
+    // The two bytes of Ethernet type, the header, and TCP's, which is the longer one; Ethernet pads to 60
+    // bytes.
     let h = head.get(L3 - 2..)?.first_chunk::<42>()?;
     // Ethernet type, version and header length, type of service, total length, identification.
     let w0 = be64::<0, 42>(h);
@@ -454,8 +457,8 @@ fn layers(head: &[u8], frame_len: usize, l2: L2, ingress: &Ingress, key: &mut Ke
     offsets
 }
 
-/// What IPv4 and IPv6 share: fragment bits, protocol, type of service, time to live, transport. Returns what is there
-/// of the payload, for what lies deeper; nothing below [`Depth::Transport`] and for later fragments.
+/// What IPv4 and IPv6 share: fragment bits, protocol, type of service, time to live, transport. Returns what
+/// is there of the payload, for what lies deeper; nothing below [`Depth::Transport`] and for later fragments.
 #[inline(always)]
 fn ip_common<'a>(
     head: &'a [u8],

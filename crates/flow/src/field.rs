@@ -1,12 +1,12 @@
 //! The table of fields: one row for each field that OpenFlow 1.0 to 1.5 and the Nicira extensions can match,
-//! from which everything else is derived: places in the key, parser and printer of the text forms, the NXM and
-//! OXM codecs, prerequisites, documentation and the generators of the tests.
+//! from which everything else is derived: places in the key, parser and printer of the text forms, the NXM
+//! and OXM codecs, prerequisites, documentation and the generators of the tests.
 
 use crate::depth::Depth;
 use crate::key::{B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL, Key, Mask};
 
-/// Where a field lies in the key: `bits` bits of word `word` of block `block`, from bit `shift` on. A field of 128
-/// bits takes two words, the first the more significant.
+/// Where a field lies in the key: `bits` bits of word `word` of block `block`, from bit `shift` on. A field
+/// of 128 bits takes two words, the first the more significant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Block of the key.

@@ -92,8 +92,8 @@ impl Key {
         self.present = 0;
     }
 
-    /// Declares exactly the blocks of the bitmap present; their content is what lies there. For extraction, which writes
-    /// whole blocks with [`Self::put`], and for narrowing.
+    /// Declares exactly the blocks of the bitmap present; their content is what lies there. For extraction,
+    /// which writes whole blocks with [`Self::put`], and for narrowing.
     #[inline(always)]
     pub fn set_present(&mut self, present: u16) {
         self.present = present;

@@ -11,8 +11,9 @@ pub struct Match {
     pub key: Key,
     /// Which bits matter.
     pub mask: Mask,
-    /// Tunnel options that have no place in the key, for want of a bridge's table of them. Only matches on their way from
-    /// or to a message or a text have any; [`Match::matches`] and the like do not look at them.
+    /// Tunnel options that have no place in the key, for want of a bridge's table of them. Only matches on
+    /// their way from or to a message or a text have any; [`Match::matches`] and the like do not look at
+    /// them.
     pub options: OptionMatches,
 }
 
@@ -50,8 +51,8 @@ impl Match {
         key.equal_under(&self.key, &self.mask)
     }
 
-    /// Whether every key that matches `self` matches `other` too ("`other` is looser or equal"): what a non-strict
-    /// OpenFlow command selects. OpenFlow 1.0 section 4.6.
+    /// Whether every key that matches `self` matches `other` too ("`other` is looser or equal"): what a
+    /// non-strict OpenFlow command selects. OpenFlow 1.0 section 4.6.
     pub fn is_within(&self, other: &Match) -> bool {
         self.mask.covers(&other.mask) && self.key.equal_under(&other.key, &other.mask)
     }

@@ -1,15 +1,16 @@
 //! Tunnel options (Geneve's type-length-values) as fields: `tun_metadata0` to `tun_metadata63`.
 //!
-//! Idea: which option is which field, and how long, is a table of each bridge ([`OptionTable`]; NXT_TLV_TABLE_MOD). The
-//! table also gives the option its place in the key: blocks [`B_TUN_META`] to the last hold 256 bytes in 64 slots of four, an
-//! option takes as many as it needs, wherever they are free, so that space never fragments. Those blocks are absent from the
-//! keys of packets without options, and absent blocks are neither hashed, compared nor cleared: a bridge without a
-//! table pays nothing. A bit of [`FieldId::TunMetadataPresent`] says that the option is there; the slots of one that is not are
-//! zero, so what is read of it is zero.
+//! Idea: which option is which field, and how long, is a table of each bridge ([`OptionTable`];
+//! NXT_TLV_TABLE_MOD). The table also gives the option its place in the key: blocks [`B_TUN_META`] to the
+//! last hold 256 bytes in 64 slots of four, an option takes as many as it needs, wherever they are free, so
+//! that space never fragments. Those blocks are absent from the keys of packets without options, and absent
+//! blocks are neither hashed, compared nor cleared: a bridge without a table pays nothing. A bit of
+//! [`FieldId::TunMetadataPresent`] says that the option is there; the slots of one that is not are zero, so
+//! what is read of it is zero.
 //!
 //! A match that comes from a message or a text knows no table. It carries its options beside the key, as
-//! [`Match::options`](crate::Match); [`OptionTable::place`] moves them into the key's bits where a bridge takes the
-//! match, [`OptionTable::lift`] takes them out of the bits again where the bridge speaks of it.
+//! [`Match::options`](crate::Match); [`OptionTable::place`] moves them into the key's bits where a bridge
+//! takes the match, [`OptionTable::lift`] takes them out of the bits again where the bridge speaks of it.
 //!
 //! Source: ovs-fields(7), "Tunnel fields"; ovs-ofctl(8), "OpenFlow Switch Tunnel TLV Table Commands".
 
@@ -188,7 +189,8 @@ impl Hash for OptionMatch {
     }
 }
 
-/// The options of a match that are not placed in its key, ascending by field. One pointer, since next to no match has any.
+/// The options of a match that are not placed in its key, ascending by field. One pointer, since next to no
+/// match has any.
 #[allow(clippy::box_collection)]
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct OptionMatches(Option<Box<Vec<OptionMatch>>>);
@@ -347,8 +349,8 @@ impl OptionTable {
         OptionTable { rows: self.rows.iter().filter(|r| !gone.contains(&r.mapping.idx)).cloned().collect() }
     }
 
-    /// The words of the key in which bits of `mask` of the option lie: block, word, and in that the bits and the value
-    /// under them. Empty for what is not mapped.
+    /// The words of the key in which bits of `mask` of the option lie: block, word, and in that the bits and
+    /// the value under them. Empty for what is not mapped.
     pub fn words<'t>(
         &'t self,
         idx: u8,

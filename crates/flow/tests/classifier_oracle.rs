@@ -1,5 +1,5 @@
-//! The classifier against a linear search, and its masks against all other keys that agree on them, while rules come
-//! and go and lookups run at the newest and at older versions.
+//! The classifier against a linear search, and its masks against all other keys that agree on them, while
+//! rules come and go and lookups run at the newest and at older versions.
 
 use base::Version;
 use base::hash::HashKey;
@@ -31,7 +31,8 @@ impl Dice {
     }
 }
 
-/// Fields that rules of the test match, with the lengths of prefixes that they use; values come from [`value`].
+/// Fields that rules of the test match, with the lengths of prefixes that they use; values come from
+/// [`value`].
 const FIELDS: &[(FieldId, &[u32])] = &[
     (FieldId::InPort, &[16]),
     (FieldId::EthType, &[16]),
@@ -196,7 +197,8 @@ impl World {
             }
             Op::Restore(seed) => {
                 let Some(at) = self.pick_rule(seed) else { return Ok(()) };
-                // As a batch that is taken back restores: what had taken the rule's place is gone again by then.
+                // As a batch that is taken back restores: what had taken the rule's place is gone again by
+                // then.
                 let (place, priority) = (self.rules[at].matching.clone(), self.rules[at].priority);
                 let taken = self.rules.iter().any(|r| {
                     r.matching == place

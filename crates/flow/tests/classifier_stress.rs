@@ -1,5 +1,5 @@
-//! One writer replaces whole sets of rules, again and again, under readers: each lookup sees one set entirely, finds
-//! rules that are alive, and gets a mask that holds at its version.
+//! One writer replaces whole sets of rules, again and again, under readers: each lookup sees one set
+//! entirely, finds rules that are alive, and gets a mask that holds at its version.
 
 use base::Version;
 use base::hash::HashKey;
@@ -57,7 +57,8 @@ fn host_key(host: u64) -> Key {
 /// Whose lookups fail the test.
 #[derive(Clone, Copy, PartialEq)]
 enum Writer {
-    /// Waits until every reader was quiescent since a version was published before it retires for that version.
+    /// Waits until every reader was quiescent since a version was published before it retires for that
+    /// version.
     Patient,
     /// Retires for the newest version at once.
     Hasty,

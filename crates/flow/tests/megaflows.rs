@@ -1,5 +1,6 @@
-//! Megaflows are wide: for rule sets and traces in `data/megaflows`, the number of megaflows that a cache fed by the
-//! classifier needs is at most the number that Open vSwitch installed for them (`scripts/ovs-megaflows` measured it).
+//! Megaflows are wide: for rule sets and traces in `data/megaflows`, the number of megaflows that a cache fed
+//! by the classifier needs is at most the number that Open vSwitch installed for them
+//! (`scripts/ovs-megaflows` measured it).
 
 use base::Version;
 use base::hash::HashKey;

@@ -8,8 +8,9 @@ use ovsdb::{Schema, UuidGenerator};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Lines of words, each run by `vsctl` on what those before it made of an empty database, without a socket. What a line is refused for
-/// is a sentence; what it comes to prints in every format; and the transaction is one that can be sent.
+/// Lines of words, each run by `vsctl` on what those before it made of an empty database, without a socket.
+/// What a line is refused for is a sentence; what it comes to prints in every format; and the transaction is
+/// one that can be sent.
 pub fn vsctl_command(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let schema = Schema::open_vswitch();
@@ -79,7 +80,8 @@ fn print(outputs: Vec<Output>) {
     }
 }
 
-/// Messages of a server. The replica follows them or says why not, and then begins anew; what changed is told consistently.
+/// Messages of a server. The replica follows them or says why not, and then begins anew; what changed is told
+/// consistently.
 pub fn ovsdb_replica(input: &[u8]) {
     let schema = Schema::open_vswitch();
     let mut replica = Replica::new("Open_vSwitch", Selection::everything());

@@ -1,5 +1,5 @@
-//! Targets for `flow`: a key depends on the frame alone, a shallow one is a part of the deep one, and the deep one
-//! is what a second, plain extraction finds.
+//! Targets for `flow`: a key depends on the frame alone, a shallow one is a part of the deep one, and the
+//! deep one is what a second, plain extraction finds.
 
 use base::{OfPort, PortNo};
 use flow::{Depth, FieldId, Ingress, Key, extract, extract_keeping_metadata};

@@ -41,7 +41,8 @@ pub fn openflow_connection(input: &[u8]) {
     assert!(connection.transmit().len() <= 64 + input.len() * 12);
 }
 
-/// Flows in text: no text makes the reader panic, and what is written of a flow is read back and written as the same.
+/// Flows in text: no text makes the reader panic, and what is written of a flow is read back and written as
+/// the same.
 pub fn openflow_text(input: &[u8]) {
     use openflow::text::{
         ActionsIn, PortNames, actions_text, match_text, parse_actions, parse_flow_file, parse_match,

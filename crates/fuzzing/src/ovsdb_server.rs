@@ -1,4 +1,5 @@
-//! What clients of a database server send: the framing of JSON-RPC, monitors and their conditions, whole sessions.
+//! What clients of a database server send: the framing of JSON-RPC, monitors and their conditions, whole
+//! sessions.
 
 use ovsdb::jsonrpc::{BadStream, Framer, Limits, Message};
 use ovsdb::monitor::{Form, Monitors, Spec};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 
 const LIMITS: Limits = Limits { bytes_max: 1 << 16, depth_max: 20 };
 
-/// Objects do not depend on how their bytes are cut, what is kept is bounded, and a message is written as it was read.
+/// Objects do not depend on how their bytes are cut, what is kept is bounded, and a message is written as it
+/// was read.
 pub fn ovsdb_jsonrpc(input: &[u8]) {
     let whole = objects(input, input.len().max(1));
     let piece = usize::from(input.first().copied().unwrap_or(0) % 13) + 1;
@@ -53,8 +55,8 @@ fn schema() -> Arc<Schema> {
     Arc::new(Schema::from_json(&schema).expect("it is well-formed"))
 }
 
-/// Requests for monitors are refused or served, and what is told of changes is JSON. The first line is the request, the second
-/// a change of its conditions.
+/// Requests for monitors are refused or served, and what is told of changes is JSON. The first line is the
+/// request, the second a change of its conditions.
 pub fn ovsdb_monitor(input: &[u8]) {
     let mut lines = input.split(|&b| b == b'\n').map(serde_json::from_slice::<Value>);
     let Some(Ok(requests)) = lines.next() else { return };
@@ -100,7 +102,8 @@ pub fn ovsdb_monitor(input: &[u8]) {
     }
 }
 
-/// Two clients say whatever they like: they get JSON, each request at most one answer, and the server's state holds together.
+/// Two clients say whatever they like: they get JSON, each request at most one answer, and the server's state
+/// holds together.
 pub fn ovsdb_session(input: &[u8]) {
     let mut now = Now { at: Instant::now(), date_ms: 0 };
     let mut server = Server::new(now, UuidGenerator::from_seed(2));

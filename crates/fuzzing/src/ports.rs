@@ -23,8 +23,8 @@ pub fn ports_pcap(input: &[u8]) {
     }
 }
 
-/// A virtio-net header and a frame, as a guest might give them: what is accepted can be written again, finished and cut
-/// up, and every chunk comes back.
+/// A virtio-net header and a frame, as a guest might give them: what is accepted can be written again,
+/// finished and cut up, and every chunk comes back.
 pub fn ports_virtio_net(input: &[u8]) {
     static POOL: OnceLock<&'static Pool> = OnceLock::new();
     let config = PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false };

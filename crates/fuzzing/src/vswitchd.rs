@@ -3,7 +3,8 @@
 use vswitchd::odp;
 use vswitchd::unixctl::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
-/// Requests do not depend on how their bytes are cut, keep a bounded buffer, and never panic; nor does the text of a frame.
+/// Requests do not depend on how their bytes are cut, keep a bounded buffer, and never panic; nor does the
+/// text of a frame.
 pub fn unixctl_request(input: &[u8]) {
     let whole = read(input, input.len().max(1));
     // The pieces' lengths come from the input too.

@@ -1,9 +1,10 @@
-//! The comparison: one world, its packets in bursts, changes between them, and three switches that must agree.
+//! The comparison: one world, its packets in bursts, changes between them, and three switches that must
+//! agree.
 //!
-//! The same bursts go through the worker with its caches, through a worker that translates every packet by itself, and
-//! through the model. After each burst the same frames must have come out of each port, those of one flow in
-//! order, the same packet-ins, the same drops by reason; and at the end the same counts must lie in every rule's, table's and
-//! patch port's slot.
+//! The same bursts go through the worker with its caches, through a worker that translates every packet by
+//! itself, and through the model. After each burst the same frames must have come out of each port, those of
+//! one flow in order, the same packet-ins, the same drops by reason; and at the end the same counts must lie
+//! in every rule's, table's and patch port's slot.
 //!
 //! Effects reach the control thread late or at once, as it happens in life.
 
@@ -40,8 +41,8 @@ pub struct Coverage {
     pub depth_misses: u64,
     /// Times that the depth of extraction changed at some port between two bursts.
     pub depth_changes: u64,
-    /// Frames whose tails were copied from where their sender had them; of them those that were changed on the way, those that
-    /// left by several ports so, and those that do not fit a chunk of the pool.
+    /// Frames whose tails were copied from where their sender had them; of them those that were changed on
+    /// the way, those that left by several ports so, and those that do not fit a chunk of the pool.
     pub straight: u64,
     pub straight_changed: u64,
     pub straight_twice: u64,

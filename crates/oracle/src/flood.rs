@@ -1,5 +1,5 @@
-//! A port that floods: frames at full speed from memory, of a given number of flows or ever new ones, and a sink.
-//! Nothing in it allocates once it is made, so that what is counted is the worker's.
+//! A port that floods: frames at full speed from memory, of a given number of flows or ever new ones, and a
+//! sink. Nothing in it allocates once it is made, so that what is counted is the worker's.
 
 use base::PortNo;
 use packet::{Batch, LinkState, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};

@@ -1,4 +1,5 @@
-//! Frames made of keys: what the generator says as fields, as bytes, with all lengths and checksums computed anew.
+//! Frames made of keys: what the generator says as fields, as bytes, with all lengths and checksums computed
+//! anew.
 //!
 //! Every frame ends in a number of eight bytes, by which it is known again wherever it comes out.
 

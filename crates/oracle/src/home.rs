@@ -1,4 +1,5 @@
-//! A small switch to test limits on: one bridge, ports 1 to 4 of the same numbers, rules as the test wants them.
+//! A small switch to test limits on: one bridge, ports 1 to 4 of the same numbers, rules as the test wants
+//! them.
 
 use crate::flood::Flood;
 use crate::frames::build;

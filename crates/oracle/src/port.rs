@@ -1,5 +1,5 @@
-//! Ports in memory: bursts are handed in as they are to be received, and what is sent is kept. Long frames' tails are lent while
-//! the worker has their burst, and the ports take such packets, as guests' do.
+//! Ports in memory: bursts are handed in as they are to be received, and what is sent is kept. Long frames'
+//! tails are lent while the worker has their burst, and the ports take such packets, as guests' do.
 //!
 //! Threads: the two sides meet at a lock, so the same ports serve stepped workers and workers on threads.
 
@@ -86,17 +86,20 @@ impl Link {
         self.room.store(room, Ordering::Relaxed);
     }
 
-    /// From now on it copies no more than so many packets of a burst straight, and takes the others when they are whole.
+    /// From now on it copies no more than so many packets of a burst straight, and takes the others when they
+    /// are whole.
     pub fn set_straight_max(&self, packets: usize) {
         self.straight_max.store(packets, Ordering::Relaxed);
     }
 
-    /// From now on it takes at least so many cycles to let go what transmit calls have taken, as a system call does.
+    /// From now on it takes at least so many cycles to let go what transmit calls have taken, as a system
+    /// call does.
     pub fn set_flush_cycles(&self, cycles: u64) {
         self.flush_cycles.store(cycles, Ordering::Relaxed);
     }
 
-    /// From now on it takes no more than `places` packets in all, and can tell whether there is room for some.
+    /// From now on it takes no more than `places` packets in all, and can tell whether there is room for
+    /// some.
     pub fn set_places(&self, places: usize) {
         self.places.store(places, Ordering::Relaxed);
     }

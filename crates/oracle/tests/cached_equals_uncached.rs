@@ -1,5 +1,5 @@
-//! Oracles 1, 2 and 5 of the design, on the real worker and caches with the real switch; and each mistake that the
-//! comparison is there for, put in on purpose and found.
+//! Oracles 1, 2 and 5 of the design, on the real worker and caches with the real switch; and each mistake
+//! that the comparison is there for, put in on purpose and found.
 
 use oracle::check::{Coverage, check};
 use oracle::pipelines::Mistake;
@@ -30,8 +30,8 @@ fn caches_forward_count_and_learn_as_translation_and_the_model_do() {
     assert_eq!(covered.depth_misses, 0, "{covered:?}");
 }
 
-/// A third VLAN tag, pushed: changes behind it (844), and NORMAL when it is stripped again (3204). An address that is learned
-/// when its port is gone already (20194).
+/// A third VLAN tag, pushed: changes behind it (844), and NORMAL when it is stripped again (3204). An address
+/// that is learned when its port is gone already (20194).
 #[test]
 fn worlds_that_once_disagreed_agree() {
     for seed in [844, 3204, 20194] {

@@ -1,5 +1,6 @@
-//! One rule for thousands of flows, whose actions change between ones that read other bits of the packet: the caches then hold
-//! flows of former actions under many masks, and one packet may find an outdated one under each.
+//! One rule for thousands of flows, whose actions change between ones that read other bits of the packet: the
+//! caches then hold flows of former actions under many masks, and one packet may find an outdated one under
+//! each.
 
 use base::PortNo;
 use datapath::{CacheConfig, Config, ExactTier};
@@ -52,8 +53,8 @@ struct Coverage {
     touched_at_once: u64,
 }
 
-/// Through caches and without: `kinds` are the bits that the rule's actions read of source and destination, in turn. The first
-/// of a turn sees most flows, the others each destination a few times.
+/// Through caches and without: `kinds` are the bits that the rule's actions read of source and destination,
+/// in turn. The first of a turn sees most flows, the others each destination a few times.
 fn run(
     seed: u64,
     mistake: Mistake,

@@ -1,4 +1,5 @@
-//! The packet path allocates nothing: neither where flows are known, nor, once warm, where each packet is of a new one.
+//! The packet path allocates nothing: neither where flows are known, nor, once warm, where each packet is of
+//! a new one.
 
 use base::rcu::{Domain, Reader};
 use base::{OfPort, PortNo, Version};
@@ -23,7 +24,8 @@ fn at_port(in_port: u128) -> Match {
     Match::any().with(FieldId::InPort, in_port).with(FieldId::EthType, 0x800)
 }
 
-/// Rules that drop, output, and execute a list, each reading the source address, so that each is a flow of its own.
+/// Rules that drop, output, and execute a list, each reading the source address, so that each is a flow of
+/// its own.
 fn with_rules(mut home: Home) -> Home {
     let exact = |port: u128, source: u128| {
         Match::any().with(FieldId::InPort, port).with(FieldId::EthType, 0x800).with_masked(

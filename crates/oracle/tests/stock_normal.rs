@@ -1,6 +1,6 @@
-//! NORMAL beside Open vSwitch's: two bridges joined by a patch cable, ports of random VLAN modes, and frames with no, one, two
-//! and three tags. Both switches are changed alike while it runs, and must send the same frames out of the same ports, byte
-//! for byte.
+//! NORMAL beside Open vSwitch's: two bridges joined by a patch cable, ports of random VLAN modes, and frames
+//! with no, one, two and three tags. Both switches are changed alike while it runs, and must send the same
+//! frames out of the same ports, byte for byte.
 
 use base::{OfPort, PortNo};
 use datapath::Config;
@@ -34,7 +34,8 @@ const PORTS: [(&str, usize, OfPort, PortNo); 9] = [
 const ENDS: [(&str, PortNo); 2] = [("pa", PortNo(50)), ("pb", PortNo(51))];
 const END_NUMBER: OfPort = OfPort(9);
 const VLANS: &[u16] = &[0, 10, 20, 30];
-/// Hosts, a group, everybody, and destinations that bridges keep for themselves, their neighbours beside them.
+/// Hosts, a group, everybody, and destinations that bridges keep for themselves, their neighbours beside
+/// them.
 const MACS: &[u64] = &[
     0x0200_0000_0001,
     0x0200_0000_0002,
@@ -67,7 +68,8 @@ struct Columns {
 }
 
 impl Columns {
-    /// Of an end of a cable: what crosses it has no tag with a priority alone and no third one, see [`frame`].
+    /// Of an end of a cable: what crosses it has no tag with a priority alone and no third one, see
+    /// [`frame`].
     fn random_end(chance: &mut Chance) -> Columns {
         let mut columns = Columns::random(chance);
         columns.vlan.priority_tags = PriorityTags::Never;
@@ -358,9 +360,10 @@ impl Pair {
     }
 }
 
-/// A frame that comes in at a port. Left out is where Crosspoint keeps a tag that Open vSwitch loses: one with a priority alone
-/// behind another, one behind a tag with a priority alone, and one that comes to lie behind two others.
-/// What crosses a cable has one tag at most: of two, one is lost at an access port, or the whole frame behind the cable.
+/// A frame that comes in at a port. Left out is where Crosspoint keeps a tag that Open vSwitch loses: one
+/// with a priority alone behind another, one behind a tag with a priority alone, and one that comes to lie
+/// behind two others. What crosses a cable has one tag at most: of two, one is lost at an access port, or the
+/// whole frame behind the cable.
 fn frame(chance: &mut Chance, at: &Columns, vlan_limit: u8, cable: bool) -> Vec<u8> {
     let tunnel = VlanConfig::new(&at.vlan).mode == VlanMode::Dot1qTunnel;
     let dst = if chance.one_in(3) { *chance.pick(MACS) } else { *chance.pick(&MACS[..6]) };
@@ -384,8 +387,8 @@ fn frame(chance: &mut Chance, at: &Columns, vlan_limit: u8, cable: bool) -> Vec<
     frame
 }
 
-/// Whether theirs is ours but for one tag. What goes to an access port because its address was learned there may come from a
-/// tunnel, with a customer's tag: Open vSwitch sends it without.
+/// Whether theirs is ours but for one tag. What goes to an access port because its address was learned there
+/// may come from a tunnel, with a customer's tag: Open vSwitch sends it without.
 fn lost_a_tag(ours: &[Vec<u8>], theirs: &[Vec<u8>]) -> bool {
     let ([ours], [theirs]) = (ours, theirs) else { return false };
     [12, 16].iter().any(|at| [&ours[..*at], &ours[at + 4..]].concat() == *theirs)

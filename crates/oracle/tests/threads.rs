@@ -254,8 +254,8 @@ fn a_workers_accounts_add_up_to_its_time() {
         // It sleeps too.
         std::thread::sleep(Duration::from_millis(20));
     };
-    // The accounts just after a turn was added to them, and the times between which that was: the turn under way is in none of them
-    // yet, and a sleep only when it has ended, for which there is a burst.
+    // The accounts just after a turn was added to them, and the times between which that was: the turn under
+    // way is in none of them yet, and a sleep only when it has ended, for which there is a burst.
     let settled = || {
         links[0].receive(vec![udp_frame(); 32]);
         wait_sent(&links[1..], 32);
@@ -283,7 +283,8 @@ fn a_workers_accounts_add_up_to_its_time() {
     assert!(shares.1 > 0.9 && shares.0 < 1.1, "{shares:.3?} of its time is accounted for");
 }
 
-/// Who asks for exact counters a thousand times a second is served, and holds up nobody's: rules expire by them.
+/// Who asks for exact counters a thousand times a second is served, and holds up nobody's: rules expire by
+/// them.
 #[test]
 fn counters_asked_for_all_the_time_do_not_keep_rules_from_expiring() {
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
@@ -335,7 +336,8 @@ fn counters_asked_for_all_the_time_do_not_keep_rules_from_expiring() {
     flood.set_bursts(0);
 }
 
-/// A port with one transmit queue for all workers, in which the first burst is held until both barriers were passed.
+/// A port with one transmit queue for all workers, in which the first burst is held until both barriers were
+/// passed.
 struct Held {
     gate: [Arc<std::sync::Barrier>; 2],
     sent: Arc<std::sync::atomic::AtomicU64>,

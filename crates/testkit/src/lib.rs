@@ -1,5 +1,6 @@
 //! What tests of several crates share: how many cases to run, where the tree and the binary are, whether a
-//! server listens, the replay of a fuzz corpus, an allocator that counts, and a stock Open vSwitch as a counterpart.
+//! server listens, the replay of a fuzz corpus, an allocator that counts, and a stock Open vSwitch as a
+//! counterpart.
 //!
 //! A dev-dependency only: nothing that ships may use it, which the tidy test checks. It knows no other
 //! crate of the project, so that every one of them may use it.
@@ -32,7 +33,8 @@ pub fn cases(test: &str, ordinary: u32) -> u32 {
     cases
 }
 
-/// Puts a count on record in `make soak`: what `cases` does not say, such as the packets that were compared in its worlds.
+/// Puts a count on record in `make soak`: what `cases` does not say, such as the packets that were compared
+/// in its worlds.
 pub fn record(what: &str, count: u64) {
     if let Some(log) = std::env::var_os("CROSSPOINT_SOAK_LOG") {
         let mut file =
@@ -57,14 +59,14 @@ pub fn crosspoint(built: &str) -> PathBuf {
     std::env::var_os("CROSSPOINT_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from)
 }
 
-/// Whether somebody listens at a Unix socket. That its file is there does not say so: a server makes it some time before it
-/// listens, and until then clients are refused.
+/// Whether somebody listens at a Unix socket. That its file is there does not say so: a server makes it some
+/// time before it listens, and until then clients are refused.
 pub fn listens(socket: impl AsRef<Path>) -> bool {
     UnixStream::connect(socket).is_ok()
 }
 
-/// Debian's kernel for virtual machines, unpacked on first use: `boot/vmlinuz-*` and `lib/modules/*`. Panics with what apt
-/// said where it cannot be had.
+/// Debian's kernel for virtual machines, unpacked on first use: `boot/vmlinuz-*` and `lib/modules/*`. Panics
+/// with what apt said where it cannot be had.
 pub fn guest_kernel() -> PathBuf {
     printed_path("scripts/guest-kernel")
 }

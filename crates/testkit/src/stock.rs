@@ -1,8 +1,8 @@
-//! A stock Open vSwitch with its dummy datapath, as a counterpart: configured by `ovs-vsctl`, given frames by its control
-//! socket, what it sends read from the capture files of its dummy ports.
+//! A stock Open vSwitch with its dummy datapath, as a counterpart: configured by `ovs-vsctl`, given frames by
+//! its control socket, what it sends read from the capture files of its dummy ports.
 //!
-//! Its caches are emptied before each frame, so what it does is what its translation says at that moment. Needs Debian's
-//! openvswitch-switch.
+//! Its caches are emptied before each frame, so what it does is what its translation says at that moment.
+//! Needs Debian's openvswitch-switch.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -51,7 +51,8 @@ impl Stock {
         Stock { dir, children: vec![server, daemon], control, read: BTreeMap::new() }
     }
 
-    /// Runs `ovs-vsctl` and waits until the switch has done what it says. Parts of a command are separated by blanks.
+    /// Runs `ovs-vsctl` and waits until the switch has done what it says. Parts of a command are separated by
+    /// blanks.
     pub fn vsctl(&self, commands: &str) {
         run(command(&self.dir, "ovs-vsctl").arg("--timeout=60").args(commands.split_whitespace()));
     }
@@ -104,7 +105,8 @@ impl Stock {
         let before = self.received();
         let hex: String = frame.iter().map(|b| format!("{b:02x}")).collect();
         self.appctl("netdev-dummy/receive", &[port, &hex]);
-        // Its main loop takes packets, translates and sends them, all in one turn, and answers commands in between.
+        // Its main loop takes packets, translates and sends them, all in one turn, and answers commands in
+        // between.
         let end = Instant::now() + PATIENCE;
         while self.received() == before {
             assert!(Instant::now() < end, "a frame was not received by {port}");

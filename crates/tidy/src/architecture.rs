@@ -1,9 +1,10 @@
 //! Reads ARCHITECTURE.md: the tables of crates with their ranks and policies, and the numbered invariants.
 //!
-//! A table of crates has the columns rank, crate, holds, unsafe, I/O, clock. The policy on `unsafe` is
-//! `yes`, `no`, or `simd` (in files whose path has `simd` in it, and nowhere else); that on I/O `yes`, `no`, or
-//! `memory` (mapping it, and nothing else); that on clocks `yes` or `no`. Crates in a table under a heading that ends in "tests only" do not ship. An invariant
-//! is an item of the numbered list under "Invariants"; after the word "Test:" it names its tests in code spans.
+//! A table of crates has the columns rank, crate, holds, unsafe, I/O, clock. The policy on `unsafe` is `yes`,
+//! `no`, or `simd` (in files whose path has `simd` in it, and nowhere else); that on I/O `yes`, `no`, or
+//! `memory` (mapping it, and nothing else); that on clocks `yes` or `no`. Crates in a table under a heading
+//! that ends in "tests only" do not ship. An invariant is an item of the numbered list under "Invariants";
+//! after the word "Test:" it names its tests in code spans.
 
 /// A crate as the document has it.
 #[derive(Debug, PartialEq, Eq)]

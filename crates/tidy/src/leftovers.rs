@@ -1,14 +1,11 @@
 //! Leftovers of work in progress and of one developer's machine: notes to oneself, unfinished or ignored
-//! code, files that outgrew one idea, absolute paths, and the files that a project owes its readers.
+//! code, absolute paths, and the files that a project owes its readers.
 
 use std::path::Path;
 
 use crate::Problems;
-use crate::source::{has_word, split, without_tests};
+use crate::source::{has_word, split};
 use crate::tree::File;
-
-/// Past this a file holds more than one idea.
-pub const LINES_MAX: usize = 1200;
 
 const NOTES: &[&str] = &["TODO", "FIXME", "XXX"];
 const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
@@ -48,20 +45,6 @@ fn find(problems: &mut Problems, file: &File, text: &str, words: &[&str], is_in:
 fn outside_code_spans(text: &str) -> String {
     let line = |line: &str| line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     text.lines().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// Files of Rust that are too long, tests at the bottom included.
-pub fn too_long(files: &[File]) -> Problems {
-    files
-        .iter()
-        .filter(|file| file.ends_with(".rs"))
-        .map(|file| (file, file.text.lines().count()))
-        .filter(|&(_, lines)| lines > LINES_MAX)
-        .map(|(file, lines)| {
-            let code = without_tests(&file.text).lines().count();
-            format!("{}: {lines} lines ({code} before the tests), over {LINES_MAX}", file.path)
-        })
-        .collect()
 }
 
 /// Absolute paths of a developer's machine: homes, and the place where this checkout, at `root`, lies.
@@ -158,12 +141,6 @@ mod tests {
     fn a_module_that_does_not_say_what_it_is_is_found() {
         assert_eq!(unfinished(&file("crates/flow/src/a.rs", "fn f() {}\n")).len(), 1);
         assert_eq!(unfinished(&file("crates/flow/tests/a.rs", "fn f() {}\n")).len(), 0);
-    }
-
-    #[test]
-    fn a_file_past_the_limit_is_found() {
-        assert_eq!(too_long(&file("a.rs", &"x\n".repeat(LINES_MAX + 1))).len(), 1);
-        assert_eq!(too_long(&file("a.rs", &"x\n".repeat(LINES_MAX))).len(), 0);
     }
 
     #[test]

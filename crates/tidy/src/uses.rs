@@ -1,4 +1,5 @@
-//! What the source of a crate may use: `unsafe`, the system, a clock, each as its row in ARCHITECTURE.md has it.
+//! What the source of a crate may use: `unsafe`, the system, a clock, each as its row in ARCHITECTURE.md has
+//! it.
 //!
 //! `unsafe` is looked for everywhere, tests included; the system and the clock only in what ships. The
 //! compiler enforces the first as well, by `unsafe_code = "deny"`, so the check is on who lifts that.

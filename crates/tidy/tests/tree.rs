@@ -2,7 +2,7 @@
 
 use tidy::architecture::{self, Crate, Invariant};
 use tidy::tree::{self, File};
-use tidy::{Problems, leftovers, links, ranks, tests_named, uses};
+use tidy::{Problems, leftovers, limits, links, ranks, tests_named, uses};
 
 fn files() -> Vec<File> {
     tree::read(testkit::root()).expect("the tree can be read")
@@ -46,8 +46,13 @@ fn nothing_is_left_unfinished() {
 }
 
 #[test]
-fn no_file_is_too_long() {
-    none(leftovers::too_long(&files()));
+fn no_file_of_shipping_code_is_too_long() {
+    none(limits::too_long(&files(), limits::TOO_LONG));
+}
+
+#[test]
+fn no_line_of_prose_or_comment_is_too_wide() {
+    none(limits::too_wide(&files(), limits::TOO_WIDE));
 }
 
 #[test]

@@ -135,8 +135,8 @@ pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: IpProtocol, len: u16) -
     Sum::new().bytes(&src.octets()).bytes(&dst.octets()).u16(u16::from(protocol.0)).u16(len)
 }
 
-/// Sum of the pseudo-header of IPv6 (RFC 8200 section 8.1). `protocol` is the one after all extension headers,
-/// `len` counts transport header and payload.
+/// Sum of the pseudo-header of IPv6 (RFC 8200 section 8.1). `protocol` is the one after all extension
+/// headers, `len` counts transport header and payload.
 pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, len: u32) -> Sum {
     Sum::new().bytes(&src.octets()).bytes(&dst.octets()).u32(len).u32(u32::from(protocol.0))
 }

@@ -102,8 +102,8 @@ impl<B: AsRef<[u8]>> Ipv6Packet<B> {
         crate::ipv6_ext::walk(self.next_header(), self.payload())
     }
 
-    /// Sum of the pseudo-header for a transport header of `protocol` and payload, `len` bytes together.
-    /// With a routing header that is not used up, the destination to sum is another: see RFC 8200 section 8.1.
+    /// Sum of the pseudo-header for a transport header of `protocol` and payload, `len` bytes together. With
+    /// a routing header that is not used up, the destination to sum is another: see RFC 8200 section 8.1.
     pub fn pseudo(&self, protocol: IpProtocol, len: u32) -> Sum {
         checksum::pseudo_v6(self.src(), self.dst(), protocol, len)
     }

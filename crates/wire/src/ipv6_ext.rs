@@ -247,7 +247,8 @@ pub enum ExtRepr {
     Routing(Vec<u8>),
     /// Fragment.
     Fragment(FragmentRepr),
-    /// Authentication: what follows the length field (reserved, SPI, sequence, check value), padded with zeros.
+    /// Authentication: what follows the length field (reserved, SPI, sequence, check value), padded with
+    /// zeros.
     Auth(Vec<u8>),
 }
 

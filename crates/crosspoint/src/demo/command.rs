@@ -1,7 +1,8 @@
 //! Commands: shown as a user would type them, then run.
 //!
-//! The word `crosspoint` stands for this binary. Children run in process groups of their own, so that Ctrl-C reaches the demo
-//! alone, which then ends them in order; long-lived ones end with the demo however that ends.
+//! The word `crosspoint` stands for this binary. Children run in process groups of their own, so that Ctrl-C
+//! reaches the demo alone, which then ends them in order; long-lived ones end with the demo however that
+//! ends.
 
 use super::error::DemoError;
 use super::lab::RUN_DIR;
@@ -127,8 +128,8 @@ impl Shell {
         Ok(Child { inner, command: command.into(), output: None, seen: String::new() })
     }
 
-    /// Closes a command's standard input and waits for its end. Returns what it printed and was not read yet; the error
-    /// has all that it printed.
+    /// Closes a command's standard input and waits for its end. Returns what it printed and was not read yet;
+    /// the error has all that it printed.
     pub fn finish(&self, mut child: Child) -> Result<String, DemoError> {
         drop(child.inner.stdin.take());
         let status = loop {

@@ -1,4 +1,5 @@
-//! The demo's guest: this binary's `guest`, which stands for a virtual machine that forwards every packet back to where it came from.
+//! The demo's guest: this binary's `guest`, which stands for a virtual machine that forwards every packet
+//! back to where it came from.
 
 use super::command::{Child, Shell};
 use super::error::DemoError;

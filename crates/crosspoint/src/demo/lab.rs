@@ -1,9 +1,9 @@
-//! The demo's surroundings: namespaces, veth pairs, run directory. Made by the commands that are shown, removed when the
-//! value goes.
+//! The demo's surroundings: namespaces, veth pairs, run directory. Made by the commands that are shown,
+//! removed when the value goes.
 //!
-//! Names are fixed and begin with one prefix, so that what a killed demo left behind is found and nothing of anybody
-//! else's is ever touched. A second demo at the same time would take the first one's for such leftovers: so one holds an
-//! abstract socket, which the kernel gives back however its owner ends.
+//! Names are fixed and begin with one prefix, so that what a killed demo left behind is found and nothing of
+//! anybody else's is ever touched. A second demo at the same time would take the first one's for such
+//! leftovers: so one holds an abstract socket, which the kernel gives back however its owner ends.
 
 use super::command::Shell;
 use super::error::DemoError;
@@ -51,7 +51,8 @@ impl Lab {
             shell.run(&format!("ip netns add {host}"))?;
             shell.run(&format!("ip link add {port} type veth peer name eth0 netns {host}"))?;
             if Path::new("/proc/sys/net/ipv6").exists() {
-                // Kernels announce themselves by IPv6 at both ends; the drops at the end are to be the demo's alone.
+                // Kernels announce themselves by IPv6 at both ends; the drops at the end are to be the demo's
+                // alone.
                 shell.run(&format!("sysctl -qw net.ipv6.conf.{port}.disable_ipv6=1"))?;
                 shell.run(&format!("ip netns exec {host} sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1"))?;
             }
@@ -106,8 +107,8 @@ fn names(dir: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with(PREFIX)).collect()
 }
 
-/// Not by [`Shell`]: this works while the demo is being stopped. A process group of its own, so that a second Ctrl-C does not
-/// end it half-way.
+/// Not by [`Shell`]: this works while the demo is being stopped. A process group of its own, so that a second
+/// Ctrl-C does not end it half-way.
 fn quietly(words: &[&str]) -> bool {
     let mut command = Command::new(words[0]);
     command
@@ -119,8 +120,8 @@ fn quietly(words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Ends a switch that works in our run directory. It ends with its demo; this is for the moment between, and for a
-/// switch that somebody has started there by hand.
+/// Ends a switch that works in our run directory. It ends with its demo; this is for the moment between, and
+/// for a switch that somebody has started there by hand.
 fn end_stale_switch() -> bool {
     let Some(pid) = stale_switch() else { return false };
     let _ = kill_process(pid, Signal::KILL);

@@ -1,12 +1,14 @@
 //! `crosspoint demo`: real packets through a real switch, between two network namespaces, with figures.
 //!
-//! The test of the Red Hat text on Open vSwitch's performance: in by a physical port (here a veth), to a guest over vhost-user, back, and
-//! out by another port. Eight stages, each of which says what it does and with which command. Everything that is made carries one fixed
-//! prefix and is removed at the end, on a failure and on a signal; what a killed demo left behind is removed at the next
-//! start, and its processes end with it by themselves. One thread; every wait looks whether it is to stop.
+//! The test of the Red Hat text on Open vSwitch's performance: in by a physical port (here a veth), to a
+//! guest over vhost-user, back, and out by another port. Eight stages, each of which says what it does and
+//! with which command. Everything that is made carries one fixed prefix and is removed at the end, on a
+//! failure and on a signal; what a killed demo left behind is removed at the next start, and its processes
+//! end with it by themselves. One thread; every wait looks whether it is to stop.
 //!
-//! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by its database and by OpenFlow, with the
-//! stock tools where they are installed, and asked by its control socket, as any user would.
+//! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by its
+//! database and by OpenFlow, with the stock tools where they are installed, and asked by its control socket,
+//! as any user would.
 
 mod command;
 mod error;

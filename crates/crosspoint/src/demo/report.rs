@@ -97,8 +97,8 @@ fn stream_table(streams: &[Stream]) -> Table {
     table
 }
 
-/// The switch's own reasons, what the ports' rings had no room for before the switch saw it, and what the receiver had no
-/// room for behind it.
+/// The switch's own reasons, what the ports' rings had no room for before the switch saw it, and what the
+/// receiver had no room for behind it.
 fn drop_table(drops: &Drops, ports: &[Port], streams: &[Stream]) -> Table {
     let mut table = table(&["reason", "packets", "received at"]);
     for (reason, packets, by_port) in drops {

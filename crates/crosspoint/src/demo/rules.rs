@@ -1,6 +1,8 @@
-//! The rules: ARP and one per host and direction by `add-flow`, those of the streams from files by `add-flows`.
+//! The rules: ARP and one per host and direction by `add-flow`, those of the streams from files by
+//! `add-flows`.
 //!
-//! Whatever comes from a host goes to the guest (port 3), and what the guest sends back goes to the other host.
+//! Whatever comes from a host goes to the guest (port 3), and what the guest sends back goes to the other
+//! host.
 
 use super::command::Shell;
 use super::error::DemoError;
@@ -50,7 +52,8 @@ fn streams(flows: u16) -> String {
     text
 }
 
-/// The rules of a flow from the first host to the second, and of its replies: each to the guest, and back from it.
+/// The rules of a flow from the first host to the second, and of its replies: each to the guest, and back
+/// from it.
 fn flow<A: Display>(src: A, dst: A) -> [String; 4] {
     [
         format!("ip,in_port=1,nw_src={src},nw_dst={dst},actions=output:3"),

@@ -1,5 +1,5 @@
-//! The switch's counters, read from the texts of its control commands. Those are an interface: what monitoring scripts
-//! read, the demo can read.
+//! The switch's counters, read from the texts of its control commands. Those are an interface: what
+//! monitoring scripts read, the demo can read.
 
 use super::lab::{GUEST_PORT, PORTS};
 use std::fs;

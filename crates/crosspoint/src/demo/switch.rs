@@ -1,4 +1,5 @@
-//! The demo's switch: this binary's `switch`, in a process of its own, configured by its database, asked by its control socket.
+//! The demo's switch: this binary's `switch`, in a process of its own, configured by its database, asked by
+//! its control socket.
 
 use super::command::{Child, Shell};
 use super::error::DemoError;
@@ -23,7 +24,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Starts it and waits until it answers. It makes an empty database, and serves it. The guest's CPU time is sampled with its own.
+    /// Starts it and waits until it answers. It makes an empty database, and serves it. The guest's CPU time
+    /// is sampled with its own.
     pub fn start(shell: &Shell, guest_pid: u32) -> Result<Switch, DemoError> {
         let command = "crosspoint switch";
         shell.show(&format!("{command} &"));

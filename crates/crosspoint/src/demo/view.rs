@@ -1,4 +1,5 @@
-//! The live view: packets per second and port, hits per tier, CPU. Redrawn in place on a terminal, a line a second elsewhere.
+//! The live view: packets per second and port, hits per tier, CPU. Redrawn in place on a terminal, a line a
+//! second elsewhere.
 
 use super::sample::Sample;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,6 +1,7 @@
 //! Completion scripts for bash, zsh and fish, by clap_complete.
 //!
-//! The stock names do not parse with clap; their tables are turned into a [`clap::Command`] that is only ever completed.
+//! The stock names do not parse with clap; their tables are turned into a [`clap::Command`] that is only ever
+//! completed.
 
 use super::{Flag, Manual};
 use clap::{Arg, ArgAction, Command, ValueHint};

@@ -1,8 +1,9 @@
 //! One description of each program, from which `--help`, the manual page and the completion scripts are made.
 //!
-//! A [`Manual`] holds tables: commands, options, examples. Programs with a stock name build theirs from the tables that
-//! their parsers read; `crosspoint`'s own subcommands get theirs from clap ([`own`]). [`Manual::help`] is the text of
-//! `--help`, [`page`] writes roff, [`complete`] hands the tables to clap_complete.
+//! A [`Manual`] holds tables: commands, options, examples. Programs with a stock name build theirs from the
+//! tables that their parsers read; `crosspoint`'s own subcommands get theirs from clap ([`own`]).
+//! [`Manual::help`] is the text of `--help`, [`page`] writes roff, [`complete`] hands the tables to
+//! clap_complete.
 
 pub mod complete;
 pub mod own;

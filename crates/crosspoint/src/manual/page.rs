@@ -6,7 +6,8 @@ use super::{Entry, Manual};
 use std::fmt::Write;
 use vswitchd::program;
 
-/// The section of a page: user commands 1, administration 8, where Open vSwitch has the pages of the same names.
+/// The section of a page: user commands 1, administration 8, where Open vSwitch has the pages of the same
+/// names.
 pub fn section(name: &str) -> u8 {
     if name.starts_with("ovs-") { 8 } else { 1 }
 }
@@ -80,7 +81,8 @@ fn lists<'a>(out: &mut String, heading: &str, groups: impl Iterator<Item = (&'a 
     }
 }
 
-/// A text that roff shows as it is: no escapes, no requests, dashes that can be copied, and lists of options that may break.
+/// A text that roff shows as it is: no escapes, no requests, dashes that can be copied, and lists of options
+/// that may break.
 fn escaped(text: &str) -> String {
     let text = text
         .trim()

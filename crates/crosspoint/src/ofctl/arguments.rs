@@ -62,7 +62,8 @@ pub struct Args {
     pub no_stats: bool,
     /// Refuse what changes the switch.
     pub read_only: bool,
-    /// Fields to sort by, ascending, each with its place among those of `sort` and `rsort`: which comes first counts most.
+    /// Fields to sort by, ascending, each with its place among those of `sort` and `rsort`: which comes first
+    /// counts most.
     pub sort: Vec<(usize, String)>,
     /// The same, descending.
     pub rsort: Vec<(usize, String)>,

@@ -1,6 +1,7 @@
 //! The connection of `crosspoint ofctl` to a switch: requests, replies and errors, one after the other.
 //!
-//! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for us.
+//! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for
+//! us.
 
 use openflow::connection::CloseReason;
 use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest};
@@ -60,8 +61,8 @@ pub fn run_dir() -> PathBuf {
 /// A stream, to read from and to write to.
 type Halves = (Box<dyn Read + Send>, Box<dyn Write>);
 
-/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge, or the path of a socket. `suffix` is
-/// that of the bridge's socket.
+/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge, or the path
+/// of a socket. `suffix` is that of the bridge's socket.
 fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Halves, Failure> {
     let unix = |path: PathBuf| -> Result<Halves, Failure> {
         let path = if path.is_relative() { run_dir().join(path) } else { path };
@@ -107,8 +108,8 @@ fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Halves, Failure> {
     fail!("{target} is not a bridge or a socket")
 }
 
-/// A connection over TLS, as the end of a pair of sockets: a thread carries the bytes, so that reading and writing here are
-/// the same as on any other connection.
+/// A connection over TLS, as the end of a pair of sockets: a thread carries the bytes, so that reading and
+/// writing here are the same as on any other connection.
 fn open_tls(target: &str, files: &TlsFiles) -> Result<UnixStream, StreamError> {
     let address = ActiveTarget::parse(target, OPENFLOW_PORT).map_err(StreamError::Resolve)?;
     let tls = Tls::new(files.clone());
@@ -256,7 +257,8 @@ impl Client {
         self.hear().map(|(_, xid, message)| (xid, message))
     }
 
-    /// As [`Self::receive`], with the message's own version, which is not the connection's where others are listened to.
+    /// As [`Self::receive`], with the message's own version, which is not the connection's where others are
+    /// listened to.
     pub fn hear(&mut self) -> Result<(Version, u32, Message), Failure> {
         loop {
             match self.next_event()? {
@@ -382,8 +384,8 @@ impl Client {
         Ok(parts)
     }
 
-    /// Sends messages that are answered only if they are refused, and waits until the switch is done with them. The
-    /// first error ends it.
+    /// Sends messages that are answered only if they are refused, and waits until the switch is done with
+    /// them. The first error ends it.
     pub fn command(&mut self, message: &Message) -> Result<(), Failure> {
         self.send(message)?;
         self.barrier()
@@ -449,8 +451,8 @@ impl Client {
         Ok(true)
     }
 
-    /// Sees to it that one of these encodings is in use: the one that is, if it will do, else the first that the switch
-    /// takes.
+    /// Sees to it that one of these encodings is in use: the one that is, if it will do, else the first that
+    /// the switch takes.
     pub fn use_one_of(&mut self, usable: Protocols) -> Result<Protocol, Failure> {
         if usable.contains(self.protocol) {
             return Ok(self.protocol);

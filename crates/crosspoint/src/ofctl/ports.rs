@@ -61,7 +61,8 @@ pub fn dump_tables(options: &Options) -> Result<ExitCode, Failure> {
     print_statistics(options, &mut connect(options)?, StatsRequest::Table)
 }
 
-/// A port given by number, reserved name or the name that the switch has for it; and the client that was asked.
+/// A port given by number, reserved name or the name that the switch has for it; and the client that was
+/// asked.
 fn port_argument(options: &Options, idx: usize) -> Result<(Option<OfPort>, Client), Failure> {
     let mut client = connect(options)?;
     let Some(text) = options.word(idx) else { return Ok((None, client)) };

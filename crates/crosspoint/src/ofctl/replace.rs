@@ -91,8 +91,8 @@ fn of_switch(options: &Options, client: &mut super::Client) -> Result<Source, Fa
     Ok(Source { flows: pairs.collect(), version: client.version(), usable: Protocols::ANY })
 }
 
-/// Actions as they come back from a switch, so that those of a file compare with them: `mod_dl_src` and set-field of
-/// `eth_src` are one.
+/// Actions as they come back from a switch, so that those of a file compare with them: `mod_dl_src` and
+/// set-field of `eth_src` are one.
 fn canonical(actions: &[flow::Action], version: Version) -> Vec<flow::Action> {
     use openflow::{Codec, Message};
     let mut flow_mod = FlowMod::add();

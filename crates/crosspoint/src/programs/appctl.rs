@@ -1,4 +1,5 @@
-//! `ovs-appctl`, which is `crosspoint appctl`: runs a command in a daemon, with the options, texts and exit codes of the stock program.
+//! `ovs-appctl`, which is `crosspoint appctl`: runs a command in a daemon, with the options, texts and exit
+//! codes of the stock program.
 
 use super::{Usage, client_log, fail, show, take_logging, timeout};
 use crate::manual::Manual;

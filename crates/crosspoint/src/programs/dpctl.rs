@@ -1,4 +1,5 @@
-//! `ovs-dpctl`, which is `crosspoint dpctl`: the datapath of the switch that is running, by its commands `dpctl/…`.
+//! `ovs-dpctl`, which is `crosspoint dpctl`: the datapath of the switch that is running, by its commands
+//! `dpctl/…`.
 //!
 //! The stock program speaks to the kernel's datapath. There is none here: what makes, changes or removes one
 //! there is refused, and says what does it instead.

@@ -1,7 +1,7 @@
 //! One binary, many names: called as a program of Open vSwitch's it takes that program's command line.
 //!
-//! [`PROGRAMS`] has a row for each name. A row's options are the tables that its parser reads, so that the test which
-//! holds them against the stock program's cannot go out of date.
+//! [`PROGRAMS`] has a row for each name. A row's options are the tables that its parser reads, so that the
+//! test which holds them against the stock program's cannot go out of date.
 
 pub mod appctl;
 pub mod dpctl;
@@ -55,7 +55,8 @@ const fn row(
     Program { name, subcommand, manual, run }
 }
 
-/// What the process's arguments ask for, if that is one of the programs: by the name that it was called by, or by a subcommand.
+/// What the process's arguments ask for, if that is one of the programs: by the name that it was called by,
+/// or by a subcommand.
 pub fn asked_for(args: &[String]) -> Option<ExitCode> {
     let called_as = Path::new(args.first()?).file_name()?.to_str()?;
     if let Some(program) = PROGRAMS.iter().find(|p| p.name == called_as) {
@@ -89,7 +90,8 @@ pub struct Usage<'a> {
 }
 
 impl Usage<'_> {
-    /// Parses the arguments. An exit code: they asked for help, for the version or for the options, which were shown, or are wrong.
+    /// Parses the arguments. An exit code: they asked for help, for the version or for the options, which
+    /// were shown, or are wrong.
     pub fn parse(&self, args: &[String]) -> Result<Parsed, ExitCode> {
         self.parse_with(args, |_, _| Ok(()))
     }

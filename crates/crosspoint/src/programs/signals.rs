@@ -1,4 +1,5 @@
-//! Ends by signals, as the stock clients end: with a line in the log, without leaving the pid file behind, and by the signal.
+//! Ends by signals, as the stock clients end: with a line in the log, without leaving the pid file behind,
+//! and by the signal.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +8,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use vswitchd::daemonize::signal_name;
 
-/// From now on SIGTERM, SIGINT and SIGHUP end this process so, but for those that it was started to ignore, as by `nohup`. To be called
-/// once, when it is in the background if it goes there.
+/// From now on SIGTERM, SIGINT and SIGHUP end this process so, but for those that it was started to ignore,
+/// as by `nohup`. To be called once, when it is in the background if it goes there.
 pub fn end_well(pid_file: Option<&Path>) {
     let ignored = ignored();
     let ends = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);

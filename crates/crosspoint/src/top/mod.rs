@@ -1,8 +1,10 @@
-//! `crosspoint top`: what the running switch is doing, by worker, receive queue, port and drop reason, again and again.
+//! `crosspoint top`: what the running switch is doing, by worker, receive queue, port and drop reason, again
+//! and again.
 //!
-//! On a terminal each look replaces the one before; with `--batch`, `--once`, or where standard output is no terminal, they
-//! follow each other as plain text, for programs to read. Rates are over the time between two looks. It only asks what
-//! `ovs-appctl` can ask too, and so costs the switch four commands a second and its workers nothing.
+//! On a terminal each look replaces the one before; with `--batch`, `--once`, or where standard output is no
+//! terminal, they follow each other as plain text, for programs to read. Rates are over the time between two
+//! looks. It only asks what `ovs-appctl` can ask too, and so costs the switch four commands a second and its
+//! workers nothing.
 
 mod sample;
 

@@ -1,7 +1,7 @@
 //! What a running switch says of itself, read from the texts of its commands.
 //!
-//! The texts are the ones that `ovs-appctl` prints, so that one program can look at a switch of another version; what cannot be
-//! read is an error that names the command and the line, never a zero.
+//! The texts are the ones that `ovs-appctl` prints, so that one program can look at a switch of another
+//! version; what cannot be read is an error that names the command and the line, never a zero.
 
 use std::time::Instant;
 use vswitchd::unixctl::Client;

@@ -1,7 +1,8 @@
 //! `crosspoint vsctl`, which is `ovs-vsctl`: queries and changes the switch's configuration in its database.
 //!
-//! The commands are `ovsdb::vsctl`, pure functions on a copy of the rows that they need. Here is what they need of the
-//! world: options, the connection, the output, waiting until the switch has done what the database says.
+//! The commands are `ovsdb::vsctl`, pure functions on a copy of the rows that they need. Here is what they
+//! need of the world: options, the connection, the output, waiting until the switch has done what the
+//! database says.
 //!
 //! Source: ovs-vsctl(8).
 

@@ -1,8 +1,8 @@
-//! `vsctl` and `ovsdb-client` beside the stock programs: the same command lines on servers of the same contents, output,
-//! errors and exit codes compared.
+//! `vsctl` and `ovsdb-client` beside the stock programs: the same command lines on servers of the same
+//! contents, output, errors and exit codes compared.
 //!
-//! The command lines are data. A line `# …` begins a part, which begins with an empty database; each other line is run by
-//! both programs, each on its own server.
+//! The command lines are data. A line `# …` begins a part, which begins with an empty database; each other
+//! line is run by both programs, each on its own server.
 
 mod rig;
 
@@ -123,7 +123,8 @@ fn vsctl_waits_until_the_switch_has_done_it_and_tells_its_errors() {
     }
 }
 
-/// What is reported of interfaces that the switch could not make is the same for every command that adds some.
+/// What is reported of interfaces that the switch could not make is the same for every command that adds
+/// some.
 #[test]
 fn what_could_not_be_set_up_is_told_by_whichever_command_it_was_asked_for() {
     let links = tempfile::tempdir().unwrap();

@@ -48,7 +48,8 @@ impl Said {
     }
 }
 
-/// A network namespace of its own: device names are nobody else's. It lasts as long as a process that sleeps in it.
+/// A network namespace of its own: device names are nobody else's. It lasts as long as a process that sleeps
+/// in it.
 pub struct Namespace(Child);
 
 impl Namespace {

@@ -1,5 +1,5 @@
-//! The switch configured through a database, by the stock `ovs-vsctl`: what the rows say it becomes, what happened is
-//! written back, and nothing else is disturbed.
+//! The switch configured through a database, by the stock `ovs-vsctl`: what the rows say it becomes, what
+//! happened is written back, and nothing else is disturbed.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,6 @@
-//! The switch and its controllers, which others wrote: os-ken and Open vSwitch's `ovs-testcontroller`, over TCP, TLS and Unix
-//! sockets; what the switch does while there is none; and the stock `ovs-ofctl` where the switch listens.
+//! The switch and its controllers, which others wrote: os-ken and Open vSwitch's `ovs-testcontroller`, over
+//! TCP, TLS and Unix sockets; what the switch does while there is none; and the stock `ovs-ofctl` where the
+//! switch listens.
 //!
 //! Needs root for network namespaces.
 
@@ -149,8 +150,8 @@ fn learns_and_forwards(switch: &Switch, ofctl: &[&str]) {
         let flows = switch.run("ovs-ofctl", &[ofctl, &["dump-flows", "br0"]].concat()).ok();
         flows.contains("dl_dst=50:54:00:00:00:07")
     });
-    // From now on nothing is flooded any more. Another payload tells the packet from earlier ones, which a controller that was held
-    // up may still send out.
+    // From now on nothing is flooded any more. Another payload tells the packet from earlier ones, which a
+    // controller that was held up may still send out.
     let marked = format!("{}feedface", &flooded[0][..flooded[0].len() - 8]);
     switch.receive("p1", &marked);
     let mut sent = [0; 2];
@@ -458,7 +459,8 @@ fn packets_without_a_rule_go_to_a_controller_whole_and_no_faster_than_its_limit(
     assert!(whole, "{events:?}");
 }
 
-/// The types of the OpenFlow messages that come within this time, and whether the stream ends; nothing is answered.
+/// The types of the OpenFlow messages that come within this time, and whether the stream ends; nothing is
+/// answered.
 fn unanswered(controller: &mut Controller, time: Duration) -> (Vec<u8>, bool) {
     let end = Instant::now() + time;
     let mut bytes = Vec::new();

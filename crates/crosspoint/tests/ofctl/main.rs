@@ -1,5 +1,6 @@
-//! `crosspoint ofctl` beside the stock `ovs-ofctl`: the same command lines, against the same switch, give the same
-//! output, the same errors and the same exit codes. The switches are Open vSwitch's, with its dummy datapath, and ours.
+//! `crosspoint ofctl` beside the stock `ovs-ofctl`: the same command lines, against the same switch, give the
+//! same output, the same errors and the same exit codes. The switches are Open vSwitch's, with its dummy
+//! datapath, and ours.
 
 mod rig;
 mod snoop;
@@ -147,7 +148,8 @@ fn a_file_with_an_error_names_file_line_and_column_and_adds_nothing() {
         }
     };
     nothing_is_added("4:6");
-    // However many lines are right before it: more than are sent one by one, between two barriers, or in a bundle.
+    // However many lines are right before it: more than are sent one by one, between two barriers, or in a
+    // bundle.
     for lines in [1_000, 20_000] {
         let mut text: String = (1..lines).map(|n| format!("priority={n},in_port=1,actions=2\n")).collect();
         text += "ip,foo=5,actions=2\n";
@@ -156,7 +158,8 @@ fn a_file_with_an_error_names_file_line_and_column_and_adds_nothing() {
     }
 }
 
-/// What only the switch refuses: as a bundle nothing of the file is added, one by one nothing after the refused line.
+/// What only the switch refuses: as a bundle nothing of the file is added, one by one nothing after the
+/// refused line.
 #[test]
 fn a_line_that_the_switch_refuses_is_named_and_nothing_after_it_is_added() {
     let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));

@@ -152,7 +152,8 @@ pub fn monitor(program: &[&str], version: &str) -> String {
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    // A port is changed until the monitor tells of it. Then what is to be compared begins and ends with news of another one.
+    // A port is changed until the monitor tells of it. Then what is to be compared begins and ends with news
+    // of another one.
     let start = Instant::now();
     let mut change = ["no-forward", "forward"].into_iter().cycle();
     while !read().contains(" MOD: 3(3x)") {
@@ -204,7 +205,8 @@ pub fn monitor(program: &[&str], version: &str) -> String {
     for (n, (port, packet)) in packets.iter().enumerate() {
         let target = control.to_str().unwrap();
         rig.run("ovs-appctl", &["-t", target, "netdev-dummy/receive", port, packet]);
-        // The switch answers before it looks at the packet: the next one, or the end of the flows, would overtake it.
+        // The switch answers before it looks at the packet: the next one, or the end of the flows, would
+        // overtake it.
         wait("PACKET_IN", n + 1);
     }
     ofctl(&["mod-port", "br0", "1", "no-flood"]);

@@ -45,7 +45,8 @@ fn snoopers_of_either_client_hear_the_same_and_nothing_of_one_another() {
         programs.iter().enumerate().map(|(idx, program)| Snooper::start(&rig, idx, program)).collect();
     let mut connections = 0;
     let mut ofctl = |args: &[&str]| {
-        // Without names, since our client says little of the tables' features, which the stock one asks for to know them.
+        // Without names, since our client says little of the tables' features, which the stock one asks for
+        // to know them.
         let mut command = Command::new("ovs-ofctl");
         let status = command.arg("--no-names").args(args).env("OVS_RUNDIR", rig.dir()).status().unwrap();
         assert!(status.success(), "{args:?}");

@@ -1,5 +1,6 @@
-//! Virtual machines under test: QEMU as the README starts it, by emulation, with Debian's kernel, and a system in memory that
-//! is made of busybox, iperf3, ethtool and the modules of a virtio network card. Commands go to it over its serial line.
+//! Virtual machines under test: QEMU as the README starts it, by emulation, with Debian's kernel, and a
+//! system in memory that is made of busybox, iperf3, ethtool and the modules of a virtio network card.
+//! Commands go to it over its serial line.
 
 use crate::rig::PATIENCE;
 use std::collections::BTreeSet;
@@ -184,8 +185,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts QEMU by a documented command, of whose words these are replaced: text by text. The disk gives way to our system,
-    /// hardware acceleration to emulation. Without MSI-X, since emulation has none for
+    /// Starts QEMU by a documented command, of whose words these are replaced: text by text. The disk gives
+    /// way to our system, hardware acceleration to emulation. Without MSI-X, since emulation has none for
     /// such a card, and without a program to boot from it.
     pub fn start(
         dir: &Path,

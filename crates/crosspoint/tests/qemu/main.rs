@@ -287,8 +287,8 @@ fn a_machine_moves(copying: Copying) {
     origin.wait_until_it_is_up();
     origin.run("ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up; ping -c 1 -W 20 10.0.0.100");
 
-    // Two sorts of traffic: pings, of which each that is lost is counted, and TCP, whose contents must arrive whole, though the
-    // switches write them into memory that is being copied.
+    // Two sorts of traffic: pings, of which each that is lost is counted, and TCP, whose contents must arrive
+    // whole, though the switches write them into memory that is being copied.
     let file = from.path("pings");
     let ping = from.ping_on("10.0.0.1", &file);
     origin.run("(sleep 1000 | nc -l -p 5000 | md5sum > /tmp/sum) &");

@@ -1,4 +1,5 @@
-//! A switch on a database, in a network namespace of its own, with a veth pair to another one that plays the network.
+//! A switch on a database, in a network namespace of its own, with a veth pair to another one that plays the
+//! network.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

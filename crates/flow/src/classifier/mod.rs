@@ -1,33 +1,36 @@
-//! The classifier: finds the rule of highest priority that a key matches, among up to millions, and says which bits
-//! of the key decided that.
+//! The classifier: finds the rule of highest priority that a key matches, among up to millions, and says
+//! which bits of the key decided that.
 //!
-//! Idea: tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999). The rules of one mask form a subtable, a
-//! hash table of the masked words; a lookup tries subtables in the order of their highest priority, and stops when
-//! what it found beats all that is left. Within a subtable it goes by stages (metadata, Ethernet, network, transport) and stops
-//! at the first whose values no rule has; and a miss is proven with as few bits as can be found (see `subtable`).
+//! Idea: tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999). The rules of one mask form a
+//! subtable, a hash table of the masked words; a lookup tries subtables in the order of their highest
+//! priority, and stops when what it found beats all that is left. Within a subtable it goes by stages
+//! (metadata, Ethernet, network, transport) and stops at the first whose values no rule has; and a miss is
+//! proven with as few bits as can be found (see `subtable`).
 //!
-//! The mask. A megaflow made from a lookup must not be too wide: flipping any bit that `lookup` did not add to `wc`
-//! does not change its result at that version. A needless 1-bit costs speed, a missing one misforwards.
+//! The mask. A megaflow made from a lookup must not be too wide: flipping any bit that `lookup` did not add
+//! to `wc` does not change its result at that version. A needless 1-bit costs speed, a missing one
+//! misforwards.
 //!
-//! Versions. Each rule carries the version at which it appears and the one at which it vanishes. A lookup at one
-//! version sees exactly the rules of that version, whatever the writer does meanwhile. What narrows a search besides
-//! the rules themselves may know rules that are not yet or no longer visible: that makes megaflows narrower than need be
-//! for a moment, never wrong. So the life of a rule is: [`Classifier::insert`] with the version to come; the owner
-//! publishes that version; [`Classifier::remove`] with a version to come, published likewise; and
-//! [`Classifier::retire`] once no reader looks up at an older version, which unlinks it; the memory is freed by the
-//! [`Domain`] after a grace period.
+//! Versions. Each rule carries the version at which it appears and the one at which it vanishes. A lookup at
+//! one version sees exactly the rules of that version, whatever the writer does meanwhile. What narrows a
+//! search besides the rules themselves may know rules that are not yet or no longer visible: that makes
+//! megaflows narrower than need be for a moment, never wrong. So the life of a rule is:
+//! [`Classifier::insert`] with the version to come; the owner publishes that version; [`Classifier::remove`]
+//! with a version to come, published likewise; and [`Classifier::retire`] once no reader looks up at an older
+//! version, which unlinks it; the memory is freed by the [`Domain`] after a grace period.
 //!
-//! Equal priorities: where several rules of the highest priority match a key, OpenFlow leaves the choice open. Here it
-//! is one of them, the same for all keys that agree on the bits added to `wc`, as long as the rules are the same.
+//! Equal priorities: where several rules of the highest priority match a key, OpenFlow leaves the choice
+//! open. Here it is one of them, the same for all keys that agree on the bits added to `wc`, as long as the
+//! rules are the same.
 //!
-//! Conjunctive matches (`conj_id`): not there yet. Their place is in [`Classifier::lookup`], where a candidate rule is
-//! taken: a rule whose data is "clause k of n of conjunction id" would be collected instead of compared, the search go on, and
-//! the key be looked up again with `conj_id` set when all clauses of an id have matched at a priority above the best
-//! plain rule's.
+//! Conjunctive matches (`conj_id`): not there yet. Their place is in [`Classifier::lookup`], where a
+//! candidate rule is taken: a rule whose data is "clause k of n of conjunction id" would be collected instead
+//! of compared, the search go on, and the key be looked up again with `conj_id` set when all clauses of an id
+//! have matched at a priority above the best plain rule's.
 //!
-//! Threads: changes may come from any thread, one at a time (a mutex); lookups wait for nobody, neither allocate nor
-//! lock, and borrow from a [`Reader`] of the classifier's domain. The control thread needs a `Reader` too, and must be
-//! quiescent now and then for memory to be freed.
+//! Threads: changes may come from any thread, one at a time (a mutex); lookups wait for nobody, neither
+//! allocate nor lock, and borrow from a [`Reader`] of the classifier's domain. The control thread needs a
+//! `Reader` too, and must be quiescent now and then for memory to be freed.
 
 mod prefixes;
 mod rule;
@@ -92,7 +95,8 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         }
     }
 
-    /// The rule of highest priority that `version` sees and that `key` matches. Adds to `wc` the bits that decided it.
+    /// The rule of highest priority that `version` sees and that `key` matches. Adds to `wc` the bits that
+    /// decided it.
     ///
     /// The caller has read `version` from where it is published (Acquire) since `reader` was last quiescent.
     #[inline]
@@ -150,8 +154,8 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         self.iter_all(reader).filter(move |rule| rule.is_visible(version))
     }
 
-    /// The rules that `version` sees and whose keys all match `within`: what non-strict commands and statistics
-    /// select. It walks over the subtables whose mask has all the bits of `within`'s.
+    /// The rules that `version` sees and whose keys all match `within`: what non-strict commands and
+    /// statistics select. It walks over the subtables whose mask has all the bits of `within`'s.
     pub fn iter_within<'g>(
         &'g self,
         within: &'g Match,
@@ -192,8 +196,9 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         self.ranking.read(reader).iter().map(|r| (&r.subtable.mask, r.subtable.rules.len()))
     }
 
-    /// Adds a rule that lookups see from version `appears` on, which must not be published yet. The caller has looked
-    /// ([`Self::find_exact`]) that no rule of the same match and priority will be visible beside it, or lookups find either.
+    /// Adds a rule that lookups see from version `appears` on, which must not be published yet. The caller
+    /// has looked ([`Self::find_exact`]) that no rule of the same match and priority will be visible beside
+    /// it, or lookups find either.
     pub fn insert<'g>(
         &'g self,
         matching: &Match,
@@ -220,8 +225,9 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         RuleRef { entry, subtable }
     }
 
-    /// Hides the rule from version `vanishes` on, which must not be published yet. With the version at which it appears,
-    /// which no lookup has seen then, this undoes the insertion. `false` if it was removed before.
+    /// Hides the rule from version `vanishes` on, which must not be published yet. With the version at which
+    /// it appears, which no lookup has seen then, this undoes the insertion. `false` if it was removed
+    /// before.
     pub fn remove(&self, rule: RuleRef<'_, R>, vanishes: Version) -> bool {
         let mut writer = self.writer.lock().expect("no holder panics");
         if rule.vanishes() != Version::NEVER {
@@ -254,11 +260,12 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         true
     }
 
-    /// Unlinks up to `max` rules that vanished at `oldest` or before, where no reader will look up at an older version
-    /// any more. Returns how many removed rules are still linked. Memory is freed by the domain's `reclaim`.
+    /// Unlinks up to `max` rules that vanished at `oldest` or before, where no reader will look up at an
+    /// older version any more. Returns how many removed rules are still linked. Memory is freed by the
+    /// domain's `reclaim`.
     ///
-    /// How to know `oldest`: publish a version, then take a [`Domain::ticket`]; once it has passed, every reader has been
-    /// quiescent since, and reads that version or a newer one.
+    /// How to know `oldest`: publish a version, then take a [`Domain::ticket`]; once it has passed, every
+    /// reader has been quiescent since, and reads that version or a newer one.
     pub fn retire(&self, oldest: Version, max: usize, reader: &Reader) -> usize {
         let mut writer = self.writer.lock().expect("no holder panics");
         for _ in 0..max {

@@ -1,16 +1,17 @@
 //! Sets of prefixes of one length: how many leading bits does a value share with the nearest of them?
 //!
-//! Idea: if no rule of a subtable has this /24, then the bits up to and including the first in which the packet's address
-//! differs from the nearest /24 prove it, and the megaflow need not match all 24 of them. Each subtable has a set for
-//! each field that it matches by prefix (addresses, ports); since all of a subtable's prefixes have one length, rules of
-//! other lengths never lengthen the proof.
+//! Idea: if no rule of a subtable has this /24, then the bits up to and including the first in which the
+//! packet's address differs from the nearest /24 prove it, and the megaflow need not match all 24 of them.
+//! Each subtable has a set for each field that it matches by prefix (addresses, ports); since all of a
+//! subtable's prefixes have one length, rules of other lengths never lengthen the proof.
 //!
 //! A set is a trie over groups of four bits (path-compressed: a node stands where values part). A node is a
-//! cache line of sixteen references; a leaf is the value with a count of its rules. All sets of a classifier lie in
-//! one [`Arena`], so an empty or small set costs four bytes, and a set of n random values about 31 bytes each.
+//! cache line of sixteen references; a leaf is the value with a count of its rules. All sets of a classifier
+//! lie in one [`Arena`], so an empty or small set costs four bytes, and a set of n random values about 31
+//! bytes each.
 //!
-//! Invariants: a linked node has at least two children, and every path ends in a leaf, so that a reader always
-//! arrives. A node or leaf that was unlinked is left as it is until no reader can be in it.
+//! Invariants: a linked node has at least two children, and every path ends in a leaf, so that a reader
+//! always arrives. A node or leaf that was unlinked is left as it is until no reader can be in it.
 //!
 //! Threads: one writer (the classifier's mutex), any number of readers.
 
@@ -38,8 +39,8 @@ struct Wide {
     count: AtomicU64,
 }
 
-/// What a reference refers to. 0 is nothing; bit 31 marks a leaf, whose place is in the other bits; else bits 26 to 30 are the
-/// node's depth in groups of four bits, the others its place, which is not 0.
+/// What a reference refers to. 0 is nothing; bit 31 marks a leaf, whose place is in the other bits; else bits
+/// 26 to 30 are the node's depth in groups of four bits, the others its place, which is not 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ref(u32);
 
@@ -73,7 +74,8 @@ impl Ref {
     }
 }
 
-/// A left-aligned value: `u64` for sets of up to 32 bits (the low half is zero), since wider ones are slow to shift.
+/// A left-aligned value: `u64` for sets of up to 32 bits (the low half is zero), since wider ones are slow to
+/// shift.
 pub(super) trait Value: Copy + Eq {
     /// The four bits at a depth.
     fn group(self, depth: usize) -> usize;
@@ -248,8 +250,9 @@ impl<V: Value> PrefixSet<V> {
         PrefixSet { root: AtomicU32::new(0), bits: bits as u8, _values: PhantomData }
     }
 
-    /// Length of the longest common prefix of `value` and any of the set; the full number of bits if it is in the set
-    /// (or if that is not known); `None` if the set is empty. Bits of `value` behind the set's do not matter.
+    /// Length of the longest common prefix of `value` and any of the set; the full number of bits if it is in
+    /// the set (or if that is not known); `None` if the set is empty. Bits of `value` behind the set's do not
+    /// matter.
     #[inline]
     pub fn shared_bits(&self, value: V, arena: &Arena) -> Option<u32> {
         let root = Ref(self.root.load(Ordering::Acquire));
@@ -371,9 +374,9 @@ impl<V: Value> PrefixSet<V> {
     }
 }
 
-/// A leaf that shares as many leading bits with `value` as any. Follows the value where it leads; where it leads
-/// nowhere, a sibling that shares the most of the four bits. If the value left the common path before that, all leaves
-/// of that path part from it at the same bit.
+/// A leaf that shares as many leading bits with `value` as any. Follows the value where it leads; where it
+/// leads nowhere, a sibling that shares the most of the four bits. If the value left the common path before
+/// that, all leaves of that path part from it at the same bit.
 #[inline]
 fn nearest<V: Value>(root: Ref, value: V, arena: &Arena) -> Ref {
     let mut at = root;

@@ -1,14 +1,15 @@
 //! The rules of one mask, and the proofs that none of them matches.
 //!
-//! A lookup that finds nothing in a subtable must say which bits of the key prove it, and the fewer the better:
+//! A lookup that finds nothing in a subtable must say which bits of the key prove it, and the fewer the
+//! better:
 //! 1. A field in which all rules of the subtable have the same value, and the key another.
 //! 2. A field matched by prefix (address or port), whose leading bits no rule has.
-//! 3. The stages looked at until the key's values occurred in no rule, without the fields of which all rules have the
-//!    value that the key has too.
+//! 3. The stages looked at until the key's values occurred in no rule, without the fields of which all rules
+//!    have the value that the key has too.
 //!
-//! Each proof alone suffices, so the one that adds the fewest bits to the megaflow is taken. All of them hold for
-//! every linked rule, visible or not. A rule is linked to what narrows lookups before its version is published, and taken out when no
-//! reader looks up at a version that sees it.
+//! Each proof alone suffices, so the one that adds the fewest bits to the megaflow is taken. All of them hold
+//! for every linked rule, visible or not. A rule is linked to what narrows lookups before its version is
+//! published, and taken out when no reader looks up at a version that sees it.
 
 use super::prefixes::{Arena, PrefixSet};
 use super::rule::Rule;
@@ -54,8 +55,8 @@ impl Part {
     }
 }
 
-/// The stage in which lookups look at a field: that of the packet's layers, but neighbour discovery and the like with
-/// transport, to which they belong.
+/// The stage in which lookups look at a field: that of the packet's layers, but neighbour discovery and the
+/// like with transport, to which they belong.
 fn stage_of(field: FieldId) -> usize {
     match field.depth() {
         Depth::Metadata => 0,
@@ -217,7 +218,8 @@ impl Shared {
 pub(super) struct Subtable<R: Send + Sync + 'static> {
     /// The mask by words, those of the first stage first.
     pub parts: Box<[Part]>,
-    /// For each stage: the end of its parts, and the values that rules have in the parts up to there, unless that is all.
+    /// For each stage: the end of its parts, and the values that rules have in the parts up to there, unless
+    /// that is all.
     stages: Box<[Stage]>,
     /// Bit i is set while all rules agree in the parts up to stage i's end, so that there is no need to look.
     agreed_stages: AtomicU8,
@@ -306,8 +308,8 @@ impl<R: Send + Sync + 'static> Subtable<R> {
             .all(|(part, &word)| key.word(part.block(), part.word()) & part.mask == word)
     }
 
-    /// The best rule that `version` sees and that `key` matches, if its priority is above `floor`. Adds to `wc` what
-    /// decided that.
+    /// The best rule that `version` sees and that `key` matches, if its priority is above `floor`. Adds to
+    /// `wc` what decided that.
     #[inline]
     pub fn find<'g>(
         &'g self,
@@ -375,7 +377,8 @@ impl<R: Send + Sync + 'static> Subtable<R> {
             }
         }
         if best.cost == u32::MAX {
-            // A rule that nobody sees yet was linked between the caller's look and ours: the whole mask is always a proof.
+            // A rule that nobody sees yet was linked between the caller's look and ours: the whole mask is
+            // always a proof.
             self.add_mask(wc);
         }
         best.add_to(wc);
@@ -474,7 +477,8 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         higher
     }
 
-    /// Counts a rule of this priority away; if that changes the highest priority, the new one, `None` for no rule left.
+    /// Counts a rule of this priority away; if that changes the highest priority, the new one, `None` for no
+    /// rule left.
     pub fn remove_priority(&self, priority: i32) -> Option<Option<i32>> {
         let mut priorities = self.priorities.lock().expect("no holder panics");
         let Entry::Occupied(mut count) = priorities.entry(priority) else {

@@ -1,10 +1,10 @@
 //! A set of hashes with counts: which values of the first stages does a subtable have?
 //!
-//! Idea: a lookup whose hash over the first stages is not in the set needs to look no further, and its megaflow
-//! need not match the later stages' bits. Two values of one hash only cost a needless look.
+//! Idea: a lookup whose hash over the first stages is not in the set needs to look no further, and its
+//! megaflow need not match the later stages' bits. Two values of one hash only cost a needless look.
 //!
-//! A table of words, 40 bits of hash beside a count of 24, with linear probing; a count of 0 frees the word for the same
-//! hash only, until the table is built anew. Replaced tables are freed by read-copy-update.
+//! A table of words, 40 bits of hash beside a count of 24, with linear probing; a count of 0 frees the word
+//! for the same hash only, until the table is built anew. Replaced tables are freed by read-copy-update.
 //!
 //! Threads: one writer (the classifier's mutex), any number of readers.
 

@@ -6,8 +6,9 @@ use super::l2::is_vlan;
 const HEADER_MAX: usize = 60;
 const IPV6_HEADER: usize = 40;
 
-/// Whether extraction finds in `head`, the first bytes of a longer frame, all that it finds in the whole. True for IPv4, and IPv6 with TCP
-/// or UDP right behind it, under two tags at most, where the longest headers have room; false also where it merely cannot tell.
+/// Whether extraction finds in `head`, the first bytes of a longer frame, all that it finds in the whole.
+/// True for IPv4, and IPv6 with TCP or UDP right behind it, under two tags at most, where the longest headers
+/// have room; false also where it merely cannot tell.
 pub fn head_is_enough(head: &[u8]) -> bool {
     let word = |at: usize| {
         let bytes = head.get(at..at + 2).and_then(|bytes| <[u8; 2]>::try_from(bytes).ok());

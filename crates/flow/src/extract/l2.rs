@@ -29,7 +29,8 @@ pub(super) fn is_vlan(eth_type: u64) -> bool {
     eth_type == 0x8100 || eth_type == 0x88a8
 }
 
-/// `None` for a frame without a whole Ethernet header. A tag that is cut off is not a tag, its protocol id is the type.
+/// `None` for a frame without a whole Ethernet header. A tag that is cut off is not a tag, its protocol id is
+/// the type.
 #[inline(always)]
 pub(super) fn ethernet(head: &[u8], vlan_limit: u8) -> Option<L2> {
     let (h, mut rest) = head.split_first_chunk::<14>()?;

@@ -1,5 +1,6 @@
 //! The network layer: IPv4 (RFC 791), IPv6 and its extension headers (RFC 8200, 4302), ARP and RARP (RFC 826,
-//! 903), MPLS (RFC 3032), NSH (RFC 8300). A malformed header yields `None`: its fields are zero, as in Open vSwitch.
+//! 903), MPLS (RFC 3032), NSH (RFC 8300). A malformed header yields `None`: its fields are zero, as in Open
+//! vSwitch.
 
 use super::bytes::{be16, be32, be48, be64};
 use super::{FRAG_ANY, FRAG_LATER, PROTO_FRAGMENT};
@@ -79,8 +80,8 @@ pub(super) fn ipv6(head: &[u8], l3: usize, frame_len: usize) -> Option<Ipv6> {
     Some(Ipv6 { addresses, label: first >> 32 & 0xf_ffff, plain })
 }
 
-/// Follows the extension headers behind `ip`. `None` where one is cut off by the end of the payload (or of the first
-/// segment): then only the addresses are known.
+/// Follows the extension headers behind `ip`. `None` where one is cut off by the end of the payload (or of
+/// the first segment): then only the addresses are known.
 #[inline(always)]
 pub(super) fn extensions(head: &[u8], ip: Ip) -> Option<Ip> {
     if !(is_extension(ip.proto) || ip.proto == NO_NEXT || ip.proto == ESP) {
@@ -139,7 +140,8 @@ fn walk_extensions(head: &[u8], l4: usize, end: usize, proto: u64) -> Option<Ip>
     Some(ip)
 }
 
-/// The bits of OpenFlow 1.3's `ipv6_exthdr` (1.3.5, section 7.2.3.8), and what is needed to judge repeats and order.
+/// The bits of OpenFlow 1.3's `ipv6_exthdr` (1.3.5, section 7.2.3.8), and what is needed to judge repeats and
+/// order.
 #[derive(Default)]
 struct ExtensionBits {
     bits: u64,

@@ -1,5 +1,5 @@
-//! The transport layer: TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792, 4443), IGMP (RFC 3376),
-//! and neighbour discovery (RFC 4861).
+//! The transport layer: TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792, 4443), IGMP (RFC
+//! 3376), and neighbour discovery (RFC 4861).
 
 use super::bytes::{be16, be32, be48, be64};
 
@@ -11,7 +11,8 @@ pub(super) const ICMPV6: u64 = 58;
 pub(super) const SCTP: u64 = 132;
 
 /// The upper 48 bits of word 4: ports (or type and code) and TCP flags. `payload` is what is there of the
-/// `payload_len` bytes behind the network header. `None` where the header is not whole; 0 for other protocols.
+/// `payload_len` bytes behind the network header. `None` where the header is not whole; 0 for other
+/// protocols.
 #[inline(always)]
 pub(super) fn transport(payload: &[u8], payload_len: usize, proto: u64) -> Option<u64> {
     match proto {

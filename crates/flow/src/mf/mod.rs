@@ -216,8 +216,8 @@ pub struct Wire {
 pub struct Row {
     /// Principal name; of numbered families without the number.
     pub name: &'static str,
-    /// Other names. (`tp_src` and `tp_dst`, which mean the field of whatever transport protocol is matched, are the
-    /// parser's.)
+    /// Other names. (`tp_src` and `tp_dst`, which mean the field of whatever transport protocol is matched,
+    /// are the parser's.)
     pub aliases: &'static [&'static str],
     /// Field of the key in which it lies.
     pub field: FieldId,
@@ -332,8 +332,8 @@ impl Mf {
         }
     }
 
-    /// Width in bits. 992 (124 bytes) at the most for tunnel options, whose width their table gives. A few fields
-    /// count differently in actions: see [`Row::subfield_bits`].
+    /// Width in bits. 992 (124 bytes) at the most for tunnel options, whose width their table gives. A few
+    /// fields count differently in actions: see [`Row::subfield_bits`].
     pub fn bits(self) -> u16 {
         if let Mf::TunMetadata(_) = self { 992 } else { self.row().bits.into() }
     }
@@ -367,8 +367,8 @@ impl Mf {
         self.row().wires.into_iter().flatten().map(move |wire| Wire { number: wire.number + n, ..wire })
     }
 
-    /// Its number in messages of OpenFlow 1.`minor` (0 for NXM): of those in use there the newest, else the first.
-    /// `None` where it has none at all.
+    /// Its number in messages of OpenFlow 1.`minor` (0 for NXM): of those in use there the newest, else the
+    /// first. `None` where it has none at all.
     pub fn wire(self, minor: u8) -> Option<Wire> {
         self.wires().filter(|wire| wire.since <= minor).last().or_else(|| self.wires().next())
     }
@@ -402,8 +402,8 @@ impl Mf {
         })
     }
 
-    /// The words of the key that it lies in: up to two of (block, word, shift, bits), the most significant first.
-    /// Empty for tunnel options.
+    /// The words of the key that it lies in: up to two of (block, word, shift, bits), the most significant
+    /// first. Empty for tunnel options.
     pub fn slices(self) -> impl Iterator<Item = Slice> {
         let reg_word = |n: usize| Slice { block: B_REGS, word: n, shift: 0, bits: 64 };
         let (first, second) = match self {
@@ -429,8 +429,8 @@ impl Mf {
         first.into_iter().chain(second)
     }
 
-    /// All its bits that can be matched or set, as a number; for fields of at most 128 bits. Of `nw_tos` those are the
-    /// upper six.
+    /// All its bits that can be matched or set, as a number; for fields of at most 128 bits. Of `nw_tos`
+    /// those are the upper six.
     pub fn ones(self) -> u128 {
         if self == Mf::NwTos {
             return 0xfc;
@@ -515,8 +515,8 @@ impl Match {
         (self.key.get_mf(mf), self.mask.0.get_mf(mf))
     }
 
-    /// The Ethernet type that all packets matched have, be it of a frame or of a packet without Ethernet header; 0
-    /// where that is open.
+    /// The Ethernet type that all packets matched have, be it of a frame or of a packet without Ethernet
+    /// header; 0 where that is open.
     pub fn eth_type(&self) -> u16 {
         let packet_type = self.key.get64(FieldId::PacketType) as u32;
         match packet_type >> 16 {

@@ -1,8 +1,8 @@
 //! The table of match fields: a row each, in the order in which matches are written on the wire and in text.
 //!
-//! `row(NAME, KEY FIELD, LOWEST BIT, BITS, BYTES ON THE WIRE)`, then what differs from the ordinary: names on the wire,
-//! masks, prerequisites, whether actions may write it, whether OpenFlow 1.0 itself has it, how it is written in text.
-//! Source: ovs-fields(7).
+//! `row(NAME, KEY FIELD, LOWEST BIT, BITS, BYTES ON THE WIRE)`, then what differs from the ordinary: names on
+//! the wire, masks, prerequisites, whether actions may write it, whether OpenFlow 1.0 itself has it, how it
+//! is written in text. Source: ovs-fields(7).
 
 use super::{Format, Maskable, Mf, Prereq, Row, Wire};
 use crate::field::FieldId;

@@ -1,5 +1,5 @@
-//! The stock `ovs-ofctl parse-pcap` prints the flow of each packet of a file: Open vSwitch's own extraction, of
-//! which ours must be the equal. Every field that it prints is compared.
+//! The stock `ovs-ofctl parse-pcap` prints the flow of each packet of a file: Open vSwitch's own extraction,
+//! of which ours must be the equal. Every field that it prints is compared.
 
 use crate::packets::{self, Random};
 use crate::{hex, ingress};

@@ -90,8 +90,9 @@ fn ipv6() -> impl Strategy<Value = Compose> {
         })
 }
 
-/// Extension headers in any order, but hop-by-hop options, which etherparse wants first. Destination options come a
-/// second time behind a routing header alone: of others the standard does not say in which order they are.
+/// Extension headers in any order, but hop-by-hop options, which etherparse wants first. Destination options
+/// come a second time behind a routing header alone: of others the standard does not say in which order they
+/// are.
 fn extensions() -> impl Strategy<Value = Vec<ExtRepr>> {
     (any::<bool>(), vec(0..3u8, 0..4)).prop_map(|(hop_by_hop, kinds)| {
         let mut all = vec![];

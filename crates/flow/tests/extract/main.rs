@@ -1,5 +1,5 @@
-//! Extraction, held against a plain second extraction, against etherparse, and against what the stock `ovs-ofctl`
-//! makes of the same packets.
+//! Extraction, held against a plain second extraction, against etherparse, and against what the stock
+//! `ovs-ofctl` makes of the same packets.
 
 mod counterpart;
 mod independent;
@@ -116,7 +116,8 @@ fn every_prefix_of_every_kind_of_packet_agrees_with_the_reference() {
         let frame = packets::well_formed(&mut rng);
         for len in 0..=frame.len() {
             check(&frame[..len], rng.pick(&Depth::ALL), &mut key);
-            // A header may end in the middle of the first segment only if the frame does: but it must not be read.
+            // A header may end in the middle of the first segment only if the frame does: but it must not be
+            // read.
             let _ = extract(&frame[..len], frame.len(), &ingress(Depth::Everything), &mut key);
             let _ = extract(&frame[..len], usize::MAX, &ingress(Depth::Everything), &mut key);
             let _ = extract(&frame[..len], 0, &ingress(Depth::Everything), &mut key);

@@ -1,5 +1,5 @@
-//! Random packets: mostly well-formed ones of every protocol that extraction knows, some with a wrong length, a wrong
-//! number or an odd order of headers, some cut off, some with bytes overwritten.
+//! Random packets: mostly well-formed ones of every protocol that extraction knows, some with a wrong length,
+//! a wrong number or an odd order of headers, some cut off, some with bytes overwritten.
 
 /// Splitmix64: small, and good enough to choose test data.
 pub struct Random(pub u64);

@@ -1,5 +1,5 @@
-//! A second extraction, slow and plain: a cursor over the bytes, fields set one by one through the table of fields,
-//! always everything; a shallower depth is the same with the deeper fields zeroed.
+//! A second extraction, slow and plain: a cursor over the bytes, fields set one by one through the table of
+//! fields, always everything; a shallower depth is the same with the deeper fields zeroed.
 
 use flow::{Depth, FieldId, Key};
 

@@ -1,8 +1,8 @@
-//! The frames of the demo's UDP traffic: of one size, one pair of addresses per flow, and a payload that says what
-//! to do with them.
+//! The frames of the demo's UDP traffic: of one size, one pair of addresses per flow, and a payload that says
+//! what to do with them.
 //!
-//! The Ethernet addresses belong to no interface, so that the kernel's own stack ignores the frames where it sees them.
-//! UDP goes without a checksum, so that a payload can change.
+//! The Ethernet addresses belong to no interface, so that the kernel's own stack ignores the frames where it
+//! sees them. UDP goes without a checksum, so that a payload can change.
 
 use std::net::Ipv4Addr;
 use wire::compose::Compose;

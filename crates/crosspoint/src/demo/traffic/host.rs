@@ -1,4 +1,5 @@
-//! An interface as the traffic's source and sink use it: one receive queue, one transmit queue, and sleep between.
+//! An interface as the traffic's source and sink use it: one receive queue, one transmit queue, and sleep
+//! between.
 
 use packet::wait::Waiter;
 use packet::{Batch, Pool, PoolCache, PoolConfig, Port, RxOutcome, RxQueue, TxQueue};

@@ -1,9 +1,9 @@
 //! `crosspoint demo-traffic`: what the demo starts inside its network namespaces.
 //!
 //! A source and a sink of UDP packets on packet sockets, by Crosspoint's own driver, so that two cores
-//! suffice for sender, switch and receiver; a TCP stream for machines without `iperf3`; and a guard that ends a child
-//! together with the demo. Each prints its result as one line of JSON. All run in one thread and end by themselves:
-//! at their time, or when their standard input closes.
+//! suffice for sender, switch and receiver; a TCP stream for machines without `iperf3`; and a guard that ends
+//! a child together with the demo. Each prints its result as one line of JSON. All run in one thread and end
+//! by themselves: at their time, or when their standard input closes.
 
 mod frame;
 mod guard;

@@ -1,7 +1,8 @@
 //! The sending end: a stream as fast as it comes out at the other end, then probes one at a time.
 //!
-//! The last packet of each burst comes back, and only so many bursts are on their way at any time, as TCP does it: so
-//! the figure is what passes through, and no core is spent on packets that some queue in the kernel drops.
+//! The last packet of each burst comes back, and only so many bursts are on their way at any time, as TCP
+//! does it: so the figure is what passes through, and no core is spent on packets that some queue in the
+//! kernel drops.
 
 use super::frame::{self, Kind};
 use super::host::{Host, Interface};
@@ -106,7 +107,8 @@ impl Source {
         let frame = &mut self.frames[self.next];
         self.next = if self.next + 1 == flows { 0 } else { self.next + 1 };
         frame::mark(frame, kind, stamp);
-        // An exhausted pool means that the interface holds every packet: the window closes, and the next try succeeds.
+        // An exhausted pool means that the interface holds every packet: the window closes, and the next try
+        // succeeds.
         if let Some(packet) = self.host.cache.alloc_frame(frame) {
             self.batch.push(packet);
         }
