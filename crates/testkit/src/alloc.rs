@@ -22,8 +22,8 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that this thread has allocated less those that it has freed, under the same condition. What one thread allocates
-/// and another frees is counted by each.
+/// Bytes that this thread has allocated less those that it has freed, under the same condition. What one
+/// thread allocates and another frees is counted by each.
 pub fn live_bytes() -> i64 {
     LIVE_BYTES.get()
 }
