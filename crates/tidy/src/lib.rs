@@ -10,6 +10,7 @@ pub mod leftovers;
 pub mod limits;
 pub mod links;
 pub mod ranks;
+pub mod results;
 pub mod source;
 pub mod tests_named;
 pub mod tree;
