@@ -6,8 +6,10 @@
 //! the pseudo-header's sum and is kept as that.
 //!
 //! A field that the packet has not (a TCP port of what is no TCP, an address in a header that contradicts itself) is left
-//! alone: what extraction does not read is not set, as in Open vSwitch. A tag or a label that cannot be pushed or popped
-//! is refused with [`DropReason::ActionNotApplicable`]; the packet is then untouched. Nothing here panics, whatever the bytes.
+//! alone: what extraction does not read is not set, as in Open vSwitch. What extraction reads is found here too, behind however
+//! many tags and extension headers. A change that cannot be made (a tag or a label that cannot be pushed or popped, a field that
+//! no bytes stand for) is refused with [`DropReason::ActionNotApplicable`]; the packet is then untouched. Nothing here panics,
+//! whatever the bytes.
 
 use crate::action::DpAction;
 use base::DropReason;
@@ -20,12 +22,8 @@ use wire::crc32c::crc32c;
 const MAC_LEN: usize = 6;
 const TAG_LEN: usize = 4;
 const LSE_LEN: usize = 4;
-/// VLAN tags walked at most.
-const TAGS_MAX: usize = 8;
 /// Bit of a TCI that the key uses for "present"; on the wire it is the drop eligible indicator, which is left alone.
 const TCI_PRESENT: u16 = 0x1000;
-/// IPv6 extension headers walked at most.
-const EXT_HEADERS_MAX: usize = 32;
 
 type Edit = Result<(), DropReason>;
 const DOES_NOT_FIT: DropReason = DropReason::ActionNotApplicable;
@@ -61,7 +59,7 @@ pub fn truncate(packet: Packet, max_bytes: usize, cache: &mut PoolCache) -> Pack
     let (mut kept, mut rest) = packet.split_next();
     let mut room = max_bytes.saturating_sub(kept.len());
     // A frame that is cut has no segments to make and no checksum to finish any more.
-    kept.flags = PacketFlags::default();
+    (kept.flags, kept.gso_size) = (PacketFlags::default(), 0);
     while let Some(segment) = rest.take() {
         if room == 0 {
             cache.free(segment);
@@ -129,14 +127,11 @@ fn is_tag(eth_type: u16) -> bool {
 }
 
 impl Layout {
-    /// Behind all VLAN tags. Extraction sees two; what it had seen behind them may lie behind a tag or two that
+    /// Behind all VLAN tags. Extraction sees two; what it had seen behind them may lie behind tags that
     /// were pushed since, and a change of what it never saw is not asked for.
     fn of(bytes: &[u8]) -> Option<Layout> {
         let mut at = 2 * MAC_LEN;
-        for _ in 0..TAGS_MAX {
-            if !is_tag(be16(bytes, at)?) {
-                break;
-            }
+        while is_tag(be16(bytes, at)?) {
             at += TAG_LEN;
         }
         let eth_type = be16(bytes, at)?;
@@ -187,7 +182,8 @@ impl Ip {
         }
         let end = l3 + 40 + payload_len;
         let mut ip = Ip { v6: true, l3, protocol: bytes[l3 + 6], l4: Some(l3 + 40), end, routed: false };
-        for _ in 0..EXT_HEADERS_MAX {
+        // As far as extraction walks: to the end of the bytes. Each header is eight of them at least.
+        loop {
             let at = ip.l4?;
             if !matches!(ip.protocol, 0 | 43 | 44 | 51 | 60) {
                 return Some(ip);
@@ -214,7 +210,6 @@ impl Ip {
             ip.protocol = next;
             ip.l4 = Some(at + len);
         }
-        None
     }
 
     /// Where the transport checksum that covers the addresses is.
@@ -291,11 +286,13 @@ fn set(packet: &mut Packet, field: FieldId, value: u128, mask: u128) -> Edit {
         ArpSha | ArpTha => set_link_address(packet, field == ArpSha, value, mask),
         NdTarget => set_nd_target(packet, value, mask),
         NdReserved => set_nd_reserved(packet, value as u32, mask as u32),
+        NdOptionsType => set_nd_options_type(packet, value as u8, mask as u8),
         Mpls0 | Mpls1 | Mpls2 => set_mpls(packet.data_mut(), field, value as u32, mask as u32),
         NshFlags | NshTtl | NshMdtype | NshNp | NshSpi | NshSi | NshC1 | NshC2 | NshC3 | NshC4 => {
             set_nsh(packet.data_mut(), field, value as u32, mask as u32)
         }
-        _ => None,
+        // No bytes stand for it, so the change cannot be made in any packet.
+        _ => return Err(DOES_NOT_FIT),
     };
     Ok(())
 }
@@ -521,6 +518,24 @@ fn set_nd_reserved(packet: &mut Packet, value: u32, mask: u32) -> Option<()> {
     let new = old & !mask | value;
     put(bytes, l4 + 4, &new.to_be_bytes())?;
     fix_transport(packet, &ip, l4 + 2, |sum| update32(sum, old, new));
+    Some(())
+}
+
+/// The type of the first link-layer address option.
+fn set_nd_options_type(packet: &mut Packet, value: u8, mask: u8) -> Option<()> {
+    let (ip, l4) = nd_message(packet)?;
+    let bytes = packet.data_mut();
+    let mut at = l4 + 24;
+    while !matches!(bytes.get(at..at + 2)?, [1 | 2, 1]) {
+        at += match bytes[at + 1] {
+            0 => return None,
+            len => usize::from(len) * 8,
+        };
+    }
+    let old = be16(bytes, at)?;
+    let new = old & !(u16::from(mask) << 8) | u16::from(value) << 8;
+    put(bytes, at, &new.to_be_bytes())?;
+    fix_transport(packet, &ip, l4 + 2, |sum| update16(sum, old, new));
     Some(())
 }
 

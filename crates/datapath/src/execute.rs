@@ -124,7 +124,7 @@ fn give<E: Ends>(action: &DpAction, packet: Packet, carried: Carried, to: &mut E
         DpAction::Sample { actions, .. } | DpAction::Clone(actions) => {
             execute(actions, packet, carried, to);
         }
-        DpAction::PacketIn(spec) => to.out().packet_in(spec, packet),
+        DpAction::PacketIn(spec) => to.out().packet_in(spec, packet, carried.pkt_mark),
         _ => unreachable!("`takes` names the actions that come here"),
     }
 }

@@ -3,6 +3,7 @@
 use crate::pipeline::PacketInSpec;
 use crate::stats::{PortCounters, WorkerStats};
 use base::{DropReason, PortNo};
+use flow::{FieldId, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
 use packet::{BURST, Batch, Lent, Packet, PoolCache, SharedTx, TxQueue};
@@ -64,10 +65,21 @@ impl TxHandle {
 
 /// A packet for the control thread.
 pub struct PacketIn {
-    /// Why, and what to tell.
+    /// Why, and what to tell. It belongs to the flow.
     pub spec: Arc<PacketInSpec>,
+    /// The packet's own mark.
+    pub pkt_mark: u32,
     /// The packet; the control thread frees it.
     pub packet: Packet,
+}
+
+impl PacketIn {
+    /// The pipeline's fields as this packet has them.
+    pub fn metadata(&self) -> Key {
+        let mut metadata = self.spec.metadata.clone();
+        metadata.set(FieldId::PktMark, self.pkt_mark.into());
+        metadata
+    }
 }
 
 /// A packet that goes round again.
@@ -354,8 +366,8 @@ impl Outputs {
     }
 
     /// Hands a packet to the control thread, or drops it when its ring is full.
-    pub fn packet_in(&mut self, spec: &Arc<PacketInSpec>, packet: Packet) {
-        match self.packet_ins.push(PacketIn { spec: spec.clone(), packet }) {
+    pub fn packet_in(&mut self, spec: &Arc<PacketInSpec>, packet: Packet, pkt_mark: u32) {
+        match self.packet_ins.push(PacketIn { spec: spec.clone(), pkt_mark, packet }) {
             Ok(()) => {
                 self.stats.packet_ins.add(1);
                 self.event_bell.ring();

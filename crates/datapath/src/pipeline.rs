@@ -124,7 +124,8 @@ pub struct PacketInSpec {
     pub userdata: Vec<u8>,
     /// What the pipeline calls the rest of its work on the packet, where that waits for the controller.
     pub continuation: Option<u32>,
-    /// The pipeline's fields as they were (input port, registers, metadata, tunnel), bits that were not looked at included: they come from the first packet.
+    /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those that differ from packet to packet are
+    /// in [`crate::PacketIn`].
     pub metadata: Key,
 }
 

@@ -760,24 +760,35 @@ impl<P: Pipeline> Process<P> {
             let i = usize::from(i);
             let idx = self.cache.mega_search(port, &self.scratch.keys[i], at.version);
             if idx != 0 {
-                self.late_hit(idx, i, packet, at);
-            } else {
-                self.miss(i, packet, at, tuner);
+                let e = self.cache.mega(idx);
+                e.hit(1, packet.len() as u64, at.now_ms);
+                let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
+                self.out.stats.megaflow_hits.add(1);
+                self.late_hit(verdict, i, packet);
+                continue;
             }
+            self.scratch.exact_key_of(i, &packet);
+            let idx = self.cache.alone_search(&self.scratch.exact_key(i), at.version);
+            if idx != 0 {
+                let e = self.cache.exact(idx);
+                e.hit(1, packet.len() as u64, at.now_ms);
+                let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
+                tuner.alone_hit(at.now_ms);
+                self.out.stats.exact_hits.add(1);
+                self.late_hit(verdict, i, packet);
+                continue;
+            }
+            self.miss(i, packet, at, tuner);
         }
         tsc() - start
     }
 
     /// A packet of a flow that a packet before it in the burst has installed.
-    fn late_hit(&mut self, idx: u32, i: usize, packet: Packet, at: Moment) {
-        let e = self.cache.mega(idx);
-        e.hit(1, packet.len() as u64, at.now_ms);
-        let (kind, port, body) = (e.kind, e.port, e.body);
-        self.out.stats.megaflow_hits.add(1);
-        match kind {
-            kind::OUTPUT => self.out.send(port, packet),
-            kind::DROP => self.out.drop(packet, DropReason::ALL[port as usize]),
-            _ => execute(self.cache.actions(body), packet, self.scratch.carried[i], &mut self.out),
+    fn late_hit(&mut self, v: Verdict, i: usize, packet: Packet) {
+        match v.kind {
+            kind::OUTPUT => self.out.send(v.port, packet),
+            kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
+            _ => execute(self.cache.actions(v.body), packet, self.scratch.carried[i], &mut self.out),
         }
     }
 
@@ -811,7 +822,6 @@ impl<P: Pipeline> Process<P> {
         if has_effects {
             self.event_bell.ring();
         }
-        self.scratch.exact_key_of(i, &packet);
         let installed =
             if cacheable { self.cache.install(&self.scratch.exact_key(i), t, at, &self.slots) } else { None };
         let bytes = packet.len() as u64;

@@ -34,6 +34,8 @@ pub struct Rig<P: Pipeline> {
 pub struct Told {
     /// Why and from where.
     pub spec: Arc<PacketInSpec>,
+    /// The packet's mark.
+    pub pkt_mark: u32,
     /// The packet.
     pub frame: Vec<u8>,
 }
@@ -78,7 +80,7 @@ impl<P: Pipeline> Rig<P> {
                 Event::Effect(effect) => effects.push(effect),
                 Event::PacketIn(packet_in) => {
                     let frame = packet_in.packet.segments().flatten().copied().collect();
-                    told.push(Told { spec: packet_in.spec, frame });
+                    told.push(Told { pkt_mark: packet_in.pkt_mark, spec: packet_in.spec, frame });
                     self.dp.free(packet_in.packet);
                 }
                 Event::PortGone(port) => panic!("port {port} cannot be gone"),

@@ -108,6 +108,43 @@ fn a_thousand_masks_make_no_more_than_the_bound_and_all_is_forwarded_right() {
 }
 
 #[test]
+fn a_flow_for_which_no_mask_is_left_is_cached_once_however_often_it_stands_in_a_burst() {
+    let frame = |source: u32, destination: u32| {
+        let mut frame = udp_frame();
+        frame[26..30].copy_from_slice(&source.to_be_bytes());
+        frame[30..34].copy_from_slice(&destination.to_be_bytes());
+        frame
+    };
+    for exact_tier in [ExactTier::Auto, ExactTier::Off, ExactTier::On] {
+        let config = Config { exact_tier, ..config(65_536, 60_000) };
+        let mut rig = Rig::new(Arc::new(ManyMasks), Domain::new(), config, &[1, 2, 3].map(PortNo));
+        for burst in 0..1024 / 32 {
+            rig.receive(PortNo(1), (0..32).map(|i| frame(0x0b00_0000 + burst * 32 + i, 0)).collect());
+        }
+        let sizes = |rig: &mut Rig<ManyMasks>| {
+            // The gauges follow within a tenth of a second.
+            let end = rig.dp.now_ms() + 250;
+            while rig.dp.now_ms() < end {
+                rig.worker.turn();
+            }
+            let stats = rig.dp.worker_stats(0);
+            (stats.exact_entries.get(), stats.misses.get())
+        };
+        let before = sizes(&mut rig);
+        // Two new flows, sixteen packets of each: one after the other, and in turn.
+        rig.receive(PortNo(1), (0..32).map(|i| frame(0x0c00_03ff, i / 16)).collect());
+        rig.receive(PortNo(1), (0..32).map(|i| frame(0x0c00_03fe, i % 2)).collect());
+        let after = sizes(&mut rig);
+        // Of the second source the destination's last bit is not looked at, but a flow that is cached alone has it.
+        assert_eq!((after.0 - before.0, after.1 - before.1), (4, 4), "{exact_tier:?}");
+        rig.settle();
+        assert_eq!((rig.dp.slot(0x3ff).packets, rig.dp.slot(0x3fe).packets), (33, 33));
+        rig.end().unwrap();
+        pool_is_whole().unwrap();
+    }
+}
+
+#[test]
 fn flows_that_give_way_to_others_lose_no_count() {
     let mut home = Home::new(config(64, 10_000));
     for source in 0..1_000 {

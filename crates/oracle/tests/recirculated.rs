@@ -114,3 +114,29 @@ fn caches_forward_what_goes_round_again_as_translation_does() {
 fn a_stale_version_of_what_goes_round_again_is_found() {
     assert!((0..60).any(|seed| run(seed, Mistake::StaleVersion).is_err()));
 }
+
+/// What goes with a packet beside its bytes is its own, also where its flow was first told of another packet.
+#[test]
+fn a_packet_in_has_the_mark_of_its_own_packet() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
+    let mut rig = Rig::new(switch, domain, Config::default(), &[1, 2].map(PortNo));
+    let bits = |field, count| SubField { field, offset: 0, count };
+    let remember = Action::Move { source: bits(Mf::MplsLabel, 20), target: bits(Mf::PktMark, 20) };
+    let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    let mpls = Match::any().with(FieldId::EthType, 0x8847);
+    let first = FlowMod::add(mpls, vec![remember, Action::PopMpls(0x800), on]);
+    let inner = Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwDst, 0x0a00_0001);
+    let tell = Action::Output { port: base::OfPort::CONTROLLER, max_len: 128 };
+    let second = FlowMod { table_id: 1, ..FlowMod::add(inner, vec![tell]) };
+    for fm in [first, second] {
+        control.flow_mod(bridge, &fm, 0).unwrap();
+    }
+    for number in 0..3 {
+        let labels = 16 + 4 * number..20 + 4 * number;
+        rig.receive(PortNo(1), labels.clone().map(|l| labelled(l, 0x0a00_0001, l.into())).collect());
+        let marks: Vec<u32> = rig.events().1.iter().map(|told| told.pkt_mark).collect();
+        assert_eq!(marks, labels.collect::<Vec<u32>>());
+    }
+    rig.end().unwrap();
+    pool_is_whole().unwrap();
+}

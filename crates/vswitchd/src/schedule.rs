@@ -89,7 +89,7 @@ impl Vswitch {
                     self.counts.packet_ins += 1;
                     let bridge = switch::BridgeIdx(packet_in.spec.bridge);
                     let options = self.control.options(bridge);
-                    let news = Asynchronous::packet_in(&packet_in.spec, &packet_in.packet, options);
+                    let news = Asynchronous::packet_in(&packet_in, options);
                     self.dp.free(packet_in.packet);
                     self.news.push((bridge, news));
                 }

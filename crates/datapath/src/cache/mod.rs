@@ -414,8 +414,17 @@ impl FlowCache {
         0
     }
 
+    /// The exact entry of this version for a packet whose flow is cached alone: for the slow path, likewise.
+    pub fn alone_search(&self, key: &ExactKey<'_>, version: Version) -> u32 {
+        if self.masks[usize::from(MASK_EXACT)].bodies == 0 {
+            return 0;
+        }
+        let idx = self.exact_find(self.exact_probe(key), key);
+        if idx != 0 && self.exact.entries[idx as usize].version == version.0 { idx } else { 0 }
+    }
+
     /// Caches a translation for all packets that agree with `key` on its mask (or on a narrower one, see the
-    /// module's text). `exact` must not be in the cache yet.
+    /// module's text). What is in the exact tier under `exact` gives way to a flow that is cached alone.
     pub fn install<E>(
         &mut self,
         exact: &ExactKey<'_>,
@@ -435,6 +444,11 @@ impl FlowCache {
         let from = FlowRef { body, kind, port, mask, sort, set: 0, marks: Marks::default(), at };
         let installed = if mask == MASK_EXACT {
             let hash = self.exact_probe(exact);
+            // One that was not looked up in this burst, or not found to be right.
+            let old = self.exact_find(hash, exact);
+            if old != 0 {
+                self.remove_exact(old, slots);
+            }
             self.insert_exact(exact, hash, &from, slots).map(Installed::Exact)
         } else {
             self.insert_mega(key, mask, &from, slots).map(Installed::Megaflow)

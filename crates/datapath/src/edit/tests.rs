@@ -276,6 +276,90 @@ fn ipv6_addresses_behind_extension_headers_are_changed_with_the_checksum() {
     cache.free(p);
 }
 
+/// What extraction walks over, changes walk over too: else a flow's packets would leave without them.
+#[test]
+fn a_header_behind_many_extension_headers_or_tags_is_changed_as_it_is_read() {
+    let mut cache = cache();
+    for count in [31usize, 32, 33, 150] {
+        let mut frame = v6().udp(5, 6).payload(b"0123456789").build().unwrap();
+        let options: Vec<u8> =
+            (1..=count).flat_map(|n| [if n == count { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]).collect();
+        frame.splice(54..54, options);
+        frame[20] = 60;
+        let len = (frame.len() - 54) as u16;
+        frame[18..20].copy_from_slice(&len.to_be_bytes());
+        let changes =
+            [(FieldId::NwTtl, 7), (FieldId::Ipv6Src, 5), (FieldId::Ipv6Dst, 9), (FieldId::TpDst, 77)];
+        let mut p = packet(&mut cache, &frame);
+        for (field, value) in changes {
+            apply(&mut p, &DpAction::Set { field, value, mask: field.ones() }).unwrap();
+            assert_eq!(key_of(p.data()).get(field), value, "{field:?} behind {count}");
+        }
+        let udp = &p.data()[54 + 8 * count..];
+        let pseudo = wire::checksum::pseudo_v6(
+            Ipv6Addr::from(5),
+            Ipv6Addr::from(9),
+            wire::ip::IpProtocol::UDP,
+            udp.len() as u32,
+        );
+        assert!(pseudo.bytes(udp).is_valid(), "behind {count}");
+        cache.free(p);
+    }
+    // More tags than any key knows, pushed by the same list.
+    let mut p = packet(&mut cache, &v4().udp(5, 6).payload(b"0123456789").build().unwrap());
+    for _ in 0..12 {
+        apply(&mut p, &DpAction::PushVlan { tpid: 0x8100, tci: 5 }).unwrap();
+    }
+    apply(&mut p, &DpAction::Set { field: FieldId::NwTtl, value: 7, mask: 0xff }).unwrap();
+    for _ in 0..12 {
+        apply(&mut p, &DpAction::PopVlan).unwrap();
+    }
+    assert_eq!(key_of(p.data()).get(FieldId::NwTtl), 7);
+    cache.free(p);
+}
+
+#[test]
+fn the_type_of_a_neighbours_option_is_set_with_the_checksum() {
+    let mut cache = cache();
+    let solicit = wire::nd::NdRepr::solicit("fe80::5".parse().unwrap(), SRC);
+    let frame =
+        eth().ipv6("fe80::1".parse().unwrap(), "ff02::1".parse().unwrap()).nd(solicit).build().unwrap();
+    assert_eq!(key_of(&frame).get(FieldId::NdOptionsType), 1);
+    let mut p = packet(&mut cache, &frame);
+    let set = DpAction::Set { field: FieldId::NdOptionsType, value: 2, mask: 0xff };
+    apply(&mut p, &set).unwrap();
+    let key = key_of(p.data());
+    assert_eq!((key.get(FieldId::NdOptionsType), key.get(FieldId::ArpSha)), (2, 0));
+    assert_ne!(key.get(FieldId::ArpTha), 0);
+    let (src, dst) = ("fe80::1".parse().unwrap(), "ff02::1".parse().unwrap());
+    let message = &p.data()[54..];
+    let pseudo = wire::checksum::pseudo_v6(src, dst, wire::ip::IpProtocol::ICMPV6, message.len() as u32);
+    assert!(pseudo.bytes(message).is_valid());
+    cache.free(p);
+}
+
+#[test]
+fn what_no_packet_has_cannot_be_set() {
+    let mut cache = cache();
+    let mut p = packet(&mut cache, &v4().udp(5, 6).payload(b"0123456789").build().unwrap());
+    for field in [FieldId::Reg0, FieldId::Metadata, FieldId::CtMark, FieldId::TunId, FieldId::EthType] {
+        let set = DpAction::Set { field, value: 1, mask: field.ones() };
+        assert_eq!(apply(&mut p, &set), Err(DropReason::ActionNotApplicable), "{field:?}");
+    }
+    cache.free(p);
+}
+
+#[test]
+fn a_frame_that_is_cut_is_no_segment_any_more() {
+    let mut cache = cache();
+    let mut p = packet(&mut cache, &[1; 1500]);
+    p.flags = PacketFlags::GSO_TCP;
+    p.gso_size = 1448;
+    let cut = truncate(p, 1400, &mut cache);
+    assert_eq!((cut.len(), cut.gso_size, cut.flags == PacketFlags::default()), (1400, 0, true));
+    cache.free(cut);
+}
+
 #[test]
 fn a_frame_is_cut_across_its_segments_and_nothing_leaks() {
     let mut cache = cache();

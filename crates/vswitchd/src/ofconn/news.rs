@@ -10,13 +10,11 @@
 use super::{OfConn, Purpose, resume};
 use crate::clock;
 use crate::controllers::{Limits, Sched};
-use datapath::PacketInSpec;
 use flow::action::PacketInReason;
 use flow::options::OptionTable;
 use flow::{FieldId, Match};
 use openflow::Version;
 use openflow::message::{FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role};
-use packet::Packet;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -91,16 +89,18 @@ impl PacketLimits {
 
 impl Asynchronous {
     /// From what a worker sent.
-    pub fn packet_in(spec: &PacketInSpec, packet: &Packet, options: Option<&OptionTable>) -> Asynchronous {
+    pub fn packet_in(packet_in: &datapath::PacketIn, options: Option<&OptionTable>) -> Asynchronous {
+        let datapath::PacketIn { spec, packet, .. } = packet_in;
+        let key = packet_in.metadata();
         let mut metadata = Match::any();
         for &field in FieldId::ALL.iter().filter(|f| is_pipeline(**f)) {
-            let value = spec.metadata.get(field);
+            let value = key.get(field);
             if value != 0 || field == FieldId::InPort {
                 metadata.set_masked(field, value, field.ones());
             }
         }
         if let Some(options) = options {
-            metadata.options = options.of_packet(&spec.metadata);
+            metadata.options = options.of_packet(&key);
         }
         let data: Vec<u8> = packet.segments().flatten().copied().collect();
         let message = PacketIn {

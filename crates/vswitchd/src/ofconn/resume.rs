@@ -9,7 +9,7 @@
 
 use super::Handled;
 use crate::state::Vswitch;
-use datapath::{Pipeline, Translation};
+use datapath::{DpAction, Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, Key, extract_keeping_metadata};
 use openflow::ErrorKind;
 use openflow::message::PacketIn;
@@ -64,6 +64,12 @@ impl Vswitch {
         drop(reader);
         if !known {
             return Err(ErrorKind::NXR_STALE);
+        }
+        // The packet goes on with the mark that the controller gives it.
+        let value = key.get(FieldId::PktMark);
+        if value != 0 {
+            let set = DpAction::Set { field: FieldId::PktMark, value, mask: FieldId::PktMark.ones() };
+            translation.actions.insert(0, set);
         }
         self.carry_out(&packet.data, dp_port, translation);
         Ok(())
