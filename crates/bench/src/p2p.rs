@@ -226,7 +226,8 @@ fn point(
     let turn = Duration::from_millis(args.turn_ms);
     let source = PortSpec::new("source", "pcap", PortNo(1))
         .with("rx_file", &pcap.to_string_lossy())
-        .with("loop", "true");
+        .with("loop", "true")
+        .with_files_beside([pcap]);
     let sink = PortSpec::new("sink", "null", PortNo(2));
     if let Some(peer) = &mut peer {
         peer.resume();

@@ -358,8 +358,10 @@ fn point(
     let our_guest = Guest::start(args.guest, dir, &our_socket)?;
     crate::peer::wait_for(&our_socket)?;
     let mut rig = Rig::new(Config::default())?;
-    let source =
-        PortSpec::new("source", "pcap", SOURCE).with("rx_file", &pcap.to_string_lossy()).with("loop", "true");
+    let source = PortSpec::new("source", "pcap", SOURCE)
+        .with("rx_file", &pcap.to_string_lossy())
+        .with("loop", "true")
+        .with_files_beside([pcap]);
     let guest = PortSpec::new("vhost", "dpdkvhostuserclient", GUEST)
         .with("vhost-server-path", &our_socket.to_string_lossy());
     rig.add_port(&PortSpec::new("sink", "null", SINK))?;

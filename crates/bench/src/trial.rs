@@ -180,7 +180,9 @@ pub fn write_frames(path: &Path, frames: impl Iterator<Item = Vec<u8>>) -> Resul
 
 /// A source that replays a capture from memory as fast as it is polled.
 pub fn source(no: PortNo, pcap: &Path) -> PortSpec {
-    PortSpec::new(&format!("source{no}"), "pcap", no).with("rx_file", &pcap.to_string_lossy())
+    PortSpec::new(&format!("source{no}"), "pcap", no)
+        .with("rx_file", &pcap.to_string_lossy())
+        .with_files_beside([pcap])
 }
 
 /// A sink that counts.

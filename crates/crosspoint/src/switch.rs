@@ -1,6 +1,7 @@
 //! `crosspoint switch`: the daemon, with bridges and ports from a database or from flags.
 
 use crate::daemon_args::DaemonArgs;
+use ports::files::FileDirs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use vswitchd::config::{BridgeFlags, Config, Database, DatapathFlags, EnableDummy, PortFlags, cpu_mask};
@@ -55,6 +56,9 @@ pub struct Args {
     /// Milliseconds after which an unused cached flow is removed.
     #[arg(long, value_name = "MS")]
     max_idle: Option<u64>,
+    /// A directory below which ports of type pcap may read and write files. May be repeated [default: none].
+    #[arg(long = "pcap-dir", value_name = "DIR")]
+    pcap_dirs: Vec<PathBuf>,
     /// Private key for TLS to controllers and managers. For managers the default is
     /// db:Open_vSwitch,SSL,private_key.
     #[arg(long, value_name = "FILE")]
@@ -146,6 +150,8 @@ fn config(args: Args) -> Result<Config, String> {
             pool_packet_bytes: args.pool_packet_bytes,
             flow_limit: args.flow_limit,
             max_idle_ms: args.max_idle,
+            // Here, since a daemon leaves the working directory.
+            files: FileDirs::new(args.pcap_dirs).map_err(|why| format!("--pcap-dir={why}"))?,
         },
         tls: TlsFiles {
             private_key: args.private_key,

@@ -28,8 +28,9 @@ fn main() {
             writer.write(0, std::iter::once(&null::udp_frame(60, flow)[..])).expect("written");
         }
         writer.flush().expect("written");
-        let spec =
-            PortSpec::new("in", "pcap", PortNo(1)).with("rx_file", file.path().to_str().expect("UTF-8"));
+        let spec = PortSpec::new("in", "pcap", PortNo(1))
+            .with("rx_file", file.path().to_str().expect("UTF-8"))
+            .with_files_beside([file.path()]);
         let mut source = open(&spec, pool).expect("a source");
         let mut sink = open(&PortSpec::new("out", "null", PortNo(2)), pool).expect("a sink");
         let mut rounds = measure(pool, &mut *source, &mut *sink);

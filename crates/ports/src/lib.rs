@@ -16,6 +16,7 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod crash;
 pub mod dummy;
+pub mod files;
 pub mod guest;
 pub mod netlink;
 pub mod null;

@@ -1,8 +1,10 @@
 //! What is asked of a port, and why it could not be had.
 
+use crate::files::FileDirs;
 use base::PortNo;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 /// A port as the database's `Interface` row or a `--port` flag describes it.
@@ -25,6 +27,8 @@ pub struct PortSpec {
     /// Devices that the port makes outlive the process, and carry this text as their alias, by which the next process knows them for its
     /// own. `None`: they go with the process.
     pub owner: Option<String>,
+    /// Where files are that options may name: nowhere, unless it is said.
+    pub files: FileDirs,
 }
 
 impl PortSpec {
@@ -39,6 +43,7 @@ impl PortSpec {
             mtu: None,
             mac: None,
             owner: None,
+            files: FileDirs::default(),
         }
     }
 
@@ -46,6 +51,13 @@ impl PortSpec {
     pub fn with(mut self, option: &str, value: &str) -> PortSpec {
         self.options.insert(option.into(), value.into());
         self
+    }
+
+    /// The same with files that options may name in the directories of those given. Panics where there is no such directory.
+    pub fn with_files_beside<'a>(self, files: impl IntoIterator<Item = &'a Path>) -> PortSpec {
+        let dir = |file: &Path| file.parent().expect("a file is in a directory").to_path_buf();
+        let files = FileDirs::new(files.into_iter().map(dir)).expect("files that are there");
+        PortSpec { files, ..self }
     }
 
     /// Refuses options that are not in `known` (`n_rxq` always is).

@@ -95,6 +95,8 @@ pub struct Vswitch {
     pub(crate) janitor: Janitor,
     /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the database.
     pub(crate) owner: Option<String>,
+    /// Where files are that options of ports may name.
+    pub(crate) files: ports::files::FileDirs,
     /// Devices that an earlier process left were looked for.
     pub(crate) is_swept: bool,
     /// Set by the command `exit`.
@@ -277,6 +279,7 @@ impl Vswitch {
             given_tls: tls,
             janitor: Janitor::start().map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
             owner: None,
+            files: flags.files.clone(),
             is_swept: false,
             exiting: false,
             cleanup: false,

@@ -3,6 +3,7 @@
 use super::{CLIENT_TLS, Usage, fail, take_tls};
 use crate::manual::Manual;
 use crate::switch;
+use ports::files::FileDirs;
 use std::process::ExitCode;
 use vswitchd::config::{Config, Database, DatapathFlags, EnableDummy};
 use vswitchd::daemonize::{DAEMON, LOGGING, Options};
@@ -14,6 +15,9 @@ use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
     flag("mlockall").help("keep all memory from being paged out"),
+    value("pcap-dir").arg("DIR").help(
+        "directory below which ports of type pcap may read and write files; may be repeated (default: none)",
+    ),
     value("unixctl").arg("SOCKET").help("path of the control socket"),
     value("bootstrap-ca-cert")
         .arg("FILE")
@@ -51,10 +55,22 @@ pub fn run(args: &[String]) -> ExitCode {
         datapath: DatapathFlags::default(),
         unixctl: None,
     };
-    let parsed = match usage.parse_with(args, |name, value| take(&mut config, &mut options, name, value)) {
+    let mut pcap_dirs = Vec::new();
+    let taken = |name: &str, value: Option<&str>| match name {
+        "pcap-dir" => {
+            pcap_dirs.push(value.unwrap_or_default().into());
+            Ok(())
+        }
+        _ => take(&mut config, &mut options, name, value),
+    };
+    let parsed = match usage.parse_with(args, taken) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
+    match FileDirs::new(pcap_dirs) {
+        Ok(files) => config.datapath.files = files,
+        Err(why) => return fail(&format!("--pcap-dir={why}")),
+    }
     let database = match &parsed.words[..] {
         [] => format!("unix:{}", config.run_dir.file("db.sock").display()),
         [database] => database.clone(),

@@ -5,7 +5,9 @@
 //! and ports choose its queue, as a network card's receive-side scaling would, so that each flow keeps its order.
 //! `tx_file` gets what is sent; without it the port is a sink.
 //!
-//! Threads: a queue replays its own part. Transmit queues share the file behind a lock.
+//! Both files must be where the administrator allowed it, see [`crate::files`].
+//!
+//! Threads: a queue replays its own part. There is one transmit queue where there is a file to write, which is all that uses it.
 
 pub mod file;
 
@@ -19,7 +21,7 @@ use packet::{Batch, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, R
 use std::fs::File;
 use std::io::BufWriter;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Captured frames reach the file at the latest after this long.
@@ -32,7 +34,8 @@ pub(crate) const OPTIONS: &[&str] = &["rx_file", "loop", "timed", "tx_file"];
 pub struct PcapPort {
     link: Arc<VirtualLink>,
     rx_queues: Vec<Box<dyn RxQueue>>,
-    capture: Option<Arc<Mutex<Capture>>>,
+    /// Until the transmit queue is taken.
+    capture: Option<Capture>,
     details: Vec<(String, String)>,
 }
 
@@ -70,11 +73,11 @@ impl PcapPort {
                 None => Box::new(FastRx { link: link.clone(), idx, replay }),
             });
         }
-        let capture = spec.option("tx_file").map(Capture::create).transpose()?;
+        let capture = spec.option("tx_file").map(|path| Capture::create(spec, path)).transpose()?;
         if let Some(path) = spec.option("tx_file") {
             details.push(("tx_file".into(), path.into()));
         }
-        Ok(PcapPort { link, rx_queues, capture: capture.map(|c| Arc::new(Mutex::new(c))), details })
+        Ok(PcapPort { link, rx_queues, capture, details })
     }
 }
 
@@ -103,7 +106,7 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     let queues = spec.rx_queues()?;
     let (repeats, timed) = (spec.flag("loop", true)?, spec.flag("timed", false)?);
     let bytes = match spec.option("rx_file") {
-        Some(path) => std::fs::read(path).map_err(|e| PortError::os(format!("read {path}"), &e))?,
+        Some(path) => spec.files.read(path).map_err(|why| spec.bad("rx_file", why))?,
         None => Vec::new(),
     };
     Ok(Settings { queues, repeats, timed, bytes })
@@ -137,9 +140,13 @@ fn queue_of(frame: &[u8], queues: usize) -> usize {
 }
 
 impl Capture {
-    fn create(path: &str) -> Result<Capture, PortError> {
-        let write = || Writer::new(BufWriter::with_capacity(1 << 18, File::create(path)?));
-        let writer = write().map_err(|e| PortError::os(format!("write {path}"), &e))?;
+    fn create(spec: &PortSpec, path: &str) -> Result<Capture, PortError> {
+        let file = spec.files.create(path).map_err(|why| spec.bad("tx_file", why))?;
+        Capture::begin(file, path).map_err(|e| PortError::os(format!("write {path}"), &e))
+    }
+
+    fn begin(file: File, path: &str) -> std::io::Result<Capture> {
+        let writer = Writer::new(BufWriter::with_capacity(1 << 18, file))?;
         Ok(Capture { writer: Some(writer), path: path.into(), written_at: Instant::now() })
     }
 
@@ -167,14 +174,15 @@ impl Port for PcapPort {
     }
 
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
-        let queue = || PcapTx {
-            link: self.link.clone(),
-            stats: self.link.add_tx_queue(),
-            capture: self.capture.clone(),
-            frames: Vec::new(),
-            pending: false,
+        let queue = |capture| -> Box<dyn TxQueue> {
+            let (link, stats) = (self.link.clone(), self.link.add_tx_queue());
+            Box::new(PcapTx { link, stats, capture, frames: Vec::new(), pending: false })
         };
-        (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
+        match self.capture.take() {
+            // One queue writes the file, whatever the number of workers.
+            Some(capture) => vec![queue(Some(capture))],
+            None => (0..count.max(1)).map(|_| queue(None)).collect(),
+        }
     }
 
     fn stats(&self) -> PortStats {
@@ -315,7 +323,7 @@ impl RxQueue for TimedRx {
 struct PcapTx {
     link: Arc<VirtualLink>,
     stats: Arc<QueueStats>,
-    capture: Option<Arc<Mutex<Capture>>>,
+    capture: Option<Capture>,
     frames: Vec<Packet>,
     /// Frames may be in the buffer that are not yet in the file.
     pending: bool,
@@ -323,7 +331,7 @@ struct PcapTx {
 
 impl TxQueue for PcapTx {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        let Some(capture) = &self.capture else {
+        let Some(capture) = &mut self.capture else {
             let bytes = refuse_unsendable(&self.link, &self.stats, cache, batch);
             self.stats.passed(batch.len() as u64, bytes);
             cache.free_all(batch);
@@ -331,7 +339,6 @@ impl TxQueue for PcapTx {
         };
         to_wire_frames(&self.link, &self.stats, cache, batch, &mut self.frames);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut capture = capture.lock().expect("no panic while held");
         self.pending |= !self.frames.is_empty();
         for packet in self.frames.drain(..) {
             let written = {
@@ -348,8 +355,7 @@ impl TxQueue for PcapTx {
     }
 
     fn flush(&mut self, _cache: &mut PoolCache) {
-        let Some(capture) = self.capture.as_ref().filter(|_| self.pending) else { return };
-        let mut capture = capture.lock().expect("no panic while held");
+        let Some(capture) = self.capture.as_mut().filter(|_| self.pending) else { return };
         let now = Instant::now();
         if now.duration_since(capture.written_at) >= WRITE_INTERVAL {
             capture.written_at = now;
@@ -363,8 +369,8 @@ impl TxQueue for PcapTx {
     }
 
     fn close(&mut self, _cache: &mut PoolCache) {
-        if let Some(capture) = &self.capture {
-            capture.lock().expect("no panic while held").attempt(&self.link, Writer::flush);
+        if let Some(capture) = &mut self.capture {
+            capture.attempt(&self.link, Writer::flush);
             self.pending = false;
         }
     }
@@ -382,6 +388,10 @@ mod tests {
 
     fn spec() -> PortSpec {
         PortSpec::new("p", "pcap", PortNo(3))
+    }
+
+    fn spec_in(dir: &tempfile::TempDir) -> PortSpec {
+        spec().with_files_beside([&*dir.path().join("any")])
     }
 
     /// A capture of UDP frames of 60 bytes, one per flow, `gap_ns` apart.
@@ -407,7 +417,7 @@ mod tests {
     fn a_file_is_received_again_and_again_and_what_is_sent_is_in_the_other_file() {
         let dir = tempfile::tempdir().unwrap();
         let (input, output) = (capture_file(&dir, 5, 0), dir.path().join("out.pcap"));
-        let spec = spec().with("rx_file", &input).with("tx_file", output.to_str().unwrap());
+        let spec = spec_in(&dir).with("rx_file", &input).with("tx_file", output.to_str().unwrap());
         let mut port = PcapPort::open(&spec).unwrap();
         let (mut rx, mut tx) = (port.take_rx_queues().remove(0), port.take_tx_queues(1).remove(0));
         let mut cache = cache();
@@ -434,7 +444,7 @@ mod tests {
     #[test]
     fn without_loop_it_ends_and_then_the_worker_may_sleep() {
         let dir = tempfile::tempdir().unwrap();
-        let spec = spec().with("rx_file", &capture_file(&dir, 40, 0)).with("loop", "false");
+        let spec = spec_in(&dir).with("rx_file", &capture_file(&dir, 40, 0)).with("loop", "false");
         let mut port = PcapPort::open(&spec).unwrap();
         let mut rx = port.take_rx_queues().remove(0);
         let mut cache = cache();
@@ -448,8 +458,10 @@ mod tests {
     #[test]
     fn queues_share_the_flows_and_each_flow_stays_at_one() {
         let dir = tempfile::tempdir().unwrap();
-        let spec =
-            spec().with("rx_file", &capture_file(&dir, 60, 0)).with("n_rxq", "3").with("loop", "false");
+        let spec = spec_in(&dir)
+            .with("rx_file", &capture_file(&dir, 60, 0))
+            .with("n_rxq", "3")
+            .with("loop", "false");
         let mut port = PcapPort::open(&spec).unwrap();
         let mut cache = cache();
         let mut all = Vec::new();
@@ -487,7 +499,7 @@ mod tests {
     #[test]
     fn a_timed_queue_wakes_its_worker() {
         let dir = tempfile::tempdir().unwrap();
-        let spec = spec().with("rx_file", &capture_file(&dir, 2, 20_000_000)).with("timed", "true");
+        let spec = spec_in(&dir).with("rx_file", &capture_file(&dir, 2, 20_000_000)).with("timed", "true");
         let mut port = PcapPort::open(&spec).unwrap();
         let mut rx = port.take_rx_queues().remove(0);
         let mut cache = cache();
@@ -502,7 +514,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_full_is_a_state_and_an_error_count() {
-        let mut port = PcapPort::open(&spec().with("tx_file", "/dev/full")).unwrap();
+        let mut port = PcapPort::open(&spec()).unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        port.capture = Some(Capture::begin(full, "/dev/full").unwrap());
         let mut tx = port.take_tx_queues(1).remove(0);
         let mut cache = cache();
         for _ in 0..6 {
@@ -518,10 +532,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_or_no_capture_is_named() {
-        let open = |path: &str| PcapPort::open(&spec().with("rx_file", path)).err().unwrap().to_string();
-        assert!(open("/nonexistent.pcap").contains("/nonexistent.pcap"));
-        assert!(open("/etc/passwd").contains("not a capture file"));
+    fn a_file_that_is_not_there_not_allowed_or_no_capture_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("text"), "no capture, but long enough for a header").unwrap();
+        let error = |spec: &PortSpec| PcapPort::open(spec).err().unwrap().to_string();
+        let named = |file: &str| spec_in(&dir).with("rx_file", file);
+        assert_eq!(error(&named("none")), "option rx_file=none: No such file or directory (os error 2)");
+        assert!(error(&named("text")).contains("not a capture file"));
+        for option in ["rx_file", "tx_file"] {
+            let refused = error(&spec().with(option, "/etc/passwd"));
+            assert!(refused.starts_with(&format!("option {option}=/etc/passwd: ")), "{refused}");
+            assert!(refused.contains("--pcap-dir"), "{refused}");
+        }
         assert!(PcapPort::open(&spec().with("loop", "yes")).is_err());
     }
 }

@@ -12,6 +12,7 @@ use crate::rundir::RunDir;
 use crate::stream::{ActiveTarget, OPENFLOW_PORT, Target, TlsFiles};
 use base::OfPort;
 use openflow::{Version, VersionSet};
+use ports::files::FileDirs;
 pub use rows::EnableDummy;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -96,6 +97,8 @@ pub struct DatapathFlags {
     pub flow_limit: Option<usize>,
     /// Milliseconds after which a cached flow that is not used goes.
     pub max_idle_ms: Option<u64>,
+    /// Directories below which options of ports may name files.
+    pub files: FileDirs,
 }
 
 impl Default for DatapathFlags {
@@ -108,6 +111,7 @@ impl Default for DatapathFlags {
             pool_packet_bytes: 2_048,
             flow_limit: None,
             max_idle_ms: None,
+            files: FileDirs::default(),
         }
     }
 }

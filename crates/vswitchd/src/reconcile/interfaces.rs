@@ -8,6 +8,7 @@ use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
 use ports::PortError;
+use ports::files::FileDirs;
 use std::collections::{BTreeMap, BTreeSet};
 use switch::{BridgeIdx, PortKind};
 
@@ -49,7 +50,7 @@ impl Vswitch {
         let is_local = name == bridge;
         let port_no =
             self.free_port_no(interface, is_local).ok_or_else(|| not_added("no port number is free"))?;
-        let (options, refused) = usable_options(interface, port_no);
+        let (options, refused) = usable_options(interface, port_no, &self.files);
         let used = Interface { options, ..interface.clone() };
         let device = self.open_device(idx, &used, port_no, is_local)?;
         let of_port = if is_local {
@@ -94,8 +95,12 @@ impl Vswitch {
             false => interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels()),
         };
         let open = |mtu| {
-            let spec =
-                ports::PortSpec { mtu, mac, owner: self.owner.clone(), ..device_spec(interface, port_no) };
+            let spec = ports::PortSpec {
+                mtu,
+                mac,
+                owner: self.owner.clone(),
+                ..device_spec(interface, port_no, &self.files)
+            };
             ports::open(&spec, self.dp.pool())
         };
         let opened = match open(interface.mtu_request) {
@@ -298,11 +303,15 @@ impl Vswitch {
         }
         let name = &interface.name;
         let runs = Interface { options: record.device_options.clone(), ..record.interface.clone() };
-        if ports::have_same_effect(&device_spec(&runs, port_no), &device_spec(interface, port_no)) {
+        if ports::have_same_effect(
+            &device_spec(&runs, port_no, &self.files),
+            &device_spec(interface, port_no, &self.files),
+        ) {
             record.device_options = interface.options.clone();
             return false;
         }
-        let checked = ports::check(&device_spec(interface, port_no)).map_err(|e| open_error(name, &e));
+        let checked =
+            ports::check(&device_spec(interface, port_no, &self.files)).map_err(|e| open_error(name, &e));
         let taken = checked.and_then(|()| match self.dp.port_mut(port_no) {
             Some(device) => device
                 .set_options(&interface.options)
@@ -490,11 +499,15 @@ impl Vswitch {
 
 /// The options that a new port is opened with, and why not with all that it has: of some a bad value costs the option alone, as in Open vSwitch,
 /// whose AF_XDP ports alone are refused for their number of queues.
-fn usable_options(interface: &Interface, port_no: PortNo) -> (BTreeMap<String, String>, Option<String>) {
+fn usable_options(
+    interface: &Interface,
+    port_no: PortNo,
+    files: &FileDirs,
+) -> (BTreeMap<String, String>, Option<String>) {
     let mut options = interface.options.clone();
     let mut refused = Vec::new();
     while let Err(error) =
-        ports::check(&ports::PortSpec { options: options.clone(), ..device_spec(interface, port_no) })
+        ports::check(&ports::PortSpec { options: options.clone(), ..device_spec(interface, port_no, files) })
         && let PortError::BadOption { option, .. } = &error
         && interface.kind != "afxdp"
         && matches!(option.as_str(), "n_rxq" | "n_txq" | "numa_id")
@@ -506,9 +519,10 @@ fn usable_options(interface: &Interface, port_no: PortNo) -> (BTreeMap<String, S
 }
 
 /// A driver's part of an interface.
-fn device_spec(interface: &Interface, port_no: PortNo) -> ports::PortSpec {
+fn device_spec(interface: &Interface, port_no: PortNo, files: &FileDirs) -> ports::PortSpec {
     ports::PortSpec {
         options: interface.options.clone(),
+        files: files.clone(),
         ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
     }
 }

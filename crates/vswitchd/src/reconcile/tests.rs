@@ -137,6 +137,40 @@ fn an_unusable_port_has_its_error_and_harms_no_other_and_is_tried_again() {
 }
 
 #[test]
+fn a_port_names_files_only_where_the_administrator_allowed_it_and_none_that_could_block() {
+    let (allowed, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let precious = other.path().join("precious");
+    std::fs::write(&precious, "precious").unwrap();
+    let fifo = allowed.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    let mut v = vswitch();
+    let with = |v: &mut Vswitch, option: &str, path: &std::path::Path| {
+        let mut w = wanted(&[]);
+        let mut port = Interface::new("p", "pcap");
+        port.options.insert(option.into(), path.to_str().unwrap().into());
+        w.bridges.get_mut("br0").unwrap().add(port);
+        become_(v, &w)["p"].error.clone()
+    };
+    let start = Instant::now();
+    for option in ["tx_file", "rx_file"] {
+        assert!(with(&mut v, option, &precious).unwrap().contains("start the switch with --pcap-dir"));
+    }
+    v.files = ports::files::FileDirs::new([allowed.path().to_path_buf()]).unwrap();
+    for option in ["tx_file", "rx_file"] {
+        for (path, why) in
+            [(&*precious, "must be below"), ("/dev/zero".as_ref(), "must be below"), (&fifo, "is a FIFO")]
+        {
+            let error = with(&mut v, option, path).unwrap();
+            assert!(error.contains(why), "{option}={}: {error}", path.display());
+        }
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "the control thread was held");
+    assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+    assert_eq!(with(&mut v, "tx_file", &allowed.path().join("out")), None);
+    assert!(allowed.path().join("out").exists());
+}
+
+#[test]
 fn port_numbers_are_as_asked_then_as_before_then_the_next_unused() {
     let mut v = vswitch();
     let mut w = wanted(&["a", "b", "c", "d"]);
