@@ -19,6 +19,7 @@ pub mod placement;
 mod process;
 mod rest;
 mod rounds;
+mod stamp;
 pub mod stats;
 mod tuner;
 pub mod watch;

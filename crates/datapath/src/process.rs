@@ -21,6 +21,7 @@ use crate::execute::{Carried, execute};
 use crate::loan::{Lending, Loan};
 use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
 use crate::pipeline::{Pipeline, Translation};
+use crate::stamp::Stamp;
 use crate::stats::Stage;
 use crate::tuner::{ExactTier, Tuner};
 use arrayvec::ArrayVec;
@@ -405,7 +406,7 @@ impl<P: Pipeline> Process<P> {
         lent: Option<&mut Lent<'_>>,
         clock: &mut StageClock,
     ) -> u64 {
-        let at = Moment { version, now_ms: self.now_ms as u32 };
+        let at = Moment { version, now: Stamp::of(self.now_ms) };
         let exact_tier = self.exact_tier;
         let mut tuner =
             self.tuners[port.0 as usize & 0xffff].take().unwrap_or_else(|| Box::new(Tuner::new(exact_tier)));
@@ -486,13 +487,13 @@ impl<P: Pipeline> Process<P> {
                 return true;
             }
             packets += u64::from(counts[i]);
-            e.hit(counts[i].into(), lens[i].into(), at.now_ms);
+            e.hit(counts[i].into(), lens[i].into(), at.now);
             alone |= e.mask == MASK_EXACT;
             verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
             false
         });
         if alone {
-            tuner.alone_hit(at.now_ms);
+            tuner.alone_hit();
         }
         if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, how, tuner) }
     }
@@ -540,9 +541,9 @@ impl<P: Pipeline> Process<P> {
             }
             let e = cache.exact(idx);
             packets += u64::from(counts[i]);
-            e.hit(counts[i].into(), lens[i].into(), at.now_ms);
+            e.hit(counts[i].into(), lens[i].into(), at.now);
             if e.mask == MASK_EXACT {
-                tuner.alone_hit(at.now_ms);
+                tuner.alone_hit();
             }
             verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
             false
@@ -595,7 +596,7 @@ impl<P: Pipeline> Process<P> {
                 }
                 let e = cache.mega(idx);
                 packets += u64::from(counts[i]);
-                e.hit(counts[i].into(), lens[i].into(), at.now_ms);
+                e.hit(counts[i].into(), lens[i].into(), at.now);
                 verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
                 promote.push((i as u8, idx));
                 false
@@ -761,7 +762,7 @@ impl<P: Pipeline> Process<P> {
             let idx = self.cache.mega_search(port, &self.scratch.keys[i], at.version);
             if idx != 0 {
                 let e = self.cache.mega(idx);
-                e.hit(1, packet.len() as u64, at.now_ms);
+                e.hit(1, packet.len() as u64, at.now);
                 let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
                 self.out.stats.megaflow_hits.add(1);
                 self.late_hit(verdict, i, packet);
@@ -771,9 +772,9 @@ impl<P: Pipeline> Process<P> {
             let idx = self.cache.alone_search(&self.scratch.exact_key(i), at.version);
             if idx != 0 {
                 let e = self.cache.exact(idx);
-                e.hit(1, packet.len() as u64, at.now_ms);
+                e.hit(1, packet.len() as u64, at.now);
                 let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
-                tuner.alone_hit(at.now_ms);
+                tuner.alone_hit();
                 self.out.stats.exact_hits.add(1);
                 self.late_hit(verdict, i, packet);
                 continue;
@@ -828,7 +829,7 @@ impl<P: Pipeline> Process<P> {
         let entry = match installed {
             Some(Installed::Megaflow(idx)) => Some(self.cache.mega(idx)),
             Some(Installed::Exact(idx)) => {
-                tuner.alone_hit(at.now_ms);
+                tuner.alone_hit();
                 Some(self.cache.exact(idx))
             }
             None => None,

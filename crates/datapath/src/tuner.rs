@@ -19,7 +19,7 @@ const INTERVAL_MAX_MS: u64 = 60_000;
 /// A trial of the exact tier is given up when its flows are not in it after so long. A million flows that are first searched for
 /// in 32 masks need more than a second of a processor to get there; judged before, the tier would never be taken.
 const WARM_MS_MAX: u64 = 10_000;
-const ALONE_MS: u32 = 10_000;
+const ALONE_MS: u64 = 10_000;
 
 /// Who decides whether the exact-match tier is used.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -62,7 +62,7 @@ pub struct Tuner {
     /// Masks searched: with the exact tier in use, how many packets it did not know.
     unknown: u64,
     before: f64,
-    alone_until: Option<u32>,
+    alone_until_ms: u64,
 }
 
 impl Default for Tuner {
@@ -79,7 +79,7 @@ impl Default for Tuner {
             packets: 0,
             unknown: 0,
             before: 0.0,
-            alone_until: None,
+            alone_until_ms: 0,
         }
     }
 }
@@ -102,7 +102,7 @@ impl Tuner {
             }
         }
         let other = matches!(self.phase, Phase::Warm { .. } | Phase::Other);
-        if self.alone_until.is_some_and(|until| until.wrapping_sub(now_ms as u32) as i32 > 0) {
+        if now_ms < self.alone_until_ms {
             return true;
         }
         self.use_exact != other
@@ -116,8 +116,8 @@ impl Tuner {
 
     /// A flow that lives in the exact tier alone was installed or hit.
     #[inline]
-    pub fn alone_hit(&mut self, now_ms: u32) {
-        self.alone_until = Some(now_ms.wrapping_add(ALONE_MS));
+    pub fn alone_hit(&mut self) {
+        self.alone_until_ms = self.now_ms + ALONE_MS;
         self.phase = Phase::Steady;
     }
 
@@ -262,8 +262,11 @@ mod tests {
     fn flows_that_are_cached_alone_keep_the_exact_tier_on() {
         let mut tuner = Tuner::default();
         run(&mut tuner, 1, 5_000, 80, 50);
-        tuner.alone_hit(5_001);
+        tuner.use_exact(5_001);
+        tuner.alone_hit();
         assert!(tuner.use_exact(5_002));
-        assert!(!tuner.use_exact(5_001 + u64::from(ALONE_MS) + 1));
+        assert!(!tuner.use_exact(5_001 + ALONE_MS + 1));
+        // A time that is over does not come back when 31 bits of milliseconds have passed.
+        assert!(!tuner.use_exact(5_001 + ALONE_MS + (3 << 30)));
     }
 }

@@ -167,8 +167,7 @@ pub struct Shared {
     pub fold_done: Watermark,
 }
 
-/// Milliseconds since the datapath started, from the time stamp counter; offset so that 32 bits of it never run
-/// backwards through zero in the first 49 days.
+/// Milliseconds since the datapath started, from the time stamp counter; offset so that no time of use is 0 or lies before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: u64,

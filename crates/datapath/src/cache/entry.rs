@@ -10,6 +10,7 @@
 
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation, Visit};
+use crate::stamp::Stamp;
 use crate::watch::Marks;
 use arrayvec::ArrayVec;
 use base::region::Region;
@@ -45,7 +46,7 @@ pub struct Entry {
     /// Hash under which it is in the index.
     pub hash: u64,
     /// Time of the last hit.
-    pub used_ms: u32,
+    pub used: Stamp,
     /// Its body.
     pub body: u32,
     /// First of the further key blocks in the arena, 0 where there are none.
@@ -76,10 +77,10 @@ impl Entry {
 
     /// Counts packets of the flow.
     #[inline(always)]
-    pub fn hit(&mut self, packets: u64, bytes: u64, now_ms: u32) {
+    pub fn hit(&mut self, packets: u64, bytes: u64, now: Stamp) {
         self.packets += packets;
         self.bytes += bytes;
-        self.used_ms = now_ms;
+        self.used = now;
     }
 }
 

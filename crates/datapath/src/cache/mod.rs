@@ -20,6 +20,7 @@ pub mod sorts;
 
 use crate::action::DpAction;
 use crate::pipeline::{FlowView, Pipeline, Translation};
+use crate::stamp::Stamp;
 use crate::watch::Marks;
 use base::hash::HashKey;
 use base::rcu::Reader;
@@ -291,7 +292,7 @@ impl FlowCache {
         let e = &mut self.exact.entries[idx as usize];
         e.key = *key.words;
         (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
-        (e.used_ms, e.body, e.wide, e.port) = (from.at.now_ms, from.body, wide, from.port);
+        (e.used, e.body, e.wide, e.port) = (from.at.now, from.body, wide, from.port);
         (e.present, e.mask, e.kind) = (key.present, from.mask, from.kind);
         (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
         self.bodies.get_mut(from.body).refs += 1;
@@ -483,7 +484,7 @@ impl FlowCache {
         let e = &mut self.mega.entries[idx as usize];
         e.key = masked;
         (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
-        (e.used_ms, e.body, e.wide, e.port) = (from.at.now_ms, from.body, wide, from.port);
+        (e.used, e.body, e.wide, e.port) = (from.at.now, from.body, wide, from.port);
         (e.present, e.mask, e.kind) = (present, mask, from.kind);
         (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
         if let Inserted::Evicted(lost) = self.mega.index.insert(Probe::new(hash), idx) {
@@ -629,12 +630,12 @@ impl FlowCache {
             return;
         }
         let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
-        let (body, used_ms) = (e.body, e.used_ms);
-        self.credit(body, packets, bytes, used_ms, slots);
+        let (body, used) = (e.body, e.used);
+        self.credit(body, packets, bytes, used, slots);
         let mega = self.bodies.get(body).megaflow;
         if mega != 0 {
             let m = &mut self.mega.entries[mega as usize];
-            m.used_ms = m.used_ms.max(used_ms);
+            m.used = m.used.later(used, Stamp::of(self.now_ms));
         }
     }
 
@@ -644,23 +645,22 @@ impl FlowCache {
             return;
         }
         let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
-        let (body, used_ms) = (e.body, e.used_ms);
-        self.credit(body, packets, bytes, used_ms, slots);
+        let (body, used) = (e.body, e.used);
+        self.credit(body, packets, bytes, used, slots);
     }
 
-    fn credit(&mut self, body: u32, packets: u64, bytes: u64, used_ms: u32, slots: &SlotTable) {
+    fn credit(&mut self, body: u32, packets: u64, bytes: u64, used: Stamp, slots: &SlotTable) {
         let b = self.bodies.get_mut(body);
         b.packets += packets;
         b.bytes += bytes;
         let b = self.bodies.get(body);
-        // Entries keep 32 bits of the time, enough for 49 days since the last use.
-        let used_ms = self.now_ms - u64::from((self.now_ms as u32).wrapping_sub(used_ms));
+        let used_ms = used.at_ms(self.now_ms);
         for &slot in self.bodies.credits(b) {
             slots.credit(slot, packets, bytes, used_ms);
         }
     }
 
-    /// Sets the time: milliseconds of the datapath's clock, which starts above 2^32 so that no time of use lies before it.
+    /// Sets the time, in milliseconds of the datapath's clock.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
     }
@@ -674,7 +674,7 @@ impl FlowCache {
     /// Visits the next `count` entries of each tier: folds them, and removes idle ones, `removals` at most, from which it
     /// subtracts. True when this ended a round over all of both tiers that started with [`Self::start_round`].
     pub fn sweep(&mut self, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
-        let (max_idle_ms, now_ms) = (self.config.max_idle_ms, self.now_ms as u32);
+        let (max_idle_ms, now) = (self.config.max_idle_ms, Stamp::of(self.now_ms));
         let end = (self.sweep_exact + count).min(self.exact.high);
         for group in Groups(self.sweep_exact, end) {
             for idx in group.clone() {
@@ -690,7 +690,7 @@ impl FlowCache {
                     continue;
                 }
                 self.fold_exact(idx, slots);
-                let is_idle = now_ms.wrapping_sub(self.exact.entries[idx as usize].used_ms) > max_idle_ms;
+                let is_idle = self.exact.entries[idx as usize].used.age_ms(now) > max_idle_ms;
                 if is_idle && *removals > 0 {
                     *removals -= 1;
                     self.remove_exact(idx, slots);
@@ -715,7 +715,7 @@ impl FlowCache {
                     continue;
                 }
                 self.fold_mega(idx, slots);
-                let is_idle = now_ms.wrapping_sub(self.mega.entries[idx as usize].used_ms) > max_idle_ms;
+                let is_idle = self.mega.entries[idx as usize].used.age_ms(now) > max_idle_ms;
                 if is_idle && *removals > 0 {
                     *removals -= 1;
                     self.remove_mega(idx, slots);
@@ -731,7 +731,7 @@ impl FlowCache {
     #[inline(always)]
     fn prefetch_swept(&self, tier: &Tier, idx: u32, max_idle_ms: u32) {
         let e = &tier.entries[idx as usize];
-        let is_idle = (self.now_ms as u32).wrapping_sub(e.used_ms) > max_idle_ms;
+        let is_idle = e.used.age_ms(Stamp::of(self.now_ms)) > max_idle_ms;
         if e.kind == kind::FREE || !(is_idle || e.packets > 0) {
             return;
         }
@@ -811,7 +811,7 @@ impl FlowCache {
                 actions,
                 packets: body.packets + e.packets,
                 bytes: body.bytes + e.bytes,
-                used_ms: e.used_ms,
+                used_ms: e.used.at_ms(self.now_ms),
             });
         }
         None
@@ -832,7 +832,7 @@ pub struct DumpedFlow {
     /// Bytes so far.
     pub bytes: u64,
     /// Time of the last hit, on the datapath's clock.
-    pub used_ms: u32,
+    pub used_ms: u64,
 }
 
 /// When something happens: a version and a time.
@@ -840,8 +840,8 @@ pub struct DumpedFlow {
 pub struct Moment {
     /// Version that the packet sees.
     pub version: Version,
-    /// Milliseconds of the datapath's clock.
-    pub now_ms: u32,
+    /// Time.
+    pub now: Stamp,
 }
 
 /// A flow to make an exact entry from.

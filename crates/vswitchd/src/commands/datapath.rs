@@ -250,8 +250,7 @@ fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: &Wanted) -> Answer {
         match f.flow.used_ms {
             0 => text.push_str("used:never, "),
             used => {
-                // The clock's low 32 bits.
-                let ago = (now_ms as u32).wrapping_sub(used);
+                let ago = now_ms.saturating_sub(used);
                 let _ = write!(text, "used:{}.{:03}s, ", ago / 1000, ago % 1000);
             }
         }
