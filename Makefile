@@ -1,7 +1,10 @@
 # Each target is one script under scripts/, which installs by apt what that target lacks (scripts/install says how).
-.PHONY: demo test bench soak lint install
+.PHONY: demo test bench soak lint conformance install
 demo test bench soak lint:
 	@scripts/$@
+# TESTS names files or numbers of Open vSwitch's test suite: make conformance TESTS="ofproto-dpif 1091-1099".
+conformance:
+	@scripts/conformance $(TESTS)
 # DESTDIR and PREFIX say where to; the script of this name is for Debian packages.
 install:
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install-program
