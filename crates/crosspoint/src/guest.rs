@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Attempts to connect are this far apart.
 const RETRY: Duration = Duration::from_millis(500);
-/// After so many polls in vain a guest that may sleep does.
+/// Empty polls after which a guest sleeps, unless it must not.
 const POLLS_BEFORE_SLEEP: u32 = 10_000;
 /// Frames per turn of a queue.
 const BURST: usize = 32;
@@ -28,7 +28,7 @@ const FRAME_MIN: usize = PAYLOAD + 16;
 /// Options of the subcommand.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The sockets of vhost-user ports, one guest each.
+    /// Sockets of vhost-user ports, one guest for each.
     #[arg(required = true, value_name = "SOCKET")]
     sockets: Vec<PathBuf>,
     /// Listen on the sockets, for ports of type dpdkvhostuserclient.
@@ -37,26 +37,26 @@ pub struct Args {
     /// What to do with packets.
     #[arg(long, value_enum, default_value = "loopback")]
     mode: Mode,
-    /// Queue pairs.
+    /// Number of queue pairs.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     queues: u16,
-    /// Descriptors of each ring: a power of two.
+    /// Descriptors per ring: a power of two.
     #[arg(long, default_value_t = 256, value_parser = ring_size)]
     ring_size: u16,
     /// Use packed rings.
     #[arg(long)]
     packed: bool,
-    /// Take only frames that one buffer of 2 KB holds.
+    /// Do not offer mergeable buffers: accept only frames that fit into one buffer of 2 KB.
     #[arg(long)]
     no_mergeable: bool,
-    /// Bytes of the frames that `source` sends, without the frame check sequence.
+    /// For source: size of the frames in bytes, without the frame check sequence.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(FRAME_MIN as i64..=9000))]
     size: u16,
-    /// Frames that `source` sends in all, over all queues, then it ends; for ever where it is not given.
-    /// `check` counts what has not come of so many as missing.
+    /// For source: exit after sending this many frames over all queues. For check: count the rest of this many
+    /// frames as missing.
     #[arg(long)]
     count: Option<u64>,
-    /// Frames that `source` sends in a second at most, over all queues; as many as go where it is not given.
+    /// For source: limit on frames per second, over all queues.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
     /// Run on this processor.
@@ -65,21 +65,20 @@ pub struct Args {
     /// Never sleep.
     #[arg(long)]
     poll: bool,
-    /// End after so many seconds.
+    /// Exit after this many seconds.
     #[arg(long)]
     seconds: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Mode {
-    /// Send every packet back in the buffer in which it came.
+    /// Send every packet back, in the buffer in which it came.
     Loopback,
     /// Count packets.
     Sink,
     /// Send numbered packets.
     Source,
-    /// Count packets, and see whether the numbers of a source's are in order and without gaps between the
-    /// first and the last that came; with --count, whether all came.
+    /// Count packets of a source, and report missing and reordered ones.
     Check,
 }
 
@@ -220,7 +219,7 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
     if let Some(cpu) = args.cpu
         && !packet::thread::pin(cpu)
     {
-        return Err(PortError::Unsupported(format!("processor {cpu} is not there")));
+        return Err(PortError::Unsupported(format!("processor {cpu} does not exist")));
     }
     let config = GuestConfig {
         pairs: args.queues.into(),

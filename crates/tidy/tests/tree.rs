@@ -72,3 +72,17 @@ fn the_table_of_results_is_that_of_the_committed_runs() {
     let made = results::markdown(testkit::root()).unwrap();
     assert!(committed == made, "bench/RESULTS.md is out of date: cargo run -p tidy --bin bench-results");
 }
+
+#[test]
+fn the_guide_to_troubleshooting_explains_every_drop_reason() {
+    let read = |path: &str| std::fs::read_to_string(testkit::root().join(path)).unwrap();
+    let guide = read("docs/troubleshooting.md");
+    // Rows of the list: `Name = "text",`.
+    let source = read("crates/base/src/drop_reason.rs");
+    let quoted =
+        |line: &str| line.trim().strip_suffix("\",")?.split_once(" = \"").map(|(_, text)| text.to_owned());
+    let reasons: Vec<String> = source.lines().filter_map(quoted).collect();
+    assert!(reasons.len() > 20, "{reasons:?}");
+    let missing = reasons.iter().filter(|reason| !guide.contains(&format!("`{reason}`")));
+    none(missing.map(|reason| format!("docs/troubleshooting.md does not explain {reason}")).collect());
+}

@@ -1,10 +1,9 @@
 //! `crosspoint demo`: real packets through a real switch, between two network namespaces, with figures.
 //!
-//! The test of the Red Hat text on Open vSwitch's performance: in by a physical port (here a veth), to a
-//! guest over vhost-user, back, and out by another port. Eight stages, each of which says what it does and
-//! with which command. Everything that is made carries one fixed prefix and is removed at the end, on a
-//! failure and on a signal; what a killed demo left behind is removed at the next start, and its processes
-//! end with it by themselves. One thread; every wait looks whether it is to stop.
+//! The usual test of switches for virtual machines (PVP): in at a physical port (here a veth), to a guest over
+//! vhost-user, back, and out at another port. Eight stages, each of which says what it does and with which
+//! command. Everything that it makes has one prefix and is removed at the end, on failure and on a signal; the
+//! next start removes what a killed demo left behind. One thread; every wait checks for the stop flag.
 //!
 //! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by its
 //! database and by OpenFlow, with the stock tools where they are installed, and asked by its control socket,
@@ -36,12 +35,12 @@ use view::View;
 /// Options of the subcommand.
 #[derive(clap::Args)]
 pub struct Args {
-    /// About a second per measurement, for tests.
+    /// Measure for about a second each, for tests.
     #[arg(long)]
     quick: bool,
 }
 
-/// Runs the demo. 0 after its table, 1 on a failure, 130 where a signal ended it.
+/// Runs the demo. 0 on success, 1 on failure, 130 if a signal ended it.
 pub fn run(args: &Args) -> ExitCode {
     if !rustix::process::geteuid().is_root() {
         eprintln!(
@@ -53,7 +52,7 @@ pub fn run(args: &Args) -> ExitCode {
     match stop_flag().map_err(DemoError::from).and_then(|stop| demo(args, stop)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(DemoError::Interrupted) => {
-            eprintln!("crosspoint demo: interrupted; all that it made is removed");
+            eprintln!("crosspoint demo: interrupted; everything that it made has been removed");
             ExitCode::from(130)
         }
         Err(DemoError::Failed(why)) => {
@@ -77,9 +76,9 @@ fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
     let shell = Shell::new(stop)?;
     let durations = if args.quick { Durations::QUICK } else { Durations::FULL };
     shell.introduce();
-    shell.stage("two hosts: network namespaces, each with a veth pair to this one");
+    shell.stage("two hosts: network namespaces, each connected to this one by a veth pair");
     let lab = Lab::build(&shell)?;
-    shell.stage("a guest that sends every packet back, and a switch: one process each, one worker");
+    shell.stage("a guest that sends every packet back, and a switch with one worker");
     let guest = Guest::start(&shell)?;
     let switch = Switch::start(&shell, guest.pid())?;
     let view = View::new();
@@ -87,15 +86,15 @@ fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
     shell
         .stage("the database: a bridge with an AF_XDP port on each veth and a vhost-user port for the guest");
     switch.configure(&shell)?;
-    shell.stage("OpenFlow rules: ARP, and one per flow and direction, all by way of the guest");
+    shell.stage("OpenFlow rules: ARP, and one rule per flow and direction, all through the guest");
     rules::add_hosts(&shell)?;
-    shell.stage("ping: two hosts that know nothing of switch and guest");
+    shell.stage("ping between the two hosts");
     let ping = stages::ping(&shell, &durations)?;
-    shell.stage("TCP: one stream by the kernel's sockets, its segments and checksums left to the devices");
+    shell.stage("TCP: one stream through kernel sockets, with offloaded checksums and segmentation");
     let tcp = stages::tcp(&shell, &switch, &view, &durations)?;
-    shell.stage("UDP: frames of 64 and 1518 bytes in 10, 1,000 and 10,000 flows, each with rules of its own");
+    shell.stage("UDP: frames of 64 and 1518 bytes in 10, 1,000 and 10,000 flows, each with its own rules");
     let streams = stages::streams(&shell, &switch, &view, &durations)?;
-    shell.stage("drops: packets that no rule matches are counted under a reason");
+    shell.stage("drops: packets that match no rule are counted under a reason");
     let drops = stages::strangers(&shell, &switch)?;
 
     let ports = switch.sample()?.ports;

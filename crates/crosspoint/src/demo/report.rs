@@ -27,20 +27,20 @@ pub fn text(figures: &Figures) -> String {
     let [least, mean, most] = ping.round_trip_ms;
     let _ = writeln!(
         text,
-        "ping: {} of {} answered; round trip {least} ms at least, {mean} ms on average, {most} ms at most",
+        "ping: {} of {} answered; round trip min/avg/max {least}/{mean}/{most} ms",
         ping.answered, ping.sent
     );
     let _ = writeln!(text, "TCP ({}): {:.2} Gbit/s\n", tcp.by, tcp.bits_per_s / 1e9);
     let _ = writeln!(
         text,
-        "UDP from host to host by way of the guest, so twice through the one worker (CPU: share of a processor):\n{}\n",
+        "UDP from host to host through the guest, so twice through the worker (CPU: share of one processor):\n{}\n",
         stream_table(streams)
     );
-    let _ = writeln!(text, "Packets dropped, by reason:\n{}\n", drop_table(drops, ports, streams));
+    let _ = writeln!(text, "Dropped packets by reason:\n{}\n", drop_table(drops, ports, streams));
     let _ = writeln!(
         text,
-        "Sender, switch, guest, receiver and the kernel's veth share {} cores here; what the switch alone can do, from memory to\n\
-         memory, is for make bench to say. All that the demo made is removed.",
+        "Sender, switch, guest, receiver and the kernel's veth share {} cores here; make bench measures the switch alone.\n\
+         Everything that the demo made has been removed.",
         std::thread::available_parallelism().map_or(1, |n| n.get())
     );
     text

@@ -215,7 +215,7 @@ fn line(usage: &str, what: &str) -> String {
     }
 }
 
-/// The text in lines that begin with so many blanks.
+/// Wraps the text, and indents it by `indent` columns.
 fn wrapped(text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut line = " ".repeat(indent);

@@ -147,7 +147,7 @@ impl CommandLine {
             // Differences are never written to the file, so there is nothing to switch off.
             "disable-file-column-diff" => {}
             "record" | "replay" => return Err(format!("--{name} is not supported")),
-            other => return Err(format!("{other}: an option that nobody takes")),
+            other => return Err(format!("{other}: unknown option")),
         }
         Ok(())
     }

@@ -1,10 +1,8 @@
-//! `crosspoint top`: what the running switch is doing, by worker, receive queue, port and drop reason, again
-//! and again.
+//! `crosspoint top`: a live view of the running switch by worker, receive queue, port and drop reason.
 //!
-//! On a terminal each look replaces the one before; with `--batch`, `--once`, or where standard output is no
-//! terminal, they follow each other as plain text, for programs to read. Rates are over the time between two
-//! looks. It only asks what `ovs-appctl` can ask too, and so costs the switch four commands a second and its
-//! workers nothing.
+//! On a terminal each sample replaces the one before; with `--batch`, `--once`, or if standard output is no
+//! terminal, they follow each other as plain text, for programs to read. Rates are averages between two
+//! samples. It runs the commands that `ovs-appctl` runs too: four a second, at no cost to the workers.
 
 mod sample;
 

@@ -83,7 +83,7 @@ impl Sample {
 }
 
 fn odd(command: &str, line: &str) -> String {
-    format!("{command}: `{}` makes no sense", line.trim())
+    format!("{command}: `{}` cannot be parsed", line.trim())
 }
 
 /// The number after `name`, up to what is no digit.
@@ -271,7 +271,7 @@ pmd thread numa_id 0 core_id 1:
     fn what_makes_no_sense_is_an_error_that_says_where() {
         assert_eq!(
             workers("pmd thread numa_id 0 core_id 1:\n  emc hits: many\n").unwrap_err(),
-            "dpif-netdev/pmd-stats-show: `emc hits: many` makes no sense"
+            "dpif-netdev/pmd-stats-show: `emc hits: many` cannot be parsed"
         );
         assert!(workers("  emc hits: 1\n").is_err());
         assert!(queues("  port: p1 queue-id: 0 (enabled) pmd usage: 1 %\n").is_err(), "no worker");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Bursts on their way at a time. 512 packets keep three threads busy and fit every queue between them.
 const WINDOW: u32 = 16;
-/// A burst, or a probe, that has not come back for so long is lost.
+/// Time after which a burst or probe that has not come back is lost.
 const LOST_AFTER: Duration = Duration::from_millis(50);
 /// Bytes of the frame check sequence, which the devices add.
 const FCS: usize = 4;
@@ -39,7 +39,7 @@ pub struct Args {
     /// How long to probe, in seconds.
     #[arg(long, default_value_t = 2.0)]
     probe_s: f64,
-    /// Send so many packets, wait for nothing, and end.
+    /// Send this many packets without waiting for replies, and exit.
     #[arg(long, value_name = "PACKETS")]
     blind: Option<u64>,
 }
@@ -49,7 +49,7 @@ pub struct Args {
 pub struct StreamReport {
     /// Packets sent.
     pub sent: u64,
-    /// For so long, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
@@ -60,11 +60,11 @@ pub struct ProbeReport {
     pub answered: u64,
     /// Probes that did not.
     pub lost: u64,
-    /// Half took at most this.
+    /// p50.
     pub p50_ns: u64,
-    /// 99 of 100 took at most this.
+    /// p99.
     pub p99_ns: u64,
-    /// 999 of 1,000 took at most this.
+    /// p99.9.
     pub p999_ns: u64,
     /// The slowest.
     pub max_ns: u64,

@@ -34,7 +34,7 @@ pub struct ClientArgs {
 pub struct TcpReport {
     /// Bytes.
     pub bytes: u64,
-    /// For so long, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
