@@ -1,10 +1,12 @@
 //! `system`: any interface of the kernel, by the best driver that works on it.
 //!
-//! AF_XDP where the interface takes it, else packet sockets; `driver=af_xdp` or `driver=af_packet` decides by hand.
-//! The choice and, for packet sockets, what AF_XDP's objection was are in the port's status.
+//! Packet sockets on a veth that passes TCP segments on whole: with AF_XDP its kernel would cut every segment up, and TCP between
+//! containers be four times slower. On everything else AF_XDP where the interface takes it, else packet sockets. `driver=af_xdp` or
+//! `driver=af_packet` decides by hand. The choice and its reason are in the port's status.
 
 use crate::af_packet::{self, AfPacketPort};
 use crate::af_xdp::AfXdpPort;
+use crate::af_xdp::device::Device;
 use crate::{PortError, PortSpec, af_xdp};
 use packet::{DummyControl, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
 use std::collections::BTreeMap;
@@ -25,6 +27,13 @@ pub struct SystemPort {
 }
 
 impl SystemPort {
+    /// Whether segmentation makes packet sockets the better choice. Who asks for something that only AF_XDP has gets AF_XDP.
+    fn prefers_packets(spec: &PortSpec) -> bool {
+        let name = spec.option("ifname").unwrap_or(&spec.name);
+        AF_XDP_OPTIONS.iter().all(|option| spec.option(option).is_none())
+            && Device::find(name).is_ok_and(|device| device.is_veth_with_segments())
+    }
+
     /// Takes the options of both drivers, each of which ignores the other's, and `driver`.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<SystemPort, PortError> {
         check_options(spec)?;
@@ -41,6 +50,13 @@ impl SystemPort {
                 return Ok(SystemPort { inner, details: vec![note("af_xdp (chosen by option)")], spec });
             }
             Some(_) => return Err(spec.bad("driver", "expected af_xdp or af_packet".into())),
+        }
+        if Self::prefers_packets(&spec)
+            && let Ok(port) = AfPacketPort::open(&restricted(&spec, af_packet::OPTIONS), pool)
+            && (port.is_kernels_stack_blocked() || spec.option("kernel-stack").is_some())
+        {
+            let details = vec![note("af_packet (the veth passes TCP segments whole)")];
+            return Ok(SystemPort { inner: Box::new(port), details, spec });
         }
         let why = match AfXdpPort::open(&for_af_xdp(&spec), pool) {
             Ok(port) => return Ok(SystemPort { inner: Box::new(port), details: vec![note("af_xdp")], spec }),

@@ -418,7 +418,17 @@ fn a_system_port_takes_the_best_driver_and_says_which_and_why() {
     let net = Net::new("");
     net.enter("s");
     let pool = pool();
-    let best = ports::open(&PortSpec::new("p0", "system", PortNo(1)), pool).unwrap();
+    // Between containers TCP is to cross in segments of 64 KB, which AF_XDP cannot do.
+    let veth = PortSpec::new("p0", "system", PortNo(1));
+    let whole = ports::open(&veth, pool).unwrap();
+    assert_eq!(detail(&*whole, "driver"), "af_packet (the veth passes TCP segments whole)");
+    assert_eq!(detail(&*whole, "kernel-stack"), "blocked");
+    drop(whole);
+    let asked = ports::open(&veth.clone().with("xdp-mode", "generic"), pool).unwrap();
+    assert_eq!(detail(&*asked, "driver"), "af_xdp");
+    drop(asked);
+    net.on("s", "ethtool -K p0 tso off");
+    let best = ports::open(&veth, pool).unwrap();
     assert_eq!((best.kind(), detail(&*best, "driver").as_str()), ("system", "af_xdp"));
     // Its program is in the way of a second one.
     let second = ports::open(&PortSpec::new("p0", "system", PortNo(2)), pool).unwrap();

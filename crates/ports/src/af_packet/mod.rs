@@ -279,6 +279,13 @@ fn unblocked(errno: i32) -> Ingress {
     Ingress::Unblocked(std::io::Error::from_raw_os_error(errno).to_string())
 }
 
+impl AfPacketPort {
+    /// Whether the kernel's own stack does not receive what the switch does.
+    pub(crate) fn is_kernels_stack_blocked(&self) -> bool {
+        matches!(self.ingress, Ingress::Blocked { .. })
+    }
+}
+
 impl Port for AfPacketPort {
     fn kind(&self) -> &'static str {
         "system"

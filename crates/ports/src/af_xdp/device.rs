@@ -13,6 +13,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const ETHTOOL_GSET: u32 = 0x1;
 const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GGSO: u32 = 0x23;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETHTOOL_GGRO: u32 = 0x2b;
@@ -200,6 +202,12 @@ impl Device {
     /// Sets the channels as [`Channels::with_rx_queues`] has made them.
     pub(crate) fn set_channels(&self, channels: Channels) -> Result<(), i32> {
         self.ethtool(&mut Channels { cmd: ETHTOOL_SCHANNELS, ..channels })
+    }
+
+    /// Whether it is one end of a veth pair that passes TCP segments of up to 64 KB on whole.
+    pub(crate) fn is_veth_with_segments(&self) -> bool {
+        let is_veth = self.driver_info().is_some_and(|[driver, ..]| driver == "veth");
+        is_veth && self.value(ETHTOOL_GTSO) != 0 && self.value(ETHTOOL_GGSO) != 0
     }
 
     fn value(&self, cmd: u32) -> u32 {
