@@ -17,7 +17,6 @@ pub const COLUMNS_MAX: usize = 110;
 pub const TOO_LONG: &[&str] = &[
     "crates/datapath/src/cache/mod.rs",
     "crates/datapath/src/control.rs",
-    "crates/datapath/src/process.rs",
     "crates/datapath/src/worker.rs",
     "crates/ovsdb/src/log/transaction.rs",
     "crates/ports/src/guest/lending.rs",

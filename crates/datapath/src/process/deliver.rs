@@ -1,0 +1,120 @@
+//! Stage 4: hits leave, to where their flows say.
+
+use super::*;
+
+impl<P: Pipeline> Process<P> {
+    // 4, for a burst with lent tails. Hits that only go to ports, changed or not, leave first if one of those copies from where the
+    // tail is; what becomes anything else is whole before the sender has its buffers back. Only then does anybody see
+    // a packet of the burst.
+    #[inline(never)]
+    pub(super) fn lent_leave(&mut self, batch: &mut Batch, lent: &mut Lent<'_>) {
+        if !self.goes_straight(batch) {
+            lent.fetch_all(batch, &mut self.out.cache);
+            if !batch.iter().any(Packet::is_lent) {
+                self.loan.leave(&mut self.out, lent);
+                return self.hits_leave(batch);
+            }
+        }
+        // Bound: each packet leaves the batch once.
+        let mut stay: ArrayVec<(usize, Packet), BURST> = ArrayVec::new();
+        let mut runs = Runs::new(batch);
+        let mut first = 0;
+        while runs.left() > 0 {
+            let v = self.scratch.verdicts[first];
+            let count = self.scratch.counts[first] as usize;
+            let Process { cache, out, loan, .. } = self;
+            if v.kind == kind::OUTPUT
+                && let Some(straight) = loan.bind(v.port, out)
+            {
+                runs.move_to(count, straight);
+            } else if v.kind == kind::LIST && loan.may_take(cache.actions(v.body), count, out) {
+                let carried = self.scratch.carried[first];
+                for packet in (0..count).map_while(|_| runs.take()) {
+                    execute(cache.actions(v.body), packet, carried, &mut Lending { out, lent, loan });
+                }
+            } else {
+                for mut packet in (0..count).map_while(|_| runs.take()) {
+                    if lent.fetch(&mut packet, &mut out.cache) {
+                        stay.push((first, packet));
+                    } else {
+                        out.drop(packet, DropReason::PoolExhausted);
+                    }
+                }
+            }
+            first += count;
+        }
+        self.loan.leave(&mut self.out, lent);
+        for (first, packet) in stay {
+            self.leave(first, packet);
+        }
+    }
+
+    /// Whether any packet of the burst with a lent tail goes where it is copied straight.
+    fn goes_straight(&mut self, batch: &Batch) -> bool {
+        let Process { cache, out, loan, scratch, .. } = self;
+        let mut first = 0;
+        while first < batch.len() {
+            let count = scratch.counts[first] as usize;
+            let v = scratch.verdicts[first];
+            let is_straight = match v.kind {
+                kind::OUTPUT => loan.bind(v.port, out).is_some(),
+                kind::LIST => loan.may_take(cache.actions(v.body), count, out),
+                _ => false,
+            };
+            if is_straight && batch[first..first + count].iter().any(Packet::is_lent) {
+                return true;
+            }
+            first += count;
+        }
+        false
+    }
+
+    // 4. Hits leave, in the order in which they came, runs with the same destination together; misses wait in
+    // `scratch.missed`.
+    #[inline(never)]
+    pub(super) fn hits_leave(&mut self, batch: &mut Batch) {
+        let len = batch.len();
+        let mut runs = Runs::new(batch);
+        let mut i = 0;
+        while i < len {
+            let v = self.scratch.verdicts[i];
+            let count = self.scratch.counts[i] as usize;
+            let first = i;
+            i += count;
+            if v.kind == kind::OUTPUT {
+                while i < len && self.scratch.verdicts[i].is_output_to(v.port) {
+                    i += self.scratch.counts[i] as usize;
+                }
+                self.out.send_run(v.port, &mut runs, i - first);
+                continue;
+            }
+            for _ in 0..count {
+                let Some(packet) = runs.take() else { break };
+                self.leave(first, packet);
+            }
+        }
+    }
+
+    /// A packet of the run that begins with packet `first` goes where its verdict says.
+    #[inline(always)]
+    fn leave(&mut self, first: usize, packet: Packet) {
+        let v = self.scratch.verdicts[first];
+        match v.kind {
+            kind::OUTPUT => self.out.send(v.port, packet),
+            kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
+            kind::LIST => {
+                let carried = self.scratch.carried[first];
+                execute(self.cache.actions(v.body), packet, carried, &mut self.out);
+            }
+            TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
+            _ => self.scratch.missed.push((first as u8, packet)),
+        }
+    }
+}
+
+impl Verdict {
+    #[inline(always)]
+    fn is_output_to(self, port: u32) -> bool {
+        self.kind == kind::OUTPUT && self.port == port
+    }
+}

@@ -1,0 +1,145 @@
+//! Stages 5 and 6: the caches learn from the burst, and packets of flows that they do not know are translated.
+
+use super::*;
+
+impl<P: Pipeline> Process<P> {
+    // 5. Promotion, and the end of what is out of date.
+    pub(super) fn promote(&mut self, use_exact: bool, at: Moment) {
+        let Scratch { keys, exact, present, promote, stale_exact, stale_mega, .. } = &mut self.scratch;
+        for idx in stale_exact.drain(..) {
+            self.cache.remove_exact(idx, &self.slots);
+        }
+        if use_exact {
+            for (i, idx) in promote.drain(..) {
+                let e = self.cache.mega(idx);
+                if e.kind == kind::FREE || e.kind == kind::STALE {
+                    continue;
+                }
+                let from = FlowRef {
+                    body: e.body,
+                    kind: e.kind,
+                    port: e.port,
+                    mask: e.mask,
+                    sort: e.sort,
+                    set: e.set,
+                    marks: e.marks,
+                    at,
+                };
+                let i = usize::from(i);
+                let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
+                let hash = self.cache.exact_probe(&key);
+                // The same flow may stand in the burst twice.
+                if self.cache.exact_find(hash, &key) == 0 {
+                    self.cache.insert_exact(&key, hash, &from, &self.slots);
+                }
+            }
+        }
+        promote.clear();
+        for idx in stale_mega.drain(..) {
+            self.cache.remove_mega(idx, &self.slots);
+        }
+    }
+
+    // 6. Misses. Returns the cycles that they took.
+    #[inline(never)]
+    pub(super) fn misses(&mut self, port: PortNo, at: Moment, tuner: &mut Tuner) -> u64 {
+        let start = tsc();
+        let mut missed = std::mem::take(&mut self.scratch.missed);
+        for (i, packet) in missed.drain(..) {
+            let i = usize::from(i);
+            let idx = self.cache.mega_search(port, &self.scratch.keys[i], at.version);
+            if idx != 0 {
+                let e = self.cache.mega(idx);
+                e.hit(1, packet.len() as u64, at.now);
+                let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
+                self.out.stats.megaflow_hits.add(1);
+                self.late_hit(verdict, i, packet);
+                continue;
+            }
+            self.scratch.exact_key_of(i, &packet);
+            let idx = self.cache.alone_search(&self.scratch.exact_key(i), at.version);
+            if idx != 0 {
+                let e = self.cache.exact(idx);
+                e.hit(1, packet.len() as u64, at.now);
+                let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
+                tuner.alone_hit();
+                self.out.stats.exact_hits.add(1);
+                self.late_hit(verdict, i, packet);
+                continue;
+            }
+            self.miss(i, packet, at, tuner);
+        }
+        tsc() - start
+    }
+
+    /// A packet of a flow that a packet before it in the burst has installed.
+    fn late_hit(&mut self, v: Verdict, i: usize, packet: Packet) {
+        match v.kind {
+            kind::OUTPUT => self.out.send(v.port, packet),
+            kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
+            _ => execute(self.cache.actions(v.body), packet, self.scratch.carried[i], &mut self.out),
+        }
+    }
+
+    fn miss(&mut self, i: usize, packet: Packet, at: Moment, tuner: &mut Tuner) {
+        self.out.stats.misses.add(1);
+        let t = &mut self.translation;
+        t.clear();
+        self.pipeline.translate(at.version, &self.scratch.keys[i], &self.reader, t);
+        let mut cacheable = !t.uncacheable;
+        if !deep_enough(&self.scratch.keys[i], &t.mask) {
+            // The pipeline said a depth that its rules exceed: right the packet, and do not remember it.
+            self.out.stats.depth_misses.add(1);
+            let port = packet.in_port;
+            let of_port = OfPort(self.pipeline.of_port(port));
+            let ingress = Ingress::new(of_port, port, Depth::Everything);
+            let key = &mut self.scratch.keys[i];
+            if extract_keeping_metadata(packet.data(), packet.len(), &ingress, key).is_none() {
+                return self.out.drop(packet, DropReason::RxTruncated);
+            }
+            t.clear();
+            self.pipeline.translate(at.version, &self.scratch.keys[i], &self.reader, t);
+            cacheable = false;
+        }
+        let has_effects = !t.effects.is_empty();
+        for effect in t.effects.drain(..) {
+            if self.effects.push(effect).is_err() {
+                self.out.stats.effects_refused.add(1);
+                cacheable = false;
+            }
+        }
+        if has_effects {
+            self.event_bell.ring();
+        }
+        let installed =
+            if cacheable { self.cache.install(&self.scratch.exact_key(i), t, at, &self.slots) } else { None };
+        let bytes = packet.len() as u64;
+        let entry = match installed {
+            Some(Installed::Megaflow(idx)) => Some(self.cache.mega(idx)),
+            Some(Installed::Exact(idx)) => {
+                tuner.alone_hit();
+                Some(self.cache.exact(idx))
+            }
+            None => None,
+        };
+        match entry {
+            Some(e) => (e.packets, e.bytes) = (e.packets + 1, e.bytes + bytes),
+            None => {
+                self.out.stats.not_cached.add(1);
+                for &slot in &self.translation.credits {
+                    self.slots.credit(slot, 1, bytes, self.now_ms);
+                }
+            }
+        }
+        execute(&self.translation.actions, packet, self.scratch.carried[i], &mut self.out);
+    }
+}
+
+/// Whether extraction went as deep as the mask asks. The fields of each depth that extraction skips are known by their bits.
+fn deep_enough(key: &Key, mask: &flow::Mask) -> bool {
+    let depth = (key.common().0[7] >> 16 & 0xff) as u8;
+    if depth == Depth::Everything as u8 {
+        return true;
+    }
+    crate::depths::beyond(depth).intersect_is_empty(mask)
+}
