@@ -22,8 +22,10 @@ mod miss;
 
 use self::classify::{Todo, mark_depth};
 use crate::cache::entry::kind;
-use crate::cache::sorts::{NO_SORT, Sights};
-use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, MASK_EXACT, Moment, PLAIN, PORT_MASKS_MAX};
+use crate::cache::sorts::Sights;
+use crate::cache::{
+    ExactKey, FlowCache, FlowRef, Installed, Judged, MASK_EXACT, Moment, PLAIN, PORT_MASKS_MAX, Which,
+};
 use crate::execute::{Carried, execute};
 use crate::loan::{Lending, Loan};
 use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};

@@ -17,21 +17,22 @@ pub mod entry;
 pub mod index;
 mod masks;
 pub mod sorts;
+mod upkeep;
 
 use crate::action::DpAction;
 use crate::pipeline::{FlowView, Pipeline, Translation};
 use crate::stamp::Stamp;
 use crate::watch::Marks;
 use base::hash::HashKey;
-use base::rcu::Reader;
-use base::region::{Region, prefetch, prefetch_at, prefetch_second_line};
+use base::region::{Region, prefetch_at, prefetch_second_line};
 use base::slots::SlotTable;
 use base::{DropReason, PortNo, Version};
 use entry::{Arena, Bodies, Entry, WIDE_BLOCKS, classify, kind, wide_of};
 use flow::{Key, Mask};
-use index::{Index, Inserted, Probe};
+use index::{Index, Probe};
 use masks::{MaskEntry, PortMasks, dp_port, masked_wide_equal, mega_hash, wide_len};
-use sorts::{NO_SORT, Sights, Sorts};
+use sorts::{Sights, Sorts};
+pub use upkeep::Judged;
 
 /// Most distinct masks of one worker.
 pub const MASKS_MAX: usize = 128;
@@ -70,6 +71,15 @@ pub struct ExactKey<'a> {
 /// In place of the present blocks: the words are a plain packet's header bytes.
 pub const PLAIN: u16 = 1 << 15;
 
+/// One of the two tiers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Exact matches.
+    Exact,
+    /// Megaflows.
+    Mega,
+}
+
 struct Tier {
     entries: Region<Entry>,
     index: Index,
@@ -78,6 +88,8 @@ struct Tier {
     free_count: u32,
     high: u32,
     hand: u32,
+    /// The last entry that the sweep's round has visited.
+    swept: u32,
 }
 
 impl Tier {
@@ -89,6 +101,7 @@ impl Tier {
             free_count: 0,
             high: 0,
             hand: 0,
+            swept: 0,
         })
     }
 
@@ -154,8 +167,6 @@ pub struct FlowCache {
     /// By datapath port number; its input port's number is in every megaflow's key.
     ports: Vec<Option<Box<PortMasks>>>,
     evictions: u64,
-    sweep_exact: u32,
-    sweep_mega: u32,
     now_ms: u64,
 }
 
@@ -183,8 +194,6 @@ impl FlowCache {
             sorts: Sorts::new(),
             ports: (0..=u16::MAX).map(|_| None).collect(),
             evictions: 0,
-            sweep_exact: 0,
-            sweep_mega: 0,
             now_ms: 0,
         };
         cache.masks.push(MaskEntry::exact());
@@ -265,12 +274,6 @@ impl FlowCache {
         (&mut self.exact.entries, Judge { sights, sorts: &mut self.sorts, masks: &self.masks })
     }
 
-    /// An exact entry.
-    #[inline(always)]
-    pub fn exact(&mut self, idx: u32) -> &mut Entry {
-        &mut self.exact.entries[idx as usize]
-    }
-
     /// Remembers a key whose packets all belong to the body's flow. Evicts where it must.
     pub fn insert_exact(
         &mut self,
@@ -280,46 +283,9 @@ impl FlowCache {
         slots: &SlotTable,
     ) -> Option<u32> {
         let wide = self.arena.store(&wide_of(key.key, key.present))?;
-        let idx = match self.exact.take() {
-            Some(idx) => idx,
-            None => {
-                let victim = self.exact.victim();
-                self.remove_exact(victim, slots);
-                self.evictions += 1;
-                self.exact.take()?
-            }
-        };
-        let e = &mut self.exact.entries[idx as usize];
-        e.key = *key.words;
-        (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
-        (e.used, e.body, e.wide, e.port) = (from.at.now, from.body, wide, from.port);
-        (e.present, e.mask, e.kind) = (key.present, from.mask, from.kind);
-        (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
-        self.bodies.get_mut(from.body).refs += 1;
-        if let Inserted::Evicted(lost) = self.exact.index.insert(Probe::new(hash), idx) {
-            self.evictions += 1;
-            self.drop_exact(lost, slots);
-        }
+        let idx = self.take(Which::Exact, slots)?;
+        self.put(Which::Exact, idx, key.words, key.present, wide, hash, from, slots);
         Some(idx)
-    }
-
-    /// Takes an entry out, its counts folded first.
-    pub fn remove_exact(&mut self, idx: u32, slots: &SlotTable) {
-        let e = &self.exact.entries[idx as usize];
-        if e.kind == kind::FREE {
-            return;
-        }
-        self.exact.index.remove(Probe::new(e.hash), idx);
-        self.drop_exact(idx, slots);
-    }
-
-    fn drop_exact(&mut self, idx: u32, slots: &SlotTable) {
-        self.fold_exact(idx, slots);
-        let e = &self.exact.entries[idx as usize];
-        let (body, wide, present) = (e.body, e.wide, e.present);
-        self.arena.release(wide, wide_len(present));
-        self.release_body(body);
-        self.exact.give_back(idx);
     }
 
     // ---- megaflow tier
@@ -362,12 +328,6 @@ impl FlowCache {
         let e = &self.mega.entries[idx as usize];
         let wide_equal = || masked_wide_equal(&self.masks[usize::from(id)], key, &self.arena, e);
         equal(&e.key, masked) && e.mask == id && (e.wide == 0 || wide_equal())
-    }
-
-    /// A megaflow entry.
-    #[inline(always)]
-    pub fn mega(&mut self, idx: u32) -> &mut Entry {
-        &mut self.mega.entries[idx as usize]
     }
 
     /// How many masks the flows of an input port have.
@@ -448,7 +408,7 @@ impl FlowCache {
             // One that was not looked up in this burst, or not found to be right.
             let old = self.exact_find(hash, exact);
             if old != 0 {
-                self.remove_exact(old, slots);
+                self.remove(Which::Exact, old, slots);
             }
             self.insert_exact(exact, hash, &from, slots).map(Installed::Exact)
         } else {
@@ -459,38 +419,17 @@ impl FlowCache {
     }
 
     fn insert_mega(&mut self, key: &Key, mask: u16, from: &FlowRef, slots: &SlotTable) -> Option<u32> {
-        let idx = match self.mega.take() {
-            Some(idx) => idx,
-            None => {
-                let victim = self.mega.victim();
-                self.evictions += 1;
-                self.remove_mega(victim, slots);
-                self.mega.take()?
-            }
-        };
-        let m = &mut self.masks[usize::from(mask)];
+        let m = &self.masks[usize::from(mask)];
         let present = m.present;
-        let Some(wide) = self.arena.store(&wide_of(&key.masked(&m.mask), present)) else {
-            self.mega.give_back(idx);
-            return None;
-        };
+        let wide = self.arena.store(&wide_of(&key.masked(&m.mask), present))?;
+        let idx = self.take(Which::Mega, slots)?;
+        let m = &mut self.masks[usize::from(mask)];
         m.flows += 1;
         let mut masked = [0; 8];
         let hash = mega_hash(m, key, &self.secret, &mut masked);
         self.ports[dp_port(&masked)].get_or_insert_default().add(mask);
-        let b = self.bodies.get_mut(from.body);
-        b.refs += 1;
-        b.megaflow = idx;
-        let e = &mut self.mega.entries[idx as usize];
-        e.key = masked;
-        (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
-        (e.used, e.body, e.wide, e.port) = (from.at.now, from.body, wide, from.port);
-        (e.present, e.mask, e.kind) = (present, mask, from.kind);
-        (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
-        if let Inserted::Evicted(lost) = self.mega.index.insert(Probe::new(hash), idx) {
-            self.evictions += 1;
-            self.drop_mega(lost, slots);
-        }
+        self.bodies.get_mut(from.body).megaflow = idx;
+        self.put(Which::Mega, idx, &masked, present, wide, hash, from, slots);
         Some(idx)
     }
 
@@ -521,39 +460,7 @@ impl FlowCache {
             .map(|n| n as u16)
     }
 
-    /// Takes a megaflow out, its counts folded first. Exact entries made from it live on with its body.
-    pub fn remove_mega(&mut self, idx: u32, slots: &SlotTable) {
-        let e = &self.mega.entries[idx as usize];
-        if e.kind != kind::FREE {
-            self.mega.index.remove(Probe::new(e.hash), idx);
-            self.drop_mega(idx, slots);
-        }
-    }
-
-    fn drop_mega(&mut self, idx: u32, slots: &SlotTable) {
-        self.fold_mega(idx, slots);
-        let e = &self.mega.entries[idx as usize];
-        let (body, wide, present, mask) = (e.body, e.wide, e.present, e.mask);
-        if let Some(port) = &mut self.ports[dp_port(&e.key)] {
-            port.remove(mask);
-        }
-        self.masks[usize::from(mask)].flows -= 1;
-        self.arena.release(wide, wide_len(present));
-        self.bodies.get_mut(body).megaflow = 0;
-        self.release_body(body);
-        self.mega.give_back(idx);
-    }
-
-    // ---- both tiers
-
-    fn release_body(&mut self, body: u32) {
-        let b = self.bodies.get(body);
-        let (mask, sort) = (b.mask, b.sort);
-        if self.bodies.release(body) {
-            self.masks[usize::from(mask)].bodies -= 1;
-            self.sorts.release(sort, &mut self.masks);
-        }
-    }
+    // ---- both tiers; what they have in common beside is in `upkeep`
 
     /// The action list of a flow of kind [`kind::LIST`].
     pub fn actions(&self, body: u32) -> &[DpAction] {
@@ -567,99 +474,6 @@ impl FlowCache {
         FlowView { key, mask, visits, rewrites }
     }
 
-    /// Whether what is watched says that no change since has touched the exact entry's flow: then it is of this version now.
-    #[inline(always)]
-    pub fn renew_exact<P: Pipeline>(&mut self, idx: u32, sights: &mut Sights<'_, P>) -> bool {
-        let e = &mut self.exact.entries[idx as usize];
-        sights.renew(&mut self.sorts, &self.masks, e)
-    }
-
-    /// The same of a megaflow.
-    #[inline(always)]
-    pub fn renew_mega<P: Pipeline>(&mut self, idx: u32, sights: &mut Sights<'_, P>) -> bool {
-        let e = &mut self.mega.entries[idx as usize];
-        sights.renew(&mut self.sorts, &self.masks, e)
-    }
-
-    /// An exact entry's flow was judged in full and is of this version; what is watched will do from here on. `key` is
-    /// of any packet of the flow.
-    pub fn judged_exact<P: Pipeline>(
-        &mut self,
-        idx: u32,
-        key: &Key,
-        now: Version,
-        pipeline: &P,
-        reader: &Reader,
-    ) {
-        let e = &self.exact.entries[idx as usize];
-        let (set, marks) = self.marks(e, key, pipeline, reader);
-        let e = &mut self.exact.entries[idx as usize];
-        (e.version, e.set, e.marks) = (now.0, set, marks);
-    }
-
-    /// The same of a megaflow.
-    pub fn judged_mega<P: Pipeline>(
-        &mut self,
-        idx: u32,
-        key: &Key,
-        now: Version,
-        pipeline: &P,
-        reader: &Reader,
-    ) {
-        let e = &self.mega.entries[idx as usize];
-        let (set, marks) = self.marks(e, key, pipeline, reader);
-        let e = &mut self.mega.entries[idx as usize];
-        (e.version, e.set, e.marks) = (now.0, set, marks);
-    }
-
-    fn marks<P: Pipeline>(&self, e: &Entry, key: &Key, pipeline: &P, reader: &Reader) -> (u8, Marks) {
-        if e.sort == NO_SORT {
-            return (0, Marks::default());
-        }
-        let watch = self.sorts.watch(e.sort);
-        if watch.set == e.set {
-            return (e.set, e.marks);
-        }
-        (watch.set, pipeline.marks(watch, self.view(e.body, key), reader))
-    }
-
-    /// Moves what an exact entry has gathered to the flow's slots, and tells its megaflow that it is in use.
-    fn fold_exact(&mut self, idx: u32, slots: &SlotTable) {
-        let e = &mut self.exact.entries[idx as usize];
-        if e.packets == 0 {
-            return;
-        }
-        let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
-        let (body, used) = (e.body, e.used);
-        self.credit(body, packets, bytes, used, slots);
-        let mega = self.bodies.get(body).megaflow;
-        if mega != 0 {
-            let m = &mut self.mega.entries[mega as usize];
-            m.used = m.used.later(used, Stamp::of(self.now_ms));
-        }
-    }
-
-    fn fold_mega(&mut self, idx: u32, slots: &SlotTable) {
-        let e = &mut self.mega.entries[idx as usize];
-        if e.packets == 0 {
-            return;
-        }
-        let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
-        let (body, used) = (e.body, e.used);
-        self.credit(body, packets, bytes, used, slots);
-    }
-
-    fn credit(&mut self, body: u32, packets: u64, bytes: u64, used: Stamp, slots: &SlotTable) {
-        let b = self.bodies.get_mut(body);
-        b.packets += packets;
-        b.bytes += bytes;
-        let b = self.bodies.get(body);
-        let used_ms = used.at_ms(self.now_ms);
-        for &slot in self.bodies.credits(b) {
-            slots.credit(slot, packets, bytes, used_ms);
-        }
-    }
-
     /// Sets the time, in milliseconds of the datapath's clock.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
@@ -671,82 +485,6 @@ impl FlowCache {
         self.exact.live().max(self.mega.live()) > limit / 4 * 3
     }
 
-    /// Visits the next `count` entries of each tier: folds them, and removes idle ones, `removals` at most, from which it
-    /// subtracts. True when this ended a round over all of both tiers that started with [`Self::start_round`].
-    pub fn sweep(&mut self, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
-        let (max_idle_ms, now) = (self.config.max_idle_ms, Stamp::of(self.now_ms));
-        let end = (self.sweep_exact + count).min(self.exact.high);
-        for group in Groups(self.sweep_exact, end) {
-            for idx in group.clone() {
-                let e = &self.exact.entries[idx as usize];
-                prefetch(&e.packets);
-            }
-            for idx in group.clone() {
-                self.prefetch_swept(&self.exact, idx, max_idle_ms);
-            }
-            for idx in group {
-                let e = &self.exact.entries[idx as usize];
-                if e.kind == kind::FREE {
-                    continue;
-                }
-                self.fold_exact(idx, slots);
-                let is_idle = self.exact.entries[idx as usize].used.age_ms(now) > max_idle_ms;
-                if is_idle && *removals > 0 {
-                    *removals -= 1;
-                    self.remove_exact(idx, slots);
-                }
-            }
-        }
-        self.sweep_exact = end;
-        if end < self.exact.high {
-            return false;
-        }
-        let end = (self.sweep_mega + count).min(self.mega.high);
-        for group in Groups(self.sweep_mega, end) {
-            for idx in group.clone() {
-                prefetch(&self.mega.entries[idx as usize].packets);
-            }
-            for idx in group.clone() {
-                self.prefetch_swept(&self.mega, idx, max_idle_ms);
-            }
-            for idx in group {
-                let e = &self.mega.entries[idx as usize];
-                if e.kind == kind::FREE {
-                    continue;
-                }
-                self.fold_mega(idx, slots);
-                let is_idle = self.mega.entries[idx as usize].used.age_ms(now) > max_idle_ms;
-                if is_idle && *removals > 0 {
-                    *removals -= 1;
-                    self.remove_mega(idx, slots);
-                }
-            }
-        }
-        self.sweep_mega = end;
-        end >= self.mega.high
-    }
-
-    /// Asks for the lines beside the entry's second that its visit will touch: none where nothing came and it is not idle
-    /// yet, as with most entries of a large cache.
-    #[inline(always)]
-    fn prefetch_swept(&self, tier: &Tier, idx: u32, max_idle_ms: u32) {
-        let e = &tier.entries[idx as usize];
-        let is_idle = e.used.age_ms(Stamp::of(self.now_ms)) > max_idle_ms;
-        if e.kind == kind::FREE || !(is_idle || e.packets > 0) {
-            return;
-        }
-        self.bodies.prefetch(e.body);
-        if is_idle {
-            prefetch(&e.key);
-            tier.index.prefetch(Probe::new(e.hash));
-        }
-    }
-
-    /// Begins a new round of sweeping at the first entry.
-    pub fn start_round(&mut self) {
-        (self.sweep_exact, self.sweep_mega) = (0, 0);
-    }
-
     /// Whether nothing is cached.
     pub fn is_empty(&self) -> bool {
         self.exact.live() + self.mega.live() == 0
@@ -755,16 +493,6 @@ impl FlowCache {
     /// Entries that a round visits.
     pub fn round_len(&self) -> u32 {
         self.exact.high + self.mega.high
-    }
-
-    /// Removes everything, folded.
-    pub fn flush(&mut self, slots: &SlotTable) {
-        for idx in 1..=self.exact.high {
-            self.remove_exact(idx, slots);
-        }
-        for idx in 1..=self.mega.high {
-            self.remove_mega(idx, slots);
-        }
     }
 
     /// Sizes and memory.
@@ -890,19 +618,4 @@ fn equal(a: &[u64; 8], b: &[u64; 8]) -> bool {
 fn prefetch_entry(entries: &[Entry], idx: u32) {
     prefetch_at(entries, idx as usize);
     prefetch_second_line(entries, idx as usize);
-}
-
-/// `(from, to]` in groups of 16, for prefetching a group at a time.
-struct Groups(u32, u32);
-
-impl Iterator for Groups {
-    type Item = std::ops::RangeInclusive<u32>;
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0 >= self.1 {
-            return None;
-        }
-        let from = self.0 + 1;
-        self.0 = (self.0 + 16).min(self.1);
-        Some(from..=self.0)
-    }
 }

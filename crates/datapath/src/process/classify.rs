@@ -224,26 +224,22 @@ impl<P: Pipeline> Process<P> {
             if idx == 0 {
                 return true;
             }
-            if cache.exact(idx).version != at.version.0 && !cache.renew_exact(idx, &mut sights) {
-                let e = cache.exact(idx);
-                let (since, body, was) = (Version(e.version), e.body, e.kind);
+            if cache.entry(Which::Exact, idx).version != at.version.0
+                && !cache.renew(Which::Exact, idx, &mut sights)
+            {
                 if let (Keys::Of(ingress), PLAIN) = (how, present[i]) {
                     Scratch::extract_plain(keys, i, &batch[i], ingress);
                 }
-                if was == kind::STALE
-                    || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
-                {
-                    if was != kind::STALE {
-                        let e = cache.exact(idx);
-                        (e.kind, e.sort) = (kind::STALE, NO_SORT);
+                let judged = cache.judge(Which::Exact, idx, &keys[i], at.version, pipeline, reader);
+                if let Judged::Stale { is_new } = judged {
+                    if is_new {
                         stats.touched.add(1);
                         stale_exact.push(idx);
                     }
                     return true;
                 }
-                cache.judged_exact(idx, &keys[i], at.version, pipeline, reader);
             }
-            let e = cache.exact(idx);
+            let e = cache.entry(Which::Exact, idx);
             packets += u64::from(counts[i]);
             e.hit(counts[i].into(), lens[i].into(), at.now);
             if e.mask == MASK_EXACT {
@@ -282,23 +278,19 @@ impl<P: Pipeline> Process<P> {
                 if idx == 0 {
                     return true;
                 }
-                if cache.mega(idx).version != at.version.0 && !cache.renew_mega(idx, &mut sights) {
-                    let e = cache.mega(idx);
-                    let (since, body, was) = (Version(e.version), e.body, e.kind);
-                    if was == kind::STALE
-                        || pipeline.touched(cache.view(body, &keys[i]), since, at.version, reader)
-                    {
-                        if was != kind::STALE {
-                            let e = cache.mega(idx);
-                            (e.kind, e.sort) = (kind::STALE, NO_SORT);
+                if cache.entry(Which::Mega, idx).version != at.version.0
+                    && !cache.renew(Which::Mega, idx, &mut sights)
+                {
+                    let judged = cache.judge(Which::Mega, idx, &keys[i], at.version, pipeline, reader);
+                    if let Judged::Stale { is_new } = judged {
+                        if is_new {
                             stats.touched.add(1);
                             stale_mega.push(idx);
                         }
                         return true;
                     }
-                    cache.judged_mega(idx, &keys[i], at.version, pipeline, reader);
                 }
-                let e = cache.mega(idx);
+                let e = cache.entry(Which::Mega, idx);
                 packets += u64::from(counts[i]);
                 e.hit(counts[i].into(), lens[i].into(), at.now);
                 verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };

@@ -7,11 +7,11 @@ impl<P: Pipeline> Process<P> {
     pub(super) fn promote(&mut self, use_exact: bool, at: Moment) {
         let Scratch { keys, exact, present, promote, stale_exact, stale_mega, .. } = &mut self.scratch;
         for idx in stale_exact.drain(..) {
-            self.cache.remove_exact(idx, &self.slots);
+            self.cache.remove(Which::Exact, idx, &self.slots);
         }
         if use_exact {
             for (i, idx) in promote.drain(..) {
-                let e = self.cache.mega(idx);
+                let e = self.cache.entry(Which::Mega, idx);
                 if e.kind == kind::FREE || e.kind == kind::STALE {
                     continue;
                 }
@@ -36,7 +36,7 @@ impl<P: Pipeline> Process<P> {
         }
         promote.clear();
         for idx in stale_mega.drain(..) {
-            self.cache.remove_mega(idx, &self.slots);
+            self.cache.remove(Which::Mega, idx, &self.slots);
         }
     }
 
@@ -49,7 +49,7 @@ impl<P: Pipeline> Process<P> {
             let i = usize::from(i);
             let idx = self.cache.mega_search(port, &self.scratch.keys[i], at.version);
             if idx != 0 {
-                let e = self.cache.mega(idx);
+                let e = self.cache.entry(Which::Mega, idx);
                 e.hit(1, packet.len() as u64, at.now);
                 let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
                 self.out.stats.megaflow_hits.add(1);
@@ -59,7 +59,7 @@ impl<P: Pipeline> Process<P> {
             self.scratch.exact_key_of(i, &packet);
             let idx = self.cache.alone_search(&self.scratch.exact_key(i), at.version);
             if idx != 0 {
-                let e = self.cache.exact(idx);
+                let e = self.cache.entry(Which::Exact, idx);
                 e.hit(1, packet.len() as u64, at.now);
                 let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
                 tuner.alone_hit();
@@ -115,10 +115,10 @@ impl<P: Pipeline> Process<P> {
             if cacheable { self.cache.install(&self.scratch.exact_key(i), t, at, &self.slots) } else { None };
         let bytes = packet.len() as u64;
         let entry = match installed {
-            Some(Installed::Megaflow(idx)) => Some(self.cache.mega(idx)),
+            Some(Installed::Megaflow(idx)) => Some(self.cache.entry(Which::Mega, idx)),
             Some(Installed::Exact(idx)) => {
                 tuner.alone_hit();
-                Some(self.cache.exact(idx))
+                Some(self.cache.entry(Which::Exact, idx))
             }
             None => None,
         };

@@ -1,0 +1,284 @@
+//! What happens to the entries of either tier, in one way for both: they are filled, judged by changes, folded, swept, removed.
+
+use super::entry::{Entry, kind};
+use super::masks::{dp_port, wide_len};
+use super::sorts::{NO_SORT, Sights};
+use super::{FlowCache, FlowRef, Tier, Which, index};
+use crate::pipeline::Pipeline;
+use crate::stamp::Stamp;
+use crate::watch::Marks;
+use base::Version;
+use base::rcu::Reader;
+use base::region::prefetch;
+use base::slots::SlotTable;
+use flow::Key;
+use index::{Inserted, Probe};
+
+/// What a judgement in full found about an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judged {
+    /// No change touches its flow: it is of the newest version now.
+    Right,
+    /// It is out of date: marked so now, or (`false`) earlier in the burst.
+    Stale {
+        /// Nobody has found it out before.
+        is_new: bool,
+    },
+}
+
+impl FlowCache {
+    #[inline(always)]
+    fn tier(&self, which: Which) -> &Tier {
+        match which {
+            Which::Exact => &self.exact,
+            Which::Mega => &self.mega,
+        }
+    }
+
+    #[inline(always)]
+    fn tier_mut(&mut self, which: Which) -> &mut Tier {
+        match which {
+            Which::Exact => &mut self.exact,
+            Which::Mega => &mut self.mega,
+        }
+    }
+
+    /// An entry.
+    #[inline(always)]
+    pub fn entry(&mut self, which: Which, idx: u32) -> &mut Entry {
+        &mut self.tier_mut(which).entries[idx as usize]
+    }
+
+    // ---- filling
+
+    /// A place for an entry, another's where all are in use.
+    pub(super) fn take(&mut self, which: Which, slots: &SlotTable) -> Option<u32> {
+        if let Some(idx) = self.tier_mut(which).take() {
+            return Some(idx);
+        }
+        let victim = self.tier_mut(which).victim();
+        self.evictions += 1;
+        self.remove(which, victim, slots);
+        self.tier_mut(which).take()
+    }
+
+    /// Fills a place, and has the index name it.
+    #[allow(clippy::too_many_arguments)] // The parts of an entry, whose lines are written once.
+    pub(super) fn put(
+        &mut self,
+        which: Which,
+        idx: u32,
+        key: &[u64; 8],
+        present: u16,
+        wide: u32,
+        hash: u64,
+        from: &FlowRef,
+        slots: &SlotTable,
+    ) {
+        let e = self.entry(which, idx);
+        e.key = *key;
+        (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
+        (e.used, e.body, e.wide, e.port) = (from.at.now, from.body, wide, from.port);
+        (e.present, e.mask, e.kind) = (present, from.mask, from.kind);
+        (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
+        self.bodies.get_mut(from.body).refs += 1;
+        if let Inserted::Evicted(lost) = self.tier_mut(which).index.insert(Probe::new(hash), idx) {
+            self.evictions += 1;
+            self.end(which, lost, slots);
+        }
+    }
+
+    // ---- judging
+
+    /// Whether what is watched says that no change since has touched the entry's flow: then it is of this version now.
+    #[inline(always)]
+    pub fn renew<P: Pipeline>(&mut self, which: Which, idx: u32, sights: &mut Sights<'_, P>) -> bool {
+        let e = match which {
+            Which::Exact => &mut self.exact.entries[idx as usize],
+            Which::Mega => &mut self.mega.entries[idx as usize],
+        };
+        sights.renew(&mut self.sorts, &self.masks, e)
+    }
+
+    /// Asks the pipeline whether a change since touches the entry's flow. If none does, what is watched will tell from here on.
+    /// `key` is of any packet of the flow.
+    pub fn judge<P: Pipeline>(
+        &mut self,
+        which: Which,
+        idx: u32,
+        key: &Key,
+        now: Version,
+        pipeline: &P,
+        reader: &Reader,
+    ) -> Judged {
+        let e = &self.tier(which).entries[idx as usize];
+        if e.kind == kind::STALE {
+            return Judged::Stale { is_new: false };
+        }
+        if pipeline.touched(self.view(e.body, key), Version(e.version), now, reader) {
+            let e = self.entry(which, idx);
+            (e.kind, e.sort) = (kind::STALE, NO_SORT);
+            return Judged::Stale { is_new: true };
+        }
+        let (set, marks) = self.marks(e, key, pipeline, reader);
+        let e = self.entry(which, idx);
+        (e.version, e.set, e.marks) = (now.0, set, marks);
+        Judged::Right
+    }
+
+    fn marks<P: Pipeline>(&self, e: &Entry, key: &Key, pipeline: &P, reader: &Reader) -> (u8, Marks) {
+        if e.sort == NO_SORT {
+            return (0, Marks::default());
+        }
+        let watch = self.sorts.watch(e.sort);
+        if watch.set == e.set {
+            return (e.set, e.marks);
+        }
+        (watch.set, pipeline.marks(watch, self.view(e.body, key), reader))
+    }
+
+    // ---- counting
+
+    /// Moves what an entry has gathered to the flow's slots. An exact entry tells its megaflow that it is in use.
+    fn fold(&mut self, which: Which, idx: u32, slots: &SlotTable) {
+        let e = self.entry(which, idx);
+        if e.packets == 0 {
+            return;
+        }
+        let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
+        let (body, used) = (e.body, e.used);
+        let b = self.bodies.get_mut(body);
+        b.packets += packets;
+        b.bytes += bytes;
+        let b = self.bodies.get(body);
+        let used_ms = used.at_ms(self.now_ms);
+        for &slot in self.bodies.credits(b) {
+            slots.credit(slot, packets, bytes, used_ms);
+        }
+        let mega = b.megaflow;
+        if which == Which::Exact && mega != 0 {
+            let m = &mut self.mega.entries[mega as usize];
+            m.used = m.used.later(used, Stamp::of(self.now_ms));
+        }
+    }
+
+    // ---- removing
+
+    /// Takes an entry out, its counts folded first. Exact entries made from a megaflow live on with its body.
+    pub fn remove(&mut self, which: Which, idx: u32, slots: &SlotTable) {
+        let tier = self.tier_mut(which);
+        let e = &tier.entries[idx as usize];
+        if e.kind != kind::FREE {
+            tier.index.remove(Probe::new(e.hash), idx);
+            self.end(which, idx, slots);
+        }
+    }
+
+    /// The same of one that the index does not name any more.
+    fn end(&mut self, which: Which, idx: u32, slots: &SlotTable) {
+        self.fold(which, idx, slots);
+        let e = &self.tier(which).entries[idx as usize];
+        let (body, wide, present, mask, port) = (e.body, e.wide, e.present, e.mask, dp_port(&e.key));
+        if which == Which::Mega {
+            if let Some(masks) = &mut self.ports[port] {
+                masks.remove(mask);
+            }
+            self.masks[usize::from(mask)].flows -= 1;
+            self.bodies.get_mut(body).megaflow = 0;
+        }
+        self.arena.release(wide, wide_len(present));
+        self.release_body(body);
+        self.tier_mut(which).give_back(idx);
+    }
+
+    pub(super) fn release_body(&mut self, body: u32) {
+        let b = self.bodies.get(body);
+        let (mask, sort) = (b.mask, b.sort);
+        if self.bodies.release(body) {
+            self.masks[usize::from(mask)].bodies -= 1;
+            self.sorts.release(sort, &mut self.masks);
+        }
+    }
+
+    /// Removes everything, folded.
+    pub fn flush(&mut self, slots: &SlotTable) {
+        for which in [Which::Exact, Which::Mega] {
+            for idx in 1..=self.tier(which).high {
+                self.remove(which, idx, slots);
+            }
+        }
+    }
+
+    // ---- sweeping
+
+    /// Begins a new round of sweeping at the first entry.
+    pub fn start_round(&mut self) {
+        (self.exact.swept, self.mega.swept) = (0, 0);
+    }
+
+    /// Visits the next `count` entries of each tier: folds them, and removes idle ones, `removals` at most, from which it
+    /// subtracts. True when this ended a round over all of both tiers that started with [`Self::start_round`].
+    pub fn sweep(&mut self, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
+        self.sweep_tier(Which::Exact, count, removals, slots)
+            && self.sweep_tier(Which::Mega, count, removals, slots)
+    }
+
+    fn sweep_tier(&mut self, which: Which, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
+        let (max_idle_ms, now) = (self.config.max_idle_ms, Stamp::of(self.now_ms));
+        let tier = self.tier(which);
+        let end = (tier.swept + count).min(tier.high);
+        for group in Groups(tier.swept, end) {
+            for idx in group.clone() {
+                prefetch(&self.tier(which).entries[idx as usize].packets);
+            }
+            for idx in group.clone() {
+                self.prefetch_swept(self.tier(which), idx, max_idle_ms);
+            }
+            for idx in group {
+                if self.entry(which, idx).kind == kind::FREE {
+                    continue;
+                }
+                self.fold(which, idx, slots);
+                let is_idle = self.entry(which, idx).used.age_ms(now) > max_idle_ms;
+                if is_idle && *removals > 0 {
+                    *removals -= 1;
+                    self.remove(which, idx, slots);
+                }
+            }
+        }
+        let tier = self.tier_mut(which);
+        tier.swept = end;
+        end >= tier.high
+    }
+
+    /// Asks for the lines beside the entry's second that its visit will touch: none where nothing came and it is not idle
+    /// yet, as with most entries of a large cache.
+    #[inline(always)]
+    fn prefetch_swept(&self, tier: &Tier, idx: u32, max_idle_ms: u32) {
+        let e = &tier.entries[idx as usize];
+        let is_idle = e.used.age_ms(Stamp::of(self.now_ms)) > max_idle_ms;
+        if e.kind == kind::FREE || !(is_idle || e.packets > 0) {
+            return;
+        }
+        self.bodies.prefetch(e.body);
+        if is_idle {
+            prefetch(&e.key);
+            tier.index.prefetch(Probe::new(e.hash));
+        }
+    }
+}
+
+/// `(from, to]` in groups of 16, for prefetching a group at a time.
+struct Groups(u32, u32);
+
+impl Iterator for Groups {
+    type Item = std::ops::RangeInclusive<u32>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0 >= self.1 {
+            return None;
+        }
+        let from = self.0 + 1;
+        self.0 = (self.0 + 16).min(self.1);
+        Some(from..=self.0)
+    }
+}
