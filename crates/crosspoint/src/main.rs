@@ -2,6 +2,9 @@
 //!
 //! Called by the name of one of Open vSwitch's programs, it is that program (see `programs`).
 
+#[macro_use]
+mod output;
+
 mod bench;
 mod daemon_args;
 mod database;

@@ -326,3 +326,94 @@ fn levels_patterns_and_destinations_follow_their_commands() {
         assert!(switch.appctl(args).failed().starts_with(error));
     }
 }
+
+/// The binary under another name, in a directory.
+fn named(dir: &Path, name: &str) -> Command {
+    let link = dir.join(name);
+    if !link.exists() {
+        std::os::unix::fs::symlink(binary(), &link).unwrap();
+    }
+    let mut command = Command::new(link);
+    command.env("OVS_RUNDIR", dir).env("OVS_LOGDIR", dir).env("OVS_DBDIR", dir).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn of_many_that_start_at_once_one_survives_and_has_the_pid_file() {
+    let dir = run_dir();
+    let pid_file = dir.path().join("x.pid");
+    let mut starts: Vec<std::process::Child> = (0..40)
+        .map(|n| {
+            let control = format!("--unixctl={}", dir.path().join(format!("{n}.ctl")).display());
+            let pid_file = format!("--pidfile={}", pid_file.display());
+            let mut command = named(dir.path(), "ovsdb-server");
+            command
+                .args(["--no-dbs", "-vconsole:off", &control, &pid_file])
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    wait_for("all but one to end", || {
+        starts.iter_mut().map(|child| child.try_wait().unwrap()).filter(Option::is_none).count() == 1
+    });
+    let survivor = starts.iter_mut().find_map(|c| c.try_wait().unwrap().is_none().then(|| c.id())).unwrap();
+    wait_for("the survivor's pid file", || pid_file.exists());
+    assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), survivor.to_string());
+    kill("-TERM", survivor as i32);
+    for child in &mut starts {
+        child.wait().unwrap();
+    }
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_no_panic() {
+    let dir = run_dir();
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    for name in
+        ["ovs-appctl", "ovs-vsctl", "ovs-ofctl", "ovs-dpctl", "ovsdb-client", "ovsdb-tool", "ovsdb-server"]
+    {
+        let failed = named(dir.path(), name).arg("--nonesuch").stderr(full()).status().unwrap();
+        assert_eq!(failed.code(), Some(1), "{name}: an error that nobody sees");
+        let closed = named(dir.path(), name).arg("--version").stdout(full()).output().unwrap();
+        assert_eq!(closed.status.code(), Some(1), "{name}: {closed:?}");
+        assert!(text(&closed.stderr).contains("stdout: No space left on device"), "{name}: {closed:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let gone = named(dir.path(), name).arg("--version").stdout(writer).output().unwrap();
+        assert!(gone.status.success() && gone.stderr.is_empty(), "{name}: {gone:?}");
+    }
+}
+
+#[test]
+fn a_server_keeps_to_its_log_file_and_serves_the_operator_whoever_is_connected() {
+    let dir = run_dir();
+    let (control, log) = (dir.path().join("ctl"), dir.path().join("log"));
+    let mut server = named(dir.path(), "ovsdb-server")
+        .args(["--no-dbs", "-vconsole:off"])
+        .arg(format!("--unixctl={}", control.display()))
+        .arg(format!("--log-file={}", log.display()))
+        .spawn()
+        .unwrap();
+    wait_for("the control socket", || testkit::listens(&control));
+    let ask = |command: &str| appctl(dir.path(), &["-T", "30", "-t", control.to_str().unwrap(), command]);
+
+    assert!(ask("vlog/close").status.success());
+    fs::rename(&log, dir.path().join("log.1")).unwrap();
+    assert!(ask("vlog/reopen").status.success());
+    assert!(fs::read_to_string(&log).unwrap().contains("|vlog|INFO|opened log file "));
+
+    let idle: Vec<std::os::unix::net::UnixStream> =
+        (0..120).map(|_| std::os::unix::net::UnixStream::connect(&control).unwrap()).collect();
+    for _ in 0..3 {
+        assert!(ask("version").status.success());
+    }
+    let closed = |stream: &std::os::unix::net::UnixStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!(std::io::Read::read(&mut &*stream, &mut [0]), Ok(0))
+    };
+    assert!(closed(&idle[0]) && !closed(&idle[119]), "who was idle longest gave way");
+    kill("-TERM", server.id() as i32);
+    server.wait().unwrap();
+}

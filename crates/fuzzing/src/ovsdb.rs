@@ -38,8 +38,13 @@ pub fn ovsdb_transaction(input: &[u8]) {
     for line in input.split(|byte| *byte == b'\n').take(16) {
         let Ok(Value::Array(operations)) = serde_json::from_slice(line) else { continue };
         let before = rows(&database);
-        let mut context =
-            Context { ids: &mut ids, has_lock: &|lock| lock == "mine", elapsed_ms: 0, read_only: false };
+        let mut context = Context {
+            ids: &mut ids,
+            has_lock: &|lock| lock == "mine",
+            elapsed_ms: 0,
+            read_only: false,
+            room: None,
+        };
         let Execution::Done(outcome) = database.execute(&operations, &mut context) else {
             assert_eq!(rows(&database), before);
             continue;

@@ -79,7 +79,7 @@ impl Filled {
 
     fn run(&mut self, operations: &[Value]) -> (Reply, Changes) {
         let mut context =
-            Context { ids: &mut self.ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
+            Context { ids: &mut self.ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, room: None };
         match self.database.execute(operations, &mut context) {
             Execution::Done(outcome) => {
                 let failed = outcome.reply.0.iter().find(|result| matches!(result, OpResult::Failed(_)));
@@ -188,8 +188,13 @@ fn small(bench: &Bench, rows: usize) {
         let mut ids = UuidGenerator::from_seed(2);
         bench.time(&name, PER_RUN, |_| {
             for _ in 0..PER_RUN {
-                let mut context =
-                    Context { ids: &mut ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
+                let mut context = Context {
+                    ids: &mut ids,
+                    has_lock: &|_| false,
+                    elapsed_ms: 0,
+                    read_only: false,
+                    room: None,
+                };
                 black_box(filled.database.execute(request.as_array().unwrap(), &mut context));
             }
         });

@@ -44,6 +44,21 @@ impl<'a> Json<'a> {
         if let Json::String(text) = self { Some(text) } else { None }
     }
 
+    /// The memory that it takes beside its own place, in bytes, with a string's whether it is borrowed or not.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+            Json::String(text) => text.len(),
+            Json::Array(elements) => {
+                size_of_val(&elements[..]) + elements.iter().map(Json::heap_bytes).sum::<usize>()
+            }
+            Json::Object(members) => {
+                let each = members.iter().map(|(name, value)| name.len() + value.heap_bytes());
+                size_of_val(&members[..]) + each.sum::<usize>()
+            }
+        }
+    }
+
     /// The same, with all of its memory.
     pub fn into_owned(self) -> Json<'static> {
         let own = |text: Cow<'a, str>| Cow::Owned(text.into_owned());

@@ -101,13 +101,14 @@ fn a_wait_waits_until_its_time_is_over_and_changes_nothing_meanwhile() {
             "until": "==", "rows": [{"name": "br0"}]},
     ]);
     let mut attempt = |database: &mut Database, elapsed_ms| {
-        let mut context = Context { ids: &mut ids, has_lock: &|_| false, elapsed_ms, read_only: false };
+        let mut context =
+            Context { ids: &mut ids, has_lock: &|_| false, elapsed_ms, read_only: false, room: None };
         database.execute(operations.as_array().unwrap(), &mut context)
     };
     let root = database.schema().find("Open_vSwitch").unwrap();
     for elapsed_ms in [0, 499] {
         let execution = attempt(&mut database, elapsed_ms);
-        assert!(matches!(execution, Execution::Pending { retry_at_ms: Some(500) }), "{execution:?}");
+        assert!(matches!(execution, Execution::Pending { retry_at_ms: Some(500), .. }), "{execution:?}");
         assert_eq!(database.row_count(root), 0);
     }
     let Execution::Done(outcome) = attempt(&mut database, 500) else { panic!("it waits for ever") };
@@ -122,8 +123,13 @@ fn a_wait_waits_until_its_time_is_over_and_changes_nothing_meanwhile() {
 fn a_read_only_database_answers_questions_and_refuses_changes() {
     let (mut database, mut ids) = switch();
     let mut attempt = |operation: Value| {
-        let mut context =
-            Context { ids: &mut ids, has_lock: &|lock| lock == "mine", elapsed_ms: 0, read_only: true };
+        let mut context = Context {
+            ids: &mut ids,
+            has_lock: &|lock| lock == "mine",
+            elapsed_ms: 0,
+            read_only: true,
+            room: None,
+        };
         match database.execute(&[operation], &mut context) {
             Execution::Done(outcome) => outcome.reply.to_json()[0]["error"].as_str().map(str::to_owned),
             Execution::Pending { .. } => panic!("nothing waits here"),

@@ -5,6 +5,9 @@
 //! which never wait for it. All its state is one structure; tasks borrow it between two awaits and never
 //! across one, so a handler is a plain function that sees a consistent state and can be tested without a socket.
 
+#[macro_use]
+pub mod output;
+
 mod clock;
 mod commands;
 mod conffile;

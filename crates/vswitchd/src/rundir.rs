@@ -53,25 +53,28 @@ impl Socket {
         &self.path
     }
 
-    /// Listens at `path`, for the owner and group alone. A socket that nobody answers at any more is replaced;
-    /// `ErrorKind::AddrInUse` where someone does, `AlreadyExists` where something else is there.
+    /// Listens at `path`, for the owner and group alone. A socket that refuses connections is one that nobody listens at any more, and
+    /// is replaced; `ErrorKind::AddrInUse` where someone listens, however busy, `AlreadyExists` where something else is there.
     pub fn listen(path: &Path) -> io::Result<(Socket, tokio::net::UnixListener)> {
         match fs::symlink_metadata(path) {
             Ok(meta) if !meta.file_type().is_socket() => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there and no socket"));
             }
-            Ok(_) => match connect(path) {
-                Ok(_) => {
+            Ok(_) => match try_connect(path) {
+                Ok(()) => {
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
                 }
-                Err(_) => fs::remove_file(path)?,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => remove(path)?,
+                // Its owner has just removed it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
             },
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
         let listener = with_short_path(path, |short| UnixListener::bind(short))?;
         let socket = Socket { path: path.to_owned() };
-        fs::set_permissions(path, Permissions::from_mode(0o750))?;
+        fs::set_permissions(path, Permissions::from_mode(0o770))?;
         listener.set_nonblocking(true)?;
         Ok((socket, tokio::net::UnixListener::from_std(listener)?))
     }
@@ -98,10 +101,34 @@ pub fn remove_stale_control_sockets(path: &Path) {
         if !is_socket || Path::new("/proc").join(pid.to_string()).exists() {
             continue;
         }
-        let stale = connect(&entry.path()).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+        let stale = try_connect(&entry.path()).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
         if stale && let Err(e) = fs::remove_file(entry.path()) {
             tracing::debug!(target: "daemon", "{}: could not be removed: {e}", entry.path().display());
         }
+    }
+}
+
+/// Whether somebody listens at the socket at `path`, without waiting for who listens and accepts nobody: its backlog is full.
+fn try_connect(path: &Path) -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    for kind in [SocketType::STREAM, SocketType::SEQPACKET, SocketType::DGRAM] {
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+        let connected = with_short_path(path, |short| Ok(connect(&socket, &SocketAddrUnix::new(short)?)));
+        match connected? {
+            Err(rustix::io::Errno::PROTOTYPE) => {}
+            Ok(()) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file that may be gone already.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
     }
 }
 
@@ -131,6 +158,44 @@ mod tests {
     }
 
     #[test]
+    fn the_group_may_connect_and_others_may_not() {
+        in_runtime(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("br0.mgmt");
+            let _socket = Socket::listen(&path).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
+        });
+    }
+
+    #[test]
+    fn a_socket_whose_owner_is_too_busy_to_accept_is_left_alone() {
+        in_runtime(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("br0.mgmt");
+            let owner =
+                rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+            let owner = owner.unwrap();
+            rustix::net::bind(&owner, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+            rustix::net::listen(&owner, 0).unwrap();
+            let mut waiting = Vec::new();
+            while let Ok(socket) = UnixStream::connect(&path) {
+                waiting.push(socket);
+                if waiting.len() == 1 {
+                    // With no backlog, the next one would wait.
+                    break;
+                }
+            }
+            let error = Socket::listen(&path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            assert!(path.exists());
+            // Of another kind, it is somebody's too.
+            let log = dir.path().join("log");
+            let _log = std::os::unix::net::UnixDatagram::bind(&log).unwrap();
+            assert_eq!(Socket::listen(&log).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        });
+    }
+
+    #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         in_runtime(|| {
             let dir = tempfile::tempdir().unwrap();
@@ -140,7 +205,7 @@ mod tests {
             drop(listener);
             std::mem::forget(socket); // As a killed process leaves it.
             let (socket, _listener) = Socket::listen(&path).unwrap();
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
             drop(socket);
             assert!(!path.exists());
             fs::write(&path, "").unwrap();

@@ -15,6 +15,7 @@ use crate::clock;
 use crate::ofconn::{LinkOf, OfConn, Purpose, Served};
 use crate::state::Vswitch;
 use crate::stream::Stream;
+use crate::unixctl::Idlers;
 use rustix::net::RecvFlags;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -30,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, Semaphore};
 
-/// Connections to one socket at once; further ones wait.
+/// Connections to one socket at once. For a further one the connection that has said nothing for longest gives way.
 const CONNECTIONS_MAX: usize = 200;
 /// How long to look for the next request after a barrier was answered.
 const BRISK: Duration = Duration::from_micros(40);
@@ -48,22 +49,29 @@ pub type Shared = Rc<RefCell<Vswitch>>;
 /// Serves a socket of a bridge for ever.
 pub async fn serve(listener: UnixListener, shared: Shared, bridge: BridgeIdx, purpose: Purpose) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let idle = Rc::new(Idlers::default());
     loop {
-        let place = places.clone().acquire_owned().await.expect("never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
-                let shared = shared.clone();
+                if places.available_permits() == 0 {
+                    idle.dismiss_one();
+                }
+                let place = places.clone().acquire_owned().await.expect("never closed");
+                let (shared, idle) = (shared.clone(), idle.clone());
                 tokio::task::spawn_local(async move {
                     let carrier = Carrier::new(&shared, bridge, purpose, None, Stream::Unix(stream));
-                    if let Some(mut carrier) = carrier
-                        && let Err(error) = carrier.run().await
-                    {
-                        tracing::debug!(target: "vconn", "a connection broke: {error}");
+                    if let Some(mut carrier) = carrier {
+                        carrier.idlers = Some(idle);
+                        if let Err(error) = carrier.run().await {
+                            tracing::debug!(target: "vconn", "a connection broke: {error}");
+                        }
                     }
                     drop(place);
                 });
             }
             Err(error) => {
+                // Out of descriptors, most likely.
+                idle.dismiss_one();
                 tracing::warn!(target: "vconn", "accept failed: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -81,6 +89,8 @@ pub(crate) struct Carrier {
     input: Vec<u8>,
     /// Written, and perhaps still held by TLS.
     unflushed: bool,
+    /// Those that give way to others where there are too many, if this is one of them.
+    idlers: Option<Rc<Idlers>>,
 }
 
 impl Carrier {
@@ -93,7 +103,16 @@ impl Carrier {
         stream: Stream,
     ) -> Option<Carrier> {
         let id = shared.borrow_mut().connected(bridge, purpose, link, clock::now())?;
-        Some(Carrier { shared: shared.clone(), bridge, id, stream, input: Vec::new(), unflushed: false })
+        let idlers = None;
+        Some(Carrier {
+            shared: shared.clone(),
+            bridge,
+            id,
+            stream,
+            input: Vec::new(),
+            unflushed: false,
+            idlers,
+        })
     }
 
     /// Why our own side ended the connection, if it did.
@@ -220,6 +239,14 @@ impl Carrier {
         buffer: &mut [u8],
     ) -> io::Result<Woken> {
         let due = self.with(|c| c.poll_timeout()).flatten().unwrap_or_else(|| clock::now() + FOR_EVER);
+        let idlers = self.idlers.clone();
+        let idle = idlers.as_deref().map(Idlers::wait);
+        let dismissed = async {
+            match &idle {
+                Some(idle) => idle.dismissed().await,
+                None => std::future::pending().await,
+            }
+        };
         let bytes = poll_fn(|cx| {
             if blocked && let Poll::Ready(sent) = self.poll_transmit(cx) {
                 return Poll::Ready(sent.map(|()| Woken::Otherwise));
@@ -229,6 +256,7 @@ impl Carrier {
         let woken = tokio::select! {
             moved = bytes => return moved,
             () = notify.notified() => Woken::Otherwise,
+            () = dismissed => return Ok(Woken::End),
             () = clock::sleep_until(due) => Woken::Due,
         };
         if woken == Woken::Due {

@@ -1,12 +1,13 @@
 //! Transactions, and rows as a whole: dump, backup, restore.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ovsdb::ctl::table::{Cell, Table};
 use ovsdb::log::{Magic, Reader, frame, transaction};
-use ovsdb::{ColumnIdx, ColumnSchema, Database, Datum, Schema, TableSchema, Uuid, UuidGenerator};
+use ovsdb::{AtomType, ColumnIdx, ColumnSchema, Database, Datum, Schema, TableSchema, Uuid, UuidGenerator};
 use serde_json::{Map, Value, json};
 
 use super::Call;
@@ -28,6 +29,8 @@ async fn send(call: &mut Call<'_>, operations: Vec<Value>) -> Result<Value, Stri
 
 pub(super) async fn transact(call: &mut Call<'_>) -> Result<(), String> {
     let operations = read_transaction(call)?;
+    // It may wait as long as it likes.
+    call.daemon.complete();
     let results = send(call, operations).await?;
     call.print_json(&results);
     Ok(())
@@ -106,7 +109,13 @@ pub(super) async fn dump(call: &mut Call<'_>) -> Result<(), String> {
     }
     let selected = select(call, &tables).await?;
     for ((table, columns), mut rows) in tables.into_iter().zip(selected) {
-        rows.sort();
+        // By all but UUIDs, which are random, so that the same contents look the same.
+        let by_uuid = |n: &usize| columns[*n].kind.key.kind == AtomType::Uuid;
+        let (uuids, others): (Vec<usize>, Vec<usize>) = (0..columns.len()).partition(by_uuid);
+        rows.sort_by(|a, b| {
+            let in_order = others.iter().chain(&uuids).map(|n| a[*n].cmp(&b[*n]));
+            in_order.fold(Ordering::Equal, Ordering::then)
+        });
         let cells = |row: Vec<Datum>| {
             row.into_iter()
                 .zip(&columns)

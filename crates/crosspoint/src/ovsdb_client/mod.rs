@@ -130,10 +130,15 @@ impl Call<'_> {
 
 /// Prints text at once; a reader that has gone ends the program.
 fn print(text: &str) {
-    use std::io::Write;
+    use std::io::{ErrorKind, Write};
     let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(0);
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            eprintln!("{}: stdout: {}", program::name(), log::os_text(&error));
+            std::process::exit(1);
+        }
     }
 }
 
@@ -195,8 +200,9 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
     }
     let spec = COMMANDS.iter().find(|spec| spec.name == name);
     let spec = spec.ok_or_else(|| unknown_command(name, COMMANDS.iter().map(|spec| spec.name)))?;
-    // Only what goes on for ever can go to the background.
-    let stays = name.starts_with("monitor") || matches!(name.as_str(), "lock" | "steal" | "unlock");
+    // What goes on for ever can go to the background, and a transaction that may wait.
+    let stays =
+        name.starts_with("monitor") || matches!(name.as_str(), "lock" | "steal" | "transact" | "unlock");
     let daemon = if stays {
         daemon.keep(Kept::Stdout);
         match daemon.begin() {
@@ -278,7 +284,8 @@ pub fn manual() -> Manual {
         .about(
             "SERVER defaults to unix:{run}/db.sock, DATABASE to Open_vSwitch.\n\
              In a list of columns, !initial, !insert, !delete and !modify leave out changes of that kind.\n\
-             monitor, lock and steal can run in the background; --detach returns once the first answer is printed.",
+             monitor, lock, steal and transact can run in the background; --detach returns once the first answer is \
+             printed, and of transact once it is connected.",
         )
         .commands("Commands", COMMANDS.iter().map(|spec| (format!("{} {}", spec.name, spec.usage), spec.what.to_string())))
         .terms(METHODS.0, METHODS.1)

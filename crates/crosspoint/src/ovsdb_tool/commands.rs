@@ -287,7 +287,7 @@ fn execute(database: &mut Database, params: &Value, ids: &mut UuidGenerator) -> 
     for operation in operations.iter_mut().filter(|operation| waits(operation)) {
         operation["timeout"] = json!(0);
     }
-    let mut context = Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
+    let mut context = Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, room: None };
     match database.execute(&operations, &mut context) {
         Execution::Done(mut executed) => {
             for (result, _) in executed.reply.0.iter_mut().zip(&waiting).filter(|(_, waiting)| **waiting) {

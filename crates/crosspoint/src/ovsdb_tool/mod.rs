@@ -180,8 +180,7 @@ fn check_election_timer(text: &str) -> Outcome {
 
 /// Prints a text; a reader that has gone is no error.
 fn show(text: &str) -> Outcome {
-    use std::io::Write;
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    print!("{text}");
     Ok(())
 }
 

@@ -137,8 +137,7 @@ pub fn unknown_command<'a>(name: &str, known: impl IntoIterator<Item = &'a str>)
 
 /// Prints a text; a reader that has gone is no error.
 pub fn show(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    print!("{text}");
 }
 
 /// Says what is wrong with the command line, or why a program fails.

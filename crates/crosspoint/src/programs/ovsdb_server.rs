@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use vswitchd::daemonize::{DAEMON, LOGGING, Options as DaemonOptions, describe, fatal};
+use vswitchd::daemonize::{DAEMON, LOGGING, Options as DaemonOptions, describe, fatal, signal_name};
 use vswitchd::getopt::{Opt, Order, flag, optional, value};
 use vswitchd::ovsdb::{ConfigFile, Handle, Options, serve};
 use vswitchd::program;
@@ -75,6 +75,7 @@ pub fn run(args: &[String]) -> ExitCode {
         Ok(daemon) => daemon,
         Err(code) => return code,
     };
+    server.options.memory = daemon.memory().map(Arc::new);
     let run_dir = RunDir::from_env();
     if let Err(error) = run_dir.create() {
         return fatal("ovsdb_server", &format!("{}: {error}", run_dir.path().display()));
@@ -185,7 +186,7 @@ fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<(String, Child
             if signal == SIGHUP {
                 continue;
             }
-            let name = vswitchd::daemonize::signal_name(signal);
+            let name = signal_name(signal);
             tracing::warn!(target: "fatal_signal", "terminating with signal {signal} ({name})");
             // Nobody hears it who ends already.
             let _ = by_signal.send(ExitCode::SUCCESS);

@@ -211,8 +211,7 @@ fn say(warnings: &mut Vec<Warning>) {
 
 /// Prints text and ends; a reader that has gone is no error.
 fn print(text: &str) -> Result<(), End> {
-    use std::io::Write;
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    print!("{text}");
     Ok(())
 }
 

@@ -186,16 +186,18 @@ impl Transaction<'_> {
                 .filter(|key, value| is_alive(if reference.in_values { value.unwrap_or(key) } else { key }));
             let schema = self.database.schema.table(table);
             if kept.len() < schema.column(*column).kind.min as usize {
-                if datum.keys().any(|atom| atom.as_uuid() == Some(Uuid::ZERO)) {
+                let is_new = matches!(self.before.get(&(table, row.uuid())), Some(None));
+                if is_new && datum.keys().any(|atom| atom.as_uuid() == Some(Uuid::ZERO)) {
+                    // The misspelt word is the stock server's.
                     return Err(Error::constraint(format!(
-                        "Weak reference column \"{}\" in \"{}\" row {} contained the all-zeros UUID (probably as the default value \
-                         for this column), which refers to no row, and this column may not be empty.",
+                        "Weak reference column \"{}\" in \"{}\" row {} (inserted within this transaction) contained all-zeros UUID \
+                         (probably as the default value for this column) but deleting this value caused a constraint volation because \
+                         this column is not allowed to be empty.",
                         schema.column(*column).name,
                         schema.name,
                         row.uuid()
                     )));
                 }
-                let is_new = matches!(self.before.get(&(table, row.uuid())), Some(None));
                 return Err(Error::constraint(format!(
                     "Deletion of {} weak reference(s) to deleted (or never-existing) rows from column \"{}\" in \"{}\" \
                      row {} {}caused this column to become empty, but constraints on this column disallow an empty column.",
@@ -249,6 +251,9 @@ impl Transaction<'_> {
 
     fn duplicate(&self, table: TableIdx, columns: &[ColumnIdx], a: &Row, b: &Row) -> Error {
         let schema = self.database.schema.table(table);
+        // In an order that does not depend on UUIDs where anything else tells them apart.
+        let named = |row: &Row| row.columns()[ColumnIdx::FIRST.index()..].to_vec();
+        let (a, b) = if (named(a), a.uuid()) < (named(b), b.uuid()) { (b, a) } else { (a, b) };
         let values_of = |row: &Row| -> String {
             let printed = columns.iter().map(|c| Printed(row.get(*c), &schema.column(*c).kind).to_string());
             printed.collect::<Vec<String>>().join(", ")

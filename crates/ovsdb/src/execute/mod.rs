@@ -9,10 +9,12 @@ mod mutation;
 mod operations;
 mod reply;
 
+use crate::schema::TableIdx;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 pub use condition::Condition;
-pub use reply::{OpResult, Reply};
+pub use reply::{OpResult, Reply, RowText};
 
 use crate::changes::Changes;
 use crate::database::{Database, Transaction};
@@ -32,6 +34,9 @@ pub struct Context<'a> {
     pub elapsed_ms: u64,
     /// Refuse every operation that changes anything, as for `_Server` and on a backup.
     pub read_only: bool,
+    /// How many bytes the transaction may build: results of `select`, and rows that it inserts or changes. Asked when there
+    /// are many, since the answer may take a look at every client. `None`: as many as it likes.
+    pub room: Option<&'a dyn Fn() -> usize>,
 }
 
 /// How far a transaction came.
@@ -44,6 +49,10 @@ pub enum Execution {
     Pending {
         /// Milliseconds since the request came in.
         retry_at_ms: Option<u64>,
+        /// The tables that decide: while none of them changes it goes on waiting.
+        tables: BTreeSet<TableIdx>,
+        /// What another try costs, in rows looked at.
+        work: usize,
     },
 }
 
@@ -83,6 +92,35 @@ struct Run<'db, 'c> {
     elapsed_ms: u64,
     durable: bool,
     comment: Option<String>,
+    tables: BTreeSet<TableIdx>,
+    work: usize,
+    built: Built<'c>,
+}
+
+/// The memory that a transaction builds.
+struct Built<'c> {
+    bytes: usize,
+    /// What there is room for, as far as it was asked.
+    allowed: usize,
+    room: Option<&'c dyn Fn() -> usize>,
+}
+
+/// A transaction builds as much without asking.
+const BUILT_BYTES_FREE: usize = 1 << 20;
+
+impl Built<'_> {
+    /// So many bytes more. `Err`: there is no room for them.
+    fn add(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes += bytes;
+        if self.bytes > self.allowed {
+            self.allowed = self.room.map_or(usize::MAX, |room| room().max(BUILT_BYTES_FREE));
+            if self.bytes > self.allowed {
+                let details = format!("the transaction takes more than {} bytes of memory", self.allowed);
+                return Err(Error::new("resources exhausted", details));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Database {
@@ -102,12 +140,18 @@ impl Database {
             elapsed_ms: context.elapsed_ms,
             durable: false,
             comment: None,
+            tables: BTreeSet::new(),
+            work: 0,
+            built: Built { bytes: 0, allowed: BUILT_BYTES_FREE, room: context.room },
         };
         let mut reply = Vec::with_capacity(operations.len());
         for (index, operation) in operations.iter().enumerate() {
             match run.operation(operation, (index + 1, operations.len()), context.read_only) {
                 Ok(result) => reply.push(result),
-                Err(Stop::Waits { until_ms }) => return Execution::Pending { retry_at_ms: until_ms },
+                Err(Stop::Waits { until_ms }) => {
+                    let Run { tables, work, .. } = run;
+                    return Execution::Pending { retry_at_ms: until_ms, tables, work };
+                }
                 Err(Stop::Failed(error)) => {
                     reply.push(OpResult::Failed(error));
                     reply.resize_with(operations.len(), || OpResult::NotRun);
@@ -139,6 +183,7 @@ impl Run<'_, '_> {
         (number, total): (usize, usize),
         read_only: bool,
     ) -> Result<OpResult, Stop> {
+        self.work += 1;
         let mut members = Members::of(json, What::Operation(number, total))?;
         let name = members.string("op")?.ok_or_else(|| members.missing("op"))?;
         if read_only && matches!(name, "insert" | "update" | "mutate" | "delete") {

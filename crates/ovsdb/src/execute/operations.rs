@@ -1,14 +1,16 @@
 //! The operations on rows: insert, select, update, mutate, delete and wait (RFC 7047 section 5.2.1 to 5.2.6).
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
 
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
 use crate::execute::condition::{Condition, unknown_column};
 use crate::execute::mutation::Mutation;
-use crate::execute::{OpResult, Run, Stop};
+use crate::execute::{OpResult, RowText, Run, Stop};
 use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, Schema, TableIdx, TableSchema};
@@ -21,7 +23,8 @@ impl Run<'_, '_> {
         let (table, schema) = self.table(&mut members)?;
         let json = members.need("row")?;
         let name = members.id("uuid-name")?;
-        let uuid = match members.string("uuid")? {
+        let given_uuid = members.string("uuid")?;
+        let uuid = match given_uuid {
             None => None,
             Some(text) => Some(Uuid::parse(text).ok_or_else(|| syntax_error(&text, "bad uuid"))?),
         };
@@ -31,12 +34,16 @@ impl Run<'_, '_> {
             Some(name) => self.symbols.define(name, uuid)?,
             None => uuid.unwrap_or_else(|| self.symbols.fresh()),
         };
-        self.transaction.check_name(table, uuid)?;
+        self.transaction.check_name(table, uuid).map_err(|error| {
+            let syntax = given_uuid.map(|text| Value::from(text).to_string());
+            Error { syntax, ..error }
+        })?;
         let mut row = Row::new(table_schema, uuid);
         let mut given = Vec::new();
         for (column, datum) in row_from_json(table_schema, json, &mut self.symbols)? {
             if !column.is_internal() {
                 given.push(column);
+                self.built.add(datum.heap_bytes())?;
                 row.set(column, datum);
             }
         }
@@ -55,17 +62,32 @@ impl Run<'_, '_> {
         let (table, schema) = self.table(&mut members)?;
         let table_schema = schema.table(table);
         let condition = self.condition(&mut members, table_schema)?;
-        let columns = columns(&mut members, table_schema)?;
+        let selected_columns = columns(&mut members, table_schema, "columns")?;
+        let sort = columns(&mut members, table_schema, "sort")?;
         members.finish()?;
-        // Rows that are the same in what is asked for count once; the order is that of their UUIDs.
+        let mut columns = selected_columns.unwrap_or_else(|| all(table_schema));
+        // Rows that are the same in what is asked for count once; the order is that of their UUIDs, unless one is asked for.
+        let mut rows = self.matching(table, &condition);
+        if let Some(sort) = &sort {
+            rows.sort_by(|a, b| {
+                let by_column = sort.iter().map(|column| a.get(*column).cmp(b.get(*column)));
+                by_column.fold(Ordering::Equal, Ordering::then)
+            });
+        }
         let mut seen = BTreeSet::new();
         let can_repeat = !columns.contains(&ColumnIdx::UUID);
+        // Members are written by name, as everywhere.
+        columns.sort_by_key(|column| &table_schema.column(*column).name);
         let mut found = Vec::new();
-        for row in self.matching(table, &condition) {
+        for row in rows {
             if can_repeat && !seen.insert(selected(&row, &columns)) {
                 continue;
             }
-            found.push(row_to_json(table_schema, &row, &columns));
+            let selected = Selected { table: table_schema, row: &row, columns: &columns };
+            let text = RowText(crate::jsonrpc::raw(&selected));
+            // Once here, and once in the reply's text.
+            self.built.add(2 * text.bytes())?;
+            found.push(text);
         }
         Ok(OpResult::Rows(found))
     }
@@ -94,6 +116,8 @@ impl Run<'_, '_> {
             for (column, datum) in &new {
                 if row.get(*column) != datum {
                     row.set(*column, datum.clone());
+                    // It is shared in memory, and not in the log.
+                    self.built.add(datum.heap_bytes())?;
                 }
             }
             if !row.is_same(&old) {
@@ -122,6 +146,9 @@ impl Run<'_, '_> {
                 mutation.apply(table_schema, &mut row)?;
             }
             if !row.is_same(&old) {
+                let changed = old.changed_columns(&row);
+                let bytes: usize = changed.map(|column| row.get(column).heap_bytes()).sum();
+                self.built.add(bytes)?;
                 self.transaction.replace(table, row);
             }
         }
@@ -150,7 +177,7 @@ impl Run<'_, '_> {
             }
         };
         let condition = self.condition(&mut members, table_schema)?;
-        let columns = columns(&mut members, table_schema)?;
+        let columns = columns(&mut members, table_schema, "columns")?.unwrap_or_else(|| all(table_schema));
         let until = members.string("until")?.ok_or_else(|| members.missing("until"))?;
         let wants_equal = match until {
             "==" => true,
@@ -188,11 +215,14 @@ impl Run<'_, '_> {
     }
 
     /// The operation's table. The schema comes along, so that it can be read while the transaction is written to.
-    fn table(&self, members: &mut Members<'_>) -> Result<(TableIdx, std::sync::Arc<Schema>), Error> {
+    fn table(&mut self, members: &mut Members<'_>) -> Result<(TableIdx, std::sync::Arc<Schema>), Error> {
         let name = members.string("table")?.ok_or_else(|| members.missing("table"))?;
         let schema = std::sync::Arc::clone(self.transaction.database().schema());
         match schema.find(name) {
-            Some(table) => Ok((table, schema)),
+            Some(table) => {
+                self.tables.insert(table);
+                Ok((table, schema))
+            }
             None => Err(members.failed(&format!("No table named {name}."))),
         }
     }
@@ -207,7 +237,7 @@ impl Run<'_, '_> {
 
     /// The rows of `table` that satisfy all of `condition`: by their name or by a unique index where one is asked for, else by looking
     /// at each.
-    fn matching(&self, table: TableIdx, condition: &Condition) -> Vec<Row> {
+    fn matching(&mut self, table: TableIdx, condition: &Condition) -> Vec<Row> {
         let database = self.transaction.database();
         let equalities: Vec<(ColumnIdx, &Datum)> = condition.equalities().collect();
         if let Some((_, name)) = equalities.iter().find(|(column, _)| *column == ColumnIdx::UUID) {
@@ -219,6 +249,7 @@ impl Run<'_, '_> {
         {
             return rows.into_iter().filter(|row| condition.matches_all(row)).cloned().collect();
         }
+        self.work += database.row_count(table);
         database.rows(table).filter(|row| condition.matches_all(row)).cloned().collect()
     }
 }
@@ -247,24 +278,39 @@ fn row_from_json(
         .collect()
 }
 
-fn row_to_json(table: &TableSchema, row: &Row, columns: &[ColumnIdx]) -> Map<String, Value> {
-    let mut members = Map::new();
-    for column in columns {
-        let schema = table.column(*column);
-        members.insert(schema.name.clone(), row.get(*column).to_json(&schema.kind));
+/// What is asked of a row, by column name.
+struct Selected<'a> {
+    table: &'a TableSchema,
+    row: &'a Row,
+    columns: &'a [ColumnIdx],
+}
+
+impl Serialize for Selected<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(self.columns.len()))?;
+        for column in self.columns {
+            let schema = self.table.column(*column);
+            members.serialize_entry(&schema.name, &self.row.get(*column).to_json(&schema.kind))?;
+        }
+        members.end()
     }
-    members
 }
 
 fn selected(row: &Row, columns: &[ColumnIdx]) -> Vec<Datum> {
     columns.iter().map(|column| row.get(*column).clone()).collect()
 }
 
-/// The member "columns": all where it is not there.
-fn columns(members: &mut Members<'_>, table: &TableSchema) -> Result<Vec<ColumnIdx>, Error> {
-    let Some(names) = members.array("columns")? else {
-        return Ok(table.columns_with_idx().map(|(column, _)| column).collect());
-    };
+fn all(table: &TableSchema) -> Vec<ColumnIdx> {
+    table.columns_with_idx().map(|(column, _)| column).collect()
+}
+
+/// A member that names columns. `None`: it is not there.
+fn columns(
+    members: &mut Members<'_>,
+    table: &TableSchema,
+    member: &str,
+) -> Result<Option<Vec<ColumnIdx>>, Error> {
+    let Some(names) = members.array(member)? else { return Ok(None) };
     let mut columns = Vec::with_capacity(names.len());
     let mut seen = BTreeSet::new();
     // Errors are about the whole array, as with the stock server.
@@ -277,5 +323,5 @@ fn columns(members: &mut Members<'_>, table: &TableSchema) -> Result<Vec<ColumnI
         }
         columns.push(column);
     }
-    Ok(columns)
+    Ok(Some(columns))
 }

@@ -99,15 +99,16 @@ fn is_kept(table: &TableSchema, change: &RowChange) -> bool {
 }
 
 fn finish(out: &mut Vec<u8>, note: Note<'_>, is_diff: bool) {
+    // Scripts cut it out together with the comma behind it.
+    if is_diff {
+        key(out, "_is_diff");
+        out.extend_from_slice(b"true");
+    }
     key(out, "_date");
     write_decimal(out, note.date_ms);
     if let Some(comment) = note.comment.filter(|text| !text.is_empty()) {
         key(out, "_comment");
         write_string(out, comment);
-    }
-    if is_diff {
-        key(out, "_is_diff");
-        out.extend_from_slice(b"true");
     }
     out.extend_from_slice(b"}\n");
 }

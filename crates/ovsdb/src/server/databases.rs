@@ -4,11 +4,12 @@ use super::transactions::{Unsynced, Waiting};
 use super::{Now, SERVER_DATABASE, Server, SessionId};
 use crate::log::transaction::Note;
 use crate::monitor::{MonitorId, Monitors};
+use crate::schema::TableIdx;
 use crate::storage::{CommitNo, Done, Event, Job, Storage, io_error};
 use crate::{Changes, Database, Error, Schema, UuidGenerator, jsonrpc};
 use hashbrown::HashMap;
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What `_Server` says about a database (ovsdb-server(5)).
@@ -52,8 +53,10 @@ pub(super) struct Hosted {
     pub(super) owners: HashMap<MonitorId, (SessionId, String)>,
     pub(super) waiting: Vec<Waiting>,
     pub(super) unsynced: VecDeque<Unsynced>,
-    /// Since [`Server::flush`] looked last.
-    pub(super) has_changed: bool,
+    /// Tables that changed since [`Server::flush`] looked last.
+    pub(super) changed: BTreeSet<TableIdx>,
+    /// Transactions that wait were tried on what is not so: all are to be tried again.
+    pub(super) was_reverted: bool,
     /// Counts commits and conversions.
     pub(super) version: u64,
     /// For `_Server`, where it is a text.
@@ -78,7 +81,8 @@ impl Hosted {
             owners: HashMap::new(),
             waiting: Vec::new(),
             unsynced: VecDeque::new(),
-            has_changed: false,
+            changed: BTreeSet::new(),
+            was_reverted: false,
             version: 0,
             schema_text: schema.to_json().to_string().into(),
             database,
@@ -208,28 +212,31 @@ impl Server {
 
     /// Ends all that hangs on a database.
     fn abandon(&mut self, mut hosted: Hosted) -> Database {
-        for Waiting { session, request, .. } in hosted.waiting.drain(..).collect::<Vec<_>>() {
-            if let Some(state) = self.sessions.get_mut(&session) {
-                state.waiting -= 1;
-            }
+        for Waiting { session, request, bytes, .. } in hosted.waiting.drain(..).collect::<Vec<_>>() {
+            self.waits_no_more(session, bytes);
             self.reply_error(session, &request, &Value::from("canceled"));
             self.ready.insert(session);
         }
         for (session, key) in hosted.owners.into_values() {
             let Some(state) = self.sessions.get_mut(&session) else { continue };
-            state.monitors.remove(&key);
-            if state.is_change_aware {
+            let monitor = state.monitors.remove(&key);
+            let is_change_aware = state.is_change_aware;
+            self.release(session, monitor.map_or(0, |monitor| monitor.bytes));
+            if is_change_aware {
                 // The key is JSON already.
                 let params = serde_json::value::RawValue::from_string(format!("[{key}]"));
                 let params = params.expect("an id is JSON");
-                state.output.write(|out| {
-                    jsonrpc::write_request(out, "monitor_canceled", &params, &Value::Null);
-                });
+                if let Some(state) = self.sessions.get_mut(&session) {
+                    state.output.write(|out| {
+                        jsonrpc::write_request(out, "monitor_canceled", &params, &Value::Null);
+                    });
+                }
                 self.ready.insert(session);
             }
         }
         // What is on its way to the disk gets there; nobody is there to answer it.
-        for Unsynced { session, request, reply, .. } in hosted.unsynced.drain(..).collect::<Vec<_>>() {
+        for Unsynced { session, request, reply, bytes, .. } in hosted.unsynced.drain(..).collect::<Vec<_>>() {
+            self.release(session, bytes);
             self.reply(session, &request, &reply);
             self.ready.insert(session);
         }

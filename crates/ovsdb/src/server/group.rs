@@ -24,6 +24,8 @@ use std::time::Instant;
 
 /// Transactions of a group.
 const MEMBERS_MAX: usize = 256;
+/// Messages of a group, in bytes, before it is settled.
+const MESSAGES_BYTES_MAX: usize = 1 << 20;
 /// The memory for messages that is kept between groups.
 const MESSAGES_BYTES_KEPT: usize = 64 << 10;
 /// Rows that a group changes, and results that its replies have, before it is settled: they wait in memory.
@@ -80,6 +82,7 @@ impl Server {
             Operations::Kept(operations) => Again::Operations(operations),
         };
         group.members.push(Member { now, session, request, since, again, changes, outcome });
+        let is_long = is_long || group.messages.len() > MESSAGES_BYTES_MAX;
         if is_long || group.members.len() >= MEMBERS_MAX || group.parts >= PARTS_MAX {
             self.settle();
         }
@@ -117,7 +120,7 @@ impl Server {
                     hosted.database.revert(&member.changes);
                 }
                 // Who waits for something has seen what is not there any more.
-                hosted.has_changed = true;
+                hosted.was_reverted = true;
                 if members.len() == 1 {
                     let Member { session, request, mut outcome, .. } = members.remove(0);
                     self.counters.others += 1;
@@ -183,7 +186,10 @@ impl Hosted {
     /// Makes changes known that are in the log.
     pub(super) fn committed(&mut self, ids: &mut crate::UuidGenerator, changes: &Arc<Changes>) {
         self.monitors.commit(ids.next_uuid(), changes.clone());
-        self.has_changed = true;
+        // Who does not wait need not be told.
+        if !self.waiting.is_empty() {
+            self.changed.extend(changes.by_table().map(|(table, _)| table));
+        }
         self.version += 1;
     }
 }

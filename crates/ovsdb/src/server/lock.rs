@@ -12,6 +12,8 @@ pub(super) struct Locks {
     thieves: HashSet<(SessionId, String)>,
     /// What was stolen from a thief. It does not wait, and has yet to unlock it.
     lost: HashSet<(SessionId, String)>,
+    /// The names that each session has, awaits or has lost.
+    of: HashMap<SessionId, HashSet<String>>,
 }
 
 /// A session's locks, by what became of them.
@@ -39,7 +41,9 @@ impl Locks {
     pub(super) fn lock(&mut self, session: SessionId, name: &str) -> Option<bool> {
         let queue = self.queue_without(session, name)?;
         queue.push_back(session);
-        Some(queue.len() == 1)
+        let is_owner = queue.len() == 1;
+        self.of.entry(session).or_default().insert(name.to_owned());
+        Some(is_owner)
     }
 
     /// Takes a lock from its owner, who then is the first to wait, or, where it was stolen from a thief, has lost it. `None`: the session has
@@ -48,6 +52,7 @@ impl Locks {
         let queue = self.queue_without(session, name)?;
         let victim = queue.front().copied();
         queue.push_front(session);
+        self.of.entry(session).or_default().insert(name.to_owned());
         self.thieves.insert((session, name.to_owned()));
         Some(victim.map(|victim| {
             let stolen = (victim, name.to_owned());
@@ -71,6 +76,12 @@ impl Locks {
     /// Gives a lock up, or the wait for it. `None`: the session has and awaits no such lock.
     pub(super) fn unlock(&mut self, session: SessionId, name: &str) -> Option<Option<News>> {
         let key = (session, name.to_owned());
+        if let Some(names) = self.of.get_mut(&session) {
+            names.remove(name);
+            if names.is_empty() {
+                self.of.remove(&session);
+            }
+        }
         if self.lost.remove(&key) {
             return Some(None);
         }
@@ -90,19 +101,33 @@ impl Locks {
         self.queues.get(name).is_some_and(|queue| queue.front() == Some(&session))
     }
 
-    /// The names that a session has or awaits.
+    /// The names that a session has, awaits or has lost. What this and the next two cost is in proportion to them.
     pub(super) fn of(&self, session: SessionId) -> Vec<String> {
-        let queues = self.queues.iter().filter(|(_, queue)| queue.contains(&session));
-        let lost = self.lost.iter().filter(|(loser, _)| *loser == session);
-        queues.map(|(name, _)| name.clone()).chain(lost.map(|(_, name)| name.clone())).collect()
+        self.names_of(session).cloned().collect()
+    }
+
+    /// How many there are of them.
+    pub(super) fn count(&self, session: SessionId) -> usize {
+        self.of.get(&session).map_or(0, HashSet::len)
     }
 
     /// How many locks a session has.
     pub(super) fn counts(&self, session: SessionId) -> LockCounts {
-        let queues = || self.queues.values().filter(|queue| queue.contains(&session));
-        let held = queues().filter(|queue| queue.front() == Some(&session)).count();
-        let lost = self.lost.iter().filter(|(loser, _)| *loser == session).count();
-        LockCounts { held, waiting: queues().count() - held, lost }
+        let mut counts = LockCounts::default();
+        for name in self.names_of(session) {
+            if self.lost.contains(&(session, name.clone())) {
+                counts.lost += 1;
+            } else if self.owns(session, name) {
+                counts.held += 1;
+            } else {
+                counts.waiting += 1;
+            }
+        }
+        counts
+    }
+
+    fn names_of(&self, session: SessionId) -> impl Iterator<Item = &String> {
+        self.of.get(&session).into_iter().flatten()
     }
 }
 
@@ -142,6 +167,11 @@ mod tests {
         assert_eq!((locks.unlock(a, "l"), locks.unlock(a, "l")), (Some(None), None));
         assert!(locks.owns(c, "l"));
         assert_eq!(locks.unlock(c, "l"), Some(None));
-        assert!(locks.queues.is_empty() && locks.thieves.is_empty() && locks.lost.is_empty());
+        assert!(
+            locks.queues.is_empty()
+                && locks.of.is_empty()
+                && locks.thieves.is_empty()
+                && locks.lost.is_empty()
+        );
     }
 }

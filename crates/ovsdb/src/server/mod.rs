@@ -16,6 +16,7 @@
 //!
 //! Source: RFC 7047 section 4, ovsdb-server(7), ovsdb-server(5).
 
+mod budget;
 mod databases;
 mod group;
 mod lock;
@@ -25,13 +26,15 @@ mod own;
 mod requests;
 mod transactions;
 
+pub use budget::Limits;
 pub use databases::{DatabaseNo, Model, NoSuchDatabase, StorageNews};
 pub use lock::LockCounts;
 pub use output::Output;
 pub use transactions::NotCommitted;
 
 use crate::jsonrpc::{self, BadStream, Message, Received, Transact};
-use crate::{Uuid, UuidGenerator};
+use crate::{Error, Uuid, UuidGenerator};
+use budget::Budget;
 use databases::Hosted;
 use group::Group;
 use lock::{Locks, News};
@@ -90,6 +93,7 @@ pub struct Server {
     logged: BTreeSet<(String, String)>,
     log_lines: Vec<String>,
     counters: Counters,
+    budget: Budget,
 }
 
 /// What has happened, for `coverage/show` and tests.
@@ -117,6 +121,8 @@ struct Session {
     monitors: BTreeMap<String, SessionMonitor>,
     /// Transactions of it that wait, in all databases.
     waiting: usize,
+    /// Bytes that are kept for it, beside its output.
+    kept: usize,
     is_closing: bool,
 }
 
@@ -124,6 +130,8 @@ struct Session {
 struct SessionMonitor {
     database: String,
     id: crate::monitor::MonitorId,
+    /// What it was charged.
+    bytes: usize,
 }
 
 impl Server {
@@ -145,6 +153,7 @@ impl Server {
             logged: BTreeSet::new(),
             log_lines: Vec::new(),
             counters: Counters::default(),
+            budget: Budget::default(),
         };
         server.add_own_database(now);
         server
@@ -189,6 +198,7 @@ impl Server {
     /// A client is gone.
     pub fn disconnect(&mut self, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else { return };
+        self.release_all(&session);
         for monitor in session.monitors.into_values() {
             if let Some(hosted) = self.databases.get_mut(&monitor.database) {
                 hosted.remove_monitor(monitor.id);
@@ -197,6 +207,7 @@ impl Server {
         for hosted in self.databases.values_mut() {
             hosted.forget(id);
         }
+        self.budget.waiting -= session.waiting;
         for name in self.locks.of(id) {
             let news = self.locks.unlock(id, &name).flatten();
             self.tell_locks(news);
@@ -225,6 +236,9 @@ impl Server {
     /// # Errors
     /// It is no message, and its connection is to be closed.
     pub fn handle_text(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadStream> {
+        if let Err(error) = self.check_request(text) {
+            return self.refuse_unread(id, text, &error);
+        }
         if let Some(Transact { params, id: request }) = Transact::parse(text) {
             self.counters.messages += 1;
             self.transact(now, id, text, &params, request);
@@ -241,6 +255,19 @@ impl Server {
             Received::Other(message) => return self.handle_other(id, message),
         }
         Ok(())
+    }
+
+    /// Answers a request, which is not read but for its id, with an error.
+    fn refuse_unread(&mut self, id: SessionId, text: &str, error: &Error) -> Result<(), BadStream> {
+        match Received::parse(text)? {
+            Received::Request { id: request, .. } => {
+                self.counters.messages += 1;
+                self.settle();
+                self.reply_error(id, &request, &error.to_json());
+                Ok(())
+            }
+            Received::Other(message) => self.handle_other(id, message),
+        }
     }
 
     /// A message that is no request.
@@ -294,9 +321,9 @@ impl Server {
         self.sessions.values().map(|s| s.output.cost()).sum()
     }
 
-    /// The client whose output takes most memory.
+    /// The client that takes most memory.
     pub fn fullest(&self) -> Option<SessionId> {
-        self.sessions.iter().max_by_key(|(_, s)| s.output.cost()).map(|(id, _)| *id)
+        self.sessions.iter().max_by_key(|(_, s)| s.output.cost() + s.kept).map(|(id, _)| *id)
     }
 
     /// Changes whether a client may only read.

@@ -1,5 +1,6 @@
 //! The requests about monitors, and what monitors tell.
 
+use super::budget::monitor_bytes;
 use super::requests::Answer;
 use super::{MONITORS_MAX, OUTPUT_BYTES_FULL, Server, SessionId, SessionMonitor};
 use crate::error::syntax_error;
@@ -67,10 +68,13 @@ impl Server {
         }
         let hosted = self.databases.get_mut(name).expect("its name was found");
         let spec = Spec::from_json(form, hosted.database.schema(), requests).map_err(|e| e.to_json())?;
+        let bytes = monitor_bytes(params);
+        self.keep(session, bytes).map_err(|e| e.to_json())?;
+        let hosted = self.databases.get_mut(name).expect("its name was found");
         let (monitor, initial) = hosted.monitors.add(&hosted.database, requests, spec, since);
         hosted.owners.insert(monitor, (session, key.clone()));
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.monitors.insert(key, SessionMonitor { database: name.to_owned(), id: monitor });
+            session.monitors.insert(key, SessionMonitor { database: name.to_owned(), id: monitor, bytes });
         }
         let prefix = (form == Form::Since).then(|| format!("[{},\"{}\",", initial.found, initial.txn));
         Ok((prefix, initial.updates))
@@ -82,6 +86,7 @@ impl Server {
         };
         let monitor = self.sessions.get_mut(&session).and_then(|s| s.monitors.remove(&id.to_string()));
         let Some(monitor) = monitor else { return Err(Value::from("unknown monitor")) };
+        self.release(session, monitor.bytes);
         if let Some(hosted) = self.databases.get_mut(&monitor.database) {
             hosted.remove_monitor(monitor.id);
         }
@@ -101,15 +106,26 @@ impl Server {
         if old_key != new_key && monitors.is_some_and(|m| m.contains_key(&new_key)) {
             return Err(syntax_error(new, "duplicate monitor ID").to_json());
         }
+        let (old_bytes, new_bytes) = (monitor.bytes, monitor_bytes(params));
+        // A monitor keeps the columns it was asked for; what is new are its conditions, which only then take the old ones' place.
+        self.keep(session, new_bytes).map_err(|e| e.to_json())?;
         // What happened before is told under the old conditions.
         self.tell(&name, id);
         let hosted = self.databases.get_mut(&name).expect("its monitors go with it");
         let update = hosted.monitors.change_conditions(&hosted.database, id, requests);
-        let update = update.map_err(|e| e.to_json())?;
+        let update = match update {
+            Ok(update) => update,
+            Err(error) => {
+                self.release(session, new_bytes);
+                return Err(error.to_json());
+            }
+        };
         hosted.owners.insert(id, (session, new_key.clone()));
+        self.release(session, old_bytes.min(new_bytes));
         if let Some(session) = self.sessions.get_mut(&session)
-            && let Some(monitor) = session.monitors.remove(&old_key)
+            && let Some(mut monitor) = session.monitors.remove(&old_key)
         {
+            monitor.bytes = old_bytes.max(new_bytes);
             session.monitors.insert(new_key, monitor);
         }
         if let Some(update) = update {

@@ -1,5 +1,6 @@
 //! Each request but transactions and monitors.
 
+use super::budget::{exhausted, lock_bytes};
 use super::{Now, Server, SessionId};
 use crate::error::syntax_error;
 use crate::{Error, Schema, is_identifier};
@@ -92,6 +93,11 @@ impl Server {
     fn lock(&mut self, session: SessionId, method: &str, params: &Value) -> Answer {
         let name = lock_name(method, params)?;
         self.refuse_if_read_only(session)?;
+        let limits = self.limits();
+        if self.locks.count(session) >= limits.locks {
+            return Err(exhausted(format!("a session may have {} locks", limits.locks)).to_json());
+        }
+        self.keep(session, lock_bytes(name)).map_err(|e| e.to_json())?;
         let (locked, news) = match method {
             "lock" => (self.locks.lock(session, name), None),
             _ => match self.locks.steal(session, name) {
@@ -100,6 +106,7 @@ impl Server {
             },
         };
         let Some(locked) = locked else {
+            self.release(session, lock_bytes(name));
             let details = format!("must issue \"unlock\" before new \"{method}\"");
             return Err(syntax_error(params, details).to_json());
         };
@@ -114,6 +121,7 @@ impl Server {
             let details = "unlock: \"unlock\" without \"lock\" or \"steal\"";
             return Err(syntax_error(params, details).to_json());
         };
+        self.release(session, lock_bytes(name));
         self.tell_locks(news);
         Ok(json!({}))
     }

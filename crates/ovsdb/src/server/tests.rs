@@ -1,5 +1,7 @@
 //! The server's own: monitors, locks, waiting, `_Server`. What operations do is tested where they are.
 
+mod budget;
+
 use super::*;
 use crate::{Database, Datum, Schema};
 use serde_json::json;

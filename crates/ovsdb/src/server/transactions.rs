@@ -1,14 +1,17 @@
 //! Transactions: at once, waiting for a condition, waiting for the disk.
 
+use super::budget::{exhausted, waiting_bytes};
 use super::databases::Hosted;
 use super::{Now, SERVER_DATABASE, Server, SessionId, WAITING_MAX};
 use crate::error::syntax_error;
 use crate::execute::{Context, Execution, OpResult, Outcome, Reply};
 use crate::json::Json;
 use crate::log::transaction::Note;
+use crate::schema::TableIdx;
 use crate::{Changes, Error, Transaction, UuidGenerator};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +24,20 @@ pub(super) struct Waiting {
     pub(super) operations: Vec<Json<'static>>,
     pub(super) since: Instant,
     pub(super) due: Option<Instant>,
+    /// The tables that decide; a change of one makes it stale.
+    pub(super) tables: BTreeSet<TableIdx>,
+    /// It is to be tried again.
+    pub(super) is_stale: bool,
+    /// What another try costs, in rows and the like.
+    pub(super) work: usize,
+    /// What it was charged.
+    pub(super) bytes: usize,
 }
+
+/// What [`Server::flush`] tries again at once, in rows looked at: some milliseconds. The rest has its turn after others.
+const RETRY_WORK: usize = 10_000;
+/// Bytes of operations that cost as much as a row.
+const BYTES_PER_ROW: usize = 64;
 
 /// A transaction that is to be run, now or again.
 pub(super) struct Attempt<'a> {
@@ -62,12 +78,14 @@ pub(super) struct Unsynced {
     pub(super) session: SessionId,
     pub(super) request: Value,
     pub(super) reply: Reply,
+    /// What it was charged.
+    pub(super) bytes: usize,
 }
 
 impl Unsynced {
     /// A reply, whose commit is not known yet.
     pub(super) fn new(session: SessionId, request: Value, reply: Reply) -> Unsynced {
-        Unsynced { commit: 0, session, request, reply }
+        Unsynced { commit: 0, session, request, reply, bytes: 0 }
     }
 }
 
@@ -150,32 +168,67 @@ impl Server {
         self.settle_unless_of(name);
         let Some(state) = self.sessions.get(&session) else { return };
         let read_only = state.read_only || self.read_only || name == SERVER_DATABASE;
-        let too_many = state.waiting >= WAITING_MAX;
+        let too_many = state.waiting >= WAITING_MAX || self.budget.waiting >= self.budget.limits.waiting;
         let locks = &self.locks;
+        let sessions = &self.sessions;
+        let budget = &self.budget;
+        let room = || budget.room(state, sessions.values().map(|s| s.output.cost()).sum());
         let hosted = self.databases.get_mut(name).expect("its name was found");
         let mut context = Context {
             ids: &mut self.ids,
             has_lock: &|lock: &str| locks.owns(session, lock),
             elapsed_ms: now.at.saturating_duration_since(attempt.since).as_millis() as u64,
             read_only,
+            room: Some(&room),
         };
         match hosted.database.run(attempt.operations.as_slice(), &mut context) {
             Execution::Done(outcome) => self.finish(now, name, attempt, outcome),
             Execution::Pending { .. } if too_many => {
-                let details = format!("more than {WAITING_MAX} transactions of one session wait");
-                let error = Error::new("resources exhausted", details).to_json();
-                self.reply_error(session, &attempt.request, &error);
+                let limit = self.budget.limits.waiting;
+                let details =
+                    format!("{WAITING_MAX} transactions of one session may wait, and {limit} of all");
+                self.reply_error(session, &attempt.request, &exhausted(details).to_json());
             }
-            Execution::Pending { retry_at_ms } => {
+            Execution::Pending { retry_at_ms, tables, work } => {
                 let Attempt { request, since, operations, .. } = attempt;
                 let due = retry_at_ms.map(|ms| since + Duration::from_millis(ms));
-                let operations = operations.into_kept();
-                hosted.waiting.push(Waiting { session, request, operations, since, due });
-                if let Some(session) = self.sessions.get_mut(&session) {
-                    session.waiting += 1;
+                let bytes = waiting_bytes(&request, operations.as_slice());
+                if let Err(error) = self.may_wait(session, bytes) {
+                    return self.reply_error(session, &request, &error.to_json());
                 }
+                let operations = operations.into_kept();
+                let work = work + bytes / BYTES_PER_ROW;
+                let hosted = self.databases.get_mut(name).expect("its name was found");
+                let is_stale = false;
+                hosted.waiting.push(Waiting {
+                    session,
+                    request,
+                    operations,
+                    since,
+                    due,
+                    tables,
+                    is_stale,
+                    work,
+                    bytes,
+                });
             }
         }
+    }
+
+    /// Charges a session for a transaction that is to wait.
+    fn may_wait(&mut self, session: SessionId, bytes: usize) -> Result<(), Error> {
+        let limit = self.budget.limits.waiting_bytes;
+        if bytes > limit {
+            let details =
+                format!("a transaction that waits may take {limit} bytes of memory, and not {bytes}");
+            return Err(exhausted(details));
+        }
+        self.keep(session, bytes)?;
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.waiting += 1;
+            self.budget.waiting += 1;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, now: Now, name: &str, attempt: Attempt<'_>, outcome: Outcome) {
@@ -196,8 +249,10 @@ impl Server {
         let hosted = self.databases.get_mut(name).expect("its name was found");
         if durable && let Some(commit) = hosted.want_durable() {
             unsynced.commit = commit;
+            unsynced.bytes = unsynced.reply.bytes();
+            let (session, bytes) = (unsynced.session, unsynced.bytes);
             hosted.unsynced.push_back(unsynced);
-            return;
+            return self.keep_anyway(session, bytes);
         }
         self.answer(unsynced.session, &unsynced.request, &unsynced.reply);
     }
@@ -240,38 +295,53 @@ impl Server {
             let at = hosted.waiting.iter().position(is_meant)?;
             Some(hosted.waiting.remove(at))
         });
-        if found.is_some() {
-            self.waits_no_more(session);
+        if let Some(found) = found {
+            self.waits_no_more(session, found.bytes);
             self.reply_error(session, request, &Value::from("canceled"));
         }
     }
 
-    fn waits_no_more(&mut self, session: SessionId) {
+    pub(super) fn waits_no_more(&mut self, session: SessionId, bytes: usize) {
+        self.release(session, bytes);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting -= 1;
+            self.budget.waiting -= 1;
         }
     }
 
     /// All that follows from the messages handled since the last call: transactions are written to the log together and answered,
-    /// those that waited for a change are tried again, and monitors are told.
+    /// those that waited for a change are tried again, and monitors are told. Where many waited, some are left for the next call
+    /// ([`Self::has_stale`]), so that others do not wait for them.
     pub fn flush(&mut self, now: Now) {
         self.settle();
         self.update_own_database(now);
-        let is_due =
-            |hosted: &mut Hosted| std::mem::take(&mut hosted.has_changed) && !hosted.waiting.is_empty();
-        let due = self.databases.iter_mut().filter_map(|(name, hosted)| is_due(hosted).then(|| name.clone()));
-        for name in due.collect::<Vec<_>>() {
+        let mut work = 0;
+        for name in self.databases.keys().cloned().collect::<Vec<_>>() {
             // A transaction that waited may change what another waits for.
-            while let Some(hosted) = self.databases.get_mut(&name) {
-                let waiting = std::mem::take(&mut hosted.waiting);
-                self.retry(now, &name, waiting);
+            while work < RETRY_WORK
+                && let Some(hosted) = self.databases.get_mut(&name)
+                && hosted.mark_stale()
+            {
+                let (stale, waiting) = std::mem::take(&mut hosted.waiting).into_iter().partition(|waiting| {
+                    let has_turn = waiting.is_stale && work < RETRY_WORK;
+                    work += if has_turn { waiting.work } else { 0 };
+                    has_turn
+                });
+                hosted.waiting = waiting;
+                self.retry(now, &name, stale);
                 self.settle();
-                if !self.databases.get_mut(&name).is_some_and(is_due) {
-                    break;
-                }
             }
         }
         self.tell_all();
+    }
+
+    /// Transactions wait that are to be tried again: call [`Self::flush`] when others have had their turn.
+    pub fn has_stale(&self) -> bool {
+        let has_stale = |hosted: &Hosted| {
+            let is_due = hosted.was_reverted || !hosted.changed.is_empty();
+            !hosted.waiting.is_empty() && (is_due || hosted.waiting.iter().any(|w| w.is_stale))
+        };
+        self.databases.values().any(has_stale)
     }
 
     /// Tries transactions again whose time has come.
@@ -288,8 +358,8 @@ impl Server {
     }
 
     fn retry(&mut self, now: Now, name: &str, waiting: Vec<Waiting>) {
-        for Waiting { session, request, operations, since, .. } in waiting {
-            self.waits_no_more(session);
+        for Waiting { session, request, operations, since, bytes, .. } in waiting {
+            self.waits_no_more(session, bytes);
             let operations = Operations::Kept(operations);
             self.attempt(now, name, Attempt { session, request, since, operations });
             self.ready.insert(session);
@@ -332,11 +402,26 @@ impl Server {
         while let Some(hosted) = self.databases.get_mut(name)
             && hosted.unsynced.front().is_some_and(|u| u.commit <= upto)
         {
-            let Unsynced { session, request, mut reply, .. } =
+            let Unsynced { session, request, mut reply, bytes, .. } =
                 hosted.unsynced.pop_front().expect("just seen");
+            self.release(session, bytes);
             reply.0.extend(failure.cloned().map(OpResult::Failed));
             self.answer(session, &request, &reply);
             self.ready.insert(session);
         }
+    }
+}
+
+impl Hosted {
+    /// Marks the transactions that are to be tried again. Whether there are any.
+    fn mark_stale(&mut self) -> bool {
+        let changed = std::mem::take(&mut self.changed);
+        let all = std::mem::take(&mut self.was_reverted);
+        if all || !changed.is_empty() {
+            for waiting in &mut self.waiting {
+                waiting.is_stale |= all || !waiting.tables.is_disjoint(&changed);
+            }
+        }
+        self.waiting.iter().any(|waiting| waiting.is_stale)
     }
 }

@@ -72,8 +72,8 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the last {} bytes, from offset {} on, are an interrupted write and were cut off ({})",
-            self.bytes, self.damage.offset, self.damage
+            "{}; the last {} bytes, from offset {} on, are an interrupted write and were cut off",
+            self.damage, self.bytes, self.damage.offset
         )
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn init(_: &mut Context<'_>) -> Result<(), Stop> {
 /// Columns that `emer-reset` clears, by table.
 const CLEARED: &[(&str, &[&str])] = &[
     ("Open_vSwitch", &["manager_options", "ssl"]),
-    ("Bridge", &["controller", "fail_mode", "mirrors", "netflow", "sflow", "ipfix"]),
+    ("Bridge", &["controller", "fail_mode", "flood_vlans", "ipfix", "mirrors", "netflow", "sflow"]),
 ];
 /// Columns of Interface that `emer-reset` sets to 0.
 const ZEROED: &[&str] = &["ingress_policing_rate", "ingress_policing_burst"];

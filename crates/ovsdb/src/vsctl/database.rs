@@ -208,24 +208,26 @@ pub(super) fn prepare_set(prepare: &mut Prepare<'_>) -> Result<(), String> {
     prepare_arguments(prepare, table, 2, ASSIGN)?;
     for text in &prepare.command.args[2..] {
         let argument = split(text, ASSIGN)?;
-        let column = prepare.column(table, argument.column)?;
-        check_mutable(prepare.schema, table, column)?;
+        prepare.column(table, argument.column)?;
     }
     Ok(())
 }
 
-fn check_mutable(schema: &Schema, table: TableIdx, column: ColumnIdx) -> Result<(), String> {
-    let table = schema.table(table);
-    let column = table.column(column);
-    match column.is_mutable {
+/// A column that cannot be changed can be set as long as its row is not in the database.
+fn check_mutable(ctx: &Context<'_>, table: TableIdx, row: Uuid, column: ColumnIdx) -> Result<(), Stop> {
+    let schema = ctx.txn.schema().table(table);
+    let name = &schema.column(column).name;
+    match schema.column(column).is_mutable || ctx.txn.is_new(table, row) {
         true => Ok(()),
-        false => Err(format!("cannot modify read-only column {} in table {}", column.name, table.name)),
+        false => Err(Stop::Fatal(format!("cannot modify read-only column {name} in table {}", schema.name))),
     }
 }
 
 pub(super) fn set(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let Some((table, row)) = row_to_change(ctx)? else { return Ok(()) };
     for text in &ctx.command.args[2..] {
+        let (column, _) = split_for(&ctx.schema(), table, text, ASSIGN)?;
+        check_mutable(ctx, table, row.uuid(), column)?;
         set_column(ctx, table, row.uuid(), text)?;
     }
     Ok(())
@@ -264,14 +266,15 @@ pub(super) fn set_column(ctx: &mut Context<'_>, table: TableIdx, uuid: Uuid, tex
 
 pub(super) fn prepare_column(prepare: &mut Prepare<'_>) -> Result<(), String> {
     let table = prepare.table(&prepare.command.args[0])?;
-    let column = prepare.column(table, &prepare.command.args[2])?;
-    check_mutable(prepare.schema, table, column)
+    prepare.column(table, &prepare.command.args[2])?;
+    Ok(())
 }
 
 pub(super) fn add(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let Some((table, row)) = row_to_change(ctx)? else { return Ok(()) };
     let schema = ctx.schema();
     let idx = names::column(&schema, table, ctx.arg(2))?;
+    check_mutable(ctx, table, row.uuid(), idx)?;
     let kind = &schema.table(table).column(idx).kind;
     let any_size = ColumnType { min: 1, max: crate::UNLIMITED, ..kind.clone() };
     for text in &ctx.command.args[3..] {
@@ -289,6 +292,7 @@ pub(super) fn remove(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let Some((table, row)) = row_to_change(ctx)? else { return Ok(()) };
     let schema = ctx.schema();
     let idx = names::column(&schema, table, ctx.arg(2))?;
+    check_mutable(ctx, table, row.uuid(), idx)?;
     let column = schema.table(table).column(idx);
     let any_size = ColumnType { min: 1, max: crate::UNLIMITED, ..column.kind.clone() };
     let keys = ColumnType { value: None, ..any_size.clone() };
@@ -321,8 +325,7 @@ pub(super) fn remove(ctx: &mut Context<'_>) -> Result<(), Stop> {
 pub(super) fn prepare_clear(prepare: &mut Prepare<'_>) -> Result<(), String> {
     let table = prepare.table(&prepare.command.args[0])?;
     for name in &prepare.command.args[2..] {
-        let column = prepare.column(table, name)?;
-        check_mutable(prepare.schema, table, column)?;
+        prepare.column(table, name)?;
     }
     Ok(())
 }
@@ -332,6 +335,7 @@ pub(super) fn clear(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let schema = ctx.schema();
     for name in &ctx.command.args[2..] {
         let idx = names::column(&schema, table, name)?;
+        check_mutable(ctx, table, row.uuid(), idx)?;
         let column = schema.table(table).column(idx);
         if column.kind.min > 0 {
             return Err(Stop::Fatal(format!(

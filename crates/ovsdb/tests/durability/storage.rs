@@ -402,8 +402,13 @@ fn references_count_in_a_file_that_was_read_as_in_the_database_that_wrote_it() {
     let table = database.schema().find("Leaf").unwrap();
     let mut ids = UuidGenerator::from_seed(0);
     let mut run = |operation: serde_json::Value| {
-        let mut context =
-            ovsdb::Context { ids: &mut ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false };
+        let mut context = ovsdb::Context {
+            ids: &mut ids,
+            has_lock: &|_| false,
+            elapsed_ms: 0,
+            read_only: false,
+            room: None,
+        };
         match database.execute(&[operation], &mut context) {
             ovsdb::Execution::Done(outcome) => {
                 (outcome.reply.to_json().to_string(), database.row_count(table))

@@ -24,6 +24,7 @@ use crate::getopt::{Opt, flag, optional, value};
 use crate::log::{self, Change, Destination, SyslogMethod};
 use crate::{program, rundir::RunDir};
 use stage::{Ready, Stage};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -153,10 +154,10 @@ impl Options {
             Stage::First if self.detach => Err(stage::start_in_background(self.monitor)),
             Stage::First if self.monitor => Err(self.run_monitor(Ready::nobody())),
             Stage::Monitor(ready) => Err(self.run_monitor(ready)),
-            Stage::First => self.become_daemon(Ready::nobody(), false),
-            Stage::Daemon(ready) => {
+            Stage::First => self.become_daemon(Ready::nobody(), None, false),
+            Stage::Daemon(ready, memory) => {
                 let monitored = self.monitor;
-                self.become_daemon(ready, monitored)
+                self.become_daemon(ready, memory, monitored)
             }
         }
     }
@@ -179,7 +180,7 @@ impl Options {
         monitor::run(ready, self.detach, self.chdir, self.kept)
     }
 
-    fn become_daemon(self, ready: Ready, monitored: bool) -> Result<Daemon, ExitCode> {
+    fn become_daemon(self, ready: Ready, memory: Option<File>, monitored: bool) -> Result<Daemon, ExitCode> {
         if self.detach && !monitored {
             stage::lead_a_session();
         }
@@ -204,7 +205,7 @@ impl Options {
             None => None,
         };
         let (detached, kept) = (self.detach, self.kept);
-        Ok(Daemon { ready, detached, chdir: self.chdir && detached, kept, pid_file })
+        Ok(Daemon { ready, detached, chdir: self.chdir && detached, kept, pid_file, memory })
     }
 }
 
@@ -216,12 +217,25 @@ pub struct Daemon {
     chdir: bool,
     kept: Kept,
     pid_file: Option<PidFile>,
+    memory: Option<File>,
 }
 
 impl Daemon {
     /// A daemon that none of the options apply to: for tests and embedding.
     pub fn plain() -> Daemon {
-        Daemon { ready: Ready::nobody(), detached: false, chdir: false, kept: Kept::Nothing, pid_file: None }
+        Daemon {
+            ready: Ready::nobody(),
+            detached: false,
+            chdir: false,
+            kept: Kept::Nothing,
+            pid_file: None,
+            memory: None,
+        }
+    }
+
+    /// A file that outlives the daemon as long as its monitor lives, empty at the first start. `None`: it has no monitor.
+    pub fn memory(&mut self) -> Option<File> {
+        self.memory.take()
     }
 
     /// Where its pid file is, for one who removes it when a signal ends the process.

@@ -16,9 +16,13 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Runs until the daemon ends by itself.
 pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCode {
     let mut crashes = 0;
+    let memory = match stage::new_memory() {
+        Ok(memory) => memory,
+        Err(e) => return super::fatal("daemon_unix", &os_text(&e)),
+    };
     let mut started = Instant::now();
     loop {
-        let mut starting = match stage::start("daemon") {
+        let mut starting = match stage::start("daemon", Some(&memory)) {
             Ok(starting) => starting,
             Err(e) => {
                 return super::fatal("daemon_unix", &format!("could not start the daemon ({})", os_text(&e)));

@@ -71,6 +71,12 @@ pub struct PidFile {
 impl PidFile {
     /// Writes the process's number to `path`. Refused where a live process holds the file, unless `overwrite`.
     pub fn create(path: &Path, overwrite: bool) -> Result<PidFile, PidFileError> {
+        let failed = |call: &'static str| {
+            let path = path.to_owned();
+            move |e: io::Error| PidFileError::Create(path, call, e)
+        };
+        // Whoever looks at the file and then replaces it must be alone with it.
+        let _alone = lock_directory(path).map_err(failed("create"))?;
         if !overwrite {
             match holder(path) {
                 Ok(None) => {}
@@ -82,10 +88,6 @@ impl PidFile {
         let mut making = path.as_os_str().to_owned();
         making.push(format!(".tmp{}", std::process::id()));
         let making = PathBuf::from(making);
-        let failed = |call: &'static str| {
-            let path = path.to_owned();
-            move |e: io::Error| PidFileError::Create(path, call, e)
-        };
         let mut file = File::create(&making).map_err(failed("create"))?;
         let made = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| failed("fcntl(F_SETLK)")(e.into()))
@@ -112,9 +114,21 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        // With --overwrite-pidfile it may be another's by now.
+        let alone = lock_directory(&self.path);
+        if alone.is_ok() && fs::metadata(&self.path).is_ok_and(|metadata| file_id(&metadata) == self.id) {
+            let _ = fs::remove_file(&self.path);
+        }
         own().retain(|id| *id != self.id);
     }
+}
+
+/// Locks the directory of a pid file against others that create or remove one there, until the result is dropped.
+fn lock_directory(path: &Path) -> io::Result<File> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = File::open(directory.unwrap_or(Path::new(".")))?;
+    rustix::fs::flock(&directory, FlockOperation::LockExclusive)?;
+    Ok(directory)
 }
 
 /// The process that holds the file's lock, if one does: its number, where the system tells.

@@ -6,12 +6,12 @@ use crate::program;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 /// Says to a process that this program started what it is: `monitor` or `daemon`, and the number of the process that said so, without
-/// which a program started by the daemon would take it for its own.
+/// which a program started by the daemon would take it for its own. A monitor adds the descriptor of its file of memory.
 const VARIABLE: &str = "CROSSPOINT_STAGE";
 
 /// Which process this is.
@@ -21,23 +21,37 @@ pub enum Stage {
     First,
     /// The one that watches the daemon, and whom it tells.
     Monitor(Ready),
-    /// The daemon, and whom it tells.
-    Daemon(Ready),
+    /// The daemon, whom it tells, and what its monitor keeps for it.
+    Daemon(Ready, Option<File>),
 }
 
 /// Reads what the parent said.
 pub fn of_this_process() -> Stage {
     let Ok(text) = std::env::var(VARIABLE) else { return Stage::First };
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().to_string());
-    let (Some((part, pid)), Some(parent)) = (text.split_once(':'), parent) else { return Stage::First };
+    let mut words = text.splitn(3, ':');
+    let (Some(part), Some(pid), Some(parent)) = (words.next(), words.next(), parent) else {
+        return Stage::First;
+    };
     if pid != parent {
         return Stage::First;
     }
     match part {
         "monitor" => Stage::Monitor(Ready::of_parent()),
-        "daemon" => Stage::Daemon(Ready::of_parent()),
+        "daemon" => Stage::Daemon(Ready::of_parent(), words.next().and_then(|fd| memory_of(pid, fd))),
         _ => Stage::First,
     }
+}
+
+/// A file that lives as long as its monitor, for what a daemon wants to know when it is started again.
+pub fn new_memory() -> io::Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    Ok(rustix::fs::memfd_create("monitored", flags)?.into())
+}
+
+/// The one of this process's monitor.
+fn memory_of(pid: &str, descriptor: &str) -> Option<File> {
+    File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}")).ok()
 }
 
 /// Who waits for this process to be ready.
@@ -81,14 +95,15 @@ pub struct Starting {
 }
 
 /// Starts this program again, with its arguments, as another stage.
-pub fn start(part: &str) -> io::Result<Starting> {
+pub fn start(part: &str, memory: Option<&File>) -> io::Result<Starting> {
     let (reader, writer) = io::pipe()?;
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
+    let memory = memory.map(|file| format!(":{}", file.as_raw_fd())).unwrap_or_default();
     let child = Command::new("/proc/self/exe")
         .arg0(name)
         .args(args)
-        .env(VARIABLE, format!("{part}:{}", std::process::id()))
+        .env(VARIABLE, format!("{part}:{}{memory}", std::process::id()))
         .stdin(Stdio::from(writer))
         .spawn()?;
     Ok(Starting { child, pipe: reader })
@@ -112,7 +127,7 @@ impl Starting {
 /// Starts monitor or daemon, and waits until the daemon serves.
 pub fn start_in_background(monitored: bool) -> ExitCode {
     let part = if monitored { "monitor" } else { "daemon" };
-    let ended = start(part).and_then(|mut starting| starting.wait());
+    let ended = start(part, None).and_then(|mut starting| starting.wait());
     match ended {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(status)) => convey(status),

@@ -55,14 +55,15 @@ struct Outputs {
     file: Option<OpenFile>,
     syslog_method: SyslogMethod,
     /// Opened at the first message; `Some(None)` where it could not be.
-    syslog: Option<Option<syslog::Sender>>,
+    syslog: syslog::Connection,
     /// `--syslog-target`.
     collector: Option<std::net::UdpSocket>,
 }
 
 struct OpenFile {
     path: PathBuf,
-    file: File,
+    /// `None` after `vlog/close`.
+    file: Option<File>,
 }
 
 static LOG: OnceLock<Log> = OnceLock::new();
@@ -81,7 +82,7 @@ fn log() -> &'static Log {
                 patterns: Destination::ALL.map(|d| d.default_pattern().to_string()),
                 file: None,
                 syslog_method: SyslogMethod::default(),
-                syslog: None,
+                syslog: syslog::Connection::default(),
                 collector: None,
             }),
         }
@@ -109,24 +110,28 @@ pub fn open_file(path: &Path) -> io::Result<()> {
 pub fn open_file_quietly(path: &Path) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
-    outputs().file = Some(OpenFile { path, file });
+    outputs().file = Some(OpenFile { path, file: Some(file) });
     Ok(())
 }
 
 /// Opens the log file again under its name, after it was moved away (`vlog/reopen`).
 pub fn reopen_file() -> Result<(), String> {
-    let path = outputs().file.as_ref().map(|f| f.path.clone());
-    let path = path.ok_or("Logging to file not configured")?;
-    tracing::info!(target: "vlog", "closing log file");
+    let file = outputs().file.as_ref().map(|f| (f.path.clone(), f.file.is_some()));
+    let (path, is_open) = file.ok_or("Logging to file not configured")?;
+    if is_open {
+        tracing::info!(target: "vlog", "closing log file");
+    }
     open_file(&path).map_err(|e| format!("{} ({})", path.display(), os_text(&e)))
 }
 
-/// Stops writing to the file (`vlog/close`).
+/// Stops writing to the file (`vlog/close`), until [`reopen_file`].
 pub fn close_file() {
-    outputs().file = None;
+    if let Some(open) = &mut outputs().file {
+        open.file = None;
+    }
 }
 
-/// The path of the open log file.
+/// The path of the log file, open or closed.
 pub fn file_path() -> Option<PathBuf> {
     outputs().file.as_ref().map(|f| f.path.clone())
 }
@@ -135,7 +140,7 @@ pub fn file_path() -> Option<PathBuf> {
 pub fn set_syslog_method(method: SyslogMethod) {
     let mut outputs = outputs();
     outputs.syslog_method = method;
-    outputs.syslog = None;
+    outputs.syslog = syslog::Connection::default();
 }
 
 /// Sends what goes to syslog to a collector over UDP too.
@@ -289,7 +294,7 @@ impl Log {
         let console = to_console && wanted(Destination::Console);
         let (syslog, file) = (wanted(Destination::Syslog), wanted(Destination::File));
         let mut outputs = self.outputs.lock().unwrap_or_else(|e| e.into_inner());
-        let file = file && outputs.file.is_some();
+        let file = file && outputs.file.as_ref().is_some_and(|open| open.file.is_some());
         if !console && !file && !syslog {
             return;
         }
@@ -315,8 +320,8 @@ impl Log {
         }
         if file {
             let text = pattern::format(&outputs.patterns[Destination::File as usize], &line) + "\n";
-            if let Some(open) = &mut outputs.file {
-                let _ = open.file.write_all(text.as_bytes());
+            if let Some(open) = outputs.file.as_mut().and_then(|open| open.file.as_mut()) {
+                let _ = open.write_all(text.as_bytes());
             }
         }
         if syslog {
@@ -327,11 +332,10 @@ impl Log {
 
 impl Outputs {
     fn send_to_syslog(&mut self, line: &Line<'_>) {
-        let method = &self.syslog_method;
-        if let Some(sender) = self.syslog.get_or_insert_with(|| method.open()) {
+        if self.syslog_method != SyslogMethod::Null {
             let head = pattern::format(pattern::LOCAL_SYSLOG_HEAD, line);
             let text = pattern::format(&self.patterns[Destination::Syslog as usize], line);
-            sender.send(&format!("{head} {text}"));
+            self.syslog.send(&self.syslog_method, &format!("{head} {text}"));
         }
         if let Some(collector) = &self.collector {
             let _ = collector.send(pattern::format(pattern::REMOTE_SYSLOG, line).as_bytes());

@@ -4,9 +4,11 @@
 //!
 //! Source: RFC 3164 for the machine's own log, RFC 5424 for a collector.
 
+use std::io;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// The socket of the machine's own log.
 const LOCAL: &str = "/dev/log";
@@ -87,11 +89,41 @@ pub enum Sender {
 }
 
 impl Sender {
-    pub fn send(&self, message: &str) {
-        let _ = match self {
+    fn send(&self, message: &str) -> io::Result<usize> {
+        match self {
             Sender::Unix(socket) => socket.send(message.as_bytes()),
             Sender::Udp(socket) => socket.send(message.as_bytes()),
-        };
+        }
+    }
+}
+
+/// A connection to the log, which is made again where the log's socket was replaced: its server was started again.
+#[derive(Default)]
+pub struct Connection {
+    sender: Option<Sender>,
+    /// When the log could not be reached last.
+    failed: Option<Instant>,
+}
+
+/// How long a log that cannot be reached is let be.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Connection {
+    /// Sends a message, by a new connection where the old one is of no use any more.
+    pub fn send(&mut self, method: &Method, message: &str) {
+        if let Some(sender) = &self.sender {
+            match sender.send(message) {
+                Ok(_) => return,
+                // It takes no more at the moment.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.sender = None,
+            }
+        } else if self.failed.is_some_and(|failed| failed.elapsed() < RETRY) {
+            return;
+        }
+        self.sender = method.open();
+        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(message).is_ok());
+        self.failed = (!sent).then(Instant::now);
     }
 }
 
@@ -113,14 +145,32 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let log = UnixDatagram::bind(&path).unwrap();
-        Method::Unix(path).open().unwrap().send("<30>one");
+        let mut connection = Connection::default();
+        let method = Method::Unix(path.clone());
+        connection.send(&method, "<30>one");
         let mut buffer = [0; 64];
         let n = log.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..n], b"<30>one");
 
+        drop(log);
+        std::fs::remove_file(&path).unwrap();
+        connection.send(&method, "lost: nobody is there");
+        connection.failed = None;
+        let log = UnixDatagram::bind(&path).unwrap();
+        connection.send(&method, "<30>again");
+        let n = log.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..n], b"<30>again");
+        // As its server's restart does it between two messages.
+        drop(log);
+        std::fs::remove_file(&path).unwrap();
+        let log = UnixDatagram::bind(&path).unwrap();
+        connection.send(&method, "<30>replaced");
+        let n = log.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..n], b"<30>replaced");
+
         let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = collector.local_addr().unwrap().to_string();
-        Method::parse(&format!("udp:{target}")).unwrap().open().unwrap().send("two");
+        Method::parse(&format!("udp:{target}")).unwrap().open().unwrap().send("two").unwrap();
         let n = collector.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..n], b"two");
     }

@@ -74,6 +74,14 @@ const COMMANDS: [Command<Context>; 29] = [
 
 /// Runs a request, and waits for what it has begun.
 pub(super) async fn run(state: &Rc<State>, request: &Request) -> Answer {
+    let answer = execute(state, request).await;
+    if is_configuration(&request.method) || request.method == "ovsdb-server/reload" {
+        state.remember();
+    }
+    answer
+}
+
+async fn execute(state: &Rc<State>, request: &Request) -> Answer {
     if is_configuration(&request.method)
         && let Some(file) = &*state.config_file.borrow()
     {

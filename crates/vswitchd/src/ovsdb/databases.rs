@@ -31,7 +31,7 @@ pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool
     let mut opened =
         Storage::open(file, server.ids(), 0).map_err(|e| format!("{}: {shown}: {e}", e.kind()))?;
     if let Some(cut) = &opened.cut {
-        tracing::warn!(target: "ovsdb_file", "{shown}: {cut}");
+        tracing::warn!(target: "ovsdb_file", "syntax error: {shown}: {cut}");
     }
     if first_row {
         let added = conffile::add_first_row(&mut opened.database, server.ids());

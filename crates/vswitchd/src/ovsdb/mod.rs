@@ -14,6 +14,7 @@ mod config_file;
 mod control;
 mod databases;
 pub mod file;
+mod memory;
 mod remotes;
 mod replication;
 mod session;
@@ -30,6 +31,7 @@ use ovsdb::server::Server;
 use remotes::{Connection, Overrides, Remotes};
 use replication::Replication;
 use state::{State, now};
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -61,6 +63,8 @@ pub struct Options {
     pub config_file: Option<ConfigFile>,
     /// The control socket, where there is to be one.
     pub control: Option<PathBuf>,
+    /// Where a monitor keeps what is served, for a server that is started again.
+    pub memory: Option<Arc<File>>,
 }
 
 /// A server that runs in a thread of its own. It ends when this is dropped.
@@ -208,7 +212,11 @@ struct Running {
     _control: Option<Socket>,
 }
 
-async fn start(options: Options) -> Result<Running, String> {
+async fn start(mut options: Options) -> Result<Running, String> {
+    let memory = options.memory.take();
+    if let Some(file) = &memory {
+        memory::recall(file, &mut options)?;
+    }
     let mut seed = [0; 32];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| format!("no randomness: {}", crate::stream::reason(&e.into())))?;
@@ -239,6 +247,7 @@ async fn start(options: Options) -> Result<Running, String> {
     }
     Remotes::check_tls(&state)?;
     state.flush_once();
+    state.remember_in(memory);
     let control = match &options.control {
         None => None,
         Some(path) => {

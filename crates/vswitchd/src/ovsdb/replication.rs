@@ -168,6 +168,8 @@ enum Failure {
     Connection(String),
     /// It cannot be followed at all.
     Impossible(String),
+    /// The active server is this very one.
+    Itself,
 }
 
 impl From<std::io::Error> for Failure {
@@ -206,6 +208,11 @@ async fn follow(state: Rc<State>, target: ActiveTarget) {
                 tracing::debug!(target: "replication", "{target}: {why}; connecting again");
                 reconnect.disconnected(Instant::now(), Some(&why));
                 state.replication.borrow_mut().progress = Progress::NotConnected;
+            }
+            Failure::Itself => {
+                tracing::error!(target: "replication", "{target}: this is the server itself; not replicating");
+                // It has what it would copy, and there is nobody to change it but its own clients.
+                return Replication::stop(&state);
             }
             Failure::Impossible(why) => {
                 tracing::error!(target: "replication", "{target}: {why}; not replicating");
@@ -314,7 +321,7 @@ async fn try_replicate(
 ) -> Result<std::convert::Infallible, Failure> {
     let own_id = state.server.borrow().id().to_string();
     if peer.ask("get_server_id", json!([]), reconnect).await? == Ok(Value::from(own_id)) {
-        return Err(Failure::Impossible("the active server is this very one".into()));
+        return Err(Failure::Itself);
     }
     let theirs = match peer.ask("list_dbs", json!([]), reconnect).await? {
         Ok(names) => names,

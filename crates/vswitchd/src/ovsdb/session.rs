@@ -148,7 +148,9 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.state.server.borrow_mut().disconnect(self.id);
         self.state.forget(self.id);
-        self.state.partial_bytes.set(self.state.partial_bytes.get() - self.partial);
+        let partial = self.state.partial_bytes.get() - self.partial;
+        self.state.partial_bytes.set(partial);
+        self.state.server.borrow().set_unread_bytes(partial);
         // Locks went to others.
         self.state.has_work();
     }
@@ -271,6 +273,7 @@ impl Session {
         let others = self.state.partial_bytes.get() - self.partial;
         self.partial = buffered;
         self.state.partial_bytes.set(others + buffered);
+        self.state.server.borrow().set_unread_bytes(others + buffered);
         // Small ones are let be: 10,000 clients send half a request each at times.
         if buffered > READ_BYTES && !self.state.may_buffer(0) { Err(End::OverBudget) } else { Ok(()) }
     }

@@ -5,6 +5,7 @@
 //! which runs after the connections that were ready: so the more there is to do, the more of it is done at once.
 
 use super::config_file::ConfigFile;
+use super::memory;
 use super::remotes::Remotes;
 use super::replication::Replication;
 use crate::stream::Tls;
@@ -12,6 +13,7 @@ use ovsdb::server::{BySession, DatabaseNo, Now, Server, SessionId, StorageNews};
 use ovsdb::storage::Done;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,9 +21,6 @@ use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 
-/// Bytes that wait to be sent to all clients, and bytes of requests that are not complete, beyond which the client with
-/// most is disconnected.
-const BUFFERED_BYTES_MAX: usize = 1 << 30;
 /// How often what is due by time is looked at: compaction, and the status of connections.
 const INTERVAL: Duration = Duration::from_millis(1_000);
 /// How long requests are gathered before what follows from them is done, while more keep coming.
@@ -49,6 +48,8 @@ pub(super) struct State {
     pub(super) exit: Notify,
     /// A compaction, or another job, ended.
     pub(super) job_done: Notify,
+    /// Where a monitor keeps what is served.
+    memory: RefCell<Option<Arc<File>>>,
 }
 
 /// What was lost.
@@ -80,7 +81,23 @@ impl State {
             counters: Cell::default(),
             exit: Notify::new(),
             job_done: Notify::new(),
+            memory: RefCell::default(),
         })
+    }
+
+    /// From now on, what is served is kept there.
+    pub(super) fn remember_in(&self, memory: Option<Arc<File>>) {
+        *self.memory.borrow_mut() = memory;
+        self.remember();
+    }
+
+    /// What is served has changed.
+    pub(super) fn remember(&self) {
+        if let Some(file) = &*self.memory.borrow()
+            && let Err(error) = memory::keep(file, self)
+        {
+            tracing::warn!(target: "ovsdb_server", "the monitor will not know what is served: {error}");
+        }
     }
 
     /// There is something for the flusher.
@@ -164,6 +181,10 @@ impl State {
             tracing::info!(target: "transaction", "{line}");
         }
         let ready = server.take_ready();
+        if server.has_stale() {
+            // After those that are ready.
+            self.has_work();
+        }
         drop(server);
         self.wake(&ready);
     }
@@ -176,7 +197,8 @@ impl State {
         }
         self.budget_checked.set(Some(at));
         let mut server = self.server.borrow_mut();
-        while server.output_bytes() > BUFFERED_BYTES_MAX
+        let limit = server.limits().total_bytes;
+        while server.output_bytes() + server.kept_bytes() > limit
             && let Some(fullest) = server.fullest()
         {
             self.count(|c| c.over_budget += 1);
@@ -187,7 +209,8 @@ impl State {
 
     /// Whether a connection may keep `more` bytes of a request that is not complete.
     pub(super) fn may_buffer(&self, more: usize) -> bool {
-        self.partial_bytes.get() + more <= BUFFERED_BYTES_MAX
+        let server = self.server.borrow();
+        self.partial_bytes.get() + more + server.kept_bytes() <= server.limits().total_bytes
     }
 
     fn start_jobs(self: &Rc<State>) {

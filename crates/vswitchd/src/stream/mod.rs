@@ -9,6 +9,7 @@
 mod listener;
 mod target;
 mod tls;
+mod validity;
 
 pub use listener::{Incoming, Listener};
 pub use target::{ActiveTarget, Host, OPENFLOW_PORT, OVSDB_PORT, PassiveTarget, Target};

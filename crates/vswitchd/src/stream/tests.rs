@@ -135,6 +135,19 @@ fn certificates_that_sign_themselves_are_trusted_where_they_are_given() {
 }
 
 #[test]
+fn a_certificate_that_signs_itself_expires_as_others_do() {
+    let pem = std::fs::read(pki().join("self-cert.pem")).unwrap();
+    for (days, expected) in [(0, Ok(())), (-2, Err("it is not valid yet")), (100_000, Err("it has expired"))]
+    {
+        let verified = super::tls::verify_pinned(&pem, days);
+        match expected {
+            Ok(()) => assert_eq!(verified, Ok(())),
+            Err(why) => assert!(verified.unwrap_err().contains(why), "after {days} days"),
+        }
+    }
+}
+
+#[test]
 fn a_certificate_of_version_1_is_refused_and_the_error_says_what_to_do() {
     let error = Tls::new(files("old", "switch")).check_server().unwrap_err().to_string();
     assert!(error.contains("version 1") && error.contains("ovs-pki"), "{error}");

@@ -12,6 +12,7 @@
 //! Files are looked at again before each connection and read again where they have changed, so that a renewed certificate
 //! needs no restart.
 
+use super::validity::validity;
 use super::{Host, Stream, StreamError, reason};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -413,14 +414,21 @@ impl Verifier {
     ) -> Result<(), rustls::Error> {
         let Trust::Authorities(authorities) = &self.trust else { return Ok(()) };
         // A certificate that signs itself is its own authority: trusted where it is the one that was given.
-        if authorities.iter().any(|authority| authority.as_ref() == certificate.as_ref()) {
-            return Ok(());
-        }
-        let of_peer = |e: webpki::Error| {
+        let untrusted = |why: String| {
             rustls::Error::InvalidCertificate(CertificateError::Other(rustls::OtherError(Arc::new(
-                Untrusted(certificate_error(&e)),
+                Untrusted(why),
             ))))
         };
+        if authorities.iter().any(|authority| authority.as_ref() == certificate.as_ref()) {
+            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            return match validity(certificate) {
+                Some(valid) if valid.contains(&now) => Ok(()),
+                Some(valid) if now < *valid.start() => Err(untrusted("it is not valid yet".into())),
+                Some(_) => Err(untrusted("it has expired".into())),
+                None => Err(untrusted("its validity cannot be read".into())),
+            };
+        }
+        let of_peer = |e: webpki::Error| untrusted(certificate_error(&e));
         let parsed = webpki::EndEntityCert::try_from(certificate).map_err(of_peer)?;
         parsed
             .verify_for_usage(self.algorithms.all, &self.anchors, intermediates, now, usage, None, None)
@@ -623,4 +631,18 @@ mod tests {
             assert_eq!(read.as_ref(), der);
         }
     }
+}
+
+/// What a certificate that is trusted because it was given is worth so many days from now.
+#[cfg(test)]
+pub(super) fn verify_pinned(pem: &[u8], days: i64) -> Result<(), String> {
+    use rustls::pki_types::pem::PemObject;
+    let certificate = CertificateDer::from_pem_slice(pem).expect("a certificate");
+    let provider = rustls::crypto::ring::default_provider();
+    let trust = Trust::Authorities(vec![certificate.clone()]);
+    let verifier = Verifier::new(trust, &provider).expect("an anchor");
+    let now = UnixTime::now().as_secs().saturating_add_signed(days * 86_400);
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
+    let verified = verifier.verify(&certificate, &[], now, webpki::KeyUsage::client_auth());
+    verified.map_err(|error| error.to_string())
 }

@@ -7,10 +7,12 @@
 //! Threads: the control thread. A client that does not read its reply holds up itself alone.
 
 mod client;
+mod idle;
 mod request;
 pub mod standard;
 
 pub use client::{Client, ClientError};
+pub use idle::Idlers;
 pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
 use serde_json::json;
@@ -20,8 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// Clients at once; further ones wait.
-const CLIENTS_MAX: usize = 100;
+/// Clients at once. For a further one the client that has been idle longest gives way; where none is idle, it waits.
+pub const CLIENTS_MAX: usize = 100;
 
 /// One command.
 pub struct Command<C: ?Sized> {
@@ -95,18 +97,24 @@ pub async fn serve(
     answer: impl AsyncFn(&Request) -> Result<String, String> + 'static,
 ) {
     let answer = Rc::new(answer);
+    let idle = Rc::new(Idlers::default());
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
-        let place = places.clone().acquire_owned().await.expect("never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
-                let answer = answer.clone();
+                if places.available_permits() == 0 {
+                    idle.dismiss_one();
+                }
+                let place = places.clone().acquire_owned().await.expect("never closed");
+                let (answer, idle) = (answer.clone(), idle.clone());
                 tokio::task::spawn_local(async move {
-                    converse(stream, &*answer).await;
+                    converse(stream, &*answer, &idle).await;
                     drop(place);
                 });
             }
             Err(error) => {
+                // Out of descriptors, most likely: who holds one and asks nothing gives it up.
+                idle.dismiss_one();
                 tracing::warn!(target: "unixctl", "accept failed: {error}");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
@@ -114,7 +122,12 @@ pub async fn serve(
     }
 }
 
-async fn converse(mut stream: UnixStream, answer: &impl AsyncFn(&Request) -> Result<String, String>) {
+async fn converse(
+    stream: UnixStream,
+    answer: &impl AsyncFn(&Request) -> Result<String, String>,
+    idle: &Idlers,
+) {
+    let mut stream = stream;
     let mut reader = RequestReader::default();
     let mut bytes = [0; 4096];
     loop {
@@ -126,10 +139,20 @@ async fn converse(mut stream: UnixStream, answer: &impl AsyncFn(&Request) -> Res
                     return;
                 }
             }
-            Ok(None) => match stream.read(&mut bytes).await {
-                Ok(0) | Err(_) => return,
-                Ok(n) => reader.feed(&bytes[..n]),
-            },
+            Ok(None) => {
+                let wait = idle.wait();
+                tokio::select! {
+                    biased;
+                    read = stream.read(&mut bytes) => match read {
+                        Ok(0) | Err(_) => return,
+                        Ok(n) => reader.feed(&bytes[..n]),
+                    },
+                    () = wait.dismissed() => {
+                        tracing::debug!(target: "unixctl", "closing an idle connection, to make room for another");
+                        return;
+                    }
+                }
+            }
             Err(bad) => {
                 tracing::warn!(target: "unixctl", "closing a connection: {bad}");
                 return;

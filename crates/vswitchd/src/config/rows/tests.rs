@@ -26,7 +26,7 @@ impl Rig {
 
     fn transact(&mut self, operations: &[Value]) {
         let mut context =
-            Context { ids: &mut self.ids, has_lock: &|_| true, elapsed_ms: 0, read_only: false };
+            Context { ids: &mut self.ids, has_lock: &|_| true, elapsed_ms: 0, read_only: false, room: None };
         match self.database.execute(operations, &mut context) {
             Execution::Done(outcome) => {
                 let text = outcome.reply.to_json().to_string();

@@ -1,0 +1,184 @@
+//! What clients make the server keep or build, in bytes, and how much of it there may be.
+//!
+//! *Kept* is what outlives a request: transactions that wait, replies that wait for the disk, locks and monitors. It is charged to
+//! the session when it comes and released when it goes. *Buffered* is what the owner of the server and the outputs hold; it is
+//! counted by looking. *Built* is what a request makes while it runs, and is bounded by what the two leave. Committed rows are
+//! nobody's: they are the database. What exceeds a budget is refused with the error "resources exhausted".
+
+use super::{Server, Session, SessionId};
+use crate::Error;
+use serde_json::Value;
+use std::cell::Cell;
+
+/// How much there may be, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Of one session: what is kept and buffered for it, and the results of a transaction.
+    pub session_bytes: usize,
+    /// Of all sessions together, with what a request builds. Half of it may be kept.
+    pub total_bytes: usize,
+    /// Of one transaction that waits: it is tried again whenever its tables change.
+    pub waiting_bytes: usize,
+    /// Locks that one session owns or awaits.
+    pub locks: usize,
+    /// Transactions of all sessions that wait.
+    pub waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            session_bytes: 256 << 20,
+            total_bytes: 1 << 30,
+            waiting_bytes: 1 << 20,
+            locks: 4_096,
+            waiting: 10_000,
+        }
+    }
+}
+
+/// What a lock takes beside two copies of its name: places in queues and maps.
+const LOCK_BYTES: usize = 256;
+/// What a monitor takes beside what it was asked for with.
+const MONITOR_BYTES: usize = 1_024;
+/// A monitor keeps what it was asked for as its conditions, columns and names.
+const MONITOR_BYTES_PER_BYTE: usize = 4;
+/// What a waiting transaction takes beside its operations.
+const WAITING_BYTES: usize = 256;
+/// What reading JSON makes of each value of it, at most: an element or member of a list that has room to grow.
+const NODE_BYTES: usize = 64;
+/// Requests up to this are not looked at before they are read.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    pub(super) limits: Limits,
+    /// Of all sessions.
+    kept: usize,
+    /// Transactions that wait.
+    pub(super) waiting: usize,
+    /// What the owner has read and not handed over.
+    unread: Cell<usize>,
+}
+
+pub(super) fn exhausted(what: impl Into<String>) -> Error {
+    Error::new("resources exhausted", what.into())
+}
+
+impl Server {
+    /// Other bounds than the usual ones.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.budget.limits = limits;
+    }
+
+    /// Its bounds.
+    pub fn limits(&self) -> Limits {
+        self.budget.limits
+    }
+
+    /// Tells how many bytes of requests the owner holds that are not complete.
+    pub fn set_unread_bytes(&self, bytes: usize) {
+        self.budget.unread.set(bytes);
+    }
+
+    /// What is kept for clients, in bytes, without what waits to be sent and what is not read.
+    pub fn kept_bytes(&self) -> usize {
+        self.budget.kept
+    }
+
+    /// Charges a session for what is to be kept.
+    pub(super) fn keep(&mut self, id: SessionId, bytes: usize) -> Result<(), Error> {
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+        let limits = self.budget.limits;
+        let of_session = session.kept + session.output.len() + bytes;
+        if of_session > limits.session_bytes {
+            let details = format!("a session may take {} bytes of memory", limits.session_bytes);
+            return Err(exhausted(details));
+        }
+        // The other half is for what is on its way: who keeps much must not end the sessions of those who read their replies.
+        let kept_bytes = limits.total_bytes / 2;
+        if self.budget.kept + bytes > kept_bytes {
+            let details = format!("all sessions together may keep {kept_bytes} bytes of memory");
+            return Err(exhausted(details));
+        }
+        session.kept += bytes;
+        self.budget.kept += bytes;
+        Ok(())
+    }
+
+    /// Charges a session for what has been built already; what it asks for next is refused instead.
+    pub(super) fn keep_anyway(&mut self, id: SessionId, bytes: usize) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.kept += bytes;
+            self.budget.kept += bytes;
+        }
+    }
+
+    /// Something that was charged is gone.
+    pub(super) fn release(&mut self, id: SessionId, bytes: usize) {
+        // What a session that is gone had was released with it.
+        if let Some(session) = self.sessions.get_mut(&id) {
+            debug_assert!(session.kept >= bytes);
+            session.kept -= bytes;
+            self.budget.kept -= bytes;
+        }
+    }
+
+    pub(super) fn release_all(&mut self, session: &Session) {
+        self.budget.kept -= session.kept;
+    }
+
+    /// `Err`: the tree that is read from a request would take too much.
+    pub(super) fn check_request(&self, text: &str) -> Result<(), Error> {
+        if text.len() <= SMALL_BYTES {
+            return Ok(());
+        }
+        let free = self.budget.limits.total_bytes.saturating_sub(self.budget.kept);
+        if tree_bytes(text) > free {
+            return Err(exhausted(format!("the request takes more than {free} bytes of memory")));
+        }
+        Ok(())
+    }
+}
+
+impl Budget {
+    /// How many bytes a transaction of a session may build.
+    pub(super) fn room(&self, session: &Session, output_bytes: usize) -> usize {
+        let of_session = self.limits.session_bytes.saturating_sub(session.kept + session.output.len());
+        let all = self.kept + self.unread.get() + output_bytes;
+        of_session.min(self.limits.total_bytes.saturating_sub(all))
+    }
+}
+
+/// What a lock takes.
+pub(super) fn lock_bytes(name: &str) -> usize {
+    LOCK_BYTES + 2 * name.len()
+}
+
+/// What a monitor takes that was asked for with this.
+pub(super) fn monitor_bytes(params: &Value) -> usize {
+    MONITOR_BYTES + MONITOR_BYTES_PER_BYTE * params.to_string().len()
+}
+
+/// What a transaction takes while it waits.
+pub(super) fn waiting_bytes(request: &Value, operations: &[crate::json::Json<'_>]) -> usize {
+    let operations =
+        size_of_val(operations) + operations.iter().map(crate::json::Json::heap_bytes).sum::<usize>();
+    WAITING_BYTES + request.to_string().len() + operations
+}
+
+/// What a text of JSON takes once it is read, at most.
+fn tree_bytes(text: &str) -> usize {
+    let (mut in_string, mut escaped, mut nodes) = (false, false, 0);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => nodes += 1,
+            _ => {}
+        }
+    }
+    text.len() + NODE_BYTES * nodes
+}

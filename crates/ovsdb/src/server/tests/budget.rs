@@ -1,0 +1,204 @@
+//! What clients make the server keep or build is bounded.
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn rig(limits: Limits) -> Rig {
+    let mut rig = Rig::new();
+    rig.server.set_limits(limits);
+    rig
+}
+
+fn small() -> Limits {
+    Limits { session_bytes: 4 * MIB, total_bytes: 16 * MIB, waiting_bytes: 64 << 10, locks: 100, waiting: 50 }
+}
+
+/// The name of the error that one of the operations, or the request, was refused with.
+#[track_caller]
+fn error_of(said: &[Value]) -> String {
+    let [reply] = said else { panic!("{} messages", said.len()) };
+    if let Some(name) = reply["error"]["error"].as_str() {
+        return name.to_owned();
+    }
+    let results = reply["result"].as_array().expect("the result of a transaction");
+    let failed = results.iter().find_map(|result| result["error"].as_str());
+    failed.unwrap_or_else(|| panic!("nothing failed")).to_owned()
+}
+
+/// A transaction that waits for a row with this number, and carries so many bytes.
+fn wait_for(i: i64, bytes: usize) -> Value {
+    json!(["D", {"op": "comment", "comment": "x".repeat(bytes)},
+        {"op": "wait", "table": "T", "where": [["i", "==", i]], "columns": ["i"], "until": "==", "rows": [{"i": i}]}])
+}
+
+fn flush_all(rig: &mut Rig) {
+    while rig.server.has_stale() {
+        rig.server.flush(rig.now);
+    }
+}
+
+#[test]
+fn the_limits_are_those_that_the_documents_state() {
+    let text = include_str!("../../../../../SECURITY.md");
+    let limits = Limits::default();
+    for figure in [
+        format!("{} MiB of a session", limits.session_bytes >> 20),
+        format!("{} GiB of all sessions", limits.total_bytes >> 30),
+        format!("{} MiB of a transaction that waits", limits.waiting_bytes >> 20),
+        format!("{} locks of a session", limits.locks),
+        format!("{WAITING_MAX} waiting transactions of a session"),
+        format!("{} of all", limits.waiting),
+        format!("{MONITORS_MAX} monitors of a session"),
+    ] {
+        assert!(text.contains(&figure), "SECURITY.md does not say {figure:?}");
+    }
+}
+
+#[test]
+fn results_beyond_the_budget_are_refused_and_nothing_is_changed() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    let text = "x".repeat(10_000);
+    for i in 0..20 {
+        rig.put(i, &text);
+    }
+    let select = json!({"op": "select", "table": "T", "where": []});
+    let mut operations = vec![json!("D"), json!({"op": "insert", "table": "T", "row": {"i": 99}})];
+    operations.extend(vec![select.clone(); 1_000]);
+    assert_eq!(error_of(&rig.say(session, "transact", json!(operations), 1)), "resources exhausted");
+    let one = rig.ask(session, "transact", json!(["D", select]));
+    assert_eq!(one[0]["rows"].as_array().unwrap().len(), 20, "and the connection goes on");
+}
+
+#[test]
+fn rows_that_grow_beyond_the_budget_are_refused() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    for i in 0..200 {
+        rig.put(i, "");
+    }
+    for operation in [
+        json!({"op": "update", "table": "T", "where": [], "row": {"s": "x".repeat(100_000)}}),
+        json!({"op": "mutate", "table": "T", "where": [],
+            "mutations": [["m", "insert", ["map", [["k", "x".repeat(100_000)]]]]]}),
+    ] {
+        let said = rig.say(session, "transact", json!(["D", operation]), 1);
+        assert_eq!(error_of(&said), "resources exhausted", "{}", operation["op"]);
+    }
+}
+
+#[test]
+fn a_request_whose_tree_would_be_too_large_is_refused_before_it_is_read() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    let values = json!(["D", {"op": "comment", "comment": vec![0; 500_000]}]);
+    assert_eq!(error_of(&rig.say(session, "transact", values, 1)), "resources exhausted");
+    // As many bytes, and one value.
+    let said = rig.say(session, "transact", json!(["D", {"op": "comment", "comment": "[".repeat(MIB)}]), 2);
+    assert_eq!(said[0]["result"], json!([{}]));
+}
+
+#[test]
+fn transactions_that_wait_are_charged_and_released() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    assert_eq!(error_of(&rig.say(session, "transact", wait_for(1, 70_000), 0)), "resources exhausted");
+    assert_eq!(rig.server.kept_bytes(), 0);
+    let waiting =
+        (1..).find(|id| !rig.say(session, "transact", wait_for(1, 40_000), *id).is_empty()).unwrap() - 1;
+    assert_eq!(waiting, small().waiting, "of all sessions together");
+    assert!(rig.server.kept_bytes() > waiting * 40_000);
+    rig.put(1, "");
+    flush_all(&mut rig);
+    assert_eq!(rig.server.kept_bytes(), 0, "all of them are answered");
+    rig.hear(session);
+    assert!(rig.say(session, "transact", wait_for(2, 40_000), 1).is_empty());
+    rig.server.disconnect(session);
+    assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
+fn what_is_kept_is_bounded_of_a_session_and_of_all() {
+    let mut rig = rig(Limits { locks: usize::MAX, ..small() });
+    let mut kept = Vec::new();
+    loop {
+        let session = rig.server.connect(false);
+        let name = |n: usize| format!("l{n:01000}");
+        let got =
+            (0..).find(|n| rig.say(session, "lock", json!([name(*n)]), 1)[0]["error"].is_object()).unwrap();
+        assert!(got < 4 * 1024, "{got} names of 1 kB");
+        if got == 0 {
+            break;
+        }
+        kept.push(session);
+    }
+    assert!((2..=4).contains(&kept.len()), "{} sessions filled 8 MiB", kept.len());
+    assert!(rig.server.kept_bytes() <= 8 * MIB);
+    kept.into_iter().for_each(|session| rig.server.disconnect(session));
+    assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
+fn locks_are_bounded_and_those_of_one_go_without_a_look_at_those_of_others() {
+    let mut rig = rig(Limits { locks: 4_096, ..Limits::default() });
+    let lock = |rig: &mut Rig, session: SessionId, n: usize| {
+        rig.say(session, "lock", json!([format!("l{}_{n}", session.0)]), 1)[0]["error"].is_null()
+    };
+    let sessions: Vec<SessionId> = (0..20).map(|_| rig.server.connect(false)).collect();
+    for &session in &sessions {
+        assert!((0..4_096).all(|n| lock(&mut rig, session, n)));
+        assert!(!lock(&mut rig, session, 4_096), "one too many");
+    }
+    let single = rig.server.connect(false);
+    assert!(lock(&mut rig, single, 0));
+    let start = Instant::now();
+    for _ in 0..1_000 {
+        assert_eq!(rig.server.lock_counts(single).held, 1);
+    }
+    rig.server.disconnect(single);
+    assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
+    for session in sessions {
+        assert_eq!(rig.ask(session, "unlock", json!([format!("l{}_0", session.0)])), json!({}));
+        rig.server.disconnect(session);
+    }
+    assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
+fn monitors_are_charged_for_what_they_ask() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    let condition = vec![json!(["s", "==", "x".repeat(10_000)]); 10];
+    let spec = json!({"T": [{"columns": ["i"], "where": condition}]});
+    let refused =
+        (0..).find(|n| rig.say(session, "monitor_cond", json!(["D", n, spec]), 1)[0]["error"].is_object());
+    assert!((5..20).contains(&refused.unwrap()), "{refused:?}");
+    let before = rig.server.kept_bytes();
+    assert_eq!(rig.ask(session, "monitor_cond_change", json!([0, 0, {"T": [{"where": [true]}]}])), json!({}));
+    assert_eq!(rig.server.kept_bytes(), before);
+    (0..refused.unwrap()).for_each(|n| assert_eq!(rig.ask(session, "monitor_cancel", json!([n])), json!({})));
+    assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
+fn transactions_that_wait_are_tried_again_some_at_a_time() {
+    let mut rig = rig(Limits::default());
+    let waits = rig.server.connect(false);
+    // Each costs as much as some hundred rows.
+    let count = 400;
+    for id in 0..count {
+        assert!(rig.say(waits, "transact", wait_for(1, 40_000), id).is_empty());
+    }
+    assert!(!rig.server.has_stale());
+    rig.put(2, "");
+    assert!(rig.server.has_stale(), "not all of them were tried again at once");
+    let turns = (1..).find(|_| {
+        rig.server.flush(rig.now);
+        !rig.server.has_stale()
+    });
+    assert!((10..count).contains(&turns.unwrap()), "{turns:?}");
+    rig.put(1, "");
+    flush_all(&mut rig);
+    assert_eq!(rig.hear(waits).len(), count, "and in the end each is answered");
+}
