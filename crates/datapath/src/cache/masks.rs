@@ -1,16 +1,109 @@
 //! The masks in use, which of them the flows of each input port have, and masking a key for a look-up.
 
 use super::entry::{Arena, Entry, WIDE_BLOCKS};
-use super::{PORT_MASKS_MAX, sorts::NO_SORT};
+use super::{MASKS_MAX, PORT_MASKS_MAX, sorts::NO_SORT};
 use arrayvec::ArrayVec;
 use base::hash::HashKey;
 use flow::{Key, Mask};
+
+/// Chains of masks by their hashes: as many as there may be masks, about.
+const CHAINS: usize = 128;
+
+/// All masks of a worker, by their numbers; found by their hashes.
+pub struct Masks {
+    all: Vec<MaskEntry>,
+    /// By hash, the first of each chain, 0 for none.
+    first: [u16; CHAINS],
+}
+
+impl Masks {
+    /// With [`MASK_EXACT`](super::MASK_EXACT) alone, which no translation asks for.
+    pub fn new() -> Masks {
+        let mut all = Vec::with_capacity(MASKS_MAX + 1);
+        all.push(MaskEntry::exact());
+        Masks { all, first: [0; CHAINS] }
+    }
+
+    /// The number of a mask that flows have.
+    pub fn find(&self, mask: &Mask, secret: &HashKey) -> Option<u16> {
+        let hash = hash_of(mask, secret);
+        let mut n = self.first[hash as usize % CHAINS];
+        while n != 0 {
+            let m = &self.all[usize::from(n)];
+            if m.hash == hash && m.bodies > 0 && m.mask == *mask {
+                return Some(n);
+            }
+            n = m.next;
+        }
+        None
+    }
+
+    /// A number for a mask that has none. `None` where all are in use.
+    pub fn add(&mut self, mask: &Mask, secret: &HashKey) -> Option<u16> {
+        let unused = (1..self.all.len()).find(|&n| self.all[n].bodies == 0);
+        let n = match unused {
+            Some(n) => {
+                self.unchain(n as u16);
+                n
+            }
+            None if self.all.len() <= MASKS_MAX => {
+                self.all.push(MaskEntry::exact());
+                self.all.len() - 1
+            }
+            None => return None,
+        };
+        let hash = hash_of(mask, secret);
+        let first = &mut self.first[hash as usize % CHAINS];
+        self.all[n] = MaskEntry { hash, next: *first, ..MaskEntry::new(mask, n) };
+        *first = n as u16;
+        Some(n as u16)
+    }
+
+    fn unchain(&mut self, n: u16) {
+        let MaskEntry { hash, next, .. } = self.all[usize::from(n)];
+        let first = &mut self.first[hash as usize % CHAINS];
+        if *first == n {
+            *first = next;
+            return;
+        }
+        let mut at = usize::from(*first);
+        while self.all[at].next != n {
+            at = usize::from(self.all[at].next);
+        }
+        self.all[at].next = next;
+    }
+}
+
+impl std::ops::Deref for Masks {
+    type Target = [MaskEntry];
+    #[inline(always)]
+    fn deref(&self) -> &[MaskEntry] {
+        &self.all
+    }
+}
+
+impl std::ops::DerefMut for Masks {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [MaskEntry] {
+        &mut self.all
+    }
+}
+
+/// Equal for masks that are: a block of zeros is as one that is not there.
+fn hash_of(mask: &Mask, secret: &HashKey) -> u64 {
+    let blocks = mask.0.present_blocks().map(|b| (b, mask.0.block(b).0));
+    let held = blocks.filter(|(_, words)| *words != [0; 8]);
+    held.fold(0, |hash, (b, words)| secret.combine(hash, secret.block(&words) ^ b as u64))
+}
 
 /// A mask in use, with what the lookup needs ready.
 pub struct MaskEntry {
     pub mask: Mask,
     pub present: u16,
     salt: u64,
+    hash: u64,
+    /// The next one in its chain, 0 for none.
+    next: u16,
     /// Megaflows under it: it is searched while there are any.
     pub flows: u32,
     /// Bodies that name it, megaflows' and exact entries': it is given another meaning only when there are none.
@@ -24,7 +117,16 @@ impl MaskEntry {
         let mask = mask.clone().canonical();
         // Scrambled, so that flows that differ in their masks alone do not share buckets.
         let salt = (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (id as u64) << 17;
-        MaskEntry { present: mask.0.present(), mask, salt, flows: 0, bodies: 0, first_sort: NO_SORT }
+        MaskEntry {
+            present: mask.0.present(),
+            mask,
+            salt,
+            hash: 0,
+            next: 0,
+            flows: 0,
+            bodies: 0,
+            first_sort: NO_SORT,
+        }
     }
 
     /// The mask of flows that are cached alone: all bits.
@@ -33,7 +135,16 @@ impl MaskEntry {
         for b in 0..flow::BLOCKS {
             all.0.put(b, [u64::MAX; 8]);
         }
-        MaskEntry { present: all.0.present(), mask: all, salt: 0, flows: 0, bodies: 0, first_sort: NO_SORT }
+        MaskEntry {
+            present: all.0.present(),
+            mask: all,
+            salt: 0,
+            hash: 0,
+            next: 0,
+            flows: 0,
+            bodies: 0,
+            first_sort: NO_SORT,
+        }
     }
 }
 
@@ -111,4 +222,43 @@ pub fn wide_len(present: u16) -> usize {
 #[inline(always)]
 pub fn dp_port(common: &[u64; 8]) -> usize {
     (common[0] >> 16 & 0xffff) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::FieldId;
+
+    #[test]
+    fn masks_are_found_by_what_they_hold_and_numbers_are_given_again() {
+        let secret = HashKey::from_seed(1);
+        let mask = |bits: u128| {
+            let mut mask = Mask::wild();
+            mask.set(FieldId::NwSrc, bits);
+            mask.set(FieldId::Ipv6Src, bits >> 4);
+            mask
+        };
+        let mut masks = Masks::new();
+        // Twice as many as there is room for, each half in use at a time.
+        for bits in 1..=2 * MASKS_MAX as u128 {
+            assert_eq!(masks.find(&mask(bits), &secret), None);
+            let n = masks.add(&mask(bits), &secret).expect("half of them are in use");
+            masks[usize::from(n)].bodies = 1;
+            if let Some(old) = bits.checked_sub(MASKS_MAX as u128 / 2).filter(|old| *old > 0) {
+                let n = masks.find(&mask(old), &secret).expect("it is in use");
+                masks[usize::from(n)].bodies = 0;
+                assert_eq!(masks.find(&mask(old), &secret), None);
+            }
+        }
+        for bits in 2 * MASKS_MAX as u128 - MASKS_MAX as u128 / 2 + 1..=2 * MASKS_MAX as u128 {
+            let mut padded = mask(bits);
+            padded.0.block_mut(flow::key::B_TUNNEL);
+            assert!(masks.find(&padded, &secret).is_some(), "{bits}");
+        }
+        for bits in 1_000.. {
+            let Some(n) = masks.add(&mask(bits), &secret) else { break };
+            masks[usize::from(n)].bodies = 1;
+        }
+        assert_eq!(masks.iter().filter(|m| m.bodies > 0).count(), MASKS_MAX);
+    }
 }

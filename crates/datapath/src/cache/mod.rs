@@ -30,7 +30,7 @@ use base::{DropReason, PortNo, Version};
 use entry::{Arena, Bodies, Entry, WIDE_BLOCKS, classify, kind, wide_of};
 use flow::{Key, Mask};
 use index::{Index, Probe};
-use masks::{MaskEntry, PortMasks, dp_port, masked_wide_equal, mega_hash, wide_len};
+use masks::{MaskEntry, Masks, PortMasks, dp_port, masked_wide_equal, mega_hash, wide_len};
 use sorts::{Sights, Sorts};
 pub use upkeep::Judged;
 
@@ -162,7 +162,7 @@ pub struct FlowCache {
     mega: Tier,
     bodies: Bodies,
     arena: Arena,
-    masks: Vec<MaskEntry>,
+    masks: Masks,
     sorts: Sorts,
     /// By datapath port number; its input port's number is in every megaflow's key.
     ports: Vec<Option<Box<PortMasks>>>,
@@ -183,21 +183,19 @@ impl FlowCache {
     /// Maps the room for a cache.
     pub fn new(config: CacheConfig, secret: HashKey) -> std::io::Result<FlowCache> {
         let limit = config.flow_limit.max(64);
-        let mut cache = FlowCache {
+        Ok(FlowCache {
             config,
             secret,
             exact: Tier::new(limit)?,
             mega: Tier::new(limit)?,
             bodies: Bodies::new(2 * limit)?,
             arena: Arena::new(4 * limit)?,
-            masks: Vec::with_capacity(MASKS_MAX + 1),
+            masks: Masks::new(),
             sorts: Sorts::new(),
             ports: (0..=u16::MAX).map(|_| None).collect(),
             evictions: 0,
             now_ms: 0,
-        };
-        cache.masks.push(MaskEntry::exact());
-        Ok(cache)
+        })
     }
 
     // ---- exact tier
@@ -436,21 +434,17 @@ impl FlowCache {
     /// The number of the mask under which to cache a flow: its own, or else one that covers it.
     fn mask_for(&mut self, mask: &Mask, key: &Key) -> Option<u16> {
         let port = self.ports[dp_port(&key.common().0)].get_or_insert_default();
-        let own = (1..self.masks.len()).find(|&n| self.masks[n].bodies > 0 && self.masks[n].mask == *mask);
+        let own = self.masks.find(mask, &self.secret);
         if let Some(n) = own
-            && port.has_room_for(n as u16)
+            && port.has_room_for(n)
         {
-            return Some(n as u16);
+            return Some(n);
         }
-        if own.is_none() && !port.list.is_full() {
-            if let Some(n) = (1..self.masks.len()).find(|&n| self.masks[n].bodies == 0) {
-                self.masks[n] = MaskEntry::new(mask, n);
-                return Some(n as u16);
-            }
-            if self.masks.len() <= MASKS_MAX {
-                self.masks.push(MaskEntry::new(mask, self.masks.len()));
-                return Some((self.masks.len() - 1) as u16);
-            }
+        if own.is_none()
+            && !port.list.is_full()
+            && let Some(n) = self.masks.add(mask, &self.secret)
+        {
+            return Some(n);
         }
         // The least specific of those that cover it keeps the flow as wide as it can be.
         (1..self.masks.len())
