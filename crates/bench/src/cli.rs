@@ -1,13 +1,25 @@
-//! `crosspoint bench`: one subcommand per question.
+//! `crosspoint bench`: suites and their results, and one hidden subcommand for each measurement that suites
+//! run.
 
-use crate::{
+use crate::lab::topology::TOPOLOGIES;
+use crate::lab::{generator, guest, switch, traffic, trial};
+use crate::measure::{
     afxdp_bridge, churn, counts, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p,
-    port_count, ports_config, pvp, scale, wake,
+    port_count, ports_config, pvp, pvp_types, scale, wake,
 };
+use crate::run::{Wish, now_utc};
+use crate::suite::Mode;
+use crate::suite::list::SUITES;
+use crate::units::Failure;
+use crate::{compare, goals, report, result, run as runner};
 use clap::Subcommand;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Measure this switch, and others beside it.
+///
+/// Exit code: 0 for success, 1 for a regression, a missed goal or a failed step, 2 for wrong usage, 3 where
+/// this machine lacks what a suite needs.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -16,51 +28,149 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Bench {
+    /// Name the suites and the question that each answers.
+    List,
+    /// Run suites, and draw the report.
+    Run(RunArgs),
+    /// Draw the report of runs: report.html and points.csv.
+    Report(ReportArgs),
+    /// Compare two runs (directories), or two builds (programs, run in turns). Exits with 1 where B is worse.
+    Compare(CompareArgs),
+    /// Print each goal of the project beside its figure. Exits with 1 where one is missed.
+    Goals(GoalsArgs),
     /// From a source in memory to a sink in memory on one worker: what does a packet cost?
     P2p(p2p::Args),
     /// Through a guest: from a source in memory to a guest over vhost-user, back, and to a sink.
-    Pvp(pvp::Args),
+    Pvp(pvp_types::Args),
     /// Packets of ever new flows: how many can one worker translate and install per second?
+    #[command(hide = true)]
     Misses(misses::Args),
     /// Many distinct masks: what does a packet cost, and which tier served it?
+    #[command(hide = true)]
     Masks(masks::Args),
     /// Many idle ports beside two that carry traffic: does a packet cost more?
+    #[command(hide = true)]
     Ports(port_count::Args),
     /// A configuration with many ports, and one more: how long until it is in force?
+    #[command(hide = true)]
     PortsConfig(ports_config::Args),
     /// Rule changes under traffic that touch other flows: how much of the throughput stays?
+    #[command(hide = true)]
     Churn(churn::ChurnArgs),
     /// All rules replaced at once under traffic: how much of the throughput stays, and does the worker stall?
+    #[command(hide = true)]
     Replace(churn::ReplaceArgs),
     /// A full cache whose idle flows expire: how much does it disturb the others?
+    #[command(hide = true)]
     Expiry(churn::ExpiryArgs),
     /// A port that opens new flows as fast as it can, or a guest that stops reading: what do others keep?
+    #[command(hide = true)]
     Fairness(fairness::FairnessArgs),
     /// Flows that collide under a CRC: does anything degrade?
+    #[command(hide = true)]
     Collide(fairness::CollideArgs),
     /// Rules and active flows: how many bytes each, and in all?
+    #[command(hide = true)]
     Memory(memory::Args),
     /// Rules' counters under traffic: how late are they?
+    #[command(hide = true)]
     Counts(counts::Args),
     /// Rules loaded by the stock ovs-ofctl: how long, and how much memory?
+    #[command(hide = true)]
     LoadRules(load_rules::Args),
     /// The database server: transactions, monitors, start with a large file, memory, compaction.
+    #[command(hide = true)]
     Ovsdb(ovsdb::Args),
-    /// Between two veth pairs, against Open vSwitch and the Linux bridge: what does a packet cost the machine?
+    /// Between two veth pairs, against Open vSwitch and the Linux bridge: what does a packet cost the
+    /// machine?
+    #[command(hide = true)]
     Afxdp(afxdp_bridge::Args),
     /// Two workers: how much more do they do than one?
+    #[command(hide = true)]
     Scale(scale::Args),
     /// Sleep: what does waking cost, and an idle switch?
+    #[command(hide = true)]
     Wake(wake::Args),
     /// Send small UDP frames at a fixed rate (what `afxdp` runs in a namespace).
     #[command(hide = true)]
     Generate(generate::Args),
+    /// Send numbered frames and account for those that come back (what trials run in a namespace).
+    #[command(hide = true)]
+    Traffic(traffic::Args),
 }
 
-/// Runs a benchmark. Fails with a sentence on stderr when a rig or a peer cannot be set up, or a goal that was asked for
-/// by `--assert` is missed.
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Suites (`crosspoint bench list` names them), or `all`.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Seconds for each step: shows that everything runs.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Five minutes for each point.
+    #[arg(long)]
+    full: bool,
+    /// Measure this switch; all that are installed where the option is not given.
+    #[arg(long, value_name = "S")]
+    switch: Vec<String>,
+    /// Where results go. By default bench-TIME in the current directory.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the run in the directory of --out: what it holds is not measured again.
+    #[arg(long, requires = "out")]
+    resume: bool,
+}
+
+#[derive(clap::Args)]
+struct ReportArgs {
+    /// Directories that `run` wrote, or of bench/runs.
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Where the report goes; into the first directory by default.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct CompareArgs {
+    /// The run or the program that is compared with.
+    a: PathBuf,
+    /// The run or the program that is judged.
+    b: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct GoalsArgs {
+    /// A run.
+    dir: PathBuf,
+}
+
+/// Runs a benchmark. Fails with a sentence on stderr that says what to do.
 pub fn run(args: Args) -> ExitCode {
     let result = match args.bench {
+        Bench::List => {
+            list();
+            Ok(())
+        }
+        Bench::Run(args) => run_suites(args),
+        Bench::Report(args) => {
+            report::run(&args.dirs, args.out.as_deref()).map(|page| println!("{}", page.display()))
+        }
+        Bench::Compare(args) => compare::run(&args.a, &args.b),
+        Bench::Goals(args) => print_goals(&args),
+        measurement => measure(measurement).map_err(Failure::Check),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("crosspoint bench: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn measure(bench: Bench) -> Result<(), String> {
+    match bench {
         Bench::P2p(args) => p2p::run(&args),
         Bench::Pvp(args) => pvp::run(&args),
         Bench::Misses(args) => misses::run(&args),
@@ -80,36 +190,69 @@ pub fn run(args: Args) -> ExitCode {
         Bench::Scale(args) => scale::run(&args),
         Bench::Wake(args) => wake::run(&args),
         Bench::Generate(args) => generate::run(&args),
+        Bench::Traffic(args) => traffic::run(&args),
+        Bench::List | Bench::Run(_) | Bench::Report(_) | Bench::Compare(_) | Bench::Goals(_) => Ok(()),
+    }
+}
+
+fn list() {
+    let mut group = "";
+    for suite in SUITES {
+        if suite.group != group {
+            group = suite.group;
+            println!("{group}");
+        }
+        println!("  {:<20} {}", suite.name, suite.question);
+    }
+    println!("Topologies");
+    for topology in TOPOLOGIES {
+        println!("  {:<20} {}", topology.name, topology.what);
+    }
+    println!("Switches: {}, crosspoint@PATH", switch::list::NAMES.join(", "));
+    println!("Generators: {}", names(generator::list::GENERATORS, |g| g.name()));
+    println!("Guests: {}", names(guest::list::GUESTS, |g| g.name()));
+    println!("Trials: {}", names(trial::list::TRIALS, |t| t.name()));
+}
+
+fn names<T: ?Sized>(all: &[&T], name: impl Fn(&T) -> &'static str) -> String {
+    all.iter().map(|one| name(one)).collect::<Vec<_>>().join(", ")
+}
+
+fn run_suites(args: RunArgs) -> Result<(), Failure> {
+    let mode = match (args.quick, args.full) {
+        (true, _) => Mode::Quick,
+        (_, true) => Mode::Full,
+        _ => Mode::Normal,
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("crosspoint bench: {error}");
-            ExitCode::FAILURE
+    let out = args.out.unwrap_or_else(|| PathBuf::from(format!("bench-{}", now_utc().replace(':', ""))));
+    let wish = Wish { names: args.names, mode, switches: args.switch, out, resume: args.resume };
+    let result = runner::run(&wish);
+    // What was measured is drawn also where a step failed.
+    if wish.out.join("run.json").exists() && !matches!(result, Err(Failure::Usage(_))) {
+        match report::run(std::slice::from_ref(&wish.out), None) {
+            Ok(page) => println!("report: {}", page.display()),
+            Err(why) => eprintln!("no report: {why}"),
         }
     }
+    result
 }
 
-/// A count with a suffix: `10`, `1k`, `250k`, `1m`.
-pub fn count(text: &str) -> Result<usize, String> {
-    let (digits, factor) = match text.to_ascii_lowercase() {
-        t if t.ends_with('k') => (t[..t.len() - 1].to_string(), 1_000),
-        t if t.ends_with('m') => (t[..t.len() - 1].to_string(), 1_000_000),
-        t => (t, 1),
-    };
-    match digits.parse::<usize>() {
-        Ok(n) if n > 0 => Ok(n * factor),
-        _ => Err(format!("{text}: expected a number above 0, with k or m for thousands or millions")),
+fn print_goals(args: &GoalsArgs) -> Result<(), Failure> {
+    let run = result::store::read(&args.dir).map_err(Failure::Usage)?;
+    let held = goals::of_run(&run);
+    if held.is_empty() {
+        return Err(Failure::Usage(format!("{} has no point that a goal is about", args.dir.display())));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_take_suffixes_and_refuse_nonsense() {
-        assert_eq!((count("7"), count("250k"), count("1M")), (Ok(7), Ok(250_000), Ok(1_000_000)));
-        assert!(count("0").is_err() && count("k").is_err() && count("-1").is_err());
+    for one in &held {
+        let short = crate::stats::short;
+        println!("{}: {}", one.verdict, one.what);
+        println!("    {} {}, bound {}, goal {}", one.figure, short(one.value), short(one.bound), one.goal);
+    }
+    let counts = goals::summary(&held);
+    let text: Vec<String> = counts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+    println!("{}", text.join(", "));
+    match counts.get("missed") {
+        Some(missed) => Err(Failure::Check(format!("{missed} goals are missed"))),
+        None => Ok(()),
     }
 }

@@ -1,35 +1,29 @@
-//! The benchmark that is built in: rigs in memory around the real datapath and the real switch, traffic made to measure,
-//! peers (Open vSwitch with DPDK, testpmd) run beside them on the same machine, and results as rows of JSON.
+//! The benchmark that is built in: suites of experiments on this switch and on others beside it, results with
+//! the machine that they are of, and reports.
 //!
-//! Costs are in TSC cycles per packet per CPU-second of the worker's thread: the thread's CPU time, not wall time,
-//! so that a shared machine's interruptions do not count. What is compared is measured in one run, in turns.
+//! A [suite](suite) is data. Its steps are measurements ([`measure`]) and trials with a generator, a switch
+//! and guests ([`lab`]). [`run`](mod@run) runs them and stores [results](result) point by point; [`report`],
+//! [`compare`] and [`goals`] read what is stored, also the files of runs before there were suites. Files
+//! import one way, which a test of this crate checks.
+//!
+//! Costs are in TSC cycles per packet per CPU-second of the worker's thread: the thread's CPU time, not wall
+//! time, so that a shared machine's interruptions do not count. What is compared is measured in one run, in
+//! turns.
 
-mod afxdp_bridge;
-mod churn;
 mod cli;
-mod counts;
-mod daemons;
-mod fairness;
-mod frames;
-mod generate;
-mod guests;
-mod io_floor;
-mod load_rules;
-mod masks;
-mod memory;
-mod misses;
-mod ovsdb;
-mod p2p;
-mod peer;
-mod port_count;
-mod ports_config;
-mod pvp;
+mod compare;
+mod daemon;
+mod goals;
+mod lab;
+mod machine;
+mod measure;
+mod process;
 mod report;
-mod rig;
-mod scale;
-mod stopped;
-mod testpmd;
-mod trial;
-mod wake;
+mod result;
+mod run;
+mod stats;
+mod suite;
+mod trials;
+mod units;
 
 pub use cli::{Args, run};

@@ -49,6 +49,8 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "Measure the cost of a packet by number of flows.",
             ),
             ("crosspoint bench p2p --help", "Show the options of one benchmark."),
+            ("crosspoint bench run p2p pvp --out results", "Run two suites and draw results/report.html."),
+            ("crosspoint bench compare results other-results", "Judge one run by another."),
         ],
     ),
     ("demo", &[("crosspoint demo", "Send real traffic through a switch between two namespaces, as root.")]),

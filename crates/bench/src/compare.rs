@@ -1,0 +1,286 @@
+//! `crosspoint bench compare A B`: two runs, or two builds run in turns for the purpose; is B worse than A?
+//!
+//! Each figure of each point that both have is judged by Welch's test on the logarithms of its turns, so that
+//! what is bounded is the ratio. The level is 5 % for the whole comparison: it is divided by the number of
+//! figures, or a hundred figures of the same program would show a regression in most runs. A figure with one
+//! turn has no spread and no verdict.
+
+use crate::process::{Process, TempDir};
+use crate::result::rows::RowFile;
+use crate::result::store;
+use crate::result::{Better, Metric, Point, Run};
+use crate::stats::short;
+use crate::units::Failure;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Chance that a comparison of equals names a regression at all.
+const LEVEL: f64 = 0.05;
+/// Turns of each of two builds.
+const ROUNDS: usize = 7;
+/// What two builds are compared by: short, and in the options of every build so far.
+const BUILD_BENCHES: &[&str] = &[
+    "p2p --rules in_port --flows 1,1k --order shuffled --runs 1 --turn-ms 300",
+    "p2p --rules exact --flows 10,10k --order shuffled --runs 1 --turn-ms 300",
+    "p2p --rules normal --flows 1k --order shuffled --runs 1 --turn-ms 300",
+];
+
+/// One figure in both.
+#[derive(Debug)]
+pub struct Compared {
+    /// Suite, switch, load and figure.
+    pub what: String,
+    /// Medians.
+    pub a: f64,
+    /// Of B.
+    pub b: f64,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The ratio of B to A, with its bounds, excludes 1 to the worse.
+    Worse(f64, f64),
+    /// To the better.
+    Better(f64, f64),
+    /// Does not exclude 1.
+    Same(f64, f64),
+    /// Cannot be said, for this reason.
+    None(String),
+}
+
+/// Compares; a failure of kind `Check` where B is worse.
+pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
+    let (a, b) = match (a.is_file(), b.is_file()) {
+        (true, true) => builds(a, b)?,
+        (false, false) => (store::read(a).map_err(Failure::Usage)?, store::read(b).map_err(Failure::Usage)?),
+        _ => return Err(Failure::Usage("give two runs (directories) or two builds (programs)".into())),
+    };
+    let compared = compare(&a, &b);
+    if compared.is_empty() {
+        return Err(Failure::Usage(format!("{} and {} have no point in common", a.name, b.name)));
+    }
+    print(&compared, &a, &b);
+    let worse: Vec<&str> = compared
+        .iter()
+        .filter(|c| matches!(c.verdict, Verdict::Worse(..)))
+        .map(|c| c.what.as_str())
+        .collect();
+    if worse.is_empty() { Ok(()) } else { Err(Failure::Check(format!("worse in B: {}", worse.join("; ")))) }
+}
+
+fn print(compared: &[Compared], a: &Run, b: &Run) {
+    println!("A: {}\nB: {}", a.name, b.name);
+    if a.info.machine != b.info.machine {
+        println!("The machines differ, or their states: see `run.json` of both.");
+    }
+    for one in compared {
+        let verdict = match &one.verdict {
+            Verdict::Worse(low, high) => format!("WORSE, B/A {low:.3} to {high:.3}"),
+            Verdict::Better(low, high) => format!("better, B/A {low:.3} to {high:.3}"),
+            Verdict::Same(low, high) => format!("no difference shown, B/A {low:.3} to {high:.3}"),
+            Verdict::None(why) => format!("no verdict: {why}"),
+        };
+        println!("{}: {} -> {}: {verdict}", one.what, short(one.a), short(one.b));
+    }
+}
+
+/// Every figure with a better direction of every point that both runs have.
+pub fn compare(a: &Run, b: &Run) -> Vec<Compared> {
+    let mut pairs = Vec::new();
+    for point in &a.points {
+        let Some(other) = b.points.iter().find(|p| p.key() == point.key()) else { continue };
+        for (name, metric) in point.metrics.iter().filter(|(_, m)| m.better != Better::Neither) {
+            let Some(of_b) = other.metrics.get(name) else { continue };
+            pairs.push((point, other, name, metric, of_b));
+        }
+    }
+    let judged = pairs.iter().filter(|(.., a, b)| a.values.len() > 1 && b.values.len() > 1).count();
+    let level = LEVEL / judged.max(1) as f64;
+    let compared = |(point, other, name, a, b): &(&Point, &Point, &String, &Metric, &Metric)| Compared {
+        what: format!("{} {} {} {name}", point.suite, point.switch, point.load()),
+        a: a.median(),
+        b: b.median(),
+        verdict: match refusal(point, other) {
+            Some(why) => Verdict::None(why),
+            None => judge(a, b, level),
+        },
+    };
+    pairs.iter().map(compared).collect()
+}
+
+/// Why two points allow no ratio: other conditions, or figures that are not the switch's.
+pub fn refusal(a: &Point, b: &Point) -> Option<String> {
+    let names = a.conditions.keys().chain(b.conditions.keys());
+    let differ = names
+        .filter(|name| a.conditions.get(*name) != b.conditions.get(*name))
+        .map(|name| {
+            let of = |point: &Point| point.conditions.get(name).cloned().unwrap_or("unknown".into());
+            format!("{name} {} and {}", of(a), of(b))
+        })
+        .collect::<std::collections::BTreeSet<String>>();
+    if !differ.is_empty() {
+        let differ: Vec<String> = differ.into_iter().collect();
+        return Some(format!("conditions differ: {}", differ.join(", ")));
+    }
+    for point in [a, b] {
+        if let Some(limit) = &point.limit {
+            return Some(format!("the limit was {limit}"));
+        }
+        if !point.is_of_switch() {
+            return Some("the account of packets does not add up".into());
+        }
+    }
+    None
+}
+
+fn judge(a: &Metric, b: &Metric, level: f64) -> Verdict {
+    if a.values.len() < 2 || b.values.len() < 2 {
+        return Verdict::None("one turn has no spread".into());
+    }
+    if a.values.iter().chain(&b.values).any(|v| *v <= 0.0 || !v.is_finite()) {
+        return Verdict::None("values that are not above 0 have no ratio".into());
+    }
+    let (low, high) = ratio_bounds(&a.values, &b.values, level);
+    let (is_less, is_more) = (high < 1.0, low > 1.0);
+    match a.better {
+        Better::Lower if is_more => Verdict::Worse(low, high),
+        Better::Higher if is_less => Verdict::Worse(low, high),
+        Better::Lower if is_less => Verdict::Better(low, high),
+        Better::Higher if is_more => Verdict::Better(low, high),
+        _ => Verdict::Same(low, high),
+    }
+}
+
+/// Bounds of the ratio of the geometric means of `b` and `a`, by Welch's test at this level.
+fn ratio_bounds(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
+    let moments = |values: &[f64]| {
+        let n = values.len() as f64;
+        let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
+        let mean = logs.iter().sum::<f64>() / n;
+        let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (mean, variance / n, n)
+    };
+    let ((mean_a, var_a, n_a), (mean_b, var_b, n_b)) = (moments(a), moments(b));
+    let variance = var_a + var_b;
+    let difference = mean_b - mean_a;
+    if variance == 0.0 {
+        return (difference.exp(), difference.exp());
+    }
+    let freedom = variance.powi(2) / (var_a.powi(2) / (n_a - 1.0) + var_b.powi(2) / (n_b - 1.0));
+    let half = student_quantile(freedom.max(1.0), level) * variance.sqrt();
+    ((difference - half).exp(), (difference + half).exp())
+}
+
+/// The value that Student's t of so many degrees of freedom exceeds in magnitude with this probability.
+///
+/// With x = sqrt(freedom) tan(angle) the density becomes cos(angle)^(freedom - 1), which is integrated by
+/// Simpson's rule.
+fn student_quantile(freedom: f64, level: f64) -> f64 {
+    let integral = |to: f64| {
+        const STEPS: usize = 400;
+        let width = to / STEPS as f64;
+        let at = |n: usize| (n as f64 * width).cos().max(0.0).powf(freedom - 1.0);
+        let inner: f64 = (1..STEPS).map(|n| at(n) * if n % 2 == 1 { 4.0 } else { 2.0 }).sum();
+        (at(0) + inner + at(STEPS)) * width / 3.0
+    };
+    let all = integral(std::f64::consts::FRAC_PI_2);
+    let (mut low, mut high) = (0.0, std::f64::consts::FRAC_PI_2);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if integral(middle) / all < 1.0 - level { low = middle } else { high = middle }
+    }
+    freedom.sqrt() * low.tan()
+}
+
+/// Runs the benches of [`BUILD_BENCHES`] on two programs in turns.
+fn builds(a: &Path, b: &Path) -> Result<(Run, Run), Failure> {
+    let dir = TempDir::new("builds")?;
+    let named = |path: &Path| Run { name: path.display().to_string(), ..Run::default() };
+    let mut runs = [named(a), named(b)];
+    for round in 0..ROUNDS {
+        eprintln!("round {} of {ROUNDS}", round + 1);
+        for bench in BUILD_BENCHES {
+            // Who comes first alternates, so that neither is always the one after a pause.
+            for n in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
+                let points = measure([a, b][n], bench, &dir.0.join("rows.json"))?;
+                merge(&mut runs[n], points);
+            }
+        }
+    }
+    let [a, b] = runs;
+    Ok((a, b))
+}
+
+fn measure(program: &Path, bench: &str, json: &Path) -> Result<Vec<Point>, Failure> {
+    let _ = std::fs::remove_file(json);
+    let mut command = Command::new(program);
+    command.arg("bench").args(bench.split(' ')).arg("--json").arg(json);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = Process::spawn(&mut command).map_err(Failure::Usage)?;
+    let status = child.0.wait().map_err(|e| e.to_string())?;
+    if !status.success() {
+        return Err(Failure::Check(format!("{} bench {bench}: {status}", program.display())));
+    }
+    let text = std::fs::read_to_string(json).map_err(|e| format!("{}: {e}", json.display()))?;
+    Ok(RowFile::parse(&text)?.points()?)
+}
+
+/// Adds the turns of points to those that are there.
+fn merge(run: &mut Run, points: Vec<Point>) {
+    for mut point in points {
+        match run.points.iter_mut().find(|p| p.key() == point.key()) {
+            Some(there) => {
+                for (name, metric) in &mut there.metrics {
+                    let more = point.metrics.remove(name).map(|m| m.values);
+                    metric.values.extend(more.unwrap_or_default());
+                }
+            }
+            None => run.points.push(point),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_of(values: &[f64], better: Better) -> Run {
+        let mut point = Point { suite: "p2p".into(), switch: "crosspoint".into(), ..Point::default() };
+        point.metrics.insert("cost".into(), Metric::new("cycles", better, values.to_vec()));
+        Run { points: vec![point], ..Run::default() }
+    }
+
+    fn verdict(a: &[f64], b: &[f64], better: Better) -> Verdict {
+        compare(&run_of(a, better), &run_of(b, better)).remove(0).verdict
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (freedom, level, value) in [(1.0, 0.05, 12.706), (5.0, 0.05, 2.571), (10.0, 0.001, 4.587)] {
+            let found = student_quantile(freedom, level);
+            assert!((found - value).abs() < 0.01, "{freedom} {level}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_loss_beyond_the_noise_is_worse_and_one_within_it_is_not() {
+        let a = [100.0, 101.0, 99.0, 100.5];
+        assert!(matches!(verdict(&a, &[110.0, 111.0, 109.5, 110.0], Better::Lower), Verdict::Worse(..)));
+        assert!(matches!(verdict(&a, &[110.0, 111.0, 109.5, 110.0], Better::Higher), Verdict::Better(..)));
+        assert!(matches!(verdict(&a, &[90.0, 130.0, 95.0, 105.0], Better::Lower), Verdict::Same(..)));
+        assert!(matches!(verdict(&a, &a, Better::Lower), Verdict::Same(..)));
+        assert!(matches!(verdict(&[1.0], &[9.0], Better::Lower), Verdict::None(_)));
+    }
+
+    #[test]
+    fn other_conditions_yield_no_ratio_but_the_difference() {
+        let (mut a, mut b) = (run_of(&[1.0, 1.1], Better::Lower), run_of(&[2.0, 2.1], Better::Lower));
+        a.points[0].conditions.insert("descriptors".into(), "256".into());
+        b.points[0].conditions.insert("descriptors".into(), "1024".into());
+        let Verdict::None(why) = compare(&a, &b).remove(0).verdict else { panic!() };
+        assert_eq!(why, "conditions differ: descriptors 256 and 1024");
+    }
+}

@@ -1,0 +1,175 @@
+//! Daemons run beside the benchmark: ours (this binary's `switch`) and Debian's Open vSwitch, each with a run directory
+//! of its own, driven by the stock tools, ended by their ids.
+
+use crate::process::{Process, TempDir, run, wait_for};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const OVS: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// A switch that runs as a process.
+pub struct Daemon {
+    process: Process,
+    _database: Option<Process>,
+    dir: TempDir,
+}
+
+/// A command in a network namespace, or in this one.
+pub fn in_namespace(namespace: Option<&str>, program: &Path) -> Command {
+    match namespace {
+        // It replaces itself by the program, so the child's id is the program's.
+        Some(name) => {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", name]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
+impl Daemon {
+    /// Our own, with these arguments to `switch`, and a bridge `br0`.
+    pub fn crosspoint(namespace: Option<&str>, args: &[&str]) -> Result<Daemon, String> {
+        let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+        Daemon::crosspoint_of(&program, namespace, args)
+    }
+
+    /// The same of another version of this program.
+    pub fn crosspoint_of(program: &Path, namespace: Option<&str>, args: &[&str]) -> Result<Daemon, String> {
+        let dir = TempDir::new("ours")?;
+        let mut command = in_namespace(namespace, program);
+        // Secure: no rule but those that are added.
+        command.args(["switch", "--bridge", "br0,fail-mode=secure"]).args(args);
+        let process = spawn(&mut command, &dir.0)?;
+        let daemon = Daemon { process, _database: None, dir };
+        daemon.wait_for_bridge()?;
+        Ok(daemon)
+    }
+
+    /// Debian's Open vSwitch with a bridge `br0` of its user-space datapath (`netdev`) or of its dummy one.
+    pub fn open_vswitch(namespace: Option<&str>, datapath_type: &str) -> Result<Daemon, String> {
+        if !Path::new(OVS).exists() {
+            return Err(format!("{OVS} is not there: install openvswitch-switch (make bench does)"));
+        }
+        let dir = TempDir::new("stock")?;
+        let db = dir.0.join("conf.db");
+        run(Command::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA))?;
+        let mut server = Command::new("ovsdb-server");
+        server.arg(&db).arg(format!("--remote=punix:{}/db.sock", dir.0.display()));
+        let database = spawn(&mut server, &dir.0)?;
+        wait_for(&dir.0.join("db.sock"))?;
+        let mut command = in_namespace(namespace, Path::new(OVS));
+        command.arg(format!("unix:{}/db.sock", dir.0.display())).arg("--pidfile");
+        if datapath_type == "dummy" {
+            command.args(["--enable-dummy=override", "--disable-system"]);
+        }
+        let process = spawn(&mut command, &dir.0)?;
+        let daemon = Daemon { process, _database: Some(database), dir };
+        daemon.vsctl(&["--no-wait", "init"])?;
+        let kind = format!("datapath_type={datapath_type}");
+        daemon.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", &kind, "fail-mode=secure"])?;
+        daemon.wait_for_bridge()?;
+        Ok(daemon)
+    }
+
+    fn wait_for_bridge(&self) -> Result<(), String> {
+        wait_for(&self.dir.0.join("br0.mgmt")).map_err(|e| self.explained(e))
+    }
+
+    /// An error with what the daemon said last.
+    fn explained(&self, error: String) -> String {
+        let said = std::fs::read_to_string(self.dir.0.join("stderr")).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        format!("{error}; the daemon said: {}", lines[lines.len().saturating_sub(3)..].join(" / "))
+    }
+
+    /// Runs `ovs-vsctl` on its database.
+    pub fn vsctl(&self, args: &[&str]) -> Result<String, String> {
+        let db = format!("--db=unix:{}/db.sock", self.dir.0.display());
+        run(Command::new("ovs-vsctl").arg(db).arg("--timeout=30").args(args))
+    }
+
+    /// Runs the stock `ovs-ofctl`.
+    pub fn ofctl(&self, args: &[&str]) -> Result<String, String> {
+        run(Command::new("ovs-ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
+            .map_err(|e| self.explained(e))
+    }
+
+    /// Adds the rules of a text in `ovs-ofctl`'s syntax.
+    pub fn add_rules(&self, text: &str) -> Result<(), String> {
+        let file = self.dir.0.join("rules");
+        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        self.ofctl(&["add-flows", "br0", &file.to_string_lossy()]).map(drop)
+    }
+
+    /// What its ports 1 to `ports` count as dropped: `switch 1: rx_dropped`.
+    pub fn port_drops(&self, ports: usize) -> Result<BTreeMap<String, u64>, String> {
+        let mut drops = BTreeMap::new();
+        for port in 1..=ports {
+            let text = self.ofctl(&["dump-ports", "br0", &port.to_string()])?;
+            for direction in ["rx", "tx"] {
+                let line = text.lines().find_map(|l| l.split_once(&format!("{direction} pkts=")));
+                let count = line.and_then(|(_, rest)| {
+                    rest.split("drop=").nth(1)?.split(',').next()?.trim().parse::<u64>().ok()
+                });
+                drops.insert(format!("switch {port}: {direction}_dropped"), count.unwrap_or(0));
+            }
+        }
+        Ok(drops)
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        self.process.0.try_wait().is_ok_and(|status| status.is_none())
+    }
+
+    /// Memory that it has in use, in bytes.
+    pub fn rss_bytes(&self) -> Result<u64, String> {
+        status_bytes(self.process.0.id(), "VmRSS:")
+    }
+
+    /// CPU time of all its threads, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.0.id()));
+        let of_task = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            stat.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        tasks.into_iter().flatten().flatten().filter_map(of_task).sum()
+    }
+}
+
+impl Drop for Daemon {
+    /// Lets it take back what it did to kernel interfaces, which it cannot when it is killed.
+    fn drop(&mut self) {
+        let mut exit = Command::new("ovs-appctl");
+        exit.env("OVS_RUNDIR", &self.dir.0).args(["-T", "5", "-t", "ovs-vswitchd", "exit"]);
+        if self._database.is_some() {
+            exit.arg("--cleanup");
+        }
+        let _ = run(&mut exit);
+        let end = Instant::now() + Duration::from_secs(5);
+        while matches!(self.process.0.try_wait(), Ok(None)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn spawn(command: &mut Command, dir: &Path) -> Result<Process, String> {
+    let log = File::create(dir.join("stderr")).map_err(|e| e.to_string())?;
+    command.env("OVS_RUNDIR", dir).env("OVS_DBDIR", dir).env("OVS_LOGDIR", dir).current_dir(dir);
+    Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))
+}
+
+/// A figure of a process's status in bytes.
+pub fn status_bytes(pid: u32, name: &str) -> Result<u64, String> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    let line = text.lines().find_map(|l| l.strip_prefix(name));
+    let kb = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kb.map(|kb| kb * 1024).ok_or_else(|| format!("{path} has no {name}"))
+}

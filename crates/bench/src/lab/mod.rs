@@ -1,0 +1,11 @@
+//! Trials of a generator, a switch and guests between them: the packets' way is a [topology](topology), and
+//! generator, switch, guest and trial are traits with an implementation a file.
+
+pub mod bed;
+pub mod generator;
+pub mod guest;
+pub mod net;
+pub mod switch;
+pub mod topology;
+pub mod traffic;
+pub mod trial;

@@ -1,0 +1,41 @@
+//! Latency and jitter at 1, 10, 50 and 90 % of the rate at which nothing is lost; 1 % is the switch at rest.
+
+use super::mlr::highest;
+use super::rfc2544::halve;
+use super::{Outcome, Times, Trial};
+use crate::lab::bed::Bed;
+use crate::lab::generator::Load;
+use crate::result::Better;
+
+const SHARES: [(f64, &str); 4] = [(0.01, "at_1_"), (0.1, "at_10_"), (0.5, "at_50_"), (0.9, "at_90_")];
+
+/// See the module's text.
+pub struct Latency;
+
+impl Trial for Latency {
+    fn name(&self) -> &'static str {
+        "latency"
+    }
+
+    fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
+        let mut outcome = Outcome::default();
+        let at = |rate: f64, bed: &mut Bed| {
+            bed.offer(&Load { rate: Some(rate.max(1.0) as u64), seconds: times.seconds, ..load.clone() })
+        };
+        let (top, _) = highest(bed, load, times.seconds)?;
+        let (found, _) = halve(top, |rate| Ok((at(rate, bed)?.sent.account.lost() == 0, ())))?;
+        // Where every rate lost something, the shares are of what came through.
+        let full = if found > 0.0 { found } else { top / 1.1 };
+        outcome.push("lossless_pps", "1/s", Better::Higher, found);
+        for _ in 0..times.turns {
+            for (share, prefix) in SHARES {
+                let offered = at(full * share, bed)?;
+                outcome.latency(prefix, &offered);
+                if share == 0.5 {
+                    outcome.turn(&offered);
+                }
+            }
+        }
+        Ok(outcome)
+    }
+}

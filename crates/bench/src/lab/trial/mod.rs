@@ -1,0 +1,121 @@
+//! What is done with a test bed to get a figure.
+
+pub mod back_to_back;
+pub mod fixed;
+pub mod latency;
+pub mod list;
+pub mod max_rate;
+pub mod mlr;
+pub mod rfc2544;
+
+use super::bed::{Bed, Offered};
+use super::generator::Load;
+use crate::machine::watch::Watched;
+use crate::result::account::Account;
+use crate::result::{Better, Metric};
+use std::collections::BTreeMap;
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Turns.
+    pub turns: u32,
+    /// Length of each.
+    pub seconds: f64,
+}
+
+/// A kind of trial.
+pub trait Trial: Sync {
+    /// As it is stored.
+    fn name(&self) -> &'static str;
+
+    /// Runs it with this load; its rate is the offered one where the trial does not look for one itself.
+    fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String>;
+}
+
+/// What a trial found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Figures, turn by turn.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Of the last turn, or of one that does not add up.
+    pub account: Account,
+    /// Who else was the limit.
+    pub limit: Option<String>,
+    /// Of all turns.
+    pub watched: Watched,
+}
+
+impl Outcome {
+    /// Adds a turn's value of a figure.
+    pub fn push(&mut self, name: &str, unit: &str, better: Better, value: f64) {
+        let metric = self.metrics.entry(name.into()).or_insert_with(|| Metric::new(unit, better, Vec::new()));
+        metric.values.push(value);
+    }
+
+    /// Adds what every turn has.
+    pub fn turn(&mut self, offered: &Offered) {
+        let (sent, rate) = (&offered.sent, offered.rate());
+        self.push("rate_pps", "1/s", Better::Higher, rate);
+        self.push("loss", "ratio", Better::Lower, sent.account.loss());
+        self.push("cpu_generator", "processors", Better::Neither, sent.cpu_s / sent.seconds);
+        if let Some(cpu_s) = offered.switch_cpu_s {
+            self.push("cpu_switch", "processors", Better::Neither, cpu_s / sent.seconds);
+            if sent.account.received > 0 {
+                let cycles = cpu_s * base::clock::tsc_hz() as f64 / sent.account.received as f64;
+                self.push("cycles_per_packet", "cycles", Better::Lower, cycles);
+            }
+        }
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        if sent.account.received > 0 {
+            let busy_s = (offered.watched.busy * offered.watched.seconds * cpus - sent.cpu_s).max(0.0);
+            let cycles = busy_s * base::clock::tsc_hz() as f64 / sent.account.received as f64;
+            self.push("machine_cycles_per_packet", "cycles", Better::Lower, cycles);
+        }
+        if offered.guest_cpu_s > 0.0 {
+            self.push("cpu_guest", "processors", Better::Neither, offered.guest_cpu_s / sent.seconds);
+        }
+        if self.account.offered == 0 || self.account.adds_up() {
+            self.account = sent.account.clone();
+        }
+        self.limit = self.limit.take().or(offered.limit.clone());
+        self.watch(offered.watched);
+    }
+
+    /// Adds what other turns of the same found.
+    pub fn add(&mut self, other: Outcome) {
+        for (name, metric) in other.metrics {
+            match self.metrics.get_mut(&name) {
+                Some(there) => there.values.extend(metric.values),
+                None => {
+                    self.metrics.insert(name, metric);
+                }
+            }
+        }
+        if self.account.offered == 0 || self.account.adds_up() {
+            self.account = other.account;
+        }
+        self.limit = self.limit.take().or(other.limit);
+        self.watch(other.watched);
+    }
+
+    /// Adds what the machine did.
+    fn watch(&mut self, new: Watched) {
+        let old = self.watched;
+        let seconds = old.seconds + new.seconds;
+        let mean = |a: f64, b: f64| (a * old.seconds + b * new.seconds) / seconds.max(1e-9);
+        self.watched = Watched {
+            seconds,
+            steal: mean(old.steal, new.steal),
+            busy: mean(old.busy, new.busy),
+            preemptions: old.preemptions + new.preemptions,
+        };
+    }
+
+    /// Adds the latencies of a turn.
+    pub fn latency(&mut self, prefix: &str, offered: &Offered) {
+        for (name, value) in &offered.sent.latency_us {
+            self.push(&format!("{prefix}latency_{name}_us"), "us", Better::Lower, *value);
+        }
+    }
+}

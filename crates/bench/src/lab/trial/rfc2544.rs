@@ -1,0 +1,78 @@
+//! The highest rate at which nothing is lost, by halving (RFC 2544, section 26.1).
+
+use super::mlr::highest;
+use super::{Outcome, Times, Trial};
+use crate::lab::bed::Bed;
+use crate::lab::generator::Load;
+use crate::result::Better;
+
+/// The interval ends at this share of the highest rate.
+const WIDTH: f64 = 0.02;
+
+/// See the module's text.
+pub struct Rfc2544;
+
+impl Trial for Rfc2544 {
+    fn name(&self) -> &'static str {
+        "rfc2544"
+    }
+
+    fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
+        let mut outcome = Outcome::default();
+        for _ in 0..times.turns {
+            let (top, limit) = highest(bed, load, times.seconds)?;
+            let at = |rate: f64, bed: &mut Bed| {
+                bed.offer(&Load { rate: Some(rate.max(1.0) as u64), seconds: times.seconds, ..load.clone() })
+            };
+            let (low, last) = halve(top, |rate| {
+                let offered = at(rate, bed)?;
+                Ok((offered.sent.account.lost() == 0, offered))
+            })?;
+            outcome.push("lossless_pps", "1/s", Better::Higher, low);
+            // The last turn without loss; where there was none, one that shows the loss.
+            outcome.turn(&last);
+            // The try that is kept may be one that the generator was late for.
+            outcome.limit = limit;
+        }
+        Ok(outcome)
+    }
+}
+
+/// The highest rate that `try_rate` calls good below `top`, with what the last good try gave (or the last try
+/// at all).
+pub fn halve<T>(
+    top: f64,
+    mut try_rate: impl FnMut(f64) -> Result<(bool, T), String>,
+) -> Result<(f64, T), String> {
+    let (is_good, first) = try_rate(top)?;
+    if is_good {
+        return Ok((top, first));
+    }
+    let (mut low, mut high, mut best, mut found) = (0.0, top, first, false);
+    while high - low > WIDTH * top {
+        let middle = (low + high) / 2.0;
+        let (is_good, result) = try_rate(middle)?;
+        if is_good {
+            (low, best, found) = (middle, result, true);
+        } else {
+            high = middle;
+            if !found {
+                best = result;
+            }
+        }
+    }
+    Ok((low, best))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halving_ends_just_below_the_rate_that_loses() {
+        let (rate, at) = halve(1000.0, |rate| Ok((rate <= 613.0, rate))).unwrap();
+        assert!((593.0..=613.0).contains(&rate) && at == rate, "{rate}");
+        assert_eq!(halve(1000.0, |rate| Ok((true, rate))).unwrap().0, 1000.0);
+        assert_eq!(halve(1000.0, |rate| Ok((false, rate))).unwrap().0, 0.0);
+    }
+}

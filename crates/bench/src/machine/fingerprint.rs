@@ -1,0 +1,190 @@
+//! What machine a figure is of, as far as the machine tells: enough to see whether two figures may be
+//! compared, and why a figure may be worth little.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// See the module's text. Fields that files of older runs lack are empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fingerprint {
+    /// Model name of the first processor.
+    pub cpu: String,
+    /// Processors that are online.
+    pub cpus: usize,
+    /// Caches of the first processor: `L1d 32K`.
+    pub caches: Vec<String>,
+    /// Kernel release.
+    pub kernel: String,
+    /// Cycles per second of the time stamp counter.
+    pub tsc_hz: u64,
+    /// What the kernel does about flaws of the processor, by name.
+    pub mitigations: BTreeMap<String, String>,
+    /// Hypervisor, where there is one.
+    pub hypervisor: Option<String>,
+    /// Share of the time since boot in which a hypervisor gave the processors to others.
+    pub steal_since_boot: f64,
+    /// Huge pages of 2 MB.
+    pub huge_pages: u64,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Frequency policy; `none` where the machine shows none, as virtual machines do.
+    pub governor: String,
+    /// Processors that the kernel keeps free of other work.
+    pub isolated: String,
+    /// The processors that share a core with another.
+    pub siblings: Vec<String>,
+    /// The kernel's command line.
+    pub cmdline: String,
+    /// Version of this program.
+    pub crosspoint: String,
+}
+
+impl Fingerprint {
+    /// This machine's.
+    pub fn here() -> Fingerprint {
+        let cpuinfo = text("/proc/cpuinfo");
+        let field = |name: &str| {
+            let line = cpuinfo.lines().find(|l| l.starts_with(name))?;
+            Some(line.split_once(": ")?.1.to_string())
+        };
+        let stat = text("/proc/stat");
+        let ticks: Vec<f64> = stat
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|n| n.parse().ok())
+            .collect();
+        let all: f64 = ticks.iter().take(8).sum();
+        let memory = text("/proc/meminfo");
+        let of_memory = |name: &str| {
+            let line = memory.lines().find(|l| l.starts_with(name))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        };
+        Fingerprint {
+            cpu: field("model name").unwrap_or("unknown".into()),
+            cpus: cpuinfo.lines().filter(|l| l.starts_with("processor")).count().max(1),
+            caches: caches(),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            tsc_hz: base::clock::tsc_hz(),
+            mitigations: in_dir("/sys/devices/system/cpu/vulnerabilities"),
+            hypervisor: hypervisor(&cpuinfo),
+            steal_since_boot: ticks.get(7).map_or(0.0, |steal| steal / all.max(1.0)),
+            huge_pages: of_memory("HugePages_Total:").unwrap_or(0),
+            memory_bytes: of_memory("MemTotal:").unwrap_or(0) * 1024,
+            governor: or_none(text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+            isolated: or_none(text("/sys/devices/system/cpu/isolated")),
+            siblings: siblings(),
+            cmdline: text("/proc/cmdline"),
+            crosspoint: env!("CARGO_PKG_VERSION").to_string(),
+        }
+    }
+
+    /// What speaks against trusting figures of this machine, a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(hypervisor) = &self.hypervisor {
+            warnings.push(format!(
+                "This is a virtual machine ({hypervisor}): its processors may be taken away at any time, and its clock speed is \
+                 not known."
+            ));
+        }
+        if self.cpus < 4 {
+            warnings.push(format!(
+                "{} processors: generator, switch and guest share them. Rates say little; costs per packet say more.",
+                self.cpus
+            ));
+        }
+        if self.isolated == "none" {
+            warnings
+                .push("No processor is isolated: other work of the machine interrupts the switch.".into());
+        }
+        if self.steal_since_boot > 0.001 {
+            let share = self.steal_since_boot * 100.0;
+            warnings.push(format!("A hypervisor took {share:.1} % of the processors' time since boot."));
+        }
+        warnings
+    }
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_string()
+}
+
+fn or_none(text: String) -> String {
+    if text.is_empty() { "none".into() } else { text }
+}
+
+fn in_dir(path: &str) -> BTreeMap<String, String> {
+    let read = |entry: fs::DirEntry| {
+        let value = fs::read_to_string(entry.path()).ok()?;
+        Some((entry.file_name().to_string_lossy().into_owned(), value.trim().to_string()))
+    };
+    fs::read_dir(path).into_iter().flatten().flatten().filter_map(read).collect()
+}
+
+fn caches() -> Vec<String> {
+    let root = Path::new("/sys/devices/system/cpu/cpu0/cache");
+    let mut caches = Vec::new();
+    for n in 0..8 {
+        let read = |name: &str| {
+            let text = fs::read_to_string(root.join(format!("index{n}/{name}"))).ok()?;
+            Some(text.trim().to_string())
+        };
+        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size")) else {
+            break;
+        };
+        let kind = match kind.as_str() {
+            "Data" => "d",
+            "Instruction" => "i",
+            _ => "",
+        };
+        caches.push(format!("L{level}{kind} {size}"));
+    }
+    caches
+}
+
+fn siblings() -> Vec<String> {
+    let mut lists = Vec::new();
+    for n in 0..1024 {
+        let path = format!("/sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list");
+        let Ok(list) = fs::read_to_string(path) else { break };
+        let list = list.trim().to_string();
+        if list.contains([',', '-']) && !lists.contains(&list) {
+            lists.push(list);
+        }
+    }
+    lists
+}
+
+fn hypervisor(cpuinfo: &str) -> Option<String> {
+    let flags = cpuinfo.lines().find(|l| l.starts_with("flags"))?;
+    let is_guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let name = text("/sys/hypervisor/type");
+    let vendor = text("/sys/class/dmi/id/sys_vendor");
+    is_guest.then(|| [name, vendor].into_iter().find(|n| !n.is_empty()).unwrap_or("unnamed".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_processor_a_kernel_and_memory() {
+        let here = Fingerprint::here();
+        assert!(here.cpus > 0 && !here.kernel.is_empty() && here.memory_bytes > 1 << 20, "{here:?}");
+        let json = serde_json::to_string(&here).unwrap();
+        assert_eq!(serde_json::from_str::<Fingerprint>(&json).unwrap(), here);
+    }
+
+    #[test]
+    fn files_of_older_runs_have_fewer_fields() {
+        let old = r#"{"cpu": "x", "cpus": 2, "kernel": "6", "tsc_hz": 5}"#;
+        let read: Fingerprint = serde_json::from_str(old).unwrap();
+        assert_eq!((read.cpus, read.governor.as_str()), (2, ""));
+        assert!(read.warnings()[0].contains("2 processors"));
+    }
+}

@@ -1,0 +1,253 @@
+//! Many distinct masks: what a packet costs, which tier served it, and whether the worker chose the cheaper way.
+//!
+//! Mask (a, b) is a rule for `nw_src` under a prefix of `a` bits and `nw_dst` under one of `b`. The prefixes of each
+//! field branch off one path (1, 01, 001, ...), so they do not overlap, every packet matches one rule, and the tries of the classifier decide
+//! after `a` and `b` bits: one megaflow, of one mask, for each rule (`wide`). With `per_flow` the rules' actions read the
+//! UDP ports too, by which the flows differ: the masks are as many, and each flow is a megaflow.
+//!
+//! Three switches take turns: one that decides by measurement whether the exact-match tier is used, and one each that always and
+//! never uses it. What the first costs is compared with the cheaper of the others.
+
+use crate::measure::frames::{Order, sequence};
+use crate::measure::rig::{Rig, Sample};
+use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
+use crate::process::TempDir;
+use crate::stats::median;
+use crate::units::count;
+use datapath::{CacheConfig, Config, ExactTier};
+use flow::{FieldId, Match, Mf};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use switch::control::FlowMod;
+
+/// The measured choice costs at most this many times the cheaper way.
+const GOAL: f64 = 1.1;
+/// The most masks that are asked for; the prefixes give 1024.
+const MASKS_MAX: usize = 1000;
+
+/// How many flows a megaflow serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Megaflows {
+    /// All flows of a rule.
+    Wide,
+    /// One.
+    PerFlow,
+}
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Numbers of distinct masks in the rules, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = masks, default_value = "1,2,8,32,128,1k")]
+    masks: Vec<usize>,
+    /// Numbers of flows, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1k,100k,1m")]
+    flows: Vec<usize>,
+    /// What the megaflows are; both where it is not given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    megaflows: Vec<Megaflows>,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn masks(text: &str) -> Result<usize, String> {
+    count(text).and_then(|n| if n <= MASKS_MAX { Ok(n) } else { Err(format!("at most {MASKS_MAX}")) })
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    switch: &'static str,
+    /// `auto`: by measurement; `on`, `off`: always, never.
+    exact_tier: &'static str,
+    masks: usize,
+    flows: usize,
+    megaflows: Megaflows,
+    cycles_per_packet: f64,
+    emc_hit_ratio: f64,
+    megaflow_hit_ratio: f64,
+    miss_ratio: f64,
+    /// Masks and megaflows in the worker's caches at the end.
+    cached_masks: u64,
+    cached_megaflows: u64,
+    runs: u32,
+    raw: Vec<f64>,
+}
+
+const WAYS: [(&str, ExactTier); 3] =
+    [("auto", ExactTier::Auto), ("on", ExactTier::On), ("off", ExactTier::Off)];
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    let dir = TempDir::new("masks")?;
+    let kinds = match args.megaflows.as_slice() {
+        [] => vec![Megaflows::Wide, Megaflows::PerFlow],
+        given => given.to_vec(),
+    };
+    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    for megaflows in kinds {
+        for &flows in &args.flows {
+            for &masks in args.masks.iter().filter(|&&m| m <= flows) {
+                let pcap = dir.0.join("flows.pcap");
+                let prefixes = prefixes(masks);
+                let order = sequence(flows, Order::Shuffled);
+                trial::write_frames(&pcap, order.into_iter().map(|n| frame(&prefixes, n)))?;
+                let source = trial::source(SOURCE, &pcap);
+                let new = point(args, &source, &prefixes, flows, megaflows)?;
+                let raw = |n: usize| new[n].raw.iter();
+                let cheaper = raw(1).zip(raw(2)).map(|(on, off)| on.min(*off));
+                let ratios: Vec<f64> = raw(0).zip(cheaper).map(|(auto, best)| auto / best).collect();
+                goals.at_most(&format!("{megaflows:?} {masks} masks {flows} flows: choice"), &ratios, GOAL);
+                rows.extend(new);
+            }
+        }
+    }
+    args.common.finish(rows, goals)
+}
+
+/// The three ways, in turns.
+fn point(
+    args: &Args,
+    source: &ports::PortSpec,
+    prefixes: &[(u32, u32)],
+    flows: usize,
+    megaflows: Megaflows,
+) -> Result<Vec<Row>, String> {
+    let mut rigs = Vec::new();
+    for (_, exact_tier) in WAYS {
+        // What one has cached must live through the turns of the others.
+        let cache = CacheConfig { max_idle_ms: 600_000, ..CacheConfig::default() };
+        let mut rig = Rig::new(Config { cache, exact_tier, ..Config::default() })?;
+        rig.add_port(&trial::sink(SINK))?;
+        rig.add_rules(&rules(prefixes, megaflows))?;
+        rigs.push(rig);
+    }
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); WAYS.len()];
+    for turn in 0..args.common.runs {
+        for (rig, samples) in rigs.iter_mut().zip(&mut samples) {
+            rig.add_port(source)?;
+            // The first trials are over after the first warm-up, later ones are part of what is measured.
+            let settle_ms = args.common.turn_ms * if turn == 0 { 4 } else { 1 };
+            rig.warm_up(Duration::from_millis(settle_ms.min(4_000)));
+            samples.push(rig.measure(args.common.turn()));
+            rig.detach(SOURCE)?;
+        }
+    }
+    let mut rows = Vec::new();
+    for ((rig, samples), (name, _)) in rigs.iter().zip(&samples).zip(WAYS) {
+        let of = |f: fn(&Sample) -> f64| median(&samples.iter().map(f).collect::<Vec<_>>());
+        let stats = rig.datapath.worker_stats(0);
+        let row = Row {
+            switch: "crosspoint",
+            exact_tier: name,
+            masks: prefixes.len(),
+            flows,
+            megaflows,
+            cycles_per_packet: of(|s| s.cycles_per_packet),
+            emc_hit_ratio: of(|s| s.exact_ratio),
+            megaflow_hit_ratio: of(|s| s.megaflow_ratio),
+            miss_ratio: of(|s| s.miss_ratio),
+            cached_masks: stats.masks.get(),
+            cached_megaflows: stats.megaflows.get(),
+            runs: samples.len() as u32,
+            raw: samples.iter().map(|s| s.cycles_per_packet).collect(),
+        };
+        println!(
+            "{megaflows:?} {:>4} masks {flows:>7} flows, exact tier {name:<4}: {:>7.1} cycles/packet; exact {:.3} megaflow {:.3} miss {:.4}; {} masks, {} megaflows cached",
+            row.masks,
+            row.cycles_per_packet,
+            row.emc_hit_ratio,
+            row.megaflow_hit_ratio,
+            row.miss_ratio,
+            row.cached_masks,
+            row.cached_megaflows,
+        );
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The pairs of prefix lengths with the most addresses, so many of them.
+fn prefixes(masks: usize) -> Vec<(u32, u32)> {
+    let mut pairs: Vec<(u32, u32)> = (1..=32).flat_map(|a| (1..=32).map(move |b| (a, b))).collect();
+    pairs.sort_by_key(|&(a, b)| (a + b, a));
+    pairs.truncate(masks);
+    pairs
+}
+
+/// The prefix of `len` bits that branches off the path of zeros at its last bit.
+fn prefix(len: u32) -> u32 {
+    1 << (32 - len)
+}
+
+fn prefix_mask(len: u32) -> u32 {
+    u32::MAX << (32 - len)
+}
+
+fn rules(prefixes: &[(u32, u32)], megaflows: Megaflows) -> Vec<FlowMod> {
+    let actions = || match megaflows {
+        Megaflows::Wide => trial::to_sink(),
+        Megaflows::PerFlow => trial::reading(&[(Mf::UdpSrc, 16), (Mf::UdpDst, 16)]),
+    };
+    let matching = |&(a, b): &(u32, u32)| {
+        Match::any()
+            .with(FieldId::InPort, SOURCE.0.into())
+            .with(FieldId::EthType, 0x0800)
+            .with(FieldId::NwProto, 17)
+            .with_masked(FieldId::NwSrc, prefix(a).into(), prefix_mask(a).into())
+            .with_masked(FieldId::NwDst, prefix(b).into(), prefix_mask(b).into())
+    };
+    prefixes.iter().map(|pair| FlowMod::add(matching(pair), actions())).collect()
+}
+
+/// The frame of flow `n`: of mask `n` in turn, with addresses and ports of its own. The narrowest masks have fewer addresses than
+/// their share of a million flows: what they have no room for goes to the widest.
+fn frame(prefixes: &[(u32, u32)], n: usize) -> Vec<u8> {
+    let (mut a, mut b) = prefixes[n % prefixes.len()];
+    let mut within = (n / prefixes.len()) as u64;
+    if within >> (64 - a - b).min(63) > 0 {
+        (a, b) = prefixes[n % prefixes.len().min(32)];
+        // Above all that these have themselves.
+        within = (1 << 30) + n as u64;
+    }
+    let (src_bits, dst_bits) = (32 - a, 32 - b);
+    let low = |bits: u32, value: u64| (value & ((1u64 << bits) - 1)) as u32;
+    let src = prefix(a) | low(src_bits, within);
+    let dst = prefix(b) | low(dst_bits, within >> src_bits);
+    trial::frame(Ipv4Addr::from_bits(src), Ipv4Addr::from_bits(dst), n as u16, (n >> 16) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn addresses(pairs: &[(u32, u32)], n: usize) -> (u32, u32) {
+        let f = frame(pairs, n);
+        let word = |at: usize| u32::from_be_bytes(f[at..at + 4].try_into().expect("four bytes"));
+        (word(26), word(30))
+    }
+
+    #[test]
+    fn masks_are_distinct_and_every_flow_matches_the_rule_of_one() {
+        for count in [1, 2, 8, 32, 128, 1000] {
+            let pairs = prefixes(count);
+            assert_eq!(pairs.iter().collect::<HashSet<_>>().len(), count);
+            for n in (0..1_000_000).step_by(7919) {
+                let (src, dst) = addresses(&pairs, n);
+                let fits = |&&(a, b): &&(u32, u32)| {
+                    src & prefix_mask(a) == prefix(a) && dst & prefix_mask(b) == prefix(b)
+                };
+                assert_eq!(pairs.iter().filter(fits).count(), 1, "flow {n} of {count} masks");
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_flows_of_a_thousand_masks_have_addresses_of_their_own() {
+        let pairs = prefixes(1000);
+        let all: HashSet<_> = (0..1_000_000).map(|n| addresses(&pairs, n)).collect();
+        assert_eq!(all.len(), 1_000_000);
+    }
+}

@@ -1,0 +1,218 @@
+//! Debian's Open vSwitch with its user-space datapath on DPDK, run beside us: a database server and a daemon of our own in
+//! a directory of our own, driven by the stock tools, stopped (SIGSTOP) while another is measured.
+
+use crate::machine::huge_pages::HugePages;
+use crate::measure::rig::{Sample, WORKER_CPU};
+use crate::process::{Process, TempDir, run, wait_for};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// Named by us: the daemon's own name for it has the program's name and process id in it.
+const CONTROL_SOCKET: &str = "peer.ctl";
+
+/// Open vSwitch with DPDK.
+pub struct OvsDpdk {
+    daemon: Process,
+    _database: Process,
+    dir: TempDir,
+    _pages: HugePages,
+    sources: usize,
+}
+
+impl OvsDpdk {
+    /// Starts it with a bridge `br0`, one polling thread, and a sink as port 2.
+    pub fn start() -> Result<OvsDpdk, String> {
+        if !Path::new(DAEMON).exists() {
+            return Err(format!("{DAEMON} is not there: install openvswitch-switch-dpdk (make bench does)"));
+        }
+        let pages = HugePages::provide()?;
+        let dir = TempDir::new("peer")?;
+        let db = dir.0.join("conf.db");
+        run(Command::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA))?;
+        let socket = format!("punix:{}/db.sock", dir.0.display());
+        let database = spawn(
+            Command::new("ovsdb-server").arg(&db).arg(format!("--remote={socket}")).arg("--pidfile"),
+            &dir.0,
+        )?;
+        wait_for(&dir.0.join("db.sock"))?;
+        let peer = |args: &[&str]| vsctl(&dir.0, args);
+        let mask = format!("{:#x}", 1 << WORKER_CPU);
+        peer(&["--no-wait", "init"])?;
+        peer(&[
+            "--no-wait",
+            "set",
+            "Open_vSwitch",
+            ".",
+            "other_config:dpdk-init=true",
+            "other_config:dpdk-lcore-mask=0x1",
+            "other_config:dpdk-alloc-mem=1536",
+            &format!("other_config:pmd-cpu-mask={mask}"),
+            "other_config:dpdk-extra=\"--no-pci --file-prefix=crosspoint-peer\"",
+        ])?;
+        let database_socket = format!("unix:{}/db.sock", dir.0.display());
+        let control = format!("--unixctl={}", dir.0.join(CONTROL_SOCKET).display());
+        let mut command = Command::new(DAEMON);
+        command.arg(database_socket).args(["--pidfile", "--log-file"]).arg(control);
+        let daemon = spawn(&mut command, &dir.0)?;
+        let peer_up = OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0 };
+        peer_up.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
+        peer_up.add_dpdk_port("sink", "net_null0,no-rx=1", 2)?;
+        Ok(peer_up)
+    }
+
+    fn vsctl(&self, args: &[&str]) -> Result<String, String> {
+        vsctl(&self.dir.0, args)
+    }
+
+    fn appctl(&self, args: &[&str]) -> Result<String, String> {
+        let target = self.dir.0.join(CONTROL_SOCKET);
+        run(Command::new("ovs-appctl").arg("-t").arg(target).args(args))
+    }
+
+    fn ofctl(&self, args: &[&str]) -> Result<String, String> {
+        run(Command::new("ovs-ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
+    }
+
+    fn add_dpdk_port(&self, name: &str, devargs: &str, ofport: u16) -> Result<(), String> {
+        // In quotes: the value is one string of the database's syntax, commas and all.
+        let device = format!("options:dpdk-devargs=\"{devargs}\"");
+        let number = format!("ofport_request={ofport}");
+        let interface = ["set", "interface", name, "type=dpdk", &device, &number];
+        self.vsctl(&[&["add-port", "br0", name, "--"][..], &interface].concat())?;
+        let error = self.vsctl(&["get", "interface", name, "error"])?;
+        if error.trim() != "[]" {
+            return Err(format!("the peer's port {name}: {}", error.trim()));
+        }
+        Ok(())
+    }
+
+    /// Replaces all rules by those of a file in `ovs-ofctl`'s syntax.
+    pub fn set_rules(&self, text: &str) -> Result<(), String> {
+        let file = self.dir.0.join("rules");
+        std::fs::write(&file, text).map_err(|e| e.to_string())?;
+        self.ofctl(&["del-flows", "br0"])?;
+        self.ofctl(&["add-flows", "br0", &file.to_string_lossy()]).map(drop)
+    }
+
+    /// Teaches it where an address is, as a static entry.
+    pub fn set_mac(&self, port: &str, mac: &str) -> Result<(), String> {
+        self.appctl(&["fdb/add", "br0", port, "0", mac]).map(drop)
+    }
+
+    /// Replaces the source, port 1, by one that replays this file. The device's number is new each time: DPDK may
+    /// still hold the old one.
+    pub fn set_source(&mut self, pcap: &Path) -> Result<(), String> {
+        self.drop_source()?;
+        self.sources += 1;
+        let devargs = format!("net_pcap{},rx_pcap={},infinite_rx=1", self.sources, pcap.display());
+        self.add_dpdk_port("source", &devargs, 1)
+    }
+
+    /// Takes the source away.
+    pub fn drop_source(&mut self) -> Result<(), String> {
+        self.vsctl(&["--if-exists", "del-port", "br0", "source"]).map(drop)
+    }
+
+    /// A sink under this number.
+    pub fn add_sink(&self, ofport: u16) -> Result<(), String> {
+        self.add_dpdk_port("sink", "net_null1,no-rx=1", ofport)
+    }
+
+    /// Adds a vhost-user port that connects to this socket.
+    pub fn add_vhost(&self, name: &str, socket: &Path, ofport: u16) -> Result<(), String> {
+        let path = format!("options:vhost-server-path={}", socket.display());
+        let number = format!("ofport_request={ofport}");
+        let interface = ["set", "interface", name, "type=dpdkvhostuserclient", &path, &number];
+        self.vsctl(&[&["add-port", "br0", name, "--"][..], &interface].concat()).map(drop)
+    }
+
+    /// Removes a port.
+    pub fn drop_port(&self, name: &str) -> Result<(), String> {
+        self.vsctl(&["--if-exists", "del-port", "br0", name]).map(drop)
+    }
+
+    /// Packets that a port has sent, packets that came in at another, both as the datapath counts them now.
+    pub fn port_packets(&self, port: &str, direction: &str) -> Result<u64, String> {
+        let text = self.appctl(&["dpctl/show", "-s"])?;
+        let mut lines = text.lines().skip_while(|l| !l.contains(&format!(": {port} ")));
+        let line = lines.by_ref().skip(1).take(4).find(|l| l.trim().starts_with(direction));
+        let number = line.and_then(|l| l.split("packets:").nth(1)?.split_whitespace().next()?.parse().ok());
+        number.ok_or_else(|| format!("the peer's statistics have no {direction} packets of {port}"))
+    }
+
+    /// CPU time of the polling thread in nanoseconds, and its cycles spent on packets and in vain.
+    pub fn busy_reading(&self) -> Result<(u64, u64, u64), String> {
+        let text = self.appctl(&["dpif-netdev/pmd-stats-show"])?;
+        let cpu = self.daemon.thread_cpu_ns("pmd-c").ok_or("the peer has no polling thread")?;
+        let number = |name: &str| {
+            let line = text.lines().find(|l| l.trim().starts_with(name))?;
+            line.split(": ").nth(1)?.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let busy = number("processing cycles").ok_or("the peer does not say how busy it is")?;
+        Ok((cpu, busy, number("idle cycles").unwrap_or(0)))
+    }
+
+    /// Stops it from running at all.
+    pub fn pause(&self) {
+        self.daemon.pause();
+    }
+
+    /// Lets it run on.
+    pub fn resume(&self) {
+        self.daemon.resume();
+    }
+
+    /// Measures its polling thread for a while.
+    pub fn measure(&self, time: Duration) -> Result<Sample, String> {
+        let before = self.reading()?;
+        std::thread::sleep(time);
+        let after = self.reading()?;
+        let packets = (after.0[0] - before.0[0]) as u64;
+        let share = |n: usize| (after.0[n] - before.0[n]) as f64 / (packets as f64).max(1.0);
+        let cpu_ns = (after.1 - before.1) as f64;
+        Ok(Sample {
+            packets,
+            cycles_per_packet: cpu_ns * base::clock::tsc_hz() as f64 / 1e9 / (packets as f64).max(1.0),
+            exact_ratio: share(1),
+            megaflow_ratio: share(2) + share(3),
+            miss_ratio: share(4) + share(5),
+        })
+    }
+
+    /// Packets received, hits of its tiers, misses; CPU time of the polling thread in nanoseconds.
+    fn reading(&self) -> Result<([i64; 6], u64), String> {
+        let text = self.appctl(&["dpif-netdev/pmd-stats-show"])?;
+        let cpu = self.daemon.thread_cpu_ns("pmd-c").ok_or("the peer has no polling thread")?;
+        let number = |name: &str| {
+            let line = text.lines().find(|l| l.trim().starts_with(name))?;
+            line.split(": ").nth(1)?.split_whitespace().next()?.parse::<i64>().ok()
+        };
+        let names = [
+            "packets received",
+            "emc hits",
+            "smc hits",
+            "megaflow hits",
+            "miss with success upcall",
+            "miss with failed upcall",
+        ];
+        let mut values = [0; 6];
+        for (value, name) in values.iter_mut().zip(names) {
+            *value = number(name).ok_or_else(|| format!("the peer's statistics have no `{name}`"))?;
+        }
+        Ok((values, cpu))
+    }
+}
+
+fn vsctl(dir: &Path, args: &[&str]) -> Result<String, String> {
+    let db = format!("--db=unix:{}/db.sock", dir.display());
+    run(Command::new("ovs-vsctl").arg(db).arg("--timeout=60").args(args))
+}
+
+fn spawn(command: &mut Command, dir: &Path) -> Result<Process, String> {
+    let log = std::fs::File::create(dir.join("stderr")).map_err(|e| e.to_string())?;
+    command.env("OVS_RUNDIR", dir).env("OVS_DBDIR", dir).env("OVS_LOGDIR", dir).current_dir(dir);
+    Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))
+}

@@ -1,0 +1,355 @@
+//! Port to port in memory: the price of switching.
+//!
+//! A source replays a capture of 60-byte UDP frames from memory, each packet copied into a fresh buffer; a sink counts. With
+//! `--peer ovs-dpdk` the same is measured on Open vSwitch's user-space datapath and on testpmd, in turns. What is compared is
+//! the switching cost: total cycles per packet less those of the same source and sink with no switch between.
+
+use crate::measure::frames::{self, DST_MAC, Order, addresses};
+use crate::measure::ovs_dpdk::OvsDpdk;
+use crate::measure::rig::{Rig, Sample};
+use crate::measure::rows::{json_file, write_json};
+use crate::measure::{io_floor, testpmd};
+use crate::process::TempDir;
+use crate::stats::{lower_bound, median};
+use crate::units::count;
+use base::PortNo;
+use datapath::Config;
+use flow::{Action, FieldId, Match};
+use ports::PortSpec;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use switch::Effect;
+use switch::control::FlowMod;
+
+/// The peer's packet memory holds no more packets than this.
+const PEER_FLOWS_MAX: usize = 250_000;
+/// A row that missed more than this is no lookup figure.
+const MISSES_MAX: f64 = 0.001;
+
+/// The rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Rules {
+    /// One rule: `in_port=1 actions=2`.
+    InPort,
+    /// One rule per flow: `ip,in_port,nw_src,nw_dst`.
+    Exact,
+    /// One rule: `actions=NORMAL`, the destination known.
+    Normal,
+}
+
+/// Who is measured beside us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Peer {
+    /// Debian's Open vSwitch with DPDK, and testpmd as its floor.
+    OvsDpdk,
+}
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The rules.
+    #[arg(long, value_enum, default_value = "in_port")]
+    rules: Rules,
+    /// Numbers of flows, separated by commas; k and m stand for thousands and millions.
+    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1,10,1k,10k")]
+    flows: Vec<usize>,
+    /// In what order flows follow each other; both where it is not given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    order: Vec<Order>,
+    /// Measure another switch beside ours, in turns.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// Turns of each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Length of a turn in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    turn_ms: u64,
+    /// Write the rows to this file.
+    #[arg(long, value_parser = json_file)]
+    json: Option<PathBuf>,
+    /// Fail where a ratio misses its goal.
+    #[arg(long)]
+    assert: bool,
+}
+
+#[derive(serde::Serialize, Clone)]
+struct Row {
+    switch: &'static str,
+    rules: Rules,
+    order: Order,
+    flows: usize,
+    cycles_per_packet: f64,
+    io_cycles_per_packet: f64,
+    packets_per_cpu_second: f64,
+    emc_hit_ratio: f64,
+    megaflow_hit_ratio: f64,
+    miss_ratio: f64,
+    runs: u32,
+    /// Packets of all turns together.
+    packets: u64,
+    /// Each turn's cycles per packet.
+    raw: Vec<f64>,
+    /// Each turn's of the source and sink alone.
+    raw_io: Vec<f64>,
+}
+
+impl Row {
+    fn is_lookup_figure(&self) -> bool {
+        self.miss_ratio <= MISSES_MAX
+    }
+
+    fn switching_cost(&self) -> f64 {
+        self.cycles_per_packet - self.io_cycles_per_packet
+    }
+}
+
+/// Goal for the ratio of our switching cost to the peer's.
+fn goal(rules: Rules, flows: usize) -> Option<f64> {
+    match (rules, flows) {
+        (Rules::InPort, _) => Some(0.3),
+        (Rules::Normal, _) => Some(0.4),
+        (Rules::Exact, ..=10) => Some(0.45),
+        (Rules::Exact, ..=1_000) => Some(0.25),
+        (Rules::Exact, ..=10_000) => Some(0.12),
+        (Rules::Exact, ..=250_000) => Some(0.02),
+        (Rules::Exact, _) => None,
+    }
+}
+
+/// Goal for our total at this many flows, in ratio to our total at one flow.
+fn flatness_goal(flows: usize) -> Option<f64> {
+    match flows {
+        10_000 => Some(1.3),
+        100_000 => Some(1.8),
+        1_000_000 => Some(2.2),
+        _ => None,
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    let dir = TempDir::new("p2p")?;
+    let orders = match args.order.as_slice() {
+        [] => vec![Order::Sequential, Order::Shuffled],
+        given => given.to_vec(),
+    };
+    let mut peer = match args.peer {
+        Some(Peer::OvsDpdk) => Some(OvsDpdk::start()?),
+        None => None,
+    };
+    let mut rows = Vec::new();
+    let mut missed_goals = Vec::new();
+    for order in orders {
+        let mut ours_at_one = None;
+        for &flows in &args.flows {
+            // One flow has one order.
+            let pcap = dir.0.join(format!("{flows}.pcap"));
+            frames::write_pcap(&pcap, flows, order).map_err(|e| format!("{}: {e}", pcap.display()))?;
+            let of_peer = peer.as_mut().filter(|_| flows <= PEER_FLOWS_MAX);
+            let new = point(args, order, flows, &pcap, of_peer)?;
+            for row in &new {
+                print_row(row);
+            }
+            compare(&new, &mut missed_goals);
+            let ours = &new[0];
+            if flows == 1 {
+                ours_at_one = Some(ours.cycles_per_packet);
+            }
+            if let (Some(one), Some(goal), Rules::Exact) = (ours_at_one, flatness_goal(flows), args.rules) {
+                let ratio = ours.cycles_per_packet / one;
+                println!("    total in ratio to one flow: {ratio:.2} (goal {goal})");
+                if ratio > goal {
+                    missed_goals
+                        .push(format!("{flows} flows {order:?}: {ratio:.2} times one flow, goal {goal}"));
+                }
+            }
+            rows.extend(new);
+            let _ = std::fs::remove_file(pcap);
+        }
+    }
+    if let Some(file) = &args.json {
+        write_json(file, rows).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    if missed_goals.is_empty() || !args.assert {
+        return Ok(());
+    }
+    Err(format!("goals missed: {}", missed_goals.join("; ")))
+}
+
+fn print_row(row: &Row) {
+    println!(
+        "{:<10} {:?} {:?} {:>7} flows: {:>8.1} cycles/packet, io {:>6.1}, switching {:>8.1}; exact {:.3} megaflow {:.3} miss {:.4}{}",
+        row.switch,
+        row.rules,
+        row.order,
+        row.flows,
+        row.cycles_per_packet,
+        row.io_cycles_per_packet,
+        row.switching_cost(),
+        row.emc_hit_ratio,
+        row.megaflow_hit_ratio,
+        row.miss_ratio,
+        if row.is_lookup_figure() { "" } else { " (misses: no lookup figure)" },
+    );
+}
+
+fn compare(rows: &[Row], missed_goals: &mut Vec<String>) {
+    let find = |name: &str| rows.iter().find(|r| r.switch == name);
+    let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
+    let costs = |row: &Row| row.raw.iter().zip(&row.raw_io).map(|(all, io)| all - io).collect::<Vec<f64>>();
+    let pairs: Vec<f64> = costs(theirs).iter().zip(costs(ours)).map(|(t, o)| t / o).collect();
+    let ratio = ours.switching_cost() / theirs.switching_cost();
+    let goal = goal(ours.rules, ours.flows);
+    // "So many times cheaper" at the lower bound of the interleaved pairs.
+    let low = lower_bound(&pairs);
+    println!(
+        "    switching cost in ratio to the peer's: {ratio:.3} (goal {goal:?}), at most {:.3} with 95 %",
+        1.0 / low
+    );
+    if let Some(goal) = goal
+        && 1.0 / low > goal
+    {
+        missed_goals
+            .push(format!("{:?} {:?} {} flows: {ratio:.3}, goal {goal}", ours.rules, ours.order, ours.flows));
+    }
+}
+
+/// All switches at one number of flows.
+fn point(
+    args: &Args,
+    order: Order,
+    flows: usize,
+    pcap: &Path,
+    mut peer: Option<&mut OvsDpdk>,
+) -> Result<Vec<Row>, String> {
+    let turn = Duration::from_millis(args.turn_ms);
+    let source = PortSpec::new("source", "pcap", PortNo(1))
+        .with("rx_file", &pcap.to_string_lossy())
+        .with("loop", "true")
+        .with_files_beside([pcap]);
+    let sink = PortSpec::new("sink", "null", PortNo(2));
+    if let Some(peer) = &mut peer {
+        peer.resume();
+        peer.drop_source()?;
+        peer.set_rules(&rules_text(args.rules, flows))?;
+        peer.pause();
+    }
+    let mut rig = Rig::new(Config::default())?;
+    rig.add_port(&sink)?;
+    rig.add_port(&source)?;
+    rig.add_rules(&rules(args.rules, flows))?;
+    if args.rules == Rules::Normal {
+        let known = Effect::Learn { bridge: rig.bridge, vlan: 0, mac: DST_MAC.to_u64(), port: PortNo(2) };
+        let now_ms = rig.datapath.now_ms();
+        rig.control.apply(&[known], now_ms);
+    }
+    if let Some(peer) = &mut peer {
+        rig.detach(PortNo(1))?;
+        peer.resume();
+        peer.set_source(pcap)?;
+        if args.rules == Rules::Normal {
+            peer.set_mac("sink", &DST_MAC.to_string())?;
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        peer.pause();
+        rig.add_port(&source)?;
+    }
+    rig.warm_up(Duration::from_millis(if flows > 10_000 { 4_000 } else { 1_500 }));
+    let (mut ours, mut our_floors) = (Vec::new(), Vec::new());
+    let (mut theirs, mut their_floors) = (Vec::new(), Vec::new());
+    for _ in 0..args.runs {
+        ours.push(rig.measure(turn));
+        // Without its source our worker sleeps and its caches stay as they are.
+        rig.detach(PortNo(1))?;
+        our_floors.push(io_floor::measure(&source, &sink, turn)?);
+        if let Some(peer) = &mut peer {
+            peer.resume();
+            std::thread::sleep(Duration::from_millis(300));
+            theirs.push(peer.measure(turn)?);
+            peer.pause();
+            their_floors.push(testpmd::measure(pcap, turn)?);
+        }
+        rig.add_port(&source)?;
+        rig.warm_up(Duration::from_millis(if flows > 10_000 { 1_500 } else { 400 }));
+    }
+    let mut rows = vec![row("crosspoint", args.rules, order, flows, &our_floors, &ours)];
+    if peer.is_some() {
+        rows.push(row("ovs-dpdk", args.rules, order, flows, &their_floors, &theirs));
+        let alone = |cycles_per_packet: &f64| Sample {
+            packets: 0,
+            cycles_per_packet: *cycles_per_packet,
+            exact_ratio: 0.0,
+            megaflow_ratio: 0.0,
+            miss_ratio: 0.0,
+        };
+        let floors: Vec<Sample> = their_floors.iter().map(alone).collect();
+        rows.push(row("testpmd", args.rules, order, flows, &their_floors, &floors));
+    }
+    Ok(rows)
+}
+
+fn row(
+    switch: &'static str,
+    rules: Rules,
+    order: Order,
+    flows: usize,
+    io: &[f64],
+    samples: &[Sample],
+) -> Row {
+    let of = |f: fn(&Sample) -> f64| median(&samples.iter().map(f).collect::<Vec<_>>());
+    let cycles_per_packet = of(|s| s.cycles_per_packet);
+    Row {
+        switch,
+        rules,
+        order,
+        flows,
+        cycles_per_packet,
+        io_cycles_per_packet: median(io),
+        packets_per_cpu_second: base::clock::tsc_hz() as f64 / cycles_per_packet,
+        emc_hit_ratio: of(|s| s.exact_ratio),
+        megaflow_hit_ratio: of(|s| s.megaflow_ratio),
+        miss_ratio: of(|s| s.miss_ratio),
+        runs: samples.len() as u32,
+        packets: samples.iter().map(|s| s.packets).sum(),
+        raw: samples.iter().map(|s| s.cycles_per_packet).collect(),
+        raw_io: io.to_vec(),
+    }
+}
+
+fn rules(rules: Rules, flows: usize) -> Vec<FlowMod> {
+    let to_sink = || vec![Action::Output { port: base::OfPort(2), max_len: 0 }];
+    match rules {
+        Rules::InPort => vec![FlowMod::add(Match::any().with(FieldId::InPort, 1), to_sink())],
+        Rules::Normal => {
+            let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
+            vec![FlowMod::add(Match::any(), vec![normal])]
+        }
+        Rules::Exact => (0..flows).map(|n| FlowMod::add(exact_match(n), to_sink())).collect(),
+    }
+}
+
+/// `ip,in_port=1,nw_src=..,nw_dst=..` of flow `n`.
+pub fn exact_match(n: usize) -> Match {
+    let (src, dst) = addresses(n);
+    Match::any()
+        .with(FieldId::InPort, 1)
+        .with(FieldId::EthType, 0x0800)
+        .with(FieldId::NwSrc, src.to_bits().into())
+        .with(FieldId::NwDst, dst.to_bits().into())
+}
+
+fn rules_text(rules: Rules, flows: usize) -> String {
+    match rules {
+        Rules::InPort => "in_port=1,actions=output:2\n".into(),
+        Rules::Normal => "actions=NORMAL\n".into(),
+        Rules::Exact => (0..flows)
+            .map(|n| {
+                let (src, dst) = addresses(n);
+                format!("ip,in_port=1,nw_src={src},nw_dst={dst},actions=output:2\n")
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,202 @@
+//! Ports by the thousand: how long does it take until a configuration with many is in force, and one more?
+//!
+//! The switch is made what it shall be as the daemon does it, by a plan of differences, in a network namespace of its own: this process calls
+//! itself in one. For AF_XDP the kernel's own time is measured in turns with ours: a program loaded and attached and a socket bound for
+//! each device, and nothing else.
+
+use crate::measure::trial::{Common, Goals};
+use crate::stats::median;
+use crate::units::count;
+use packet::{Pool, PoolConfig};
+use ports::af_xdp::Bare;
+use std::process::Command;
+use std::time::Instant;
+use vswitchd::Vswitch;
+use vswitchd::config::wanted::{Bridge, Interface, Wanted};
+use vswitchd::config::{Config, Database, DatapathFlags, EnableDummy};
+use vswitchd::reconcile::{OfPortsBefore, reconcile};
+use vswitchd::rundir::RunDir;
+use vswitchd::stream::TlsFiles;
+
+/// A thousand ports in one transaction, in milliseconds.
+const ALL_GOAL_MS: f64 = 5_000.0;
+/// One more, in milliseconds.
+const ONE_GOAL_MS: f64 = 20.0;
+/// AF_XDP: all of it in ratio to the kernel's own part.
+const ATTACH_GOAL: f64 = 1.1;
+/// Set in the namespace.
+const INSIDE: &str = "CROSSPOINT_BENCH_INSIDE";
+/// Slots of each AF_XDP ring.
+const SLOTS: &str = "256";
+const CHUNK_BYTES: usize = 2048;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Types, separated by commas: `dummy`, `tap`, `internal`, `afxdp`.
+    #[arg(long, value_delimiter = ',', default_value = "dummy,tap,internal,afxdp")]
+    kinds: Vec<String>,
+    /// Ports of each type.
+    #[arg(long, value_parser = count, default_value = "1k")]
+    ports: usize,
+    /// Ports of type `afxdp`, each on a veth pair of its own.
+    #[arg(long, value_parser = count, default_value = "64")]
+    afxdp_ports: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    switch: &'static str,
+    kind: String,
+    ports: usize,
+    /// Until all are in force.
+    all_ms: f64,
+    /// Until one more is.
+    one_ms: f64,
+    /// Until all are gone, their devices too.
+    gone_ms: f64,
+    /// AF_XDP: what the kernel takes for attaching as many.
+    kernel_ms: Option<f64>,
+    /// `all_ms` in ratio to that.
+    ratio_to_kernel: Option<f64>,
+    runs: u32,
+    /// `all_ms`, `one_ms`, `gone_ms` and `kernel_ms` of each turn.
+    raw: Vec<[f64; 4]>,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    if std::env::var_os(INSIDE).is_none() {
+        let own = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
+        let mut command = Command::new("unshare");
+        command.arg("--net").arg(own).args(std::env::args_os().skip(1)).env(INSIDE, "1");
+        let status = command.status().map_err(|e| format!("unshare: {e}"))?;
+        return if status.success() { Ok(()) } else { Err("it failed in its network namespace".into()) };
+    }
+    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    for kind in &args.kinds {
+        let row = match kind.as_str() {
+            "dummy" | "tap" | "internal" => measure(args, kind, args.ports)?,
+            "afxdp" => measure(args, kind, args.afxdp_ports)?,
+            _ => return Err(format!("--kinds {kind}: expected dummy, tap, internal or afxdp")),
+        };
+        println!(
+            "{:>8} ports of type {kind:<8} {:>8.1} ms, one more {:>6.2} ms, gone in {:>8.1} ms",
+            row.ports, row.all_ms, row.one_ms, row.gone_ms
+        );
+        let column = |n: usize| row.raw.iter().map(|turn| turn[n]).collect::<Vec<f64>>();
+        if let Some(kernel_ms) = row.kernel_ms {
+            println!("{:>8} the kernel's part        {kernel_ms:>8.1} ms", "");
+            let ratios: Vec<f64> = row.raw.iter().map(|turn| turn[0] / turn[3]).collect();
+            goals.at_most("afxdp, in ratio to the kernel's part", &ratios, ATTACH_GOAL);
+        } else {
+            goals.never_above(&format!("{kind}, all, in ms"), &column(0), ALL_GOAL_MS);
+            goals.never_above(&format!("{kind}, one more, in ms"), &column(1), ONE_GOAL_MS);
+        }
+        rows.push(row);
+    }
+    args.common.finish(rows, goals)
+}
+
+fn measure(args: &Args, kind: &str, ports: usize) -> Result<Row, String> {
+    let is_afxdp = kind == "afxdp";
+    let chunks = if is_afxdp { 1024 * (ports + 4) } else { 8192 };
+    let mut vswitch = switch(chunks)?;
+    let bare_pool = Pool::new(PoolConfig { chunks, chunk_bytes: CHUNK_BYTES, huge_pages: false })
+        .map_err(|e| format!("no memory for packets: {e}"))?;
+    if is_afxdp {
+        for n in 0..=ports {
+            ports::netlink::create_veth(&name(kind, n), &format!("peer{n}")).map_err(|e| e.to_string())?;
+        }
+    }
+    let mut raw = Vec::new();
+    for _ in 0..args.common.runs {
+        // Before and after: the machine's load changes, and the kernel keeps things warm.
+        let kernel = || if is_afxdp { bare(ports, bare_pool) } else { Ok(f64::NAN) };
+        let before = kernel()?;
+        let empty = wanted(kind, 0..0);
+        become_(&mut vswitch, &empty)?;
+        let all_ms = timed(|| become_(&mut vswitch, &wanted(kind, 0..ports)))?;
+        let one_ms = timed(|| become_(&mut vswitch, &wanted(kind, 0..ports + 1)))?;
+        let gone_ms = timed(|| become_(&mut vswitch, &empty))?;
+        raw.push([all_ms, one_ms, gone_ms, (before + kernel()?) / 2.0]);
+    }
+    let column = |n: usize| raw.iter().map(|turn| turn[n]).collect::<Vec<f64>>();
+    let ratios: Vec<f64> = raw.iter().map(|turn| turn[0] / turn[3]).collect();
+    Ok(Row {
+        switch: "crosspoint",
+        kind: kind.into(),
+        ports,
+        all_ms: median(&column(0)),
+        one_ms: median(&column(1)),
+        gone_ms: median(&column(2)),
+        kernel_ms: is_afxdp.then(|| median(&column(3))),
+        ratio_to_kernel: is_afxdp.then(|| median(&ratios)),
+        runs: args.common.runs,
+        raw,
+    })
+}
+
+fn switch(pool_packets: usize) -> Result<Vswitch, String> {
+    let config = Config {
+        run_dir: RunDir::new("/nowhere"),
+        bridges: Vec::new(),
+        ports: Vec::new(),
+        database: Database::None,
+        dummy: EnableDummy::No,
+        tls: TlsFiles::default(),
+        mlockall: false,
+        datapath: DatapathFlags { pool_packets, pool_packet_bytes: CHUNK_BYTES, ..DatapathFlags::default() },
+        unixctl: None,
+    };
+    Vswitch::new(&config).map_err(|e| e.to_string())
+}
+
+fn name(kind: &str, n: usize) -> String {
+    format!("{kind}{n}")
+}
+
+fn wanted(kind: &str, ports: std::ops::Range<usize>) -> Wanted {
+    let mut bridge = Bridge::new("bench");
+    for n in ports {
+        let mut interface = Interface::new(&name(kind, n), kind);
+        if kind == "afxdp" {
+            interface.options.insert("n_rxq_desc".into(), SLOTS.into());
+            interface.options.insert("n_txq_desc".into(), SLOTS.into());
+            interface.options.insert("xdp-mode".into(), "native".into());
+        }
+        bridge.add(interface);
+    }
+    Wanted { bridges: [("bench".to_string(), bridge)].into(), ..Wanted::default() }
+}
+
+fn become_(vswitch: &mut Vswitch, wanted: &Wanted) -> Result<(), String> {
+    let outcomes = reconcile(vswitch, wanted, &OfPortsBefore::new());
+    match outcomes.into_iter().find_map(|(name, outcome)| Some(format!("{name}: {}", outcome.error?))) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// What the kernel takes for as many ports of AF_XDP.
+fn bare(ports: usize, pool: &'static Pool) -> Result<f64, String> {
+    let slots = SLOTS.parse().expect("a number");
+    let start = Instant::now();
+    let attached = (0..ports).map(|n| Bare::attach(&name("afxdp", n), pool, slots));
+    let attached = attached.collect::<Result<Vec<Bare>, _>>().map_err(|e| e.to_string())?;
+    let took = ms_since(start);
+    drop(attached);
+    Ok(took)
+}
+
+fn timed(f: impl FnOnce() -> Result<(), String>) -> Result<f64, String> {
+    let start = Instant::now();
+    f()?;
+    Ok(ms_since(start))
+}
+
+fn ms_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}

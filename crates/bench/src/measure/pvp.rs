@@ -1,0 +1,322 @@
+//! The test of the Red Hat text on Open vSwitch's performance: physical port, virtual machine, physical port.
+//!
+//! A source in memory stands for the wire; its packets go to a guest over vhost-user, are looped back by it, and end in a sink,
+//! with one OpenFlow rule for each flow and direction. The worker has one processor, the guest the other. With `--peer ovs-dpdk`
+//! the same is measured on Open vSwitch with DPDK in turns: the same frames from memory, the same rules, a guest of the same kind with
+//! rings of the same size. Wire speed is offered and loss allowed; packets are counted at the sink, and the cost of one is the
+//! switch's busy cycles per packet delivered there.
+//!
+//! With `--path guest-to-guest`, or to look for the highest rate that loses no more than `--loss` allows, the packets come from a
+//! guest of the benchmark's own ([`pvp_guests`]) in place of a source in memory.
+
+use crate::measure::frames::{self, Order};
+use crate::measure::ovs_dpdk::OvsDpdk;
+use crate::measure::p2p::Peer;
+use crate::measure::pvp_guests::{self, Route};
+use crate::measure::pvp_types::{
+    Args, GUEST, GuestKind, RING_SIZE, Row, SINK, SOURCE, Turn, Way, row, rules, rules_text,
+};
+use crate::measure::rig::{DRIVER_CPU, Rig};
+use crate::measure::rows::write_json;
+use crate::process::{Process, TempDir};
+use crate::stats::lower_bound;
+use base::PortNo;
+use datapath::Config;
+use packet::LinkState;
+use ports::PortSpec;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The highest rate that loses no more than is allowed, in ratio to the peer's.
+const RATE_GOAL: f64 = 1.0;
+
+/// Packets delivered per busy CPU-second, in ratio to the peer's.
+fn goal(size: u16, flows: usize) -> Option<f64> {
+    Some(match (size, flows) {
+        (64, 10) => 1.6,
+        (64, 1_000) => 2.5,
+        (64, 10_000) => 5.0,
+        (1518, 10) => 1.3,
+        (1518, 1_000) => 1.5,
+        (1518, 10_000) => 2.5,
+        _ => return None,
+    })
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    let dir = TempDir::new("pvp")?;
+    let mut peer = match args.peer {
+        Some(Peer::OvsDpdk) => Some(OvsDpdk::start()?),
+        None => None,
+    };
+    if let Some(peer) = &peer {
+        // The peer's own sink is its port 2 elsewhere; here 2 is the guest's.
+        peer.drop_port("sink")?;
+        peer.add_sink(SINK.0 as u16)?;
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    let mut missed = Vec::new();
+    for &size in &args.sizes {
+        for &flows in &args.flows {
+            let new = match (args.path, args.loss) {
+                (Way::GuestToGuest, _) => {
+                    pvp_guests::point(args, &dir.0, Route::GuestToGuest, size, flows, peer.as_mut())?
+                }
+                (Way::Loopback, Some(_)) => {
+                    pvp_guests::point(args, &dir.0, Route::Loopback, size, flows, peer.as_mut())?
+                }
+                (Way::Loopback, None) => {
+                    let pcap = dir.0.join(format!("{size}-{flows}.pcap"));
+                    frames::write_pcap_of(&pcap, flows, Order::Shuffled, usize::from(size) - 4)
+                        .map_err(|e| format!("{}: {e}", pcap.display()))?;
+                    point(args, &dir.0, size, flows, &pcap, peer.as_mut())?
+                }
+            };
+            new.iter().for_each(print_row);
+            compare(&new, &mut missed);
+            rows.extend(new);
+        }
+        flatness(&rows, size, &mut missed);
+    }
+    if let Some(file) = &args.json {
+        write_json(file, rows).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    if missed.is_empty() || !args.assert {
+        return Ok(());
+    }
+    Err(format!("goals missed: {}", missed.join("; ")))
+}
+
+fn print_row(row: &Row) {
+    println!(
+        "{:<10} {:?} {:?} {:>4} bytes {:>6} flows: {:>7.1} busy cycles per packet delivered, {:>6.3} Mpps, loss {:.3}, \
+         CPU switch {:.2} guest {:.2}{}",
+        row.switch,
+        row.path,
+        row.guest,
+        row.size,
+        row.flows,
+        row.cycles_per_packet,
+        row.mpps,
+        row.loss,
+        row.cpu_switch,
+        row.cpu_guest,
+        if row.void { " (void: the guest was the limit)" } else { "" },
+    );
+}
+
+fn compare(rows: &[Row], missed: &mut Vec<String>) {
+    let find = |name: &str| rows.iter().find(|r| r.switch == name);
+    let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
+    let pairs: Vec<f64> = ours.raw.iter().zip(&theirs.raw).map(|(o, t)| t / o).collect();
+    let ratio = theirs.cycles_per_packet / ours.cycles_per_packet;
+    // The goals are those of tests at wire speed.
+    let goal = match ours.path {
+        _ if ours.loss_allowed.is_some() => None,
+        Way::Loopback => goal(ours.size, ours.flows),
+        Way::GuestToGuest => (ours.size == 64).then_some(1.5),
+    };
+    let low = lower_bound(&pairs);
+    if let Some(loss) = ours.loss_allowed {
+        let pairs: Vec<f64> = ours.raw_mpps.iter().zip(&theirs.raw_mpps).map(|(o, t)| o / t).collect();
+        let (ratio, low) = (ours.mpps / theirs.mpps, lower_bound(&pairs));
+        println!("    rate in ratio to the peer's: {ratio:.2} (goal {RATE_GOAL}), at least {low:.2}");
+        // Where no rate of the peer's was found there is no ratio either.
+        if !low.is_finite() || low < RATE_GOAL {
+            let what = format!("{} bytes {} flows, rate at a loss of {loss}", ours.size, ours.flows);
+            missed.push(format!("{what}: {ratio:.2}, goal {RATE_GOAL}"));
+        }
+    }
+    println!(
+        "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} (goal {goal:?}), at least {low:.2}"
+    );
+    if let Some(goal) = goal.filter(|goal| low.is_nan() || low < *goal) {
+        missed.push(format!("{} bytes {} flows: {ratio:.2}, goal {goal}", ours.size, ours.flows));
+    }
+}
+
+/// Our own 10,000 flows keep 85 % of 10 flows.
+fn flatness(rows: &[Row], size: u16, missed: &mut Vec<String>) {
+    let ours =
+        |flows: usize| rows.iter().find(|r| r.switch == "crosspoint" && (r.size, r.flows) == (size, flows));
+    let (Some(few), Some(many)) = (ours(10), ours(10_000)) else { return };
+    let kept = few.cycles_per_packet / many.cycles_per_packet;
+    println!("    {size} bytes: 10,000 flows keep {kept:.2} of 10 flows (goal 0.85)");
+    if kept.is_nan() || kept < 0.85 {
+        missed.push(format!("{size} bytes: 10,000 flows keep {kept:.2} of 10 flows"));
+    }
+}
+
+/// A guest process.
+struct Guest {
+    process: Process,
+}
+
+impl Guest {
+    fn start(kind: GuestKind, dir: &Path, socket: &Path) -> Result<Guest, String> {
+        // A socket of one before would be in its way.
+        let _ = std::fs::remove_file(socket);
+        let log = std::fs::File::create(dir.join("guest.log")).map_err(|e| e.to_string())?;
+        let mut command = match kind {
+            GuestKind::Builtin => {
+                let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+                command.args(["guest", "--listen", "--poll", "--ring-size", &RING_SIZE.to_string()]);
+                command.args(["--cpu", &DRIVER_CPU.to_string()]).arg(socket);
+                command
+            }
+            GuestKind::Testpmd => {
+                let mut command = Command::new("dpdk-testpmd");
+                let name = socket.file_name().and_then(|n| n.to_str()).unwrap_or("guest").to_string();
+                // The main thread sleeps; the forwarding one has the guest's processor.
+                command.args(["--lcores", &format!("8@{DRIVER_CPU},9@{DRIVER_CPU}")]);
+                command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf"]);
+                command.arg(format!("--file-prefix=pvp-{}-{name}", std::process::id()));
+                let device = format!("path={},server=1,queues=1,queue_size={RING_SIZE}", socket.display());
+                command.arg(format!("--vdev=net_virtio_user0,{device}"));
+                command.args(["--", "--forward-mode=io", "--nb-cores=1", "--total-num-mbufs=4096"]);
+                command.args([format!("--rxd={RING_SIZE}"), format!("--txd={RING_SIZE}")]);
+                command
+            }
+        };
+        let copy = log.try_clone().map_err(|e| e.to_string())?;
+        let process = Process::spawn(command.stdin(Stdio::piped()).stdout(copy).stderr(log))?;
+        Ok(Guest { process })
+    }
+
+    /// CPU time of all its threads.
+    fn cpu_s(&self) -> f64 {
+        self.process.cpu_ns() as f64 / 1e9
+    }
+}
+
+/// Both switches at one size and number of flows.
+fn point(
+    args: &Args,
+    dir: &Path,
+    size: u16,
+    flows: usize,
+    pcap: &Path,
+    mut peer: Option<&mut OvsDpdk>,
+) -> Result<Vec<Row>, String> {
+    let turn = Duration::from_millis(args.turn_ms);
+    let our_socket = dir.join("ours");
+    let their_socket = dir.join("theirs");
+    let their_guest = match &mut peer {
+        Some(peer) => {
+            peer.resume();
+            peer.drop_source()?;
+            peer.drop_port("vhost")?;
+            peer.set_rules(&rules_text(flows, Some(SINK)))?;
+            let guest = Guest::start(args.guest, dir, &their_socket)?;
+            crate::process::wait_for(&their_socket)?;
+            peer.add_vhost("vhost", &their_socket, GUEST.0 as u16)?;
+            // It connects, the guest's driver starts; then packets may come.
+            std::thread::sleep(Duration::from_secs(3));
+            peer.set_source(pcap)?;
+            std::thread::sleep(Duration::from_secs(3));
+            peer.pause();
+            guest.process.pause();
+            Some(guest)
+        }
+        None => None,
+    };
+    let our_guest = Guest::start(args.guest, dir, &our_socket)?;
+    crate::process::wait_for(&our_socket)?;
+    let mut rig = Rig::new(Config::default())?;
+    let source = PortSpec::new("source", "pcap", SOURCE)
+        .with("rx_file", &pcap.to_string_lossy())
+        .with("loop", "true")
+        .with_files_beside([pcap]);
+    let guest = PortSpec::new("vhost", "dpdkvhostuserclient", GUEST)
+        .with("vhost-server-path", &our_socket.to_string_lossy());
+    rig.add_port(&PortSpec::new("sink", "null", SINK))?;
+    rig.add_port(&guest)?;
+    wait_for_link(&rig, dir)?;
+    rig.add_rules(&rules(flows, Some(SINK)))?;
+    rig.add_port(&source)?;
+    rig.warm_up(Duration::from_millis(2_000));
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..args.runs {
+        ours.push(our_turn(&mut rig, &our_guest, turn));
+        if let (Some(peer), Some(their_guest)) = (&mut peer, &their_guest) {
+            rig.detach(SOURCE)?;
+            our_guest.process.pause();
+            their_guest.process.resume();
+            peer.resume();
+            std::thread::sleep(Duration::from_millis(500));
+            theirs.push(their_turn(peer, their_guest, turn)?);
+            peer.pause();
+            their_guest.process.pause();
+            our_guest.process.resume();
+            rig.add_port(&source)?;
+            rig.run_for(Duration::from_millis(500));
+        }
+    }
+    let mut rows = vec![row("crosspoint", args, size, flows, &ours)];
+    if !theirs.is_empty() {
+        rows.push(row("ovs-dpdk", args, size, flows, &theirs));
+    }
+    Ok(rows)
+}
+
+fn wait_for_link(rig: &Rig, dir: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    let link = || rig.datapath.port(GUEST).map(|port| port.status().link);
+    // A driver may start twice before it stays.
+    let mut up_since = None;
+    while up_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(2)) {
+        up_since = if link() == Some(LinkState::Up) { up_since.or(Some(Instant::now())) } else { None };
+        if start.elapsed() > Duration::from_secs(30) {
+            let log = std::fs::read_to_string(dir.join("guest.log")).unwrap_or_default();
+            return Err(format!("the guest did not start: {log}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn our_turn(rig: &mut Rig, guest: &Guest, time: Duration) -> Turn {
+    let reading = |rig: &Rig| {
+        let stats = |no: PortNo| rig.datapath.port(no).map(|p| p.stats()).unwrap_or_default();
+        let worker = rig.datapath.worker_stats(0);
+        let cpu = base::clock::cpu_time_ns(rig.datapath.worker_thread_id(0)).unwrap_or(0);
+        let cycles = (worker.busy_cycles.get(), worker.idle_cycles.get());
+        (stats(SOURCE).rx_packets, stats(SINK).tx_packets, cpu, cycles, guest.cpu_s(), Instant::now())
+    };
+    let before = reading(rig);
+    rig.run_for(time);
+    let after = reading(rig);
+    let (busy, idle) = (after.3.0 - before.3.0, after.3.1 - before.3.1);
+    Turn {
+        seconds: (after.5 - before.5).as_secs_f64(),
+        delivered: after.1 - before.1,
+        offered: after.0 - before.0,
+        arrived: after.1 - before.1,
+        cpu_s: (after.2 - before.2) as f64 / 1e9,
+        busy: busy as f64 / ((busy + idle) as f64).max(1.0),
+        guest_cpu_s: after.4 - before.4,
+    }
+}
+
+fn their_turn(peer: &OvsDpdk, guest: &Guest, time: Duration) -> Result<Turn, String> {
+    let reading = || -> Result<_, String> {
+        let offered = peer.port_packets("source", "RX")?;
+        let delivered = peer.port_packets("sink", "TX")?;
+        Ok((offered, delivered, peer.busy_reading()?, guest.cpu_s(), Instant::now()))
+    };
+    let before = reading()?;
+    std::thread::sleep(time);
+    let after = reading()?;
+    let (busy, idle) = (after.2.1 - before.2.1, after.2.2 - before.2.2);
+    Ok(Turn {
+        seconds: (after.4 - before.4).as_secs_f64(),
+        delivered: after.1 - before.1,
+        offered: after.0 - before.0,
+        arrived: after.1 - before.1,
+        cpu_s: (after.2.0 - before.2.0) as f64 / 1e9,
+        busy: busy as f64 / ((busy + idle) as f64).max(1.0),
+        guest_cpu_s: after.3 - before.3,
+    })
+}

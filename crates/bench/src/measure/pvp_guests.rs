@@ -1,0 +1,421 @@
+//! Two guests in one thread of the benchmark's own: a tester that knows exactly what it has offered.
+//!
+//! The thread plays the drivers of both guests in turns, so that it has one processor to itself and neither guest waits for the
+//! other's time slice. Guest A sends, at a given rate or as fast as its ring takes packets. With [`Route::GuestToGuest`] guest B takes
+//! what comes; with [`Route::Loopback`] it sends it back, and A takes it: A then stands for the wire of the test
+//! through a guest, with the rate under control that a source in memory has not.
+//!
+//! A packet that is due while A's ring is full is offered and lost, as on a wire. When the thread itself was held up, what
+//! it could not offer in time is not offered at all.
+
+use crate::measure::ovs_dpdk::OvsDpdk;
+use crate::measure::pvp_types::{Args, GUEST, RING_SIZE, Row, SOURCE, Turn, row, rules, rules_text};
+use crate::measure::rig::{DRIVER_CPU, Rig};
+use base::PortNo;
+use base::clock::tsc;
+use datapath::Config;
+use packet::LinkState;
+use ports::PortSpec;
+use ports::guest::{Guest, GuestConfig, QueuePair};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Packets per call of a driver.
+const BURST: usize = 32;
+/// What is overdue beyond this was not offered: the tester was held up.
+const OVERDUE_MAX: u64 = 256;
+/// As fast as the ring takes packets.
+const UNPACED: u64 = u64::MAX;
+/// Steps of the search for the highest rate: it ends within a hundredth of the highest.
+const SEARCH_STEPS: u32 = 7;
+/// A rate is tried so often before it counts as too high: where the machine takes a processor away from the switch or the
+/// tester for a moment, packets are lost that neither would lose.
+const TRIES: u32 = 8;
+/// When nothing has come for this long, nothing is under way any more.
+const DRAIN: Duration = Duration::from_millis(20);
+/// Without a rate, and with nothing come for this long, the tester's thread sleeps until it is woken.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Where the tester's packets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// From A to B.
+    GuestToGuest,
+    /// From A to B, and back.
+    Loopback,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Packets per second; 0: none.
+    rate: AtomicU64,
+    offered: AtomicU64,
+    received: AtomicU64,
+    thread_id: AtomicI32,
+    is_ready: AtomicBool,
+    ending: AtomicBool,
+}
+
+/// See the module's text.
+struct Tester {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<Result<(), String>>>,
+}
+
+impl Tester {
+    /// Listens for a switch on both sockets, one after the other.
+    fn start(sockets: [PathBuf; 2], frames: Vec<Vec<u8>>, route: Route) -> Tester {
+        let shared = Arc::new(Shared::default());
+        let its = shared.clone();
+        let thread = std::thread::spawn(move || {
+            packet::thread::pin(DRIVER_CPU);
+            its.thread_id.store(packet::thread::id(), Ordering::Relaxed);
+            let config = GuestConfig { ring_size: RING_SIZE as u16, ..GuestConfig::default() };
+            let listen = |socket: &Path| {
+                // A socket of one before would be in its way.
+                let _ = std::fs::remove_file(socket);
+                Guest::listen(socket, &config, Duration::from_secs(30)).map_err(|e| e.to_string())
+            };
+            let mut guests = [listen(&sockets[0])?, listen(&sockets[1])?];
+            let mut pairs = guests.iter_mut().flat_map(Guest::take_pairs);
+            let (Some(a), Some(b)) = (pairs.next(), pairs.next()) else { return Err("no rings".into()) };
+            drop(pairs);
+            its.is_ready.store(true, Ordering::Release);
+            Work { shared: &its, a, b, frames: &frames, next: 0, route }.run();
+            Ok(())
+        });
+        Tester { shared, thread: Some(thread) }
+    }
+
+    /// Waits until both guests have a switch.
+    fn wait(&mut self) -> Result<(), String> {
+        let start = Instant::now();
+        while !self.shared.is_ready.load(Ordering::Acquire) {
+            if self.thread.as_ref().is_none_or(|t| t.is_finished())
+                || start.elapsed() > Duration::from_secs(40)
+            {
+                let ended = self.thread.take().filter(|t| t.is_finished());
+                let why = ended.and_then(|t| t.join().ok()).and_then(Result::err);
+                return Err(format!("the tester's guests: {}", why.unwrap_or("no switch came".into())));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn set_rate(&self, packets_per_second: u64) {
+        self.shared.rate.store(packets_per_second, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    /// Packets offered, packets received, CPU time.
+    fn reading(&self) -> (u64, u64, f64) {
+        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let cpu = base::clock::cpu_time_ns(self.shared.thread_id.load(Ordering::Relaxed)).unwrap_or(0);
+        (of(&self.shared.offered), of(&self.shared.received), cpu as f64 / 1e9)
+    }
+}
+
+impl Drop for Tester {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Release);
+        self.wake();
+        if let Some(thread) = self.thread.take().filter(|_| self.shared.is_ready.load(Ordering::Acquire)) {
+            // A panic in it was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the tester's thread works with.
+struct Work<'a> {
+    shared: &'a Shared,
+    a: QueuePair,
+    b: QueuePair,
+    frames: &'a [Vec<u8>],
+    next: usize,
+    route: Route,
+}
+
+impl Work<'_> {
+    fn run(mut self) {
+        let (mut rate, mut since, mut made) = (0, tsc(), 0u64);
+        let mut idle_since = None;
+        while !self.shared.ending.load(Ordering::Acquire) {
+            let wanted = self.shared.rate.load(Ordering::Acquire);
+            if wanted != rate {
+                (rate, since, made) = (wanted, tsc(), 0);
+            }
+            let count = if rate == UNPACED {
+                BURST as u64
+            } else {
+                let ticks = u128::from(tsc() - since);
+                let due = (ticks * u128::from(rate) / u128::from(base::clock::tsc_hz())) as u64 - made;
+                made += due.saturating_sub(OVERDUE_MAX);
+                due.min(BURST as u64)
+            };
+            let sent = self.send(count as usize);
+            made += count;
+            let offered = if rate == UNPACED { sent } else { count };
+            self.shared
+                .offered
+                .store(self.shared.offered.load(Ordering::Relaxed) + offered, Ordering::Relaxed);
+            let received = match self.route {
+                Route::GuestToGuest => self.b.discard(2 * BURST),
+                Route::Loopback => {
+                    self.b.loop_back(BURST);
+                    self.a.discard(2 * BURST)
+                }
+            } as u64;
+            self.shared
+                .received
+                .store(self.shared.received.load(Ordering::Relaxed) + received, Ordering::Relaxed);
+            if rate != 0 || received != 0 {
+                idle_since = None;
+            } else if idle_since.get_or_insert_with(Instant::now).elapsed() < IDLE {
+                std::thread::sleep(Duration::from_micros(500));
+            } else {
+                // Until the next rate, or the end: whose turn it is has the processor to itself.
+                std::thread::park();
+            }
+        }
+    }
+
+    fn send(&mut self, count: usize) -> u64 {
+        let frame = |n: usize| self.frames[(self.next + n) % self.frames.len()].as_slice();
+        let sent = self.a.send_all((0..count).map(frame));
+        self.next = (self.next + sent) % self.frames.len();
+        sent as u64
+    }
+}
+
+/// A switch with the tester at it.
+trait Switch {
+    fn tester(&self) -> &Tester;
+    /// Lets the switch run for a while.
+    fn run_for(&mut self, time: Duration);
+    /// CPU time in seconds, cycles busy, cycles idle.
+    fn reading(&self) -> Result<(f64, u64, u64), String>;
+
+    /// Ends the traffic, and waits for what is under way, for some seconds at most.
+    fn drain(&mut self) {
+        self.tester().set_rate(0);
+        for _ in 0..100 {
+            let before = self.tester().reading().1;
+            self.run_for(DRAIN);
+            if self.tester().reading().1 == before {
+                return;
+            }
+        }
+    }
+
+    /// One turn at this rate.
+    fn turn(&mut self, rate: u64, time: Duration) -> Result<Turn, String> {
+        // What is under way from before is none of this turn's, and nothing of its own is forgotten: what was offered is compared
+        // with what came from one moment at which nothing is under way to another.
+        self.drain();
+        let empty_before = self.tester().reading();
+        self.tester().set_rate(rate);
+        if rate == UNPACED {
+            self.run_for(Duration::from_millis(200));
+        }
+        let start = Instant::now();
+        let (before, load_before) = (self.tester().reading(), self.reading()?);
+        self.run_for(time);
+        let seconds = start.elapsed().as_secs_f64();
+        if rate != UNPACED {
+            self.drain();
+        }
+        let (after, load_after) = (self.tester().reading(), self.reading()?);
+        self.drain();
+        let empty_after = self.tester().reading();
+        let (busy, idle) = (load_after.1 - load_before.1, load_after.2 - load_before.2);
+        Ok(Turn {
+            seconds,
+            delivered: after.1 - before.1,
+            offered: empty_after.0 - empty_before.0,
+            arrived: empty_after.1 - empty_before.1,
+            cpu_s: load_after.0 - load_before.0,
+            busy: busy as f64 / ((busy + idle) as f64).max(1.0),
+            guest_cpu_s: after.2 - before.2,
+        })
+    }
+}
+
+struct Ours {
+    rig: Rig,
+    tester: Tester,
+}
+
+impl Switch for Ours {
+    fn tester(&self) -> &Tester {
+        &self.tester
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        self.rig.run_for(time);
+    }
+
+    fn reading(&self) -> Result<(f64, u64, u64), String> {
+        let worker = self.rig.datapath.worker_stats(0);
+        let cpu = base::clock::cpu_time_ns(self.rig.datapath.worker_thread_id(0)).unwrap_or(0);
+        Ok((cpu as f64 / 1e9, worker.busy_cycles.get(), worker.idle_cycles.get()))
+    }
+}
+
+struct Theirs<'a> {
+    peer: &'a mut OvsDpdk,
+    tester: Tester,
+}
+
+impl Switch for Theirs<'_> {
+    fn tester(&self) -> &Tester {
+        &self.tester
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn reading(&self) -> Result<(f64, u64, u64), String> {
+        let (cpu, busy, idle) = self.peer.busy_reading()?;
+        Ok((cpu as f64 / 1e9, busy, idle))
+    }
+}
+
+fn ours(sockets: [PathBuf; 2], frames: Vec<Vec<u8>>, route: Route, flows: usize) -> Result<Ours, String> {
+    let mut tester = Tester::start(sockets.clone(), frames, route);
+    let mut rig = Rig::new(Config::default())?;
+    for (no, socket) in [SOURCE, GUEST].into_iter().zip(&sockets) {
+        crate::process::wait_for(socket)?;
+        let spec = PortSpec::new(&format!("vhost{no}"), "dpdkvhostuserclient", no);
+        rig.add_port(&spec.with("vhost-server-path", &socket.to_string_lossy()))?;
+    }
+    rig.add_rules(&rules(flows, back(route)))?;
+    tester.wait()?;
+    let is_up = |no: PortNo| rig.datapath.port(no).map(|p| p.status().link) == Some(LinkState::Up);
+    let start = Instant::now();
+    while !(is_up(SOURCE) && is_up(GUEST)) {
+        if start.elapsed() > Duration::from_secs(10) {
+            return Err("the tester's ports did not come up".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(Ours { rig, tester })
+}
+
+fn theirs<'a>(
+    peer: &'a mut OvsDpdk,
+    sockets: [PathBuf; 2],
+    frames: Vec<Vec<u8>>,
+    route: Route,
+    flows: usize,
+) -> Result<Theirs<'a>, String> {
+    peer.drop_source()?;
+    peer.set_rules(&rules_text(flows, back(route)))?;
+    let mut tester = Tester::start(sockets.clone(), frames, route);
+    for (name, no, socket) in [("vhost", SOURCE, &sockets[0]), ("vhost2", GUEST, &sockets[1])] {
+        peer.drop_port(name)?;
+        crate::process::wait_for(socket)?;
+        peer.add_vhost(name, socket, no.0 as u16)?;
+    }
+    tester.wait()?;
+    // It looks at new rings when its own threads come round.
+    std::thread::sleep(Duration::from_secs(2));
+    Ok(Theirs { peer, tester })
+}
+
+/// Where guest B's packets go, if it sends any.
+fn back(route: Route) -> Option<PortNo> {
+    (route == Route::Loopback).then_some(SOURCE)
+}
+
+/// Both switches at one size and number of flows.
+pub fn point(
+    args: &Args,
+    dir: &Path,
+    route: Route,
+    size: u16,
+    flows: usize,
+    peer: Option<&mut OvsDpdk>,
+) -> Result<Vec<Row>, String> {
+    let order = crate::measure::frames::sequence(flows, crate::measure::frames::Order::Shuffled);
+    let frames: Vec<Vec<u8>> =
+        order.into_iter().map(|n| crate::measure::frames::frame_of(n, usize::from(size) - 4)).collect();
+    let time = Duration::from_millis(args.turn_ms);
+    let sockets = |name: &str| [dir.join(format!("{name}-a")), dir.join(format!("{name}-b"))];
+    let measure = |switch: &mut dyn Switch| match args.loss {
+        Some(loss) => search(switch, loss, time),
+        None => switch.turn(UNPACED, time),
+    };
+    let mut ours = ours(sockets("ours"), frames.clone(), route, flows)?;
+    warm_up(&mut ours)?;
+    let mut theirs = match peer {
+        Some(peer) => {
+            peer.resume();
+            let mut theirs = theirs(peer, sockets("theirs"), frames, route, flows)?;
+            warm_up(&mut theirs)?;
+            theirs.peer.pause();
+            Some(theirs)
+        }
+        None => None,
+    };
+    let (mut our_turns, mut their_turns) = (Vec::new(), Vec::new());
+    for _ in 0..args.runs {
+        our_turns.push(measure(&mut ours)?);
+        // Our worker sleeps while nothing comes.
+        if let Some(theirs) = &mut theirs {
+            theirs.peer.resume();
+            std::thread::sleep(Duration::from_millis(300));
+            their_turns.push(measure(theirs)?);
+            theirs.peer.pause();
+        }
+    }
+    let mut rows = vec![row("crosspoint", args, size, flows, &our_turns)];
+    if let Some(theirs) = theirs {
+        rows.push(row("ovs-dpdk", args, size, flows, &their_turns));
+        theirs.peer.resume();
+        theirs.peer.drop_port("vhost")?;
+        theirs.peer.drop_port("vhost2")?;
+    }
+    Ok(rows)
+}
+
+fn warm_up(switch: &mut dyn Switch) -> Result<(), String> {
+    let turn = switch.turn(UNPACED, Duration::from_millis(1_500))?;
+    if turn.delivered == 0 { Err("nothing came through the switch".into()) } else { Ok(()) }
+}
+
+/// The turn with the highest rate found at which no more than this share of the packets is lost.
+fn search(switch: &mut dyn Switch, loss: f64, time: Duration) -> Result<Turn, String> {
+    let most = switch.turn(UNPACED, time)?;
+    let (mut low, mut high) = (0.0, most.delivered as f64 / most.seconds * 1.05);
+    let mut best = Turn { delivered: 0, offered: 0, arrived: 0, ..most };
+    for _ in 0..SEARCH_STEPS {
+        let rate = (low + high) / 2.0;
+        match try_rate(switch, rate as u64, loss, time)? {
+            Some(turn) => (low, best) = (rate, turn),
+            None => high = rate,
+        }
+    }
+    Ok(best)
+}
+
+/// A turn at this rate that lost no more than is allowed, if one of several did not.
+fn try_rate(switch: &mut dyn Switch, rate: u64, loss: f64, time: Duration) -> Result<Option<Turn>, String> {
+    for _ in 0..TRIES {
+        let turn = switch.turn(rate, time)?;
+        if turn.offered > 0 && turn.loss() <= loss {
+            return Ok(Some(turn));
+        }
+    }
+    Ok(None)
+}

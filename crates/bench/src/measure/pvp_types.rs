@@ -1,0 +1,223 @@
+//! What the tests through guests share: their options, a turn, a row, the rules.
+
+use crate::measure::frames::addresses;
+use crate::measure::p2p::Peer;
+use crate::measure::rows::json_file;
+use crate::stats::median;
+use crate::units::count;
+use base::PortNo;
+use flow::{Action, FieldId, Match};
+use std::path::PathBuf;
+use switch::control::FlowMod;
+
+/// The share of its time that a switch must be busy for its throughput to be its own.
+const BUSY_MIN: f64 = 0.95;
+/// Descriptors of the guest's rings, in all switches.
+pub const RING_SIZE: usize = 256;
+/// Ports, in both switches.
+pub const SOURCE: PortNo = PortNo(1);
+pub const GUEST: PortNo = PortNo(2);
+pub const SINK: PortNo = PortNo(3);
+
+/// Who loops packets back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestKind {
+    /// `dpdk-testpmd` with a virtio-user device.
+    Testpmd,
+    /// `crosspoint guest`.
+    Builtin,
+}
+
+/// The packets' way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// From a source to the guest, back, and to a sink.
+    Loopback,
+    /// From one guest to another.
+    GuestToGuest,
+}
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Frame sizes in bytes, frame check sequence included.
+    #[arg(long, value_delimiter = ',', default_value = "64,1518", value_parser = clap::value_parser!(u16).range(64..=1518))]
+    pub sizes: Vec<u16>,
+    /// Numbers of flows; k and m stand for thousands and millions.
+    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "10,1k,10k")]
+    pub flows: Vec<usize>,
+    /// The guest. On the way from guest to guest, and where a rate is looked for, both guests are the benchmark's own.
+    #[arg(long, value_enum, default_value = "testpmd")]
+    pub guest: GuestKind,
+    /// The packets' way.
+    #[arg(long, value_enum, default_value = "loopback")]
+    pub path: Way,
+    /// Look for the highest rate at which no more than this share of the packets is lost (0: none), by halving.
+    #[arg(long, value_parser = share)]
+    pub loss: Option<f64>,
+    /// Measure another switch beside ours, in turns.
+    #[arg(long, value_enum)]
+    pub peer: Option<Peer>,
+    /// Turns of each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Length of a turn in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    pub turn_ms: u64,
+    /// Write the rows to this file.
+    #[arg(long, value_parser = json_file)]
+    pub json: Option<PathBuf>,
+    /// Fail where a ratio misses its goal.
+    #[arg(long)]
+    pub assert: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| format!("{text}: expected a share from 0 to below 1"))
+}
+
+#[derive(serde::Serialize, Clone)]
+pub struct Row {
+    pub switch: &'static str,
+    pub path: Way,
+    pub guest: GuestKind,
+    /// What a rate was allowed to lose; none where wire speed was offered.
+    pub loss_allowed: Option<f64>,
+    pub size: u16,
+    pub flows: usize,
+    pub queues: u32,
+    /// Busy cycles for each packet delivered; null where none was.
+    pub cycles_per_packet: f64,
+    pub packets_per_cpu_second: f64,
+    pub mpps: f64,
+    /// The same of each turn.
+    pub raw_mpps: Vec<f64>,
+    /// Share of the offered packets that were not delivered; null where none was offered. With a source in memory what is under way
+    /// when a turn begins and ends (as many as the guest's two rings hold, at most) is counted at one end alone: where next to
+    /// nothing is lost in a short turn, this may be a little below 0.
+    pub loss: f64,
+    /// Share of a processor.
+    pub cpu_switch: f64,
+    pub cpu_guest: f64,
+    /// The guest was the limit: `mpps` is no figure of the switch's.
+    pub void: bool,
+    pub runs: u32,
+    pub raw: Vec<f64>,
+}
+
+/// One turn.
+#[derive(Clone, Copy)]
+pub struct Turn {
+    pub seconds: f64,
+    /// In these seconds.
+    pub delivered: u64,
+    /// Packets offered, and those of them that were delivered, sooner or later.
+    pub offered: u64,
+    pub arrived: u64,
+    pub cpu_s: f64,
+    /// Of its CPU time.
+    pub busy: f64,
+    pub guest_cpu_s: f64,
+}
+
+impl Turn {
+    pub fn mpps(&self) -> f64 {
+        self.delivered as f64 / self.seconds / 1e6
+    }
+
+    /// Not a number where there were no packets.
+    pub fn cycles_per_packet(&self) -> f64 {
+        match self.delivered {
+            0 => f64::NAN,
+            packets => self.cpu_s * self.busy * base::clock::tsc_hz() as f64 / packets as f64,
+        }
+    }
+
+    /// Share of the offered packets that were not delivered; not a number where none was offered.
+    pub fn loss(&self) -> f64 {
+        1.0 - self.arrived as f64 / self.offered as f64
+    }
+}
+
+pub fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[Turn]) -> Row {
+    let of = |f: &dyn Fn(&Turn) -> f64| median(&turns.iter().map(f).collect::<Vec<_>>());
+    let cycles_per_packet = of(&Turn::cycles_per_packet);
+    let busy = of(&|t| t.busy * t.cpu_s / t.seconds);
+    let is_own = args.path == Way::GuestToGuest || args.loss.is_some();
+    Row {
+        switch,
+        path: args.path,
+        guest: if is_own { GuestKind::Builtin } else { args.guest },
+        loss_allowed: args.loss,
+        size,
+        flows,
+        queues: 1,
+        cycles_per_packet,
+        packets_per_cpu_second: base::clock::tsc_hz() as f64 / cycles_per_packet,
+        mpps: of(&Turn::mpps),
+        raw_mpps: turns.iter().map(Turn::mpps).collect(),
+        loss: of(&Turn::loss),
+        cpu_switch: busy,
+        cpu_guest: of(&|t| t.guest_cpu_s / t.seconds),
+        void: of(&|t| t.busy) < BUSY_MIN,
+        runs: turns.len() as u32,
+        raw: turns.iter().map(Turn::cycles_per_packet).collect(),
+    }
+}
+
+/// One rule for each flow and direction: to the guest, and what the guest sends to `back`.
+pub fn rules(flows: usize, back: Option<PortNo>) -> Vec<FlowMod> {
+    let rule = |n: usize, in_port: PortNo, out: PortNo| {
+        let (src, dst) = addresses(n);
+        let fields = Match::any()
+            .with(FieldId::InPort, in_port.0.into())
+            .with(FieldId::EthType, 0x0800)
+            .with(FieldId::NwSrc, src.to_bits().into())
+            .with(FieldId::NwDst, dst.to_bits().into());
+        FlowMod::add(fields, vec![Action::Output { port: base::OfPort(out.0 as u16), max_len: 0 }])
+    };
+    let of_flow = |n: usize| {
+        let there = rule(n, SOURCE, GUEST);
+        std::iter::once(there).chain(back.map(|back| rule(n, GUEST, back)))
+    };
+    (0..flows).flat_map(of_flow).collect()
+}
+
+/// The same in the syntax of `ovs-ofctl`.
+pub fn rules_text(flows: usize, back: Option<PortNo>) -> String {
+    let rule = |n: usize, in_port: PortNo, out: PortNo| {
+        let (src, dst) = addresses(n);
+        format!("ip,in_port={},nw_src={src},nw_dst={dst},actions=output:{}\n", in_port.0, out.0)
+    };
+    let of_flow = |n: usize| {
+        let there = rule(n, SOURCE, GUEST);
+        there + &back.map(|back| rule(n, GUEST, back)).unwrap_or_default()
+    };
+    (0..flows).map(of_flow).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_without_packets_has_no_cost_of_one_and_no_share_that_was_lost() {
+        let some = Turn {
+            seconds: 1.0,
+            delivered: 90,
+            offered: 100,
+            arrived: 95,
+            cpu_s: 1.0,
+            busy: 1.0,
+            guest_cpu_s: 1.0,
+        };
+        assert_eq!(some.cycles_per_packet(), base::clock::tsc_hz() as f64 / 90.0);
+        assert!((some.loss() - 0.05).abs() < 1e-9);
+        let none = Turn { delivered: 0, offered: 0, arrived: 0, busy: 0.0, ..some };
+        let json = serde_json::to_value([none.cycles_per_packet(), none.loss()]).unwrap();
+        assert_eq!(json, serde_json::json!([null, null]));
+    }
+}

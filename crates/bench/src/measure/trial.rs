@@ -1,0 +1,215 @@
+//! What the benches in memory share: their flags, the goals they are held to, traffic made to measure, and a meter that can
+//! be read while something else goes on.
+
+use crate::measure::rig::{Rig, Sample};
+use crate::measure::rows::{json_file, write_json};
+use crate::stats::{lower_bound, median};
+use base::PortNo;
+use flow::action::SubField;
+use flow::{Action, FieldId, Match, Mf};
+use ports::PortSpec;
+use serde::Serialize;
+use std::io::{self, BufWriter};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use switch::control::FlowMod;
+use wire::compose::Compose;
+use wire::ethernet::EthAddr;
+
+/// The port that traffic comes from in every rig.
+pub const SOURCE: PortNo = PortNo(1);
+/// The port that it goes to.
+pub const SINK: PortNo = PortNo(2);
+
+/// Flags of every bench.
+#[derive(clap::Args)]
+pub struct Common {
+    /// Turns of each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Length of a turn in milliseconds.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub turn_ms: u64,
+    /// Write the rows to this file.
+    #[arg(long, value_parser = json_file)]
+    pub json: Option<PathBuf>,
+    /// Fail where a goal is missed.
+    #[arg(long)]
+    pub assert: bool,
+}
+
+impl Common {
+    /// Length of a turn.
+    pub fn turn(&self) -> Duration {
+        Duration::from_millis(self.turn_ms)
+    }
+
+    /// Writes the rows; an error where a goal is missed and `--assert` was given.
+    pub fn finish<R: Serialize>(&self, rows: Vec<R>, goals: Goals) -> Result<(), String> {
+        if let Some(file) = &self.json {
+            write_json(file, rows).map_err(|e| format!("{}: {e}", file.display()))?;
+        }
+        if goals.missed.is_empty() || !self.assert {
+            return Ok(());
+        }
+        Err(format!("goals missed: {}", goals.missed.join("; ")))
+    }
+}
+
+/// Goals, and which of them were missed.
+#[derive(Default)]
+pub struct Goals {
+    missed: Vec<String>,
+}
+
+impl Goals {
+    /// The values shall be at least this, at the lower bound of the 95 % confidence interval.
+    pub fn at_least(&mut self, what: &str, values: &[f64], goal: f64) {
+        let low = lower_bound(values);
+        println!("    {what}: at least {low:.3} with 95 % (goal {goal})");
+        if low.is_nan() || low < goal {
+            self.missed.push(format!("{what}: {low:.3}, goal at least {goal}"));
+        }
+    }
+
+    /// The ratios shall be at most this. Judged on their inverses, so that "at most" is a lower bound too.
+    pub fn at_most(&mut self, what: &str, ratios: &[f64], goal: f64) {
+        let inverses: Vec<f64> = ratios.iter().map(|r| 1.0 / r).collect();
+        let high = 1.0 / lower_bound(&inverses);
+        println!("    {what}: at most {high:.3} with 95 % (goal {goal})");
+        if high.is_nan() || high > goal || high < 0.0 {
+            self.missed.push(format!("{what}: {high:.3}, goal at most {goal}"));
+        }
+    }
+
+    /// The differences, turn by turn, to what it shall not exceed.
+    pub fn not_above(&mut self, what: &str, differences: &[f64]) {
+        let high = -lower_bound(&differences.iter().map(|d| -d).collect::<Vec<f64>>());
+        println!("    {what}: {:.0}, at most {high:.0} with 95 % (goal 0)", median(differences));
+        if high.is_nan() || high > 0.0 {
+            self.missed.push(format!("{what}: {high:.0}, goal at most 0"));
+        }
+    }
+
+    /// A quantity with a hard limit: its largest value counts.
+    pub fn never_above(&mut self, what: &str, values: &[f64], limit: f64) {
+        let most = values.iter().copied().fold(f64::NAN, f64::max);
+        println!("    {what}: {most:.3} at most (limit {limit})");
+        if most.is_nan() || most > limit {
+            self.missed.push(format!("{what}: {most:.3}, limit {limit}"));
+        }
+    }
+}
+
+/// A worker's account at one moment.
+#[derive(Clone, Copy)]
+pub struct Meter {
+    packets: u64,
+    exact: u64,
+    megaflow: u64,
+    misses: u64,
+    cpu_ns: u64,
+}
+
+impl Meter {
+    /// Now.
+    pub fn read(rig: &Rig) -> Meter {
+        Meter::of(rig.datapath.worker_stats(0), rig.datapath.worker_thread_id(0))
+    }
+
+    /// Now, for a thread that has not got the rig.
+    pub fn of(stats: &datapath::WorkerStats, thread_id: i32) -> Meter {
+        Meter {
+            packets: stats.rx.get(),
+            exact: stats.exact_hits.get(),
+            megaflow: stats.megaflow_hits.get(),
+            misses: stats.misses.get(),
+            cpu_ns: base::clock::cpu_time_ns(thread_id).unwrap_or(0),
+        }
+    }
+
+    /// Packets whose hit or miss was counted since an earlier reading.
+    pub fn looked_up_since(&self, before: &Meter) -> u64 {
+        let looked_up = |meter: &Meter| meter.exact + meter.megaflow + meter.misses;
+        looked_up(self) - looked_up(before)
+    }
+
+    /// What happened since an earlier reading.
+    pub fn since(&self, before: &Meter) -> Sample {
+        let packets = self.packets - before.packets;
+        let share = |a: u64, b: u64| (a - b) as f64 / packets.max(1) as f64;
+        Sample {
+            packets,
+            cycles_per_packet: cycles(self.cpu_ns - before.cpu_ns) / packets.max(1) as f64,
+            exact_ratio: share(self.exact, before.exact),
+            megaflow_ratio: share(self.megaflow, before.megaflow),
+            miss_ratio: share(self.misses, before.misses),
+        }
+    }
+}
+
+/// Nanoseconds of CPU time as TSC cycles.
+pub fn cycles(ns: u64) -> f64 {
+    ns as f64 * base::clock::tsc_hz() as f64 / 1e9
+}
+
+/// Packets per second of CPU time at this cost.
+pub fn per_cpu_second(cycles_per_packet: f64) -> f64 {
+    base::clock::tsc_hz() as f64 / cycles_per_packet
+}
+
+/// A UDP frame of 60 bytes.
+pub fn frame(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16) -> Vec<u8> {
+    let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+    let udp = compose.ipv4(src, dst).udp(src_port, dst_port).udp_checksum_zero();
+    udp.frame_len(60).build().expect("headers of 42 bytes in a frame of 60")
+}
+
+/// Writes frames into a capture file.
+pub fn write_frames(path: &Path, frames: impl Iterator<Item = Vec<u8>>) -> Result<(), String> {
+    let write = || -> io::Result<()> {
+        let file = BufWriter::new(std::fs::File::create(path)?);
+        let mut writer = ports::pcap::file::Writer::new(file)?;
+        for frame in frames {
+            writer.write(0, [frame.as_slice()].into_iter())?;
+        }
+        writer.flush()
+    };
+    write().map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// A source that replays a capture from memory as fast as it is polled.
+pub fn source(no: PortNo, pcap: &Path) -> PortSpec {
+    PortSpec::new(&format!("source{no}"), "pcap", no)
+        .with("rx_file", &pcap.to_string_lossy())
+        .with_files_beside([pcap])
+}
+
+/// A sink that counts.
+pub fn sink(no: PortNo) -> PortSpec {
+    PortSpec::new(&format!("sink{no}"), "null", no)
+}
+
+/// `output:2`.
+pub fn to_sink() -> Vec<Action> {
+    vec![Action::Output { port: base::OfPort(SINK.0 as u16), max_len: 0 }]
+}
+
+/// Actions that read these fields of every packet, into registers, before they output: so each combination of their values
+/// is a flow of its own, whatever little the match looks at.
+pub fn reading(fields: &[(Mf, u16)]) -> Vec<Action> {
+    let whole = |field, count| SubField { field, offset: 0, count };
+    let moves = fields.iter().zip(0u8..).map(|(&(field, bits), n)| Action::Move {
+        source: whole(field, bits),
+        target: whole(Mf::Reg(n), bits),
+    });
+    moves.chain(to_sink()).collect()
+}
+
+/// A rule of low priority for all IPv4 from a port, by which every address pair is a flow of its own.
+pub fn every_pair_a_flow(in_port: PortNo) -> FlowMod {
+    let ipv4 = Match::any().with(FieldId::InPort, in_port.0.into()).with(FieldId::EthType, 0x0800);
+    let actions = reading(&[(Mf::NwSrc, 32), (Mf::NwDst, 32)]);
+    FlowMod { priority: 1, ..FlowMod::add(ipv4, actions) }
+}

@@ -1,0 +1,108 @@
+//! Processes and directories that a benchmark needs for a while. Each is on the
+//! [lease](crate::machine::lease) of its run.
+
+use crate::machine::lease::{self, Resource};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A directory that goes when dropped.
+pub struct TempDir(pub PathBuf);
+
+impl TempDir {
+    /// A fresh one.
+    pub fn new(name: &str) -> Result<TempDir, String> {
+        let path = std::env::temp_dir().join(format!("crosspoint-{name}-{}", std::process::id()));
+        lease::note(&Resource::Dir(&path))?;
+        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(TempDir(path))
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command to its end and returns what it printed; an error with what it said where it failed.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?}: {}: {}", output.status, said.trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A child that is ended (by its id) when dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    /// Starts a command.
+    pub fn spawn(command: &mut Command) -> Result<Process, String> {
+        let child = command.spawn().map_err(|e| format!("{:?}: {e}", command.get_program()))?;
+        let process = Process(child);
+        // Where this cannot be written the child is ended again, since nobody could find it later.
+        lease::note(&Resource::Process(process.0.id()))?;
+        Ok(process)
+    }
+
+    fn signal(&self, signal: i32) {
+        let pid = self.0.id().to_string();
+        let _ = run(Command::new("kill").args([format!("-{signal}"), pid]));
+    }
+
+    /// Stops it from running at all.
+    pub fn pause(&self) {
+        self.signal(19);
+    }
+
+    /// Lets it run on.
+    pub fn resume(&self) {
+        self.signal(18);
+    }
+
+    /// CPU time of its thread whose name begins so, in nanoseconds.
+    pub fn thread_cpu_ns(&self, name: &str) -> Option<u64> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).ok()?;
+        for task in tasks.flatten() {
+            let comm = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            if comm.starts_with(name) {
+                let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+                return stat.split_whitespace().next()?.parse().ok();
+            }
+        }
+        None
+    }
+
+    /// CPU time of all its threads, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.0.id())) else { return 0 };
+        let cpu = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            stat.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        tasks.flatten().filter_map(cpu).sum()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.resume();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits up to 10 s for a file to appear.
+pub fn wait_for(path: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    while !path.exists() {
+        if start.elapsed() > Duration::from_secs(10) {
+            return Err(format!("{} did not appear", path.display()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! The report of runs: tables as CSV, and one HTML page that needs nothing else.
+
+pub mod page;
+pub mod plot;
+pub mod style;
+
+use crate::goals;
+use crate::result::store::{self, write_whole};
+use crate::result::{Point, Run};
+use crate::units::Failure;
+use std::path::{Path, PathBuf};
+
+/// Writes `report.html` and `points.csv` for these runs, into the first one's directory or where it is told.
+/// Returns the page's path.
+pub fn run(dirs: &[PathBuf], out: Option<&Path>) -> Result<PathBuf, Failure> {
+    let runs: Result<Vec<Run>, String> = dirs.iter().map(|dir| store::read(dir)).collect();
+    let runs = runs.map_err(Failure::Usage)?;
+    let to = out.or(dirs.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
+    write_whole(&to.join("points.csv"), csv(&runs)?.as_bytes())?;
+    let held: Vec<_> = runs.iter().map(goals::of_run).collect();
+    let html = to.join("report.html");
+    write_whole(&html, page::page(&runs, &held).as_bytes())?;
+    Ok(html)
+}
+
+/// A line for each figure of each point, with its turns.
+pub fn csv(runs: &[Run]) -> Result<String, String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let head = [
+        "run", "suite", "switch", "load", "figure", "unit", "better", "median", "low_95", "high_95", "turns",
+        "limit", "adds_up", "values",
+    ];
+    writer.write_record(head).map_err(|e| e.to_string())?;
+    for (run, point) in runs.iter().flat_map(|run| run.points.iter().map(move |p| (run, p))) {
+        for (name, metric) in &point.metrics {
+            let (low, high) = metric.interval();
+            let values: Vec<String> = metric.values.iter().map(f64::to_string).collect();
+            let record = [
+                run.name.clone(),
+                point.suite.clone(),
+                point.switch.clone(),
+                point.load(),
+                name.clone(),
+                metric.unit.clone(),
+                format!("{:?}", metric.better).to_lowercase(),
+                metric.median().to_string(),
+                low.to_string(),
+                high.to_string(),
+                metric.values.len().to_string(),
+                point.limit.clone().unwrap_or_default(),
+                adds_up(point),
+                values.join(" "),
+            ];
+            writer.write_record(&record).map_err(|e| e.to_string())?;
+        }
+    }
+    let bytes = writer.into_inner().map_err(|e| e.to_string())?;
+    String::from_utf8(bytes).map_err(|e| e.to_string())
+}
+
+fn adds_up(point: &Point) -> String {
+    point.account.as_ref().map(|a| if a.adds_up() { "yes" } else { "no" }).unwrap_or("").to_string()
+}

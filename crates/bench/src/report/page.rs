@@ -1,0 +1,240 @@
+//! The page: warnings first, then the goals, then each suite with its graphs and figures, then the machine
+//! and how to repeat it all.
+
+use super::plot::{Line, lines, svg};
+use super::style::{SCRIPT, STYLE};
+use crate::goals::{Held, summary};
+use crate::machine::fingerprint::Fingerprint;
+use crate::result::{Better, Point, Run};
+use crate::stats::short;
+use crate::suite::Suite;
+use crate::suite::list::SUITES;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// The whole page. `held` are the goals of each run.
+pub fn page(runs: &[Run], held: &[Vec<Held>]) -> String {
+    let suites: Vec<&Suite> =
+        SUITES.iter().filter(|s| runs.iter().any(|r| r.points.iter().any(|p| p.suite == s.name))).collect();
+    let names: Vec<&str> = runs.iter().map(|r| r.name.as_str()).collect();
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                // No request for an icon.
+                link rel="icon" href="data:,";
+                title { "Crosspoint benchmarks: " (names.join(", ")) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { "Crosspoint benchmarks" }
+                (warnings(runs))
+                nav aria-label="Suites" {
+                    a href="#goals" { "Goals" }
+                    @for suite in &suites { a href={ "#" (suite.name) } { (suite.name) } }
+                    a href="#machine" { "Machine" }
+                    a href="#repeat" { "Repeat" }
+                }
+                (goals(runs, held))
+                @for suite in &suites { (of_suite(suite, runs)) }
+                (machines(runs))
+                (repeat(runs))
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn warnings(runs: &[Run]) -> Markup {
+    let limited = |run: &Run| run.points.iter().filter(|p| !p.is_of_switch()).count();
+    html! {
+        section.warnings aria-label="Warnings" {
+            @for run in runs {
+                p { strong { (run.name) } " (" (run.info.mode) ", " (run.info.started) ", " (run.points.len()) " points)" }
+                ul {
+                    @for warning in &run.info.warnings { li { (warning) } }
+                    @if limited(run) > 0 {
+                        li { (limited(run)) " points are marked: the switch was not the limit, or the packets do not add up. "
+                            "Their rates are no figures of the switch's." }
+                    }
+                    @for (step, why) in &run.info.failed { li.bad { (step) " failed: " (why) } }
+                }
+            }
+        }
+    }
+}
+
+fn goals(runs: &[Run], held: &[Vec<Held>]) -> Markup {
+    html! {
+        section #goals {
+            h2 { "Goals" }
+            p { "A goal is held where the bound of the 95 % confidence interval holds it." }
+            @for (run, held) in runs.iter().zip(held).filter(|(_, held)| !held.is_empty()) {
+                h3 { (run.name) ": "
+                    @for (n, (verdict, count)) in summary(held).into_iter().enumerate() {
+                        @if n > 0 { ", " } (count) " " (verdict)
+                    }
+                }
+                div.scroll { table {
+                    (head(&["Load", "Figure", "Median", "Bound", "Goal", "Verdict"]))
+                    tbody { @for one in held { tr {
+                        td { (one.what) } td { (one.figure) } (number(one.value)) (number(one.bound)) td { (one.goal) }
+                        td class=(class(&one.verdict)) { (one.verdict) }
+                    } } }
+                } }
+            }
+        }
+    }
+}
+
+fn class(verdict: &str) -> &'static str {
+    match verdict {
+        v if v.starts_with("held") => "good",
+        v if v.starts_with("missed") => "bad",
+        _ => "warn",
+    }
+}
+
+fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
+    html! {
+        section #(suite.name) {
+            h2 { (suite.name) }
+            p { (suite.question) }
+            @for plot in suite.plots {
+                @let lines = lines(plot, suite.name, runs);
+                @if let Some(svg) = svg(plot, &lines) {
+                    figure.graph data-points=(lines.iter().map(|l| l.points.len()).sum::<usize>()) {
+                        figcaption { (plot.title) }
+                        (PreEscaped(svg))
+                        (legend(&lines))
+                    }
+                }
+            }
+            details open[suite.plots.is_empty()] { summary { "Figures" }
+                @for run in runs.iter().filter(|r| r.points.iter().any(|p| p.suite == suite.name)) {
+                    @if runs.len() > 1 { h3 { (run.name) } }
+                    (figures(run, suite.name))
+                }
+            }
+        }
+    }
+}
+
+fn legend(lines: &[Line]) -> Markup {
+    html! { ul.legend { @for (n, line) in lines.iter().enumerate() {
+        li { i style={ "background: var(--line" (n % 8) ")" } {} (line.name) }
+    } } }
+}
+
+fn figures(run: &Run, suite: &str) -> Markup {
+    let rows = run.points.iter().filter(|p| p.suite == suite).flat_map(|point| {
+        let figures = point.metrics.iter().filter(|(_, m)| m.better != Better::Neither);
+        figures.map(move |(name, metric)| (point, name, metric))
+    });
+    html! {
+        div.scroll { table {
+            (head(&["Switch", "Load", "Figure", "Median", "Unit", "Low", "High", "Turns", "Remarks"]))
+            tbody { @for (point, name, metric) in rows {
+                @let (low, high) = metric.interval();
+                tr {
+                    td title=(identity(point)) { (point.switch) } td { (point.load()) } td { (name) }
+                    (number(metric.median())) td { (metric.unit) }
+                    @if metric.values.len() > 1 { (number(low)) (number(high)) } @else { td {} td {} }
+                    (number(metric.values.len() as f64))
+                    td.warn { (remarks(point)) }
+                }
+            } }
+        } }
+    }
+}
+
+fn remarks(point: &Point) -> String {
+    let mut remarks = point.warnings.clone();
+    remarks.extend(point.limit.as_ref().map(|limit| format!("the limit was {limit}")));
+    if let Some(account) = &point.account {
+        remarks.push(account.text());
+    }
+    remarks.join("; ")
+}
+
+fn identity(point: &Point) -> String {
+    point.identity.iter().map(|(k, v)| format!("{k} {v}")).collect::<Vec<_>>().join(", ")
+}
+
+fn number(value: f64) -> Markup {
+    html! { td.n data-v=(value) { (short(value)) } }
+}
+
+fn head(names: &[&str]) -> Markup {
+    html! { thead { tr { @for name in names { th scope="col" { button type="button" { (name) } } } } } }
+}
+
+fn machines(runs: &[Run]) -> Markup {
+    html! {
+        section #machine {
+            h2 { "Machine" }
+            @for run in runs { h3 { (run.name) } (machine(&run.info.machine)) }
+        }
+    }
+}
+
+fn machine(machine: &Fingerprint) -> Markup {
+    let mitigations: Vec<String> = machine.mitigations.iter().map(|(k, v)| format!("{k}: {v}")).collect();
+    let fields = [
+        ("Processor", format!("{}, {} online", machine.cpu, machine.cpus)),
+        ("Caches", machine.caches.join(", ")),
+        ("Threads of a core", machine.siblings.join("; ")),
+        ("Time stamp counter", format!("{} Hz", short(machine.tsc_hz as f64))),
+        (
+            "Memory",
+            format!("{} bytes, {} huge pages", short(machine.memory_bytes as f64), machine.huge_pages),
+        ),
+        ("Kernel", machine.kernel.clone()),
+        ("Command line", machine.cmdline.clone()),
+        ("Hypervisor", machine.hypervisor.clone().unwrap_or("none seen".into())),
+        ("Stolen since boot", format!("{:.2} %", machine.steal_since_boot * 100.0)),
+        ("Frequency policy", machine.governor.clone()),
+        ("Isolated processors", machine.isolated.clone()),
+        ("Mitigations", mitigations.join("; ")),
+        ("Crosspoint", machine.crosspoint.clone()),
+    ];
+    html! { dl { @for (name, value) in fields.iter().filter(|(_, v)| !v.is_empty()) { dt { (name) } dd { (value) } } } }
+}
+
+fn repeat(runs: &[Run]) -> Markup {
+    let commands = |run: &Run| {
+        let mut commands: Vec<String> = run.points.iter().map(|p| p.command.clone()).collect();
+        commands.dedup();
+        commands.join("\n")
+    };
+    html! {
+        section #repeat {
+            h2 { "Repeat it" }
+            @for run in runs {
+                h3 { (run.name) }
+                pre { (run.info.command.trim()) }
+                details { summary { "Command of each point" } pre { (commands(run)) } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Metric;
+
+    #[test]
+    fn text_from_a_run_is_escaped_and_a_point_that_is_not_the_switch_s_is_marked() {
+        let mut point = Point { suite: "p2p".into(), switch: "<script>".into(), ..Point::default() };
+        point.metrics.insert("mpps".into(), Metric::new("Mpps", Better::Higher, vec![1.0, 2.0]));
+        point.limit = Some("the generator".into());
+        let run = Run { name: "a & b".into(), points: vec![point], ..Run::default() };
+        let page = page(&[run], &[Vec::new()]);
+        assert!(page.contains("&lt;script&gt;") && page.contains("a &amp; b"));
+        assert!(page.contains("1 points are marked") && page.contains("the limit was the generator"));
+        assert!(!page.contains("http"), "the page needs nothing from elsewhere");
+    }
+}

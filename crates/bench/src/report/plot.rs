@@ -1,0 +1,229 @@
+//! A graph as SVG text. Colours come from classes that the page's style sheet defines for light and dark, so
+//! a graph is drawn with stand-ins that [`recolour`] replaces.
+
+use crate::result::{Point, Run};
+use crate::suite::{Limit, Plot};
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use std::collections::BTreeMap;
+
+/// Width and height in the SVG's own units; the page scales it.
+const SIZE: (u32, u32) = (720, 360);
+/// Stand-ins for the colours of lines; nothing else in a graph has them.
+const LINES: [RGBColor; 8] = [
+    RGBColor(1, 1, 1),
+    RGBColor(1, 1, 2),
+    RGBColor(1, 1, 3),
+    RGBColor(1, 1, 4),
+    RGBColor(1, 1, 5),
+    RGBColor(1, 1, 6),
+    RGBColor(1, 1, 7),
+    RGBColor(1, 1, 8),
+];
+const INK: RGBColor = RGBColor(2, 2, 2);
+const GRID: RGBColor = RGBColor(2, 2, 3);
+const PAPER: RGBColor = RGBColor(2, 2, 4);
+
+/// One line: its name, and (x, median, low, high) by x.
+pub struct Line {
+    /// The switch, and what else tells it from others.
+    pub name: String,
+    /// Sorted by x.
+    pub points: Vec<(f64, f64, f64, f64)>,
+}
+
+/// The lines of a graph, from all runs.
+pub fn lines(plot: &Plot, suite: &str, runs: &[Run]) -> Vec<Line> {
+    let mut lines: BTreeMap<String, Vec<(f64, f64, f64, f64)>> = BTreeMap::new();
+    for run in runs {
+        for point in run.points.iter().filter(|p| p.suite == suite && shows(plot, p)) {
+            let (Some(x), Some(metric)) = (position(plot, point), point.metrics.get(plot.metric)) else {
+                continue;
+            };
+            let mut name = point.switch.clone();
+            for label in plot.series {
+                if let Some(value) = point.labels.get(*label) {
+                    name += &format!(", {label} {value}");
+                }
+            }
+            if runs.len() > 1 {
+                name += &format!(" ({})", run.name.rsplit('/').next().unwrap_or_default());
+            }
+            let (low, high) = metric.interval();
+            let y = metric.median();
+            if y.is_finite() {
+                lines.entry(name).or_default().push((x, y, low.max(0.0).min(y), high.max(y)));
+            }
+        }
+    }
+    let sorted = |(name, mut points): (String, Vec<(f64, f64, f64, f64)>)| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Line { name, points }
+    };
+    lines.into_iter().map(sorted).collect()
+}
+
+fn shows(plot: &Plot, point: &Point) -> bool {
+    plot.only.iter().all(|(label, value)| point.labels.get(*label).is_none_or(|v| v == value))
+}
+
+/// Where a point is on the horizontal axis: its label's number, or the place of its text among words.
+fn position(plot: &Plot, point: &Point) -> Option<f64> {
+    let label = point.labels.get(plot.x)?;
+    label.parse().ok()
+}
+
+/// The limit's value at x, where it has one.
+fn limit(limit: Limit, x: f64) -> f64 {
+    match limit {
+        // Preamble and gap take as long as 20 bytes; sizes are with the frame check sequence.
+        Limit::TenGigabitPps => 1e10 / ((x + 20.0) * 8.0),
+        Limit::Offered => x,
+    }
+}
+
+/// Draws; nothing where there is no line.
+pub fn svg(plot: &Plot, lines: &[Line]) -> Option<String> {
+    let all = || lines.iter().flat_map(|line| line.points.iter());
+    if all().next().is_none() {
+        return None;
+    }
+    let (mut left, mut right) = (f64::MAX, f64::MIN);
+    let mut top: f64 = 0.0;
+    for (x, y, _, high) in all() {
+        (left, right) = (left.min(*x), right.max(*x));
+        // A wide bound of two turns must not flatten the graph.
+        top = top.max(high.min(y * 1.5));
+    }
+    if right <= left {
+        (left, right) = (left * 0.5, right * 2.0 + 1e-9);
+    }
+    if let Some(kind) = plot.limit {
+        // Above three times the figures the limit says nothing that is worth the room.
+        top = top.max(limit(kind, right).min(top * 3.0));
+    }
+    let mut text = String::new();
+    let drawn = {
+        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        area.fill(&PAPER).and_then(|()| {
+            if plot.log {
+                draw(&area, plot, lines, (left.max(0.5)..right).log_scale(), top)
+            } else {
+                draw(&area, plot, lines, left..right, top)
+            }
+        })
+    };
+    // Nothing can fail in memory; a graph that did is not shown, and the page's test asks for each.
+    drawn.is_ok().then(|| recolour(&text))
+}
+
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+fn draw<'a, X>(
+    area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+    plot: &Plot,
+    lines: &[Line],
+    x: X,
+    top: f64,
+) -> Drawn<'a>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let font = ("sans-serif", 13).into_font().color(&INK);
+    let mut chart = ChartBuilder::on(area)
+        .margin(10)
+        .margin_right(24)
+        .x_label_area_size(38)
+        .y_label_area_size(62)
+        .build_cartesian_2d(x, 0.0..top * 1.08)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(INK)
+        .label_style(font.clone())
+        .axis_desc_style(font.clone())
+        .x_desc(plot.x.replace('_', " "))
+        .y_desc(plot.metric.replace('_', " "))
+        .x_label_formatter(&|v| crate::stats::short(*v))
+        .y_label_formatter(&|v| crate::stats::short(*v))
+        .draw()?;
+    if let Some(kind) = plot.limit {
+        let (from, to) = (chart.x_range().start, chart.x_range().end);
+        let at = |n: u32| from + (to - from) * f64::from(n) / 200.0;
+        let points = (0..=200).map(at).map(|x| (x, limit(kind, x))).filter(|(_, y)| *y <= top * 1.08);
+        chart.draw_series(DashedLineSeries::new(points, 6, 4, INK.stroke_width(1)))?;
+    }
+    for (n, line) in lines.iter().enumerate() {
+        let colour = LINES[n % LINES.len()];
+        let points = line.points.iter().map(|(x, y, ..)| (*x, *y));
+        chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
+        chart.draw_series(points.map(|at| Circle::new(at, 4, colour.filled())))?;
+        let bars = line.points.iter().filter(|(_, y, low, high)| low < y || high > y);
+        chart.draw_series(bars.map(|(x, _, low, high)| {
+            PathElement::new(vec![(*x, *low), (*x, high.min(top * 1.08))], colour.stroke_width(1))
+        }))?;
+    }
+    area.present()
+}
+
+/// Puts classes' colours in the place of the stand-ins, and lets the page scale the graph.
+fn recolour(svg: &str) -> String {
+    let mut text = svg.to_string();
+    for n in 0..LINES.len() {
+        text = text.replace(&format!("#01010{}", n + 1), &format!("var(--line{n})"));
+    }
+    text = text
+        .replace("#020202", "var(--ink)")
+        .replace("#020203", "var(--grid)")
+        .replace("#020204", "var(--paper)");
+    let (width, height) = SIZE;
+    let head = format!("<svg width=\"{width}\" height=\"{height}\"");
+    text.replace(&head, "<svg role=\"img\" preserveAspectRatio=\"xMidYMid meet\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Better, Metric};
+
+    fn run() -> Run {
+        let point = |switch: &str, flows: u32, cost: f64| {
+            let mut point = Point { suite: "p2p".into(), switch: switch.into(), ..Point::default() };
+            point.labels.insert("flows".into(), flows.to_string());
+            let values = vec![cost, cost * 1.02];
+            point.metrics.insert("cost".into(), Metric::new("cycles", Better::Lower, values));
+            point
+        };
+        let points = vec![point("ours", 1_000, 70.0), point("ours", 1, 30.0), point("theirs", 1, 90.0)];
+        Run { points, ..Run::default() }
+    }
+
+    #[test]
+    fn a_graph_has_every_point_of_every_switch_in_the_page_s_colours() {
+        let plot = Plot::new("t", "cost", "flows").log();
+        let lines = lines(&plot, "p2p", &[run()]);
+        let shape: Vec<_> = lines.iter().map(|l| (l.name.as_str(), l.points.len())).collect();
+        assert_eq!(shape, [("ours", 2), ("theirs", 1)]);
+        assert!(lines[0].points[0].0 < lines[0].points[1].0);
+        let text = svg(&plot, &lines).unwrap();
+        assert_eq!(text.matches("<circle").count(), 3);
+        assert!(
+            text.contains("var(--line1)") && !text.contains("#0101") && !text.contains("#0202"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn no_points_no_graph() {
+        let plot = Plot::new("t", "cost", "flows");
+        assert!(svg(&plot, &lines(&plot, "pvp", &[run()])).is_none());
+    }
+
+    #[test]
+    fn ten_gigabit_carry_14_88_million_of_the_smallest_frames() {
+        assert!((limit(Limit::TenGigabitPps, 64.0) - 14.88e6).abs() < 1e4);
+    }
+}

@@ -1,0 +1,93 @@
+//! Where every packet of a trial went: offered = received + lost, with the loss taken apart. A trial whose
+//! account does not add up is shown as such.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// See the module's text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Account {
+    /// Packets of the intended load.
+    pub offered: u64,
+    /// Of them, those that the generator could not send.
+    pub not_sent: u64,
+    /// Packets that came back, each counted once.
+    pub received: u64,
+    /// Drops that somebody counted, by who and why: `switch: rx_miss`, `veth p1: rx_dropped`.
+    pub dropped: BTreeMap<String, u64>,
+    /// Packets that came more than once.
+    pub duplicated: u64,
+    /// Packets that came after a later one of their flow.
+    pub reordered: u64,
+    /// Packets that were not of this trial.
+    pub foreign: u64,
+    /// How many times each packet should come (a switch that copies to n outputs: n).
+    pub copies: u64,
+}
+
+impl Account {
+    /// Packets that should have come and did not.
+    pub fn lost(&self) -> u64 {
+        (self.offered * self.copies.max(1)).saturating_sub(self.received)
+    }
+
+    /// Share of the offered packets that did not come.
+    pub fn loss(&self) -> f64 {
+        self.lost() as f64 / (self.offered * self.copies.max(1)).max(1) as f64
+    }
+
+    /// Lost packets that nobody counted.
+    pub fn unexplained(&self) -> i64 {
+        let counted = self.dropped.values().sum::<u64>() + self.not_sent * self.copies.max(1);
+        self.lost() as i64 - counted as i64
+    }
+
+    /// Whether all packets are accounted for, and none came that was not sent. Counters of the kernel and of
+    /// a switch are read one after the other, so one packet in ten thousand may be missing.
+    pub fn adds_up(&self) -> bool {
+        let allowed = 1 + self.offered * self.copies.max(1) / 10_000;
+        self.unexplained().unsigned_abs() <= allowed && self.duplicated == 0
+    }
+
+    /// In one line.
+    pub fn text(&self) -> String {
+        let mut text =
+            format!("offered {} = received {} + lost {}", self.offered, self.received, self.lost());
+        if self.lost() > 0 {
+            let mut parts = Vec::new();
+            if self.not_sent > 0 {
+                parts.push(format!("not sent {}", self.not_sent));
+            }
+            parts.extend(self.dropped.iter().map(|(who, n)| format!("{who} {n}")));
+            text += &format!(" ({})", parts.join(", "));
+        }
+        if !self.adds_up() {
+            text += &format!("; DOES NOT ADD UP by {}", self.unexplained());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_is_received_or_counted_by_whoever_lost_it() {
+        let mut account =
+            Account { offered: 1000, not_sent: 100, received: 850, copies: 1, ..Account::default() };
+        assert!(!account.adds_up() && account.unexplained() == 50, "{}", account.text());
+        account.dropped.insert("switch: tx_full".into(), 50);
+        assert!(account.adds_up() && (account.loss() - 0.15).abs() < 1e-9, "{}", account.text());
+        account.duplicated = 1;
+        assert!(!account.adds_up());
+    }
+
+    #[test]
+    fn a_switch_that_copies_is_owed_every_copy() {
+        let account = Account { offered: 100, received: 300, copies: 3, ..Account::default() };
+        assert!(account.adds_up() && account.lost() == 0);
+        assert_eq!(Account { received: 299, ..account }.lost(), 1);
+    }
+}

@@ -1,0 +1,138 @@
+//! What a run found, as it is stored and as every reader of runs sees it. docs/benchmarking.md describes the
+//! files.
+//!
+//! A run is a directory: `run.json` with the machine and the commands, one file of points for each step under
+//! `points/`, and the rows that measurements wrote under `raw/`. A point is one switch under one load; its
+//! figures are kept turn by turn.
+
+pub mod account;
+pub mod rows;
+pub mod store;
+
+use crate::machine::fingerprint::Fingerprint;
+use crate::machine::watch::Watched;
+use crate::stats::{bounds, median};
+use account::Account;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Name and version of the format. A reader refuses another number.
+pub const SCHEMA: &str = "crosspoint-bench/1";
+
+/// `run.json`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunInfo {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// When it began, in UTC.
+    pub started: String,
+    /// The command that made it.
+    pub command: String,
+    /// `quick`, `normal`, `full`, or `committed` for runs from before there were suites.
+    pub mode: String,
+    /// The machine.
+    pub machine: Fingerprint,
+    /// What a reader must know before any figure, a sentence each.
+    pub warnings: Vec<String>,
+    /// Steps that failed or could not be run here, and why.
+    pub failed: BTreeMap<String, String>,
+}
+
+/// Which of two values of a figure is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// The smaller.
+    Lower,
+    /// The greater.
+    Higher,
+    /// Neither: it describes the load.
+    Neither,
+}
+
+/// One figure of a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// `cycles`, `Mpps`, `1/s`, `ms`, `us`, `bytes`, `ratio`.
+    pub unit: String,
+    /// The better direction.
+    pub better: Better,
+    /// One value for each turn, or the median alone where turns were not kept.
+    pub values: Vec<f64>,
+}
+
+impl Metric {
+    /// A figure of some turns.
+    pub fn new(unit: &str, better: Better, values: Vec<f64>) -> Metric {
+        Metric { unit: unit.into(), better, values }
+    }
+
+    /// The middle of its turns.
+    pub fn median(&self) -> f64 {
+        median(&self.values)
+    }
+
+    /// The 95 % confidence interval of its mean.
+    pub fn interval(&self) -> (f64, f64) {
+        bounds(&self.values)
+    }
+}
+
+/// One switch under one load.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Point {
+    /// The suite that it belongs to.
+    pub suite: String,
+    /// The switch.
+    pub switch: String,
+    /// What tells it from other points of the suite: topology, size, flows.
+    pub labels: BTreeMap<String, String>,
+    /// What must be equal for two switches to be compared: workers, queues, descriptors, batch, MTU,
+    /// offloads, huge pages, options of the guest.
+    pub conditions: BTreeMap<String, String>,
+    /// Version and options, as the switch tells them.
+    pub identity: BTreeMap<String, String>,
+    /// The figures, by name.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Where every packet went, in trials with a generator.
+    pub account: Option<Account>,
+    /// Who was the limit, where it was not the switch: then no figure is the switch's.
+    pub limit: Option<String>,
+    /// What the machine did meanwhile.
+    pub watched: Option<Watched>,
+    /// What to know beside the figures.
+    pub warnings: Vec<String>,
+    /// The command that repeats it.
+    pub command: String,
+}
+
+impl Point {
+    /// Its labels in one line.
+    pub fn load(&self) -> String {
+        let pairs: Vec<String> = self.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        pairs.join(" ")
+    }
+
+    /// What is the same in two runs of the same point.
+    pub fn key(&self) -> (&str, &str, &BTreeMap<String, String>) {
+        (&self.suite, &self.switch, &self.labels)
+    }
+
+    /// Whether figures of it are the switch's own.
+    pub fn is_of_switch(&self) -> bool {
+        self.limit.is_none() && self.account.as_ref().is_none_or(Account::adds_up)
+    }
+}
+
+/// A run as readers see it.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Where it was read from.
+    pub name: String,
+    /// About it.
+    pub info: RunInfo,
+    /// All points, in the order of their steps.
+    pub points: Vec<Point>,
+}

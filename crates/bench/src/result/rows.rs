@@ -1,0 +1,254 @@
+//! The rows that measurements write (`crosspoint bench NAME --json FILE`), read as points: today's files and
+//! those of committed runs, whose older rows have fewer fields.
+//!
+//! A field that [`FIGURES`] names is a figure; any other string, number or truth value is a label. `raw`
+//! holds the turns of the measurement's first figure.
+
+use super::{Better, Metric, Point};
+use crate::machine::fingerprint::Fingerprint;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+use Better::{Higher, Lower, Neither};
+
+/// Fields that are figures, with their unit and better direction.
+const FIGURES: &[(&str, &str, Better)] = &[
+    ("added_us", "us", Lower),
+    ("all_ms", "ms", Lower),
+    ("alone_cycles_per_packet", "cycles", Lower),
+    ("alone_packets_per_s", "1/s", Higher),
+    ("background_share", "ratio", Neither),
+    ("bare_wake_us", "us", Neither),
+    ("beside_packets_per_s", "1/s", Higher),
+    ("bytes_per_cached_flow", "bytes", Lower),
+    ("bytes_per_rule", "bytes", Lower),
+    ("cached_masks", "masks", Neither),
+    ("cached_megaflows", "flows", Neither),
+    ("cpu_guest", "processors", Neither),
+    ("cpu_share", "processors", Lower),
+    ("cpu_switch", "processors", Neither),
+    ("cycles_per_packet", "cycles", Lower),
+    ("dropped_per_s", "1/s", Neither),
+    ("emc_hit_ratio", "ratio", Neither),
+    ("exact_entries", "flows", Neither),
+    ("flow_mods_made_per_s", "1/s", Higher),
+    ("gone_ms", "ms", Lower),
+    ("io_cycles_per_packet", "cycles", Neither),
+    ("kept_ratio", "ratio", Higher),
+    ("kernel_ms", "ms", Neither),
+    ("longest_pass_ms", "ms", Lower),
+    ("longest_wait_ms", "ms", Lower),
+    ("loss", "ratio", Lower),
+    ("loss_ratio", "ratio", Lower),
+    ("machine_cycles_per_packet", "cycles", Lower),
+    ("machine_cycles_per_packet_with_generator", "cycles", Lower),
+    ("megaflow_hit_ratio", "ratio", Neither),
+    ("megaflows_cached", "flows", Neither),
+    ("miss_ratio", "ratio", Neither),
+    ("mpps", "Mpps", Higher),
+    ("new_flow_cycles", "cycles", Lower),
+    ("new_flows_per_s", "1/s", Neither),
+    ("one_ms", "ms", Lower),
+    ("own_cycles_per_packet", "cycles", Lower),
+    ("packets", "packets", Neither),
+    ("packets_per_cpu_second", "1/s", Higher),
+    ("peak_rss_bytes", "bytes", Lower),
+    ("pool_bytes", "bytes", Neither),
+    ("ratio", "ratio", Lower),
+    ("ratio_to_kernel", "ratio", Lower),
+    ("ratio_to_two", "ratio", Lower),
+    ("reading_packets_per_s", "1/s", Higher),
+    ("received_per_s", "1/s", Higher),
+    ("rss_after_bytes", "bytes", Lower),
+    ("rss_at_start_bytes", "bytes", Neither),
+    ("rss_before_bytes", "bytes", Neither),
+    ("rss_of_switch_bytes", "bytes", Lower),
+    ("rss_with_flows_bytes", "bytes", Lower),
+    ("rss_with_rules_bytes", "bytes", Lower),
+    ("rules_per_second", "1/s", Higher),
+    ("scaling", "ratio", Higher),
+    ("seconds", "s", Lower),
+    ("steady_cycles_per_packet", "cycles", Lower),
+    ("steady_longest_pass_ms", "ms", Neither),
+    ("stopped_packets_per_s", "1/s", Higher),
+    ("throughput_ratio", "ratio", Higher),
+    ("wait_ms", "ms", Lower),
+    ("wake_us", "us", Lower),
+    ("worst_window_ratio", "ratio", Higher),
+];
+
+/// Each measurement's suite and the figure whose turns `raw` holds.
+const MEASUREMENTS: &[(&str, &str, &str)] = &[
+    ("p2p", "p2p", "cycles_per_packet"),
+    ("pvp", "pvp", "cycles_per_packet"),
+    ("misses", "misses", "packets_per_cpu_second"),
+    ("masks", "masks", "cycles_per_packet"),
+    ("ports", "ports-and-batches", "cycles_per_packet"),
+    ("ports-config", "ports-config", ""),
+    ("churn", "coupling", "throughput_ratio"),
+    ("replace", "flow-mod", "throughput_ratio"),
+    ("expiry", "expiry", "throughput_ratio"),
+    ("fairness", "fairness", "kept_ratio"),
+    ("collide", "collide", "cycles_per_packet"),
+    ("memory", "memory", ""),
+    ("counts", "counts", "wait_ms"),
+    ("load-rules", "load-rules", "seconds"),
+    ("ovsdb", "ovsdb", "value"),
+    ("afxdp", "io-loop", "machine_cycles_per_packet_with_generator"),
+    ("wake", "wake", "added_us"),
+    ("scale", "cores", "scaling"),
+];
+
+/// A file as a measurement writes it.
+#[derive(Deserialize)]
+pub struct RowFile {
+    /// As it was typed.
+    pub command: String,
+    /// Where it ran.
+    #[serde(default)]
+    pub machine: Fingerprint,
+    rows: Vec<Map<String, Value>>,
+}
+
+impl RowFile {
+    /// Reads a file's text.
+    pub fn parse(text: &str) -> Result<RowFile, String> {
+        serde_json::from_str(text).map_err(|e| format!("no rows of a benchmark: {e}"))
+    }
+
+    /// Its rows as points of the suite that the measurement belongs to.
+    pub fn points(&self) -> Result<Vec<Point>, String> {
+        let mut words = self.command.split_whitespace().skip_while(|word| *word != "bench").skip(1);
+        let name = words.next().unwrap_or_default();
+        let Some((_, suite, first)) = MEASUREMENTS.iter().find(|(measurement, ..)| *measurement == name)
+        else {
+            return Err(format!("the command of its rows is no benchmark that is known: {}", self.command));
+        };
+        Ok(self.rows.iter().map(|row| self.point(suite, first, row)).collect())
+    }
+
+    fn point(&self, suite: &str, first: &str, row: &Map<String, Value>) -> Point {
+        let mut point = Point { suite: suite.to_string(), command: self.command.clone(), ..Point::default() };
+        let unit = row.get("unit").and_then(Value::as_str);
+        for (field, value) in row {
+            let figure = FIGURES.iter().find(|(name, ..)| name == field);
+            match (figure, value) {
+                (Some((_, unit, better)), Value::Number(n)) => {
+                    let values = vec![n.as_f64().unwrap_or(f64::NAN)];
+                    point.metrics.insert(field.clone(), Metric::new(unit, *better, values));
+                }
+                (None, Value::Number(n)) if field == "value" => {
+                    let unit = unit.unwrap_or_default();
+                    let values = vec![n.as_f64().unwrap_or(f64::NAN)];
+                    point.metrics.insert(field.clone(), Metric::new(unit, better_of_unit(unit), values));
+                }
+                (None, Value::String(text)) if field == "switch" || field == "server" => {
+                    point.switch = text.clone();
+                }
+                (None, Value::Bool(true)) if field == "void" => {
+                    point.limit = Some("the guest or the generator".into());
+                }
+                (None, Value::String(text)) => {
+                    point.labels.insert(field.clone(), text.clone());
+                }
+                (None, Value::Number(n)) if field != "runs" && field != "value" => {
+                    point.labels.insert(field.clone(), n.to_string());
+                }
+                _ => {}
+            }
+        }
+        self.turns(first, row, &mut point);
+        switching_cost(row, &mut point);
+        // In every switch the same, which the measurement sees to.
+        point.conditions = conditions(suite);
+        if suite == "pvp" {
+            // Rows from before the path could be chosen.
+            point.labels.entry("path".into()).or_insert("loopback".into());
+            point.conditions.insert("guest".into(), point.labels.get("guest").cloned().unwrap_or_default());
+        }
+        point
+    }
+
+    /// Puts the turns in the place of their median.
+    fn turns(&self, first: &str, row: &Map<String, Value>, point: &mut Point) {
+        let first = if point.metrics.contains_key(first) { first } else { "cpu_share" };
+        for (field, figure) in [("raw", first), ("raw_mpps", "mpps"), ("raw_io", "io_cycles_per_packet")] {
+            let Some(Value::Array(turns)) = row.get(field) else { continue };
+            let turns: Option<Vec<f64>> = turns.iter().map(Value::as_f64).collect();
+            // A turn without packets has no cost; then the median alone is kept.
+            if let (Some(turns), Some(metric)) = (turns, point.metrics.get_mut(figure)) {
+                metric.values = turns;
+            }
+        }
+    }
+}
+
+/// What the same source and sink cost with no switch between is subtracted turn by turn.
+fn switching_cost(row: &Map<String, Value>, point: &mut Point) {
+    let of = |name: &str| point.metrics.get(name).map(|m| m.values.clone());
+    let (Some(all), Some(io)) = (of("cycles_per_packet"), of("io_cycles_per_packet")) else { return };
+    // The row of the ports alone has no switch in it.
+    if row.get("switch").and_then(Value::as_str) == Some("testpmd") {
+        return;
+    }
+    let values = if all.len() == io.len() {
+        all.iter().zip(&io).map(|(all, io)| all - io).collect()
+    } else {
+        let io = crate::stats::median(&io);
+        all.iter().map(|all| all - io).collect()
+    };
+    point.metrics.insert("switching_cycles_per_packet".into(), Metric::new("cycles", Lower, values));
+}
+
+fn better_of_unit(unit: &str) -> Better {
+    if unit.ends_with("/s") { Higher } else { Lower }
+}
+
+fn conditions(suite: &str) -> BTreeMap<String, String> {
+    let pairs: &[(&str, &str)] = match suite {
+        "p2p" => &[("workers", "1"), ("queues", "1"), ("mtu", "1500"), ("offloads", "off")],
+        "pvp" => {
+            &[("workers", "1"), ("queues", "1"), ("descriptors", "256"), ("mtu", "1500"), ("offloads", "off")]
+        }
+        _ => &[],
+    };
+    pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_points_with_their_turns() {
+        let file = RowFile::parse(
+            r#"{"command": "crosspoint bench p2p --runs 2", "machine": {"cpus": 2}, "rows": [
+                {"switch": "crosspoint", "rules": "exact", "flows": 10, "cycles_per_packet": 70, "io_cycles_per_packet": 9,
+                 "runs": 2, "raw": [69, 71], "raw_io": [8, 10]},
+                {"switch": "testpmd", "cycles_per_packet": 9, "io_cycles_per_packet": 9}]}"#,
+        )
+        .unwrap();
+        let points = file.points().unwrap();
+        let point = &points[0];
+        assert_eq!((point.suite.as_str(), point.load().as_str()), ("p2p", "flows=10 rules=exact"));
+        assert_eq!(point.metrics["cycles_per_packet"].values, [69.0, 71.0]);
+        assert_eq!(point.metrics["switching_cycles_per_packet"].values, [61.0, 61.0]);
+        assert!(!points[1].metrics.contains_key("switching_cycles_per_packet"));
+        assert!(RowFile::parse("{}").is_err());
+    }
+
+    #[test]
+    fn a_measurement_that_the_guest_limited_says_so() {
+        let text = r#"{"command": "x bench pvp", "rows": [{"switch": "crosspoint", "void": true, "mpps": 4, "raw": [null]}]}"#;
+        let point = RowFile::parse(text).unwrap().points().unwrap().remove(0);
+        assert!(!point.is_of_switch());
+        assert_eq!(point.labels["path"], "loopback");
+    }
+
+    #[test]
+    fn rows_of_an_unknown_command_are_refused() {
+        let file = RowFile::parse(r#"{"command": "crosspoint bench juggle", "rows": []}"#).unwrap();
+        assert!(file.points().unwrap_err().contains("juggle"));
+    }
+}

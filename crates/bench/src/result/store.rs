@@ -1,0 +1,248 @@
+//! Runs on disk: written step by step, so that whatever ends a run costs the step that was under way at most,
+//! and read again, with the runs from before there were suites.
+
+use super::rows::RowFile;
+use super::{Point, Run, RunInfo, SCHEMA};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A run that is being written.
+pub struct Store {
+    dir: PathBuf,
+    /// `run.json`.
+    pub info: RunInfo,
+}
+
+impl Store {
+    /// A new run in a directory that is empty or not there; or, to `resume` it, one that is there.
+    pub fn open(dir: &Path, resume: bool, info: RunInfo) -> Result<Store, String> {
+        let there = dir.join("run.json").exists();
+        if there && !resume {
+            return Err(format!(
+                "{} holds a run: give --resume to go on with it, or another --out",
+                dir.display()
+            ));
+        }
+        for part in ["points", "raw"] {
+            let path = dir.join(part);
+            fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        let mut store = Store { dir: dir.to_path_buf(), info };
+        if there {
+            let before = read_info(dir)?;
+            if before.machine.cpu != store.info.machine.cpu
+                || before.machine.kernel != store.info.machine.kernel
+            {
+                return Err(format!(
+                    "{} was begun on another machine ({}, {}): resume it there, or give another --out",
+                    dir.display(),
+                    before.machine.cpu,
+                    before.machine.kernel
+                ));
+            }
+            if before.mode != store.info.mode {
+                return Err(format!(
+                    "{} was begun as a {} run: resume it as such",
+                    dir.display(),
+                    before.mode
+                ));
+            }
+            store.info.started = before.started;
+            store.info.command = before.command;
+        }
+        store.write_info()?;
+        Ok(store)
+    }
+
+    /// Where the run is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file for a step's rows as the measurement writes them.
+    pub fn raw(&self, step: &str) -> PathBuf {
+        self.dir.join("raw").join(format!("{step}.json"))
+    }
+
+    /// Whether a step is complete.
+    pub fn has(&self, step: &str) -> bool {
+        self.points_file(step).exists()
+    }
+
+    /// Stores a step's points.
+    pub fn put(&mut self, step: &str, points: &[Point]) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(points).map_err(|e| e.to_string())?;
+        write_whole(&self.points_file(step), text.as_bytes())?;
+        self.info.failed.remove(step);
+        self.write_info()
+    }
+
+    /// Notes why a step has no points.
+    pub fn fail(&mut self, step: &str, why: &str) -> Result<(), String> {
+        self.info.failed.insert(step.into(), why.into());
+        self.write_info()
+    }
+
+    /// Adds what readers must know, once.
+    pub fn warn(&mut self, warning: String) -> Result<(), String> {
+        if !self.info.warnings.contains(&warning) {
+            self.info.warnings.push(warning);
+        }
+        self.write_info()
+    }
+
+    fn points_file(&self, step: &str) -> PathBuf {
+        self.dir.join("points").join(format!("{step}.json"))
+    }
+
+    fn write_info(&self) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(&self.info).map_err(|e| e.to_string())?;
+        write_whole(&self.dir.join("run.json"), text.as_bytes())
+    }
+}
+
+/// Writes a file whole or not at all.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let beside = path.with_extension("part");
+    let write = || {
+        let mut file = fs::File::create(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(|e| {
+        let _ = fs::remove_file(&beside);
+        format!("{}: {e}; what was measured before is kept, go on with --resume", path.display())
+    })
+}
+
+/// Reads a run: a directory with `run.json`, or one with files of rows from before there were suites.
+pub fn read(dir: &Path) -> Result<Run, String> {
+    if !dir.is_dir() {
+        return Err(format!(
+            "{}: no such directory; give one that `crosspoint bench run` wrote",
+            dir.display()
+        ));
+    }
+    let run = if dir.join("run.json").exists() { read_run(dir) } else { read_committed(dir) }?;
+    if run.points.is_empty() && run.info.failed.is_empty() {
+        return Err(format!("{}: holds no results of `crosspoint bench`", dir.display()));
+    }
+    Ok(run)
+}
+
+fn read_info(dir: &Path) -> Result<RunInfo, String> {
+    let path = dir.join("run.json");
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let info: RunInfo = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    if info.schema != SCHEMA {
+        return Err(format!(
+            "{}: its format is {:?}, this program reads {SCHEMA}",
+            path.display(),
+            info.schema
+        ));
+    }
+    Ok(info)
+}
+
+fn read_run(dir: &Path) -> Result<Run, String> {
+    let mut run = Run { name: dir.display().to_string(), info: read_info(dir)?, points: Vec::new() };
+    for path in json_files(&dir.join("points"))? {
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let points: Vec<Point> =
+            serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        run.points.extend(points);
+    }
+    Ok(run)
+}
+
+/// The name of a file (`masks-1k.json`) tells turns of one measurement apart, where it was run more than
+/// once.
+fn read_committed(dir: &Path) -> Result<Run, String> {
+    let mut run = Run { name: dir.display().to_string(), ..Run::default() };
+    run.info.mode = "committed".into();
+    for path in json_files(dir)? {
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let file = RowFile::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let points = file.points().map_err(|e| format!("{}: {e}", path.display()))?;
+        run.info.machine = file.machine;
+        for mut point in points {
+            let taken = run.points.iter().any(|p| p.key() == point.key());
+            if taken {
+                let name = path.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+                point.labels.insert("file".into(), name);
+            }
+            run.points.push(point);
+        }
+    }
+    let machine = fs::read_to_string(dir.join("machine.txt")).unwrap_or_default();
+    let field = |name: &str| machine.lines().find_map(|l| l.strip_prefix(name)).map(|v| v.trim().to_string());
+    run.info.started = field("date:").unwrap_or_default();
+    run.info.command = fs::read_to_string(dir.join("commands.txt")).unwrap_or_default();
+    run.info
+        .warnings
+        .push("A run from before there were suites: steal and packet accounts were not recorded.".into());
+    Ok(run)
+}
+
+fn json_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths.filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::TempDir;
+
+    fn info(mode: &str) -> RunInfo {
+        RunInfo { schema: SCHEMA.into(), mode: mode.into(), ..RunInfo::default() }
+    }
+
+    #[test]
+    fn a_run_is_read_as_it_was_written_and_resumed_only_as_what_it_was() {
+        let dir = TempDir::new("store").unwrap();
+        let mut store = Store::open(&dir.0, false, info("quick")).unwrap();
+        let point = Point { suite: "p2p".into(), switch: "crosspoint".into(), ..Point::default() };
+        store.put("p2p-1", &[point]).unwrap();
+        store.fail("pvp-1", "no guest").unwrap();
+        let run = read(&dir.0).unwrap();
+        assert_eq!((run.points.len(), run.info.failed["pvp-1"].as_str()), (1, "no guest"));
+        let again = |resume, mode| Store::open(&dir.0, resume, info(mode)).map(|s| s.has("p2p-1"));
+        assert!(again(false, "quick").unwrap_err().contains("--resume"));
+        assert!(again(true, "full").unwrap_err().contains("quick run"));
+        assert_eq!(again(true, "quick"), Ok(true));
+    }
+
+    #[test]
+    fn a_format_of_another_version_is_refused() {
+        let dir = TempDir::new("schema").unwrap();
+        fs::write(dir.0.join("run.json"), r#"{"schema": "crosspoint-bench/2"}"#).unwrap();
+        assert!(read(&dir.0).unwrap_err().contains("crosspoint-bench/2"));
+    }
+
+    #[test]
+    fn a_full_disk_is_named_and_leaves_no_half_of_a_file() {
+        let error = write_whole(Path::new("/dev/full/x.json"), b"x").unwrap_err();
+        assert!(error.contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn every_committed_run_is_read() {
+        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+        let mut read_runs = 0;
+        for entry in fs::read_dir(runs).unwrap().flatten().filter(|e| e.path().is_dir()) {
+            let run = read(&entry.path()).unwrap();
+            assert!(!run.points.is_empty(), "{}", run.name);
+            for point in &run.points {
+                assert!(!point.metrics.is_empty() && !point.switch.is_empty(), "{}: {point:?}", run.name);
+            }
+            read_runs += 1;
+        }
+        assert!(read_runs >= 9);
+    }
+}

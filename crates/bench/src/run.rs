@@ -1,0 +1,323 @@
+//! `crosspoint bench run`: the steps of suites, one after the other, each stored as soon as it is over.
+
+use crate::lab::switch::list::NAMES;
+use crate::machine::fingerprint::Fingerprint;
+use crate::machine::lease::{self, Lease};
+use crate::machine::watch::Watch;
+use crate::process::Process;
+use crate::result::rows::RowFile;
+use crate::result::store::Store;
+use crate::result::{Point, RunInfo, SCHEMA};
+use crate::suite::list::{SUITES, find};
+use crate::suite::{Measure, Mode, Peer, Step, Suite};
+use crate::trials::{self, Load};
+use crate::units::Failure;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a step's end and the operator's interruption are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What `run` was asked for.
+pub struct Wish {
+    /// Suites; `all` stands for every one.
+    pub names: Vec<String>,
+    /// How long.
+    pub mode: Mode,
+    /// The switches to measure; all that are here where none is named.
+    pub switches: Vec<String>,
+    /// Where results go.
+    pub out: PathBuf,
+    /// Go on with a run.
+    pub resume: bool,
+}
+
+/// The switches that some suite can measure, beside ours.
+fn known_switches() -> Vec<&'static str> {
+    let mut names = vec!["crosspoint", "bridge", "ovs"];
+    names.extend(peers().map(|peer| peer.switch));
+    names.extend(NAMES);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn peers() -> impl Iterator<Item = Peer> {
+    let peer = |step: &Step| if let Step::Measure(measure) = step { measure.peer } else { None };
+    SUITES.iter().flat_map(|suite| suite.steps).filter_map(peer)
+}
+
+/// Runs suites. Steps that fail are noted in the run, the others go on; then the result is a failure with
+/// their reasons.
+pub fn run(wish: &Wish) -> Result<(), Failure> {
+    let suites = suites(&wish.names)?;
+    let known = known_switches();
+    // Another version of ours is found, or refused, by its path.
+    for version in wish.switches.iter().filter(|s| s.starts_with("crosspoint@")) {
+        crate::lab::switch::list::find(version).map_err(Failure::Usage)?;
+    }
+    let is_known = |s: &str| s.starts_with("crosspoint@") || known.contains(&s);
+    if let Some(unknown) = wish.switches.iter().find(|s| !is_known(s)) {
+        return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
+    }
+    for peer in peers().filter(|peer| wish.switches.iter().any(|s| s == peer.switch)) {
+        if !Path::new(peer.program).exists() {
+            let (switch, program, package) = (peer.switch, peer.program, peer.package);
+            let why = format!("{switch} cannot be measured here: {program} is missing; install {package}");
+            return Err(Failure::Machine(why));
+        }
+    }
+    let has_grid = |suite: &&&Suite| suite.steps.iter().any(|step| matches!(step, Step::Grid(_)));
+    if let Some(suite) = suites.iter().find(has_grid)
+        && !rustix::process::geteuid().is_root()
+    {
+        return Err(Failure::Machine(format!("{} makes network namespaces: run it as root", suite.name)));
+    }
+    for line in lease::sweep() {
+        eprintln!("given back after a run that was killed: {line}");
+    }
+    let lease = lease::open()?;
+    let machine = Fingerprint::here();
+    let info = RunInfo {
+        schema: SCHEMA.into(),
+        started: now_utc(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        mode: wish.mode.name().into(),
+        warnings: machine.warnings(),
+        machine,
+        ..RunInfo::default()
+    };
+    let mut store = Store::open(&wish.out, wish.resume, info).map_err(Failure::Usage)?;
+    if wish.mode == Mode::Quick {
+        store.warn("A quick run: it shows that the suites run; do not quote its figures.".into())?;
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, interrupted.clone()).map_err(|e| e.to_string())?;
+    }
+    let parts: Vec<(String, &Suite, Part)> = suites.iter().flat_map(|suite| parts(suite, wish)).collect();
+    let runner = Runner { wish, lease, interrupted };
+    runner.all(&mut store, &parts)
+}
+
+fn suites(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(SUITES.iter().collect());
+    }
+    let known = || SUITES.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
+    let suite = |name: &String| {
+        find(name).ok_or_else(|| Failure::Usage(format!("unknown suite {name}; known: all, {}", known())))
+    };
+    names.iter().map(suite).collect()
+}
+
+/// What is stored and resumed as a whole.
+enum Part {
+    Measure(&'static Measure),
+    Load(Load),
+}
+
+fn parts(suite: &'static Suite, wish: &Wish) -> Vec<(String, &'static Suite, Part)> {
+    let mut parts = Vec::new();
+    for step in suite.steps {
+        let id = format!("{}.{}", suite.name, step.name());
+        match step {
+            Step::Measure(measure) => parts.push((id, suite, Part::Measure(measure))),
+            Step::Grid(grid) => {
+                let loads = trials::loads(grid, wish.mode, &wish.switches);
+                parts.extend(
+                    loads.into_iter().map(|load| (format!("{id}.{}", load.id()), suite, Part::Load(load))),
+                );
+            }
+        }
+    }
+    parts
+}
+
+struct Runner<'a> {
+    wish: &'a Wish,
+    lease: Lease,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Runner<'_> {
+    fn all(&self, store: &mut Store, parts: &[(String, &Suite, Part)]) -> Result<(), Failure> {
+        let (mut spent, mut made) = (Duration::ZERO, 0u32);
+        for (n, (id, suite, part)) in parts.iter().enumerate() {
+            let done = format!("[{}/{}] {id}", n + 1, parts.len());
+            if store.has(id) {
+                eprintln!("{done}: measured before");
+                continue;
+            }
+            // Steps take the most different times: the mean of those that are over is all that can be said.
+            let left = spent.checked_div(made).map(|mean| mean * (parts.len() - n) as u32);
+            eprintln!("{done}{}", left.map(|t| format!(", about {} left", time(t))).unwrap_or_default());
+            let start = Instant::now();
+            let result = match part {
+                Part::Measure(measure) => self.measure(store, suite, measure, id),
+                Part::Load(load) => self.load(store, suite, load, id),
+            };
+            match result {
+                // An interruption leaves a load without its last turns.
+                Ok(points)
+                    if !self.interrupted.load(Ordering::Relaxed) || matches!(part, Part::Measure(_)) =>
+                {
+                    points.iter().for_each(print);
+                    store.put(id, &points)?;
+                }
+                _ if self.interrupted.load(Ordering::Relaxed) => {
+                    return Err(Failure::Check(format!(
+                        "interrupted; what was measured is in {}, go on with --resume",
+                        store.dir().display()
+                    )));
+                }
+                Ok(_) => {}
+                Err(why) => {
+                    eprintln!("{id} failed: {why}");
+                    store.fail(id, &why)?;
+                }
+            }
+            (spent, made) = (spent + start.elapsed(), made + 1);
+        }
+        if store.info.failed.is_empty() {
+            return Ok(());
+        }
+        let failed: Vec<String> =
+            store.info.failed.iter().map(|(step, why)| format!("{step}: {why}")).collect();
+        Err(Failure::Check(format!("{} steps failed: {}", failed.len(), failed.join("; "))))
+    }
+
+    fn load(&self, store: &mut Store, suite: &Suite, load: &Load, id: &str) -> Result<Vec<Point>, String> {
+        let measured = load.run(suite.name, self.wish.mode, &self.interrupted);
+        for why in measured.refused {
+            store.warn(format!("{}: {why}", suite.name))?;
+        }
+        for (switch, why) in measured.failed {
+            eprintln!("{id} failed with {switch}: {why}");
+            store.fail(&format!("{id}.{switch}"), &why)?;
+        }
+        Ok(measured.points)
+    }
+
+    fn measure(
+        &self,
+        store: &mut Store,
+        suite: &Suite,
+        measure: &Measure,
+        id: &str,
+    ) -> Result<Vec<Point>, String> {
+        let wanted =
+            |name: &str| self.wish.switches.is_empty() || self.wish.switches.iter().any(|s| s == name);
+        let peer = measure.peer.filter(|peer| wanted(peer.switch));
+        let is_there = peer.is_some_and(|peer| Path::new(peer.program).exists());
+        if let Some(peer) = peer.filter(|_| !is_there) {
+            let missing = format!(
+                "{} was not measured: {} is missing, install the package {}",
+                peer.switch, peer.program, peer.package
+            );
+            eprintln!("{missing}");
+            store.warn(missing)?;
+        }
+        let raw = store.raw(id);
+        let arguments = measure.arguments(self.wish.mode, is_there);
+        let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+        let mut command = Command::new(program);
+        command.arg("bench").args(&arguments).arg("--json").arg(&raw).stdin(Stdio::null());
+        // Standard output is for the points alone.
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        self.lease.pass_to(&mut command);
+        let mut child = Process::spawn(&mut command)?;
+        let watch = Watch::start(&[child.0.id()]);
+        let said = child.0.stderr.take().map(|mut pipe| {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                let _ = std::io::Read::read_to_string(&mut pipe, &mut text);
+                text
+            })
+        });
+        let status = loop {
+            if let Some(status) = child.0.try_wait().map_err(|e| e.to_string())? {
+                break status;
+            }
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err("interrupted".into());
+            }
+            std::thread::sleep(LOOK);
+        };
+        let watched = watch.end();
+        let said = said.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        if !status.success() {
+            return Err(format!("crosspoint bench {}: {}", arguments.join(" "), said.trim()));
+        }
+        let text = std::fs::read_to_string(&raw).map_err(|e| format!("{}: {e}", raw.display()))?;
+        let mut points = RowFile::parse(&text)?.points()?;
+        points.retain(|p| p.switch == "testpmd" || p.switch == "none" || wanted(&p.switch));
+        for point in &mut points {
+            point.suite = suite.name.into();
+            point.watched = Some(watched);
+            point.warnings.extend(watched.warning());
+        }
+        Ok(points)
+    }
+}
+
+/// A point's first figures in a line, as it is measured.
+fn print(point: &Point) {
+    let figures = point.metrics.iter().filter(|(_, m)| m.better != crate::result::Better::Neither);
+    let text: Vec<String> = figures
+        .take(3)
+        .map(|(name, m)| format!("{name} {} {}", crate::stats::short(m.median()), m.unit))
+        .collect();
+    println!("{:<12} {}: {}", point.switch, point.load(), text.join(", "));
+}
+
+fn time(time: Duration) -> String {
+    match time.as_secs() {
+        s @ ..=99 => format!("{s} s"),
+        s => format!("{} min", s.div_ceil(60)),
+    }
+}
+
+/// The time as `2026-11-23T11:34:37Z`.
+pub fn now_utc() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = civil(days as i64);
+    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The date of a day since 1970, by the arithmetic of years that begin in March.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(20_780), (2026, 11, 23));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+    }
+
+    #[test]
+    fn an_unknown_suite_is_refused_with_those_that_are_known() {
+        let error = suites(&["p2p".into(), "juggling".into()]).map(|_| ()).unwrap_err();
+        assert_eq!(error.code(), 2);
+        assert!(error.to_string().contains("juggling") && error.to_string().contains("pvp"), "{error}");
+        assert_eq!(suites(&["all".into()]).unwrap().len(), SUITES.len());
+    }
+}

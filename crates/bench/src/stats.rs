@@ -1,0 +1,67 @@
+//! Figures over several turns: the middle, and how far it can be trusted.
+
+/// The middle one of an odd number of values, the mean of the two middle ones of an even number.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// Lower bound of the 95 % confidence interval of the mean of paired ratios, by Student's t; the ratio itself
+/// where there is one pair.
+pub fn lower_bound(ratios: &[f64]) -> f64 {
+    bounds(ratios).0
+}
+
+/// Both bounds, see [`lower_bound`].
+pub fn bounds(ratios: &[f64]) -> (f64, f64) {
+    let n = ratios.len() as f64;
+    let mean = ratios.iter().sum::<f64>() / n;
+    if ratios.len() < 2 {
+        return (mean, mean);
+    }
+    let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom.
+    const T: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    let t = T.get(ratios.len() - 2).copied().unwrap_or(2.1);
+    let half = t * (variance / n).sqrt();
+    (mean - half, mean + half)
+}
+
+/// A number as a reader wants it: four digits that count.
+pub fn short(value: f64) -> String {
+    let magnitude = value.abs();
+    match magnitude {
+        _ if !value.is_finite() => "none".into(),
+        m if m >= 1e9 => format!("{:.3}G", value / 1e9),
+        m if m >= 1e6 => format!("{:.3}M", value / 1e6),
+        m if m >= 1e4 => format!("{:.1}k", value / 1e3),
+        m if m >= 100.0 || m == m.round() => format!("{value:.0}"),
+        m if m >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_long_as_a_reader_wants_them() {
+        let numbers = [0.0, 1.0, 0.1234, 12.34, 1234.0, 123_456.0, 1.5e9, f64::NAN].map(short);
+        assert_eq!(numbers, ["0", "1", "0.123", "12.3", "1234", "123.5k", "1.500G", "none"]);
+    }
+
+    #[test]
+    fn medians_and_bounds() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        let (low, high) = bounds(&[1.0, 1.1, 0.9]);
+        assert!(low < 1.0 && high > 1.0 && low > 0.7);
+        assert_eq!(lower_bound(&[0.5]), 0.5);
+    }
+}

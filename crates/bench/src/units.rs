@@ -1,0 +1,60 @@
+//! Numbers as people type them.
+
+/// A count with a suffix: `10`, `1k`, `250k`, `1m`.
+pub fn count(text: &str) -> Result<usize, String> {
+    let (digits, factor) = match text.to_ascii_lowercase() {
+        t if t.ends_with('k') => (t[..t.len() - 1].to_string(), 1_000),
+        t if t.ends_with('m') => (t[..t.len() - 1].to_string(), 1_000_000),
+        t => (t, 1),
+    };
+    match digits.parse::<usize>() {
+        Ok(n) if n > 0 => Ok(n * factor),
+        _ => Err(format!("{text}: expected a number above 0, with k or m for thousands or millions")),
+    }
+}
+
+/// Why a command ends without success. The exit code says which, the text what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A regression, a goal that is missed, a trial that failed.
+    Check(String),
+    /// Something on the command line is wrong.
+    Usage(String),
+    /// The machine lacks something.
+    Machine(String),
+}
+
+impl Failure {
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Check(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Machine(_) => 3,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let (Failure::Check(text) | Failure::Usage(text) | Failure::Machine(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Check(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_take_suffixes_and_refuse_nonsense() {
+        assert_eq!((count("7"), count("250k"), count("1M")), (Ok(7), Ok(250_000), Ok(1_000_000)));
+        assert!(count("0").is_err() && count("k").is_err() && count("-1").is_err());
+    }
+}

@@ -1,0 +1,261 @@
+//! `crosspoint bench list | run | report | compare | goals`: suites run, are stored, resumed, drawn and judged; what is wrong
+//! with a command line or a machine is said by sentence and exit code.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// They pin their threads: one at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn bench(args: &[&str]) -> Command {
+    let mut command = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")));
+    command.arg("bench").args(args);
+    command
+}
+
+/// Exit code, standard output, standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = bench(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_list_names_each_suite_with_its_question() {
+    let (code, out, _) = run(&["list"]);
+    assert_eq!(code, 0);
+    for suite in
+        ["p2p", "pvp", "masks", "misses", "coupling", "ports-and-batches", "io-loop", "ovsdb", "wake"]
+    {
+        let line = out.lines().find(|l| l.trim().starts_with(&format!("{suite} ")));
+        assert!(line.is_some_and(|l| l.ends_with('?')), "{suite} in\n{out}");
+    }
+}
+
+#[test]
+fn a_suite_of_each_group_runs_and_is_stored_drawn_and_resumed() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let out_text = out.to_str().unwrap();
+    let suites = ["p2p", "pvp", "misses", "ports-and-batches", "counts"];
+    let args = [&["run"][..], &suites, &["--quick", "--switch", "crosspoint", "--out", out_text]].concat();
+    let (code, printed, said) = run(&args);
+    assert_eq!(code, 0, "{said}");
+    let page = out.join("report.html");
+    assert!(printed.contains(&format!("report: {}", page.display())), "{printed}");
+    let info = json(&out.join("run.json"));
+    assert_eq!((info["schema"].as_str(), info["mode"].as_str()), (Some("crosspoint-bench/1"), Some("quick")));
+    assert!(info["machine"]["cpus"].as_u64().unwrap() > 0 && info["warnings"][0].is_string(), "{info}");
+    let points = json(&out.join("points/p2p.exact.json"));
+    for point in points.as_array().unwrap() {
+        assert_eq!((&point["suite"], &point["switch"]), (&"p2p".into(), &"crosspoint".into()));
+        let values = point["metrics"]["cycles_per_packet"]["values"].as_array().unwrap();
+        assert_eq!(values.len(), 2, "{point}");
+        assert!(point["watched"]["seconds"].as_f64().unwrap() > 0.0, "{point}");
+    }
+    let csv = fs::read_to_string(out.join("points.csv")).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
+    for suite in suites {
+        assert!(csv.contains(&format!(",{suite},crosspoint,")), "{suite}");
+        assert!(html.contains(&format!("<section id=\"{suite}\">")), "{suite}");
+    }
+    assert!(html.contains("<svg role=\"img\"") && html.contains("data-points=\"6\""));
+    // What is there is not measured again; what is not, is.
+    fs::remove_file(out.join("points/misses.misses.json")).unwrap();
+    let (code, _, said) = run(&[&args[..], &["--resume"]].concat());
+    assert_eq!((code, said.matches("measured before").count()), (0, 10), "{said}");
+    assert!(out.join("points/misses.misses.json").exists());
+    let (code, _, said) = run(&args);
+    assert!(code == 2 && said.contains("--resume"), "{said}");
+}
+
+#[test]
+fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let switches = ["crosspoint", "ovs-netdev", "bridge", "ip-forward", "testpmd-macswap"];
+    let mut args = vec!["run", "calibration", "load-curve", "forwarding-table", "--quick"];
+    args.extend(["--out", out.to_str().unwrap()]);
+    switches.iter().for_each(|s| args.extend(["--switch", s]));
+    let (code, _, said) = run(&args);
+    assert_eq!(code, 0, "{said}");
+    let points = |step: &str| -> Vec<Value> {
+        let files = fs::read_dir(out.join("points")).unwrap().flatten();
+        let of_step = files.filter(|f| f.file_name().to_string_lossy().starts_with(step));
+        of_step.flat_map(|f| json(&f.path()).as_array().unwrap().clone()).collect()
+    };
+    // At 10,000 packets/s nobody is the limit, but for a machine that is busy with something else.
+    let curve = points("load-curve.nic");
+    let names: Vec<&str> = curve.iter().map(|p| p["switch"].as_str().unwrap()).collect();
+    assert_eq!(names, switches);
+    for point in curve {
+        let account = &point["account"];
+        let of = |field: &str| account[field].as_u64().unwrap();
+        assert_eq!(of("offered"), 3_000, "{point}");
+        assert!(of("received") > 0 && of("received") <= 3_000 && of("duplicated") == 0, "{point}");
+        for figure in ["rate_pps", "loss", "latency_p99_us", "machine_cycles_per_packet"] {
+            assert!(point["metrics"][figure]["values"][0].is_number(), "{figure} of {point}");
+        }
+    }
+    let guests = points("forwarding-table.guests");
+    let mut ways: Vec<&str> = guests.iter().map(|p| p["labels"]["topology"].as_str().unwrap()).collect();
+    ways.sort_unstable();
+    assert_eq!(ways, ["PVP", "PVVP"], "{guests:?}");
+    // What a guest's ring does not take is lost at the switch's port, and counted there.
+    for point in &guests {
+        let of = |field: &str| point["account"][field].as_u64().unwrap();
+        let dropped: u64 =
+            point["account"]["dropped"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+        let explained = of("received") + of("not_sent") + dropped;
+        assert!(explained.abs_diff(of("offered")) <= 1 + of("offered") / 10_000, "{point}");
+    }
+    let warnings = json(&out.join("run.json"))["warnings"].to_string();
+    assert!(warnings.contains("vhost-user needs Open vSwitch with DPDK"), "{warnings}");
+    // A copy to each of two interfaces is two packets received.
+    let clones = dir.path().join("clones");
+    let (code, _, said) =
+        run(&["run", "clone", "--quick", "--switch", "crosspoint", "--out", clones.to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    let copies = json(&clones.join("points/clone.copies.clone-2.builtin.64.100.10000.fixed.json"));
+    assert!(copies[0]["account"]["copies"] == 2 && copies[0]["switch"] == "crosspoint", "{copies}");
+    let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    let left = String::from_utf8_lossy(&left.stdout).into_owned();
+    assert!(!left.contains("xpb"), "{left}");
+}
+
+#[test]
+fn committed_runs_are_reported_compared_and_held_to_the_goals() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+    let run_of = |name: &str| runs.join(name).to_str().unwrap().to_string();
+    let (quiet, rest) = (run_of("2026-11-22-quiet"), run_of("2026-11-22-rest"));
+    let dir = tempfile::tempdir().unwrap();
+    let (code, printed, said) = run(&["report", &quiet, &rest, "--out", dir.path().to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    let html = fs::read_to_string(printed.trim()).unwrap();
+    assert!(html.contains("2026-11-22-quiet") && html.contains("ovs-dpdk, rules exact (2026-11-22-rest)"));
+    let (code, out, said) = run(&["goals", &rest]);
+    assert!(code == 1 && said.contains("goals are missed"), "{said}");
+    assert!(out.contains("goal at most 0.25") && out.contains("held: pvp"), "{out}");
+    let (code, out, _) = run(&["compare", &rest, &rest]);
+    assert!(code == 0 && out.contains("no difference shown") && !out.contains("WORSE"), "{out}");
+}
+
+#[test]
+fn a_loss_beyond_the_noise_exits_with_1_and_other_conditions_give_no_ratio() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, values: &str, descriptors: u32| {
+        let run = dir.path().join(name);
+        fs::create_dir_all(run.join("points")).unwrap();
+        fs::write(run.join("run.json"), r#"{"schema": "crosspoint-bench/1"}"#).unwrap();
+        let point = format!(
+            r#"[{{"suite": "p2p", "switch": "crosspoint", "conditions": {{"descriptors": "{descriptors}"}},
+                "metrics": {{"cost": {{"unit": "cycles", "better": "lower", "values": {values}}}}}}}]"#
+        );
+        fs::write(run.join("points/p2p.x.json"), point).unwrap();
+        run.to_str().unwrap().to_string()
+    };
+    let good = write("good", "[100, 101, 99]", 256);
+    let (code, out, said) = run(&["compare", &good, &write("bad", "[120, 121, 119]", 256)]);
+    assert!(code == 1 && out.contains("WORSE") && said.contains("worse in B: p2p crosspoint"), "{out}{said}");
+    let (code, out, _) = run(&["compare", &good, &write("other", "[120, 121, 119]", 1024)]);
+    assert!(code == 0 && out.contains("conditions differ: descriptors 256 and 1024"), "{out}");
+    assert!(!out.contains("B/A"), "{out}");
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("x");
+    let out = out.to_str().unwrap();
+    for (args, word) in [
+        (&["run", "juggling"][..], "unknown suite juggling"),
+        (&["run", "p2p", "--switch", "abacus", "--out", out], "unknown switch abacus"),
+        (&["run", "p2p", "--quick", "--full"], "--full"),
+        (&["run", "p2p", "--resume"], "--out"),
+        (&["run"], "NAME"),
+        (&["report", "/nonexistent"], "no such directory"),
+        (&["compare", "/nonexistent", out], "no such directory"),
+        (&["goals", dir.path().to_str().unwrap()], "holds no results"),
+    ] {
+        let (code, _, said) = run(args);
+        assert!(code == 2 && said.contains(word), "{args:?}: {code} {said}");
+    }
+    let dpdk = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+    if !Path::new(dpdk).exists() {
+        let (code, _, said) = run(&["run", "p2p", "--switch", "ovs-dpdk", "--out", out]);
+        assert!(code == 3 && said.contains("openvswitch-switch-dpdk"), "{code} {said}");
+    }
+    assert!(!Path::new(out).exists(), "nothing is written before anything is measured");
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_given_back_by_the_next_and_it_can_be_resumed() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let out = dir.path().join("run");
+    let out = out.to_str().unwrap();
+    let args = ["run", "io-loop", "counts", "--quick", "--out", out];
+    let mut runner = bench(&args).env("TMPDIR", tmp.path()).output_in(dir.path());
+    let journal = || {
+        let lease = fs::read_dir(tmp.path())
+            .unwrap()
+            .flatten()
+            .find(|e| e.file_name().to_string_lossy().starts_with("crosspoint-bench-lease-"))?;
+        fs::read_to_string(lease.path().join("journal")).ok()
+    };
+    let namespaces = || -> Vec<String> {
+        let journal = journal().unwrap_or_default();
+        journal.lines().filter_map(|l| l.strip_prefix("namespace ")).map(str::to_string).collect()
+    };
+    wait_until("three namespaces", || {
+        let made = namespaces();
+        made.len() >= 3 && made.iter().all(|n| Path::new("/run/netns").join(n).exists())
+    });
+    let made = namespaces();
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    let (code, _, said) = {
+        let output = bench(&["run", "counts", "--quick", "--out", out, "--resume"])
+            .env("TMPDIR", tmp.path())
+            .output()
+            .unwrap();
+        (output.status.code().unwrap(), (), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("given back after a run that was killed"), "{said}");
+    for name in made {
+        assert!(!Path::new("/run/netns").join(&name).exists(), "{name} is still there\n{said}");
+    }
+    let left: Vec<_> = fs::read_dir(tmp.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Starts a command whose output goes to files.
+trait OutputIn {
+    fn output_in(&mut self, dir: &Path) -> std::process::Child;
+}
+
+impl OutputIn for Command {
+    fn output_in(&mut self, dir: &Path) -> std::process::Child {
+        let file = |name: &str| fs::File::create(dir.join(name)).unwrap();
+        self.stdout(file("stdout")).stderr(file("stderr")).spawn().unwrap()
+    }
+}
