@@ -26,7 +26,7 @@ pub const OPTIONS: &[Opt] = &[
     flag("no-names").help("accept and print only numbers of ports"),
     flag("stats").help("print counters and ages (default)"),
     flag("no-stats").help("leave out counters and ages"),
-    value("unixctl").arg("SOCKET").help("accepted for compatibility: there is no control socket"),
+    value("unixctl").arg("SOCKET").help("for monitor and snoop: where the control socket is, or none"),
     flag("help").short('h').help("show this help"),
     flag("option").short('o').help("list the options"),
     flag("bundle").help("apply all flow changes or none"),
@@ -73,6 +73,8 @@ pub struct Args {
     pub timestamp: bool,
     /// How packets come to `monitor`.
     pub packet_in_format: Option<String>,
+    /// Where the control socket of `monitor` and `snoop` is: a path in the run directory, or `none`.
+    pub unixctl: Option<String>,
     /// Longest that it may take.
     pub timeout: Option<Duration>,
     /// `monitor` and `snoop` may go to the background.
@@ -108,6 +110,7 @@ pub fn parse(args: &[String]) -> Result<Args, ExitCode> {
         more: 0,
         timestamp: false,
         packet_in_format: None,
+        unixctl: None,
         timeout: None,
         daemon: None,
         tls: TlsFiles::default(),
@@ -151,9 +154,7 @@ impl Args {
             "no-names" => (self.names, self.no_names) = (false, true),
             "stats" => self.no_stats = false,
             "no-stats" => self.no_stats = true,
-            "unixctl" => {
-                eprintln!("{}: --unixctl: there is no control socket in this program", program::name())
-            }
+            "unixctl" => self.unixctl = Some(text),
             // Output has no colors; the others belong to commands that are not implemented.
             "color" | "may-create" | "pcap" | "raw" => {}
             other => return Err(format!("{other}: unknown option")),

@@ -3,16 +3,18 @@
 //! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for
 //! us.
 
+use super::control::Asked;
 use openflow::connection::CloseReason;
 use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest};
 use openflow::text::{MessageStyle, PortNames, Protocol, Protocols, message_text, unreadable_text};
 use openflow::{Codec, Connection, ConnectionConfig, Event, Message, Side, Version, VersionSet};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use vswitchd::stream::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles};
 
@@ -41,12 +43,32 @@ macro_rules! fail {
 }
 pub(crate) use fail;
 
+/// What wakes the main thread.
+pub enum Arrival {
+    /// Bytes of the switch; none at its end.
+    Bytes(std::io::Result<Vec<u8>>),
+    /// A request of the control socket.
+    Asked(Asked),
+}
+
+/// What there is to do.
+pub enum Heard {
+    /// The switch said something, in a version, with a transaction id.
+    Message(Version, u32, Message),
+    /// Somebody asks at the control socket.
+    Asked(Asked),
+}
+
 /// A connection on which both have said hello.
 pub struct Client {
     name: String,
     connection: Connection,
     writer: Box<dyn Write>,
-    arrivals: Receiver<std::io::Result<Vec<u8>>>,
+    arrivals: Receiver<Arrival>,
+    /// For further sources of arrivals.
+    sender: Sender<Arrival>,
+    /// Requests of the control socket that were not taken yet.
+    asked: VecDeque<Asked>,
     /// Bytes that the connection has not taken yet.
     backlog: Vec<u8>,
     version: Version,
@@ -159,12 +181,13 @@ impl Client {
         let suffix = if side == Side::Listener { "snoop" } else { "mgmt" };
         let (mut reader, writer) = open(target, suffix, tls)?;
         let (sender, arrivals) = channel();
+        let from_switch = sender.clone();
         std::thread::spawn(move || {
             let mut buffer = vec![0; 64 * 1024];
             loop {
                 let result = reader.read(&mut buffer).map(|n| buffer[..n].to_vec());
                 let done = !matches!(&result, Ok(bytes) if !bytes.is_empty());
-                if sender.send(result).is_err() || done {
+                if from_switch.send(Arrival::Bytes(result)).is_err() || done {
                     return;
                 }
             }
@@ -175,6 +198,8 @@ impl Client {
             connection: Connection::new(config, Instant::now()),
             writer,
             arrivals,
+            sender,
+            asked: VecDeque::new(),
             backlog: Vec::new(),
             version: Version::V10,
             protocol: Protocol::Of10,
@@ -233,21 +258,69 @@ impl Client {
 
     fn next_event(&mut self) -> Result<Event, Failure> {
         loop {
+            if let Some(event) = self.wait(false)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The next event of the connection; `None` once a request of the control socket waits. With `blocked` it waits for those alone.
+    fn wait(&mut self, blocked: bool) -> Result<Option<Event>, Failure> {
+        loop {
+            if blocked {
+                match self.arrivals.recv() {
+                    Ok(Arrival::Asked(asked)) => self.asked.push_back(asked),
+                    Ok(Arrival::Bytes(Ok(bytes))) if !bytes.is_empty() => {
+                        self.backlog.extend_from_slice(&bytes);
+                        continue;
+                    }
+                    _ => return fail!("{}: error receiving OpenFlow message (End of file)", self.name),
+                }
+                return Ok(None);
+            }
             let taken = self.connection.handle_bytes(Instant::now(), &self.backlog);
             self.backlog.drain(..taken);
             if let Some(event) = self.connection.next_event(Instant::now()) {
-                return Ok(event);
+                return Ok(Some(event));
             }
             self.flush()?;
             if !self.backlog.is_empty() && self.connection.wants_input() {
                 continue;
             }
             match self.arrivals.recv() {
-                Ok(Ok(bytes)) if !bytes.is_empty() => self.backlog.extend_from_slice(&bytes),
-                Ok(Err(e)) => {
+                Ok(Arrival::Asked(asked)) => {
+                    self.asked.push_back(asked);
+                    return Ok(None);
+                }
+                Ok(Arrival::Bytes(Ok(bytes))) if !bytes.is_empty() => self.backlog.extend_from_slice(&bytes),
+                Ok(Arrival::Bytes(Err(e))) => {
                     return fail!("{}: error receiving OpenFlow message ({})", self.name, os_text(&e));
                 }
                 _ => return fail!("{}: error receiving OpenFlow message (End of file)", self.name),
+            }
+        }
+    }
+
+    /// For what shall wake [`Self::hear_or_be_asked`] beside the switch.
+    pub fn sender(&self) -> Sender<Arrival> {
+        self.sender.clone()
+    }
+
+    /// Sends bytes that are messages.
+    pub fn send_raw(&mut self, messages: &[u8]) {
+        self.connection.send_bytes(messages);
+    }
+
+    /// The next message or request. With `blocked` what the switch says waits.
+    pub fn hear_or_be_asked(&mut self, blocked: bool) -> Result<Heard, Failure> {
+        loop {
+            if let Some(asked) = self.asked.pop_front() {
+                return Ok(Heard::Asked(asked));
+            }
+            if let Some(event) = self.wait(blocked)?
+                && let Some((version, xid, message)) = self.message_of(event)?
+            {
+                return Ok(Heard::Message(version, xid, message));
             }
         }
     }
@@ -261,20 +334,26 @@ impl Client {
     /// listened to.
     pub fn hear(&mut self) -> Result<(Version, u32, Message), Failure> {
         loop {
-            match self.next_event()? {
-                Event::Message { xid, message, head } => {
-                    let version = head.as_bytes().first().and_then(|&n| Version::from_wire(n));
-                    return Ok((version.unwrap_or(self.version), xid, message));
-                }
-                Event::Unreadable { error, head, .. } => {
-                    eprint!("{}", unreadable_text(head.as_bytes(), error))
-                }
-                Event::Up(_) => {}
-                Event::Closed(_) => {
-                    return fail!("{}: error receiving OpenFlow message (Protocol error)", self.name);
-                }
+            let event = self.next_event()?;
+            if let Some(heard) = self.message_of(event)? {
+                return Ok(heard);
             }
         }
+    }
+
+    fn message_of(&self, event: Event) -> Result<Option<(Version, u32, Message)>, Failure> {
+        match event {
+            Event::Message { xid, message, head } => {
+                let version = head.as_bytes().first().and_then(|&n| Version::from_wire(n));
+                return Ok(Some((version.unwrap_or(self.version), xid, message)));
+            }
+            Event::Unreadable { error, head, .. } => eprint!("{}", unreadable_text(head.as_bytes(), error)),
+            Event::Up(_) => {}
+            Event::Closed(_) => {
+                return fail!("{}: error receiving OpenFlow message (Protocol error)", self.name);
+            }
+        }
+        Ok(None)
     }
 
     /// Sends a message; gives its transaction id.

@@ -400,7 +400,7 @@ fn parse_packet(text: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Failure> {
+pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Failure> {
     let Some(at) = text.find("action") else { return fail!("must specify an action") };
     let Some(equals) = text[at..].find('=') else { return fail!("must specify an action") };
     let actions = parse_actions(&text[at + equals + 1..], ActionsIn::List, names)?;

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod client;
+mod control;
 mod flows;
 mod groups;
 mod options;

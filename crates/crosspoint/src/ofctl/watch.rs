@@ -1,7 +1,8 @@
 //! Commands that go on until they are interrupted, and those that measure the connection.
 
 use super::Options;
-use super::client::{Client, Failure, fail};
+use super::client::{Client, Failure, Heard, fail};
+use super::control::Control;
 use super::ports::config;
 use openflow::Message;
 use openflow::message::{
@@ -19,11 +20,20 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
     } else {
         PortNames::default()
     };
+    let mut control = Control::start(options, client.sender())?;
     if let Some(daemon) = options.daemon.borrow_mut().as_mut() {
         daemon.complete();
     }
     loop {
-        let (version, xid, message) = client.hear()?;
+        let (version, xid, message) = match client.hear_or_be_asked(control.is_blocked())? {
+            Heard::Message(version, xid, message) => (version, xid, message),
+            Heard::Asked(asked) => {
+                if control.take(asked, client, options.more())? {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                continue;
+            }
+        };
         let resumed = match &message {
             Message::PacketIn(packet) if resume && !packet.continuation.is_empty() => {
                 // What the switch passes along for us alone does not go back.
@@ -37,6 +47,9 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
         }
         let style = MessageStyle { version, ..client.style(&names, options.more()) };
         eprint!("{}", message_text(xid, &message, style));
+        if message == Message::BarrierReply {
+            control.barrier_passed(xid);
+        }
         if let Some(resumed) = resumed {
             eprint!("send: {}", message_text(0, &resumed, style));
             client.send(&resumed)?;

@@ -18,12 +18,21 @@ pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 use serde_json::json;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 /// Clients at once. For a further one the client that has been idle longest gives way; where none is idle, it waits.
 pub const CLIENTS_MAX: usize = 100;
+
+/// Replies that were written, by whatever socket of this process.
+static REPLIED: AtomicU64 = AtomicU64::new(0);
+
+/// How many requests were replied to so far. Who ends the process by a request waits until this has grown.
+pub fn replied() -> u64 {
+    REPLIED.load(Ordering::Acquire)
+}
 
 /// One command.
 pub struct Command<C: ?Sized> {
@@ -135,7 +144,9 @@ async fn converse(
             Ok(Some(request)) => {
                 tracing::debug!(target: "unixctl", "received request {}", request.method);
                 let result = answer(&request).await;
-                if stream.write_all(&reply(&request, result)).await.is_err() {
+                let written = stream.write_all(&reply(&request, result)).await;
+                REPLIED.fetch_add(1, Ordering::Release);
+                if written.is_err() {
                     return;
                 }
             }
