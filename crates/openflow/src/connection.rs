@@ -46,7 +46,8 @@ pub enum Side {
 pub struct ConnectionConfig {
     /// Which end this is.
     pub side: Side,
-    /// Versions that may be spoken. What is not in [`VersionSet::SUPPORTED`] is left out.
+    /// Versions that may be spoken. What is not in [`VersionSet::SUPPORTED`] is left out; where nothing is left, the hello
+    /// offers it all the same, and no version is common.
     pub versions: VersionSet,
     /// Silence after which an echo request is sent; after as much again the connection ends. `None`: never.
     pub probe_interval: Option<Duration>,
@@ -98,6 +99,22 @@ pub enum CloseReason {
     BadLength(u16),
     /// No hello in time, or no answer to a probe.
     Silent,
+}
+
+impl std::fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CloseReason::NoCommonVersion(theirs) => {
+                write!(f, "no version is common: the peer speaks {}", theirs.describe())
+            }
+            CloseReason::NoHello(kind) => write!(f, "the first message is of type {kind}, not a hello"),
+            CloseReason::RefusedByPeer(error) => write!(f, "the peer answered our hello with {error}"),
+            CloseReason::BadLength(length) => {
+                write!(f, "a message has length {length}, less than its header's 8 bytes")
+            }
+            CloseReason::Silent => f.write_str("the peer is silent"),
+        }
+    }
 }
 
 /// What happened.
@@ -163,6 +180,7 @@ impl Connection {
     /// A fresh connection; its hello waits to be sent.
     pub fn new(config: ConnectionConfig, now: Instant) -> Connection {
         let versions = config.versions.intersect(VersionSet::SUPPORTED);
+        let offered = if versions == VersionSet(0) { config.versions } else { versions };
         let mut connection = Connection {
             config: ConnectionConfig { versions, ..config },
             state: State::AwaitHello { deadline: now + HELLO_TIMEOUT },
@@ -180,7 +198,7 @@ impl Connection {
             parts: Parts::default(),
         };
         let xid = connection.new_xid();
-        connection.output = Codec::hello(versions, xid);
+        connection.output = Codec::hello(offered, xid);
         connection
     }
 
@@ -457,9 +475,25 @@ impl Connection {
         self.sent_before + self.output.len() as u64
     }
 
+    /// The peer has taken something after so much waited that nothing more could be sent: it lives, though what it says may
+    /// wait to be read, and our probe to be sent.
+    pub fn progressed(&mut self, now: Instant) {
+        self.last_rx = self.last_rx.max(now);
+    }
+
+    /// Whether it has ended, which [`Event::Closed`] told or will tell.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     /// Whether a probe has been sent and nothing has come since.
     pub fn is_probing(&self) -> bool {
         self.probe.is_some_and(|(at, _)| self.last_rx <= at)
+    }
+
+    /// The interval of probes.
+    pub fn probe_interval(&self) -> Option<Duration> {
+        self.config.probe_interval
     }
 
     /// Changes the interval of probes.

@@ -291,6 +291,16 @@ fn samples() -> Vec<Message> {
         Message::RoleReply(role),
         Message::RoleRequest(RoleRequest { nicira: false, generation_id: Some(7), ..role }),
         Message::RoleReply(RoleRequest { nicira: false, role: Role::Equal, generation_id: None }),
+        Message::RoleStatus(RoleStatus {
+            role: Role::Secondary,
+            reason: RoleReason::PrimaryRequest,
+            generation_id: Some(41),
+        }),
+        Message::RoleStatus(RoleStatus {
+            role: Role::Equal,
+            reason: RoleReason::ExperimenterDataChanged,
+            generation_id: None,
+        }),
         Message::GetAsyncRequest,
         Message::GetAsyncReply(async_config),
         Message::SetAsync(async_config),

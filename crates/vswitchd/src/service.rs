@@ -40,6 +40,10 @@ const YIELDING: Duration = Duration::from_micros(500);
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
 
+/// How long a connection that we end may take to send what waits: the one deadline of all connections. A peer that failed its
+/// probe has none, for it has taken nothing for as long as the probe may go without an answer.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// Longest wait where a connection's own clock asks for none.
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
@@ -91,6 +95,8 @@ pub(crate) struct Carrier {
     unflushed: bool,
     /// Those that give way to others where there are too many, if this is one of them.
     idlers: Option<Rc<Idlers>>,
+    /// The socket had no room for all that waits.
+    is_full: bool,
 }
 
 impl Carrier {
@@ -112,6 +118,7 @@ impl Carrier {
             input: Vec::new(),
             unflushed: false,
             idlers,
+            is_full: false,
         })
     }
 
@@ -125,6 +132,7 @@ impl Carrier {
         let Some(notify) = self.with(|conn| conn.notify.clone()) else { return Ok(()) };
         let mut buffer = vec![0; READ_BYTES];
         let mut waiting_since: Option<Instant> = None;
+        let mut closing: Option<Instant> = None;
         loop {
             self.give();
             let served = self.shared.borrow_mut().serve(self.bridge, self.id, clock::now());
@@ -135,11 +143,25 @@ impl Carrier {
             };
             match served {
                 Served::Closed if !blocked => return Ok(()),
+                Served::Closed => {
+                    let end = *closing.get_or_insert_with(|| Instant::now() + CLOSING);
+                    if self.with(|c| c.is_silent).unwrap_or(true) || Instant::now() >= end {
+                        self.cut();
+                        return Ok(());
+                    }
+                    let sent = poll_fn(|cx| self.poll_transmit(cx));
+                    if let Ok(sent) = tokio::time::timeout_at(end.into(), sent).await {
+                        sent?;
+                    }
+                    continue;
+                }
                 Served::More => {
+                    self.with(|c| c.handle_timeout(clock::now()));
                     tokio::task::yield_now().await;
                     continue;
                 }
                 Served::Waiting => {
+                    self.with(|c| c.handle_timeout(clock::now()));
                     let since = *waiting_since.get_or_insert_with(Instant::now);
                     if since.elapsed() < YIELDING {
                         tokio::task::yield_now().await;
@@ -148,7 +170,7 @@ impl Carrier {
                     }
                     continue;
                 }
-                Served::Quiet | Served::Closed => waiting_since = None,
+                Served::Quiet => waiting_since = None,
             }
             if self.with(|c| c.can_resume()).unwrap_or_default() {
                 continue;
@@ -161,6 +183,25 @@ impl Carrier {
             if self.wait(&notify, wants_input, blocked, &mut buffer).await? == Woken::End {
                 return Ok(());
             }
+        }
+    }
+
+    /// Gives up what waits to be sent.
+    fn cut(&self) {
+        let mut shared = self.shared.borrow_mut();
+        shared.counts.connections_cut += 1;
+        let Some(conn) = shared.conn(self.bridge, self.id) else { return };
+        let (link, bytes) = (conn.link.clone(), conn.connection.transmit().len());
+        let probe = conn.is_silent.then(|| conn.connection.probe_interval()).flatten();
+        let bridge = shared.bridges.get(&self.bridge);
+        let link = link.and_then(|of| bridge?.control.links.get(&of.target));
+        match (link, probe) {
+            (Some(link), Some(interval)) => tracing::error!(
+                target: "rconn",
+                "{}: no response to inactivity probe after {} seconds, disconnecting",
+                link.name(), interval.as_secs()
+            ),
+            _ => tracing::debug!(target: "rconn", "a connection is cut with {bytes} bytes not sent"),
         }
     }
 
@@ -185,12 +226,21 @@ impl Carrier {
         let mut shared = self.shared.borrow_mut();
         if let Some(conn) = shared.conn(self.bridge, self.id) {
             while !conn.connection.transmit().is_empty() {
-                match ready!(Pin::new(&mut self.stream).poll_write(cx, conn.connection.transmit()))? {
-                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                    n => conn.connection.transmitted(n),
+                match Pin::new(&mut self.stream).poll_write(cx, conn.connection.transmit())? {
+                    Poll::Pending => {
+                        self.is_full = true;
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    Poll::Ready(n) => conn.connection.transmitted(n),
+                }
+                if self.is_full {
+                    // There is room again, so the peer has read something.
+                    conn.connection.progressed(clock::now());
                 }
                 self.unflushed = true;
             }
+            self.is_full = false;
         }
         if self.unflushed {
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;

@@ -121,6 +121,8 @@ pub(crate) struct Workers {
 pub(crate) struct Counts {
     pub openflow_received: u64,
     pub openflow_errors: u64,
+    /// Connections of OpenFlow that were ended with output that their peers did not take.
+    pub connections_cut: u64,
     pub flow_mods: u64,
     pub packet_ins: u64,
     pub packet_ins_lost: u64,

@@ -203,6 +203,11 @@ impl Switch {
         self.ofctl(&args).ok().lines().filter(|l| l.starts_with(' ')).map(without_times).collect()
     }
 
+    /// Bytes that lie in a socket of ours to be read.
+    pub fn unread(&self, stream: &impl std::os::fd::AsFd) -> u64 {
+        rustix::io::ioctl_fionread(stream).unwrap()
+    }
+
     /// A number of `dump-ports`: `rx pkts` or `tx pkts` of a port.
     #[track_caller]
     pub fn packets(&self, port: &str, direction: &str) -> u64 {

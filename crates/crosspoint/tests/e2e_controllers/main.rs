@@ -11,7 +11,8 @@ use common::{PATIENCE, Switch, UDP, wait_for};
 use openflow::message::{Message, Role};
 use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -550,6 +551,15 @@ fn of_two_controllers_one_is_in_charge_when_it_says_so() {
     assert!(matches!(primary, Message::RoleReply(r) if r.role == Role::Primary), "{primary:?}");
     let other = two.ask(&role(Role::Primary, Some(2)));
     assert!(matches!(other, Message::RoleReply(r) if r.role == Role::Primary), "{other:?}");
+    // Who was in charge is told that it no longer is.
+    let told = one.events_until(|e| matches!(e, Event::Message { message: Message::RoleStatus(_), .. }));
+    let lost = openflow::message::RoleStatus {
+        role: Role::Secondary,
+        reason: openflow::message::RoleReason::PrimaryRequest,
+        generation_id: Some(2),
+    };
+    let is_it = |e: &Event| matches!(e, Event::Message { message: Message::RoleStatus(s), .. } if *s == lost);
+    assert!(told.iter().any(is_it), "{told:?}");
     let now = one.ask(&role(Role::NoChange, None));
     assert!(matches!(now, Message::RoleReply(r) if r.role == Role::Secondary), "{now:?}");
     // Who only watches may not change anything, and is told of ports alone.
@@ -608,6 +618,122 @@ fn without_its_controller_a_standalone_bridge_switches_by_itself_until_it_is_bac
     assert_eq!(switch.appctl(&["netdev-dummy/sent", "p2"]).ok().lines().count(), 1, "only the one of before");
 }
 
+/// A controller on a Unix socket, which holds little, that asks for a dump of more rules than fit into it.
+fn asks_for_a_long_dump(switch: &Switch, listener: &UnixListener) -> UnixStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+    connected(switch);
+    // OFPMP_FLOW: all tables, any port and group, any match.
+    let mut request = vec![4, 18, 0, 56, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0];
+    request.extend([0xff; 8]);
+    request.extend([0; 4 + 16]);
+    request.extend([0, 1, 0, 4, 0, 0, 0, 0]);
+    stream.write_all(&request).unwrap();
+    stream
+}
+
+fn with_many_rules(dir: tempfile::TempDir, fail_mode: &str) -> (Switch, UnixListener) {
+    let socket = dir.path().join("controller");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let flags = format!("fail-mode={fail_mode},controller=unix:{}", socket.display());
+    let switch = switch_with(dir, &flags, &[]);
+    let rules = switch.dir.path().join("rules");
+    let lines: String =
+        (0..40_000).map(|n| format!("ip,nw_dst={},actions=2\n", Ipv4Addr::from(n as u32))).collect();
+    std::fs::write(&rules, lines).unwrap();
+    switch.ofctl(&["add-flows", "br0", rules.to_str().unwrap()]).ok();
+    (switch, listener)
+}
+
+#[test]
+fn a_controller_that_stops_reading_is_given_up_and_the_bridge_fails_open() {
+    let (switch, listener) = with_many_rules(common::run_dir(), "standalone");
+    let stuck = asks_for_a_long_dump(&switch, &listener);
+    // It has taken what its socket holds, and then nothing.
+    wait_for("the dump to fill the socket", || switch.unread(&stuck) > 100_000);
+    switch.appctl(&["time/stop"]).ok();
+    listener.set_nonblocking(true).unwrap();
+    let mut seconds = 0;
+    while switch.appctl(&["coverage/read-counter", "vconn_cut"]).ok() != "1\n" {
+        assert!(seconds < 20, "the connection stands after 20 s");
+        switch.appctl(&["time/warp", "1000", "500"]).ok();
+        seconds += 1;
+    }
+    assert!(seconds >= 9, "given up after {seconds} s: it had 10 s");
+    assert!(switch.log().contains("no response to inactivity probe after 5 seconds, disconnecting"));
+    // Nobody says hello on the next connection.
+    switch.appctl(&["time/warp", "30000", "500"]).ok();
+    wait_for("the bridge to switch by itself", || {
+        switch.appctl(&["bridge/dump-flows", "br0"]).ok().contains("priority=15790320,actions=NORMAL")
+    });
+    drop(stuck);
+}
+
+#[test]
+fn a_controller_that_reads_slowly_and_says_nothing_meanwhile_is_kept() {
+    let (switch, listener) = with_many_rules(common::run_dir(), "secure");
+    let mut slow = asks_for_a_long_dump(&switch, &listener);
+    wait_for("the dump to fill the socket", || switch.unread(&slow) > 100_000);
+    switch.appctl(&["time/stop"]).ok();
+    let (mut read, mut buffer) = (0, vec![0; 100_000]);
+    for second in 0..30 {
+        // Enough for the socket to take more.
+        slow.read_exact(&mut buffer).unwrap_or_else(|e| panic!("cut off after {second} s: {e}"));
+        read += buffer.len();
+        wait_for("the socket to be filled again", || switch.unread(&slow) > 100_000);
+        switch.appctl(&["time/warp", "1000"]).ok();
+    }
+    assert!(read >= 3_000_000);
+    assert_eq!(switch.appctl(&["coverage/read-counter", "vconn_cut"]).ok(), "0\n");
+}
+
+/// A controller that wants nothing of packets without a rule still gets those that rules send it.
+#[test]
+fn a_miss_send_len_of_0_keeps_packet_ins_from_clients_only() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let switch =
+        switch_with(common::run_dir(), &format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}"), &[]);
+    let mut controller = Controller::accept(&listener, Version::V13);
+    connected(&switch);
+    let config = openflow::message::SwitchConfig {
+        frag: openflow::message::FragHandling::Normal,
+        invalid_ttl_to_controller: None,
+        miss_send_len: 0,
+    };
+    let xid = controller.connection.new_xid();
+    controller.connection.send(xid, &Message::SetConfig(config)).unwrap();
+    controller.ask(&Message::BarrierRequest);
+    switch.add_flow("in_port=1,actions=controller");
+    switch.receive("p1", UDP);
+    let events =
+        controller.events_until(|e| matches!(e, Event::Message { message: Message::PacketIn(_), .. }));
+    assert_eq!(packet_ins(&events), 1);
+}
+
+#[test]
+fn a_bridge_that_is_to_speak_what_we_do_not_speaks_nothing() {
+    let (_server, switch) = configured_by_database();
+    vsctl(
+        &switch,
+        "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure protocols=OpenFlow10,OpenFlow13",
+    );
+    switch.ofctl(&["show", "br0"]).ok();
+    vsctl(&switch, "set bridge br0 protocols=OpenFlow15");
+    let said = switch.ofctl(&["-O", "OpenFlow10,OpenFlow13", "show", "br0"]).failed();
+    assert!(said.contains("version negotiation failed"), "{said}");
+    let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+    stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 9]).unwrap();
+    let mut bytes = vec![];
+    stream.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes[0], 6, "the hello offers OpenFlow 1.5 and nothing else: {bytes:02x?}");
+    let error = b"We support no version, you support version 0x01, no common versions.";
+    assert!(bytes.ends_with(error), "{bytes:02x?}");
+    vsctl(&switch, "set bridge br0 protocols=OpenFlow15,OpenFlow13");
+    switch.ofctl(&["-O", "OpenFlow13", "show", "br0"]).ok();
+}
+
 #[test]
 fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
     let switch = switch_with(common::run_dir(), "fail-mode=secure,protocols=OpenFlow13", &[]);
@@ -618,7 +744,7 @@ fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
         "{said}"
     );
     // As it stands on the wire, byte by byte from Open vSwitch 3.1.
-    let mut stream = std::os::unix::net::UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+    let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
     stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 9]).unwrap();
     let mut bytes = vec![];
     stream.read_to_end(&mut bytes).unwrap();

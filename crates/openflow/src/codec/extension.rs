@@ -1,4 +1,4 @@
-//! Experimenters' messages: Nicira's (NXT_*), bundles and the table of tunnel options.
+//! Experimenters' messages: Nicira's (NXT_*), bundles, lost roles and the table of tunnel options.
 
 use super::bytes::{Put, Reader};
 use super::kind::{NICIRA, ONF, nxt, onft};
@@ -22,6 +22,7 @@ pub(super) fn read(codec: &Codec, r: &mut Reader, xid: u32) -> Result<Message, E
         ONF if codec.version == Version::V13 => match subtype {
             onft::BUNDLE_CONTROL => Message::BundleControl(read_bundle_control(r)?),
             onft::BUNDLE_ADD => Message::BundleAdd(read_bundle_add(codec, r, xid)?),
+            onft::ROLE_STATUS => Message::RoleStatus(switch::read_role_status(r)?),
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
         _ => return Err(OFPBRC_BAD_VENDOR),
@@ -120,6 +121,7 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
     let onf = match message {
         Message::BundleControl(_) => Some(onft::BUNDLE_CONTROL),
         Message::BundleAdd(_) => Some(onft::BUNDLE_ADD),
+        Message::RoleStatus(_) => Some(onft::ROLE_STATUS),
         _ => None,
     };
     if let Some(subtype) = onf {
@@ -136,6 +138,7 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
     match message {
         Message::BundleControl(control) => write_bundle_control(out, control),
         Message::BundleAdd(add) => write_bundle_add(codec, out, add)?,
+        Message::RoleStatus(status) => switch::write_role_status(out, status),
         Message::RoleRequest(role) => {
             begin(nxt::ROLE_REQUEST);
             out.u32(switch::nx_role_number(role.role));

@@ -134,6 +134,7 @@ pub(super) mod nxst {
 pub(super) mod onft {
     pub const BUNDLE_CONTROL: u32 = 2300;
     pub const BUNDLE_ADD: u32 = 2301;
+    pub const ROLE_STATUS: u32 = 1911;
 }
 
 #[cfg(test)]

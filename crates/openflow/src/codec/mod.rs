@@ -283,7 +283,8 @@ impl Codec {
 
     /// A hello that offers these versions, sent as the greatest of them.
     pub fn hello(versions: VersionSet, xid: u32) -> Vec<u8> {
-        let version = versions.greatest().unwrap_or(Version::V10);
+        // What offers nothing that is known speaks nothing: it must not seem to offer the oldest version.
+        let version = versions.greatest().unwrap_or(Version::V15);
         let mut out = Vec::new();
         Codec::new(version).put_header(&mut out, 0, xid);
         switch::write_hello(version, &mut out, versions);

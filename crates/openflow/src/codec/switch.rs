@@ -4,7 +4,8 @@ use super::bytes::{Put, Reader};
 use super::port::{read_port_desc, write_port_desc};
 use crate::error::{ErrorCode, ErrorKind, ErrorKind::*, ErrorNumber, OfError};
 use crate::message::{
-    AsyncConfig, Capabilities, FragHandling, Role, RoleRequest, SwitchConfig, SwitchFeatures, TableMod,
+    AsyncConfig, Capabilities, FragHandling, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig,
+    SwitchFeatures, TableMod,
 };
 use crate::version::{Version, VersionSet};
 
@@ -211,6 +212,33 @@ pub(super) fn read_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
 pub(super) fn write_role(out: &mut Vec<u8>, m: &RoleRequest) {
     out.u32(m.role as u32);
     out.zeros(4);
+    out.u64(m.generation_id.unwrap_or(u64::MAX));
+}
+
+pub(super) fn read_role_status(r: &mut Reader) -> Result<RoleStatus, ErrorKind> {
+    let role = match r.u32()? {
+        1 => Role::Equal,
+        2 => Role::Primary,
+        3 => Role::Secondary,
+        _ => return Err(OFPRRFC_BAD_ROLE),
+    };
+    let reason = match r.u8()? {
+        0 => RoleReason::PrimaryRequest,
+        1 => RoleReason::ConfigurationChanged,
+        2 => RoleReason::ExperimenterDataChanged,
+        _ => return Err(OFPBRC_BAD_TYPE),
+    };
+    r.skip(3)?;
+    let generation = r.u64()?;
+    // Properties, of which none is known.
+    r.skip(r.len())?;
+    Ok(RoleStatus { role, reason, generation_id: (generation != u64::MAX).then_some(generation) })
+}
+
+pub(super) fn write_role_status(out: &mut Vec<u8>, m: &RoleStatus) {
+    out.u32(m.role as u32);
+    out.u8(m.reason as u8);
+    out.zeros(3);
     out.u64(m.generation_id.unwrap_or(u64::MAX));
 }
 

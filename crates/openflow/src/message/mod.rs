@@ -95,6 +95,8 @@ pub enum Message {
     RoleRequest(RoleRequest),
     /// Its reply, in the same form.
     RoleReply(RoleRequest),
+    /// ONFT_ROLE_STATUS (1.3).
+    RoleStatus(RoleStatus),
     /// OFPT_GET_ASYNC_REQUEST (1.3 and later).
     GetAsyncRequest,
     /// OFPT_GET_ASYNC_REPLY.
@@ -148,6 +150,7 @@ impl Message {
                 | BarrierReply
                 | QueueGetConfigReply { .. }
                 | RoleReply(_)
+                | RoleStatus(_)
                 | GetAsyncReply(_)
                 | FlowMonitorPaused
                 | FlowMonitorResumed
@@ -193,6 +196,7 @@ impl Message {
             QueueGetConfigReply { .. } => "OFPT_QUEUE_GET_CONFIG_REPLY",
             RoleRequest(_) => "OFPT_ROLE_REQUEST",
             RoleReply(_) => "OFPT_ROLE_REPLY",
+            RoleStatus(_) => "ONFT_ROLE_STATUS",
             GetAsyncRequest => "OFPT_GET_ASYNC_REQUEST",
             GetAsyncReply(_) => "OFPT_GET_ASYNC_REPLY",
             SetAsync(_) => "OFPT_SET_ASYNC",

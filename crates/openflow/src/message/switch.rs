@@ -99,6 +99,27 @@ pub struct RoleRequest {
     pub nicira: bool,
 }
 
+/// Why a role changed without being asked (OFPCRR_*).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum RoleReason {
+    PrimaryRequest = 0,
+    ConfigurationChanged = 1,
+    ExperimenterDataChanged = 2,
+}
+
+/// The role of the controller has changed without its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoleStatus {
+    /// What it is now.
+    pub role: Role,
+    /// Why.
+    pub reason: RoleReason,
+    /// The newest generation id; `None` for "none".
+    pub generation_id: Option<u64>,
+}
+
 /// Which asynchronous messages a controller wants, as bitmaps of reasons. Element 0 is for primaries and equals,
 /// element 1 for secondaries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

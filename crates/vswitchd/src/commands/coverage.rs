@@ -47,6 +47,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("unixctl_received", c.unixctl_received),
         // One at a time, this one included.
         ("unixctl_replied", c.unixctl_received),
+        ("vconn_cut", c.connections_cut),
         ("vconn_received", c.openflow_received),
         ("xlate_actions", sum(|w| w.misses.get())),
     ]

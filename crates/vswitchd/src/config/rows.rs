@@ -417,7 +417,7 @@ impl<'a> Reader<'a> {
             hwaddr: c.parsed("hwaddr", "an Ethernet address of one station", old.hwaddr, |v| {
                 mac_address(v).filter(|m| m[0] & 1 == 0 && *m != [0; 6])
             }),
-            protocols: protocols(row, &mut c.wrong, old.protocols),
+            protocols: protocols(row, &mut c.wrong),
             mac_aging_s: c
                 .number("mac-aging-time", 1..=u32::MAX, Some(old.mac_aging_s))
                 .map_or(defaults.mac_aging_s, |s| s.clamp(15, 3600)),
@@ -630,29 +630,28 @@ fn datapath_id(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|id| *id != 0 && fits && is_plain)
 }
 
-/// The column `protocols`. Versions that the switch does not speak are left out, with a complaint.
-fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>, before: Option<VersionSet>) -> Option<VersionSet> {
+/// The column `protocols`. Versions that the switch does not speak are left out, with a complaint. Where none is left, the
+/// bridge speaks none: a restriction never makes it speak what it excludes.
+fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<VersionSet> {
     let names: Vec<&str> = row.get("protocols")?.as_set().iter().filter_map(|a| a.as_str()).collect();
     if names.is_empty() {
         return None;
     }
-    let mut set = VersionSet(0);
+    let (mut spoken, mut others) = (VersionSet(0), VersionSet(0));
     for name in &names {
-        let version = match *name {
-            "OpenFlow10" => Some(Version::V10),
-            "OpenFlow13" => Some(Version::V13),
-            _ => None,
-        };
-        match version {
-            Some(version) => set = set.with(version),
-            None => wrong.push(format!("protocols: {name} is not spoken")),
+        match Version::from_name(name) {
+            Some(version) if VersionSet::SUPPORTED.contains(version) => spoken = spoken.with(version),
+            unknown => {
+                others = unknown.map_or(others, |version| others.with(version));
+                wrong.push(format!("protocols: {name} is not spoken"));
+            }
         }
     }
-    if set == VersionSet(0) {
-        wrong.push("protocols: none of them is spoken; the setting before stays".into());
-        return before;
+    if spoken == VersionSet(0) {
+        wrong.push("protocols: none of them is spoken; no connection is made until one is".into());
+        return Some(others);
     }
-    Some(set)
+    Some(spoken)
 }
 
 /// The files that a row of table SSL names.

@@ -257,7 +257,8 @@ struct OwnRule {
     matching: Match,
 }
 
-/// Versions of OpenFlow that a bridge speaks.
+/// Versions of OpenFlow that a bridge is to speak. The configuration leaves out what we do not speak, unless there is nothing
+/// else: then every connection ends with its hello.
 pub(crate) fn versions(settings: &BridgeSettings) -> VersionSet {
-    settings.protocols.unwrap_or(VersionSet::SUPPORTED).intersect(VersionSet::SUPPORTED)
+    settings.protocols.unwrap_or(VersionSet::SUPPORTED)
 }

@@ -105,6 +105,8 @@ pub(crate) struct OfConn {
     monitors: monitors::Monitors,
     /// Whose it is, if it is a controller's.
     pub link: Option<LinkOf>,
+    /// Its peer is silent and takes nothing: what waits to be sent is not waited for.
+    pub is_silent: bool,
     /// Why it ended, if its peer did not just close it.
     pub close_reason: Option<String>,
 }
@@ -131,6 +133,7 @@ impl OfConn {
             packets: news::PacketLimits::default(),
             monitors: monitors::Monitors::default(),
             link: None,
+            is_silent: false,
             close_reason: None,
         }
     }
@@ -163,7 +166,12 @@ impl OfConn {
 
     /// Whether it wants a message to be sent when a switch lacks rules: so do connections of OpenFlow 1.0 to 1.2.
     fn wants_misses(&self) -> bool {
-        self.purpose != Purpose::Snoop && self.miss_send_len > 0 && self.version() < Version::V13
+        let is_told = match self.purpose {
+            Purpose::Snoop => false,
+            Purpose::Service => self.miss_send_len > 0,
+            Purpose::Primary => true,
+        };
+        is_told && self.version() < Version::V13
     }
 
     /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the socket.
@@ -285,6 +293,10 @@ impl Vswitch {
             if conn.closed {
                 return Served::Closed;
             }
+            if conn.connection.is_closed() {
+                // Nobody is there to be answered.
+                conn.pending = None;
+            }
             if let Some(pending) = conn.pending.take() {
                 match self.go_on(bridge, conn, pending, now) {
                     Served::Quiet if conn.pending.is_none() => continue,
@@ -312,17 +324,10 @@ impl Vswitch {
                 }
                 Some(Event::Closed(reason)) => {
                     conn.closed = true;
-                    let why =
-                        if reason == CloseReason::Silent { "Connection timed out" } else { "Protocol error" };
+                    conn.is_silent = reason == CloseReason::Silent;
+                    let why = if conn.is_silent { "Connection timed out" } else { "Protocol error" };
                     conn.close_reason = Some(why.into());
-                    match reason {
-                        CloseReason::NoHello(_)
-                        | CloseReason::BadLength(_)
-                        | CloseReason::NoCommonVersion(_) => {
-                            tracing::debug!(target: "vconn", "closing a connection: {reason:?}");
-                        }
-                        CloseReason::RefusedByPeer(_) | CloseReason::Silent => {}
-                    }
+                    tracing::debug!(target: "vconn", "closing a connection: {reason}");
                 }
             }
         }

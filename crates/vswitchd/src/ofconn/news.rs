@@ -142,7 +142,13 @@ fn is_pipeline(field: FieldId) -> bool {
 
 impl OfConn {
     fn wants(&self, news: &Asynchronous) -> bool {
-        if self.purpose == Purpose::Snoop || self.miss_send_len == 0 || self.connection.version().is_none() {
+        let is_deaf = match self.purpose {
+            Purpose::Snoop => true,
+            // Its way to ask for what others are told.
+            Purpose::Service => self.miss_send_len == 0,
+            Purpose::Primary => false,
+        };
+        if is_deaf || self.connection.version().is_none() {
             return false;
         }
         let config = self.async_config();

@@ -8,7 +8,7 @@ use datapath::{Pipeline, Translation};
 use flow::{Depth, Ingress, Key, Match, extract};
 use openflow::message::{
     AsyncConfig, Capabilities, FragHandling, Message, PacketOut, PortConfig, PortMod, PortReason, Role,
-    RoleRequest, SwitchConfig, SwitchFeatures,
+    RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
 use switch::control::TABLE_HIDDEN;
@@ -168,8 +168,9 @@ impl Vswitch {
             *known = Some(new);
         }
         if role.role == Role::Primary {
+            let generation_id = self.bridges[&bridge].generation_id;
             let others = self.bridges.get_mut(&bridge).into_iter().flat_map(|b| b.conns.values_mut());
-            others.filter(|c| c.role == Role::Primary).for_each(|c| c.role = Role::Secondary);
+            others.filter(|c| c.role == Role::Primary).for_each(|c| c.lose_role(generation_id));
         }
         if role.role != Role::NoChange {
             conn.role = role.role;
@@ -270,6 +271,17 @@ impl Vswitch {
 }
 
 impl OfConn {
+    /// Another connection is the primary now. OpenFlow 1.0 has no way to say so.
+    fn lose_role(&mut self, generation_id: Option<u64>) {
+        self.role = Role::Secondary;
+        if self.version() >= Version::V13 {
+            let reason = RoleReason::PrimaryRequest;
+            let status = RoleStatus { role: self.role, reason, generation_id };
+            self.send(0, &Message::RoleStatus(status));
+            self.notify.notify_one();
+        }
+    }
+
     /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports alone to
     /// secondaries.
     pub(super) fn async_config(&self) -> AsyncConfig {

@@ -16,7 +16,7 @@ use crate::error::{ErrorKind, OfError};
 use crate::message::{
     BundleControl, BundleControlType, BundleFlags, Capabilities, DEFAULT_PRIORITY, FlowForm, FlowRemoved,
     FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus, Role,
-    RoleRequest, SwitchConfig, SwitchFeatures, TlvMap, TlvTableCommand, TlvTableMod,
+    SwitchConfig, SwitchFeatures, TlvMap, TlvTableCommand, TlvTableMod,
 };
 use crate::version::{Version, VersionSet};
 
@@ -102,7 +102,14 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         Message::PortMod(port_mod) => port_mod_text(out, port_mod, style),
         Message::StatsRequest(request) => stats::write_request(out, request, style),
         Message::StatsReply(reply) => stats::write_reply(out, reply, style),
-        Message::RoleRequest(role) | Message::RoleReply(role) => role_text(out, role),
+        Message::RoleRequest(role) | Message::RoleReply(role) => {
+            role_text(out, role.role, role.generation_id);
+        }
+        Message::RoleStatus(status) => {
+            role_text(out, status.role, status.generation_id);
+            let reasons = ["primary_request", "configuration_changed", "experimenter_data_changed"];
+            put!(out, " reason={}", reasons[status.reason as usize % 3]);
+        }
         Message::FlowModTableId(on) => put!(out, " {}", if *on { "enable" } else { "disable" }),
         Message::SetFlowFormat(form) => {
             put!(out, " format={}", if *form == FlowForm::Nxm { "nxm" } else { "openflow10" });
@@ -409,15 +416,15 @@ fn port_mod_text(out: &mut String, m: &PortMod, style: MessageStyle) {
     }
 }
 
-fn role_text(out: &mut String, role: &RoleRequest) {
-    let name = match role.role {
+fn role_text(out: &mut String, role: Role, generation_id: Option<u64>) {
+    let name = match role {
         Role::NoChange => "nochange",
         Role::Equal => "equal",
         Role::Primary => "primary",
         Role::Secondary => "secondary",
     };
     put!(out, " role={name}");
-    if let Some(id) = role.generation_id {
+    if let Some(id) = generation_id {
         put!(out, " generation_id={id}");
     }
 }
