@@ -5,6 +5,7 @@
 //! What a worker gives up (a queue, a driver's buffers) comes back through its ring of replies and is dropped here.
 
 use crate::action::DpAction;
+use crate::awaited::{Awaited, Overdue, PATIENCE};
 use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
 use crate::output::{Outputs, PacketIn, TxHandle};
 use crate::pipeline::Pipeline;
@@ -55,8 +56,8 @@ pub enum DatapathError {
     NoPort(PortNo),
     /// There is no worker.
     NoWorker,
-    /// A worker did not answer in time (10 s): it is stuck in a driver.
-    Timeout,
+    /// Workers did not answer within a second: they are stuck in a driver. Their numbers.
+    Timeout(Vec<usize>),
 }
 
 impl std::fmt::Display for DatapathError {
@@ -68,7 +69,10 @@ impl std::fmt::Display for DatapathError {
             }
             DatapathError::NoPort(n) => write!(f, "no datapath port {n}"),
             DatapathError::NoWorker => write!(f, "no worker is running"),
-            DatapathError::Timeout => write!(f, "a worker did not answer within 10 s"),
+            DatapathError::Timeout(workers) => {
+                let names: Vec<String> = workers.iter().map(|n| worker_name(*n)).collect();
+                write!(f, "no answer within {} s from {}", PATIENCE.as_secs(), names.join(", "))
+            }
         }
     }
 }
@@ -100,13 +104,8 @@ pub struct SlotTotals {
     pub last_used_ms: u64,
 }
 
-/// A flow of `dpctl/dump-flows`, with the worker that has it.
-pub struct WorkerFlow {
-    /// The worker's number.
-    pub worker: usize,
-    /// The flow.
-    pub flow: DumpedFlow,
-}
+/// A piece of a worker's flows, and where to go on; `None` at the end.
+pub type FlowPiece = (Vec<DumpedFlow>, Option<u32>);
 
 struct WorkerHandle<P: Pipeline> {
     commands: rtrb::Producer<Command>,
@@ -148,6 +147,12 @@ struct PortEntry {
     spare_tx: Vec<Box<dyn TxQueue>>,
 }
 
+/// Ports that leave: what is waited for, and what is given back then.
+pub struct Removal {
+    tickets: Vec<u64>,
+    entries: Vec<PortEntry>,
+}
+
 /// What a worker that ended has counted. The next worker of its number counts on.
 struct Retired {
     stats: Arc<WorkerStats>,
@@ -166,9 +171,12 @@ struct Released {
 type DriverDrops = fn(&PortStats) -> u64;
 
 /// Reasons for which drivers drop: packets that no worker sees any more, or yet.
-const BY_DRIVERS: [(DropReason, DriverDrops); 6] = [
+const BY_DRIVERS: [(DropReason, DriverDrops); 7] = [
     // What has a counter of its own is counted as dropped too.
-    (DropReason::TxError, |s| s.tx_dropped.saturating_sub(s.tx_mtu_drops + s.tx_quota_drops)),
+    (DropReason::TxError, |s| {
+        s.tx_dropped.saturating_sub(s.tx_mtu_drops + s.tx_quota_drops + s.tx_down_drops)
+    }),
+    (DropReason::TxPortDown, |s| s.tx_down_drops),
     (DropReason::TxMtuExceeded, |s| s.tx_mtu_drops),
     (DropReason::TxQuota, |s| s.tx_quota_drops),
     (DropReason::RxDropped, |s| s.rx_dropped.saturating_sub(s.rx_gso_size_drops + s.rx_gso_segments_drops)),
@@ -181,6 +189,8 @@ fn dropped_by_driver(port: &dyn Port, reason: DropReason) -> u64 {
     BY_DRIVERS.iter().find(|(by, _)| *by == reason).map_or(0, |(_, of)| of(&port.stats()))
 }
 
+/// Flows that a worker writes down at once, between two bursts.
+const FLOWS_PER_PIECE: usize = 64;
 /// Slots that are kept ready beyond those given out.
 const SLOTS_AHEAD: u32 = 4096;
 
@@ -199,17 +209,16 @@ pub struct Datapath<P: Pipeline> {
     released: Vec<Released>,
     /// The one queue that was last asked for.
     released_rx: Option<Option<Box<dyn RxQueue>>>,
-    /// The receive queue that is waited for there.
-    awaited_rx: Option<(PortNo, usize)>,
+    /// The command whose answer is waited for there.
+    awaited_rx: Option<u64>,
+    awaited: Awaited,
     ports: BTreeMap<PortNo, PortEntry>,
     cache: PoolCache,
     event_bell: Arc<Bell>,
     folds: u64,
     gone: VecDeque<PortNo>,
-    dumped: Vec<(Vec<DumpedFlow>, Option<u32>)>,
-    /// The last call of [`Self::remove_ports`], and how many answers to it there are.
-    removal: u64,
-    removed: usize,
+    /// Pieces of flows that were asked for, by ticket; `None` until the worker has answered.
+    dumped: BTreeMap<u64, Option<FlowPiece>>,
     /// What drivers of ports that are gone had dropped, by the reasons' names.
     dropped_by_gone: BTreeMap<&'static str, u64>,
     slots_reserved: u32,
@@ -235,14 +244,13 @@ impl<P: Pipeline> Datapath<P> {
             released: Vec::new(),
             released_rx: None,
             awaited_rx: None,
+            awaited: Awaited::default(),
             ports: BTreeMap::new(),
             cache: pool.cache(),
             event_bell: Arc::new(Bell::new()?),
             folds: 0,
             gone: VecDeque::new(),
-            dumped: Vec::new(),
-            removal: 0,
-            removed: 0,
+            dumped: BTreeMap::new(),
             dropped_by_gone: BTreeMap::new(),
             slots_reserved: 0,
         })
@@ -260,7 +268,7 @@ impl<P: Pipeline> Datapath<P> {
         let (worker, mut handle) = self.make_worker()?;
         let its_id = handle.thread_id.clone();
         handle.cpus = cpus.clone();
-        handle.thread = Some(std::thread::Builder::new().name(format!("pmd-{n}")).spawn(move || {
+        handle.thread = Some(std::thread::Builder::new().name(worker_name(n)).spawn(move || {
             // Before anybody can bind it elsewhere.
             if cpus != CpuSet::all() {
                 packet::thread::bind(0, &cpus);
@@ -409,9 +417,9 @@ impl<P: Pipeline> Datapath<P> {
         port: PortNo,
         idx: usize,
     ) -> Result<Option<Box<dyn RxQueue>>, DatapathError> {
-        (self.awaited_rx, self.released_rx) = (Some((port, idx)), None);
-        self.send(worker, Command::ReleaseRx { port, idx });
-        let waited = self.wait_until(|dp| dp.released_rx.is_some());
+        let ticket = self.ask(worker, "a queue", |ticket| Command::ReleaseRx { port, idx, ticket });
+        (self.awaited_rx, self.released_rx) = (Some(ticket), None);
+        let waited = self.wait_for(&[ticket]);
         self.awaited_rx = None;
         waited.map(|()| self.released_rx.take().flatten())
     }
@@ -467,13 +475,13 @@ impl<P: Pipeline> Datapath<P> {
     fn exchange_workers(&mut self, stay: usize, places: &[CpuSet]) -> Result<(), DatapathError> {
         // 1. All queues come back.
         let ports: Vec<PortNo> = self.ports.keys().copied().collect();
-        for &no in &ports {
+        let mut tickets = Vec::new();
+        for &port in &ports {
             for n in 0..self.workers.len() {
-                self.send(n, Command::ReleasePort(no));
+                tickets.push(self.ask(n, "a port's queues", |ticket| Command::ReleasePort { port, ticket }));
             }
         }
-        let answers = ports.len() * self.workers.len();
-        self.wait_until(|dp| dp.released.len() >= answers)?;
+        self.wait_for(&tickets)?;
         // 2. Who is not to stay ends, its counters folded.
         self.fold(Duration::from_secs(1));
         while self.workers.len() > stay {
@@ -504,6 +512,7 @@ impl<P: Pipeline> Datapath<P> {
         let n = self.workers.len() - 1;
         self.send(n, Command::Stop);
         let Some(mut w) = self.workers.pop() else { return };
+        self.awaited.ended(n);
         while !w.backlog.is_empty() {
             w.push_backlog();
             std::thread::sleep(Duration::from_millis(1));
@@ -528,6 +537,13 @@ impl<P: Pipeline> Datapath<P> {
     /// Takes ports away from all workers, and gives them back in their order; dropping one removes what it made in the kernel.
     /// Waits until every worker has given up their queues: for many ports no longer than for one.
     pub fn remove_ports(&mut self, numbers: &[PortNo]) -> Result<Vec<Box<dyn Port>>, DatapathError> {
+        let removal = self.begin_removal(numbers)?;
+        self.wait_for(&removal.tickets)?;
+        Ok(self.finish_removal(removal).unwrap_or_else(|_| unreachable!("all have answered")))
+    }
+
+    /// Has all workers give up the queues of ports, which are ports no longer. See [`Self::finish_removal`].
+    pub fn begin_removal(&mut self, numbers: &[PortNo]) -> Result<Removal, DatapathError> {
         if let Some(&none) = numbers.iter().find(|no| !self.ports.contains_key(no)) {
             return Err(DatapathError::NoPort(none));
         }
@@ -535,22 +551,28 @@ impl<P: Pipeline> Datapath<P> {
         for n in entries.iter().flat_map(|entry| &entry.rx_queues) {
             self.workers[*n].queues -= 1;
         }
-        // An answer that comes too late is none to the next call, which may be about the same numbers.
-        (self.removal, self.removed) = (self.removal + 1, 0);
+        let mut tickets = Vec::new();
         for n in 0..self.workers.len() {
-            for &no in numbers {
-                self.send(n, Command::RemovePort { port: no, removal: self.removal });
+            for &port in numbers {
+                tickets.push(self.ask(n, "a port's queues", |ticket| Command::RemovePort { port, ticket }));
             }
         }
-        let answers = entries.len() * self.workers.len();
-        self.wait_until(|dp| dp.removed >= answers)?;
-        for entry in &entries {
+        Ok(Removal { tickets, entries })
+    }
+
+    /// The ports in their order, once every worker has given up their queues; until then what is waited for.
+    pub fn finish_removal(&mut self, removal: Removal) -> Result<Vec<Box<dyn Port>>, Removal> {
+        self.collect();
+        if !self.awaited.have_answered(&removal.tickets) {
+            return Err(removal);
+        }
+        for entry in &removal.entries {
             let stats = entry.port.stats();
             for (reason, of) in BY_DRIVERS {
                 *self.dropped_by_gone.entry(reason.name()).or_default() += of(&stats);
             }
         }
-        Ok(entries.into_iter().map(|entry| entry.port).collect())
+        Ok(removal.entries.into_iter().map(|entry| entry.port).collect())
     }
 
     /// The port under a number.
@@ -769,20 +791,42 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// All megaflows of all workers, gathered in pieces so that no worker pauses for long.
-    pub fn dump_flows(&mut self) -> Result<Vec<WorkerFlow>, DatapathError> {
-        let mut flows = Vec::new();
-        for worker in 0..self.workers.len() {
-            let mut from = Some(0);
-            while let Some(at) = from {
-                self.send(worker, Command::Dump { from: at, out: Vec::with_capacity(64) });
-                self.wait_until(|dp| !dp.dumped.is_empty())?;
-                let (piece, next) = self.dumped.pop().expect("waited for it");
-                flows.extend(piece.into_iter().map(|flow| WorkerFlow { worker, flow }));
-                from = next;
-            }
+    /// Asks a worker for some of its megaflows from a place on, 0 at first: see [`Self::take_flows`]. `None` where there is no such
+    /// worker.
+    pub fn request_flows(&mut self, worker: usize, from: u32) -> Option<u64> {
+        if worker >= self.workers.len() {
+            return None;
         }
-        Ok(flows)
+        let out = Vec::with_capacity(FLOWS_PER_PIECE);
+        let ticket = self.ask(worker, "flows", |ticket| Command::Dump { ticket, from, out });
+        self.dumped.insert(ticket, None);
+        Some(ticket)
+    }
+
+    /// What the worker has answered, if it has.
+    pub fn take_flows(&mut self, ticket: u64) -> Option<FlowPiece> {
+        self.collect();
+        let piece = self.dumped.get_mut(&ticket)?.take()?;
+        self.dumped.remove(&ticket);
+        Some(piece)
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn forget_flows(&mut self, ticket: u64) {
+        self.dumped.remove(&ticket);
+    }
+
+    /// Workers that have not answered a command for a second, each command once.
+    pub fn overdue(&mut self, now: Instant) -> Vec<Overdue> {
+        self.collect();
+        self.awaited.overdue(now)
+    }
+
+    /// Sends a command that has an answer. The ticket that both carry.
+    fn ask(&mut self, n: usize, what: &'static str, command: impl FnOnce(u64) -> Command) -> u64 {
+        let ticket = self.awaited.ask(n, what, Instant::now());
+        self.send(n, command(ticket));
+        ticket
     }
 
     fn send(&mut self, n: usize, command: Command) {
@@ -799,18 +843,28 @@ impl<P: Pipeline> Datapath<P> {
             w.push_backlog();
             while let Ok(reply) = w.replies.pop() {
                 match reply {
-                    Reply::ReleasedRx { port, idx, queue } if self.awaited_rx == Some((port, idx)) => {
+                    Reply::ReleasedRx { ticket, queue, .. } if self.awaited_rx == Some(ticket) => {
+                        self.awaited.answered(ticket);
                         self.released_rx = Some(queue);
                     }
-                    Reply::ReleasedRx { port, idx, queue } => late.push((port, idx, queue)),
-                    Reply::Released { port, rx, tx } => {
+                    Reply::ReleasedRx { ticket, port, idx, queue } => {
+                        self.awaited.answered(ticket);
+                        late.push((port, idx, queue));
+                    }
+                    Reply::Released { ticket, port, rx, tx } => {
+                        self.awaited.answered(ticket);
                         self.released.push(Released { worker: n, port, rx: rx.into(), tx });
                     }
-                    Reply::Removed { removal, rx, tx } => {
+                    Reply::Removed { ticket, rx, tx } => {
                         drop((rx, tx));
-                        self.removed += usize::from(removal == self.removal);
+                        self.awaited.answered(ticket);
                     }
-                    Reply::Dump { flows, next } => self.dumped.push((flows, next)),
+                    Reply::Dump { ticket, flows, next } => {
+                        self.awaited.answered(ticket);
+                        if let Some(awaited) = self.dumped.get_mut(&ticket) {
+                            *awaited = Some((flows, next));
+                        }
+                    }
                     Reply::Gone(port) => self.gone.push_back(port),
                     Reply::Spent(actions) => drop(actions),
                 }
@@ -826,19 +880,25 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    fn wait_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), DatapathError> {
-        let end = Instant::now() + Duration::from_secs(10);
+    /// Waits for the answers to commands, no longer than [`PATIENCE`].
+    fn wait_for(&mut self, tickets: &[u64]) -> Result<(), DatapathError> {
+        let end = Instant::now() + PATIENCE;
         loop {
             self.collect();
-            if done(self) {
+            if self.awaited.have_answered(tickets) {
                 return Ok(());
             }
             if Instant::now() > end {
-                return Err(DatapathError::Timeout);
+                return Err(DatapathError::Timeout(self.awaited.who_is_to_answer(tickets)));
             }
             std::thread::sleep(Duration::from_micros(50));
         }
     }
+}
+
+/// The name of a worker's thread.
+pub fn worker_name(n: usize) -> String {
+    format!("pmd-{n}")
 }
 
 impl<P: Pipeline> WorkerHandle<P> {

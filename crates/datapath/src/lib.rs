@@ -6,6 +6,7 @@
 //! worker's loop neither allocates nor locks once it is warm.
 
 pub mod action;
+mod awaited;
 mod backlog;
 mod cache;
 pub mod control;
@@ -26,8 +27,9 @@ pub mod watch;
 mod worker;
 
 pub use action::DpAction;
+pub use awaited::Overdue;
 pub use cache::{CacheConfig, DumpedFlow};
-pub use control::{Config, Datapath, DatapathError, Event, SlotTotals, WorkerFlow};
+pub use control::{Config, Datapath, DatapathError, Event, FlowPiece, Removal, SlotTotals, worker_name};
 pub use output::PacketIn;
 pub use pipeline::{FlowView, PacketInSpec, Pipeline, Rewrite, Translation, Visit};
 pub use stats::{PortCounters, WorkerStats};

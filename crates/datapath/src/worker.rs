@@ -77,6 +77,8 @@ pub enum Command {
         port: PortNo,
         /// Its number there.
         idx: usize,
+        /// The command's number, which the answer carries; likewise below.
+        ticket: u64,
     },
     /// Use this to send to the port.
     AddTx {
@@ -91,11 +93,16 @@ pub enum Command {
     RemovePort {
         /// Which port.
         port: PortNo,
-        /// The request's number, which the answer carries.
-        removal: u64,
+        /// See above.
+        ticket: u64,
     },
     /// Give up all queues of the port as they are, to be used by other workers; the answer is [`Reply::Released`].
-    ReleasePort(PortNo),
+    ReleasePort {
+        /// Which port.
+        port: PortNo,
+        /// See above.
+        ticket: u64,
+    },
     /// Execute actions on a packet of the control thread's.
     Execute {
         /// The packet, allocated by the control thread from the same pool.
@@ -105,6 +112,8 @@ pub enum Command {
     },
     /// Write megaflows into `out`, up to its capacity; the answer is [`Reply::Dump`].
     Dump {
+        /// See above.
+        ticket: u64,
         /// Where to go on.
         from: u32,
         /// With room reserved.
@@ -120,8 +129,8 @@ pub enum Command {
 pub enum Reply {
     /// The port's queues, closed, to be dropped by the control thread.
     Removed {
-        /// The number of the request.
-        removal: u64,
+        /// The number of the command; likewise below.
+        ticket: u64,
         /// Receive queues.
         rx: Vec<Box<dyn RxQueue>>,
         /// Transmit queue.
@@ -129,6 +138,8 @@ pub enum Reply {
     },
     /// The port's queues, open.
     Released {
+        /// See above.
+        ticket: u64,
         /// Which port.
         port: PortNo,
         /// Receive queues, in the order in which they were given.
@@ -138,6 +149,8 @@ pub enum Reply {
     },
     /// One receive queue, open.
     ReleasedRx {
+        /// See above.
+        ticket: u64,
         /// Whose queue.
         port: PortNo,
         /// Its number there.
@@ -147,6 +160,8 @@ pub enum Reply {
     },
     /// Flows, and where to go on.
     Dump {
+        /// See above.
+        ticket: u64,
         /// The flows.
         flows: Vec<DumpedFlow>,
         /// `None` at the end.
@@ -674,22 +689,22 @@ impl<P: Pipeline> Worker<P> {
         while let Ok(command) = self.commands.pop() {
             match command {
                 Command::AddRx { port, idx, queue, load } => self.add_rx(port, idx, queue, load),
-                Command::ReleaseRx { port, idx } => self.release_rx(port, idx),
+                Command::ReleaseRx { port, idx, ticket } => self.release_rx(port, idx, ticket),
                 Command::AddTx { port, handle, counters } => {
                     self.process.out.add_port(port, handle, counters.clone());
                     for q in self.rx.iter_mut().filter(|q| q.port == port) {
                         q.counters = Some(counters.clone());
                     }
                 }
-                Command::RemovePort { port, removal } => self.remove_port(port, removal),
-                Command::ReleasePort(port) => self.release_port(port),
+                Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
+                Command::ReleasePort { port, ticket } => self.release_port(port, ticket),
                 Command::Execute { packet, actions } => {
                     self.process.execute_now(packet, &actions);
                     self.answer(Reply::Spent(actions));
                 }
-                Command::Dump { from, mut out } => {
+                Command::Dump { ticket, from, mut out } => {
                     let next = self.process.cache.dump(from, out.capacity(), &mut out);
-                    self.answer(Reply::Dump { flows: out, next });
+                    self.answer(Reply::Dump { ticket, flows: out, next });
                 }
                 Command::Flush => self.process.cache.flush(&self.process.slots),
                 Command::Stop => return false,
@@ -737,21 +752,21 @@ impl<P: Pipeline> Worker<P> {
         self.busy.reserve(self.rx.len() - self.busy.len());
     }
 
-    fn remove_port(&mut self, port: PortNo, removal: u64) {
+    fn remove_port(&mut self, port: PortNo, ticket: u64) {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.close(&mut self.process.out.cache));
         let tx = self.process.out.remove_port(port);
-        self.answer(Reply::Removed { removal, rx, tx });
+        self.answer(Reply::Removed { ticket, rx, tx });
     }
 
-    fn release_port(&mut self, port: PortNo) {
+    fn release_port(&mut self, port: PortNo, ticket: u64) {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.disarm());
         let tx = self.process.out.release_port(port);
-        self.answer(Reply::Released { port, rx, tx });
+        self.answer(Reply::Released { ticket, port, rx, tx });
     }
 
-    fn release_rx(&mut self, port: PortNo, idx: usize) {
+    fn release_rx(&mut self, port: PortNo, idx: usize, ticket: u64) {
         let at = self.rx.iter().position(|q| q.port == port && q.idx == idx);
         let released = at.map(|n| {
             let mut q = self.rx.remove(n);
@@ -762,7 +777,7 @@ impl<P: Pipeline> Worker<P> {
             q.queue
         });
         self.list_busy();
-        self.answer(Reply::ReleasedRx { port, idx, queue: released });
+        self.answer(Reply::ReleasedRx { ticket, port, idx, queue: released });
     }
 
     /// Takes a port's receive queues out, in their order.

@@ -146,6 +146,8 @@ pub struct PortStats {
     pub rx_gso_size_drops: u64,
     /// Of `rx_dropped`: segments that would have become too many frames.
     pub rx_gso_segments_drops: u64,
+    /// Of `tx_dropped`: packets for a device that is down.
+    pub tx_down_drops: u64,
     /// Of `tx_dropped`: packets beyond the port's share of the pool.
     pub tx_quota_drops: u64,
     /// Received frames whose payload was copied once, from its sender's memory into its receiver's.

@@ -24,6 +24,8 @@ pub struct QueueStats {
     pub gso_segments_drops: Counter,
     /// Frames dropped because those that wait hold the port's share of the pool.
     pub quota_drops: Counter,
+    /// Frames dropped because the device is down; they count as `dropped` too.
+    pub down_drops: Counter,
     /// How often a full device was tried again.
     pub retries: Counter,
     /// Frames whose payload went from its sender's memory straight into its receiver's.
@@ -48,6 +50,12 @@ impl QueueStats {
         };
         limit.add(1);
         self.dropped.add(1);
+    }
+
+    /// Counts a frame for a device that is down.
+    pub fn to_down(&self) {
+        self.dropped.add(1);
+        self.down_drops.add(1);
     }
 
     /// Counts a packet for which the port's share of the pool has no room.
@@ -85,6 +93,7 @@ pub(crate) fn sum<'a>(
         total.tx_errors += q.errors.get();
         total.tx_mtu_drops += q.mtu_drops.get();
         total.tx_quota_drops += q.quota_drops.get();
+        total.tx_down_drops += q.down_drops.get();
         total.tx_retries += q.retries.get();
     }
     total

@@ -672,8 +672,9 @@ impl TxQueue for TapTx {
                 Ok(()) => self.stats.passed(1, packet.len() as u64),
                 // No memory for the moment: the caller keeps the rest.
                 Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
-                // Down (EIO) or gone: nobody receives it, now or later.
-                Err(libc::EIO | libc::EBADFD | libc::ENODEV) => self.stats.dropped.add(1),
+                Err(libc::EIO) => self.stats.to_down(),
+                // Gone: nobody receives it, now or later.
+                Err(libc::EBADFD | libc::ENODEV) => self.stats.dropped.add(1),
                 Err(_) => self.stats.errors.add(1),
             }
             sent += 1;

@@ -107,6 +107,7 @@ fn an_interface_deleted_under_traffic_is_a_state_and_leaks_nothing() {
     wait_for("traffic", || b.stats().tx_packets > 1000);
     net.on("b", "ip link set tap0 down");
     wait_for("drops while the interface is down", || b.stats().tx_dropped > 0);
+    assert!(b.stats().tx_down_drops > 0, "for a reason of their own: {:?}", b.stats());
     net.on("b", "ip link set tap0 up");
     let before = b.stats().tx_packets;
     wait_for("traffic again", || b.stats().tx_packets > before + 100);

@@ -73,6 +73,7 @@ impl Vswitch {
         self.tick_controllers(crate::clock::now());
         self.look_after_queues(now_ms);
         self.sample_coverage(now_ms);
+        self.tell_overdue();
         self.deliver();
         more || left && self.dp.workers() > 0 && self.schedule.passing.is_some()
     }
@@ -220,6 +221,17 @@ impl Vswitch {
             packet_count: counted.packets,
             byte_count: counted.bytes,
             matching: self.match_of(rule),
+        }
+    }
+
+    /// Tells of workers that do not answer.
+    fn tell_overdue(&mut self) {
+        for late in self.dp.overdue(std::time::Instant::now()) {
+            let (name, seconds) = (datapath::worker_name(late.worker), late.waited.as_secs_f64());
+            tracing::warn!(
+                target: "dpif_netdev",
+                "{name}: was asked for {} {seconds:.1} s ago and has not answered", late.what
+            );
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::commands::coverage;
 use crate::commands::datapath::PmdStats;
-use crate::commands::time::Warp;
+use crate::commands::waits::Begun;
 use crate::config::Config;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
 use crate::controllers::BridgeControllers;
@@ -91,6 +91,8 @@ pub struct Vswitch {
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
     pub(crate) given_tls: Option<Arc<Tls>>,
+    /// Ports whose queues workers have not all given up yet.
+    pub(crate) leaving: Vec<(datapath::Removal, Vec<PortRecord>)>,
     /// Takes down devices that are given up.
     pub(crate) janitor: Janitor,
     /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the database.
@@ -103,8 +105,8 @@ pub struct Vswitch {
     pub(crate) exiting: bool,
     /// Set by `exit --cleanup`: no device is left.
     pub(crate) cleanup: bool,
-    /// Set by the command `time/warp`.
-    pub(crate) warp: Option<Warp>,
+    /// What the command that runs goes on with.
+    pub(crate) begun: Option<Begun>,
 }
 
 /// What the switch was started with.
@@ -279,13 +281,14 @@ impl Vswitch {
             flow_limit_by_hand: None,
             tls: tls.clone(),
             given_tls: tls,
+            leaving: Vec::new(),
             janitor: Janitor::start().map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
             owner: None,
             files: flags.files.clone(),
             is_swept: false,
             exiting: false,
             cleanup: false,
-            warp: None,
+            begun: None,
         };
         Ok(vswitch)
     }

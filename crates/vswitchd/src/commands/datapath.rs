@@ -1,8 +1,11 @@
 //! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets were lost.
 
+use super::waits::{Begun, wait_for};
 use crate::odp::{self, ActionContext};
+use crate::service::Shared;
 use crate::state::{PortRecord, Vswitch};
 use base::{DropReason, OfPort, PortNo};
+use datapath::DumpedFlow;
 use flow::{FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, parse_match};
 use std::fmt::Write;
@@ -10,8 +13,8 @@ use std::time::{Duration, SystemTime};
 
 /// The datapath's name as `dpctl` shows it.
 const NAME: &str = "netdev@ovs-netdev";
-/// How long `revalidator/wait` and dumps wait for the workers' counters.
-const FOLD_WAIT: Duration = Duration::from_millis(1_000);
+/// How long a dump waits for each piece of a worker's flows.
+const FLOWS_WAIT: Duration = Duration::from_secs(10);
 
 type Answer = Result<String, String>;
 
@@ -42,7 +45,6 @@ fn hits(vswitch: &Vswitch) -> (u64, u64) {
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (options, names) = options(args, &["-s", "--statistics"])?;
     check_names(&names)?;
-    vswitch.dp.fold(FOLD_WAIT);
     let (hit, missed) = hits(vswitch);
     let lost = vswitch.dp.drops(DropReason::TranslationError);
     let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
@@ -106,7 +108,6 @@ pub fn dpif_dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 }
 
 pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.dp.fold(FOLD_WAIT);
     let (hit, missed) = hits(vswitch);
     let mut text = format!("{NAME}: hit:{hit} missed:{missed}\n");
     for bridge in vswitch.bridges.values() {
@@ -150,7 +151,7 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     {
         return Ok(String::new());
     }
-    flows(vswitch, &options, &wanted)
+    flows(vswitch, &options, wanted)
 }
 
 /// Which flows are shown.
@@ -219,46 +220,79 @@ pub fn dpif_dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let [name] = names[..] else { return Err("expected one bridge".into()) };
     let bridge = vswitch.bridge_named(name).ok_or("no such bridge")?.idx;
     let ports: Vec<PortNo> = vswitch.ports_of(bridge).map(|p| p.port_no).collect();
-    flows(vswitch, &options, &Wanted { ports: Some(ports), ..Wanted::default() })
+    flows(vswitch, &options, Wanted { ports: Some(ports), ..Wanted::default() })
 }
 
-fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: &Wanted) -> Answer {
+fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: Wanted) -> Answer {
     let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
     let named = options.contains(&"--names") || verbose && !options.contains(&"--no-names");
-    vswitch.dp.fold(FOLD_WAIT);
-    let flows = vswitch.dp.dump_flows().map_err(|e| e.to_string())?;
-    let now_ms = vswitch.now_ms();
-    let name = |port: PortNo| vswitch.ports.get(&port).filter(|_| named).map(|p| p.name.clone());
-    let mut text = String::new();
-    let mut worker = None;
-    for f in flows {
-        let core = vswitch.places.get(f.worker).map_or(f.worker, |place| place.core);
-        if wanted.core.is_some_and(|only| only != core as i64) || !wanted.shows(&f.flow.key, &f.flow.mask) {
-            continue;
-        }
-        if wanted.heads && worker != Some(f.worker) {
-            let _ = writeln!(text, "flow-dump from {}:", thread_of(vswitch, f.worker));
-            worker = Some(f.worker);
-        }
-        let _ = write!(
-            text,
-            "{}, packets:{}, bytes:{}, ",
-            odp::flow(&f.flow.key, &f.flow.mask, &name, verbose),
-            f.flow.packets,
-            f.flow.bytes
-        );
-        match f.flow.used_ms {
-            0 => text.push_str("used:never, "),
-            used => {
-                let ago = now_ms.saturating_sub(used);
-                let _ = write!(text, "used:{}.{:03}s, ", ago / 1000, ago % 1000);
+    vswitch.begun = Some(Begun::Flows(Box::new(FlowDump { verbose, named, wanted })));
+    Ok(String::new())
+}
+
+/// A dump of all workers' flows.
+pub(crate) struct FlowDump {
+    verbose: bool,
+    named: bool,
+    wanted: Wanted,
+}
+
+impl FlowDump {
+    /// Asks each worker for its flows, a piece at a time, and writes them between other work.
+    pub async fn run(self, shared: &Shared) -> Answer {
+        let mut text = String::new();
+        let workers = shared.borrow().dp.workers();
+        for worker in 0..workers {
+            let (mut from, mut has_head) = (Some(0), !self.wanted.heads);
+            while let Some(at) = from {
+                // Workers may be exchanged meanwhile.
+                let Some(ticket) = shared.borrow_mut().dp.request_flows(worker, at) else { break };
+                let piece = wait_for(FLOWS_WAIT, || shared.borrow_mut().dp.take_flows(ticket)).await;
+                let Some((flows, next)) = piece else {
+                    shared.borrow_mut().dp.forget_flows(ticket);
+                    return Err(format!("{} did not answer", thread_of(&shared.borrow(), worker)));
+                };
+                let vswitch = shared.borrow();
+                self.write(&vswitch, worker, &flows, &mut has_head, &mut text);
+                from = next;
             }
         }
-        let actions = odp::actions(&f.flow.actions, ActionContext::of(&f.flow.key), &name);
-        let dp = if verbose { "dp:ovs, " } else { "" };
-        let _ = writeln!(text, "{dp}actions:{actions}");
+        Ok(text)
     }
-    Ok(text)
+
+    fn write(
+        &self,
+        vswitch: &Vswitch,
+        worker: usize,
+        flows: &[DumpedFlow],
+        head: &mut bool,
+        text: &mut String,
+    ) {
+        let now_ms = vswitch.now_ms();
+        let name = |port: PortNo| vswitch.ports.get(&port).filter(|_| self.named).map(|p| p.name.clone());
+        let core = vswitch.places.get(worker).map_or(worker, |place| place.core);
+        for flow in flows {
+            let is_elsewhere = self.wanted.core.is_some_and(|only| only != core as i64);
+            if is_elsewhere || !self.wanted.shows(&flow.key, &flow.mask) {
+                continue;
+            }
+            if !std::mem::replace(head, true) {
+                let _ = writeln!(text, "flow-dump from {}:", thread_of(vswitch, worker));
+            }
+            let shown = odp::flow(&flow.key, &flow.mask, &name, self.verbose);
+            let _ = write!(text, "{shown}, packets:{}, bytes:{}, ", flow.packets, flow.bytes);
+            match flow.used_ms {
+                0 => text.push_str("used:never, "),
+                used => {
+                    let ago = now_ms.saturating_sub(used);
+                    let _ = write!(text, "used:{}.{:03}s, ", ago / 1000, ago % 1000);
+                }
+            }
+            let actions = odp::actions(&flow.actions, ActionContext::of(&flow.key), &name);
+            let dp = if self.verbose { "dp:ovs, " } else { "" };
+            let _ = writeln!(text, "{dp}actions:{actions}");
+        }
+    }
 }
 
 pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
@@ -277,7 +311,6 @@ pub fn purge(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 
 /// Changes are in force at once; what can be waited for is that counters are up to date.
 pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.dp.fold(FOLD_WAIT);
     vswitch.handle_events();
     Ok(String::new())
 }
@@ -285,7 +318,6 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 /// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached flows, and those of each
 /// worker in the revalidators' place.
 pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.dp.fold(FOLD_WAIT);
     let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
     let limit = vswitch.flow_limit();
@@ -458,7 +490,11 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for n in PmdArgs::parse(args, &[])?.workers(vswitch) {
         let before = PmdStats::before(vswitch, n);
         let stats = PmdStats::of(vswitch.dp.worker_stats(n)).since(before);
-        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, loops, busy, idle, ..]) = stats;
+        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, loops, busy, idle, more @ ..]) =
+            stats;
+        // A worker that sleeps is idle.
+        let [_, _, asleep, ..] = more;
+        let idle = idle + asleep;
         let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
         let share = |part: u64| ratio(part, busy + idle) * 100.0;
         let _ = writeln!(
@@ -624,11 +660,16 @@ pub fn drops(vswitch: &mut Vswitch, _: &[String]) -> Answer {
             continue;
         }
         let _ = writeln!(text, "{}: {total}", reason.name());
+        let mut elsewhere = total;
         for port in vswitch.ports.values() {
             let here = vswitch.dp.port_drops(port.port_no, reason);
+            elsewhere = elsewhere.saturating_sub(here);
             if here > 0 {
                 let _ = writeln!(text, "  {}: {here}", port.name);
             }
+        }
+        if elsewhere > 0 {
+            let _ = writeln!(text, "  removed ports: {elsewhere}");
         }
     }
     Ok(text)

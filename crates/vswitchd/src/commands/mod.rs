@@ -7,6 +7,7 @@ mod fdb;
 mod qos;
 mod switching;
 pub(crate) mod time;
+pub(crate) mod waits;
 
 use crate::service::Shared;
 use crate::state::Vswitch;
@@ -94,28 +95,109 @@ const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();
 /// Commands that are there for tests, and not shown.
 const HIDDEN: &[&str] = &["crosspoint/block"];
 
-/// Runs a request, and waits for what it has begun.
+/// Commands that show exact counters: workers fold theirs before the command runs.
+const COUNTED: &[&str] = &[
+    "bridge/dump-flows",
+    "dpctl/dump-flows",
+    "dpctl/show",
+    "dpif/dump-flows",
+    "dpif/show",
+    "revalidator/wait",
+    "upcall/show",
+];
+
+/// Runs a request, waits for the workers' counters if it shows any, and goes on with what it has begun.
 pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, String> {
-    let (result, warp) = {
+    if COUNTED.contains(&request.method.as_str()) {
+        waits::counters(shared).await;
+    }
+    let (result, begun) = {
         let vswitch = &mut *shared.borrow_mut();
         vswitch.counts.unixctl_received += 1;
         let result = unixctl::run(&[COMMANDS, STANDARD], HIDDEN, vswitch, request);
         vswitch.deliver();
-        (result, vswitch.warp.take())
+        (result, vswitch.begun.take())
     };
-    if let Some(warp) = warp {
-        warp.run(shared).await;
+    match begun {
+        Some(begun) => begun.run(shared, result).await,
+        None => result,
     }
-    result
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, Database, DatapathFlags, EnableDummy};
+    use crate::rundir::RunDir;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
 
     #[test]
     fn rows_are_sorted_and_hidden_ones_exist() {
         assert!(COMMANDS.is_sorted_by_key(|c| c.name));
-        assert!(HIDDEN.iter().all(|h| COMMANDS.iter().any(|c| c.name == *h)));
+        let is_there = |name: &&str| COMMANDS.iter().any(|c| c.name == *name);
+        assert!(HIDDEN.iter().chain(COUNTED).all(is_there));
+    }
+
+    /// A switch with bridge br0 and port p1.
+    fn shared() -> Shared {
+        let bridge = crate::config::BridgeFlags::parse("br0,local=dummy").unwrap();
+        let port = crate::config::PortFlags::parse("p1,type=dummy").unwrap();
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config {
+            run_dir: RunDir::new("/nowhere"),
+            bridges: vec![bridge],
+            ports: vec![port],
+            database: Database::None,
+            dummy: EnableDummy::No,
+            tls: crate::stream::TlsFiles::default(),
+            mlockall: false,
+            datapath,
+            unixctl: None,
+        };
+        let mut vswitch = Vswitch::new(&config).unwrap();
+        crate::reconcile::reconcile(&mut vswitch, &config.wanted(), &Default::default());
+        Rc::new(RefCell::new(vswitch))
+    }
+
+    #[test]
+    fn commands_that_wait_for_workers_hold_up_nobody() {
+        let shared = shared();
+        // A worker that answers when it is told to.
+        let mut worker = shared.borrow_mut().dp.stepped_worker().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            for line in [
+                "dpctl/show -s",
+                "dpif/show",
+                "bridge/dump-flows br0",
+                "dpctl/dump-flows",
+                "dpif/dump-flows br0",
+                "upcall/show",
+                "revalidator/wait",
+            ] {
+                let mut words = line.split(' ').map(String::from);
+                let method = words.next().unwrap();
+                let request = Request { id: 0.into(), method, params: Some(words.collect()) };
+                let state = shared.clone();
+                let command = tokio::task::spawn_local(async move { run(&state, &request).await });
+                for _ in 0..20 {
+                    // Somebody else's turn.
+                    shared.borrow_mut().tick();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                assert!(!command.is_finished(), "{line} waits for the worker");
+                while !command.is_finished() {
+                    worker.turn();
+                    tokio::task::yield_now().await;
+                }
+                let said = command.await.unwrap();
+                assert!(said.is_ok(), "{line}: {said:?}");
+                if line == "bridge/dump-flows br0" {
+                    assert!(said.unwrap().contains("actions=NORMAL"));
+                }
+            }
+        });
     }
 }

@@ -1,7 +1,9 @@
 //! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
 
+use super::waits::Begun;
 use crate::clock;
 use crate::odp::{self, ActionContext};
+use crate::service::Shared;
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline};
@@ -9,12 +11,12 @@ use flow::{Depth, FieldId, Ingress, Key, extract};
 use openflow::Version;
 use openflow::text::{PortNames, parse_packet, write_actions, write_match};
 use std::fmt::Write;
-use std::time::Duration;
-use switch::BridgeIdx;
-use switch::control::RuleFilter;
+use std::sync::Arc;
+use switch::control::{Cursor, RuleFilter};
+use switch::{BridgeIdx, Rule};
 
-/// How long a dump waits for the workers' counters.
-const FOLD_WAIT: Duration = Duration::from_millis(1_000);
+/// Rules written in one turn: about a millisecond's work.
+const RULES_PER_TURN: usize = 512;
 /// The priority that is not shown.
 const DEFAULT_PRIORITY: u16 = 32_768;
 
@@ -37,37 +39,62 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Stri
         [option] if option == "--offload-stats" => "n_offload_packets=0, n_offload_bytes=0, ",
         _ => return Err("expected [--offload-stats] BRIDGE".into()),
     };
-    vswitch.dp.fold(FOLD_WAIT);
-    let now_ms = vswitch.now_ms();
-    let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
-    let mut text = String::new();
-    for rule in vswitch.control.rules(bridge, &filter) {
-        if rule.table_id != 0 {
-            let _ = write!(text, "table_id={}, ", rule.table_id);
-        }
-        let counted = vswitch.slot(rule.slot);
-        let _ = write!(
-            text,
-            "duration={}s, n_packets={}, n_bytes={}, {offload}",
-            now_ms.saturating_sub(rule.created_ms) / 1000,
-            counted.packets,
-            counted.bytes
-        );
-        let matching = rule.matching.to_match();
-        // Those of the switch's own are above all that OpenFlow can say.
-        match u16::try_from(rule.priority) {
-            Ok(priority) => write_match(&mut text, &matching, priority, PortNames::none()),
-            Err(_) => {
-                let _ = write!(text, "priority={},", rule.priority);
-                write_match(&mut text, &matching, DEFAULT_PRIORITY, PortNames::none());
+    vswitch.begun = Some(Begun::Rules(Box::new(RuleDump { bridge, offload })));
+    Ok(String::new())
+}
+
+/// A dump of all rules of a bridge.
+pub(crate) struct RuleDump {
+    bridge: BridgeIdx,
+    /// What is shown of each rule's counters beside the usual.
+    offload: &'static str,
+}
+
+impl RuleDump {
+    /// Writes all rules, some hundred at a time. A bridge that goes away meanwhile has no more.
+    pub async fn run(self, shared: &Shared) -> String {
+        let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
+        let (mut text, mut cursor) = (String::new(), Cursor::default());
+        loop {
+            let next = {
+                let vswitch = shared.borrow();
+                let write = |rule: &Arc<Rule>| write_rule(&mut text, &vswitch, rule, self.offload);
+                vswitch.control.dump(self.bridge, &filter, cursor, RULES_PER_TURN, write)
+            };
+            match next {
+                Some(next) => cursor = next,
+                None => return text,
             }
+            tokio::task::yield_now().await;
         }
-        let comma = if text.ends_with(',') { "" } else { "," };
-        let _ = write!(text, "{comma}actions=");
-        write_actions(&mut text, &rule.actions.list, Version::V13, PortNames::none());
-        text.push('\n');
     }
-    Ok(text)
+}
+
+fn write_rule(text: &mut String, vswitch: &Vswitch, rule: &Rule, offload: &str) {
+    if rule.table_id != 0 {
+        let _ = write!(text, "table_id={}, ", rule.table_id);
+    }
+    let counted = vswitch.slot(rule.slot);
+    let _ = write!(
+        text,
+        "duration={}s, n_packets={}, n_bytes={}, {offload}",
+        vswitch.now_ms().saturating_sub(rule.created_ms) / 1000,
+        counted.packets,
+        counted.bytes
+    );
+    let matching = rule.matching.to_match();
+    // Those of the switch's own are above all that OpenFlow can say.
+    match u16::try_from(rule.priority) {
+        Ok(priority) => write_match(text, &matching, priority, PortNames::none()),
+        Err(_) => {
+            let _ = write!(text, "priority={},", rule.priority);
+            write_match(text, &matching, DEFAULT_PRIORITY, PortNames::none());
+        }
+    }
+    let comma = if text.ends_with(',') { "" } else { "," };
+    let _ = write!(text, "{comma}actions=");
+    write_actions(text, &rule.actions.list, Version::V13, PortNames::none());
+    text.push('\n');
 }
 
 /// `bridge/reconnect [BRIDGE]`: controllers' connections end, and those that are connected to are so again.

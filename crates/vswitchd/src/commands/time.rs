@@ -1,6 +1,7 @@
 //! `time/*`: tests stop the clock and move it by hand. Everything that times out follows: rules, cached flows, addresses,
 //! connections, probes.
 
+use super::waits::Begun;
 use crate::clock;
 use crate::service::Shared;
 use crate::state::Vswitch;
@@ -36,7 +37,7 @@ pub fn warp(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     if left_ms / step_ms > STEPS_MAX {
         return Err(format!("more than {STEPS_MAX} steps"));
     }
-    vswitch.warp = Some(Warp { left_ms, step_ms });
+    vswitch.begun = Some(Begun::Warp(Warp { left_ms, step_ms }));
     Ok("warped".into())
 }
 

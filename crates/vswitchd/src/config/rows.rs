@@ -487,7 +487,19 @@ impl<'a> Reader<'a> {
         let mut port = Port::new(&name, []);
         port.vlan = vlan;
         port.protected = row.flag("protected");
-        for interface in self.rows.referenced(row, "interfaces", "Interface") {
+        let members: Vec<RowRef<'a>> = self.rows.referenced(row, "interfaces", "Interface").collect();
+        let active = active_member(row, &members);
+        for interface in members {
+            if let (Some(active), Some(member)) = (&active, interface.text("name"))
+                && active != member
+            {
+                let why = format!(
+                    "there are no bonds yet: of the interfaces of port {name}, only {active} is used"
+                );
+                self.complain(&format!("interface {member}"), &why);
+                self.reading.impossible.insert(member.into(), why);
+                continue;
+            }
             if let Some(interface) = self.interface(&interface, bridge, on_dummies) {
                 port.interfaces.insert(interface.name.clone(), interface);
             }
@@ -652,6 +664,15 @@ fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<VersionSet> {
         return Some(others);
     }
     Some(spoken)
+}
+
+/// Of a port with several interfaces the one that is used, as long as there are no bonds: all of them would make a loop. The one that
+/// is named as primary, else the first by name.
+fn active_member(row: &RowRef<'_>, members: &[RowRef<'_>]) -> Option<String> {
+    let names = members.iter().filter_map(|member| member.text("name"));
+    let primary = row.value("other_config", "bond-primary");
+    let first = names.clone().find(|name| Some(*name) == primary).or_else(|| names.min());
+    first.filter(|_| members.len() > 1).map(String::from)
 }
 
 /// The files that a row of table SSL names.

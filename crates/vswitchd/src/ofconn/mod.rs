@@ -398,4 +398,4 @@ fn check_table(table_id: u8) -> Handled {
 }
 
 /// How long a dump waits for the workers' counters.
-const FOLD_WAIT: Duration = Duration::from_millis(1_000);
+const FOLD_WAIT: Duration = Duration::from_millis(3_000);

@@ -10,7 +10,11 @@ use packet::{LinkState, Port, PortStatus};
 use ports::PortError;
 use ports::files::FileDirs;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 use switch::{BridgeIdx, PortKind};
+
+/// How long a port that is opened anew waits for workers to give up its queues.
+const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
 impl Vswitch {
     /// Adds an interface, or remembers why it cannot be had. `number` is one that it had before.
@@ -234,17 +238,34 @@ impl Vswitch {
             }
         }
         let with_device: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
-        match self.dp.remove_ports(&with_device) {
-            Ok(ports) => {
-                for (record, port) in records.into_iter().zip(ports) {
-                    let interface = Interface { options: record.device_options, ..record.interface };
-                    self.give_up(&interface, port, Fate::Removed);
+        match self.dp.begin_removal(&with_device) {
+            Ok(removal) => self.leaving.push((removal, records)),
+            Err(error) => tracing::error!(target: "dpif", "ports were not given up: {error}"),
+        }
+        self.finish_leaving();
+    }
+
+    /// Gives up the devices of ports whose queues all workers have given up. Whether none is left.
+    pub(super) fn finish_leaving(&mut self) -> bool {
+        for (removal, records) in std::mem::take(&mut self.leaving) {
+            match self.dp.finish_removal(removal) {
+                Ok(ports) => {
+                    for (record, port) in records.into_iter().zip(ports) {
+                        let interface = Interface { options: record.device_options, ..record.interface };
+                        self.give_up(&interface, port, Fate::Removed);
+                    }
                 }
+                Err(removal) => self.leaving.push((removal, records)),
             }
-            Err(error) => {
-                let names: Vec<&str> = records.iter().map(|record| record.name.as_str()).collect();
-                tracing::error!(target: "dpif", "{}: not given up: {error}", names.join(", "));
-            }
+        }
+        self.leaving.is_empty()
+    }
+
+    /// The same, waiting for the workers, but no longer than they may take for an answer.
+    fn wait_for_leaving(&mut self) {
+        let end = Instant::now() + LEAVING_WAIT;
+        while !self.finish_leaving() && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 
@@ -337,6 +358,8 @@ impl Vswitch {
         let is_local = of_port == OfPort::LOCAL;
         let bridge_name = self.bridges.get(&bridge).map(|b| b.name.clone()).unwrap_or_default();
         self.remove_port(port_no);
+        // The device is opened again, which it must have been closed for.
+        self.wait_for_leaving();
         let (device, error) = match self.open_device(bridge, interface, port_no, is_local) {
             Ok(device) => (device, None),
             Err(error) => match self.open_device(bridge, &before, port_no, is_local) {

@@ -157,7 +157,8 @@ impl Reconciliation {
 
     /// Carries out the next step.
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
-        if self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
+        // What comes may be of the same name as what leaves.
+        if !vswitch.finish_leaving() || self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
             return Progress::Waiting;
         }
         match self.steps.pop_front() {
@@ -191,7 +192,7 @@ impl Reconciliation {
         match self.steps.is_empty() {
             false => Progress::More,
             // Whoever removed a port shall not find its device when he is told that this is in force.
-            true if vswitch.janitor.waiting() > 0 => Progress::Waiting,
+            true if !vswitch.finish_leaving() || vswitch.janitor.waiting() > 0 => Progress::Waiting,
             true => Progress::Done,
         }
     }

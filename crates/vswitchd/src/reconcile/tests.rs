@@ -624,3 +624,32 @@ fn requested_numbers_swap_and_move_who_did_not_ask_and_are_taken_when_they_becom
     become_(&mut next, &w);
     assert_eq!(numbers(&next), named(&[("p3", 1), ("p1", 3), ("p4", 4), ("br0", LOCAL)]));
 }
+
+#[test]
+fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    become_(&mut v, &w);
+    // It answers when it is told to.
+    let mut stuck = v.dp.stepped_worker().unwrap();
+    w.bridges.get_mut("br0").unwrap().ports.remove("p2");
+    let mut plan = Reconciliation::plan(&v, &w, &OfPortsBefore::new());
+    let start = Instant::now();
+    while plan.step(&mut v) == Progress::More {}
+    assert_eq!(plan.step(&mut v), Progress::Waiting);
+    assert!(start.elapsed() < Duration::from_millis(900), "nobody waits for the worker");
+    assert!(v.port_named("p2").is_none());
+    let soon = Instant::now();
+    assert_eq!(v.dp.overdue(soon), []);
+    let overdue = v.dp.overdue(soon + Duration::from_secs(2));
+    assert_eq!(overdue.iter().map(|o| (o.worker, o.what)).collect::<Vec<_>>(), [(1, "a port's queues")]);
+    assert_eq!(v.dp.overdue(soon + Duration::from_secs(3)), [], "once is enough");
+    // Its late answer is taken for what it is.
+    while plan.step(&mut v) != Progress::Done {
+        stuck.turn();
+    }
+    // A command that cannot but wait gives up after a second, and says who kept it waiting.
+    let p1 = v.port_named("p1").unwrap().port_no;
+    let error = v.dp.remove_port(p1).map(drop).unwrap_err().to_string();
+    assert_eq!(error, "no answer within 1 s from pmd-1");
+}

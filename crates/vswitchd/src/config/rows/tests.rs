@@ -274,6 +274,24 @@ fn columns_of_features_that_are_not_there_are_named_where_they_say_something() {
 }
 
 #[test]
+fn of_a_bond_one_interface_is_used_and_the_others_say_why_they_are_not() {
+    for (primary, active) in [(json!({}), "p1"), (other_config(&[("bond-primary", "p2")]), "p2")] {
+        let mut rig = Rig::with_port(json!({}), primary, json!({"type": "system"}));
+        rig.transact(&[
+            json!({"op": "insert", "table": "Interface", "uuid-name": "i2",
+                   "row": {"name": "p2", "type": "system"}}),
+            json!({"op": "mutate", "table": "Port", "where": [["name", "==", "p1"]],
+                   "mutations": [["interfaces", "insert", ["set", [["named-uuid", "i2"]]]]]}),
+        ]);
+        let reading = rig.read();
+        let port = &reading.wanted.bridges["br0"].ports["p1"];
+        assert_eq!(port.interfaces.keys().collect::<Vec<_>>(), [active]);
+        let other = if active == "p1" { "p2" } else { "p1" };
+        assert!(reading.impossible[other].contains(&format!("only {active} is used")), "{reading:?}");
+    }
+}
+
+#[test]
 fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_sense() {
     let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "system"}));
     assert_eq!(rig.bridge().settings, BridgeSettings::default());
