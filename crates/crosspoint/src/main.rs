@@ -82,6 +82,7 @@ struct Elsewhere {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     if let Some(code) = programs::asked_for(&args) {
+        output::flush();
         return code;
     }
     let cli = Cli::from_arg_matches(&manual::own::cli().get_matches()).unwrap_or_else(|error| error.exit());

@@ -1,33 +1,72 @@
-//! The macros that print, in the place of the standard library's, which panic where an output is closed or full.
-//! See `vswitchd::output`.
+//! Printing for every subcommand: `print!`, `println!`, `eprint!` and `eprintln!` that cannot panic.
+//!
+//! The macros of the standard library panic when the reader of a pipe is gone or the disk is full. These end the
+//! program instead: silently with exit code 1 where nobody reads any more, and with a sentence on standard error where
+//! the text cannot be written. What standard error does not take is lost, since there is nobody left to tell.
 
-/// As the standard one, of an output that may be closed or full.
-macro_rules! eprintln {
-    ($($arg:tt)*) => {
-        ::vswitchd::output::to_stderr(::std::format_args!("{}\n", ::std::format_args!($($arg)*)))
-    };
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+
+/// Writes to standard output, or ends the program.
+pub fn out(text: Arguments) {
+    if let Err(error) = std::io::stdout().write_fmt(text) {
+        end(&error);
+    }
 }
 
-/// As the standard one, of an output that may be closed or full.
-macro_rules! eprint {
-    ($($arg:tt)*) => {
-        ::vswitchd::output::to_stderr(::std::format_args!($($arg)*))
-    };
+/// Writes to standard error as far as it takes it.
+pub fn err(text: Arguments) {
+    let _ = std::io::stderr().write_fmt(text);
 }
 
-/// As the standard one, of an output that may be closed or full.
-macro_rules! println {
-    () => {
-        ::vswitchd::output::to_stdout(::std::format_args!("\n"))
-    };
-    ($($arg:tt)*) => {
-        ::vswitchd::output::to_stdout(::std::format_args!("{}\n", ::std::format_args!($($arg)*)))
-    };
+/// Standard output for what writes many lines: it never fails, since it ends the program instead.
+pub struct Stdout(std::io::StdoutLock<'static>);
+
+/// Standard output, locked.
+pub fn stdout() -> Stdout {
+    Stdout(std::io::stdout().lock())
 }
 
-/// As the standard one, of an output that may be closed or full.
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(self.0.write(bytes).unwrap_or_else(|error| end(&error)))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush().unwrap_or_else(|error| end(&error));
+        Ok(())
+    }
+}
+
+/// Writes out what is buffered, or ends the program.
+pub fn flush() {
+    if let Err(error) = std::io::stdout().flush() {
+        end(&error);
+    }
+}
+
+/// Ends the program because standard output takes no more.
+fn end(error: &std::io::Error) -> ! {
+    if error.kind() != ErrorKind::BrokenPipe {
+        err(format_args!("{}: writing to standard output failed ({error})\n", vswitchd::program::name()));
+    }
+    std::process::exit(1)
+}
+
 macro_rules! print {
-    ($($arg:tt)*) => {
-        ::vswitchd::output::to_stdout(::std::format_args!($($arg)*))
-    };
+    ($($arg:tt)*) => { $crate::output::out(format_args!($($arg)*)) };
+}
+
+macro_rules! println {
+    () => { $crate::output::out(format_args!("\n")) };
+    ($($arg:tt)*) => { $crate::output::out(format_args!("{}\n", format_args!($($arg)*))) };
+}
+
+macro_rules! eprint {
+    ($($arg:tt)*) => { $crate::output::err(format_args!($($arg)*)) };
+}
+
+macro_rules! eprintln {
+    () => { $crate::output::err(format_args!("\n")) };
+    ($($arg:tt)*) => { $crate::output::err(format_args!("{}\n", format_args!($($arg)*))) };
 }

@@ -518,7 +518,15 @@ impl Client {
 
     fn watch(&mut self, xid: u32, id: u32, flags: FlowMonitorFlags) {
         let matching = Match::any();
-        let request = FlowMonitorRequest { id, flags, out_port: None, table_id: TABLE_ALL, matching };
+        let request = FlowMonitorRequest {
+            id,
+            flags,
+            out_port: None,
+            out_group: None,
+            table_id: TABLE_ALL,
+            matching,
+            command: Default::default(),
+        };
         self.send(xid, &Message::StatsRequest(StatsRequest::FlowMonitor(vec![request])));
     }
 

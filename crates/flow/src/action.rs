@@ -28,6 +28,12 @@ pub enum PacketInReason {
     Action = 1,
     /// Time to live was invalid.
     InvalidTtl = 2,
+    /// The action set says so (1.4).
+    ActionSet = 3,
+    /// A bucket of a group says so (1.4).
+    Group = 4,
+    /// A packet-out says so (1.4).
+    PacketOut = 5,
 }
 
 /// Which way a sampled packet goes through the sampling port, the number on the wire (NX_ACTION_SAMPLE_*).

@@ -112,8 +112,10 @@ mod tests {
             id: *id,
             flags,
             out_port: None,
+            out_group: None,
             table_id: 0,
             matching: flow::Match::any(),
+            command: Default::default(),
         };
         StatsRequest::FlowMonitor(ids.iter().map(monitor).collect())
     }

@@ -74,7 +74,10 @@ pub struct VersionSet(pub u64);
 
 impl VersionSet {
     /// The versions that this crate encodes and decodes.
-    pub const SUPPORTED: VersionSet = VersionSet(1 << Version::V10 as u8 | 1 << Version::V13 as u8);
+    pub const SUPPORTED: VersionSet = VersionSet::up_to(Version::V15 as u8);
+
+    /// The versions that our switch speaks: those whose behaviour its pipeline has.
+    pub const SWITCH: VersionSet = VersionSet(1 << Version::V10 as u8 | 1 << Version::V13 as u8);
 
     /// Just this one.
     pub const fn only(version: Version) -> VersionSet {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use vswitchd::daemonize::{self, DAEMON, LOGGING};
 use vswitchd::getopt::{Opt, Order, flag, optional, value};
+use vswitchd::log::{self, Destination, Level, Setting};
 use vswitchd::program;
 use vswitchd::stream::TlsFiles;
 
@@ -88,11 +89,13 @@ pub struct Args {
 /// An exit code: there is nothing more to do.
 pub fn parse(args: &[String]) -> Result<Args, ExitCode> {
     client_log();
+    // What the stock client says of matches, it says at this level.
+    log::set(&Setting::everything_at(Destination::Console, Level::Info));
     let usage = Usage {
         tables: &[OPTIONS, DAEMON, LOGGING, CLIENT_TLS],
         order: Order::Anywhere,
         help: super::manual().help(program::name()),
-        version: &["OpenFlow versions 0x1:0x4"],
+        version: &["OpenFlow versions 0x1:0x6"],
     };
     let parsed = usage.parse(args)?;
     let mut args = Args {

@@ -3,13 +3,14 @@
 use super::client::{Client, Failure, fail, os_text};
 use super::{Options, replace::sort_flows};
 use base::OfPort;
+use flow::Match;
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, FlowMod, FlowModCommand, FlowStats,
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
 };
 use openflow::text::{
-    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, flows_in, message_text,
-    parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, write_flow,
+    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, flows_in, match_text,
+    message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, write_flow,
 };
 use openflow::{Message, Version};
 use std::io::{Read, Write};
@@ -117,6 +118,7 @@ fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Fail
     let (names, client) =
         if text.is_empty() { Default::default() } else { taken_names(options, target(options))? };
     let parsed = parse_flow_mod(text, command, &names)?;
+    report_normalization(&parsed);
     let batch = Batch { file: "", count: 1, usable: parsed.protocols };
     send_flows(options, client, &batch, std::iter::once((0, parsed)))
 }
@@ -128,6 +130,16 @@ fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<E
     let batch = survey(&text, shown, command, &names)?;
     let all = flows_in(&text, command, &names).filter_map(Result::ok);
     send_flows(options, client, &batch, all)
+}
+
+/// Says what of a match was left out because what it requires is not matched, as the stock tool does.
+fn report_normalization(flow: &Parsed) {
+    if let Some(before) = &flow.before {
+        let after = match_text(&flow.flow_mod.matching, PortNames::none());
+        tracing::info!(target: "ofp_match", "normalization changed ofp_match, details:");
+        tracing::info!(target: "ofp_match", " pre: {before}");
+        tracing::info!(target: "ofp_match", "post: {after}");
+    }
 }
 
 /// What is known of flows before they are taken one by one.
@@ -150,6 +162,7 @@ fn survey<'a>(
     let mut batch = Batch { file, count: 0, usable: Protocols::ANY };
     for flow in flows_in(text, command, names) {
         let (_, flow) = flow.map_err(|error| Failure(format!("{file}:{error}")))?;
+        report_normalization(&flow);
         batch.usable = batch.usable.intersect(flow.protocols);
         batch.count += 1;
     }
@@ -308,7 +321,7 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
         PortNames::default()
     };
     let (mut client, request, _) = flow_request(options)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     if !sorted && !shows_names && !options.args.no_stats {
         let style = client.style(PortNames::none(), options.more());
         client.statistics(StatsRequest::Flow(Box::new(request)), |xid, message| {
@@ -369,6 +382,7 @@ pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
                     Ok(PacketOut {
                         buffer_id: None,
                         in_port,
+                        metadata: Match::any(),
                         actions: actions.clone(),
                         data: parse_packet(hex)?,
                     })
@@ -404,7 +418,13 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
     let Some(at) = text.find("action") else { return fail!("must specify an action") };
     let Some(equals) = text[at..].find('=') else { return fail!("must specify an action") };
     let actions = parse_actions(&text[at + equals + 1..], ActionsIn::List, names)?;
-    let mut packet = PacketOut { buffer_id: None, in_port: OfPort::NONE, actions, data: Vec::new() };
+    let mut packet = PacketOut {
+        buffer_id: None,
+        in_port: OfPort::NONE,
+        metadata: Match::any(),
+        actions,
+        data: Vec::new(),
+    };
     for (key, value) in KeyValues::new(&text[..at]) {
         match key {
             _ if value.is_empty() => return fail!("field {key} missing value"),
@@ -427,6 +447,7 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
 
 pub fn parse_flow_command(options: &Options) -> Result<ExitCode, Failure> {
     let parsed = parse_flow_mod(options.word(1).unwrap_or(""), FlowModCommand::Add, PortNames::none())?;
+    report_normalization(&parsed);
     show_parsed(options, parsed.protocols, std::iter::once(parsed))
 }
 
@@ -453,7 +474,7 @@ fn show_parsed(
         ports: PortNames::none(),
         verbosity: options.more(),
     };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::output::stdout());
     for (i, flow) in flows.enumerate() {
         let message = as_received(flow, protocol)?;
         out.write_all(message_text(i as u32 + 1, &message, style).as_bytes())?;

@@ -1,10 +1,14 @@
-//! Groups, as far as scripts need them that save and restore what a switch has: it has none.
+//! Groups and meters, as far as scripts need them that save, clear and restore what a switch has: it has none.
 
 use super::client::{Client, Failure, fail};
 use super::flows::read_file;
 use super::{Options, ports};
-use openflow::Version;
-use openflow::message::StatsRequest;
+use openflow::message::{
+    GroupCommand, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterConfig,
+    MeterMod, StatsRequest,
+};
+use openflow::text::{PortNames, parse_group_mod};
+use openflow::{Message, Version};
 use std::process::ExitCode;
 
 /// Speaks a version that has groups, whatever else is allowed.
@@ -26,6 +30,35 @@ pub fn dump_groups(options: &Options) -> Result<ExitCode, Failure> {
         },
     };
     ports::print_statistics(options, &mut connect(options)?, StatsRequest::GroupDesc(group))
+}
+
+/// Deletes groups; without GROUP, all. None that is to go need exist.
+pub fn del_groups(options: &Options) -> Result<ExitCode, Failure> {
+    let (text, names) = (options.word(2).unwrap_or(""), PortNames::none());
+    let change = parse_group_mod(text, GroupCommand::Delete, names)?;
+    connect(options)?.command(&Message::GroupMod(Box::new(change)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Deletes meters; without METER, all. None that is to go need exist.
+pub fn del_meters(options: &Options) -> Result<ExitCode, Failure> {
+    let meter_id = match options.word(2).map(|text| text.strip_prefix("meter=").unwrap_or(text)) {
+        None | Some("all") => METER_ALL,
+        Some("controller") => METER_CONTROLLER,
+        Some("slowpath") => METER_SLOWPATH,
+        Some(text) => match text.parse() {
+            Ok(meter_id @ 1..=METER_MAX) => meter_id,
+            _ => {
+                return fail!(
+                    "invalid meter id {text}: must be 1 to {METER_MAX}, controller, slowpath or all"
+                );
+            }
+        },
+    };
+    let meter = MeterConfig { meter_id, ..MeterConfig::default() };
+    let change = MeterMod { command: MeterCommand::Delete, meter };
+    connect(options)?.command(&Message::MeterMod(change))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Takes files without groups: what was saved of a switch that has none.

@@ -8,6 +8,7 @@ mod client;
 mod control;
 mod flows;
 mod groups;
+mod offline;
 mod options;
 mod ports;
 mod replace;
@@ -87,22 +88,23 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
         }
     }
     if args.bundle {
-        // OpenFlow 1.3 has bundles by extension, OpenFlow 1.0 none.
-        versions = VersionSet(versions.0 & !VersionSet::only(Version::V10).0).with(Version::V13);
+        // OpenFlow 1.3 has bundles by extension, earlier versions none. What stock tools allow is allowed too.
+        let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
+        versions = match versions.intersect(with_bundles) {
+            VersionSet(0) => with_bundles,
+            some => some,
+        };
     }
-    let mut spoken = versions.intersect(VersionSet::SUPPORTED);
-    let newer = [Version::V14, Version::V15].map(VersionSet::only);
-    if spoken.0 == 0 && newer.iter().any(|newer| versions.intersect(*newer).0 != 0) {
-        // Scripts that save and restore flows ask for the newest there is. What they need of it, 1.3 has with its extensions. Called by the
-        // stock tool's name it says no more than that.
-        if program::name() != "ovs-ofctl" {
-            eprintln!("{}: {} is not spoken yet; speaking OpenFlow13", program::name(), args.protocols);
-        }
-        spoken = VersionSet::only(Version::V13);
+    if versions.0 == 0 {
+        return fail!("-O: no version of OpenFlow is named");
     }
-    if spoken.0 == 0 {
-        return fail!("{}: OpenFlow10 and OpenFlow13 are the versions that are spoken", args.protocols);
+    let newer = [Version::V14, Version::V15].into_iter().any(|version| versions.contains(version));
+    if newer && versions.intersect(VersionSet::SWITCH).0 == 0 {
+        // Scripts that save and restore flows ask for the newest version there is. What they need of it, OpenFlow 1.3
+        // has with its extensions, and our switch speaks that.
+        versions = versions.with(Version::V13);
     }
+    let spoken = versions;
     let formats = Protocols::parse(&args.flow_format)?;
     let allowed = formats.intersect(Protocols::of_versions(spoken));
     if allowed.is_empty() {
@@ -175,12 +177,25 @@ const TABLE: &[Row] = &[
     ("diff-flows", 2, 2, replace::diff_flows, "SOURCE SOURCE", "compare the flows of two files or switches; exit with 2 if they differ"),
     ("dump-groups", 1, 2, groups::dump_groups, "SWITCH [GROUP]", "print groups"),
     ("add-groups", 1, 2, groups::add_groups, "SWITCH FILE", "add the groups of a file"),
+    ("del-groups", 1, 2, groups::del_groups, "SWITCH [GROUP]", "delete groups, or all of them"),
+    ("del-meters", 1, 1, groups::del_meters, "SWITCH", "delete all meters"),
+    ("del-meter", 2, 2, groups::del_meters, "SWITCH METER", "delete a meter"),
     ("add-tlv-map", 2, 2, options::add_tlv_map, "SWITCH MAP[,MAP]...", "map tunnel options to fields: {class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN"),
     ("del-tlv-map", 1, 2, options::del_tlv_map, "SWITCH [MAP[,MAP]...]", "remove mappings of tunnel options, or all of them"),
     ("dump-tlv-map", 1, 1, options::dump_tlv_map, "SWITCH", "print the mappings of tunnel options"),
     ("packet-out", 2, usize::MAX, flows::packet_out, "SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"", "send a packet through actions"),
     ("parse-flow", 1, 1, flows::parse_flow_command, "FLOW", "check a flow and print it as it would be sent"),
     ("parse-flows", 1, 1, flows::parse_flows_command, "FILE", "check the flows of a file and print them as they would be sent"),
+    ("parse-group", 1, 1, offline::parse_group, "GROUP", "check a group and print it as it would be sent"),
+    ("parse-actions", 1, 1, offline::parse_actions, "VERSION", "read lists of actions in hexadecimal from standard input, and print and encode them"),
+    ("parse-instructions", 1, 1, offline::parse_instructions, "VERSION", "the same for instructions"),
+    ("parse-packet", 0, 0, offline::parse_packet, "", "print the headers of the packet on standard input"),
+    ("parse-key-value", 1, usize::MAX, offline::parse_key_value, "TEXT...", "print the pairs that a text consists of"),
+    ("ofp-print", 1, 2, offline::ofp_print, "HEX|- [VERBOSITY]", "print a message in hexadecimal"),
+    ("ofp-parse", 1, 1, offline::ofp_parse, "FILE", "print the messages of a file (- for standard input)"),
+    ("print-error", 1, 1, offline::print_error, "ERROR", "print the numbers of an error in each version"),
+    ("encode-error-reply", 2, 2, offline::encode_error_reply, "ERROR HEX", "print the error message in answer to a request"),
+    ("encode-hello", 1, 1, offline::encode_hello, "BITMAP", "print the hello that offers the versions of a bitmap"),
     ("monitor", 1, usize::MAX, watch::monitor, "SWITCH [MISS-LEN] [invalid_ttl] [resume] [watch:[FLOW]]...", "print what the switch sends to controllers"),
     ("snoop", 1, 1, watch::snoop, "SWITCH", "print the messages between the switch and its controllers"),
     ("probe", 1, 1, watch::probe, "SWITCH", "check that the switch answers"),
@@ -189,7 +204,10 @@ const TABLE: &[Row] = &[
 ];
 
 /// What `--read-only` refuses.
-const CHANGING: [&str; 11] = [
+const CHANGING: [&str; 14] = [
+    "del-groups",
+    "del-meter",
+    "del-meters",
     "add-flow",
     "add-flows",
     "mod-flows",

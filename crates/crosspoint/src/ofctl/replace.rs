@@ -172,7 +172,7 @@ pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
             }
         }
     }
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    crate::output::stdout().write_all(text.as_bytes())?;
     Ok(if text.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 

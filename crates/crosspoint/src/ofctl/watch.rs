@@ -9,7 +9,6 @@ use openflow::message::{
     FlowMonitorFlags, FlowMonitorRequest, PacketIn, PacketInForm, StatsRequest, SwitchConfig, TABLE_ALL,
 };
 use openflow::text::{KeyValues, MessageStyle, PortNames, message_text, parse_match};
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -73,7 +72,8 @@ pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
             let style = client.style(PortNames::none(), options.more());
             client.statistics(StatsRequest::FlowMonitor(vec![watch]), |xid, message| {
                 print!("{}", message_text(xid, &message, style));
-                Ok(std::io::stdout().flush()?)
+                crate::output::flush();
+                Ok(())
             })?;
         } else if word == "invalid_ttl" {
             let wanted = SwitchConfig { invalid_ttl_to_controller: Some(true), ..config(&mut client)? };
@@ -135,8 +135,10 @@ fn parse_watch(text: &str, id: u32, names: &PortNames) -> Result<FlowMonitorRequ
         id,
         flags: FlowMonitorFlags::all(),
         out_port: None,
+        out_group: None,
         table_id: TABLE_ALL,
         matching: Default::default(),
+        command: Default::default(),
     };
     let mut rest = String::new();
     for (key, value) in KeyValues::new(text) {

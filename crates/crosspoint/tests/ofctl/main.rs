@@ -6,7 +6,7 @@ mod rig;
 mod snoop;
 
 use rig::{Rig, Which};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Command lines, in the order in which they are run. `DIR` is the directory of the files below.
 const COMMANDS: &str = include_str!("commands.txt");
@@ -254,4 +254,99 @@ fn monitor_prints_packets_as_the_stock_client_does() {
         assert!(seen[0].contains("NXT_PACKET_IN2") && seen[0].contains("FLOW_REMOVED"), "{}", seen[0]);
         assert_eq!(seen[0], seen[1], "{version}");
     }
+}
+
+/// The program under test as `ovs-ofctl`.
+fn ours() -> Command {
+    let mut command = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")));
+    command.arg("ofctl");
+    command
+}
+
+#[test]
+fn a_reader_that_is_gone_and_a_full_device_end_a_command_without_a_panic() {
+    let file = std::env::temp_dir().join(format!("crosspoint-ofctl-full-{}", std::process::id()));
+    let flows: String = (0..20_000).map(|i| format!("table=1,reg0={i},actions=drop\n")).collect();
+    std::fs::write(&file, flows).unwrap();
+    let run = |stdout: Stdio| {
+        let child =
+            ours().arg("parse-flows").arg(&file).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let full = run(std::fs::File::options().write(true).open("/dev/full").unwrap().into());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let gone = run(writer.into());
+    std::fs::remove_file(&file).unwrap();
+    let text = String::from_utf8_lossy(&full.stderr);
+    assert!(text.contains("writing to standard output failed") && !text.contains("panicked"), "{text}");
+    assert_eq!((full.status.code(), gone.status.code()), (Some(1), Some(1)));
+    assert_eq!(String::from_utf8_lossy(&gone.stderr), "");
+}
+
+#[test]
+fn what_a_match_leaves_out_for_want_of_what_it_requires_is_said_as_the_stock_client_says_it() {
+    // What a line says after the time and the number.
+    let said = |output: Output| {
+        let text = String::from_utf8(output.stderr).unwrap();
+        let lines = text.lines().map(|line| line.splitn(3, '|').nth(2).unwrap_or(line).to_string());
+        lines.collect::<Vec<String>>()
+    };
+    for flow in ["ip_dst=1.2.3.4,actions=drop", "ip,tp_dst=80,actions=1", "ip,nw_dst=1.2.3.4,actions=1"] {
+        let stock = said(Command::new("ovs-ofctl").args(["parse-flow", flow]).output().unwrap());
+        let ours = said(ours().args(["parse-flow", flow]).output().unwrap());
+        // The stock client says it twice, of what it reads and of what it sends.
+        assert_eq!(ours, stock[..stock.len() / 2], "{flow}");
+    }
+}
+
+/// Command lines that need no switch: they print what the stock client prints.
+const OFFLINE: [&[&str]; 30] = [
+    &["ofp-print", ""],
+    &["ofp-print", "aabb"],
+    &["ofp-print", "0110ccddeeff0011"],
+    &["ofp-print", "01100009eeff00112233"],
+    &["ofp-print", "0102000d00000001 25 53 54 1a 9d"],
+    &["ofp-print", "01 00 00 10 00 00 00 00 00 01 00 08 00 00 00 f0"],
+    &["ofp-print", "0101001400000000000100060105ccddeeff0011"],
+    &["ofp-print", "020f0010 11223344 00020000 fffffffc"],
+    &["ofp-print", "041d0020 00000002 0000000d 00000005 00010010 00000400 00000080 00000000"],
+    &["ofp-print", "051e0018 0000000a 00000002 01000000 0000000000000010"],
+    &["ofp-print", "05200018 00000002 051d001002000000 0000000000000001"],
+    &[
+        "ofp-print",
+        "051c0038 00000002 0000000800000005 0001000800000002 0002000800000002 0003000800000005 \
+        000400080000001c 0005000800000005",
+    ],
+    &["print-error", "OFPBIC_BAD_EXP_TYPE"],
+    &["print-error", "OFPGMFC_UNKNOWN_BUCKET"],
+    &["encode-error-reply", "OFPRRFC_BAD_ROLE", "0100000812345678"],
+    &["encode-error-reply", "OFPBIC_DUP_INST", "0300000812345678"],
+    &["encode-hello", "0x1e"],
+    &["encode-hello", "0x24"],
+    &["parse-key-value", "a:b", "a=b c", "a(b),c(d(e))"],
+    &["-O", "OpenFlow11", "parse-group", "group_id=1,type=select,bucket=weight:0,output:1,bucket=weight=5,2"],
+    &["-O", "OpenFlow15", "parse-group", "group_id=1,type=ff,bucket=watch_port:1,output:1"],
+    &["parse-group", "group_id=7,type=select,selection_method=hash,fields(ip_src,tcp_src),bucket=1"],
+    &["-O", "OpenFlow15", "parse-group", "group_id=5,type=all,bucket=bucket_id=3,drop"],
+    &["parse-group", "group_id=5,type=all,bucket=clone(1,2),group:4,resubmit(,1)"],
+    &["parse-group", "group_id=1,type=all,bucket=weight:3,output:1"],
+    &["parse-group", "group_id=1,type=fast_failover,bucket=output:1"],
+    &["parse-group", "group_id=1,type=indirect,bucket=output:1,bucket=2"],
+    &["parse-group", "group_id=1"],
+    &["parse-group", "type=all"],
+    &["parse-group", "group_id=1,type=foo"],
+];
+
+#[test]
+fn commands_that_need_no_switch_print_what_the_stock_client_prints() {
+    let mut different = Vec::new();
+    for words in OFFLINE {
+        let stock = masked(&Command::new("ovs-ofctl").args(words).output().unwrap());
+        let ours = masked(&ours().args(words).output().unwrap());
+        if ours != stock {
+            different.push(format!("{words:?}\n--- stock\n{stock}--- ours\n{ours}"));
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
 }

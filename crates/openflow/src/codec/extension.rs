@@ -2,7 +2,7 @@
 
 use super::bytes::{Put, Reader};
 use super::kind::{NICIRA, ONF, nxt, onft};
-use super::{Codec, HEADER_LEN, flows, packet, switch};
+use super::{Codec, HEADER_LEN, asynchronous, flows, group, packet, switch};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, Message, PacketInForm, TlvMap,
@@ -22,7 +22,11 @@ pub(super) fn read(codec: &Codec, r: &mut Reader, xid: u32) -> Result<Message, E
         ONF if codec.version == Version::V13 => match subtype {
             onft::BUNDLE_CONTROL => Message::BundleControl(read_bundle_control(r)?),
             onft::BUNDLE_ADD => Message::BundleAdd(read_bundle_add(codec, r, xid)?),
+            onft::FLOW_MONITOR => Message::FlowMonitorCancel(r.u32()?),
+            onft::FLOW_MONITOR_PAUSED => Message::FlowMonitorPaused,
+            onft::FLOW_MONITOR_RESUMED => Message::FlowMonitorResumed,
             onft::ROLE_STATUS => Message::RoleStatus(switch::read_role_status(r)?),
+            onft::REQUESTFORWARD => read_request_forward(codec, r)?,
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
         _ => return Err(OFPBRC_BAD_VENDOR),
@@ -55,7 +59,8 @@ fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, E
         }),
         nxt::PACKET_IN => Message::PacketIn(packet::read_nx_packet_in(r)?),
         nxt::FLOW_AGE => Message::FlowAge,
-        nxt::SET_ASYNC_CONFIG => Message::SetAsync(switch::read_async(r)?),
+        nxt::SET_ASYNC_CONFIG => Message::SetAsync(asynchronous::read_bitmaps(r)?),
+        nxt::SET_ASYNC_CONFIG2 => Message::SetAsync(asynchronous::read_properties(r)?),
         nxt::SET_CONTROLLER_ID => {
             r.zeros(6, NXBRC_MUST_BE_ZERO)?;
             Message::SetControllerId(r.u16()?)
@@ -85,6 +90,10 @@ fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, E
             Message::CtFlushZone(r.u16()?)
         }
         nxt::PACKET_IN2 => Message::PacketIn(packet::read_packet_in2(r)?),
+        nxt::GROUP_MOD if codec.version == Version::V10 => {
+            Message::GroupMod(group::read_group_mod(codec.version, r)?)
+        }
+        nxt::REQUESTFORWARD if codec.version <= Version::V12 => read_request_forward(codec, r)?,
         _ => return Err(OFPBRC_BAD_SUBTYPE),
     })
 }
@@ -122,6 +131,10 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
         Message::BundleControl(_) => Some(onft::BUNDLE_CONTROL),
         Message::BundleAdd(_) => Some(onft::BUNDLE_ADD),
         Message::RoleStatus(_) => Some(onft::ROLE_STATUS),
+        Message::RequestForward(..) if codec.version == Version::V13 => Some(onft::REQUESTFORWARD),
+        Message::FlowMonitorCancel(_) if codec.version == Version::V13 => Some(onft::FLOW_MONITOR),
+        Message::FlowMonitorPaused if codec.version == Version::V13 => Some(onft::FLOW_MONITOR_PAUSED),
+        Message::FlowMonitorResumed if codec.version == Version::V13 => Some(onft::FLOW_MONITOR_RESUMED),
         _ => None,
     };
     if let Some(subtype) = onf {
@@ -132,13 +145,14 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
         out.u32(subtype);
     }
     let mut begin = |subtype: u32| {
-        out.u32(NICIRA);
-        out.u32(subtype);
+        if onf.is_none() {
+            out.u32(NICIRA);
+            out.u32(subtype);
+        }
     };
     match message {
         Message::BundleControl(control) => write_bundle_control(out, control),
         Message::BundleAdd(add) => write_bundle_add(codec, out, add)?,
-        Message::RoleStatus(status) => switch::write_role_status(out, status),
         Message::RoleRequest(role) => {
             begin(nxt::ROLE_REQUEST);
             out.u32(switch::nx_role_number(role.role));
@@ -163,7 +177,7 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
         Message::FlowAge => begin(nxt::FLOW_AGE),
         Message::SetAsync(config) => {
             begin(nxt::SET_ASYNC_CONFIG);
-            switch::write_async(out, config);
+            asynchronous::write(Version::V13, out, config);
         }
         Message::SetControllerId(id) => {
             begin(nxt::SET_CONTROLLER_ID);
@@ -189,6 +203,15 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
             out.u16(table.max_fields);
             out.zeros(10);
             write_tlv_maps(out, &table.maps);
+        }
+        Message::RoleStatus(status) => switch::write_role_status(out, status),
+        Message::RequestForward(xid, request) => {
+            begin(nxt::REQUESTFORWARD);
+            codec.encode_into(*xid, request, out).ok()?;
+        }
+        Message::GroupMod(group_mod) if codec.version == Version::V10 => {
+            begin(nxt::GROUP_MOD);
+            group::write_group_mod(codec.version, out, group_mod);
         }
         Message::Resume(packet) => {
             begin(nxt::RESUME);
@@ -221,7 +244,23 @@ pub(super) fn write_bundle_control(out: &mut Vec<u8>, m: &BundleControl) {
 
 /// What a bundle may hold: changes of flows and ports, and packets.
 fn may_be_bundled(message: &Message) -> bool {
-    matches!(message, Message::FlowMod(_) | Message::PortMod(_) | Message::PacketOut(_))
+    matches!(
+        message,
+        Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_)
+    )
+}
+
+/// The group-mod or meter-mod of another controller, in a message of its own.
+pub(super) fn read_request_forward(codec: &Codec, r: &mut Reader) -> Result<Message, ErrorKind> {
+    let bytes = r.take(r.len())?;
+    // Read as the kind it must be, so that nothing nests.
+    let is_change =
+        matches!(super::message_name(bytes)?.as_str(), "OFPT_GROUP_MOD" | "NXT_GROUP_MOD" | "OFPT_METER_MOD");
+    if !is_change {
+        return Err(OFPBFC_MSG_UNSUP);
+    }
+    let (xid, message) = codec.decode(bytes)?;
+    Ok(Message::RequestForward(xid, Box::new(message)))
 }
 
 pub(super) fn read_bundle_add(codec: &Codec, r: &mut Reader, xid: u32) -> Result<BundleAdd, ErrorKind> {
@@ -236,6 +275,9 @@ pub(super) fn read_bundle_add(codec: &Codec, r: &mut Reader, xid: u32) -> Result
     let bytes = r.take(length)?;
     if inner.xid != xid {
         return Err(OFPBFC_MSG_BAD_XID);
+    }
+    if inner.kind == 0 {
+        return Err(OFPBFC_MSG_UNSUP);
     }
     if inner.version != codec.version as u8 {
         return Err(OFPBRC_BAD_VERSION);

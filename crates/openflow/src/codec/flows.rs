@@ -5,8 +5,10 @@ use super::action::{read_actions, read_instructions, write_actions, write_instru
 use super::bytes::{Put, Reader};
 use super::kind::{Kind, NICIRA, nxt};
 use super::matching::{
-    read_match10, read_nxm_match, read_oxm_match, write_match10, write_nxm_match, write_oxm_match,
+    OFPFW_ALL, read_match, read_match10, read_normalized10, read_nxm_match, write_match, write_match10,
+    write_nxm_match,
 };
+use super::oxs::{self, Oxs};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     FlowFlags, FlowForm, FlowInfo, FlowMod, FlowModCommand, FlowRemoved, FlowRemovedReason, FlowStats,
@@ -78,10 +80,19 @@ pub(super) fn read_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod
     // The match comes first on the wire, but a short message is one of bad length, not of a bad match.
     let mut flow_mod = read_common(codec.version, r, command, cookie)?;
     flow_mod.table_id = table_id;
-    flow_mod.matching = read_match10(&mut { fixed })?;
+    flow_mod.matching = read_normalized10(&mut { fixed })?;
+    if fits_exactly10(fixed)? {
+        // What leaves nothing open comes before all else.
+        flow_mod.priority = u16::MAX;
+    }
     flow_mod.actions = read_actions(codec.version, *r)?;
     r.skip(r.len())?;
     Ok(flow_mod)
+}
+
+/// Whether a match of OpenFlow 1.0 leaves nothing open.
+fn fits_exactly10(mut fixed: Reader) -> Result<bool, ErrorKind> {
+    Ok(fixed.u32()? & OFPFW_ALL == 0)
 }
 
 /// NXT_FLOW_MOD.
@@ -154,7 +165,7 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let is_delete = command.is_delete();
     let out_port = if is_delete { filter_port32(out_port, OFPBRC_BAD_PORT)? } else { None };
     let is_add = command == FlowModCommand::Add;
-    let matching = read_oxm_match(r)?;
+    let matching = read_match(version, r)?;
     let actions = read_instructions(version, *r)?;
     r.skip(r.len())?;
     Ok(FlowMod {
@@ -215,7 +226,7 @@ pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> K
     out.u32(m.out_group.unwrap_or(NONE32));
     out.u16(flags_bits(version, m.flags));
     out.u16(if version >= Version::V14 { m.importance } else { 0 });
-    write_oxm_match(out, &m.matching, version.minor());
+    write_match(version, out, &m.matching);
     write_instructions(out, version, &m.matching, &m.actions);
     Kind::FlowMod
 }
@@ -231,6 +242,9 @@ fn write_common(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) {
 
 pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
     let v10 = version == Version::V10;
+    if version >= Version::V15 {
+        return read_flow_removed15(version, r);
+    }
     let matching10 = if v10 { Some(read_match10(r)?) } else { None };
     let (cookie, priority) = (r.u64()?, r.u16()?);
     let (reason, table_id) = (read_reason(r.u8()?)?, r.u8()?);
@@ -239,7 +253,7 @@ pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<
     let (packet_count, byte_count) = (r.u64()?, r.u64()?);
     let matching = match matching10 {
         Some(matching) => matching,
-        None => read_oxm_match(r)?,
+        None => read_match(version, r)?,
     };
     Ok(Box::new(FlowRemoved {
         form: FlowForm::Standard,
@@ -255,6 +269,39 @@ pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<
         byte_count,
         matching,
     }))
+}
+
+fn read_flow_removed15(version: Version, r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
+    let (table_id, reason, priority) = (r.u8()?, read_reason(r.u8()?)?, r.u16()?);
+    let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+    let matching = read_match(version, r)?;
+    let oxs = oxs::read(r)?;
+    let (duration_s, duration_ns) = oxs.duration.unwrap_or((0, 0));
+    Ok(Box::new(FlowRemoved {
+        form: FlowForm::Standard,
+        reason,
+        table_id,
+        cookie,
+        priority,
+        duration_s,
+        duration_ns,
+        idle_timeout,
+        hard_timeout,
+        packet_count: oxs.packet_count.unwrap_or(u64::MAX),
+        byte_count: oxs.byte_count.unwrap_or(u64::MAX),
+        matching,
+    }))
+}
+
+/// Counters of a flow as OpenFlow 1.5 lists them.
+fn oxs_of(duration: (u32, u32), idle_s: Option<u16>, counts: (u64, u64)) -> Oxs {
+    Oxs {
+        duration: Some(duration),
+        idle_s: idle_s.map(u32::from),
+        flow_count: None,
+        packet_count: (counts.0 != u64::MAX).then_some(counts.0),
+        byte_count: (counts.1 != u64::MAX).then_some(counts.1),
+    }
 }
 
 pub(super) fn read_reason(number: u8) -> Result<FlowRemovedReason, ErrorKind> {
@@ -286,6 +333,15 @@ pub(super) fn read_nx_flow_removed(r: &mut Reader) -> Result<Box<FlowRemoved>, E
 
 pub(super) fn write_flow_removed(version: Version, out: &mut Vec<u8>, m: &FlowRemoved) -> Kind {
     let (nxm, v10) = (m.form == FlowForm::Nxm, version == Version::V10);
+    if version >= Version::V15 && !nxm {
+        out.u8(m.table_id);
+        out.u8(m.reason as u8);
+        [m.priority, m.idle_timeout, m.hard_timeout].into_iter().for_each(|n| out.u16(n));
+        out.u64(m.cookie);
+        write_match(version, out, &m.matching);
+        oxs::write(out, oxs_of((m.duration_s, m.duration_ns), None, (m.packet_count, m.byte_count)));
+        return Kind::FlowRemoved;
+    }
     if nxm {
         out.u32(NICIRA);
         out.u32(nxt::FLOW_REMOVED);
@@ -314,7 +370,7 @@ pub(super) fn write_flow_removed(version: Version, out: &mut Vec<u8>, m: &FlowRe
         return Kind::Experimenter;
     }
     if !v10 {
-        write_oxm_match(out, &m.matching, version.minor());
+        write_match(version, out, &m.matching);
     }
     Kind::FlowRemoved
 }
@@ -335,7 +391,7 @@ pub(super) fn read_flow_stats_request(
         request.matching = read_nxm_match(r, match_len, Some(&mut cookie))?;
         (request.cookie, request.cookie_mask) = cookie;
     } else if version == Version::V10 {
-        request.matching = read_match10(r)?;
+        request.matching = read_normalized10(r)?;
         request.table_id = r.u8()?;
         r.skip(1)?;
         request.out_port = filter_port16(r.u16()?);
@@ -347,7 +403,7 @@ pub(super) fn read_flow_stats_request(
         request.out_group = (group != NONE32).then_some(group);
         r.skip(4)?;
         (request.cookie, request.cookie_mask) = (r.u64()?, r.u64()?);
-        request.matching = read_oxm_match(r)?;
+        request.matching = read_match(version, r)?;
     }
     Ok(request)
 }
@@ -374,7 +430,7 @@ pub(super) fn write_flow_stats_request(version: Version, out: &mut Vec<u8>, m: &
         out.zeros(4);
         out.u64(m.cookie);
         out.u64(m.cookie_mask);
-        write_oxm_match(out, &m.matching, version.minor());
+        write_match(version, out, &m.matching);
     }
 }
 
@@ -396,6 +452,9 @@ pub(super) fn read_flow_stats(
     let length = usize::from(r.u16()?);
     let mut r = r.sub(length.checked_sub(2).ok_or(OFPBRC_BAD_LEN)?)?;
     let r = &mut r;
+    if version >= Version::V15 && form == FlowForm::Standard {
+        return read_flow_stats15(version, r);
+    }
     let mut info = FlowInfo { table_id: r.u8()?, ..FlowInfo::default() };
     r.skip(1)?;
     let v10 = version == Version::V10 && form == FlowForm::Standard;
@@ -427,10 +486,26 @@ pub(super) fn read_flow_stats(
     } else if v10 {
         actions = read_actions(version, *r)?;
     } else {
-        matching = read_oxm_match(r)?;
+        matching = read_match(version, r)?;
         actions = read_instructions(version, *r)?;
     }
     Ok(FlowStats { info, matching, actions })
+}
+
+fn read_flow_stats15(version: Version, r: &mut Reader) -> Result<FlowStats, ErrorKind> {
+    r.skip(2)?;
+    let mut info = FlowInfo { table_id: r.u8()?, ..FlowInfo::default() };
+    r.skip(1)?;
+    (info.priority, info.idle_timeout, info.hard_timeout) = (r.u16()?, r.u16()?, r.u16()?);
+    info.flags = FlowFlags::from_bits_truncate(r.u16()?);
+    (info.importance, info.cookie) = (r.u16()?, r.u64()?);
+    let matching = read_match(version, r)?;
+    let oxs = oxs::read(r)?;
+    (info.duration_s, info.duration_ns) = oxs.duration.unwrap_or((0, 0));
+    info.idle_age = oxs.idle_s.map(|s| s.min(u16::MAX.into()) as u16);
+    info.packet_count = oxs.packet_count.unwrap_or(u64::MAX);
+    info.byte_count = oxs.byte_count.unwrap_or(u64::MAX);
+    Ok(FlowStats { info, matching, actions: read_instructions(version, *r)? })
 }
 
 /// Appends one entry of a flow statistics reply.
@@ -439,6 +514,27 @@ pub(crate) fn write_flow_stats(version: Version, form: FlowForm, out: &mut Vec<u
     let start = out.len();
     let v10 = version == Version::V10 && form == FlowForm::Standard;
     out.u16(0);
+    if version >= Version::V15 && form == FlowForm::Standard {
+        out.zeros(2);
+        out.u8(info.table_id);
+        out.u8(0);
+        [
+            info.priority,
+            info.idle_timeout,
+            info.hard_timeout,
+            flags_bits(version, info.flags),
+            info.importance,
+        ]
+        .into_iter()
+        .for_each(|n| out.u16(n));
+        out.u64(info.cookie);
+        write_match(version, out, matching);
+        let duration = (info.duration_s, info.duration_ns);
+        oxs::write(out, oxs_of(duration, info.idle_age, (info.packet_count, info.byte_count)));
+        write_instructions(out, version, matching, actions);
+        let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
+        return out.set_u16(start, length);
+    }
     out.u8(info.table_id);
     out.u8(0);
     if v10 {
@@ -469,7 +565,7 @@ pub(crate) fn write_flow_stats(version: Version, form: FlowForm, out: &mut Vec<u
     } else if v10 {
         write_actions(out, version, Some(matching), actions);
     } else {
-        write_oxm_match(out, matching, version.minor());
+        write_match(version, out, matching);
         write_instructions(out, version, matching, actions);
     }
     // A reply message is cut between entries; one longer than any message is dealt with there.

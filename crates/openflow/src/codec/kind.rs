@@ -2,20 +2,33 @@
 
 use crate::version::Version;
 
+/// The last N of OpenFlow 1.N for which a row holds.
+macro_rules! until {
+    () => {
+        u8::MAX
+    };
+    ($last:literal) => {
+        $last
+    };
+}
+
 macro_rules! numbered {
-    ($(#[$doc:meta])* $enum:ident: $number:ty { $($name:ident: $of10:expr, $later:expr, since $since:literal;)* }) => {
+    ($(#[$doc:meta])* $enum:ident: $number:ty { $($name:ident: $of10:expr, $later:expr, since $since:literal $(to $until:literal)?;)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(super) enum $enum { $($name,)* }
 
         impl $enum {
-            const ROWS: &'static [($enum, Option<$number>, Option<$number>, u8)] =
-                &[$(($enum::$name, $of10, $later, $since),)*];
+            const ROWS: &'static [($enum, Option<$number>, Option<$number>, std::ops::RangeInclusive<u8>)] =
+                &[$(($enum::$name, $of10, $later, $since..=until!($($until)?)),)*];
 
-            fn number(row: &($enum, Option<$number>, Option<$number>, u8), version: Version) -> Option<$number> {
+            fn number(
+                row: &($enum, Option<$number>, Option<$number>, std::ops::RangeInclusive<u8>),
+                version: Version,
+            ) -> Option<$number> {
                 match version {
                     Version::V10 => row.1,
-                    later if later.minor() >= row.3 => row.2,
+                    later if row.3.contains(&later.minor()) => row.2,
                     _ => None,
                 }
             }
@@ -34,7 +47,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// Types of messages: number in OpenFlow 1.0, number later, since which OpenFlow 1.N that holds.
+    /// Types of messages: number in OpenFlow 1.0, number later, since (and to) which OpenFlow 1.N that holds.
     Kind: u8 {
         Hello: Some(0), Some(0), since 1;
         Error: Some(1), Some(1), since 1;
@@ -58,14 +71,17 @@ numbered! {
         StatsReply: Some(17), Some(19), since 1;
         BarrierRequest: Some(18), Some(20), since 1;
         BarrierReply: Some(19), Some(21), since 1;
-        QueueGetConfigRequest: Some(20), Some(22), since 1;
-        QueueGetConfigReply: Some(21), Some(23), since 1;
+        QueueGetConfigRequest: Some(20), Some(22), since 1 to 3;
+        QueueGetConfigReply: Some(21), Some(23), since 1 to 3;
         RoleRequest: None, Some(24), since 2;
         RoleReply: None, Some(25), since 2;
         GetAsyncRequest: None, Some(26), since 3;
         GetAsyncReply: None, Some(27), since 3;
         SetAsync: None, Some(28), since 3;
         MeterMod: None, Some(29), since 3;
+        RoleStatus: None, Some(30), since 4;
+        TableStatus: None, Some(31), since 4;
+        RequestForward: None, Some(32), since 4;
         BundleControl: None, Some(33), since 4;
         BundleAdd: None, Some(34), since 4;
     }
@@ -88,6 +104,9 @@ numbered! {
         MeterFeatures: None, Some(11), since 3;
         TableFeatures: None, Some(12), since 3;
         PortDesc: Some(13), Some(13), since 1;
+        TableDesc: None, Some(14), since 4;
+        QueueDesc: None, Some(15), since 4;
+        FlowMonitor: None, Some(16), since 4;
         Experimenter: Some(0xffff), Some(0xffff), since 1;
     }
 }
@@ -119,6 +138,10 @@ pub(super) mod nxt {
     pub const RESUME: u32 = 28;
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
+    pub const GROUP_MOD: u32 = 31;
+    pub const CT_FLUSH: u32 = 32;
+    pub const SET_ASYNC_CONFIG2: u32 = 27;
+    pub const REQUESTFORWARD: u32 = 132;
 }
 
 /// Subtypes of Nicira's statistics (NXST_*).
@@ -128,13 +151,20 @@ pub(super) mod nxst {
     pub const FLOW_MONITOR: u32 = 2;
     pub const IPFIX_BRIDGE: u32 = 3;
     pub const IPFIX_FLOW: u32 = 4;
+    pub const GROUP: u32 = 7;
+    pub const GROUP_DESC: u32 = 8;
+    pub const GROUP_FEATURES: u32 = 9;
 }
 
 /// Subtypes of the Open Networking Foundation's messages for OpenFlow 1.3 (ONFT_*).
 pub(super) mod onft {
     pub const BUNDLE_CONTROL: u32 = 2300;
     pub const BUNDLE_ADD: u32 = 2301;
+    pub const FLOW_MONITOR: u32 = 1870;
+    pub const FLOW_MONITOR_PAUSED: u32 = 1871;
+    pub const FLOW_MONITOR_RESUMED: u32 = 1872;
     pub const ROLE_STATUS: u32 = 1911;
+    pub const REQUESTFORWARD: u32 = 2350;
 }
 
 #[cfg(test)]

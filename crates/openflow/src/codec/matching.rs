@@ -6,7 +6,9 @@
 
 use super::bytes::{Put, Reader};
 use super::fields::for_each_field;
+use super::match11;
 use crate::error::ErrorKind::{self, *};
+use crate::version::Version;
 use base::OfPort;
 use flow::mf::{Maskable, NxmHeader, Wire};
 use flow::options::{OPTION_BYTES_MAX, OptionMatch, Wide};
@@ -125,6 +127,10 @@ pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -
     let mut m = Match::any();
     let mut has_in_phy_port = false;
     while !r.is_empty() {
+        // Some count the padding in the length.
+        if r.len() < 8 && r.rest().iter().all(|&b| b == 0) {
+            break;
+        }
         let header = read_header(&mut r)?;
         let mut body = r.sub(header.payload_length().ok_or(OFPBMC_BAD_LEN)?)?;
         if let Some(cookie) = cookie.as_deref_mut()
@@ -278,6 +284,23 @@ pub(super) fn write_nxm_match(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (
     length as u16
 }
 
+/// `ofp_match` of OpenFlow 1.1 and later: of either type in 1.1, OXM from 1.2 on.
+pub(super) fn read_match(version: Version, r: &mut Reader) -> Result<Match, ErrorKind> {
+    let mut head = *r;
+    match (version, head.u16()?) {
+        (Version::V11, match11::TYPE) => match11::read(r),
+        _ => read_oxm_match(r),
+    }
+}
+
+/// Appends an `ofp_match` of OpenFlow 1.1 and later.
+pub(super) fn write_match(version: Version, out: &mut Vec<u8>, m: &Match) {
+    match version {
+        Version::V11 => match11::write(out, m),
+        later => write_oxm_match(out, m, later.minor()),
+    }
+}
+
 const W_IN_PORT: u32 = 1 << 0;
 const W_DL_VLAN: u32 = 1 << 1;
 const W_DL_SRC: u32 = 1 << 2;
@@ -295,8 +318,7 @@ pub const OFPFW_ALL: u32 = (1 << 22) - 1;
 /// OFP_VLAN_NONE.
 const VLAN_NONE: u16 = 0xffff;
 
-/// `ofp_match` of OpenFlow 1.0. Fields that mean nothing for want of what they require are ignored, as the
-/// standard has it, not refused.
+/// `ofp_match` of OpenFlow 1.0, with all that it says.
 pub(super) fn read_match10(r: &mut Reader) -> Result<Match, ErrorKind> {
     let wild = r.u32()?;
     let in_port = r.u16()?;
@@ -332,48 +354,41 @@ pub(super) fn read_match10(r: &mut Reader) -> Result<Match, ErrorKind> {
         }
         (false, false) => {}
     }
-    if !has(W_DL_TYPE) {
-        return Ok(m);
+    if has(W_DL_TYPE) {
+        m.set_masked(FieldId::EthType, dl_type.into(), 0xffff);
     }
-    m.set_masked(FieldId::EthType, dl_type.into(), 0xffff);
-    let is_arp = dl_type == 0x806 || dl_type == 0x8035;
-    let is_ip = dl_type == 0x800 || dl_type == 0x86dd;
-    if !is_arp && !is_ip {
-        return Ok(m);
-    }
-    if dl_type != 0x86dd {
-        for (mf, value, shift) in [(Mf::NwSrc, nw_src, W_NW_SRC_SHIFT), (Mf::NwDst, nw_dst, W_NW_DST_SHIFT)] {
-            let mask = u32::MAX.checked_shl(wild >> shift & 63).unwrap_or(0);
-            m.set_mf(mf, value.into(), mask.into());
-        }
+    for (mf, value, shift) in [(Mf::NwSrc, nw_src, W_NW_SRC_SHIFT), (Mf::NwDst, nw_dst, W_NW_DST_SHIFT)] {
+        let mask = u32::MAX.checked_shl(wild >> shift & 63).unwrap_or(0);
+        m.set_mf(mf, (value & mask).into(), mask.into());
     }
     if has(W_NW_PROTO) {
         m.set_masked(FieldId::NwProto, proto.into(), 0xff);
     }
-    if !is_ip {
-        return Ok(m);
-    }
     if has(W_NW_TOS) {
         m.set_mf(Mf::NwTos, tos.into(), 0xfc);
     }
-    if has(W_NW_PROTO) {
-        read_transport10(&mut m, has(W_TP_SRC).then_some(tp_src), has(W_TP_DST).then_some(tp_dst));
+    let is_icmp = m.has_prereq(Mf::IcmpType) || m.has_prereq(Mf::Icmpv6Type);
+    // Types and codes of ICMP are one byte.
+    let ones = if is_icmp { 0xff } else { 0xffff };
+    for (field, bit, port) in [(FieldId::TpSrc, W_TP_SRC, tp_src), (FieldId::TpDst, W_TP_DST, tp_dst)] {
+        if has(bit) {
+            m.set_masked(field, u128::from(port) & ones, ones);
+        }
     }
     Ok(m)
 }
 
-fn read_transport10(m: &mut Match, src: Option<u16>, dst: Option<u16>) {
-    let is_icmp = m.has_prereq(Mf::IcmpType) || m.has_prereq(Mf::Icmpv6Type);
-    if !is_icmp && ![Mf::TcpSrc, Mf::UdpSrc, Mf::SctpSrc].iter().any(|&mf| m.has_prereq(mf)) {
-        return;
-    }
-    // Types and codes of ICMP are one byte.
-    let ones = if is_icmp { 0xff } else { 0xffff };
-    for (field, port) in [(FieldId::TpSrc, src), (FieldId::TpDst, dst)] {
-        if let Some(port) = port {
-            m.set_masked(field, port.into(), ones);
-        }
-    }
+/// A match of OpenFlow 1.0 as a switch takes it: fields that mean nothing for want of what they require are ignored, as
+/// the standard has it, not refused.
+pub(super) fn read_normalized10(r: &mut Reader) -> Result<Match, ErrorKind> {
+    read_match10(r).map(|m| normalized(&m))
+}
+
+/// A match without what is matched without its prerequisites.
+pub fn normalized(m: &Match) -> Match {
+    let mut out = Match { options: m.options.clone(), ..Match::any() };
+    for_each_field(m, 0, |mf, value, mask| out.set_mf(mf, value, mask));
+    out
 }
 
 /// Appends an `ofp_match` of OpenFlow 1.0. What it cannot say is left out: see [`fits_match10`].
@@ -441,7 +456,7 @@ pub(super) fn write_match10(out: &mut Vec<u8>, m: &Match) {
 pub fn fits_match10(m: &Match) -> bool {
     let mut bytes = Vec::with_capacity(40);
     write_match10(&mut bytes, m);
-    read_match10(&mut Reader::new(&bytes, OFPBMC_BAD_LEN)).is_ok_and(|back| back == *m)
+    read_normalized10(&mut Reader::new(&bytes, OFPBMC_BAD_LEN)).is_ok_and(|back| back == *m)
 }
 
 #[cfg(test)]
@@ -538,7 +553,7 @@ mod tests {
     fn the_match_of_openflow_10_ignores_what_lacks_its_prerequisites() {
         let mut bytes = Vec::new();
         write_match10(&mut bytes, &Match::any().with(FieldId::NwProto, 6).with(FieldId::TpDst, 80));
-        let m = read_match10(&mut Reader::new(&bytes, OFPBMC_BAD_LEN)).unwrap();
+        let m = read_normalized10(&mut Reader::new(&bytes, OFPBMC_BAD_LEN)).unwrap();
         assert_eq!(m, Match::any());
     }
 }

@@ -5,22 +5,34 @@
 //! never panics and answers bad input with the standard's error; what a version cannot say is an [`Unencodable`].
 
 mod action;
+mod asynchronous;
 mod bytes;
 mod extension;
+mod features;
 mod fields;
 mod flows;
+mod group;
 mod kind;
+mod match11;
 mod matching;
+mod meter;
+mod monitor;
+mod names;
+mod oxs;
 mod packet;
 mod port;
 mod stats;
 mod switch;
+mod table;
 
 pub use fields::for_each_field;
-pub use matching::{OFPFW_ALL, fits_match10};
+pub use matching::{OFPFW_ALL, fits_match10, normalized};
+pub use names::message_name;
 
 pub(crate) use flows::write_flow_stats;
-pub(crate) use stats::{FLAGS_AT as STATS_FLAGS_AT, write_flow_update};
+pub(crate) use monitor::write_update as write_flow_update;
+pub(crate) use stats::FLAGS_AT as STATS_FLAGS_AT;
+pub(crate) use switch::unknown_in_hello;
 
 use crate::error::ErrorKind::{self, *};
 use crate::message::Message;
@@ -129,7 +141,7 @@ impl Codec {
             Kind::PacketOut => Message::PacketOut(packet::read_packet_out(v, r)?),
             Kind::FlowMod => Message::FlowMod(flows::read_flow_mod(self, r)?),
             Kind::PortMod => Message::PortMod(port::read_port_mod(v, r)?),
-            Kind::TableMod => Message::TableMod(switch::read_table_mod(r)?),
+            Kind::TableMod => Message::TableMod(table::read_table_mod(v, r)?),
             Kind::StatsRequest => Message::StatsRequest(stats::read_request(v, r)?),
             Kind::StatsReply => Message::StatsReply(stats::read_reply(v, r)?),
             Kind::BarrierRequest => Message::BarrierRequest,
@@ -139,13 +151,15 @@ impl Codec {
             Kind::RoleRequest => Message::RoleRequest(switch::read_role(r)?),
             Kind::RoleReply => Message::RoleReply(switch::read_role(r)?),
             Kind::GetAsyncRequest => Message::GetAsyncRequest,
-            Kind::GetAsyncReply => Message::GetAsyncReply(switch::read_async(r)?),
-            Kind::SetAsync => Message::SetAsync(switch::read_async(r)?),
+            Kind::GetAsyncReply => Message::GetAsyncReply(asynchronous::read(v, r)?),
+            Kind::SetAsync => Message::SetAsync(asynchronous::read(v, r)?),
             Kind::BundleControl => Message::BundleControl(extension::read_bundle_control(r)?),
             Kind::BundleAdd => Message::BundleAdd(extension::read_bundle_add(self, r, xid)?),
-            // Groups and meters are not there yet: the switch has none, and says so of every change to them.
-            Kind::GroupMod => return Err(OFPGMFC_OUT_OF_GROUPS),
-            Kind::MeterMod => return Err(OFPMMFC_OUT_OF_METERS),
+            Kind::GroupMod => Message::GroupMod(group::read_group_mod(v, r)?),
+            Kind::MeterMod => Message::MeterMod(meter::read_meter_mod(r)?),
+            Kind::RoleStatus => Message::RoleStatus(switch::read_role_status(r)?),
+            Kind::RequestForward => extension::read_request_forward(self, r)?,
+            Kind::TableStatus => Message::TableStatus(table::read_table_status(r)?),
         };
         b.end()?;
         Ok(message)
@@ -234,8 +248,28 @@ impl Codec {
                 Kind::PortMod
             }
             Message::TableMod(table_mod) => {
-                switch::write_table_mod(out, table_mod);
+                table::write_table_mod(v, out, table_mod);
                 Kind::TableMod
+            }
+            Message::GroupMod(group_mod) if v >= Version::V11 => {
+                group::write_group_mod(v, out, group_mod);
+                Kind::GroupMod
+            }
+            Message::MeterMod(meter_mod) => {
+                meter::write_meter_mod(out, meter_mod);
+                Kind::MeterMod
+            }
+            Message::RoleStatus(status) if v >= Version::V14 => {
+                switch::write_role_status(out, status);
+                Kind::RoleStatus
+            }
+            Message::RequestForward(xid, request) if v >= Version::V14 => {
+                self.encode_into(*xid, request, out).ok()?;
+                Kind::RequestForward
+            }
+            Message::TableStatus(status) => {
+                table::write_table_status(out, status);
+                Kind::TableStatus
             }
             Message::StatsRequest(request) => stats::write_request(v, out, request)?,
             Message::StatsReply(reply) => stats::write_reply(v, out, reply)?,
@@ -259,11 +293,11 @@ impl Codec {
             }
             Message::GetAsyncRequest => Kind::GetAsyncRequest,
             Message::GetAsyncReply(config) => {
-                switch::write_async(out, config);
+                asynchronous::write(v, out, config);
                 Kind::GetAsyncReply
             }
             Message::SetAsync(config) if v >= Version::V13 => {
-                switch::write_async(out, config);
+                asynchronous::write(v, out, config);
                 Kind::SetAsync
             }
             Message::BundleControl(control) if v >= Version::V14 => {
@@ -279,6 +313,36 @@ impl Codec {
                 Kind::Experimenter
             }
         })
+    }
+
+    /// Reads a list of actions, of which `bytes` are all.
+    pub fn decode_actions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
+        action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN))
+    }
+
+    /// Reads instructions, or in OpenFlow 1.0 the actions that stand in their place.
+    pub fn decode_instructions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
+        match self.version {
+            Version::V10 => self.decode_actions(bytes),
+            version => action::read_instructions(version, Reader::new(bytes, OFPBIC_BAD_LEN)),
+        }
+    }
+
+    /// Encodes a list of actions.
+    pub fn encode_actions(&self, actions: &[flow::Action]) -> Vec<u8> {
+        let mut out = Vec::new();
+        action::write_actions(&mut out, self.version, None, actions);
+        out
+    }
+
+    /// Encodes instructions, or in OpenFlow 1.0 actions.
+    pub fn encode_instructions(&self, actions: &[flow::Action]) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.version {
+            Version::V10 => action::write_actions(&mut out, self.version, None, actions),
+            version => action::write_instructions(&mut out, version, &flow::Match::any(), actions),
+        }
+        out
     }
 
     /// A hello that offers these versions, sent as the greatest of them.

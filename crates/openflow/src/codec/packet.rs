@@ -46,12 +46,25 @@ fn read_reason(number: u8) -> Result<PacketInReason, ErrorKind> {
     super::action::reason_from_wire(number)
 }
 
+/// The number of a reason: versions before 1.4 know the first three, and 1.0 the first two.
+fn reason_to_wire(version: Version, reason: PacketInReason) -> u8 {
+    let last = match version {
+        Version::V10 => PacketInReason::Action,
+        Version::V11 | Version::V12 | Version::V13 => PacketInReason::InvalidTtl,
+        _ => PacketInReason::PacketOut,
+    };
+    if reason as u8 <= last as u8 { reason as u8 } else { PacketInReason::Action as u8 }
+}
+
 fn buffer(number: u32) -> Option<u32> {
     (number != NONE32).then_some(number)
 }
 
 pub(super) fn read_packet_in(version: Version, r: &mut Reader) -> Result<Box<PacketIn>, ErrorKind> {
     let mut p = empty(PacketInForm::Standard);
+    if version == Version::V11 {
+        return read_packet_in11(p, r);
+    }
     p.buffer_id = buffer(r.u32()?);
     p.total_len = r.u16()?.into();
     if version == Version::V10 {
@@ -67,6 +80,19 @@ pub(super) fn read_packet_in(version: Version, r: &mut Reader) -> Result<Box<Pac
         p.metadata = read_oxm_match(r)?;
         r.skip(2)?;
     }
+    p.data = r.take(r.len())?.to_vec();
+    Ok(p)
+}
+
+/// OpenFlow 1.1's, with the ports before the length.
+fn read_packet_in11(mut p: Box<PacketIn>, r: &mut Reader) -> Result<Box<PacketIn>, ErrorKind> {
+    p.buffer_id = buffer(r.u32()?);
+    let in_port = OfPort::from_u32(r.u32()?).ok_or(OFPBRC_BAD_PORT)?;
+    r.skip(4)?;
+    p.metadata = Match::any().with(FieldId::InPort, in_port.0.into());
+    p.total_len = r.u16()?.into();
+    p.reason = read_reason(r.u8()?)?;
+    p.table_id = r.u8()?;
     p.data = r.take(r.len())?.to_vec();
     Ok(p)
 }
@@ -90,6 +116,7 @@ pub(super) fn read_nx_packet_in(r: &mut Reader) -> Result<Box<PacketIn>, ErrorKi
 /// NXT_PACKET_IN2 and NXT_RESUME.
 pub(super) fn read_packet_in2(r: &mut Reader) -> Result<Box<PacketIn>, ErrorKind> {
     let mut p = empty(PacketInForm::Nxt2);
+    p.reason = PacketInReason::NoMatch;
     let mut full_len = None;
     *r = r.with_error(OFPBPC_BAD_LEN);
     while !r.is_empty() {
@@ -145,15 +172,22 @@ pub(super) fn write_packet_in(version: Version, out: &mut Vec<u8>, p: &PacketIn)
         PacketInForm::Standard => {}
     }
     out.u32(buffer_id);
+    if version == Version::V11 {
+        out.u32(p.in_port().to_u32());
+        out.u32(p.in_port().to_u32());
+        out.u16(total_len);
+        out.u8(reason_to_wire(version, p.reason));
+        out.u8(p.table_id);
+        out.extend_from_slice(&p.data);
+        return Kind::PacketIn;
+    }
     out.u16(total_len);
     if version == Version::V10 {
-        // OpenFlow 1.0 knows two reasons; a bad time to live is an action's.
-        let reason = if p.reason == PacketInReason::NoMatch { p.reason } else { PacketInReason::Action };
         out.u16(p.in_port().0);
-        out.u8(reason as u8);
+        out.u8(reason_to_wire(version, p.reason));
         out.u8(0);
     } else {
-        out.u8(p.reason as u8);
+        out.u8(reason_to_wire(version, p.reason));
         out.u8(p.table_id);
         if version >= Version::V13 {
             out.u64(p.cookie);
@@ -209,6 +243,9 @@ fn packet_out_port(port: Option<OfPort>) -> Result<OfPort, ErrorKind> {
 
 pub(super) fn read_packet_out(version: Version, r: &mut Reader) -> Result<PacketOut, ErrorKind> {
     let buffer_id = buffer(r.u32()?);
+    if version >= Version::V15 {
+        return read_packet_out15(version, buffer_id, r);
+    }
     let in_port = if version == Version::V10 { Some(OfPort(r.u16()?)) } else { OfPort::from_u32(r.u32()?) };
     let in_port = packet_out_port(in_port)?;
     let actions_len = r.u16()?;
@@ -220,20 +257,63 @@ pub(super) fn read_packet_out(version: Version, r: &mut Reader) -> Result<Packet
     Ok(PacketOut {
         buffer_id,
         in_port,
+        metadata: Match::any(),
         actions,
         data: if buffer_id.is_none() { data.to_vec() } else { Vec::new() },
     })
 }
 
+/// Whether a match is of what lies beside the packet alone.
+fn is_of_pipeline(m: &Match) -> bool {
+    let mut all = m.eth_type() == 0;
+    super::for_each_field(m, 5, |mf, _, _| {
+        let name = mf.name();
+        let metadata = ["in_port", "in_port_oxm", "metadata", "pkt_mark", "packet_type", "actset_output"];
+        all &= metadata.contains(&name.as_str())
+            || ["tun_", "reg", "ct_"].iter().any(|prefix| name.starts_with(prefix));
+    });
+    all
+}
+
+/// OpenFlow 1.5's, in which a match says the input port and other fields of the pipeline.
+fn read_packet_out15(
+    version: Version,
+    buffer_id: Option<u32>,
+    r: &mut Reader,
+) -> Result<PacketOut, ErrorKind> {
+    let actions_len = r.u16()?;
+    r.skip(2)?;
+    let mut metadata = read_oxm_match(r)?;
+    if !is_of_pipeline(&metadata) {
+        return Err(OFPBRC_PIPELINE_FIELDS_ONLY);
+    }
+    let (port, mask) = metadata.get_mf(flow::Mf::InPort);
+    let in_port = packet_out_port((mask != 0).then_some(OfPort(port as u16)))?;
+    metadata.set_masked(FieldId::InPort, 0, 0);
+    let actions = read_actions(version, r.sub(actions_len.into())?)?;
+    let data = r.take(r.len())?;
+    let data = if buffer_id.is_none() { data.to_vec() } else { Vec::new() };
+    Ok(PacketOut { buffer_id, in_port, metadata, actions, data })
+}
+
 pub(super) fn write_packet_out(version: Version, out: &mut Vec<u8>, p: &PacketOut) {
     out.u32(p.buffer_id.unwrap_or(NONE32));
-    if version == Version::V10 {
-        out.u16(p.in_port.0);
-    } else {
-        out.u32(p.in_port.to_u32());
+    match version {
+        Version::V10 => out.u16(p.in_port.0),
+        Version::V15 => {}
+        _ => out.u32(p.in_port.to_u32()),
     }
     let length_at = out.len();
-    out.zeros(if version == Version::V10 { 2 } else { 8 });
+    match version {
+        Version::V10 => out.zeros(2),
+        Version::V15 => {
+            out.zeros(4);
+            let mut metadata = p.metadata.clone();
+            metadata.set_masked(FieldId::InPort, p.in_port.0.into(), 0xffff);
+            write_oxm_match(out, &metadata, version.minor());
+        }
+        _ => out.zeros(8),
+    }
     let start = out.len();
     write_actions(out, version, None, &p.actions);
     let length = (out.len() - start) as u16;

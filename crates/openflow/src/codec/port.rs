@@ -2,6 +2,7 @@
 
 use super::bytes::{Put, Reader};
 use super::flows::{NONE32, filter_port16, filter_port32, port32};
+use super::group::{read_property, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     Message, PortConfig, PortDesc, PortFeatures, PortMod, PortReason, PortState, PortStats, PortStatus,
@@ -48,14 +49,86 @@ fn state_mask(version: Version) -> PortState {
     }
 }
 
-/// `ofp_phy_port`, or `ofp_port` of OpenFlow 1.1 to 1.3.
+/// A name ends at the first character that is not to be printed.
+fn port_name(r: &mut Reader) -> Result<String, ErrorKind> {
+    let mut name = r.text(16)?;
+    name.truncate(name.find(|c: char| c.is_control()).unwrap_or(name.len()));
+    Ok(name)
+}
+
+/// The property of Ethernet ports, of descriptions, counters and changes (OFPPDPT_ETHERNET and the like).
+const ETHERNET: u16 = 0;
+
+/// `ofp_port` of OpenFlow 1.4 and later: features are a property.
+fn read_port_desc14(r: &mut Reader) -> Result<PortDesc, ErrorKind> {
+    let v = Version::V14;
+    let (port, length) = (read_port(v, r)?, usize::from(r.u16()?));
+    let mut r = r.sub(length.checked_sub(6).ok_or(OFPBRC_BAD_LEN)?)?;
+    r.skip(2)?;
+    let hw_addr = r.array()?;
+    r.skip(2)?;
+    let name = port_name(&mut r)?;
+    let config = PortConfig::from_bits_truncate(r.u32()?) & config_mask(v);
+    let state = PortState::from_bits_truncate(r.u32()?) & state_mask(v);
+    let none = PortFeatures::empty();
+    let mut desc = PortDesc {
+        port,
+        hw_addr,
+        name,
+        config,
+        state,
+        current: none,
+        advertised: none,
+        supported: none,
+        peer: none,
+        current_speed_kbps: 0,
+        max_speed_kbps: 0,
+    };
+    while !r.is_empty() {
+        let (kind, mut value) = read_property(&mut r)?;
+        if kind == ETHERNET {
+            value.skip(4)?;
+            for features in [&mut desc.current, &mut desc.advertised, &mut desc.supported, &mut desc.peer] {
+                *features = features_from_wire(v, value.u32()?);
+            }
+            (desc.current_speed_kbps, desc.max_speed_kbps) = (value.u32()?, value.u32()?);
+        }
+    }
+    Ok(desc)
+}
+
+fn write_port_desc14(out: &mut Vec<u8>, p: &PortDesc) {
+    let v = Version::V14;
+    let start = out.len();
+    write_port(v, out, p.port);
+    out.zeros(4);
+    out.extend_from_slice(&p.hw_addr);
+    out.zeros(2);
+    out.text(&p.name, 16);
+    out.u32((p.config & config_mask(v)).bits());
+    out.u32((p.state & state_mask(v)).bits());
+    write_property(out, ETHERNET, |out| {
+        out.zeros(4);
+        for features in [p.current, p.advertised, p.supported, p.peer] {
+            out.u32(features_to_wire(v, features));
+        }
+        out.u32(p.current_speed_kbps);
+        out.u32(p.max_speed_kbps);
+    });
+    out.set_u16(start + 4, (out.len() - start) as u16);
+}
+
+/// `ofp_phy_port`, or `ofp_port`.
 pub(super) fn read_port_desc(version: Version, r: &mut Reader) -> Result<PortDesc, ErrorKind> {
+    if version >= Version::V14 {
+        return read_port_desc14(r);
+    }
     let v10 = version == Version::V10;
     let port = read_port(version, r)?;
     r.skip(if v10 { 0 } else { 4 })?;
     let hw_addr = r.array()?;
     r.skip(if v10 { 0 } else { 2 })?;
-    let name = r.text(16)?;
+    let name = port_name(r)?;
     let config = PortConfig::from_bits_truncate(r.u32()?) & config_mask(version);
     let state = PortState::from_bits_truncate(r.u32()?) & state_mask(version);
     let mut features = || r.u32().map(|bits| features_from_wire(version, bits));
@@ -78,6 +151,9 @@ pub(super) fn read_port_desc(version: Version, r: &mut Reader) -> Result<PortDes
 }
 
 pub(super) fn write_port_desc(version: Version, out: &mut Vec<u8>, p: &PortDesc) {
+    if version >= Version::V14 {
+        return write_port_desc14(out, p);
+    }
     let v10 = version == Version::V10;
     write_port(version, out, p.port);
     out.zeros(if v10 { 0 } else { 4 });
@@ -121,6 +197,16 @@ pub(super) fn read_port_mod(version: Version, r: &mut Reader) -> Result<PortMod,
     let (config, mask) = (r.u32()?, r.u32()?);
     let config = PortConfig::from_bits_truncate(config) & config_mask(version);
     let mask = PortConfig::from_bits_truncate(mask) & config_mask(version);
+    if version >= Version::V14 {
+        let mut advertise = PortFeatures::empty();
+        while !r.is_empty() {
+            match read_property(r)? {
+                (ETHERNET, mut value) => advertise = features_from_wire(version, value.u32()?),
+                _ => return Err(OFPBPC_BAD_TYPE),
+            }
+        }
+        return Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise });
+    }
     let advertise = features_from_wire(version, r.u32()?);
     r.skip(4)?;
     Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise })
@@ -134,6 +220,12 @@ pub(super) fn write_port_mod(version: Version, out: &mut Vec<u8>, m: &PortMod) {
     out.zeros(if v10 { 0 } else { 2 });
     out.u32((m.config & config_mask(version)).bits());
     out.u32((m.mask & config_mask(version)).bits());
+    if version >= Version::V14 {
+        if !m.advertise.is_empty() {
+            write_property(out, ETHERNET, |out| out.u32(features_to_wire(version, m.advertise)));
+        }
+        return;
+    }
     out.u32(features_to_wire(version, m.advertise));
     out.zeros(4);
 }
@@ -172,7 +264,49 @@ fn port_counters(s: &mut PortStats) -> [&mut u64; 12] {
     ]
 }
 
+/// Counters before those of Ethernet, in OpenFlow 1.4 and later.
+const COUNTERS_COMMON: usize = 8;
+
+fn read_port_stats14(r: &mut Reader) -> Result<PortStats, ErrorKind> {
+    let length = usize::from(r.u16()?);
+    let mut r = r.sub(length.checked_sub(2).ok_or(OFPBRC_BAD_LEN)?)?;
+    r.skip(2)?;
+    let mut s = PortStats { port: read_port(Version::V14, &mut r)?, ..PortStats::unknown(OfPort::NONE) };
+    (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    for counter in port_counters(&mut s).into_iter().take(COUNTERS_COMMON) {
+        *counter = r.u64()?;
+    }
+    while !r.is_empty() {
+        let (kind, mut value) = read_property(&mut r)?;
+        if kind == ETHERNET {
+            value.skip(4)?;
+            for counter in port_counters(&mut s).into_iter().skip(COUNTERS_COMMON) {
+                *counter = value.u64()?;
+            }
+        }
+    }
+    Ok(s)
+}
+
+fn write_port_stats14(out: &mut Vec<u8>, s: &mut PortStats) {
+    let start = out.len();
+    out.zeros(4);
+    write_port(Version::V14, out, s.port);
+    out.u32(s.duration_s);
+    out.u32(s.duration_ns);
+    let counters = port_counters(s);
+    counters[..COUNTERS_COMMON].iter().for_each(|counter| out.u64(**counter));
+    write_property(out, ETHERNET, |out| {
+        out.zeros(4);
+        counters[COUNTERS_COMMON..].iter().for_each(|counter| out.u64(**counter));
+    });
+    out.set_u16(start, (out.len() - start) as u16);
+}
+
 pub(super) fn read_port_stats(version: Version, r: &mut Reader) -> Result<PortStats, ErrorKind> {
+    if version >= Version::V14 {
+        return read_port_stats14(r);
+    }
     let mut s = PortStats { port: read_port(version, r)?, ..PortStats::unknown(OfPort::NONE) };
     r.skip(if version == Version::V10 { 6 } else { 4 })?;
     for counter in port_counters(&mut s) {
@@ -186,6 +320,9 @@ pub(super) fn read_port_stats(version: Version, r: &mut Reader) -> Result<PortSt
 
 pub(super) fn write_port_stats(version: Version, out: &mut Vec<u8>, stats: &PortStats) {
     let mut s = *stats;
+    if version >= Version::V14 {
+        return write_port_stats14(out, &mut s);
+    }
     write_port(version, out, s.port);
     out.zeros(if version == Version::V10 { 6 } else { 4 });
     port_counters(&mut s).into_iter().for_each(|counter| out.u64(*counter));
@@ -223,6 +360,13 @@ pub(super) fn write_queue_stats_request(
 }
 
 pub(super) fn read_queue_stats(version: Version, r: &mut Reader) -> Result<QueueStats, ErrorKind> {
+    if version >= Version::V14 {
+        // A length and room for properties, of which there are none.
+        let length = usize::from(r.u16()?);
+        let mut r = r.sub(length.checked_sub(2).ok_or(OFPBRC_BAD_LEN)?)?;
+        r.skip(6)?;
+        return read_queue_stats(Version::V13, &mut r);
+    }
     let port = read_port(version, r)?;
     r.skip(if version == Version::V10 { 2 } else { 0 })?;
     let queue_id = r.u32()?;
@@ -233,6 +377,10 @@ pub(super) fn read_queue_stats(version: Version, r: &mut Reader) -> Result<Queue
 }
 
 pub(super) fn write_queue_stats(version: Version, out: &mut Vec<u8>, s: &QueueStats) {
+    if version >= Version::V14 {
+        out.u16(QUEUE_STATS14_LEN);
+        out.zeros(6);
+    }
     write_port(version, out, s.port);
     out.zeros(if version == Version::V10 { 2 } else { 0 });
     out.u32(s.queue_id);
@@ -258,35 +406,72 @@ pub(super) fn write_queue_config_request(version: Version, out: &mut Vec<u8>, po
     out.zeros(if version == Version::V10 { 2 } else { 4 });
 }
 
+/// Bytes of an entry of OpenFlow 1.4's and later queue statistics.
+const QUEUE_STATS14_LEN: u16 = 48;
+
+/// An entry of OFPST_QUEUE_DESC.
+pub(super) fn read_queue_desc(r: &mut Reader) -> Result<QueueConfig, ErrorKind> {
+    let (port, queue_id) = (read_port(Version::V14, r)?, r.u32()?);
+    let length = usize::from(r.u16()?);
+    let mut r = r.sub(length.checked_sub(10).ok_or(OFPBRC_BAD_LEN)?)?;
+    r.skip(6)?;
+    let mut queue = QueueConfig { port, queue_id, min_rate: None, max_rate: None };
+    while !r.is_empty() {
+        let (kind, mut value) = read_property(&mut r)?;
+        set_rate(&mut queue, kind, &mut value)?;
+    }
+    Ok(queue)
+}
+
+pub(super) fn write_queue_desc(out: &mut Vec<u8>, queue: &QueueConfig) {
+    let start = out.len();
+    write_port(Version::V14, out, queue.port);
+    out.u32(queue.queue_id);
+    out.zeros(8);
+    for (kind, rate) in [(QUEUE_MIN_RATE, queue.min_rate), (QUEUE_MAX_RATE, queue.max_rate)] {
+        if let Some(rate) = rate {
+            write_property(out, kind, |out| {
+                out.u16(rate);
+                out.zeros(2);
+            });
+        }
+    }
+    out.set_u16(start + 8, (out.len() - start) as u16);
+}
+
+/// Takes a rate; properties of other kinds say nothing that is known.
+fn set_rate(queue: &mut QueueConfig, kind: u16, value: &mut Reader) -> Result<(), ErrorKind> {
+    let target = match kind {
+        QUEUE_MIN_RATE => &mut queue.min_rate,
+        QUEUE_MAX_RATE => &mut queue.max_rate,
+        _ => return Ok(()),
+    };
+    *target = Some(value.u16()?).filter(|&rate| rate <= 1000);
+    Ok(())
+}
+
 /// Properties of a queue: rates in tenths of a percent, above 1000 meaning "not set".
 const QUEUE_MIN_RATE: u16 = 1;
 const QUEUE_MAX_RATE: u16 = 2;
 
 pub(super) fn read_queue_config_reply(version: Version, r: &mut Reader) -> Result<Message, ErrorKind> {
-    let v10 = version == Version::V10;
+    // Since OpenFlow 1.2 each queue says its port.
+    let (v10, short) = (version == Version::V10, version <= Version::V11);
     let port = read_port(version, r)?;
     r.skip(if v10 { 6 } else { 4 })?;
     let mut queues = Vec::new();
     while !r.is_empty() {
         let mut queue = QueueConfig { port, queue_id: r.u32()?, min_rate: None, max_rate: None };
-        if !v10 {
-            queue.port = read_port(version, r)?;
-        }
+        // The port of the queue is that of the message.
+        r.skip(if short { 0 } else { 4 })?;
         let length = usize::from(r.u16()?);
-        r.skip(if v10 { 2 } else { 6 })?;
-        let mut properties = r.sub(length.checked_sub(if v10 { 8 } else { 16 }).ok_or(OFPBRC_BAD_LEN)?)?;
+        r.skip(if short { 2 } else { 6 })?;
+        let mut properties = r.sub(length.checked_sub(if short { 8 } else { 16 }).ok_or(OFPBRC_BAD_LEN)?)?;
         while !properties.is_empty() {
             let (kind, length) = (properties.u16()?, usize::from(properties.u16()?));
             let mut value = properties.sub(length.checked_sub(4).ok_or(OFPBRC_BAD_LEN)?)?;
-            if kind == QUEUE_MIN_RATE || kind == QUEUE_MAX_RATE {
-                value.skip(4)?;
-                let rate = Some(value.u16()?).filter(|&rate| rate <= 1000);
-                if kind == QUEUE_MIN_RATE {
-                    queue.min_rate = rate;
-                } else {
-                    queue.max_rate = rate;
-                }
-            }
+            value.skip(4.min(value.len()))?;
+            set_rate(&mut queue, kind, &mut value)?;
         }
         queues.push(queue);
     }
@@ -299,17 +484,17 @@ pub(super) fn write_queue_config_reply(
     port: Option<OfPort>,
     queues: &[QueueConfig],
 ) {
-    let v10 = version == Version::V10;
+    let (v10, short) = (version == Version::V10, version <= Version::V11);
     write_port(version, out, port.unwrap_or(OfPort::NONE));
     out.zeros(if v10 { 6 } else { 4 });
     for queue in queues {
         let start = out.len();
         out.u32(queue.queue_id);
-        if !v10 {
+        if !short {
             write_port(version, out, queue.port);
         }
         let length_at = out.len();
-        out.zeros(if v10 { 4 } else { 8 });
+        out.zeros(if short { 4 } else { 8 });
         for (kind, rate) in [(QUEUE_MIN_RATE, queue.min_rate), (QUEUE_MAX_RATE, queue.max_rate)] {
             if let Some(rate) = rate {
                 out.u16(kind);

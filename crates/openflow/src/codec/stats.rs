@@ -2,24 +2,20 @@
 
 use super::bytes::{Put, Reader};
 use super::flows::{
-    NONE32, filter_port16, filter_port32, port16, port32, read_flow_stats, read_flow_stats_request,
-    read_reason, write_flow_stats, write_flow_stats_request,
+    NONE32, filter_port32, port32, read_flow_stats, read_flow_stats_request, write_flow_stats,
+    write_flow_stats_request,
 };
-use super::kind::{Kind, NICIRA, StatsKind, nxst};
-use super::matching::{read_nxm_match, write_nxm_match};
-use super::{action, port};
+use super::kind::{Kind, NICIRA, ONF, StatsKind, nxst, onft};
+use super::{features, group, meter, monitor, oxs, port, table};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
-    AggregateStats, FlowEvent, FlowForm, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate,
-    FlowUpdateFull, GroupFeatures, MeterFeatures, StatsBody, StatsReply, StatsRequest, SwitchDesc,
-    TableFeatures, TableInstructionFeatures, TableStats,
+    AggregateStats, FlowForm, GROUP_ALL, GroupFeatures, IpfixStats, MeterFeatures, StatsBody, StatsReply,
+    StatsRequest, SwitchDesc, TableStats,
 };
 use crate::version::Version;
 
 /// OFPSF_REPLY_MORE, and OFPMPF_REQ_MORE of table features requests.
 pub(crate) const MORE: u16 = 1;
-/// OFPG_ALL. OFPG_ANY is all ones, and accepted too.
-const GROUP_ALL: u32 = 0xffff_fffc;
 
 /// Where the flags are, counted from the beginning of the message.
 pub(crate) const FLAGS_AT: usize = 10;
@@ -65,7 +61,7 @@ fn write_nicira_head(version: Version, out: &mut Vec<u8>, subtype: u32, more: bo
 fn read_number_filter(r: &mut Reader, all: u32) -> Result<Option<u32>, ErrorKind> {
     let number = r.u32()?;
     r.skip(4)?;
-    Ok((number != all && number != NONE32).then_some(number))
+    Ok((number != all).then_some(number))
 }
 
 pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequest, ErrorKind> {
@@ -74,7 +70,10 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
         StatsKind::Desc => StatsRequest::Desc,
         StatsKind::Flow => StatsRequest::Flow(read_flow_stats_request(version, FlowForm::Standard, r)?),
         StatsKind::Aggregate => {
-            StatsRequest::Aggregate(read_flow_stats_request(version, FlowForm::Standard, r)?)
+            let request = read_flow_stats_request(version, FlowForm::Standard, r)?;
+            // In OpenFlow 1.5 the sums that are wanted may follow; all are given.
+            r.skip(if version >= Version::V15 { r.len() } else { 0 })?;
+            StatsRequest::Aggregate(request)
         }
         StatsKind::Table => StatsRequest::Table,
         StatsKind::Port => StatsRequest::Port(port::read_port_stats_request(version, r)?),
@@ -92,7 +91,7 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
         StatsKind::MeterConfig => StatsRequest::MeterConfig(read_number_filter(r, NONE32)?),
         StatsKind::MeterFeatures => StatsRequest::MeterFeatures,
         StatsKind::TableFeatures => {
-            StatsRequest::TableFeatures { features: read_list(r, read_table_features)?, more }
+            StatsRequest::TableFeatures { features: read_list(r, features::read_table_features)?, more }
         }
         StatsKind::PortDesc if version >= Version::V15 => {
             let port = filter_port32(r.u32()?, OFPBRC_BAD_PORT)?;
@@ -100,18 +99,41 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
             StatsRequest::PortDesc(port)
         }
         StatsKind::PortDesc => StatsRequest::PortDesc(None),
+        StatsKind::TableDesc => StatsRequest::TableDesc,
+        StatsKind::QueueDesc => {
+            let (port, queue_id) = port::read_queue_stats_request(version, r)?;
+            StatsRequest::QueueDesc { port, queue_id }
+        }
+        StatsKind::FlowMonitor => {
+            StatsRequest::FlowMonitor(read_list(r, |r| monitor::read_request(version, r))?)
+        }
+        StatsKind::Experimenter if is_onf_monitor(version, r) => {
+            r.skip(8)?;
+            StatsRequest::FlowMonitor(read_list(r, |r| monitor::read_request(version, r))?)
+        }
         StatsKind::Experimenter => match read_nicira_head(version, r)? {
             nxst::FLOW => StatsRequest::Flow(read_flow_stats_request(version, FlowForm::Nxm, r)?),
             nxst::AGGREGATE => StatsRequest::Aggregate(read_flow_stats_request(version, FlowForm::Nxm, r)?),
-            nxst::FLOW_MONITOR => StatsRequest::FlowMonitor(read_list(r, read_flow_monitor)?),
+            nxst::FLOW_MONITOR => StatsRequest::FlowMonitor(read_list(r, monitor::read_nx_request)?),
             nxst::IPFIX_BRIDGE => StatsRequest::IpfixBridge,
             nxst::IPFIX_FLOW => StatsRequest::IpfixFlow,
+            nxst::GROUP if version == Version::V10 => StatsRequest::Group(read_number_filter(r, GROUP_ALL)?),
+            nxst::GROUP_DESC if version == Version::V10 => {
+                StatsRequest::GroupDesc(read_number_filter(r, GROUP_ALL)?)
+            }
+            nxst::GROUP_FEATURES if version == Version::V10 => StatsRequest::GroupFeatures,
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
     })
 }
 
-fn read_list<T>(
+/// Whether an experimenter's statistics are the flow monitor of OpenFlow 1.3's extension.
+fn is_onf_monitor(version: Version, r: &Reader) -> bool {
+    let mut head = *r;
+    version == Version::V13 && head.u32() == Ok(ONF) && head.u32() == Ok(onft::FLOW_MONITOR)
+}
+
+pub(super) fn read_list<T>(
     r: &mut Reader,
     mut read: impl FnMut(&mut Reader) -> Result<T, ErrorKind>,
 ) -> Result<Vec<T>, ErrorKind> {
@@ -134,6 +156,11 @@ pub(super) fn write_request(version: Version, out: &mut Vec<u8>, request: &Stats
         StatsRequest::Table => (StatsKind::Table, 0),
         StatsRequest::Port(_) => (StatsKind::Port, 0),
         StatsRequest::Queue { .. } => (StatsKind::Queue, 0),
+        StatsRequest::Group(_) if version == Version::V10 => (StatsKind::Experimenter, nxst::GROUP),
+        StatsRequest::GroupDesc(_) if version == Version::V10 => (StatsKind::Experimenter, nxst::GROUP_DESC),
+        StatsRequest::GroupFeatures if version == Version::V10 => {
+            (StatsKind::Experimenter, nxst::GROUP_FEATURES)
+        }
         StatsRequest::Group(_) => (StatsKind::Group, 0),
         StatsRequest::GroupDesc(_) => (StatsKind::GroupDesc, 0),
         StatsRequest::GroupFeatures => (StatsKind::GroupFeatures, 0),
@@ -142,6 +169,9 @@ pub(super) fn write_request(version: Version, out: &mut Vec<u8>, request: &Stats
         StatsRequest::MeterFeatures => (StatsKind::MeterFeatures, 0),
         StatsRequest::TableFeatures { .. } => (StatsKind::TableFeatures, 0),
         StatsRequest::PortDesc(_) => (StatsKind::PortDesc, 0),
+        StatsRequest::TableDesc => (StatsKind::TableDesc, 0),
+        StatsRequest::QueueDesc { .. } => (StatsKind::QueueDesc, 0),
+        StatsRequest::FlowMonitor(_) if version >= Version::V14 => (StatsKind::FlowMonitor, 0),
         StatsRequest::FlowMonitor(_) => (StatsKind::Experimenter, nxst::FLOW_MONITOR),
         StatsRequest::IpfixBridge => (StatsKind::Experimenter, nxst::IPFIX_BRIDGE),
         StatsRequest::IpfixFlow => (StatsKind::Experimenter, nxst::IPFIX_FLOW),
@@ -161,20 +191,24 @@ pub(super) fn write_request(version: Version, out: &mut Vec<u8>, request: &Stats
             write_flow_stats_request(version, out, request);
         }
         StatsRequest::Port(port) => port::write_port_stats_request(version, out, *port),
-        StatsRequest::Queue { port, queue_id } => {
+        StatsRequest::Queue { port, queue_id } | StatsRequest::QueueDesc { port, queue_id } => {
             port::write_queue_stats_request(version, out, *port, *queue_id)
         }
         StatsRequest::Group(group) => filter(*group, GROUP_ALL),
-        StatsRequest::GroupDesc(group) if version >= Version::V15 => filter(*group, GROUP_ALL),
+        StatsRequest::GroupDesc(group) if version >= Version::V15 || version == Version::V10 => {
+            filter(*group, GROUP_ALL);
+        }
         StatsRequest::Meter(meter) | StatsRequest::MeterConfig(meter) => filter(*meter, NONE32),
         StatsRequest::TableFeatures { features, .. } => {
-            features.iter().for_each(|f| write_table_features(version, out, f));
+            features.iter().for_each(|f| features::write_table_features(version, out, f));
         }
         StatsRequest::PortDesc(port) if version >= Version::V15 => {
             out.u32(port32(*port));
             out.zeros(4);
         }
-        StatsRequest::FlowMonitor(monitors) => monitors.iter().for_each(|m| write_flow_monitor(out, m)),
+        StatsRequest::FlowMonitor(monitors) => {
+            monitors.iter().for_each(|m| monitor::write_request(version, out, m));
+        }
         _ => {}
     }
     Some(Kind::StatsRequest)
@@ -191,20 +225,19 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<StatsReply,
             datapath: r.text(256)?,
         }),
         StatsKind::Flow => read_flows(version, FlowForm::Standard, r)?,
+        StatsKind::Aggregate if version >= Version::V15 => read_aggregate15(r)?,
         StatsKind::Aggregate => read_aggregate(FlowForm::Standard, r)?,
         StatsKind::Table => StatsBody::Table(read_list(r, |r| read_table_stats(version, r))?),
         StatsKind::Port => StatsBody::Port(read_list(r, |r| port::read_port_stats(version, r))?),
         StatsKind::Queue => StatsBody::Queue(read_list(r, |r| port::read_queue_stats(version, r))?),
-        StatsKind::Group => StatsBody::Group,
-        StatsKind::GroupDesc => StatsBody::GroupDesc,
-        StatsKind::GroupFeatures => StatsBody::GroupFeatures(GroupFeatures {
-            types: r.u32()?,
-            capabilities: r.u32()?,
-            max_groups: [r.u32()?, r.u32()?, r.u32()?, r.u32()?],
-            actions: [r.u32()?, r.u32()?, r.u32()?, r.u32()?],
-        }),
-        StatsKind::Meter => StatsBody::Meter,
-        StatsKind::MeterConfig => StatsBody::MeterConfig,
+        StatsKind::Group => StatsBody::Group(read_list(r, |r| group::read_group_stats(version, r))?),
+        StatsKind::GroupDesc => StatsBody::GroupDesc(read_list(r, |r| group::read_group_desc(version, r))?),
+        StatsKind::GroupFeatures => read_group_features(r)?,
+        StatsKind::Meter => StatsBody::Meter(read_list(r, meter::read_meter_stats)?),
+        StatsKind::MeterConfig => StatsBody::MeterConfig(read_list(r, meter::read_meter_config)?),
+        StatsKind::TableDesc => StatsBody::TableDesc(read_list(r, table::read_table_desc)?),
+        StatsKind::QueueDesc => StatsBody::QueueDesc(read_list(r, port::read_queue_desc)?),
+        StatsKind::FlowMonitor => StatsBody::FlowMonitor(read_list(r, |r| monitor::read_update(version, r))?),
         StatsKind::MeterFeatures => {
             let features = MeterFeatures {
                 max_meters: r.u32()?,
@@ -216,12 +249,27 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<StatsReply,
             r.skip(2)?;
             StatsBody::MeterFeatures(features)
         }
-        StatsKind::TableFeatures => StatsBody::TableFeatures(read_list(r, read_table_features)?),
+        StatsKind::TableFeatures => StatsBody::TableFeatures(read_list(r, features::read_table_features)?),
         StatsKind::PortDesc => StatsBody::PortDesc(read_list(r, |r| port::read_port_desc(version, r))?),
+        StatsKind::Experimenter if is_onf_monitor(version, r) => {
+            r.skip(8)?;
+            StatsBody::FlowMonitor(read_list(r, |r| monitor::read_update(version, r))?)
+        }
         StatsKind::Experimenter => match read_nicira_head(version, r)? {
             nxst::FLOW => read_flows(version, FlowForm::Nxm, r)?,
             nxst::AGGREGATE => read_aggregate(FlowForm::Nxm, r)?,
-            nxst::FLOW_MONITOR => StatsBody::FlowMonitor(read_list(r, |r| read_flow_update(version, r))?),
+            nxst::FLOW_MONITOR => {
+                StatsBody::FlowMonitor(read_list(r, |r| monitor::read_nx_update(version, r))?)
+            }
+            nxst::IPFIX_BRIDGE => StatsBody::IpfixBridge(read_ipfix(r)?),
+            nxst::IPFIX_FLOW => StatsBody::IpfixFlow(read_list(r, read_ipfix)?),
+            nxst::GROUP if version == Version::V10 => {
+                StatsBody::Group(read_list(r, |r| group::read_group_stats(version, r))?)
+            }
+            nxst::GROUP_DESC if version == Version::V10 => {
+                StatsBody::GroupDesc(read_list(r, |r| group::read_group_desc(version, r))?)
+            }
+            nxst::GROUP_FEATURES if version == Version::V10 => read_group_features(r)?,
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
     };
@@ -238,17 +286,31 @@ pub(crate) fn begin_reply(version: Version, out: &mut Vec<u8>, body: &StatsBody,
         StatsBody::Aggregate { form: FlowForm::Nxm, .. } => {
             return write_nicira_head(version, out, nxst::AGGREGATE, more);
         }
+        StatsBody::FlowMonitor(_) if version >= Version::V14 => StatsKind::FlowMonitor,
         StatsBody::FlowMonitor(_) => return write_nicira_head(version, out, nxst::FLOW_MONITOR, more),
+        StatsBody::IpfixBridge(_) => return write_nicira_head(version, out, nxst::IPFIX_BRIDGE, more),
+        StatsBody::IpfixFlow(_) => return write_nicira_head(version, out, nxst::IPFIX_FLOW, more),
+        StatsBody::Group(_) if version == Version::V10 => {
+            return write_nicira_head(version, out, nxst::GROUP, more);
+        }
+        StatsBody::GroupDesc(_) if version == Version::V10 => {
+            return write_nicira_head(version, out, nxst::GROUP_DESC, more);
+        }
+        StatsBody::GroupFeatures(_) if version == Version::V10 => {
+            return write_nicira_head(version, out, nxst::GROUP_FEATURES, more);
+        }
+        StatsBody::TableDesc(_) => StatsKind::TableDesc,
+        StatsBody::QueueDesc(_) => StatsKind::QueueDesc,
         StatsBody::Flow { .. } => StatsKind::Flow,
         StatsBody::Aggregate { .. } => StatsKind::Aggregate,
         StatsBody::Table(_) => StatsKind::Table,
         StatsBody::Port(_) => StatsKind::Port,
         StatsBody::Queue(_) => StatsKind::Queue,
-        StatsBody::Group => StatsKind::Group,
-        StatsBody::GroupDesc => StatsKind::GroupDesc,
+        StatsBody::Group(_) => StatsKind::Group,
+        StatsBody::GroupDesc(_) => StatsKind::GroupDesc,
         StatsBody::GroupFeatures(_) => StatsKind::GroupFeatures,
-        StatsBody::Meter => StatsKind::Meter,
-        StatsBody::MeterConfig => StatsKind::MeterConfig,
+        StatsBody::Meter(_) => StatsKind::Meter,
+        StatsBody::MeterConfig(_) => StatsKind::MeterConfig,
         StatsBody::MeterFeatures(_) => StatsKind::MeterFeatures,
         StatsBody::TableFeatures(_) => StatsKind::TableFeatures,
         StatsBody::PortDesc(_) => StatsKind::PortDesc,
@@ -269,6 +331,15 @@ pub(super) fn write_reply(version: Version, out: &mut Vec<u8>, reply: &StatsRepl
         StatsBody::Flow { form, flows } => {
             flows.iter().for_each(|flow| write_flow_stats(version, *form, out, &flow.as_ref()));
         }
+        StatsBody::Aggregate { form: FlowForm::Standard, stats } if version >= Version::V15 => {
+            let oxs = oxs::Oxs {
+                flow_count: Some(stats.flow_count),
+                packet_count: (stats.packet_count != u64::MAX).then_some(stats.packet_count),
+                byte_count: (stats.byte_count != u64::MAX).then_some(stats.byte_count),
+                ..oxs::Oxs::default()
+            };
+            oxs::write(out, oxs);
+        }
         StatsBody::Aggregate { stats, .. } => {
             out.u64(stats.packet_count);
             out.u64(stats.byte_count);
@@ -278,7 +349,14 @@ pub(super) fn write_reply(version: Version, out: &mut Vec<u8>, reply: &StatsRepl
         StatsBody::Table(tables) => tables.iter().for_each(|t| write_table_stats(version, out, t)),
         StatsBody::Port(ports) => ports.iter().for_each(|p| port::write_port_stats(version, out, p)),
         StatsBody::Queue(queues) => queues.iter().for_each(|q| port::write_queue_stats(version, out, q)),
-        StatsBody::Group | StatsBody::GroupDesc | StatsBody::Meter | StatsBody::MeterConfig => {}
+        StatsBody::Group(groups) => groups.iter().for_each(|g| group::write_group_stats(version, out, g)),
+        StatsBody::GroupDesc(groups) => groups.iter().for_each(|g| group::write_group_desc(version, out, g)),
+        StatsBody::Meter(meters) => meters.iter().for_each(|m| meter::write_meter_stats(out, m)),
+        StatsBody::MeterConfig(meters) => meters.iter().for_each(|m| meter::write_meter_config(out, m)),
+        StatsBody::TableDesc(tables) => tables.iter().for_each(|t| table::write_table_desc(out, t)),
+        StatsBody::QueueDesc(queues) => queues.iter().for_each(|q| port::write_queue_desc(out, q)),
+        StatsBody::IpfixBridge(stats) => write_ipfix(out, stats),
+        StatsBody::IpfixFlow(all) => all.iter().for_each(|stats| write_ipfix(out, stats)),
         StatsBody::GroupFeatures(f) => {
             out.u32(f.types);
             out.u32(f.capabilities);
@@ -290,9 +368,13 @@ pub(super) fn write_reply(version: Version, out: &mut Vec<u8>, reply: &StatsRepl
             out.u8(f.max_color);
             out.zeros(2);
         }
-        StatsBody::TableFeatures(tables) => tables.iter().for_each(|t| write_table_features(version, out, t)),
+        StatsBody::TableFeatures(tables) => {
+            tables.iter().for_each(|t| features::write_table_features(version, out, t))
+        }
         StatsBody::PortDesc(ports) => ports.iter().for_each(|p| port::write_port_desc(version, out, p)),
-        StatsBody::FlowMonitor(updates) => updates.iter().for_each(|u| write_flow_update(version, out, u)),
+        StatsBody::FlowMonitor(updates) => {
+            updates.iter().for_each(|u| monitor::write_update(version, out, u))
+        }
     }
     Some(Kind::StatsReply)
 }
@@ -307,6 +389,74 @@ fn read_aggregate(form: FlowForm, r: &mut Reader) -> Result<StatsBody, ErrorKind
     Ok(StatsBody::Aggregate { form, stats })
 }
 
+/// As OpenFlow 1.5 has it.
+fn read_aggregate15(r: &mut Reader) -> Result<StatsBody, ErrorKind> {
+    let oxs = oxs::read(r)?;
+    let stats = AggregateStats {
+        packet_count: oxs.packet_count.unwrap_or(u64::MAX),
+        byte_count: oxs.byte_count.unwrap_or(u64::MAX),
+        flow_count: oxs.flow_count.unwrap_or(0),
+    };
+    Ok(StatsBody::Aggregate { form: FlowForm::Standard, stats })
+}
+
+fn read_group_features(r: &mut Reader) -> Result<StatsBody, ErrorKind> {
+    Ok(StatsBody::GroupFeatures(GroupFeatures {
+        types: r.u32()?,
+        capabilities: r.u32()?,
+        max_groups: [r.u32()?, r.u32()?, r.u32()?, r.u32()?],
+        actions: [r.u32()?, r.u32()?, r.u32()?, r.u32()?],
+    }))
+}
+
+fn read_ipfix(r: &mut Reader) -> Result<IpfixStats, ErrorKind> {
+    let stats = IpfixStats {
+        total_flows: r.u64()?,
+        current_flows: r.u64()?,
+        packets: r.u64()?,
+        ipv4_packets: r.u64()?,
+        ipv6_packets: r.u64()?,
+        error_packets: r.u64()?,
+        ipv4_error_packets: r.u64()?,
+        ipv6_error_packets: r.u64()?,
+        tx_packets: r.u64()?,
+        tx_errors: r.u64()?,
+        collector_set_id: r.u32()?,
+    };
+    r.skip(4)?;
+    Ok(stats)
+}
+
+fn write_ipfix(out: &mut Vec<u8>, s: &IpfixStats) {
+    let counters = [
+        s.total_flows,
+        s.current_flows,
+        s.packets,
+        s.ipv4_packets,
+        s.ipv6_packets,
+        s.error_packets,
+        s.ipv4_error_packets,
+        s.ipv6_error_packets,
+        s.tx_packets,
+        s.tx_errors,
+    ];
+    counters.into_iter().for_each(|n| out.u64(n));
+    out.u32(s.collector_set_id);
+    out.zeros(4);
+}
+
+/// What tables can do in OpenFlow 1.1 and 1.2: every instruction, action and field there is. The bits are those of the
+/// numbers on the wire.
+const INSTRUCTIONS11: u32 = 0b11_1110;
+const ACTIONS11: u32 = 0x03ff_e7ff;
+const ACTIONS12: u32 = 0x03ff_8001;
+const OXM12: u64 = (1 << 36) - 1;
+/// Fields of OpenFlow 1.1: those that can be left out, and those that can be matched; instructions, actions to write and
+/// to apply; configuration.
+const TABLE_BITS11: [u32; 6] = [0x3ff, 0x3ff, INSTRUCTIONS11, ACTIONS11, ACTIONS11, 0];
+/// Bytes of the same in OpenFlow 1.2.
+const TABLE_BITS12_LEN: usize = 64;
+
 fn read_table_stats(version: Version, r: &mut Reader) -> Result<TableStats, ErrorKind> {
     let mut t = TableStats {
         table_id: r.u8()?,
@@ -317,10 +467,19 @@ fn read_table_stats(version: Version, r: &mut Reader) -> Result<TableStats, Erro
         lookup_count: 0,
         matched_count: 0,
     };
-    r.skip(3)?;
-    if version == Version::V10 {
-        t.name = r.text(32)?;
-        (t.wildcards, t.max_entries) = (r.u32()?, r.u32()?);
+    match version {
+        Version::V10 => {
+            r.skip(3)?;
+            t.name = r.text(32)?;
+            (t.wildcards, t.max_entries) = (r.u32()?, r.u32()?);
+        }
+        Version::V11 | Version::V12 => {
+            r.skip(7)?;
+            t.name = r.text(32)?;
+            r.skip(if version == Version::V11 { TABLE_BITS11.len() * 4 } else { TABLE_BITS12_LEN })?;
+            t.max_entries = r.u32()?;
+        }
+        _ => r.skip(3)?,
     }
     t.active_count = r.u32()?;
     t.lookup_count = r.u64()?;
@@ -330,228 +489,32 @@ fn read_table_stats(version: Version, r: &mut Reader) -> Result<TableStats, Erro
 
 pub(crate) fn write_table_stats(version: Version, out: &mut Vec<u8>, t: &TableStats) {
     out.u8(t.table_id);
-    out.zeros(3);
-    if version == Version::V10 {
-        out.text(&t.name, 32);
-        out.u32(t.wildcards);
-        out.u32(t.max_entries);
+    match version {
+        Version::V10 => {
+            out.zeros(3);
+            out.text(&t.name, 32);
+            out.u32(t.wildcards);
+            out.u32(t.max_entries);
+        }
+        Version::V11 => {
+            out.zeros(7);
+            out.text(&t.name, 32);
+            TABLE_BITS11.into_iter().for_each(|bits| out.u32(bits));
+            out.u32(t.max_entries);
+        }
+        Version::V12 => {
+            out.zeros(7);
+            out.text(&t.name, 32);
+            [OXM12, OXM12].into_iter().for_each(|bits| out.u64(bits));
+            [ACTIONS12, ACTIONS12].into_iter().for_each(|bits| out.u32(bits));
+            [OXM12, OXM12, u64::MAX, u64::MAX].into_iter().for_each(|bits| out.u64(bits));
+            out.u32(INSTRUCTIONS11);
+            out.u32(0);
+            out.u32(t.max_entries);
+        }
+        _ => out.zeros(3),
     }
     out.u32(t.active_count);
     out.u64(t.lookup_count);
     out.u64(t.matched_count);
-}
-
-fn read_flow_monitor(r: &mut Reader) -> Result<FlowMonitorRequest, ErrorKind> {
-    let id = r.u32()?;
-    let flags = FlowMonitorFlags::from_bits(r.u16()?).ok_or(OFPMOFC_BAD_FLAGS)?;
-    let (out_port, match_len, table_id) = (filter_port16(r.u16()?), r.u16()?, r.u8()?);
-    r.zeros(5, NXBRC_MUST_BE_ZERO)?;
-    let events = FlowMonitorFlags::ADD | FlowMonitorFlags::DELETE | FlowMonitorFlags::MODIFY;
-    if !flags.intersects(events | FlowMonitorFlags::INITIAL) {
-        return Err(OFPMOFC_BAD_FLAGS);
-    }
-    Ok(FlowMonitorRequest { id, flags, out_port, table_id, matching: read_nxm_match(r, match_len, None)? })
-}
-
-fn write_flow_monitor(out: &mut Vec<u8>, m: &FlowMonitorRequest) {
-    out.u32(m.id);
-    out.u16(m.flags.bits());
-    out.u16(port16(m.out_port));
-    let length_at = out.len();
-    out.u16(0);
-    out.u8(m.table_id);
-    out.zeros(5);
-    let length = write_nxm_match(out, &m.matching, 0, (0, 0));
-    out.set_u16(length_at, length);
-}
-
-/// NXFME_ABBREV.
-const ABBREVIATED: u16 = 3;
-
-fn read_flow_update(version: Version, r: &mut Reader) -> Result<FlowUpdate, ErrorKind> {
-    let (length, event) = (usize::from(r.u16()?), r.u16()?);
-    let mut r = r.sub(length.checked_sub(4).ok_or(OFPBRC_BAD_LEN)?)?;
-    let event = match event {
-        0 => FlowEvent::Added,
-        1 => FlowEvent::Deleted,
-        2 => FlowEvent::Modified,
-        ABBREVIATED => {
-            let xid = r.u32()?;
-            r.end()?;
-            return Ok(FlowUpdate::Abbreviated { xid });
-        }
-        _ => return Err(NXBRC_FM_BAD_EVENT),
-    };
-    let reason = match r.u16()? {
-        reason if event == FlowEvent::Deleted => read_reason(reason.min(255) as u8)?,
-        _ => FlowRemovedReason::IdleTimeout,
-    };
-    let (priority, idle_timeout, hard_timeout, match_len) = (r.u16()?, r.u16()?, r.u16()?, r.u16()?);
-    let table_id = r.u8()?;
-    r.skip(1)?;
-    let cookie = r.u64()?;
-    let matching = read_nxm_match(&mut r, match_len, None)?;
-    let actions = action::read_actions(version, r)?;
-    Ok(FlowUpdate::Full(Box::new(FlowUpdateFull {
-        event,
-        reason,
-        priority,
-        idle_timeout,
-        hard_timeout,
-        table_id,
-        cookie,
-        matching,
-        actions,
-    })))
-}
-
-pub(crate) fn write_flow_update(version: Version, out: &mut Vec<u8>, update: &FlowUpdate) {
-    let start = out.len();
-    out.u16(0);
-    match update {
-        FlowUpdate::Abbreviated { xid } => {
-            out.u16(ABBREVIATED);
-            out.u32(*xid);
-        }
-        FlowUpdate::Full(u) => {
-            out.u16(u.event as u16);
-            out.u16(if u.event == FlowEvent::Deleted { u.reason as u16 } else { 0 });
-            [u.priority, u.idle_timeout, u.hard_timeout].into_iter().for_each(|n| out.u16(n));
-            let length_at = out.len();
-            out.u16(0);
-            out.u8(u.table_id);
-            out.u8(0);
-            out.u64(u.cookie);
-            let length = write_nxm_match(out, &u.matching, 0, (0, 0));
-            out.set_u16(length_at, length);
-            action::write_actions(out, version, Some(&u.matching), &u.actions);
-        }
-    }
-    let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
-    out.set_u16(start, length);
-}
-
-/// Properties of table features; the one after each is the same for the table-miss flow.
-mod feature {
-    pub const INSTRUCTIONS: u16 = 0;
-    pub const NEXT_TABLES: u16 = 2;
-    pub const WRITE_ACTIONS: u16 = 4;
-    pub const APPLY_ACTIONS: u16 = 6;
-    pub const MATCH: u16 = 8;
-    pub const WILDCARDS: u16 = 10;
-    pub const WRITE_SET_FIELD: u16 = 12;
-    pub const APPLY_SET_FIELD: u16 = 14;
-    pub const EXPERIMENTER: u16 = 0xfffe;
-}
-
-fn read_table_features(r: &mut Reader) -> Result<TableFeatures, ErrorKind> {
-    let length = usize::from(r.u16()?);
-    let mut r = r.sub(length.checked_sub(2).ok_or(OFPBPC_BAD_LEN)?)?.with_error(OFPBPC_BAD_LEN);
-    let table_id = r.u8()?;
-    r.skip(5)?;
-    let mut t = TableFeatures {
-        table_id,
-        name: r.text(32)?,
-        metadata_match: r.u64()?,
-        metadata_write: r.u64()?,
-        config: r.u32()?,
-        max_entries: r.u32()?,
-        nonmiss: TableInstructionFeatures::default(),
-        miss: None,
-        matchable: Vec::new(),
-        wildcards: Vec::new(),
-    };
-    let mut miss = TableInstructionFeatures::default();
-    let mut seen = 0u32;
-    r = r.with_error(OFPBPC_BAD_LEN);
-    while !r.is_empty() {
-        let (kind, length) = (r.u16()?, usize::from(r.u16()?));
-        let mut body = r.sub(length.checked_sub(4).ok_or(OFPBPC_BAD_LEN)?)?;
-        r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
-        if kind >= feature::EXPERIMENTER {
-            continue;
-        }
-        if kind < 16 {
-            if seen & 1 << kind != 0 {
-                return Err(OFPBPC_BAD_TYPE);
-            }
-            seen |= 1 << kind;
-        }
-        let target = if kind % 2 == 1 { &mut miss } else { &mut t.nonmiss };
-        match kind & !1 {
-            feature::INSTRUCTIONS => target.instructions = read_type_bits(&mut body)?,
-            feature::NEXT_TABLES => target.next_tables = body.rest().to_vec(),
-            feature::WRITE_ACTIONS => target.write_actions = read_type_bits(&mut body)?,
-            feature::APPLY_ACTIONS => target.apply_actions = read_type_bits(&mut body)?,
-            feature::MATCH => t.matchable = read_list(&mut body, read_feature_header)?,
-            feature::WILDCARDS => t.wildcards = read_list(&mut body, read_feature_header)?,
-            feature::WRITE_SET_FIELD => target.write_set_fields = read_list(&mut body, read_feature_header)?,
-            feature::APPLY_SET_FIELD => target.apply_set_fields = read_list(&mut body, read_feature_header)?,
-            _ => return Err(OFPBPC_BAD_TYPE),
-        }
-    }
-    const MISS_KINDS: u32 = 0b1010_0000_1010_1010;
-    t.miss = (seen & MISS_KINDS != 0).then_some(miss);
-    Ok(t)
-}
-
-fn read_feature_header(r: &mut Reader) -> Result<u64, ErrorKind> {
-    super::matching::read_header(r).map(|header| header.0)
-}
-
-/// A list of types (each with a length of its own, 4 or, with an experimenter, 8) as a bitmap.
-fn read_type_bits(r: &mut Reader) -> Result<u32, ErrorKind> {
-    let mut bits = 0;
-    while !r.is_empty() {
-        let (kind, length) = (r.u16()?, usize::from(r.u16()?));
-        r.skip(length.checked_sub(4).ok_or(OFPBPC_BAD_LEN)?)?;
-        bits |= 1 << kind.min(31);
-    }
-    Ok(bits)
-}
-
-pub(crate) fn write_table_features(version: Version, out: &mut Vec<u8>, t: &TableFeatures) {
-    debug_assert!(version >= Version::V13);
-    let start = out.len();
-    out.u16(0);
-    out.u8(t.table_id);
-    out.zeros(5);
-    out.text(&t.name, 32);
-    out.u64(t.metadata_match);
-    out.u64(t.metadata_write);
-    out.u32(t.config);
-    out.u32(t.max_entries);
-    let mut property = |kind: u16, body: &dyn Fn(&mut Vec<u8>)| {
-        let start = out.len();
-        out.u16(kind);
-        out.u16(0);
-        body(out);
-        let length = (out.len() - start) as u16;
-        out.set_u16(start + 2, length);
-        out.pad8(start);
-    };
-    let types = |bits: u32| {
-        move |out: &mut Vec<u8>| {
-            for kind in (0..31u16).filter(|kind| bits & 1 << kind != 0) {
-                out.u16(kind);
-                out.u16(4);
-            }
-        }
-    };
-    let headers = |list: &[u64], out: &mut Vec<u8>| {
-        list.iter().for_each(|&header| super::matching::write_header(out, flow::mf::NxmHeader(header)));
-    };
-    for (odd, f) in [(0, Some(&t.nonmiss)), (1, t.miss.as_ref())] {
-        let Some(f) = f else { continue };
-        property(feature::INSTRUCTIONS + odd, &types(f.instructions));
-        property(feature::NEXT_TABLES + odd, &|out| out.extend_from_slice(&f.next_tables));
-        property(feature::WRITE_ACTIONS + odd, &types(f.write_actions));
-        property(feature::APPLY_ACTIONS + odd, &types(f.apply_actions));
-        property(feature::WRITE_SET_FIELD + odd, &|out| headers(&f.write_set_fields, out));
-        property(feature::APPLY_SET_FIELD + odd, &|out| headers(&f.apply_set_fields, out));
-    }
-    property(feature::MATCH, &|out| headers(&t.matchable, out));
-    property(feature::WILDCARDS, &|out| headers(&t.wildcards, out));
-    let length = (out.len() - start) as u16;
-    out.set_u16(start, length);
 }

@@ -4,13 +4,15 @@ use super::bytes::{Put, Reader};
 use super::port::{read_port_desc, write_port_desc};
 use crate::error::{ErrorCode, ErrorKind, ErrorKind::*, ErrorNumber, OfError};
 use crate::message::{
-    AsyncConfig, Capabilities, FragHandling, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig,
-    SwitchFeatures, TableMod,
+    Capabilities, FragHandling, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
 };
 use crate::version::{Version, VersionSet};
 
 /// The element of a hello that holds a bitmap of versions.
 const VERSION_BITMAP: u16 = 1;
+
+/// The greatest version that the first word of a bitmap can name.
+const VERSION_MAX: u8 = 31;
 
 /// Elements that are not known, or cut off, are ignored, as the standard wants: the version in the header stands.
 pub(super) fn read_hello(version: u8, mut r: Reader) -> Result<VersionSet, ErrorKind> {
@@ -19,13 +21,32 @@ pub(super) fn read_hello(version: u8, mut r: Reader) -> Result<VersionSet, Error
         let Some(payload) = length.checked_sub(4).filter(|&n| n <= r.len()) else { break };
         let mut body = r.sub(payload)?;
         if kind == VERSION_BITMAP && payload >= 4 {
-            let low = u64::from(body.u32()?);
-            let high = if payload >= 8 { u64::from(body.u32()?) } else { 0 };
-            return Ok(VersionSet(low | high << 32));
+            // Version 0 does not exist; one that names none of the others says nothing.
+            let versions = u64::from(body.u32()?) & !1;
+            if versions != 0 {
+                return Ok(VersionSet(versions));
+            }
         }
         r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
     }
-    Ok(VersionSet::up_to(version))
+    Ok(VersionSet::up_to(version.min(VERSION_MAX)))
+}
+
+/// Whether a hello holds more than a bitmap of versions, or one that names no version.
+pub(crate) fn unknown_in_hello(bytes: &[u8]) -> bool {
+    let mut r = Reader::new(bytes.get(8..).unwrap_or_default(), OFPBRC_BAD_LEN);
+    while !r.is_empty() {
+        let element = |r: &mut Reader| -> Result<bool, ErrorKind> {
+            let (kind, length) = (r.u16()?, usize::from(r.u16()?));
+            let mut body = r.sub(length.checked_sub(4).ok_or(OFPBRC_BAD_LEN)?)?;
+            r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
+            Ok(kind == VERSION_BITMAP && body.u32()? & !1 != 0)
+        };
+        if element(&mut r) != Ok(true) {
+            return true;
+        }
+    }
+    false
 }
 
 /// A bitmap is sent where the version alone would not say the same.
@@ -183,18 +204,6 @@ pub(super) fn write_config(version: Version, out: &mut Vec<u8>, m: &SwitchConfig
     out.u16(m.miss_send_len);
 }
 
-pub(super) fn read_table_mod(r: &mut Reader) -> Result<TableMod, ErrorKind> {
-    let table_id = r.u8()?;
-    r.skip(3)?;
-    Ok(TableMod { table_id, config: r.u32()? })
-}
-
-pub(super) fn write_table_mod(out: &mut Vec<u8>, m: &TableMod) {
-    out.u8(m.table_id);
-    out.zeros(3);
-    out.u32(m.config);
-}
-
 pub(super) fn read_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
     let role = match r.u32()? {
         0 => Role::NoChange,
@@ -212,33 +221,6 @@ pub(super) fn read_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
 pub(super) fn write_role(out: &mut Vec<u8>, m: &RoleRequest) {
     out.u32(m.role as u32);
     out.zeros(4);
-    out.u64(m.generation_id.unwrap_or(u64::MAX));
-}
-
-pub(super) fn read_role_status(r: &mut Reader) -> Result<RoleStatus, ErrorKind> {
-    let role = match r.u32()? {
-        1 => Role::Equal,
-        2 => Role::Primary,
-        3 => Role::Secondary,
-        _ => return Err(OFPRRFC_BAD_ROLE),
-    };
-    let reason = match r.u8()? {
-        0 => RoleReason::PrimaryRequest,
-        1 => RoleReason::ConfigurationChanged,
-        2 => RoleReason::ExperimenterDataChanged,
-        _ => return Err(OFPBRC_BAD_TYPE),
-    };
-    r.skip(3)?;
-    let generation = r.u64()?;
-    // Properties, of which none is known.
-    r.skip(r.len())?;
-    Ok(RoleStatus { role, reason, generation_id: (generation != u64::MAX).then_some(generation) })
-}
-
-pub(super) fn write_role_status(out: &mut Vec<u8>, m: &RoleStatus) {
-    out.u32(m.role as u32);
-    out.u8(m.reason as u8);
-    out.zeros(3);
     out.u64(m.generation_id.unwrap_or(u64::MAX));
 }
 
@@ -262,16 +244,28 @@ pub(super) fn nx_role_number(role: Role) -> u32 {
     }
 }
 
-pub(super) fn read_async(r: &mut Reader) -> Result<AsyncConfig, ErrorKind> {
-    Ok(AsyncConfig {
-        packet_in: [r.u32()?, r.u32()?],
-        port_status: [r.u32()?, r.u32()?],
-        flow_removed: [r.u32()?, r.u32()?],
-    })
+/// OFPT_ROLE_STATUS and its extension to 1.3.
+pub(super) fn read_role_status(r: &mut Reader) -> Result<RoleStatus, ErrorKind> {
+    let role = match r.u32()? {
+        1 => Role::Equal,
+        2 => Role::Primary,
+        3 => Role::Secondary,
+        _ => return Err(OFPRRFC_BAD_ROLE),
+    };
+    let reason = match r.u8()? {
+        0 => RoleReason::PrimaryRequest,
+        1 => RoleReason::Config,
+        2 => RoleReason::Experimenter,
+        _ => return Err(NXBRC_BAD_REASON),
+    };
+    r.skip(3)?;
+    let generation = r.u64()?;
+    Ok(RoleStatus { role, reason, generation_id: (generation != u64::MAX).then_some(generation) })
 }
 
-pub(super) fn write_async(out: &mut Vec<u8>, m: &AsyncConfig) {
-    for mask in [m.packet_in, m.port_status, m.flow_removed].concat() {
-        out.u32(mask);
-    }
+pub(super) fn write_role_status(out: &mut Vec<u8>, m: &RoleStatus) {
+    out.u32(m.role as u32);
+    out.u8(m.reason as u8);
+    out.zeros(3);
+    out.u64(m.generation_id.unwrap_or(u64::MAX));
 }

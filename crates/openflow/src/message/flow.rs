@@ -326,10 +326,25 @@ pub struct FlowMonitorRequest {
     pub flags: FlowMonitorFlags,
     /// Only flows that output there.
     pub out_port: Option<OfPort>,
+    /// Only flows with that group (1.4).
+    pub out_group: Option<u32>,
     /// Table, or [`TABLE_ALL`].
     pub table_id: u8,
     /// Only flows within.
     pub matching: Match,
+    /// Whether the monitor begins, changes or ends (1.4).
+    pub command: FlowMonitorCommand,
+}
+
+/// OFPFMC_*, with the numbers of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum FlowMonitorCommand {
+    #[default]
+    Add = 0,
+    Modify = 1,
+    Delete = 2,
 }
 
 /// What happened to a flow that is monitored (NXFME_*), with the numbers of the wire.
@@ -352,6 +367,10 @@ pub enum FlowUpdate {
         /// Transaction id of the flow-mod.
         xid: u32,
     },
+    /// The controller is too slow: events are skipped from here on (1.4).
+    Paused,
+    /// What was skipped has been told (1.4).
+    Resumed,
 }
 
 /// A change to a flow.

@@ -3,6 +3,7 @@
 
 mod extension;
 mod flow;
+mod group;
 mod packet;
 mod port;
 mod stats;
@@ -10,6 +11,7 @@ mod switch;
 
 pub use extension::*;
 pub use flow::*;
+pub use group::*;
 pub use packet::*;
 pub use port::*;
 pub use stats::*;
@@ -69,6 +71,10 @@ pub enum Message {
     FlowMod(Box<FlowMod>),
     /// OFPT_PORT_MOD.
     PortMod(PortMod),
+    /// OFPT_GROUP_MOD (1.1 and later), NXT_GROUP_MOD.
+    GroupMod(Box<GroupMod>),
+    /// OFPT_METER_MOD (1.3 and later).
+    MeterMod(MeterMod),
     /// OFPT_TABLE_MOD (1.1 and later).
     TableMod(TableMod),
     /// OFPT_STATS_REQUEST, from 1.3 on OFPT_MULTIPART_REQUEST; NXST_*.
@@ -95,8 +101,13 @@ pub enum Message {
     RoleRequest(RoleRequest),
     /// Its reply, in the same form.
     RoleReply(RoleRequest),
-    /// ONFT_ROLE_STATUS (1.3).
+    /// OFPT_ROLE_STATUS (1.4 and later) or its extension to 1.3.
     RoleStatus(RoleStatus),
+    /// OFPT_REQUESTFORWARD (1.4 and later) and its extensions: a group-mod or meter-mod of another controller, with
+    /// its transaction id.
+    RequestForward(u32, Box<Message>),
+    /// OFPT_TABLE_STATUS (1.4 and later).
+    TableStatus(TableStatus),
     /// OFPT_GET_ASYNC_REQUEST (1.3 and later).
     GetAsyncRequest,
     /// OFPT_GET_ASYNC_REPLY.
@@ -151,6 +162,8 @@ impl Message {
                 | QueueGetConfigReply { .. }
                 | RoleReply(_)
                 | RoleStatus(_)
+                | RequestForward(..)
+                | TableStatus(_)
                 | GetAsyncReply(_)
                 | FlowMonitorPaused
                 | FlowMonitorResumed
@@ -188,6 +201,11 @@ impl Message {
             },
             PortMod(_) => "OFPT_PORT_MOD",
             TableMod(_) => "OFPT_TABLE_MOD",
+            GroupMod(_) => "OFPT_GROUP_MOD",
+            MeterMod(_) => "OFPT_METER_MOD",
+            RoleStatus(_) => "OFPT_ROLE_STATUS",
+            RequestForward(..) => "OFPT_REQUESTFORWARD",
+            TableStatus(_) => "OFPT_TABLE_STATUS",
             StatsRequest(r) => r.name(),
             StatsReply(r) => r.body.name(),
             BarrierRequest => "OFPT_BARRIER_REQUEST",
@@ -196,7 +214,6 @@ impl Message {
             QueueGetConfigReply { .. } => "OFPT_QUEUE_GET_CONFIG_REPLY",
             RoleRequest(_) => "OFPT_ROLE_REQUEST",
             RoleReply(_) => "OFPT_ROLE_REPLY",
-            RoleStatus(_) => "ONFT_ROLE_STATUS",
             GetAsyncRequest => "OFPT_GET_ASYNC_REQUEST",
             GetAsyncReply(_) => "OFPT_GET_ASYNC_REPLY",
             SetAsync(_) => "OFPT_SET_ASYNC",

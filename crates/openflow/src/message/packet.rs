@@ -59,6 +59,8 @@ pub struct PacketOut {
     pub buffer_id: Option<u32>,
     /// The input port to assume: a port, LOCAL, CONTROLLER or NONE.
     pub in_port: OfPort,
+    /// Other fields of the pipeline to assume (1.5): exact where present, and without the input port.
+    pub metadata: Match,
     /// What to do.
     pub actions: Vec<Action>,
     /// The packet.

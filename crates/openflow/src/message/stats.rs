@@ -1,8 +1,8 @@
 //! Statistics (1.0 to 1.2), called multipart from 1.3 on.
 
 use super::{
-    AggregateStats, FlowForm, FlowMonitorRequest, FlowStats, FlowStatsRequest, FlowUpdate, PortDesc,
-    PortStats, QueueStats,
+    AggregateStats, FlowForm, FlowMonitorRequest, FlowStats, FlowStatsRequest, FlowUpdate, GroupDesc,
+    GroupStats, MeterConfig, MeterStats, PortDesc, PortStats, QueueConfig, QueueStats,
 };
 use base::OfPort;
 
@@ -47,7 +47,16 @@ pub enum StatsRequest {
     },
     /// OFPST_PORT_DESC (1.3, and earlier by extension); `None`: all.
     PortDesc(Option<OfPort>),
-    /// NXST_FLOW_MONITOR.
+    /// OFPST_TABLE_DESC (1.4).
+    TableDesc,
+    /// OFPST_QUEUE_DESC (1.4).
+    QueueDesc {
+        /// `None`: all.
+        port: Option<OfPort>,
+        /// `None`: all.
+        queue_id: Option<u32>,
+    },
+    /// OFPST_FLOW_MONITOR (1.4), and its extensions to 1.3 and before.
     FlowMonitor(Vec<FlowMonitorRequest>),
     /// NXST_IPFIX_BRIDGE.
     IpfixBridge,
@@ -79,6 +88,8 @@ impl StatsRequest {
             StatsRequest::MeterFeatures => "OFPST_METER_FEATURES",
             StatsRequest::TableFeatures { .. } => "OFPST_TABLE_FEATURES",
             StatsRequest::PortDesc(_) => "OFPST_PORT_DESC",
+            StatsRequest::TableDesc => "OFPST_TABLE_DESC",
+            StatsRequest::QueueDesc { .. } => "OFPST_QUEUE_DESC",
             StatsRequest::FlowMonitor(_) => "NXST_FLOW_MONITOR",
             StatsRequest::IpfixBridge => "NXST_IPFIX_BRIDGE",
             StatsRequest::IpfixFlow => "NXST_IPFIX_FLOW",
@@ -120,24 +131,32 @@ pub enum StatsBody {
     Port(Vec<PortStats>),
     /// OFPST_QUEUE.
     Queue(Vec<QueueStats>),
-    /// OFPST_GROUP: no group can exist yet, so none can be listed; a reply with entries does not decode.
-    Group,
-    /// OFPST_GROUP_DESC, as above.
-    GroupDesc,
+    /// OFPST_GROUP.
+    Group(Vec<GroupStats>),
+    /// OFPST_GROUP_DESC.
+    GroupDesc(Vec<GroupDesc>),
     /// OFPST_GROUP_FEATURES.
     GroupFeatures(GroupFeatures),
-    /// OFPST_METER, as for groups.
-    Meter,
-    /// OFPST_METER_CONFIG, as above.
-    MeterConfig,
+    /// OFPST_METER.
+    Meter(Vec<MeterStats>),
+    /// OFPST_METER_CONFIG.
+    MeterConfig(Vec<MeterConfig>),
     /// OFPST_METER_FEATURES.
     MeterFeatures(MeterFeatures),
     /// OFPST_TABLE_FEATURES.
     TableFeatures(Vec<TableFeatures>),
     /// OFPST_PORT_DESC.
     PortDesc(Vec<PortDesc>),
-    /// NXST_FLOW_MONITOR.
+    /// OFPST_TABLE_DESC (1.4).
+    TableDesc(Vec<TableDesc>),
+    /// OFPST_QUEUE_DESC (1.4).
+    QueueDesc(Vec<QueueConfig>),
+    /// OFPST_FLOW_MONITOR (1.4), and its extensions to 1.3 and before.
     FlowMonitor(Vec<FlowUpdate>),
+    /// NXST_IPFIX_BRIDGE.
+    IpfixBridge(IpfixStats),
+    /// NXST_IPFIX_FLOW.
+    IpfixFlow(Vec<IpfixStats>),
 }
 
 impl StatsBody {
@@ -152,15 +171,19 @@ impl StatsBody {
             StatsBody::Table(_) => "OFPST_TABLE",
             StatsBody::Port(_) => "OFPST_PORT",
             StatsBody::Queue(_) => "OFPST_QUEUE",
-            StatsBody::Group => "OFPST_GROUP",
-            StatsBody::GroupDesc => "OFPST_GROUP_DESC",
+            StatsBody::Group(_) => "OFPST_GROUP",
+            StatsBody::GroupDesc(_) => "OFPST_GROUP_DESC",
             StatsBody::GroupFeatures(_) => "OFPST_GROUP_FEATURES",
-            StatsBody::Meter => "OFPST_METER",
-            StatsBody::MeterConfig => "OFPST_METER_CONFIG",
+            StatsBody::Meter(_) => "OFPST_METER",
+            StatsBody::MeterConfig(_) => "OFPST_METER_CONFIG",
             StatsBody::MeterFeatures(_) => "OFPST_METER_FEATURES",
             StatsBody::TableFeatures(_) => "OFPST_TABLE_FEATURES",
             StatsBody::PortDesc(_) => "OFPST_PORT_DESC",
+            StatsBody::TableDesc(_) => "OFPST_TABLE_DESC",
+            StatsBody::QueueDesc(_) => "OFPST_QUEUE_DESC",
             StatsBody::FlowMonitor(_) => "NXST_FLOW_MONITOR",
+            StatsBody::IpfixBridge(_) => "NXST_IPFIX_BRIDGE",
+            StatsBody::IpfixFlow(_) => "NXST_IPFIX_FLOW",
         }
     }
 }
@@ -212,12 +235,71 @@ pub enum TableMiss {
 }
 
 /// OFPT_TABLE_MOD.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TableMod {
     /// Table, or [`super::TABLE_ALL`].
     pub table_id: u8,
     /// The bits as on the wire: miss behaviour (1.1, 1.2); deprecated (1.3); eviction 1 << 2 and vacancy 1 << 3 (1.4).
     pub config: u32,
+    /// By what flows are evicted (OFPTMPEF_*, 1.4).
+    pub eviction_flags: Option<u32>,
+    /// When to tell how full it is (1.4).
+    pub vacancy: Option<Vacancy>,
+}
+
+impl TableMod {
+    /// OFPTC_EVICTION: flows are evicted when the table is full.
+    pub const EVICTION: u32 = 1 << 2;
+    /// OFPTC_VACANCY_EVENTS: the switch tells when the table is nearly full.
+    pub const VACANCY_EVENTS: u32 = 1 << 3;
+}
+
+/// Thresholds of vacancy, in percent.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Vacancy {
+    /// Tell when less is free.
+    pub down: u8,
+    /// Tell when more is free.
+    pub up: u8,
+    /// How much is free now (in what a switch sends).
+    pub now: u8,
+}
+
+/// One table of OFPST_TABLE_DESC.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TableDesc(pub TableMod);
+
+/// OFPT_TABLE_STATUS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableStatus {
+    /// OFPTR_VACANCY_*.
+    pub reason: u8,
+    /// The table.
+    pub desc: TableDesc,
+}
+
+impl TableStatus {
+    /// Less is free than wanted.
+    pub const VACANCY_DOWN: u8 = 3;
+    /// Enough is free again.
+    pub const VACANCY_UP: u8 = 4;
+}
+
+/// Counters of an IPFIX exporter: of a bridge, or of one collector set.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[allow(missing_docs)]
+pub struct IpfixStats {
+    pub total_flows: u64,
+    pub current_flows: u64,
+    pub packets: u64,
+    pub ipv4_packets: u64,
+    pub ipv6_packets: u64,
+    pub error_packets: u64,
+    pub ipv4_error_packets: u64,
+    pub ipv6_error_packets: u64,
+    pub tx_packets: u64,
+    pub tx_errors: u64,
+    pub collector_set_id: u32,
 }
 
 /// What a table can do (1.3). Instructions and actions as bitmaps of their numbers in 1.3 (experimenters in bit 31).

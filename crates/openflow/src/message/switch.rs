@@ -99,30 +99,9 @@ pub struct RoleRequest {
     pub nicira: bool,
 }
 
-/// Why a role changed without being asked (OFPCRR_*).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum RoleReason {
-    PrimaryRequest = 0,
-    ConfigurationChanged = 1,
-    ExperimenterDataChanged = 2,
-}
-
-/// The role of the controller has changed without its request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RoleStatus {
-    /// What it is now.
-    pub role: Role,
-    /// Why.
-    pub reason: RoleReason,
-    /// The newest generation id; `None` for "none".
-    pub generation_id: Option<u64>,
-}
-
 /// Which asynchronous messages a controller wants, as bitmaps of reasons. Element 0 is for primaries and equals,
 /// element 1 for secondaries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AsyncConfig {
     /// Bits of OFPR_*.
     pub packet_in: [u32; 2],
@@ -130,4 +109,31 @@ pub struct AsyncConfig {
     pub port_status: [u32; 2],
     /// Bits of OFPRR_*.
     pub flow_removed: [u32; 2],
+    /// Bits of OFPCRR_* (1.4 and later).
+    pub role_status: [u32; 2],
+    /// Bits of OFPTR_* (1.4 and later).
+    pub table_status: [u32; 2],
+    /// Bits of OFPRFR_* (1.4 and later).
+    pub request_forward: [u32; 2],
+}
+
+/// Why a controller's role changed (OFPCRR_*), with the numbers of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum RoleReason {
+    PrimaryRequest = 0,
+    Config = 1,
+    Experimenter = 2,
+}
+
+/// OFPT_ROLE_STATUS: the switch changed the role of this controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoleStatus {
+    /// The new role.
+    pub role: Role,
+    /// Why.
+    pub reason: RoleReason,
+    /// Generation id; `None` for "none".
+    pub generation_id: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! Flows in text: the argument of `add-flow`, files of them, and the lines of `dump-flows`.
 
 use super::action::{ActionsIn, Context, parse_into, write_actions};
-use super::matching::{Requiring, normalized, parse_field, write_match};
+use super::matching::{Requiring, match_text, normalized, parse_field, write_match};
 use super::value::{number, u16_named, u32_of, u64_of};
 use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, put};
 use crate::message::{
@@ -19,8 +19,8 @@ pub struct Parsed {
     pub flow_mod: FlowMod,
     /// The encodings.
     pub protocols: Protocols,
-    /// Whether something was matched that means nothing without what it requires, and so was left out.
-    pub changed: bool,
+    /// The match as it was written, where something of it means nothing without what it requires, and so was left out.
+    pub before: Option<String>,
 }
 
 impl Parsed {
@@ -57,6 +57,7 @@ pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) ->
     let mut flow_mod = FlowMod { command, new_cookie: None, ..FlowMod::add() };
     let matching = normalized(&reader.matching);
     let changed = matching != reader.matching;
+    let before = changed.then(|| match_text(&reader.matching, ports));
     flow_mod.matching = matching;
     if let Some((start, actions)) = actions {
         let context = Context {
@@ -88,7 +89,7 @@ pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) ->
     flow_mod.flags = reader.flags;
     flow_mod.out_port = reader.out_port;
     flow_mod.out_group = reader.out_group;
-    Ok(Parsed { flow_mod, protocols: reader.protocols, changed })
+    Ok(Parsed { flow_mod, protocols: reader.protocols, before })
 }
 
 /// Reads a line of a file: as [`parse_flow_mod`], with the command before the flow, or `add` where there is none.
@@ -96,7 +97,7 @@ pub fn parse_flow_line(line: &str, ports: &PortNames) -> Result<Parsed, TextErro
     let start = line.len() - line.trim_start().len();
     let text = line.trim_start();
     let word = text.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or("");
-    match COMMANDS.iter().find(|(name, _)| *name == word && text.len() > word.len()) {
+    match COMMANDS.iter().find(|(name, _)| *name == word) {
         Some(&(_, command)) => {
             let rest = &text[word.len()..];
             parse_flow_mod(rest, command, ports).map_err(|e| e.after(start + word.len()))
@@ -398,7 +399,7 @@ pub(super) fn write_flags(out: &mut String, flags: FlowFlags) {
     }
 }
 
-/// Appends seconds, with as many decimals as they need: none, three or nine.
+/// Appends seconds, with as many decimals as they need: none, three, or up to nine.
 pub(super) fn write_duration(out: &mut String, seconds: u32, nanoseconds: u32) {
     if seconds == u32::MAX {
         out.push('?');
@@ -406,7 +407,7 @@ pub(super) fn write_duration(out: &mut String, seconds: u32, nanoseconds: u32) {
     }
     put!(out, "{seconds}");
     if !nanoseconds.is_multiple_of(1_000_000) {
-        put!(out, ".{nanoseconds:09}");
+        put!(out, "{}", format!(".{nanoseconds:09}").trim_end_matches('0'));
     } else if nanoseconds != 0 {
         put!(out, ".{:03}", nanoseconds / 1_000_000);
     }
@@ -461,4 +462,31 @@ pub fn write_flow_mod(out: &mut String, m: &FlowMod, version: Version, ports: &P
     write_flags(out, m.flags - implied);
     out.push_str("actions=");
     write_actions(out, &m.actions, version, ports);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_alone_in_a_line_is_one_of_all_flows() {
+        for (line, command) in [("delete", FlowModCommand::Delete), (" delete ", FlowModCommand::Delete)] {
+            let parsed = parse_flow_line(line, PortNames::none()).unwrap();
+            assert_eq!((parsed.flow_mod.command, parsed.flow_mod.matching), (command, Match::any()));
+        }
+        let error = parse_flow_line("modify", PortNames::none()).unwrap_err();
+        assert_eq!(error.message, "must specify an action");
+    }
+
+    #[test]
+    fn an_action_set_asks_nothing_of_the_match_that_names_no_field() {
+        let usable = |actions: &str| {
+            let flow = format!("table=3,actions={actions}");
+            parse_flow_mod(&flow, FlowModCommand::Add, PortNames::none()).map(|parsed| parsed.protocols)
+        };
+        let of13 = |actions: &str| usable(actions).unwrap().contains(Protocol::Of13);
+        assert!(of13("write_actions(pop_vlan,output:1)") && of13("write_actions(dec_ttl)"));
+        assert!(!of13("pop_vlan,output:1"));
+        assert!(usable("write_actions(set_field:1.2.3.4->ip_src)").is_err());
+    }
 }

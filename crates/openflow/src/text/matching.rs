@@ -6,7 +6,7 @@ use super::field::{
 };
 use super::value::{self, write_hex, write_ipv4, write_ipv6};
 use super::{KeyValues, PortNames, Protocols, TextError, bad, put};
-use crate::codec::for_each_field;
+pub use crate::codec::normalized;
 use crate::message::DEFAULT_PRIORITY;
 use base::OfPort;
 use flow::key::{B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL};
@@ -449,13 +449,6 @@ fn set_option(m: &mut Match, idx: u8, value: Wide, mask: Wide) -> Result<(), Tex
         );
     }
     Ok(())
-}
-
-/// A match as a rule can hold it: what is matched without its prerequisites is left out.
-pub fn normalized(m: &Match) -> Match {
-    let mut out = Match { options: m.options.clone(), ..Match::any() };
-    for_each_field(m, 0, |mf, value, mask| out.set_mf(mf, value, mask));
-    out
 }
 
 /// Takes one `key=value` of a match: a field or a shorthand. `Ok(None)`: it is neither.

@@ -14,6 +14,7 @@
 mod action;
 mod field;
 mod flow;
+mod group;
 mod lex;
 mod matching;
 mod message;
@@ -28,10 +29,12 @@ pub use flow::{
     FileError, FlowStyle, Parsed, flow_text, flows_in, parse_flow_file, parse_flow_line, parse_flow_mod,
     parse_flow_request, write_flow, write_flow_mod,
 };
+pub use group::{parse_group_line, parse_group_mod};
 pub use lex::KeyValues;
 pub use matching::{match_text, normalized, parse_match, write_match};
 pub use message::{
-    MessageStyle, frag_name, message_text, packet_text, unreadable_text, write_hex_dump, write_port_desc,
+    MessageStyle, bytes_text, frag_name, message_text, packet_text, unreadable_text, write_hex_dump,
+    write_port_desc,
 };
 pub use packet::parse_packet;
 pub use ports::PortNames;

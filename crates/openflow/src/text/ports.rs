@@ -97,8 +97,8 @@ impl PortNames {
 
 /// Appends a name, in double quotes where it could be taken for something else.
 fn write_name(out: &mut String, name: &str) {
-    let plain = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric());
     if plain { out.push_str(name) } else { put!(out, "{name:?}") }
 }
 
@@ -111,15 +111,23 @@ mod tests {
         let mut names = PortNames::default();
         names.insert(OfPort(1), "eth0");
         names.insert(OfPort(2), "1x");
+        names.insert(OfPort(5), "s1-eth1");
+        names.insert(OfPort(6), "veth_a.100");
         names.insert(OfPort(3), "twice");
         names.insert(OfPort(4), "twice");
-        for (text, port) in
-            [("eth0", OfPort(1)), ("\"1x\"", OfPort(2)), ("LOCAL", OfPort::LOCAL), ("ANY", OfPort::NONE)]
-        {
+        for (text, port) in [
+            ("eth0", OfPort(1)),
+            ("\"1x\"", OfPort(2)),
+            ("\"s1-eth1\"", OfPort(5)),
+            ("\"veth_a.100\"", OfPort(6)),
+            ("LOCAL", OfPort::LOCAL),
+            ("ANY", OfPort::NONE),
+        ] {
             assert_eq!(names.parse(text), Some(port), "{text}");
             assert_eq!(names.text(port), text);
         }
         assert_eq!(names.text(OfPort(3)), "3");
+        assert_eq!(names.parse("s1-eth1"), Some(OfPort(5)));
         assert_eq!(names.parse("local"), Some(OfPort::LOCAL));
         assert_eq!(names.parse("4294967294"), Some(OfPort::LOCAL));
         assert_eq!(names.parse("\"eth0\""), Some(OfPort(1)));

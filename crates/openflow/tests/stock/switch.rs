@@ -275,11 +275,13 @@ fn answer_stats(
             duration_s: 6,
             duration_ns: 0,
         }]),
-        StatsRequest::Group(_) => StatsBody::Group,
-        StatsRequest::GroupDesc(_) => StatsBody::GroupDesc,
+        StatsRequest::Group(_) => StatsBody::Group(Vec::new()),
+        StatsRequest::GroupDesc(_) => StatsBody::GroupDesc(Vec::new()),
+        StatsRequest::TableDesc => StatsBody::TableDesc(Vec::new()),
+        StatsRequest::QueueDesc { .. } => StatsBody::QueueDesc(Vec::new()),
         StatsRequest::GroupFeatures => StatsBody::GroupFeatures(GroupFeatures::default()),
-        StatsRequest::Meter(_) => StatsBody::Meter,
-        StatsRequest::MeterConfig(_) => StatsBody::MeterConfig,
+        StatsRequest::Meter(_) => StatsBody::Meter(Vec::new()),
+        StatsRequest::MeterConfig(_) => StatsBody::MeterConfig(Vec::new()),
         StatsRequest::MeterFeatures => StatsBody::MeterFeatures(MeterFeatures::default()),
         StatsRequest::FlowMonitor(_) => {
             let full = FlowUpdateFull {

@@ -203,8 +203,8 @@ fn datapath_id(value: &str) -> Result<u64, String> {
 /// Versions as the column `protocols` names them, with `;` between.
 fn protocols(value: &str) -> Result<VersionSet, String> {
     let version = |name: &str| {
-        let known = Version::from_name(name).filter(|v| VersionSet::SUPPORTED.contains(*v));
-        let names: Vec<&str> = VersionSet::SUPPORTED.iter().map(Version::name).collect();
+        let known = Version::from_name(name).filter(|v| VersionSet::SWITCH.contains(*v));
+        let names: Vec<&str> = VersionSet::SWITCH.iter().map(Version::name).collect();
         known.ok_or_else(|| format!("protocols={value}: {name} is none of {}", names.join(", ")))
     };
     value.split(';').map(version).collect()

@@ -144,8 +144,7 @@ impl OfConn {
         self.packets.set(controllers::limits(row), row.queue_size);
         // A controller may choose for itself later, so a change of the row concerns the next connection.
         if !row.async_messages && self.connection.version().is_none() {
-            self.async_config =
-                Some(AsyncConfig { packet_in: [0, 0], port_status: [0, 0], flow_removed: [0, 0] });
+            self.async_config = Some(AsyncConfig::default());
         }
     }
 
@@ -225,7 +224,7 @@ impl Vswitch {
         self.next_conn += 1;
         // Who snoops hears all versions, in whatever version.
         let versions = if purpose == Purpose::Snoop {
-            VersionSet::SUPPORTED
+            VersionSet::SWITCH
         } else {
             controllers::versions(&bridge.settings)
         };

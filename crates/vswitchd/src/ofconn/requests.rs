@@ -7,8 +7,9 @@ use base::{OfPort, PortNo};
 use datapath::{Pipeline, Translation};
 use flow::{Depth, Ingress, Key, Match, extract};
 use openflow::message::{
-    AsyncConfig, Capabilities, FragHandling, Message, PacketOut, PortConfig, PortMod, PortReason, Role,
-    RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
+    AsyncConfig, Capabilities, FragHandling, GroupCommand, GroupMod, Message, MeterCommand, MeterMod,
+    PacketOut, PortConfig, PortMod, PortReason, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig,
+    SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
 use switch::control::TABLE_HIDDEN;
@@ -70,6 +71,14 @@ impl Vswitch {
                 if change.table_id == TABLE_HIDDEN {
                     return Err(ErrorKind::OFPTMFC_EPERM);
                 }
+            }
+            Message::GroupMod(change) => {
+                not_secondary(conn)?;
+                return group_mod(&change);
+            }
+            Message::MeterMod(change) => {
+                not_secondary(conn)?;
+                return meter_mod(&change);
             }
             Message::StatsRequest(stats) => return self.stats_request(bridge, conn, xid, stats),
             Message::QueueGetConfigRequest { port } => {
@@ -289,7 +298,28 @@ impl OfConn {
             packet_in: [if self.invalid_ttl_to_controller { 7 } else { 3 }, 0],
             port_status: [7, 7],
             flow_removed: [0xf, 0],
+            ..AsyncConfig::default()
         })
+    }
+}
+
+/// The pipeline has no groups yet: none can be made, and there is none to change or to delete.
+fn group_mod(change: &GroupMod) -> Handled {
+    match change.command {
+        GroupCommand::Add | GroupCommand::AddOrModify => Err(ErrorKind::OFPGMFC_OUT_OF_GROUPS),
+        GroupCommand::Delete => Ok(()),
+        GroupCommand::Modify | GroupCommand::InsertBucket | GroupCommand::RemoveBucket => {
+            Err(ErrorKind::OFPGMFC_UNKNOWN_GROUP)
+        }
+    }
+}
+
+/// Nor has it meters.
+fn meter_mod(change: &MeterMod) -> Handled {
+    match change.command {
+        MeterCommand::Add => Err(ErrorKind::OFPMMFC_OUT_OF_METERS),
+        MeterCommand::Modify => Err(ErrorKind::OFPMMFC_UNKNOWN_METER),
+        MeterCommand::Delete => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use openflow::ErrorKind;
 use openflow::codec::OFPFW_ALL;
 use openflow::message::{
     FlowStatsRequest, GroupFeatures, MeterFeatures, PortStats, StatsBody, StatsRequest, SwitchDesc,
-    TableStats,
+    TableDesc, TableMod, TableStats,
 };
 use openflow::reply::write_reply;
 use std::collections::HashMap;
@@ -54,11 +54,23 @@ impl Vswitch {
                 }
                 StatsBody::Queue(Vec::new())
             }
-            StatsRequest::Group(_) => StatsBody::Group,
-            StatsRequest::GroupDesc(_) => StatsBody::GroupDesc,
+            StatsRequest::Group(_) => StatsBody::Group(Vec::new()),
+            StatsRequest::GroupDesc(_) => StatsBody::GroupDesc(Vec::new()),
             StatsRequest::GroupFeatures => StatsBody::GroupFeatures(GroupFeatures::default()),
-            StatsRequest::Meter(_) => StatsBody::Meter,
-            StatsRequest::MeterConfig(_) => StatsBody::MeterConfig,
+            StatsRequest::Meter(_) => StatsBody::Meter(Vec::new()),
+            StatsRequest::MeterConfig(_) => StatsBody::MeterConfig(Vec::new()),
+            StatsRequest::TableDesc => {
+                let desc = |table_id| TableDesc(TableMod { table_id, ..TableMod::default() });
+                StatsBody::TableDesc((0..TABLES).map(desc).collect())
+            }
+            StatsRequest::QueueDesc { port, .. } => {
+                if let Some(port) = port
+                    && self.port_numbered(bridge, port).is_none()
+                {
+                    return Err(ErrorKind::OFPQOFC_BAD_PORT);
+                }
+                StatsBody::QueueDesc(Vec::new())
+            }
             StatsRequest::MeterFeatures => StatsBody::MeterFeatures(MeterFeatures::default()),
             StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => {
                 return Err(ErrorKind::NXST_NOT_CONFIGURED);

@@ -170,11 +170,81 @@ fn read_of12(version: Version, kind: u16, body: &mut Reader) -> Result<Action, E
             body.skip(4)?;
             Action::DecTtl(Vec::new())
         }
-        of12::SET_FIELD => return read_set_field(body, version >= Version::V15),
+        of12::SET_FIELD if version >= Version::V12 => return read_set_field(body, version >= Version::V15),
+        of12::COPY_FIELD if version >= Version::V15 => return read_copy_field(body),
+        of12::METER if version >= Version::V15 => Action::Meter(body.u32()?),
+        old if version == Version::V11 => read_of11(old, body)?,
         _ => return Err(OFPBAC_BAD_TYPE),
     };
     body.end()?;
     Ok(action)
+}
+
+/// What OpenFlow 1.1 has in place of set-field.
+fn read_of11(kind: u16, body: &mut Reader) -> Result<Action, ErrorKind> {
+    let (field, bytes) = match kind {
+        of12::SET_VLAN_VID => {
+            let vid = body.u16()?;
+            body.skip(2)?;
+            return if vid > 0xfff {
+                Err(OFPBAC_BAD_ARGUMENT)
+            } else {
+                Ok(Action::SetVlanVid { vid, push_vlan_if_needed: false })
+            };
+        }
+        of12::SET_VLAN_PCP => {
+            let pcp = body.u8()?;
+            body.skip(3)?;
+            return if pcp > 7 {
+                Err(OFPBAC_BAD_ARGUMENT)
+            } else {
+                Ok(Action::SetVlanPcp { pcp, push_vlan_if_needed: false })
+            };
+        }
+        of12::SET_TP_SRC | of12::SET_TP_DST => {
+            let port = body.u16()?;
+            body.skip(2)?;
+            return Ok(if kind == of12::SET_TP_SRC {
+                Action::SetTpSrc(port)
+            } else {
+                Action::SetTpDst(port)
+            });
+        }
+        of12::SET_MPLS_LABEL => {
+            let label = body.u32()?;
+            return if label > 0xf_ffff { Err(OFPBAC_BAD_ARGUMENT) } else { Ok(Action::SetMplsLabel(label)) };
+        }
+        of12::SET_MPLS_TC => {
+            let tc = body.u8()?;
+            body.skip(3)?;
+            return if tc > 7 { Err(OFPBAC_BAD_ARGUMENT) } else { Ok(Action::SetMplsTc(tc)) };
+        }
+        of12::SET_DL_SRC => (Mf::EthSrc, 6),
+        of12::SET_DL_DST => (Mf::EthDst, 6),
+        of12::SET_NW_SRC => (Mf::NwSrc, 4),
+        of12::SET_NW_DST => (Mf::NwDst, 4),
+        of12::SET_NW_TOS => (Mf::NwTos, 1),
+        of12::SET_NW_ECN => (Mf::NwEcn, 1),
+        _ => return Err(OFPBAC_BAD_TYPE),
+    };
+    let value = body.number(bytes)?;
+    body.skip(body.len())?;
+    let outside = match field {
+        Mf::NwTos => value & 3 != 0,
+        Mf::NwEcn => value > 3,
+        _ => false,
+    };
+    if outside { Err(OFPBAC_BAD_ARGUMENT) } else { Ok(set_exactly(field, value)) }
+}
+
+/// OFPAT_COPY_FIELD: bits, offsets, two OXM headers.
+fn read_copy_field(body: &mut Reader) -> Result<Action, ErrorKind> {
+    let (count, source, target) = (body.u16()?, body.u16()?, body.u16()?);
+    body.skip(2)?;
+    let source = super::nicira::subfield(body, source, count, false)?;
+    let target = super::nicira::subfield(body, target, count, true)?;
+    body.zeros(body.len(), NXBAC_MUST_BE_ZERO)?;
+    Ok(Action::Move { source, target })
 }
 
 pub(super) fn mpls_type(eth_type: u16) -> Result<u16, ErrorKind> {

@@ -3,12 +3,13 @@
 //! Every action is written in the version's own form where it has one, else in Nicira's. What neither has (a meter in
 //! OpenFlow 1.0) is left out: a switch shows what the version can say.
 
-use super::nicira::{write_nicira, write_set_as_loads};
+use super::nicira::{put_field, write_nicira, write_set_as_loads};
 use super::{instruction, of10, of12};
 use crate::codec::bytes::Put;
 use crate::codec::matching::{write_entry, write_option};
 use crate::version::Version;
 use base::OfPort;
+use flow::action::SubField;
 use flow::options::{OptionMatch, Wide};
 use flow::{Action, FieldId, Match, Mf};
 
@@ -113,7 +114,16 @@ fn write_of12(out: &mut Vec<u8>, version: Version, matching: Option<&Match>, act
             o.u16(max_len);
         });
     };
+    if version == Version::V11
+        && let Some(written) = write_of11(out, action)
+    {
+        return written;
+    }
     match *action {
+        Action::Move { source, target } if version >= Version::V15 => {
+            put_copy_field(out, version, source, target)
+        }
+        Action::Meter(meter) if version >= Version::V15 => put(out, of12::METER, 8, |o| o.u32(meter)),
         Action::Output { port, max_len } => output(out, port, max_len),
         Action::Enqueue { port, queue } => {
             set_queue(out, queue);
@@ -164,6 +174,59 @@ fn write_of12(out: &mut Vec<u8>, version: Version, matching: Option<&Match>, act
         _ => return false,
     }
     true
+}
+
+/// What OpenFlow 1.1 has in place of set-field; `None`: it is as in later versions.
+fn write_of11(out: &mut Vec<u8>, action: &Action) -> Option<bool> {
+    match *action {
+        Action::SetVlanVid { vid, .. } => put(out, of12::SET_VLAN_VID, 8, |o| o.u16(vid)),
+        Action::SetVlanPcp { pcp, .. } => put(out, of12::SET_VLAN_PCP, 8, |o| o.u8(pcp)),
+        Action::SetTpSrc(port) => put(out, of12::SET_TP_SRC, 8, |o| o.u16(port)),
+        Action::SetTpDst(port) => put(out, of12::SET_TP_DST, 8, |o| o.u16(port)),
+        Action::SetMplsLabel(label) => put(out, of12::SET_MPLS_LABEL, 8, |o| o.u32(label)),
+        Action::SetMplsTc(tc) => put(out, of12::SET_MPLS_TC, 8, |o| o.u8(tc)),
+        Action::SetTunnel { .. } => return Some(false),
+        Action::SetOption { .. } => return Some(false),
+        Action::SetField { field, value, mask } => {
+            if mask != field.ones() || !write_set11(out, field, value) {
+                write_set_as_loads(out, Version::V11, field, value, mask);
+            }
+        }
+        _ => return None,
+    }
+    Some(true)
+}
+
+/// The field set exactly, if OpenFlow 1.1 has an action for it.
+fn write_set11(out: &mut Vec<u8>, field: Mf, value: u128) -> bool {
+    match field {
+        Mf::EthSrc => put(out, of12::SET_DL_SRC, 16, |o| o.number(value, 6)),
+        Mf::EthDst => put(out, of12::SET_DL_DST, 16, |o| o.number(value, 6)),
+        Mf::NwSrc => put(out, of12::SET_NW_SRC, 8, |o| o.u32(value as u32)),
+        Mf::NwDst => put(out, of12::SET_NW_DST, 8, |o| o.u32(value as u32)),
+        Mf::NwTos => put(out, of12::SET_NW_TOS, 8, |o| o.u8(value as u8)),
+        Mf::IpDscp => put(out, of12::SET_NW_TOS, 8, |o| o.u8((value as u8) << 2)),
+        Mf::NwEcn => put(out, of12::SET_NW_ECN, 8, |o| o.u8(value as u8)),
+        Mf::TcpSrc | Mf::UdpSrc | Mf::SctpSrc => put(out, of12::SET_TP_SRC, 8, |o| o.u16(value as u16)),
+        Mf::TcpDst | Mf::UdpDst | Mf::SctpDst => put(out, of12::SET_TP_DST, 8, |o| o.u16(value as u16)),
+        Mf::MplsLabel => put(out, of12::SET_MPLS_LABEL, 8, |o| o.u32(value as u32)),
+        Mf::MplsTc => put(out, of12::SET_MPLS_TC, 8, |o| o.u8(value as u8)),
+        Mf::VlanVid => put(out, of12::SET_VLAN_VID, 8, |o| o.u16(value as u16 & 0xfff)),
+        Mf::VlanPcp => put(out, of12::SET_VLAN_PCP, 8, |o| o.u8(value as u8)),
+        _ => return false,
+    }
+    true
+}
+
+fn put_copy_field(out: &mut Vec<u8>, version: Version, source: SubField, target: SubField) {
+    let start = out.len();
+    out.u16(of12::COPY_FIELD);
+    out.u16(0);
+    [source.count, source.offset, target.offset, 0].into_iter().for_each(|n| out.u16(n));
+    put_field(out, source.field, version.minor());
+    put_field(out, target.field, version.minor());
+    out.pad8(start);
+    out.set_u16(start + 2, (out.len() - start) as u16);
 }
 
 /// Which field `mod_tp_src` or `mod_tp_dst` sets: that of the protocol matched, else TCP's.

@@ -28,9 +28,21 @@ mod of10 {
     pub const ENQUEUE: u16 = 11;
 }
 
-/// Numbers of OpenFlow 1.2's and later actions (OFPAT_*).
+/// Numbers of OpenFlow 1.1's and later actions (OFPAT_*); those from SET_VLAN_VID to SET_MPLS_TC are 1.1's alone.
 mod of12 {
     pub const OUTPUT: u16 = 0;
+    pub const SET_VLAN_VID: u16 = 1;
+    pub const SET_VLAN_PCP: u16 = 2;
+    pub const SET_DL_SRC: u16 = 3;
+    pub const SET_DL_DST: u16 = 4;
+    pub const SET_NW_SRC: u16 = 5;
+    pub const SET_NW_DST: u16 = 6;
+    pub const SET_NW_TOS: u16 = 7;
+    pub const SET_NW_ECN: u16 = 8;
+    pub const SET_TP_SRC: u16 = 9;
+    pub const SET_TP_DST: u16 = 10;
+    pub const SET_MPLS_LABEL: u16 = 13;
+    pub const SET_MPLS_TC: u16 = 14;
     pub const SET_MPLS_TTL: u16 = 15;
     pub const DEC_MPLS_TTL: u16 = 16;
     pub const PUSH_VLAN: u16 = 17;
@@ -42,6 +54,8 @@ mod of12 {
     pub const SET_NW_TTL: u16 = 23;
     pub const DEC_NW_TTL: u16 = 24;
     pub const SET_FIELD: u16 = 25;
+    pub const COPY_FIELD: u16 = 28;
+    pub const METER: u16 = 29;
 }
 
 /// Type of an experimenter's action or instruction.

@@ -202,12 +202,15 @@ pub(in crate::codec) fn reason_from_wire(number: u8) -> Result<PacketInReason, E
         0 => Ok(PacketInReason::NoMatch),
         1 => Ok(PacketInReason::Action),
         2 => Ok(PacketInReason::InvalidTtl),
+        3 => Ok(PacketInReason::ActionSet),
+        4 => Ok(PacketInReason::Group),
+        5 => Ok(PacketInReason::PacketOut),
         _ => Err(NXBRC_BAD_REASON),
     }
 }
 
 /// Reads a header, and checks the bits of its field.
-fn subfield(b: &mut Reader, offset: u16, count: u16, write: bool) -> Result<SubField, ErrorKind> {
+pub(super) fn subfield(b: &mut Reader, offset: u16, count: u16, write: bool) -> Result<SubField, ErrorKind> {
     let header = read_header(b).map_err(as_set_error)?;
     checked_subfield(header, offset, count, write)
 }
@@ -307,7 +310,7 @@ pub(super) fn put_nicira(out: &mut Vec<u8>, subtype: u16, body: impl FnOnce(&mut
     out.set_u16(start + 2, (out.len() - start) as u16);
 }
 
-fn put_field(out: &mut Vec<u8>, field: Mf, minor: u8) {
+pub(super) fn put_field(out: &mut Vec<u8>, field: Mf, minor: u8) {
     if let Some(wire) = field.wire(minor) {
         write_header(out, NxmHeader::new(wire, false, field.row().bytes.into()));
     }

@@ -11,6 +11,9 @@ use flow::{Action, FieldId, Match, Mf};
 pub(super) struct Checker {
     packet: Match,
     table: Option<u8>,
+    /// In an action set: other tables may have changed the packet by the time it is carried out, so that what an action
+    /// requires without naming a field is not asked for.
+    in_set: bool,
     /// Name of the error of the first action that no version takes.
     pub error: Option<&'static str>,
     /// Those that take all actions so far.
@@ -21,15 +24,28 @@ const INCONSISTENT: &str = "OFPBAC_MATCH_INCONSISTENT";
 
 impl Checker {
     pub fn new(matching: &Match, table: Option<u8>) -> Checker {
-        Checker { packet: matching.clone(), table, error: None, protocols: Protocols::ANY }
+        Checker { packet: matching.clone(), table, in_set: false, error: None, protocols: Protocols::ANY }
     }
 
     fn refuse(&mut self, error: &'static str) {
         self.error.get_or_insert(error);
     }
 
+    /// Begins an action set; gives what holds outside of it.
+    pub fn enter_set(&mut self) -> (Match, bool) {
+        (self.packet.clone(), std::mem::replace(&mut self.in_set, true))
+    }
+
+    /// Ends an action set, which changes nothing for the actions after it.
+    pub fn leave_set(&mut self, outside: (Match, bool)) {
+        (self.packet, self.in_set) = outside;
+    }
+
     /// Only OpenFlow 1.0 takes it.
     fn only_of10(&mut self) {
+        if self.in_set {
+            return;
+        }
         self.protocols = self.protocols.intersect(Protocols::OF10_ANY);
     }
 

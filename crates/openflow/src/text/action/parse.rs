@@ -176,7 +176,12 @@ impl Parser<'_> {
                 let (value, mask) = u64_masked(value)?;
                 Action::WriteMetadata { value, mask }
             }
-            "write_actions" => Action::WriteActions(self.list(value, ActionsIn::List, depth + 1)?),
+            "write_actions" => {
+                let outside = self.checker.enter_set();
+                let set = self.list(value, ActionsIn::List, depth + 1)?;
+                self.checker.leave_set(outside);
+                Action::WriteActions(set)
+            }
             "clear_actions" => Action::ClearActions,
             "apply_actions" => return bad!("apply_actions is the default instruction"),
             "clone" => Action::Clone(self.list(value, ActionsIn::List, depth + 1)?),

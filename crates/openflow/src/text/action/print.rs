@@ -38,6 +38,9 @@ pub(in crate::text) fn reason_name(reason: PacketInReason) -> &'static str {
         PacketInReason::NoMatch => "no_match",
         PacketInReason::Action => "action",
         PacketInReason::InvalidTtl => "invalid_ttl",
+        PacketInReason::ActionSet => "action_set",
+        PacketInReason::Group => "group",
+        PacketInReason::PacketOut => "packet_out",
     }
 }
 

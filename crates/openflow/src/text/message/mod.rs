@@ -1,5 +1,7 @@
 //! Messages as `ovs-ofctl` prints what it receives: a line of name, version and transaction id, then what they say.
 
+mod asynchronous;
+mod group;
 mod packet;
 mod port;
 mod stats;
@@ -11,14 +13,16 @@ use super::action::{reason_name, write_actions};
 use super::flow::{write_duration, write_flow_mod};
 use super::matching::write_match;
 use super::{PortNames, put};
-use crate::codec::{Codec, HEADER_LEN, Header};
+use crate::codec::{Codec, Header, message_name};
 use crate::error::{ErrorKind, OfError};
 use crate::message::{
     BundleControl, BundleControlType, BundleFlags, Capabilities, DEFAULT_PRIORITY, FlowForm, FlowRemoved,
-    FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus, Role,
-    SwitchConfig, SwitchFeatures, TlvMap, TlvTableCommand, TlvTableMod,
+    FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus,
+    QueueConfig, Role, RoleReason, RoleRequest, StatsBody, StatsReply, StatsRequest, SwitchConfig,
+    SwitchFeatures, TableMod, TableStatus, TlvMap, TlvTableCommand, TlvTableMod,
 };
 use crate::version::{Version, VersionSet};
+use flow::FieldId;
 
 /// How messages are written.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +38,7 @@ pub struct MessageStyle<'a> {
 /// A message in text; ends with a newline.
 pub fn message_text(xid: u32, message: &Message, style: MessageStyle) -> String {
     let mut out = String::new();
-    out.push_str(message.name());
+    out.push_str(&name_in(style.version, message));
     match message {
         Message::StatsRequest(_) => out.push_str(" request"),
         Message::StatsReply(_) => out.push_str(" reply"),
@@ -58,6 +62,123 @@ fn write_version_and_xid(out: &mut String, version: Version, xid: u32) {
         put!(out, " ({})", version.short_name());
     }
     put!(out, " (xid={xid:#x}):");
+}
+
+/// What bytes say that are said to be one message, ending with a newline: the message, or what is wrong with them.
+pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
+    let mut out = String::new();
+    let header = match Header::parse(bytes) {
+        None if bytes.is_empty() => return "OpenFlow message is empty\n".into(),
+        None => {
+            put!(out, "OpenFlow packet too short (only {} bytes):\n", bytes.len());
+            write_hex_dump(&mut out, bytes);
+            return out;
+        }
+        Some(header) => header,
+    };
+    let name = message_name(bytes);
+    let known = Version::from_wire(header.version);
+    let head = |out: &mut String, name: &str| {
+        out.push_str(name);
+        match known {
+            Some(version) => write_version_and_xid(out, version, header.xid),
+            None => put!(out, " (OF 0x{:02x}) (xid={:#x}):", header.version, header.xid),
+        }
+    };
+    let whole = usize::from(header.length);
+    if whole != bytes.len() {
+        if whole > bytes.len() {
+            if let Ok(name) = &name {
+                head(&mut out, name);
+                out.push('\n');
+            }
+            put!(out, "(***truncated to {} bytes from {whole}***)\n", bytes.len());
+        } else {
+            put!(out, "(***only uses {whole} bytes out of {}***)\n", bytes.len());
+        }
+        write_hex_dump(&mut out, bytes);
+        return out;
+    }
+    let version = known.unwrap_or(Version::V10);
+    let codec = Codec { flow_mod_table_id: true, ..Codec::new(version) };
+    let error = match name {
+        Ok(name) => match codec.decode(bytes) {
+            // Too short for its type, as a message of fixed size may be: nothing of it is shown.
+            Err(ErrorKind::OFPBRC_BAD_LEN) => ErrorKind::OFPBRC_BAD_LEN,
+            decoded => {
+                head(&mut out, &name);
+                let error = match decoded {
+                    Ok((_, Message::Hello(versions))) => {
+                        hello(&mut out, versions);
+                        let extra = crate::codec::unknown_in_hello(bytes);
+                        if extra {
+                            out.push_str(" unknown data in hello:\n");
+                            write_hex_dump(&mut out, bytes);
+                        }
+                        None
+                    }
+                    Ok((_, message)) => {
+                        body(&mut out, &message, MessageStyle { version, ports, verbosity });
+                        None
+                    }
+                    Err(error) => Some(error),
+                };
+                match error {
+                    None => {
+                        out.truncate(out.trim_end_matches(' ').len());
+                        if !out.ends_with('\n') {
+                            out.push('\n');
+                        }
+                        if verbosity >= 4 {
+                            write_hex_dump(&mut out, bytes);
+                        }
+                        return out;
+                    }
+                    Some(error) => {
+                        out.push(' ');
+                        error
+                    }
+                }
+            }
+        },
+        Err(error) => error,
+    };
+    put!(out, "***decode error: {}***\n", error.name());
+    write_hex_dump(&mut out, bytes);
+    out
+}
+
+/// The name that a message has in a version: where the standard lacks it, that of the extension.
+fn name_in(version: Version, message: &Message) -> String {
+    let name = message.name();
+    let onf = version == Version::V13;
+    match message {
+        Message::GroupMod(_) if version == Version::V10 => name.replacen("OFPT", "NXT", 1),
+        Message::BundleControl(_) | Message::BundleAdd(_) if onf => name.replacen("OFPT", "ONFT", 1),
+        Message::RoleStatus(_) | Message::RequestForward(..) if onf => name.replacen("OFPT", "ONFT", 1),
+        Message::RequestForward(..) if version < Version::V13 => name.replacen("OFPT", "NXT", 1),
+        Message::FlowMonitorCancel(_) | Message::FlowMonitorPaused | Message::FlowMonitorResumed if onf => {
+            name.replacen("NXT", "ONFT", 1)
+        }
+        Message::SetAsync(_) if version < Version::V13 => "NXT_SET_ASYNC_CONFIG".into(),
+        Message::RoleRequest(role) | Message::RoleReply(role) if role.nicira => {
+            name.replacen("OFPT", "NXT", 1)
+        }
+        Message::StatsRequest(
+            StatsRequest::Group(_) | StatsRequest::GroupDesc(_) | StatsRequest::GroupFeatures,
+        ) if version == Version::V10 => name.replacen("OFPST", "NXST", 1),
+        Message::StatsReply(StatsReply {
+            body: StatsBody::Group(_) | StatsBody::GroupDesc(_) | StatsBody::GroupFeatures(_),
+            ..
+        }) if version == Version::V10 => name.replacen("OFPST", "NXST", 1),
+        Message::StatsRequest(StatsRequest::FlowMonitor(_))
+        | Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(_), .. })
+            if version >= Version::V14 =>
+        {
+            name.replacen("NXST", "OFPST", 1)
+        }
+        _ => name.into(),
+    }
 }
 
 /// A message that could not be read, in text: the error and all its bytes.
@@ -85,7 +206,7 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         Message::Error(e) => error(out, e, style),
         Message::EchoRequest(data) | Message::EchoReply(data) => {
             put!(out, " {} bytes of payload\n", data.len());
-            if style.verbosity > 1 {
+            if style.verbosity > 0 {
                 write_hex_dump(out, data);
             }
         }
@@ -103,12 +224,7 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         Message::StatsRequest(request) => stats::write_request(out, request, style),
         Message::StatsReply(reply) => stats::write_reply(out, reply, style),
         Message::RoleRequest(role) | Message::RoleReply(role) => {
-            role_text(out, role.role, role.generation_id);
-        }
-        Message::RoleStatus(status) => {
-            role_text(out, status.role, status.generation_id);
-            let reasons = ["primary_request", "configuration_changed", "experimenter_data_changed"];
-            put!(out, " reason={}", reasons[status.reason as usize % 3]);
+            role_text(out, role);
         }
         Message::FlowModTableId(on) => put!(out, " {}", if *on { "enable" } else { "disable" }),
         Message::SetFlowFormat(form) => {
@@ -129,9 +245,35 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         }
         Message::TableMod(table_mod) => {
             put!(out, " table_id={}", table_name(table_mod.table_id));
-            put!(out, ", flow_miss_config={:#x}", table_mod.config);
+            table_config(out, table_mod, style.version);
         }
-        Message::GetAsyncReply(config) | Message::SetAsync(config) => put!(out, " {config:?}"),
+        Message::GroupMod(group_mod) => group::write_group_mod(out, group_mod, style),
+        Message::MeterMod(meter_mod) => group::write_meter_mod(out, meter_mod),
+        Message::RoleStatus(status) => {
+            role_name(out, status.role, status.generation_id);
+            out.push_str(match status.reason {
+                RoleReason::PrimaryRequest => " reason=primary_request",
+                RoleReason::Config => " reason=configuration_changed",
+                RoleReason::Experimenter => " reason=experimenter_data_changed",
+            });
+        }
+        Message::RequestForward(_, request) => match &**request {
+            Message::MeterMod(meter_mod) => {
+                out.push_str(" reason=meter_mod");
+                group::write_meter_mod(out, meter_mod);
+            }
+            request => {
+                out.push_str(" reason=group_mod");
+                body(out, request, style);
+            }
+        },
+        Message::TableStatus(status) => {
+            let down = status.reason == TableStatus::VACANCY_DOWN;
+            put!(out, " reason={}", if down { "VACANCY_DOWN" } else { "VACANCY_UP" });
+            put!(out, "\ntable_desc:-");
+            stats::table_desc(out, &status.desc, style.version);
+        }
+        Message::GetAsyncReply(config) | Message::SetAsync(config) => asynchronous::write(out, config),
         Message::TlvTableReply(table) => {
             put!(out, "\n max option space={} max fields={}", table.max_option_space, table.max_fields);
             let used: u32 = table.maps.iter().map(|map| u32::from(map.option_len)).sum();
@@ -147,15 +289,11 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         Message::QueueGetConfigRequest { port } => {
             put!(out, " port={}", port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p)));
         }
-        Message::QueueGetConfigReply { queues, .. } => {
-            for queue in queues {
-                put!(out, "\n port={} queue {}:", style.ports.text(queue.port), queue.queue_id);
-                for (name, rate) in [("min_rate", queue.min_rate), ("max_rate", queue.max_rate)] {
-                    if let Some(rate) = rate {
-                        put!(out, " {name}:{}.{}%", rate / 10, rate % 10);
-                    }
-                }
+        Message::QueueGetConfigReply { port, queues } => {
+            if queues.is_empty() {
+                put!(out, " port={}", port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p)));
             }
+            queue_configs(out, queues, style);
         }
         Message::FeaturesRequest
         | Message::GetConfigRequest
@@ -166,6 +304,54 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         | Message::FlowMonitorPaused
         | Message::FlowMonitorResumed
         | Message::TlvTableRequest => {}
+    }
+}
+
+/// Queues with their rates, by number, after the port that they are of.
+fn queue_configs(out: &mut String, queues: &[QueueConfig], style: MessageStyle) {
+    let mut sorted: Vec<&QueueConfig> = queues.iter().collect();
+    sorted.sort_by_key(|queue| (queue.port, queue.queue_id));
+    let mut port = None;
+    for queue in sorted {
+        if port != Some(queue.port) {
+            put!(out, "{}port={}\n", if port.is_none() { " " } else { "" }, style.ports.text(queue.port));
+            port = Some(queue.port);
+        }
+        put!(out, "queue {}:", queue.queue_id);
+        for (name, rate) in [("min_rate", queue.min_rate), ("max_rate", queue.max_rate)] {
+            if let Some(rate) = rate {
+                put!(out, " {name}:{}.{}%", rate / 10, rate % 10);
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// What is configured of a table: what becomes of misses (1.1, 1.2), eviction and vacancy events (1.4 and later).
+fn table_config(out: &mut String, m: &TableMod, version: Version) {
+    match version {
+        Version::V11 | Version::V12 => {
+            let name = ["controller", "continue", "drop"].get(m.config as usize).unwrap_or(&"Unknown");
+            put!(out, ", flow_miss_config={name}");
+        }
+        Version::V10 | Version::V13 => {}
+        _ => {
+            let eviction = m.config & TableMod::EVICTION != 0;
+            put!(out, ", eviction={}", if eviction { "on" } else { "off" });
+            let flags = m.eviction_flags.unwrap_or(0);
+            if eviction && flags != 0 {
+                let names = [(1, "OTHER"), (2, "IMPORTANCE"), (4, "LIFETIME")];
+                let names: Vec<&str> =
+                    names.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
+                put!(out, " eviction_flags={}", names.join("|"));
+            }
+            match m.vacancy {
+                Some(vacancy) if m.config & TableMod::VACANCY_EVENTS != 0 => {
+                    put!(out, ", vacancy=on vacancy_down={}% vacancy_up={}%", vacancy.down, vacancy.up);
+                }
+                _ => out.push_str(", vacancy=off"),
+            }
+        }
     }
 }
 
@@ -196,52 +382,22 @@ fn hello(out: &mut String, versions: VersionSet) {
 fn error(out: &mut String, error: &OfError, style: MessageStyle) {
     put!(out, " {error}\n");
     if let Some(ErrorKind::OFPHFC_INCOMPATIBLE | ErrorKind::OFPHFC_EPERM) = error.kind() {
-        out.push_str(&String::from_utf8_lossy(&error.data));
+        for &byte in &error.data {
+            match byte {
+                b'\\' => out.push_str("\\\\"),
+                0x20..0x7f => out.push(byte.into()),
+                _ => put!(out, "\\{byte:03o}"),
+            }
+        }
         out.push('\n');
         return;
     }
-    // The beginning of the request that the error answers.
-    let Some(header) = Header::parse(&error.data) else {
-        return write_hex_dump(out, &error.data);
-    };
-    let whole = usize::from(header.length);
-    let version = Version::from_wire(header.version).unwrap_or(style.version);
-    let codec = Codec { flow_mod_table_id: true, ..Codec::new(version) };
-    if whole == error.data.len()
-        && let Ok((xid, message)) = codec.decode(&error.data)
-        && !matches!(message, Message::Error(_))
-    {
-        out.push_str(&message_text(xid, &message, MessageStyle { version, ..style }));
-        return;
-    }
-    out.push_str(type_name(version, header.kind));
-    write_version_and_xid(out, version, header.xid);
-    if whole > error.data.len() && error.data.len() >= HEADER_LEN {
-        put!(out, "\n(***truncated to {} bytes from {whole}***)", error.data.len());
-    }
-    out.push('\n');
-    write_hex_dump(out, &error.data);
-}
-
-/// The name of a message of which only the header can be read.
-fn type_name(version: Version, kind: u8) -> &'static str {
-    match (version, kind) {
-        (_, 0) => "OFPT_HELLO",
-        (_, 1) => "OFPT_ERROR",
-        (_, 2) => "OFPT_ECHO_REQUEST",
-        (_, 4) => "OFPT_EXPERIMENTER",
-        (_, 5) => "OFPT_FEATURES_REQUEST",
-        (_, 7) => "OFPT_GET_CONFIG_REQUEST",
-        (_, 9) => "OFPT_SET_CONFIG",
-        (_, 13) => "OFPT_PACKET_OUT",
-        (_, 14) => "OFPT_FLOW_MOD",
-        (Version::V10, 15) => "OFPT_PORT_MOD",
-        (Version::V10, 16) | (_, 18) => "OFPST request",
-        (_, 15) => "OFPT_GROUP_MOD",
-        (_, 16) => "OFPT_PORT_MOD",
-        (_, 17) => "OFPT_TABLE_MOD",
-        (_, 29) => "OFPT_METER_MOD",
-        _ => "message",
+    // The beginning of the request that the error answers. An error within one is not read, so that none nests.
+    match Header::parse(&error.data) {
+        Some(header) if header.kind != 1 => {
+            out.push_str(&bytes_text(&error.data, style.ports, style.verbosity))
+        }
+        _ => write_hex_dump(out, &error.data),
     }
 }
 
@@ -270,25 +426,7 @@ fn switch_features(out: &mut String, features: &SwitchFeatures, style: MessageSt
     }
     out.push('\n');
     if style.version == Version::V10 {
-        const ACTIONS: [(u32, &str); 12] = [
-            (0, "output"),
-            (11, "enqueue"),
-            (1, "set_vlan_vid"),
-            (2, "set_vlan_pcp"),
-            (3, "strip_vlan"),
-            (4, "mod_dl_src"),
-            (5, "mod_dl_dst"),
-            (6, "mod_nw_src"),
-            (7, "mod_nw_dst"),
-            (8, "mod_nw_tos"),
-            (9, "mod_tp_src"),
-            (10, "mod_tp_dst"),
-        ];
-        out.push_str("actions:");
-        for (_, name) in ACTIONS.iter().filter(|(bit, _)| features.actions >> bit & 1 != 0) {
-            put!(out, " {name}");
-        }
-        out.push('\n');
+        put!(out, "actions: {}\n", stats::action_names(Version::V10, features.actions));
     }
     port::write_port_descs(out, &features.ports);
 }
@@ -340,12 +478,16 @@ fn packet_in(out: &mut String, packet: &PacketIn, style: MessageStyle) {
     out.push_str(&packet_text(&packet.data));
     out.push('\n');
     if style.verbosity > 1 {
-        write_hex_dump(out, &packet.data);
+        write_plain_dump(out, &packet.data);
     }
 }
 
 fn packet_out(out: &mut String, packet: &PacketOut, style: MessageStyle) {
-    put!(out, " in_port={} actions=", style.ports.text(packet.in_port));
+    let mut metadata = packet.metadata.clone();
+    metadata.set_masked(FieldId::InPort, packet.in_port.0.into(), 0xffff);
+    out.push(' ');
+    write_match(out, &metadata, DEFAULT_PRIORITY, style.ports);
+    out.push_str(" actions=");
     write_actions(out, &packet.actions, style.version, style.ports);
     match packet.buffer_id {
         Some(id) => put!(out, " buffer=0x{id:08x}"),
@@ -353,10 +495,16 @@ fn packet_out(out: &mut String, packet: &PacketOut, style: MessageStyle) {
             put!(out, " data_len={}", packet.data.len());
             if !packet.data.is_empty() {
                 put!(out, "\n{}", packet_text(&packet.data));
+                if style.verbosity > 1 {
+                    out.push('\n');
+                    write_plain_dump(out, &packet.data);
+                }
             }
         }
     }
-    out.push('\n');
+    if !out.ends_with('\n') {
+        out.push('\n');
+    }
 }
 
 /// As in flow-removed and flow monitors.
@@ -416,7 +564,11 @@ fn port_mod_text(out: &mut String, m: &PortMod, style: MessageStyle) {
     }
 }
 
-fn role_text(out: &mut String, role: Role, generation_id: Option<u64>) {
+fn role_text(out: &mut String, role: &RoleRequest) {
+    role_name(out, role.role, role.generation_id);
+}
+
+fn role_name(out: &mut String, role: Role, generation_id: Option<u64>) {
     let name = match role {
         Role::NoChange => "nochange",
         Role::Equal => "equal",
@@ -451,6 +603,17 @@ fn bundle_flags(out: &mut String, flags: BundleFlags) {
     if set.is_empty() { out.push('0') } else { out.push_str(&set.join(" ")) }
 }
 
+/// Appends bytes, sixteen a line: offset, hexadecimal.
+fn write_plain_dump(out: &mut String, bytes: &[u8]) {
+    for (i, line) in bytes.chunks(16).enumerate() {
+        put!(out, "{:08x} ", i * 16);
+        for (n, byte) in line.iter().enumerate() {
+            put!(out, "{}{byte:02x}", if n == 8 { '-' } else { ' ' });
+        }
+        out.push('\n');
+    }
+}
+
 /// Appends bytes, sixteen a line: offset, hexadecimal, text.
 pub fn write_hex_dump(out: &mut String, bytes: &[u8]) {
     for (i, line) in bytes.chunks(16).enumerate() {
@@ -458,6 +621,7 @@ pub fn write_hex_dump(out: &mut String, bytes: &[u8]) {
         for n in 0..16 {
             let separator = if n == 8 { '-' } else { ' ' };
             match line.get(n) {
+                None if n == 8 && line.len() == n => out.push_str("-  "),
                 Some(b) => put!(out, "{separator}{b:02x}"),
                 None => out.push_str("   "),
             }

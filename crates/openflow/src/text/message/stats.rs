@@ -1,10 +1,11 @@
 //! Statistics requests and replies.
 
-use super::{MessageStyle, port, removed_reason, table_name};
+use super::{MessageStyle, group, port, removed_reason, table_name};
 use crate::codec::OFPFW_ALL;
 use crate::message::{
-    DEFAULT_PRIORITY, FlowEvent, FlowStatsRequest, FlowUpdate, FlowUpdateFull, StatsBody, StatsReply,
-    StatsRequest, SwitchDesc, TABLE_ALL, TableStats,
+    DEFAULT_PRIORITY, FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowStatsRequest,
+    FlowUpdate, FlowUpdateFull, GROUP_ALL, IpfixStats, StatsBody, StatsReply, StatsRequest, SwitchDesc,
+    TABLE_ALL, TableDesc, TableStats,
 };
 use crate::text::action::write_actions;
 use crate::text::flow::{FlowStyle, write_flow};
@@ -21,28 +22,18 @@ pub(super) fn write_request(out: &mut String, request: &StatsRequest, style: Mes
         StatsRequest::PortDesc(port) => {
             put!(out, " port={}", port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p)));
         }
-        StatsRequest::Queue { port, queue_id } => {
-            let port = port.map_or_else(|| "ALL".to_string(), |p| style.ports.text(p));
+        StatsRequest::Queue { port, queue_id } | StatsRequest::QueueDesc { port, queue_id } => {
+            let port = port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p));
             let queue = queue_id.map_or_else(|| "ALL".to_string(), |q| q.to_string());
             put!(out, " port={port} queue={queue}");
         }
-        StatsRequest::Group(id) | StatsRequest::GroupDesc(id) => {
-            put!(out, " group_id={}", id.map_or_else(|| "ALL".to_string(), |id| id.to_string()));
-        }
-        StatsRequest::Meter(id) | StatsRequest::MeterConfig(id) => {
-            put!(out, " meter={}", id.map_or_else(|| "all".to_string(), |id| id.to_string()));
-        }
+        // Asked with the number that means no group in particular, the stock tool shows that.
+        StatsRequest::Group(id) => put!(out, " group_id={}", group::group_name(id.unwrap_or(GROUP_ALL))),
+        StatsRequest::GroupDesc(id) => put!(out, " group_id={}", group::group_name(id.unwrap_or(GROUP_ALL))),
+        StatsRequest::Meter(id) | StatsRequest::MeterConfig(id) => put!(out, " {}", group::meter_name(*id)),
         StatsRequest::FlowMonitor(monitors) => {
             for monitor in monitors {
-                put!(
-                    out,
-                    "\n id={} flags={:?} table={}",
-                    monitor.id,
-                    monitor.flags,
-                    table_name(monitor.table_id)
-                );
-                out.push(' ');
-                write_match(out, &monitor.matching, DEFAULT_PRIORITY, style.ports);
+                flow_monitor(out, monitor, style);
             }
         }
         _ => {}
@@ -91,22 +82,125 @@ pub(super) fn write_reply(out: &mut String, reply: &StatsReply, style: MessageSt
             port::write_port_descs(out, descs);
         }
         StatsBody::FlowMonitor(updates) => updates.iter().for_each(|update| flow_update(out, update, style)),
-        StatsBody::Group | StatsBody::GroupDesc | StatsBody::Meter | StatsBody::MeterConfig => {}
-        StatsBody::GroupFeatures(features) => put!(out, "\n {features:?}"),
-        StatsBody::MeterFeatures(f) => put!(
-            out,
-            "\nmax_meter:{} max_bands:{} max_color:{}\nband_types: {:#x}\ncapabilities: {:#x}",
-            f.max_meters,
-            f.max_bands,
-            f.max_color,
-            f.band_types,
-            f.capabilities
-        ),
+        StatsBody::Group(groups) => group::write_group_stats(out, groups),
+        StatsBody::GroupDesc(groups) => group::write_group_descs(out, groups, style),
+        StatsBody::Meter(meters) => group::write_meter_stats(out, meters),
+        StatsBody::MeterConfig(meters) => group::write_meter_configs(out, meters),
+        StatsBody::TableDesc(tables) => tables.iter().for_each(|t| table_desc(out, t, style.version)),
+        StatsBody::QueueDesc(queues) => super::queue_configs(out, queues, style),
+        StatsBody::IpfixBridge(stats) => {
+            out.push_str("\n  bridge ipfix: ");
+            ipfix(out, stats, 16);
+        }
+        StatsBody::IpfixFlow(all) => {
+            put!(out, " {} ids\n", all.len());
+            for stats in all {
+                put!(out, "  id {:3}: ", stats.collector_set_id);
+                ipfix(out, stats, 10);
+            }
+        }
+        StatsBody::GroupFeatures(features) => group::write_group_features(out, features, style.version),
+        StatsBody::MeterFeatures(f) => group::write_meter_features(out, f),
         StatsBody::TableFeatures(features) => {
             for f in features {
                 put!(out, "\n  table {} (\"{}\"):\n    max_entries={}", f.table_id, f.name, f.max_entries);
             }
         }
+    }
+}
+
+/// The names of the actions of a bitmap of their numbers on the wire.
+pub(super) fn action_names(version: Version, bits: u32) -> String {
+    const OF10: [(u32, &str); 12] = [
+        (0, "output"),
+        (11, "enqueue"),
+        (1, "set_vlan_vid"),
+        (2, "set_vlan_pcp"),
+        (3, "strip_vlan"),
+        (4, "mod_dl_src"),
+        (5, "mod_dl_dst"),
+        (6, "mod_nw_src"),
+        (7, "mod_nw_dst"),
+        (8, "mod_nw_tos"),
+        (9, "mod_tp_src"),
+        (10, "mod_tp_dst"),
+    ];
+    const LATER: [(u32, &str); 25] = [
+        (0, "output"),
+        (22, "group"),
+        (1, "set_vlan_vid"),
+        (2, "set_vlan_pcp"),
+        (25, "set_field"),
+        (18, "strip_vlan"),
+        (17, "push_vlan"),
+        (3, "mod_dl_src"),
+        (4, "mod_dl_dst"),
+        (5, "mod_nw_src"),
+        (6, "mod_nw_dst"),
+        (7, "mod_nw_tos"),
+        (8, "mod_nw_ecn"),
+        (9, "mod_tp_src"),
+        (10, "mod_tp_dst"),
+        (23, "mod_nw_ttl"),
+        (24, "dec_ttl"),
+        (13, "set_mpls_label"),
+        (14, "set_mpls_tc"),
+        (15, "set_mpls_ttl"),
+        (16, "dec_mpls_ttl"),
+        (19, "push_mpls"),
+        (20, "pop_mpls"),
+        (21, "set_queue"),
+        (28, "move"),
+    ];
+    let table: &[(u32, &str)] = if version == Version::V10 { &OF10 } else { &LATER };
+    let names: Vec<&str> = table.iter().filter(|(bit, _)| bits >> bit & 1 != 0).map(|row| row.1).collect();
+    names.join(" ")
+}
+
+pub(super) fn table_desc(out: &mut String, desc: &TableDesc, version: Version) {
+    put!(out, "\n  table {}", table_name(desc.0.table_id));
+    let mut config = String::new();
+    super::table_config(&mut config, &desc.0, version);
+    put!(out, ":\n   {}\n", config.trim_start_matches(',').replace(", ", " "));
+}
+
+fn ipfix(out: &mut String, s: &IpfixStats, indent: usize) {
+    put!(out, "flows={}, current flows={}, sampled pkts={}, ", s.total_flows, s.current_flows, s.packets);
+    put!(out, "ipv4 ok={}, ipv6 ok={}, tx pkts={}\n", s.ipv4_packets, s.ipv6_packets, s.tx_packets);
+    put!(out, "{:indent$}pkts errs={}, ipv4 errs={}, ", "", s.error_packets, s.ipv4_error_packets);
+    put!(out, "ipv6 errs={}, tx errs={}\n", s.ipv6_error_packets, s.tx_errors);
+}
+
+fn flow_monitor(out: &mut String, monitor: &FlowMonitorRequest, style: MessageStyle) {
+    const NAMES: [(FlowMonitorFlags, &str); 6] = [
+        (FlowMonitorFlags::INITIAL, "initial"),
+        (FlowMonitorFlags::ADD, "add"),
+        (FlowMonitorFlags::DELETE, "delete"),
+        (FlowMonitorFlags::MODIFY, "modify"),
+        (FlowMonitorFlags::ACTIONS, "actions"),
+        (FlowMonitorFlags::OWN, "own"),
+    ];
+    put!(out, "\n id={}", monitor.id);
+    match monitor.command {
+        FlowMonitorCommand::Add | FlowMonitorCommand::Modify => {}
+        FlowMonitorCommand::Delete => return out.push_str(" command=delete"),
+    }
+    let names: Vec<&str> =
+        NAMES.iter().filter(|(flag, _)| monitor.flags.contains(*flag)).map(|row| row.1).collect();
+    put!(out, " flags={}", if names.is_empty() { "0".to_string() } else { names.join(",") });
+    if let Some(port) = monitor.out_port {
+        put!(out, " out_port={}", style.ports.text(port));
+    }
+    if let Some(group) = monitor.out_group {
+        put!(out, " out_group={group}");
+    }
+    if monitor.table_id != TABLE_ALL {
+        put!(out, " table={}", monitor.table_id);
+    }
+    let before = out.len();
+    write_match(out, &monitor.matching, DEFAULT_PRIORITY, style.ports);
+    if out.len() > before {
+        out.insert(before, ' ');
     }
 }
 
@@ -201,6 +295,8 @@ fn matching_fields(out: &mut String, wildcards: u32) {
 
 fn flow_update(out: &mut String, update: &FlowUpdate, style: MessageStyle) {
     match update {
+        FlowUpdate::Paused => out.push_str("\n event=PAUSED"),
+        FlowUpdate::Resumed => out.push_str("\n event=RESUMED"),
         FlowUpdate::Abbreviated { xid } => put!(out, "\n event=ABBREV xid={xid:#x}"),
         FlowUpdate::Full(full) => flow_update_full(out, full, style),
     }

@@ -1,0 +1,132 @@
+//! Features of tables on the wire. Source: OpenFlow 1.3 section 7.3.5.5.
+
+use super::bytes::{Put, Reader};
+use super::stats::read_list;
+use crate::error::ErrorKind::{self, *};
+use crate::message::{TableFeatures, TableInstructionFeatures};
+use crate::version::Version;
+
+/// Properties of table features; the one after each is the same for the table-miss flow.
+mod feature {
+    pub const INSTRUCTIONS: u16 = 0;
+    pub const NEXT_TABLES: u16 = 2;
+    pub const WRITE_ACTIONS: u16 = 4;
+    pub const APPLY_ACTIONS: u16 = 6;
+    pub const MATCH: u16 = 8;
+    pub const WILDCARDS: u16 = 10;
+    pub const WRITE_SET_FIELD: u16 = 12;
+    pub const APPLY_SET_FIELD: u16 = 14;
+    pub const EXPERIMENTER: u16 = 0xfffe;
+}
+
+pub(super) fn read_table_features(r: &mut Reader) -> Result<TableFeatures, ErrorKind> {
+    let length = usize::from(r.u16()?);
+    let mut r = r.sub(length.checked_sub(2).ok_or(OFPBPC_BAD_LEN)?)?.with_error(OFPBPC_BAD_LEN);
+    let table_id = r.u8()?;
+    r.skip(5)?;
+    let mut t = TableFeatures {
+        table_id,
+        name: r.text(32)?,
+        metadata_match: r.u64()?,
+        metadata_write: r.u64()?,
+        config: r.u32()?,
+        max_entries: r.u32()?,
+        nonmiss: TableInstructionFeatures::default(),
+        miss: None,
+        matchable: Vec::new(),
+        wildcards: Vec::new(),
+    };
+    let mut miss = TableInstructionFeatures::default();
+    let mut seen = 0u32;
+    r = r.with_error(OFPBPC_BAD_LEN);
+    while !r.is_empty() {
+        let (kind, length) = (r.u16()?, usize::from(r.u16()?));
+        let mut body = r.sub(length.checked_sub(4).ok_or(OFPBPC_BAD_LEN)?)?;
+        r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
+        if kind >= feature::EXPERIMENTER {
+            continue;
+        }
+        if kind < 16 {
+            if seen & 1 << kind != 0 {
+                return Err(OFPBPC_BAD_TYPE);
+            }
+            seen |= 1 << kind;
+        }
+        let target = if kind % 2 == 1 { &mut miss } else { &mut t.nonmiss };
+        match kind & !1 {
+            feature::INSTRUCTIONS => target.instructions = read_type_bits(&mut body)?,
+            feature::NEXT_TABLES => target.next_tables = body.rest().to_vec(),
+            feature::WRITE_ACTIONS => target.write_actions = read_type_bits(&mut body)?,
+            feature::APPLY_ACTIONS => target.apply_actions = read_type_bits(&mut body)?,
+            feature::MATCH => t.matchable = read_list(&mut body, read_feature_header)?,
+            feature::WILDCARDS => t.wildcards = read_list(&mut body, read_feature_header)?,
+            feature::WRITE_SET_FIELD => target.write_set_fields = read_list(&mut body, read_feature_header)?,
+            feature::APPLY_SET_FIELD => target.apply_set_fields = read_list(&mut body, read_feature_header)?,
+            _ => return Err(OFPBPC_BAD_TYPE),
+        }
+    }
+    const MISS_KINDS: u32 = 0b1010_0000_1010_1010;
+    t.miss = (seen & MISS_KINDS != 0).then_some(miss);
+    Ok(t)
+}
+
+fn read_feature_header(r: &mut Reader) -> Result<u64, ErrorKind> {
+    super::matching::read_header(r).map(|header| header.0)
+}
+
+/// A list of types (each with a length of its own, 4 or, with an experimenter, 8) as a bitmap.
+fn read_type_bits(r: &mut Reader) -> Result<u32, ErrorKind> {
+    let mut bits = 0;
+    while !r.is_empty() {
+        let (kind, length) = (r.u16()?, usize::from(r.u16()?));
+        r.skip(length.checked_sub(4).ok_or(OFPBPC_BAD_LEN)?)?;
+        bits |= 1 << kind.min(31);
+    }
+    Ok(bits)
+}
+
+pub(super) fn write_table_features(version: Version, out: &mut Vec<u8>, t: &TableFeatures) {
+    debug_assert!(version >= Version::V13);
+    let start = out.len();
+    out.u16(0);
+    out.u8(t.table_id);
+    out.zeros(5);
+    out.text(&t.name, 32);
+    out.u64(t.metadata_match);
+    out.u64(t.metadata_write);
+    out.u32(t.config);
+    out.u32(t.max_entries);
+    let mut property = |kind: u16, body: &dyn Fn(&mut Vec<u8>)| {
+        let start = out.len();
+        out.u16(kind);
+        out.u16(0);
+        body(out);
+        let length = (out.len() - start) as u16;
+        out.set_u16(start + 2, length);
+        out.pad8(start);
+    };
+    let types = |bits: u32| {
+        move |out: &mut Vec<u8>| {
+            for kind in (0..31u16).filter(|kind| bits & 1 << kind != 0) {
+                out.u16(kind);
+                out.u16(4);
+            }
+        }
+    };
+    let headers = |list: &[u64], out: &mut Vec<u8>| {
+        list.iter().for_each(|&header| super::matching::write_header(out, flow::mf::NxmHeader(header)));
+    };
+    for (odd, f) in [(0, Some(&t.nonmiss)), (1, t.miss.as_ref())] {
+        let Some(f) = f else { continue };
+        property(feature::INSTRUCTIONS + odd, &types(f.instructions));
+        property(feature::NEXT_TABLES + odd, &|out| out.extend_from_slice(&f.next_tables));
+        property(feature::WRITE_ACTIONS + odd, &types(f.write_actions));
+        property(feature::APPLY_ACTIONS + odd, &types(f.apply_actions));
+        property(feature::WRITE_SET_FIELD + odd, &|out| headers(&f.write_set_fields, out));
+        property(feature::APPLY_SET_FIELD + odd, &|out| headers(&f.apply_set_fields, out));
+    }
+    property(feature::MATCH, &|out| headers(&t.matchable, out));
+    property(feature::WILDCARDS, &|out| headers(&t.wildcards, out));
+    let length = (out.len() - start) as u16;
+    out.set_u16(start, length);
+}

@@ -1,0 +1,221 @@
+//! Groups in text, as ovs-ofctl(8) reads them: `group_id=1,type=select,bucket=weight:5,actions=output:1,bucket=...`.
+
+use super::action::{ActionsIn, parse_actions};
+use super::field::parse_value;
+use super::matching::field_named;
+use super::value::{u16_named, u32_of, u64_of};
+use super::{KeyValues, PortNames, TextError, bad};
+use crate::message::{
+    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GroupCommand, GroupDesc,
+    GroupMod, GroupSelection, GroupType,
+};
+
+/// Bytes of the name of a selection method.
+const METHOD_MAX: usize = 15;
+
+/// Words before the group in files and bundles, where each line may say its command.
+const COMMANDS: [(&str, GroupCommand); 6] = [
+    ("add", GroupCommand::Add),
+    ("add_or_mod", GroupCommand::AddOrModify),
+    ("modify", GroupCommand::Modify),
+    ("delete", GroupCommand::Delete),
+    ("insert_bucket", GroupCommand::InsertBucket),
+    ("insert_buckets", GroupCommand::InsertBucket),
+];
+
+/// Reads a line of a file: as [`parse_group_mod`], with the command before the group, or `add` where there is none.
+pub fn parse_group_line(line: &str, ports: &PortNames) -> Result<GroupMod, TextError> {
+    let text = line.trim();
+    let word = text.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or("");
+    if word == "remove_bucket" || word == "remove_buckets" {
+        return parse_group_mod(&text[word.len()..], GroupCommand::RemoveBucket, ports);
+    }
+    match COMMANDS.iter().find(|(name, _)| *name == word) {
+        Some(&(_, command)) => parse_group_mod(&text[word.len()..], command, ports),
+        None => parse_group_mod(text, GroupCommand::Add, ports),
+    }
+}
+
+/// Reads the argument of `add-group`, `mod-group`, `del-groups`, `insert-buckets` or `remove-buckets`.
+pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> Result<GroupMod, TextError> {
+    let on_buckets = matches!(command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
+    let with_type = matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
+    let mut group = GroupDesc { group_id: GROUP_ANY, ..GroupDesc::default() };
+    let (mut has_id, mut has_type, mut command_bucket_id) = (false, false, None);
+    // Buckets come last: a value goes on to the next of them, commas and all.
+    let start = bucket_at(text).unwrap_or(text.len());
+    let mut has_weight = Vec::new();
+    for (key, value) in KeyValues::new(&text[..start]) {
+        match key {
+            "command_bucket_id" if on_buckets => command_bucket_id = Some(bucket_id(value, command)?),
+            "group_id" => {
+                has_id = true;
+                group.group_id = match value {
+                    "all" => GROUP_ALL,
+                    "any" => GROUP_ANY,
+                    value => {
+                        u32_of(value).map_err(|_| TextError::new(format!("invalid group id {value}")))?
+                    }
+                };
+            }
+            "type" if with_type => {
+                has_type = true;
+                group.kind = match GroupType::ALL.iter().find(|(_, name)| *name == value) {
+                    Some((kind, _)) => *kind,
+                    None if value == "fast_failover" => GroupType::FastFailover,
+                    None => return bad!("invalid group type {value}"),
+                };
+            }
+            "selection_method" if with_type => {
+                if value.len() > METHOD_MAX {
+                    return bad!("selection method is longer than {METHOD_MAX} bytes long");
+                }
+                group.selection.method = value.to_string();
+            }
+            "selection_method_param" if with_type => {
+                if group.selection.method.is_empty() {
+                    return bad!("selection method param only valid for selection method \"hash\"");
+                }
+                group.selection.param = u64_of(value)?;
+            }
+            "fields" if with_type => group.selection.fields = fields(value, ports)?,
+            "bucket" | "buckets" => {}
+            _ => return bad!("unknown keyword {key}"),
+        }
+    }
+    if !has_id && command != GroupCommand::Delete {
+        return bad!("must specify a group_id");
+    }
+    if !has_id {
+        group.group_id = GROUP_ALL;
+    }
+    if with_type && !has_type {
+        return bad!("must specify a type");
+    }
+    for bucket in buckets(&text[start..]) {
+        if !with_type && command != GroupCommand::InsertBucket {
+            return bad!("bucket is not needed");
+        }
+        let (bucket, weighted) = parse_bucket(bucket, group.kind, group.buckets.len() as u32, ports)?;
+        has_weight.push(weighted);
+        group.buckets.push(bucket);
+    }
+    check(&group, with_type, &has_weight)?;
+    let command_bucket_id = match (command_bucket_id, on_buckets) {
+        (Some(id), _) => id,
+        (None, false) => BUCKET_ALL,
+        (None, true) => return bad!("must specify a command bucket id"),
+    };
+    Ok(GroupMod { command, command_bucket_id, group })
+}
+
+/// Where the first bucket begins.
+fn bucket_at(text: &str) -> Option<usize> {
+    let is_start = |at: usize| at == 0 || matches!(text.as_bytes()[at - 1], b',' | b' ' | b'\t');
+    text.match_indices("bucket").map(|(at, _)| at).find(|&at| {
+        let rest = &text[at + "bucket".len()..];
+        is_start(at) && rest.starts_with(['=', ':', '('])
+    })
+}
+
+/// The texts of buckets, each without its key.
+fn buckets(text: &str) -> Vec<&str> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    while let Some(at) = bucket_at(rest) {
+        let after = &rest[at + "bucket=".len()..];
+        let end = bucket_at(after).unwrap_or(after.len());
+        all.push(after[..end].trim_end_matches([',', ' ', '\t']));
+        rest = &after[end..];
+    }
+    all
+}
+
+fn bucket_id(text: &str, command: GroupCommand) -> Result<u32, TextError> {
+    match text {
+        "first" => Ok(BUCKET_FIRST),
+        "last" => Ok(BUCKET_LAST),
+        "all" if command == GroupCommand::RemoveBucket => Ok(BUCKET_ALL),
+        text => match u32_of(text) {
+            Ok(id) if id <= BUCKET_MAX => Ok(id),
+            _ => bad!("invalid command bucket id {text}"),
+        },
+    }
+}
+
+fn fields(text: &str, ports: &PortNames) -> Result<Vec<(flow::Mf, u128)>, TextError> {
+    let mut all: Vec<(flow::Mf, u128)> = Vec::new();
+    for (key, value) in KeyValues::new(text) {
+        let Some(field) = field_named(key) else { return bad!("unknown field {key}") };
+        if all.iter().any(|(other, _)| *other == field) {
+            return bad!("{key}: duplicate field");
+        }
+        let mask = if value.is_empty() { field.ones() } else { parse_value(field, value, ports)?.0 };
+        if mask == 0 {
+            return bad!("{key}: values are wildcards here and must not be all-zeros");
+        }
+        all.push((field, mask));
+    }
+    Ok(all)
+}
+
+/// One bucket, and whether it gives a weight.
+fn parse_bucket(
+    text: &str,
+    kind: GroupType,
+    id: u32,
+    ports: &PortNames,
+) -> Result<(Bucket, bool), TextError> {
+    let mut bucket = Bucket { id, weight: u16::from(kind == GroupType::Select), ..Bucket::default() };
+    let mut weighted = false;
+    let mut actions = String::new();
+    for (key, value) in KeyValues::new(text) {
+        match key {
+            "weight" => {
+                weighted = true;
+                bucket.weight = u16_named(value, key)?;
+            }
+            "watch_port" => match ports.parse(value) {
+                Some(port) => bucket.watch_port = (port != base::OfPort::NONE).then_some(port),
+                None => return bad!("{value}: invalid watch_port"),
+            },
+            "watch_group" => bucket.watch_group = Some(u32_of(value)?).filter(|&id| id != GROUP_ANY),
+            "bucket_id" => {
+                bucket.id = u32_of(value)?;
+                if bucket.id > BUCKET_MAX {
+                    return bad!("invalid bucket_id id={}", bucket.id);
+                }
+            }
+            "action" | "actions" => actions += &format!("{value},"),
+            _ if value.is_empty() => actions += &format!("{key},"),
+            _ if value.contains(")->") => actions += &format!("{key}({value},"),
+            _ => actions += &format!("{key}({value}),"),
+        }
+    }
+    bucket.actions = parse_actions(&actions, ActionsIn::List, ports)?;
+    Ok((bucket, weighted))
+}
+
+fn check(group: &GroupDesc, with_type: bool, has_weight: &[bool]) -> Result<(), TextError> {
+    let GroupSelection { method, fields, .. } = &group.selection;
+    if !method.is_empty() && group.kind != GroupType::Select {
+        return bad!("selection method only valid for select groups");
+    }
+    if !fields.is_empty() && method != "hash" {
+        return bad!("fields may only be specified with \"selection_method=hash\"");
+    }
+    if !with_type {
+        return Ok(());
+    }
+    if group.kind == GroupType::Indirect && group.buckets.len() > 1 {
+        return bad!("Indirect groups can have at most one bucket.");
+    }
+    if group.kind != GroupType::Select && has_weight.iter().any(|&weighted| weighted) {
+        return bad!("Only select groups can have bucket weights.");
+    }
+    let unwatched = |b: &Bucket| b.watch_port.is_none() && b.watch_group.is_none();
+    if group.kind == GroupType::FastFailover && group.buckets.iter().any(unwatched) {
+        return bad!("fast failover bucket requires watch_port or watch_group");
+    }
+    Ok(())
+}
