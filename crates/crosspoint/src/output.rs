@@ -1,8 +1,8 @@
 //! Printing for every subcommand: `print!`, `println!`, `eprint!` and `eprintln!` that cannot panic.
 //!
 //! The macros of the standard library panic when the reader of a pipe is gone or the disk is full. These end the
-//! program instead: silently with exit code 1 where nobody reads any more, and with a sentence on standard error where
-//! the text cannot be written. What standard error does not take is lost, since there is nobody left to tell.
+//! program instead: with success where nobody reads any more, and with exit code 1 and a sentence on standard error
+//! where the text cannot be written. What standard error does not take is lost, since there is nobody left to tell.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
@@ -45,11 +45,12 @@ pub fn flush() {
     }
 }
 
-/// Ends the program because standard output takes no more.
+/// Ends the program because standard output takes no more. That nobody reads any more is no failure.
 fn end(error: &std::io::Error) -> ! {
-    if error.kind() != ErrorKind::BrokenPipe {
-        err(format_args!("{}: writing to standard output failed ({error})\n", vswitchd::program::name()));
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(0);
     }
+    err(format_args!("{}: stdout: {}\n", vswitchd::program::name(), vswitchd::log::os_text(error)));
     std::process::exit(1)
 }
 

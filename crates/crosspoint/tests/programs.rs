@@ -124,7 +124,7 @@ fn wrong_command_lines_are_refused_in_the_stock_programs_words() {
         ("ovs-vswitchd", &["-Z"]),
         ("ovs-vswitchd", &["--detach=3"]),
         ("ovs-vswitchd", &["--user"]),
-        ("ovs-vswitchd", &["--p"]),
+        ("ovs-vswitchd", &["--di"]),
         ("ovs-vswitchd", &["-p"]),
         ("ovs-vswitchd", &["a", "b"]),
         ("ovs-vswitchd", &["-vnonesuch"]),
