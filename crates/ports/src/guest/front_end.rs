@@ -8,7 +8,7 @@ use crate::vhost_user::features::{device as d, protocol as p};
 use crate::vhost_user::message::{HEADER_LEN, Header, Region, VringAddr, encode, request};
 use crate::wait::Event;
 use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -183,33 +183,24 @@ impl FrontEnd {
     }
 
     fn receive(&mut self, request: u32) -> Result<Vec<u8>, PortError> {
-        self.receive_with(request, &mut Vec::new())
-    }
-
-    /// An answer, and the descriptors that come with it.
-    pub(super) fn receive_with(
-        &mut self,
-        request: u32,
-        fds: &mut Vec<OwnedFd>,
-    ) -> Result<Vec<u8>, PortError> {
         let mut bytes = [0; HEADER_LEN];
-        self.read(&mut bytes, fds)?;
+        self.read(&mut bytes)?;
         let header = Header::parse(&bytes).map_err(|e| PortError::Unsupported(e.to_string()))?;
         if header.request != request {
             let what = format!("an answer to request {} in place of {request}", header.request);
             return Err(PortError::Unsupported(what));
         }
         let mut payload = vec![0; header.payload_len];
-        self.read(&mut payload, fds)?;
+        self.read(&mut payload)?;
         Ok(payload)
     }
 
-    fn read(&mut self, mut to: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<(), PortError> {
+    fn read(&mut self, mut to: &mut [u8]) -> Result<(), PortError> {
         while !to.is_empty() {
             if !wait_for(&self.stream, libc::POLLIN, self.never.fd(), Some(ANSWER_TIME)).unwrap_or(false) {
                 return Err(PortError::Unsupported("the switch does not answer".into()));
             }
-            match receive_some(self.stream.as_raw_fd(), to, fds) {
+            match receive_some(self.stream.as_raw_fd(), to, &mut Vec::new()) {
                 Ok(n) if n > 0 => to = &mut to[n..],
                 _ => return Err(self.lost()),
             }

@@ -16,8 +16,6 @@ mod lending;
 #[cfg(test)]
 mod long_chains;
 mod memory;
-#[cfg(test)]
-mod moving;
 mod ring;
 
 pub use ring::RingLayout;

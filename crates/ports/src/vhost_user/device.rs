@@ -9,11 +9,10 @@
 //! Source: QEMU's docs/interop/vhost-user.rst.
 
 use super::descriptor::Given;
-use super::features::{device as d, protocol as p};
+use super::features::{PROTOCOL_OFFERED, device as d, protocol as p};
 use super::memory::{DirtyLog, GuestMemory, Mapped, REGIONS_MAX};
 use super::message::{Inflight, MessageError, Region, Request, VringAddr};
 use super::packed::Packed;
-use super::postcopy::Postcopy;
 use super::ring::{Direction, Fault, Ring, RingParts, SIZE_MAX};
 use super::shared::{QUEUE_PAIRS_MAX, RINGS_MAX, Shared};
 use super::split::Split;
@@ -97,7 +96,6 @@ pub(super) struct Device {
     shared: Arc<Shared>,
     /// What this port offers.
     offered: u64,
-    protocol_offered: u64,
     features: u64,
     protocol_features: u64,
     memory: Option<Arc<GuestMemory>>,
@@ -105,18 +103,15 @@ pub(super) struct Device {
     log: Option<Arc<DirtyLog>>,
     rings: Vec<RingConfig>,
     status: u64,
-    /// A migration with post-copy to here is under way.
-    postcopy: Option<Postcopy>,
     /// Kept as long as the connection lives; we have nothing to ask through it.
     _requests: Option<OwnedFd>,
 }
 
 impl Device {
-    pub(super) fn new(shared: Arc<Shared>, offered: u64, protocol_offered: u64) -> Device {
+    pub(super) fn new(shared: Arc<Shared>, offered: u64) -> Device {
         Device {
             shared,
             offered,
-            protocol_offered,
             features: 0,
             protocol_features: 0,
             memory: None,
@@ -124,7 +119,6 @@ impl Device {
             log: None,
             rings: (0..RINGS_MAX).map(|_| RingConfig::default()).collect(),
             status: 0,
-            postcopy: None,
             _requests: None,
         }
     }
@@ -140,9 +134,9 @@ impl Device {
         match request {
             Request::GetFeatures => return u64_answer(self.offered),
             Request::SetFeatures(features) => self.set_features(features)?,
-            Request::GetProtocolFeatures => return u64_answer(self.protocol_offered),
+            Request::GetProtocolFeatures => return u64_answer(PROTOCOL_OFFERED),
             Request::SetProtocolFeatures(features) => {
-                if features & !self.protocol_offered != 0 {
+                if features & !PROTOCOL_OFFERED != 0 {
                     return Err(DeviceError::Protocol("protocol features that were not offered"));
                 }
                 self.protocol_features = features;
@@ -150,10 +144,9 @@ impl Device {
             Request::SetOwner => {}
             Request::ResetOwner | Request::ResetDevice => self.reset(),
             Request::GetQueueNum => return u64_answer(QUEUE_PAIRS_MAX as u64),
-            Request::SetMemTable(regions) => return self.set_mem_table(&regions, fds),
+            Request::SetMemTable(regions) => self.set_mem_table(&regions, fds)?,
             Request::GetMaxMemSlots => return u64_answer(REGIONS_MAX as u64),
-            Request::AddMemReg(region) => return self.add_region(region, only(&mut fds)?),
-            Request::MemoryIsKnown => self.memory_is_known()?,
+            Request::AddMemReg(region) => self.add_region(region, only(&mut fds)?)?,
             Request::RemMemReg(region) => self.remove_region(region)?,
             Request::SetLogBase { len, offset } => {
                 let log = DirtyLog::new(&memory(only(&mut fds)?)?, len, offset, &self.broken)?;
@@ -195,21 +188,6 @@ impl Device {
                 self.shared.set_guest_mtu(mtu as u32);
             }
             Request::SetBackendReqFd => self._requests = Some(socket(only(&mut fds)?)?),
-            Request::PostcopyAdvise => {
-                if self.protocol_features & p::PAGEFAULT == 0 {
-                    return Err(DeviceError::Protocol("post-copy migration, which was not agreed on"));
-                }
-                let fd = self.postcopy.insert(Postcopy::new()?).share()?;
-                return Ok(Answer::WithFd(Vec::new(), fd));
-            }
-            Request::PostcopyListen => match &mut self.postcopy {
-                Some(postcopy) => postcopy.listens = true,
-                None => return Err(DeviceError::Protocol("post-copy migration that was not announced")),
-            },
-            Request::PostcopyEnd => {
-                self.postcopy = None;
-                self.rebuild_all()?;
-            }
             Request::GetInflightFd(wanted) => return inflight_memory(wanted),
             // Nothing is ever in flight between bursts, so there is nothing to find in it.
             Request::SetInflightFd(_) => {}
@@ -243,79 +221,29 @@ impl Device {
         self.rebuild_all()
     }
 
-    fn set_mem_table(&mut self, regions: &[Region], fds: Vec<Given>) -> Result<Answer, DeviceError> {
+    fn set_mem_table(&mut self, regions: &[Region], fds: Vec<Given>) -> Result<(), DeviceError> {
         self.take_all();
         self.memory = None;
         let map =
             |(region, fd): (&Region, Given)| Ok(Arc::new(Mapped::new(*region, &memory(fd)?, &self.broken)?));
         let mapped = regions.iter().zip(fds).map(map).collect::<Result<Vec<_>, DeviceError>>()?;
         self.memory = Some(Arc::new(GuestMemory::new(mapped, self.broken.clone())?));
-        if self.awaits_word() {
-            let mut table = (regions.len() as u64).to_le_bytes().to_vec();
-            for mapped in self.memory.iter().flat_map(|memory| memory.regions()) {
-                table.extend_from_slice(&as_mapped(mapped).encode());
-            }
-            return Ok(Answer::Payload(table));
-        }
         // Rings keep their addresses, which are the front end's own: only where they lie has changed.
-        self.rebuild_all()?;
-        Ok(Answer::Done)
+        self.rebuild_all()
     }
 
     /// Adds a region. One that is there already stays as it is: QEMU before 8 adds (and removes) each of them again for every pair of
     /// queues.
-    fn add_region(&mut self, region: Region, fd: Given) -> Result<Answer, DeviceError> {
+    fn add_region(&mut self, region: Region, fd: Given) -> Result<(), DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
         let fd = memory(fd)?;
-        let mut known = None;
         for mapped in &regions {
             if mapped.is(region, &fd)? {
-                known = Some(mapped.clone());
+                return Ok(());
             }
         }
-        let awaits = self.awaits_word();
-        let mapped = match known {
-            Some(mapped) => mapped,
-            None => {
-                let mapped = Arc::new(Mapped::new(region, &fd, &self.broken)?);
-                regions.push(mapped.clone());
-                self.replace_memory(regions)?;
-                mapped
-            }
-        };
-        if !awaits {
-            return Ok(Answer::Done);
-        }
-        let mut payload = vec![0; 8];
-        payload.extend_from_slice(&as_mapped(&mapped).encode());
-        Ok(Answer::Payload(payload))
-    }
-
-    /// Whether the front end is to hear where memory is mapped, and to say that it has, before a ring is used.
-    fn awaits_word(&mut self) -> bool {
-        match &mut self.postcopy {
-            Some(postcopy) if postcopy.listens => {
-                postcopy.awaits = true;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// From now on the front end hears of touches of pages that are not there.
-    fn memory_is_known(&mut self) -> Result<(), DeviceError> {
-        match (&mut self.postcopy, &self.memory) {
-            (Some(postcopy), Some(memory)) if postcopy.awaits => {
-                for mapped in memory.regions() {
-                    mapped.register(postcopy)?;
-                }
-                postcopy.awaits = false;
-                self.rebuild_all()
-            }
-            // A table of no regions.
-            (None, _) => self.set_mem_table(&[], Vec::new()).map(|_| ()),
-            _ => Err(DeviceError::Protocol("a word on memory that did not come")),
-        }
+        regions.push(Arc::new(Mapped::new(region, &fd, &self.broken)?));
+        self.replace_memory(regions)
     }
 
     /// Removes a region. One that is not there, which QEMU before 8 removes for its second pair of queues, is none.
@@ -393,8 +321,7 @@ impl Device {
         self.take(index);
         let config = &self.rings[index];
         let (Some(memory), Some(addr)) = (&self.memory, &config.addr) else { return Ok(()) };
-        let awaits = self.postcopy.as_ref().is_some_and(|postcopy| postcopy.awaits);
-        if !config.started || !config.enabled || config.num == 0 || awaits {
+        if !config.started || !config.enabled || config.num == 0 {
             return Ok(());
         }
         let is_modern = self.features & (d::VERSION_1 | d::MRG_RXBUF) != 0;
@@ -404,7 +331,6 @@ impl Device {
             direction: if index.is_multiple_of(2) { Direction::ToGuest } else { Direction::FromGuest },
             is_mergeable: self.features & d::MRG_RXBUF != 0,
             header_len: if is_modern { 12 } else { 10 },
-            lends: self.postcopy.is_none(),
             counts: self.shared.counts[index].clone(),
         };
         let size = config.num as u16;
@@ -451,17 +377,10 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // First: a worker may be waiting for a page that nobody brings any more.
-        self.postcopy = None;
         self.take_all();
         self.shared.device_stopped();
         self.shared.set_features(0);
     }
-}
-
-/// A region with the address at which we have it in place of the front end's.
-fn as_mapped(mapped: &Mapped) -> Region {
-    Region { user: mapped.host().as_ptr() as u64, ..mapped.region }
 }
 
 fn only(fds: &mut Vec<Given>) -> Result<Given, DeviceError> {

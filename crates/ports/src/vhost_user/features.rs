@@ -43,7 +43,6 @@ pub mod protocol {
     pub const REPLY_ACK: u64 = 1 << 3;
     pub const NET_MTU: u64 = 1 << 4;
     pub const BACKEND_REQ: u64 = 1 << 5;
-    pub const PAGEFAULT: u64 = 1 << 8;
     pub const INFLIGHT_SHMFD: u64 = 1 << 12;
     pub const RESET_DEVICE: u64 = 1 << 13;
     pub const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
@@ -67,7 +66,8 @@ pub const OFFERED: u64 = {
     net | ring | d::RING_PACKED | d::IN_ORDER | d::PROTOCOL_FEATURES | OFFLOADS
 };
 
-/// What we offer its monitor; [`protocol::PAGEFAULT`] beside it where post-copy migration is asked for.
+/// What we offer its monitor. Not post-copy migration: a page that has not come would make a worker, and all ports that it serves,
+/// wait for as long as the monitor likes.
 pub const PROTOCOL_OFFERED: u64 = {
     use protocol as p;
     let net = p::MQ | p::LOG_SHMFD | p::RARP | p::REPLY_ACK | p::NET_MTU | p::BACKEND_REQ;

@@ -44,7 +44,6 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
         direction: if to_guest { Direction::ToGuest } else { Direction::FromGuest },
         is_mergeable: mergeable,
         header_len: if choice & 16 != 0 { 10 } else { 12 },
-        lends: choice & 64 != 0,
         counts: Arc::default(),
     };
     let ring = if packed {
@@ -65,7 +64,8 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
             ring.send(&batch).map(|sent| assert!(sent.taken <= batch.len()))
         } else {
             let mut tails = Tails::new();
-            ring.receive_lent(PortNo(1), &stats, cache, &mut batch, Some(&mut tails)).and_then(|()| {
+            let noted = (choice & 64 != 0).then_some(&mut tails);
+            ring.receive_lent(PortNo(1), &stats, cache, &mut batch, noted).and_then(|()| {
                 let mut give_back = || ring.give_back();
                 // SAFETY: the pieces lie in memory that the ring keeps mapped, and it lives on.
                 let mut lent = unsafe { Lent::new(&tails, &mut give_back) };

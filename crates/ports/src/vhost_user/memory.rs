@@ -9,7 +9,6 @@
 //! then says [`GuestMemory::is_broken`].
 
 use super::message::Region;
-use super::postcopy::Postcopy;
 use super::sigbus::Watch;
 use crate::PortError;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -26,8 +25,6 @@ const LOG_PAGE_SHIFT: u32 = 12;
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    /// Bytes of a page of the file.
-    page: usize,
     /// Device and inode of the file.
     file: (u64, u64),
     /// Dropped before the range is unmapped, in `drop`.
@@ -60,7 +57,7 @@ impl Mapping {
             return Err(PortError::last_os("map a guest's memory"));
         }
         let base = NonNull::new(base.cast()).expect("mmap never returns null for a null hint");
-        let mut mapping = Mapping { base, len, page, file: (stat.st_dev, stat.st_ino), watch: None };
+        let mut mapping = Mapping { base, len, file: (stat.st_dev, stat.st_ino), watch: None };
         mapping.watch = Watch::new(base.as_ptr() as usize, len, page, broken.clone());
         if mapping.watch.is_none() {
             return Err(PortError::Unsupported("too many guests' memory regions at once".into()));
@@ -121,16 +118,6 @@ impl Mapped {
     pub(super) fn is(&self, region: Region, fd: &OwnedFd) -> Result<bool, PortError> {
         let stat = stat(fd)?;
         Ok(self.region == region && self.mapping.file == (stat.st_dev, stat.st_ino))
-    }
-
-    /// Where its first byte is.
-    pub(super) fn host(&self) -> NonNull<u8> {
-        self.host
-    }
-
-    /// Has touches of pages that are not there yet told to the front end.
-    pub(super) fn register(&self, postcopy: &Postcopy) -> Result<(), PortError> {
-        postcopy.register(self.host, self.region.len, self.mapping.page)
     }
 
     #[inline(always)]

@@ -80,9 +80,6 @@ pub mod request {
     pub const SEND_RARP: u32 = 19;
     pub const NET_SET_MTU: u32 = 20;
     pub const SET_BACKEND_REQ_FD: u32 = 21;
-    pub const POSTCOPY_ADVISE: u32 = 28;
-    pub const POSTCOPY_LISTEN: u32 = 29;
-    pub const POSTCOPY_END: u32 = 30;
     pub const GET_INFLIGHT_FD: u32 = 31;
     pub const SET_INFLIGHT_FD: u32 = 32;
     pub const RESET_DEVICE: u32 = 34;
@@ -185,17 +182,11 @@ pub enum Request {
     SendRarp([u8; 6]),
     NetSetMtu(u64),
     SetBackendReqFd,
-    PostcopyAdvise,
-    PostcopyListen,
-    PostcopyEnd,
     GetInflightFd(Inflight),
     SetInflightFd(Inflight),
     ResetDevice,
     GetMaxMemSlots,
     AddMemReg(Region),
-    /// ADD_MEM_REG or SET_MEM_TABLE with a word of zero in place of memory: the front end of a post-copy migration knows where
-    /// all that came before is mapped.
-    MemoryIsKnown,
     RemMemReg(Region),
     SetStatus(u64),
     GetStatus,
@@ -218,7 +209,6 @@ impl Request {
             r::SET_FEATURES => Request::SetFeatures(u64_payload()?),
             r::SET_OWNER => Request::SetOwner,
             r::RESET_OWNER => Request::ResetOwner,
-            r::SET_MEM_TABLE | r::ADD_MEM_REG if payload == [0; 8] => Request::MemoryIsKnown,
             r::SET_MEM_TABLE => Request::SetMemTable(regions(payload).ok_or_else(short)?),
             r::SET_LOG_BASE => {
                 exact(16)?;
@@ -254,9 +244,6 @@ impl Request {
             }
             r::NET_SET_MTU => Request::NetSetMtu(u64_payload()?),
             r::SET_BACKEND_REQ_FD => Request::SetBackendReqFd,
-            r::POSTCOPY_ADVISE => Request::PostcopyAdvise,
-            r::POSTCOPY_LISTEN => Request::PostcopyListen,
-            r::POSTCOPY_END => Request::PostcopyEnd,
             r::GET_INFLIGHT_FD => Request::GetInflightFd(inflight(payload).ok_or_else(short)?),
             r::SET_INFLIGHT_FD => Request::SetInflightFd(inflight(payload).ok_or_else(short)?),
             r::RESET_DEVICE => Request::ResetDevice,

@@ -7,8 +7,7 @@
 //! switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects again for as long as the port exists.
 //!
 //! Reading order: [`message`] (what is said), [`descriptor`] (what comes beside it), [`device`] (what it does), [`ring`] with [`split`] and [`packed`] (how
-//! packets pass), [`queue`] (as workers see it), [`memory`] and [`sigbus`] (whose memory it is), [`postcopy`]
-//! (memory that is not there yet).
+//! packets pass), [`queue`] (as workers see it), [`memory`] and [`sigbus`] (whose memory it is).
 //!
 //! A guest is hostile until proven otherwise. All that it says is checked; what makes no sense ends the connection, with the
 //! reason in the port's status, and touches no other port.
@@ -29,7 +28,6 @@ mod lobby;
 mod memory;
 pub mod message;
 mod packed;
-mod postcopy;
 mod queue;
 mod ring;
 mod shared;
@@ -79,11 +77,9 @@ enum Mode {
 }
 
 /// Options of `dpdkvhostuserclient`, beside `n_rxq`.
-pub(crate) const CLIENT_OPTIONS: &[&str] =
-    &["vhost-server-path", "tx-retries-max", "vhost-offloads", "vhost-postcopy"];
+pub(crate) const CLIENT_OPTIONS: &[&str] = &["vhost-server-path", "tx-retries-max", "vhost-offloads"];
 /// Options of `dpdkvhostuser`, beside `n_rxq`.
-pub(crate) const SERVER_OPTIONS: &[&str] =
-    &["vhost-sock-dir", "tx-retries-max", "vhost-offloads", "vhost-postcopy"];
+pub(crate) const SERVER_OPTIONS: &[&str] = &["vhost-sock-dir", "tx-retries-max", "vhost-offloads"];
 
 /// A port of type `dpdkvhostuser` or `dpdkvhostuserclient`.
 pub struct VhostUserPort {
@@ -103,16 +99,13 @@ impl VhostUserPort {
     /// * `vhost-sock-dir`: the directory of the socket, named after the port (`dpdkvhostuser`); the run directory by default.
     /// * `tx-retries-max`: how often a full ring is looked at again before a packet is dropped, 0 to 32, 8 by default.
     /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
-    /// * `vhost-postcopy`: `true` lets a guest move here before its memory has come (false by default).
     ///
     /// `n_rxq` may be there, from 1 to 64, and changes nothing: a guest has as many queues as it enables.
     ///
     /// Errors: a value that makes no sense; a path that is no socket's, or on which somebody listens already.
     pub fn open(spec: &PortSpec) -> Result<VhostUserPort, PortError> {
-        let Settings { mode, path, retries_max, offloads, postcopy } = settings(spec)?;
+        let Settings { mode, path, retries_max, offloads } = settings(spec)?;
         let offered = if offloads { features::OFFERED } else { features::OFFERED & !features::OFFLOADS };
-        let protocol_offered =
-            features::PROTOCOL_OFFERED | if postcopy { features::protocol::PAGEFAULT } else { 0 };
         let lobby = match (mode, &path) {
             (Mode::Server, Some(path)) => Some(Lobby::new(listen(path)?)),
             _ => None,
@@ -123,7 +116,6 @@ impl VhostUserPort {
         let session = Session {
             shared: shared.clone(),
             offered,
-            protocol_offered,
             lobby,
             next: None,
             connected_to: None,
@@ -166,7 +158,6 @@ struct Settings {
     path: Option<PathBuf>,
     retries_max: u32,
     offloads: bool,
-    postcopy: bool,
 }
 
 /// See [`crate::check`].
@@ -197,8 +188,8 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     if retries_max > RETRIES_MAX {
         return Err(spec.bad("tx-retries-max", format!("expected 0 to {RETRIES_MAX}")));
     }
-    let (offloads, postcopy) = (spec.flag("vhost-offloads", true)?, spec.flag("vhost-postcopy", false)?);
-    Ok(Settings { mode, path, retries_max, offloads, postcopy })
+    let offloads = spec.flag("vhost-offloads", true)?;
+    Ok(Settings { mode, path, retries_max, offloads })
 }
 
 /// Listens on `path`. A socket that nobody serves any more is replaced.
@@ -319,8 +310,7 @@ impl Port for VhostUserPort {
     }
 
     /// A guest that is connected stays so unless the socket is another one or the offloads are: `tx-retries-max` holds from
-    /// the next burst on, and `vhost-postcopy`, which a guest is told when it connects, for ports made afterwards. A client goes to
-    /// another socket as the port that it is; one that listens is made anew for that, as it is for other offloads.
+    /// the next burst on. A client goes to another socket as the port that it is; one that listens is made anew for that, as it is for other offloads.
     fn set_options(&mut self, options: &BTreeMap<String, String>) -> Result<bool, String> {
         let spec = PortSpec { options: options.clone(), ..self.spec.clone() };
         let (new, old) = (settings(&spec), settings(&self.spec));
@@ -379,7 +369,6 @@ fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
 struct Session {
     shared: Arc<Shared>,
     offered: u64,
-    protocol_offered: u64,
     lobby: Option<Lobby>,
     /// Who has spoken while somebody without a device was served.
     next: Option<UnixStream>,
@@ -479,7 +468,7 @@ impl Session {
     /// Speaks with one front end until it goes, or another takes its place. The error is why we have closed the connection.
     fn serve(&mut self, stream: UnixStream) -> Result<(), DeviceError> {
         let mut connection = Connection::new(stream, self.shared.event.fd(), self.closer.clone())?;
-        let mut device = Device::new(self.shared.clone(), self.offered, self.protocol_offered);
+        let mut device = Device::new(self.shared.clone(), self.offered);
         loop {
             let is_device = self.shared.is_device();
             if let (Some(lobby), false) = (&mut self.lobby, is_device)

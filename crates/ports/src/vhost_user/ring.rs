@@ -174,9 +174,6 @@ pub(super) struct RingParts {
     pub(super) is_mergeable: bool,
     /// Bytes of the frame's header: 12, or 10 for old guests.
     pub(super) header_len: usize,
-    /// Tails may be lent from here, and copied straight to here. Not while memory may have to be waited for: who waits would
-    /// hold up another guest.
-    pub(super) lends: bool,
     pub(super) counts: Arc<RingCounts>,
 }
 
@@ -298,7 +295,6 @@ impl Ring {
         batch: &mut Batch,
         tails: Option<&mut Tails>,
     ) -> Result<(), Fault> {
-        let tails = tails.filter(|_| self.parts.lends);
         self.take_in(port, stats, cache, batch, tails)
     }
 
@@ -345,9 +341,6 @@ impl Ring {
         lent: &mut Lent<'_>,
         sent: &mut Sent,
     ) -> Result<(), Fault> {
-        if !self.parts.lends {
-            return Ok(());
-        }
         let Ring { layout, parts, segments, .. } = self;
         let mut tx = Transmit { parts, segments, sent: Sent::default() };
         let result = match layout {

@@ -307,7 +307,6 @@ impl<'a> Reader<'a> {
                 .filter_map(|manager| in_band_address(&manager))
                 .collect(),
             bundle_idle_s: c.number("bundle-idle-timeout", 1..=u32::MAX, old.bundle_idle_s),
-            vhost_postcopy: c.flag("vhost-postcopy-support", old.vhost_postcopy),
             vhost_sock_dir: Some(vhost_sock_dir(&mut c, old.vhost_sock_dir)),
             stats_interval_ms: c
                 .number("stats-update-interval", 0..=u64::from(u32::MAX), Some(old.stats_interval_ms))
@@ -315,9 +314,13 @@ impl<'a> Reader<'a> {
                 .max(STATS_INTERVAL_MS),
             system_statistics: c.flag("enable-statistics", old.system_statistics),
         };
-        if c.flag("hw-offload", false) {
-            c.wrong
-                .push("other_config:hw-offload=true has no effect: no hardware offload is available".into());
+        for (key, why) in [
+            ("hw-offload", "no hardware offload is available"),
+            ("vhost-postcopy-support", "post-copy migration is not offered"),
+        ] {
+            if c.flag(key, false) {
+                c.wrong.push(format!("other_config:{key}=true has no effect: {why}"));
+            }
         }
         self.complain_all(place, c);
         for manager in self.rows.referenced(row, "manager_options", "Manager") {
@@ -604,11 +607,6 @@ impl<'a> Reader<'a> {
             && let Some(dir) = &self.reading.wanted.switch.vhost_sock_dir
         {
             options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());
-        }
-        if matches!(kind, "dpdkvhostuser" | "dpdkvhostuserclient")
-            && self.reading.wanted.switch.vhost_postcopy
-        {
-            options.insert("vhost-postcopy".to_string(), "true".to_string());
         }
         for (key, value) in row.pairs("options") {
             // A patch port that has another is refused.

@@ -54,8 +54,6 @@ pub struct SwitchWide {
     pub in_band_managers: BTreeSet<SocketAddrV4>,
     /// Seconds after which an OpenFlow bundle that nobody touches is forgotten (`bundle-idle-timeout`).
     pub bundle_idle_s: Option<u32>,
-    /// Guests may move here before their memory has come (`vhost-postcopy-support`).
-    pub vhost_postcopy: bool,
     /// Where the sockets of type `dpdkvhostuser` are (`vhost-sock-dir`), as the first row said that was read; `None`: none was yet.
     pub vhost_sock_dir: Option<PathBuf>,
     /// Milliseconds between two updates of statistics in the database (`stats-update-interval`).
@@ -78,7 +76,6 @@ impl Default for SwitchWide {
             tls: None,
             in_band_managers: BTreeSet::new(),
             bundle_idle_s: None,
-            vhost_postcopy: false,
             vhost_sock_dir: None,
             stats_interval_ms: STATS_INTERVAL_MS,
             system_statistics: false,

@@ -583,7 +583,7 @@ fn an_option_that_makes_no_sense_costs_a_running_port_nothing() {
     }
     assert_eq!(received(&v), 1, "the port was opened anew");
     stays();
-    for (option, value) in [("tx-retries-max", "3"), ("vhost-postcopy", "true"), ("n_rxq", "4")] {
+    for (option, value) in [("tx-retries-max", "3"), ("n_rxq", "4")] {
         interface(&mut w, "vh").options.insert(option.into(), value.into());
         assert_eq!(become_(&mut v, &w)["vh"].error, None);
         stays();

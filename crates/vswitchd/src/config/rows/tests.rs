@@ -141,6 +141,7 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
             ("stats-update-interval", "now and then"),
             ("enable-statistics", "perhaps"),
             ("hw-offload", "true"),
+            ("vhost-postcopy-support", "true"),
             ("pmd-cpu-msk", "1"),
         ]),
     );
@@ -158,6 +159,7 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
             "Open_vSwitch: other_config:pmd-cpu-mask=cores is not a mask of processors in hexadecimal",
             "Open_vSwitch: other_config:pmd-cpu-msk is not known, and ignored",
             "Open_vSwitch: other_config:stats-update-interval=now and then is not a number from 0 to 4294967295",
+            "Open_vSwitch: other_config:vhost-postcopy-support=true has no effect: post-copy migration is not offered",
         ]
     );
     // Less than the least is the least.
