@@ -1,7 +1,7 @@
 //! `crosspoint guest`: the guest's side of vhost-user in a process, for tests and benchmarks.
 
+use guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use ports::PortError;
-use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use ports::vhost_user::features::device;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

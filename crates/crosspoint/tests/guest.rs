@@ -1,7 +1,7 @@
 //! `crosspoint guest` and the daemon, as a user starts them: a switch that is killed and comes again under
 //! running guests, guests in a chain that is re-ordered, one that a single worker serves.
 
-use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
+use guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

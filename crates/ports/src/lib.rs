@@ -17,7 +17,6 @@ pub mod af_xdp;
 pub mod crash;
 pub mod dummy;
 pub mod files;
-pub mod guest;
 pub mod netlink;
 pub mod null;
 pub mod offload;

@@ -18,7 +18,6 @@ pub const TOO_LONG: &[&str] = &[
     "crates/datapath/src/control.rs",
     "crates/datapath/src/worker.rs",
     "crates/ovsdb/src/log/transaction.rs",
-    "crates/ports/src/guest/lending.rs",
     "crates/vswitchd/src/config/rows.rs",
     "crates/vswitchd/src/ovsdb/remotes.rs",
 ];

@@ -21,9 +21,9 @@ mod switch;
 pub mod traffic;
 mod view;
 
+use self::guest::Guest;
 use command::Shell;
 use error::DemoError;
-use guest::Guest;
 use lab::Lab;
 use stages::Durations;
 use std::process::ExitCode;

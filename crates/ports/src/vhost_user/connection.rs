@@ -8,13 +8,16 @@
 use super::descriptor::{Closer, Given};
 use super::message::{self, FDS_MAX, HEADER_LEN, Header, MessageError, Request};
 use crate::PortError;
-use crate::wait::owned;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-
-/// Room for the descriptors of a message, with their header.
-const CONTROL_LEN: usize = 128;
 
 /// Why nothing more was read.
 #[derive(Debug)]
@@ -74,7 +77,7 @@ impl Connection {
         while !to.is_empty() {
             self.wait(libc::POLLIN)?;
             let mut came = Vec::new();
-            let result = receive_some(self.stream.as_raw_fd(), to, &mut came);
+            let result = receive_some(&self.stream, to, &mut came);
             fds.extend(came.into_iter().map(|fd| Given::new(fd, &self.closer)));
             if fds.len() > FDS_MAX {
                 return Err(Ended::Closed);
@@ -82,7 +85,7 @@ impl Connection {
             match result {
                 Ok(0) => return Err(Ended::Closed),
                 Ok(n) => to = &mut to[n..],
-                Err(libc::EAGAIN | libc::EINTR) => {}
+                Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(_) => return Err(Ended::Closed),
             }
         }
@@ -110,12 +113,12 @@ impl Connection {
         let mut fd = fd;
         while !rest.is_empty() {
             self.wait(libc::POLLOUT)?;
-            match send_some(self.stream.as_raw_fd(), rest, fd) {
+            match send_some(&self.stream, rest, fd) {
                 Ok(n) => {
                     rest = &rest[n..];
                     fd = None;
                 }
-                Err(libc::EAGAIN | libc::EINTR) => {}
+                Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(_) => return Err(Ended::Closed),
             }
         }
@@ -125,8 +128,8 @@ impl Connection {
 
 /// Waits until `stream` is ready for `events` or the time is over, whichever comes first; true where it is ready.
 /// `Err` where `event` is readable.
-pub(crate) fn wait_for(
-    stream: &impl AsRawFd,
+fn wait_for(
+    stream: &UnixStream,
     events: libc::c_short,
     event: RawFd,
     time: Option<Duration>,
@@ -141,87 +144,25 @@ pub(crate) fn wait_for(
     if polls[0].revents != 0 { Err(Ended::Woken) } else { Ok(polls[1].revents != 0) }
 }
 
-fn last_errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// Reads what is there, at most `to`, and takes descriptors that come with it.
-pub(crate) fn receive_some(socket: RawFd, to: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, i32> {
-    let mut place = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    let mut control = [0u64; CONTROL_LEN / 8];
-    // SAFETY: zero bytes are a valid msghdr.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = &raw mut place;
-    header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_LEN;
-    // SAFETY: the header names buffers that outlive the call.
-    let n = unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) };
-    let n = usize::try_from(n).map_err(|_| last_errno())?;
-    // SAFETY: the kernel has filled the control buffer that the header names.
-    let mut cmsg = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
-    while !cmsg.is_null() {
-        // SAFETY: not null, so within the control buffer.
-        let head = unsafe { *cmsg };
-        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
-            // SAFETY: as above.
-            let data = unsafe { libc::CMSG_DATA(cmsg) }.cast::<RawFd>();
-            // SAFETY: a length of 0 takes no pointer.
-            let overhead = unsafe { libc::CMSG_LEN(0) } as usize;
-            let count = (head.cmsg_len as usize).saturating_sub(overhead) / size_of::<RawFd>();
-            for i in 0..count {
-                // SAFETY: the message has `count` descriptors.
-                let at = unsafe { data.add(i) };
-                // SAFETY: within the control buffer, of no particular alignment.
-                let fd = unsafe { at.read_unaligned() };
-                // Owned at once, also those that are too many: they are closed with the list.
-                if let Ok(fd) = owned(fd, "receive a descriptor") {
-                    fds.push(fd);
-                }
-            }
+/// Reads what is there, at most `to`, and takes descriptors that come with it: all of them, so that those that are too many are closed with
+/// the list.
+fn receive_some(socket: &UnixStream, to: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3 * FDS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let read = recvmsg(socket, &mut [IoSliceMut::new(to)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
         }
-        // SAFETY: both pointers are the kernel's.
-        cmsg = unsafe { libc::CMSG_NXTHDR(&raw const header, cmsg) };
     }
-    if fds.len() > FDS_MAX {
-        return Err(libc::EPROTO);
-    }
-    Ok(n)
+    if fds.len() > FDS_MAX { Err(Errno::PROTO) } else { Ok(read.bytes) }
 }
 
 /// Sends what fits, with a descriptor where there is one.
-pub(crate) fn send_some(socket: RawFd, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<usize, i32> {
-    let fds: Vec<RawFd> = fd.iter().map(|fd| fd.as_raw_fd()).collect();
-    send_with(socket, bytes, &fds)
-}
-
-/// Sends what fits, with these descriptors.
-pub(crate) fn send_with(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize, i32> {
-    assert!(fds.len() <= FDS_MAX, "no message has more");
-    let mut place = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = [0u64; CONTROL_LEN / 8];
-    // SAFETY: zero bytes are a valid msghdr.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = &raw mut place;
-    header.msg_iovlen = 1;
-    if !fds.is_empty() {
-        let len = size_of_val(fds) as u32;
-        header.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: a computation on lengths.
-        header.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as usize;
-        // SAFETY: the control buffer has room for a header, which is written below.
-        let cmsg = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
-        // SAFETY: a computation on lengths.
-        let cmsg_len = unsafe { libc::CMSG_LEN(len) } as usize;
-        let head = libc::cmsghdr { cmsg_len, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
-        // SAFETY: within the control buffer, which is aligned for it.
-        unsafe { cmsg.write(head) };
-        // SAFETY: within the control buffer: 8 descriptors and a header are 48 bytes.
-        let data = unsafe { libc::CMSG_DATA(cmsg) };
-        // SAFETY: as above; the two do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), data, size_of_val(fds)) };
-    }
-    // SAFETY: the header names buffers that outlive the call.
-    let n = unsafe { libc::sendmsg(socket, &raw const header, libc::MSG_NOSIGNAL) };
-    usize::try_from(n).map_err(|_| last_errno())
+fn send_some(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.map(AsFd::as_fd);
+    assert!(fds.is_none() || control.push(SendAncillaryMessage::ScmRights(fds.as_slice())), "there is room");
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
 }

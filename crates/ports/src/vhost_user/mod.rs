@@ -16,7 +16,7 @@
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst; virtio 1.2.
 
-pub(crate) mod connection;
+mod connection;
 mod copy;
 mod counts;
 mod descriptor;

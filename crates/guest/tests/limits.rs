@@ -1,9 +1,10 @@
-//! What a guest can make the switch hold and do with segments to be cut up, while another guest does not read.
+//! What a guest can make the switch hold and do with segments to be cut up, while another guest does not
+//! read.
 
 use base::PortNo;
+use guest::{Guest, GuestConfig, QueuePair};
 use packet::{Batch, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
 use ports::PortSpec;
-use ports::guest::{Guest, GuestConfig, QueuePair};
 use ports::vhost_user::VhostUserPort;
 use ports::virtio_net::{MSS_MIN, SEGMENTS_MAX};
 use std::path::Path;

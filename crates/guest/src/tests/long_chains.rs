@@ -1,11 +1,11 @@
-//! A guest whose buffers are of many pieces each, as Linux makes them for large segments where it has no mergeable buffers: a burst
-//! is of more descriptors than the ring, through indirect tables.
+//! A guest whose buffers are of many pieces each, as Linux makes them for large segments where it has no
+//! mergeable buffers: a burst is of more descriptors than the ring, through indirect tables.
 
 use super::attacks::{Attacker, INDIRECT, NEXT, Victim, WRITE};
-use super::memory::GUEST_BASE;
-use super::{BUFFER, Guest, GuestConfig};
-use crate::vhost_user::features::device as d;
+use crate::memory::GUEST_BASE;
+use crate::{BUFFER, Guest, GuestConfig};
 use packet::{Batch, Pool, PoolConfig, Port};
+use ports::vhost_user::features::device as d;
 use std::sync::atomic::Ordering::Acquire;
 
 const RING_SIZE: u16 = 64;

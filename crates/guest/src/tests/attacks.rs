@@ -1,36 +1,37 @@
 //! A malicious guest: each attack by its name, on a port that must survive it.
 //!
-//! An attack may cost its own port alone: it is disabled with a reason, or goes on with what makes sense; a second port on
-//! the same pool forwards as before, no chunk is lost, and the next honest guest on the attacked port is served.
+//! An attack may cost its own port alone: it is disabled with a reason, or goes on with what makes sense; a
+//! second port on the same pool forwards as before, no chunk is lost, and the next honest guest on the
+//! attacked port is served.
 
-use super::memory::{GUEST_BASE, GuestRam};
-use super::{BUFFER, Guest, GuestConfig, RingLayout};
-use crate::PortSpec;
-use crate::vhost_user::VhostUserPort;
-use crate::vhost_user::features::device as d;
-use crate::vhost_user::message::{Region, VringAddr, encode, request};
+use crate::memory::{GUEST_BASE, GuestRam};
+use crate::{BUFFER, Guest, GuestConfig, RingLayout};
 use base::PortNo;
 use packet::{Batch, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use ports::PortSpec;
+use ports::vhost_user::VhostUserPort;
+use ports::vhost_user::features::device as d;
+use ports::vhost_user::message::{Region, VringAddr, encode, request};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-pub(super) const NEXT: u16 = 1;
-pub(super) const WRITE: u16 = 2;
-pub(super) const INDIRECT: u16 = 4;
+pub const NEXT: u16 = 1;
+pub const WRITE: u16 = 2;
+pub const INDIRECT: u16 = 4;
 
-pub(super) struct Victim {
-    pub(super) port: VhostUserPort,
-    pub(super) rx: Vec<Box<dyn RxQueue>>,
-    pub(super) tx: Vec<Box<dyn TxQueue>>,
-    pub(super) path: PathBuf,
+pub struct Victim {
+    pub port: VhostUserPort,
+    pub rx: Vec<Box<dyn RxQueue>>,
+    pub tx: Vec<Box<dyn TxQueue>>,
+    pub path: PathBuf,
 }
 
 impl Victim {
-    pub(super) fn new(dir: &std::path::Path, name: &str) -> Victim {
+    pub fn new(dir: &std::path::Path, name: &str) -> Victim {
         let spec =
             PortSpec::new(name, "dpdkvhostuser", PortNo(1)).with("vhost-sock-dir", dir.to_str().unwrap());
         let mut port = VhostUserPort::open(&spec).unwrap();
@@ -57,27 +58,27 @@ impl Victim {
 }
 
 /// What an attack has in its hands: a guest that was set up honestly.
-pub(super) struct Attacker<'a> {
+pub struct Attacker<'a> {
     guest: &'a mut Guest,
-    pub(super) ram: Arc<GuestRam>,
+    pub ram: Arc<GuestRam>,
     size: u16,
     /// Places in its memory of the transmit ring's (ring 1) and receive ring's (ring 0) parts.
-    pub(super) tx: [usize; 3],
-    pub(super) rx: [usize; 3],
+    pub tx: [usize; 3],
+    pub rx: [usize; 3],
     /// A place that no ring and no buffer on offer uses: as many buffers long as the receive ring has.
-    pub(super) spare: usize,
+    pub spare: usize,
 }
 
 impl Attacker<'_> {
-    pub(super) fn new(guest: &mut Guest, size: u16) -> Attacker<'_> {
-        let place = |side: &super::Side| [side.ring.descriptors, side.ring.avail, side.ring.used];
+    pub fn new(guest: &mut Guest, size: u16) -> Attacker<'_> {
+        let place = |side: &crate::Side| [side.ring.descriptors, side.ring.avail, side.ring.used];
         let pair = &guest.pairs[0];
         let (ram, tx, rx, spare) = (pair.ram.clone(), place(&pair.tx), place(&pair.rx), pair.free[0]);
         Attacker { guest, ram, size, tx, rx, spare }
     }
 
     /// Writes a descriptor of a table.
-    pub(super) fn descriptor(&self, table: usize, idx: u16, guest: u64, len: u32, words: [u16; 2]) {
+    pub fn descriptor(&self, table: usize, idx: u16, guest: u64, len: u32, words: [u16; 2]) {
         let at = table + usize::from(idx) * 16;
         self.ram.u64(at).store(guest, Relaxed);
         self.ram.u32(at + 8).store(len, Relaxed);
@@ -86,7 +87,7 @@ impl Attacker<'_> {
     }
 
     /// Makes a head of a split ring available.
-    pub(super) fn avail(&self, ring: [usize; 3], head: u16) {
+    pub fn avail(&self, ring: [usize; 3], head: u16) {
         let idx = self.ram.u16(ring[1] + 2).load(Relaxed);
         self.ram.u16(ring[1] + 4 + 2 * usize::from(idx & (self.size - 1))).store(head, Relaxed);
         self.ram.u16(ring[1] + 2).store(idx.wrapping_add(1), std::sync::atomic::Ordering::Release);
@@ -108,7 +109,7 @@ impl Attacker<'_> {
         let _ = self.guest.front_end.say(request, payload, &[]);
     }
 
-    fn say_with(&mut self, request: u32, payload: &[u8], fds: &[i32]) {
+    fn say_with(&mut self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) {
         let _ = self.guest.front_end.say(request, payload, fds);
     }
 
@@ -117,8 +118,8 @@ impl Attacker<'_> {
         for region in regions {
             payload.extend_from_slice(&region.encode());
         }
-        let fds = vec![self.ram.fd().as_raw_fd(); regions.len()];
-        self.say_with(request::SET_MEM_TABLE, &payload, &fds);
+        let ram = self.ram.clone();
+        self.say_with(request::SET_MEM_TABLE, &payload, &vec![ram.fd().as_fd(); regions.len()]);
     }
 
     /// Adds the guest's region once more, of this memory.
@@ -126,7 +127,7 @@ impl Attacker<'_> {
         let region = Region { guest: GUEST_BASE, len: self.ram.len(), user: self.ram.user(0), offset: 0 };
         let mut payload = [0u8; 8].to_vec();
         payload.extend_from_slice(&region.encode());
-        self.say_with(request::ADD_MEM_REG, &payload, &[ram.fd().as_raw_fd()]);
+        self.say_with(request::ADD_MEM_REG, &payload, &[ram.fd().as_fd()]);
     }
 
     fn ring_addr(&mut self, index: u32, desc: u64, avail: u64, used: u64) {
@@ -204,7 +205,8 @@ fn run(layout: RingLayout, attacks: &[Attack]) {
         assert_eq!(batch[0].data(), [0x66; 60], "{name}");
         cache.free_all(&mut batch);
         drop((pair, next));
-        // Between guests: wait until this one is known to have gone, so that its end is not taken for the next one's.
+        // Between guests: wait until this one is known to have gone, so that its end is not taken for the
+        // next one's.
         while victim.port.status().link == LinkState::Up {
             assert!(start.elapsed() < Duration::from_secs(10), "{name}");
             std::thread::sleep(Duration::from_millis(1));
@@ -395,7 +397,8 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 a.say(request::SET_MEM_TABLE, &payload);
             }),
             ("descriptors that nobody asked for", Disabled("1 file descriptors"), |a| {
-                let fd = a.ram.fd().as_raw_fd();
+                let ram = a.ram.clone();
+                let fd = ram.fd().as_fd();
                 a.say_with(request::SET_OWNER, &[], &[fd]);
             }),
             ("nine regions in a table of eight", Disabled("payload"), |a| {
@@ -436,38 +439,39 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 let mut payload = u64::MAX.to_le_bytes().to_vec();
                 payload[7] = 0x0f;
                 payload.extend_from_slice(&[0; 8]);
-                let fd = a.ram.fd().as_raw_fd();
+                let ram = a.ram.clone();
+                let fd = ram.fd().as_fd();
                 a.say_with(request::SET_LOG_BASE, &payload, &[fd]);
             }),
             ("memory in a file on a disk", Disabled("only memfd, tmpfs and hugetlbfs"), |a| {
                 let file = File::open(std::env::current_exe().unwrap()).unwrap();
                 let mut payload = 1u64.to_le_bytes().to_vec();
                 payload.extend_from_slice(&Region { guest: 0, len: 4096, user: 0, offset: 0 }.encode());
-                a.say_with(request::SET_MEM_TABLE, &payload, &[file.as_raw_fd()]);
+                a.say_with(request::SET_MEM_TABLE, &payload, &[file.as_fd()]);
             }),
             ("more memory, in a file on a disk", Disabled("only memfd, tmpfs and hugetlbfs"), |a| {
                 let file = File::open(std::env::current_exe().unwrap()).unwrap();
                 let mut payload = [0u8; 8].to_vec();
                 payload.extend_from_slice(&Region { guest: 0, len: 4096, user: 0, offset: 0 }.encode());
-                a.say_with(request::ADD_MEM_REG, &payload, &[file.as_raw_fd()]);
+                a.say_with(request::ADD_MEM_REG, &payload, &[file.as_fd()]);
             }),
             ("a dirty log that is made up as it is read", Disabled("only memfd, tmpfs and hugetlbfs"), |a| {
                 let file = File::open("/proc/self/status").unwrap();
                 let mut payload = 4096u64.to_le_bytes().to_vec();
                 payload.extend_from_slice(&[0; 8]);
-                a.say_with(request::SET_LOG_BASE, &payload, &[file.as_raw_fd()]);
+                a.say_with(request::SET_LOG_BASE, &payload, &[file.as_fd()]);
             }),
             ("requests in flight in a file on a disk", Survives, |a| {
                 let file = File::open(std::env::current_exe().unwrap()).unwrap();
-                a.say_with(request::SET_INFLIGHT_FD, &[0; 24], &[file.as_raw_fd()]);
+                a.say_with(request::SET_INFLIGHT_FD, &[0; 24], &[file.as_fd()]);
             }),
             ("a file for a channel", Disabled("no Unix socket"), |a| {
                 let file = tempfile::tempfile().unwrap();
-                a.say_with(request::SET_BACKEND_REQ_FD, &[], &[file.as_raw_fd()]);
+                a.say_with(request::SET_BACKEND_REQ_FD, &[], &[file.as_fd()]);
             }),
             ("a file for a notifier", Disabled("no eventfd"), |a| {
                 let file = tempfile::tempfile().unwrap();
-                a.say_with(request::SET_VRING_KICK, &1u64.to_le_bytes(), &[file.as_raw_fd()]);
+                a.say_with(request::SET_VRING_KICK, &1u64.to_le_bytes(), &[file.as_fd()]);
             }),
             ("a reset in the middle of it all", Survives, |a| a.say(request::RESET_DEVICE, &[])),
             ("rings enabled and disabled a thousand times", Survives, |a| {
@@ -476,8 +480,8 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 }
             }),
             ("memory that is cut off under us", Disabled("vanished"), |a| {
-                // SAFETY: the descriptor is open; the call takes no pointer. This process touches that memory no more.
-                unsafe { libc::ftruncate(a.ram.fd().as_raw_fd(), 0) };
+                // This process touches that memory no more.
+                rustix::fs::ftruncate(a.ram.fd(), 0).unwrap();
             }),
         ],
     );

@@ -25,22 +25,23 @@ pub enum RingLayout {
 
 /// A part of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Its place in the guest's memory.
-    pub(super) offset: usize,
-    pub(super) len: u32,
+    pub(crate) offset: usize,
+    pub(crate) len: u32,
     /// The switch writes it.
-    pub(super) writable: bool,
+    pub(crate) writable: bool,
 }
 
-pub(super) struct DriverRing {
+pub(crate) struct DriverRing {
     ram: Arc<GuestRam>,
     layout: RingLayout,
     size: u16,
-    /// Offsets of the three parts, in the protocol's order: descriptors, available (driver's events), used (device's events).
-    pub(super) descriptors: usize,
-    pub(super) avail: usize,
-    pub(super) used: usize,
+    /// Offsets of the three parts, in the protocol's order: descriptors, available (driver's events), used
+    /// (device's events).
+    pub(crate) descriptors: usize,
+    pub(crate) avail: usize,
+    pub(crate) used: usize,
     /// Numbers that no buffer on offer has.
     free: Vec<u16>,
     /// By number: how many descriptors it takes, and those (split layout).
@@ -55,14 +56,14 @@ pub(super) struct DriverRing {
 }
 
 /// Bytes that a ring takes.
-pub(super) fn ring_bytes(size: u16) -> usize {
+pub(crate) fn ring_bytes(size: u16) -> usize {
     let n = usize::from(size);
     (n * DESCRIPTOR + 6 + 2 * n + 64 + 6 + 8 * n + 64).next_multiple_of(4096)
 }
 
 impl DriverRing {
     /// A ring of `size` descriptors at `offset`, empty.
-    pub(super) fn new(
+    pub(crate) fn new(
         ram: Arc<GuestRam>,
         layout: RingLayout,
         size: u16,
@@ -91,12 +92,12 @@ impl DriverRing {
     }
 
     /// Descriptors that are free.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.free.len()
     }
 
     /// Whether some are not.
-    pub(super) fn has_offered(&self) -> bool {
+    pub(crate) fn has_offered(&self) -> bool {
         self.free.len() < usize::from(self.size)
     }
 
@@ -108,8 +109,9 @@ impl DriverRing {
         self.ram.u16(at + 14).store(words[1], Ordering::Release);
     }
 
-    /// Offers a buffer; the number by which it comes back. `None` without room. The switch sees it after [`Self::show`].
-    pub(super) fn offer(&mut self, parts: &[Part]) -> Option<u16> {
+    /// Offers a buffer; the number by which it comes back. `None` without room. The switch sees it after
+    /// [`Self::show`].
+    pub(crate) fn offer(&mut self, parts: &[Part]) -> Option<u16> {
         if parts.is_empty() || parts.len() > self.free.len() {
             return None;
         }
@@ -119,8 +121,8 @@ impl DriverRing {
         }
     }
 
-    /// Takes so many numbers for one buffer; the first of them names it. The lists keep their memory, so that a ring that
-    /// has gone round once allocates nothing.
+    /// Takes so many numbers for one buffer; the first of them names it. The lists keep their memory, so that
+    /// a ring that has gone round once allocates nothing.
     fn reserve(&mut self, count: usize) -> u16 {
         let at = self.free.len() - count;
         let first = self.free[at];
@@ -172,7 +174,7 @@ impl DriverRing {
     }
 
     /// Shows what was offered. True where the switch wants to be notified.
-    pub(super) fn show(&mut self) -> bool {
+    pub(crate) fn show(&mut self) -> bool {
         let shown = std::mem::take(&mut self.unshown);
         if shown == 0 {
             return false;
@@ -199,7 +201,7 @@ impl DriverRing {
     }
 
     /// The next buffer that came back: its number and how many bytes were written.
-    pub(super) fn take_used(&mut self) -> Option<(u16, u32)> {
+    pub(crate) fn take_used(&mut self) -> Option<(u16, u32)> {
         match self.layout {
             RingLayout::Split => {
                 if self.ram.u16(self.used + 2).load(Ordering::Acquire) == self.next_used {
@@ -240,7 +242,7 @@ impl DriverRing {
     }
 
     /// Asks the switch to notify us of what comes back, or not to.
-    pub(super) fn want_calls(&self, wanted: bool) {
+    pub(crate) fn want_calls(&self, wanted: bool) {
         match self.layout {
             RingLayout::Split if self.has_event_idx => {
                 let behind = if wanted { self.next_used } else { self.next_used.wrapping_sub(1) };
@@ -254,7 +256,7 @@ impl DriverRing {
     }
 
     /// Whether something has come back.
-    pub(super) fn has_used(&self) -> bool {
+    pub(crate) fn has_used(&self) -> bool {
         match self.layout {
             RingLayout::Split => self.ram.u16(self.used + 2).load(Ordering::Acquire) != self.next_used,
             RingLayout::Packed => {

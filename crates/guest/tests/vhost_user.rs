@@ -1,9 +1,9 @@
 //! `dpdkvhostuser` and `dpdkvhostuserclient` against the built-in guest, through the traits that workers use.
 
 use base::PortNo;
+use guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use packet::{Batch, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
 use ports::PortSpec;
-use ports::guest::{Guest, GuestConfig, QueuePair, RingLayout};
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::device as d;
 use ports::vhost_user::message::{encode, request};
@@ -253,14 +253,15 @@ fn a_polling_switch_is_never_notified_and_a_sleeping_one_misses_nothing() {
         assert!(rig.pairs[0].send(&frame(0, 60)));
         assert_eq!(rig.receive(0).len(), 1);
         let kicks_before = rig.pairs[0].stats().kicks;
-        // Over the end of the ring, but not of its indices: there an event index that was left behind asks once for nothing.
+        // Over the end of the ring, but not of its indices: there an event index that was left behind asks
+        // once for nothing.
         for n in 0..1_000 {
             assert!(rig.pairs[0].send(&frame(n, 60)));
             assert_eq!(rig.receive(0).len(), 1);
         }
         assert_eq!(rig.pairs[0].stats().kicks, kicks_before, "{layout:?} {features:#x}: nobody asked");
-        // A guest that sends now and then, and a worker that sleeps whenever nothing waits: were a notification lost between
-        // its last look and its sleep, it would sleep on.
+        // A guest that sends now and then, and a worker that sleeps whenever nothing waits: were a
+        // notification lost between its last look and its sleep, it would sleep on.
         let mut pair = rig.pairs.remove(0);
         let guest = std::thread::spawn(move || {
             let mut sent = 0;

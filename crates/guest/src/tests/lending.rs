@@ -1,34 +1,28 @@
-//! From guest to guest: a payload that is copied once, and guests that do their worst while it lies in the sender's memory.
-//!
-//! An attack comes between reception and delivery. It may cost the port of who does it, and nothing else: the other guest
-//! gets whole frames or none, no chunk is lost, and both ports serve the next guest.
+//! From guest to guest: a payload that is copied once, in whole frames and in order.
 
-use super::{Guest, GuestConfig, QueuePair, RingLayout};
-use crate::PortSpec;
-use crate::vhost_user::VhostUserPort;
-use crate::vhost_user::features::{self, device as d};
-use crate::vhost_user::message::request;
+use crate::{Guest, GuestConfig, QueuePair, RingLayout};
 use base::PortNo;
 use packet::lent::{self, HEAD_BYTES, Lent};
-use packet::{Batch, Borrower, LinkState, Packet, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
-use std::os::fd::AsRawFd;
+use packet::{Batch, Borrower, Packet, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use ports::PortSpec;
+use ports::vhost_user::VhostUserPort;
+use ports::vhost_user::features::{self, device as d};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-const LAYOUTS: [RingLayout; 2] = [RingLayout::Split, RingLayout::Packed];
+pub const LAYOUTS: [RingLayout; 2] = [RingLayout::Split, RingLayout::Packed];
 const CHUNKS: usize = 2048;
 
 /// A guest and its port.
-struct End {
-    port: VhostUserPort,
-    rx: Vec<Box<dyn RxQueue>>,
-    tx: Vec<Box<dyn TxQueue>>,
-    guest: Option<Guest>,
-    pair: QueuePair,
+pub struct End {
+    pub port: VhostUserPort,
+    pub rx: Vec<Box<dyn RxQueue>>,
+    pub tx: Vec<Box<dyn TxQueue>>,
+    pub guest: Option<Guest>,
+    pub pair: QueuePair,
 }
 
 impl End {
-    fn new(dir: &Path, name: &str, config: &GuestConfig) -> End {
+    pub fn new(dir: &Path, name: &str, config: &GuestConfig) -> End {
         let spec = PortSpec::new(name, "dpdkvhostuser", PortNo(1));
         let mut port = VhostUserPort::open(&spec.with("vhost-sock-dir", dir.to_str().unwrap())).unwrap();
         let mut guest = Guest::connect(&dir.join(name), config).unwrap();
@@ -39,26 +33,26 @@ impl End {
         End { port, rx, tx, guest: Some(guest), pair }
     }
 
-    fn received(&mut self) -> Vec<Vec<u8>> {
+    pub fn received(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         self.pair.receive(1024, |frame| frames.push(frame.to_vec()));
         frames
     }
 
     /// Frames that were sent and whose buffers the guest has not got back.
-    fn on_offer(&mut self) -> usize {
+    pub fn on_offer(&mut self) -> usize {
         self.pair.reap();
         self.pair.tx.offered.iter().filter(|buffers| !buffers.is_empty()).count()
     }
 }
 
 /// Two guests, and what a worker between them has.
-struct Pair {
-    dir: tempfile::TempDir,
-    pool: &'static Pool,
-    cache: PoolCache,
-    from: End,
-    to: End,
+pub struct Pair {
+    pub dir: tempfile::TempDir,
+    pub pool: &'static Pool,
+    pub cache: PoolCache,
+    pub from: End,
+    pub to: End,
 }
 
 /// The worker: sends what comes from one guest to the others, to each all of it.
@@ -116,7 +110,7 @@ fn copy_lent(ways: &mut [(&mut Box<dyn TxQueue>, &mut Batch)], cache: &mut PoolC
 }
 
 impl Pair {
-    fn new(config: &GuestConfig) -> Pair {
+    pub fn new(config: &GuestConfig) -> Pair {
         let dir = tempfile::tempdir().unwrap();
         let pool = Pool::new(PoolConfig { chunks: CHUNKS, chunk_bytes: 2048, huge_pages: false }).unwrap();
         let (from, to) = (End::new(dir.path(), "from", config), End::new(dir.path(), "to", config));
@@ -124,13 +118,13 @@ impl Pair {
     }
 
     /// One burst. How many packets had lent tails.
-    fn forward(&mut self) -> usize {
+    pub fn forward(&mut self) -> usize {
         let Pair { cache, from, to, .. } = self;
         pass(cache, &mut from.rx[0], &mut to.tx[0], &mut || ())
     }
 
     /// The same, and `meanwhile` happens between reception and delivery.
-    fn forward_while(&mut self, meanwhile: impl FnOnce(&mut End, &mut End)) -> usize {
+    pub fn forward_while(&mut self, meanwhile: impl FnOnce(&mut End, &mut End)) -> usize {
         let Pair { cache, from, to, .. } = self;
         let (mut rx, mut tx) = (from.rx.remove(0), to.tx.remove(0));
         let mut meanwhile = Some(meanwhile);
@@ -141,7 +135,7 @@ impl Pair {
     }
 
     /// Ends it: no chunk is lost.
-    fn end(self) {
+    pub fn end(self) {
         let Pair { pool, cache, .. } = self;
         drop(cache);
         assert_eq!(pool.stats().free, CHUNKS);
@@ -157,7 +151,7 @@ fn pass(
     pass_to_all(cache, rx, std::slice::from_mut(to), meanwhile)
 }
 
-fn pass_to_all(
+pub fn pass_to_all(
     cache: &mut PoolCache,
     rx: &mut Box<dyn RxQueue>,
     to: &mut [Box<dyn TxQueue>],
@@ -170,7 +164,7 @@ fn pass_to_all(
 }
 
 /// An IPv4 frame of UDP, whose bytes depend on its number and its length.
-fn frame(n: u32, len: usize) -> Vec<u8> {
+pub fn frame(n: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32).wrapping_mul(7).wrapping_add(n) as u8).collect();
     bytes[..4].copy_from_slice(&n.to_be_bytes());
     bytes[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
@@ -178,16 +172,8 @@ fn frame(n: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn config(layout: RingLayout) -> GuestConfig {
+pub fn config(layout: RingLayout) -> GuestConfig {
     GuestConfig { layout, ring_size: 64, ..GuestConfig::default() }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -439,263 +425,4 @@ fn a_guest_may_send_to_itself() {
     assert_eq!(pass(cache, &mut from.rx[0], &mut from.tx[0], &mut || ()), 16);
     assert_eq!(from.received(), wanted);
     pair.end();
-}
-
-/// What happens between reception and delivery, and what is to become of the two ports.
-struct Attack {
-    name: &'static str,
-    act: fn(&mut End, &mut End),
-    /// Why the sender is disconnected, and why the receiver.
-    from: Option<&'static str>,
-    to: Option<&'static str>,
-    /// Whether the receiver gets its frames, and with the heads that were classified, and with the tails.
-    arrives: Option<bool>,
-}
-
-/// Writes over all buffers that the guest has on offer for transmission, but for their virtio headers.
-fn scribble(from: &mut End) {
-    for offset in from.pair.tx.offered.iter().flatten() {
-        from.pair.ram.buffer_mut(*offset + super::HEADER, super::BUFFER - super::HEADER).fill(0xee);
-    }
-}
-
-/// Has the guest's monitor say something, from a thread of its own: it is answered when the burst is over.
-fn say(end: &mut End, what: fn(&mut Guest)) {
-    let mut guest = end.guest.take().expect("a guest that is there");
-    std::thread::spawn(move || {
-        what(&mut guest);
-        // It stays connected for a while.
-        std::thread::sleep(Duration::from_millis(300));
-    });
-    std::thread::sleep(Duration::from_millis(100));
-}
-
-fn cut_off(end: &mut End) {
-    shrink(end, 0);
-}
-
-fn shrink(end: &mut End, len: usize) {
-    // SAFETY: the descriptor is open; the call takes no pointer. This process touches what lies behind no more.
-    unsafe { libc::ftruncate(end.pair.ram.fd().as_raw_fd(), len as i64) };
-}
-
-#[test]
-fn what_a_guest_does_while_its_payload_is_lent_costs_its_own_packets_alone() {
-    let attacks = [
-        Attack {
-            name: "the sender writes over its buffers",
-            act: |from, _| scribble(from),
-            from: None,
-            to: None,
-            arrives: Some(false),
-        },
-        Attack {
-            name: "the sender changes its rings' indices and descriptors",
-            act: |from, _| {
-                let ring = &from.pair.tx.ring;
-                for at in (ring.descriptors..ring.descriptors + 64 * 16).step_by(4) {
-                    from.pair.ram.u32(at).store(u32::MAX, std::sync::atomic::Ordering::Relaxed);
-                }
-            },
-            from: None,
-            to: None,
-            arrives: Some(true),
-        },
-        Attack {
-            name: "the sender's memory is cut off",
-            act: |from, _| cut_off(from),
-            from: Some("vanished"),
-            to: None,
-            arrives: Some(false),
-        },
-        Attack {
-            name: "the sender's memory shrinks to its rings",
-            act: |from, _| shrink(from, 2 * super::ring_bytes(64)),
-            from: Some("vanished"),
-            to: None,
-            arrives: Some(false),
-        },
-        Attack {
-            name: "the receiver's memory shrinks to its rings",
-            act: |_, to| shrink(to, 2 * super::ring_bytes(64)),
-            from: None,
-            to: Some("vanished"),
-            arrives: None,
-        },
-        Attack {
-            name: "the receiver's memory is cut off",
-            act: |_, to| cut_off(to),
-            from: None,
-            to: Some("vanished"),
-            arrives: None,
-        },
-        Attack {
-            name: "the sender disconnects",
-            act: |from, _| {
-                drop(from.guest.take());
-                std::thread::sleep(Duration::from_millis(100));
-            },
-            from: None,
-            to: None,
-            arrives: Some(true),
-        },
-        Attack {
-            name: "the sender replaces its memory by none",
-            act: |from, _| {
-                say(from, |guest| {
-                    let _ = guest.front_end.say(request::SET_MEM_TABLE, &0u64.to_le_bytes(), &[]);
-                });
-            },
-            from: Some("ring outside"),
-            to: None,
-            arrives: Some(true),
-        },
-        Attack {
-            name: "the sender resets its rings",
-            act: |from, _| {
-                say(from, |guest| {
-                    let _ = guest.front_end.say(request::RESET_DEVICE, &[], &[]);
-                });
-            },
-            from: None,
-            to: None,
-            arrives: Some(true),
-        },
-        Attack {
-            name: "the sender stops its rings",
-            act: |from, _| {
-                // What was lent counts as taken: none of it is to be sent again.
-                say(from, |guest| assert_eq!(guest.stop(2).unwrap()[1] & 0x7fff, 8));
-            },
-            from: None,
-            to: None,
-            arrives: Some(true),
-        },
-        Attack {
-            name: "the receiver disconnects",
-            act: |_, to| {
-                drop(to.guest.take());
-                until("the receiver's end", || to.port.status().link == LinkState::Down);
-            },
-            from: None,
-            to: None,
-            arrives: None,
-        },
-        Attack {
-            name: "both write and go",
-            act: |from, to| {
-                scribble(from);
-                drop((from.guest.take(), to.guest.take()));
-            },
-            from: None,
-            to: None,
-            arrives: None,
-        },
-    ];
-    // In one buffer each, and in chains of three.
-    let shapes = LAYOUTS.iter().flat_map(|layout| [(*layout, 1518), (*layout, 5000)]);
-    for ((layout, len), attack) in shapes.flat_map(|shape| attacks.iter().map(move |attack| (shape, attack)))
-    {
-        let name = format!("{} ({layout:?}, {len} bytes)", attack.name);
-        let mut pair = Pair::new(&config(layout));
-        let frames: Vec<_> = (0..8).map(|n| frame(n, len)).collect();
-        for frame in &frames {
-            assert!(pair.from.pair.send(frame));
-        }
-        assert_eq!(pair.forward_while(attack.act), 8, "{name}");
-        if let Some(are_tails_whole) = attack.arrives {
-            let received = pair.to.received();
-            assert_eq!(received.len(), 8, "{name}");
-            for (received, sent) in received.iter().zip(&frames) {
-                assert_eq!(
-                    received[..HEAD_BYTES],
-                    sent[..HEAD_BYTES],
-                    "{name}: the head is what was classified"
-                );
-                assert_eq!(received.len(), sent.len(), "{name}");
-                assert_eq!(received == sent, are_tails_whole, "{name}");
-            }
-        }
-        for (end, reason) in [(&pair.from, attack.from), (&pair.to, attack.to)] {
-            match reason {
-                Some(reason) => until(&name, || end.port.status().error.is_some_and(|e| e.contains(reason))),
-                None => assert_eq!(end.port.status().error, None, "{name}"),
-            }
-        }
-        // Both ports serve the next guest, whose packets are lent too.
-        for (end, socket) in [(&mut pair.from, "from"), (&mut pair.to, "to")] {
-            drop(end.guest.take());
-            until(&name, || end.port.status().link == LinkState::Down && !is_connected(&end.port));
-            let mut guest = Guest::connect(&pair.dir.path().join(socket), &config(layout)).unwrap();
-            guest.synchronise().unwrap();
-            end.pair = guest.take_pairs().remove(0);
-            end.guest = Some(guest);
-        }
-        for frame in &frames[..2] {
-            assert!(pair.from.pair.send(frame), "{name}");
-            // After a burst whose tails nobody took one is copied whole.
-            let is_lent = pair.forward() == 1;
-            assert!(is_lent || attack.arrives.is_none(), "{name}");
-        }
-        assert_eq!(pair.to.received(), frames[..2], "{name}");
-        pair.end();
-    }
-}
-
-#[test]
-fn what_one_of_two_receivers_does_meanwhile_costs_it_alone() {
-    type Act = fn(&mut End);
-    let attacks: [(&str, Act, Option<&str>); 5] = [
-        ("its memory is cut off", cut_off, Some("vanished")),
-        ("its memory shrinks to its rings", |end| shrink(end, 2 * super::ring_bytes(64)), Some("vanished")),
-        (
-            "it resets its rings",
-            |end| {
-                say(end, |guest| {
-                    let _ = guest.front_end.say(request::RESET_DEVICE, &[], &[]);
-                })
-            },
-            None,
-        ),
-        (
-            "it replaces its memory by none",
-            |end| {
-                say(end, |guest| {
-                    let _ = guest.front_end.say(request::SET_MEM_TABLE, &0u64.to_le_bytes(), &[]);
-                })
-            },
-            Some("ring outside"),
-        ),
-        ("it disconnects", |end| drop(end.guest.take()), None),
-    ];
-    let cases = LAYOUTS.iter().flat_map(|layout| attacks.iter().map(move |attack| (*layout, *attack)));
-    for (n, (layout, (name, act, reason))) in cases.enumerate() {
-        let mut pair = Pair::new(&config(layout));
-        let mut third = End::new(pair.dir.path(), "third", &config(layout));
-        // Once it is the outer one, once the inner.
-        let is_first = n % 2 == 0;
-        let mut ways = vec![pair.to.tx.remove(0), third.tx.remove(0)];
-        if is_first {
-            ways.swap(0, 1);
-        }
-        let frames: Vec<_> = (0..8).map(|n| frame(n, [1518, 5000][n as usize % 2])).collect();
-        for frame in &frames {
-            assert!(pair.from.pair.send(frame));
-        }
-        let Pair { cache, from, .. } = &mut pair;
-        assert_eq!(pass_to_all(cache, &mut from.rx[0], &mut ways, &mut || act(&mut third)), 8, "{name}");
-        assert!(pair.to.received() == frames, "{layout:?}: {name}");
-        assert_eq!(pair.from.on_offer(), 0, "{layout:?}: {name}");
-        if let Some(reason) = reason {
-            until(name, || third.port.status().error.is_some_and(|error| error.contains(reason)));
-        }
-        for end in [&pair.from, &pair.to] {
-            assert_eq!(end.port.status().error, None, "{layout:?}: {name}");
-        }
-        pair.end();
-    }
-}
-
-fn is_connected(port: &VhostUserPort) -> bool {
-    port.status().details.iter().any(|(key, value)| key == "status" && value == "connected")
 }

@@ -1,32 +1,31 @@
 //! A guest without a virtual machine: the driver's and the front end's side of vhost-user in a process.
 //!
-//! For tests and benchmarks: it needs neither QEMU nor DPDK. It shares a piece of memory with the switch, sets up its
-//! rings over the protocol, and from then on each [`QueuePair`] receives, sends, or loops packets back (the buffer that a
-//! packet came in goes out again, as a guest's forwarder does).
+//! For tests and benchmarks: it needs neither QEMU nor DPDK. It shares a piece of memory with the switch,
+//! sets up its rings over the protocol, and from then on each [`QueuePair`] receives, sends, or loops packets
+//! back (the buffer that a packet came in goes out again, as a guest's forwarder does).
 //!
 //! Threads: [`Guest`] holds the connection; queue pairs may be used by one thread each.
 //!
 //! Source: virtio 1.2; QEMU's docs/interop/vhost-user.rst.
 
-#[cfg(test)]
-mod attacks;
+#![allow(unsafe_code)]
+
 mod front_end;
-#[cfg(test)]
-mod lending;
-#[cfg(test)]
-mod long_chains;
 mod memory;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 pub use ring::RingLayout;
 
-use crate::PortError;
-use crate::vhost_user::features::device as d;
-use crate::wait::Event;
 use arrayvec::ArrayVec;
 use front_end::FrontEnd;
 use memory::GuestRam;
+use ports::PortError;
+use ports::vhost_user::features::device as d;
 use ring::{DriverRing, Part, ring_bytes};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,8 +71,8 @@ impl Guest {
         Guest::set_up(FrontEnd::connect(path)?, config)
     }
 
-    /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it comes or the time is over. A socket there that nobody
-    /// listens on any more is replaced; one that somebody does is an error.
+    /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it comes or the time is over. A
+    /// socket there that nobody listens on any more is replaced; one that somebody does is an error.
     pub fn listen(path: &Path, config: &GuestConfig, time: Duration) -> Result<Guest, PortError> {
         Guest::set_up(FrontEnd::listen(path, time)?, config)
     }
@@ -132,9 +131,9 @@ impl Guest {
         self.front_end.announce(mac)
     }
 
-    /// Stops the device the way QEMU 7.2 does when a machine is paused or migrated: its status is set to 0, then each of
-    /// `rings` is asked where it stopped. Their answers: the next descriptor that is to be taken, with the packed
-    /// layout's wrap counter in bit 15.
+    /// Stops the device the way QEMU 7.2 does when a machine is paused or migrated: its status is set to 0,
+    /// then each of `rings` is asked where it stopped. Their answers: the next descriptor that is to be
+    /// taken, with the packed layout's wrap counter in bit 15.
     pub fn stop(&mut self, rings: u32) -> Result<Vec<u32>, PortError> {
         self.front_end.reset_status()?;
         (0..rings).map(|ring| self.front_end.stop_ring(ring)).collect()
@@ -179,12 +178,12 @@ fn queue_pairs(config: &GuestConfig, features: u64) -> Result<(Arc<GuestRam>, Ve
 }
 
 /// A ring with its two descriptors for notifications.
-pub(crate) struct Side {
+struct Side {
     ring: DriverRing,
     /// We notify the switch.
-    kick: Event,
+    kick: OwnedFd,
     /// The switch notifies us.
-    call: Event,
+    call: OwnedFd,
     /// By number: the buffers on offer.
     offered: Vec<Vec<usize>>,
 }
@@ -192,14 +191,17 @@ pub(crate) struct Side {
 impl Side {
     fn new(ring: DriverRing, size: u16) -> Result<Side, PortError> {
         let offered = vec![Vec::new(); usize::from(size)];
-        Ok(Side { ring, kick: Event::new()?, call: Event::new()?, offered })
+        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let os = |e: rustix::io::Errno| PortError::os("make an eventfd", &e.into());
+        Ok(Side { ring, kick: event().map_err(os)?, call: event().map_err(os)?, offered })
     }
 
     /// Shows the switch what was offered. True where it had asked to be notified of that, and was.
     fn show(&mut self) -> bool {
         let is_kicked = self.ring.show();
         if is_kicked {
-            self.kick.signal();
+            // A full counter, the one error that can happen, means that it is readable.
+            let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
         }
         is_kicked
     }
@@ -368,8 +370,8 @@ impl QueuePair {
         true
     }
 
-    /// Sends back up to `max` frames in the buffers that they came in; how many. Frames for which the transmit ring
-    /// has no room wait in the receive ring.
+    /// Sends back up to `max` frames in the buffers that they came in; how many. Frames for which the
+    /// transmit ring has no room wait in the receive ring.
     pub fn loop_back(&mut self, max: usize) -> usize {
         self.reap();
         let mut count = 0;
@@ -404,13 +406,17 @@ impl QueuePair {
             if left.is_zero() {
                 break;
             }
-            let timeout = left.as_millis().min(i32::MAX as u128) as i32 + 1;
-            let mut poll = libc::pollfd { fd: self.rx.call.fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry, which outlives the call.
-            unsafe { libc::poll(&raw mut poll, 1, timeout) };
-            self.rx.call.clear();
+            poll_for(&self.rx.call, left);
+            // Nothing to read means that it was cleared already.
+            let _ = rustix::io::read(&self.rx.call, &mut [0u8; 8]);
         }
         self.rx.ring.want_calls(false);
         self.rx.ring.has_used()
     }
+}
+
+/// Waits until something can be read, or the time is over; true where it can.
+fn poll_for(fd: &impl AsFd, time: Duration) -> bool {
+    let time = Timespec::try_from(time).ok();
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], time.as_ref()) == Ok(1)
 }

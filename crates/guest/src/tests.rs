@@ -1,0 +1,6 @@
+//! Guests against a port, through what the two share: its memory, its rings, and the protocol's messages.
+
+mod attacks;
+mod lending;
+mod lending_attacks;
+mod long_chains;
