@@ -1,0 +1,319 @@
+//! Instructions per packet on the packet path, which noise does not reach.
+//!
+//! The command runs itself once more, under callgrind: a switch in memory whose worker is stepped by hand, so that every
+//! run executes the same instructions. Seeds are fixed and time stands still. Callgrind counts within
+//! `Process::burst` alone, from the packets' bytes to their outputs; the source in memory and the worker's loop are outside.
+//! One case after the other, each in a switch of its own and after bursts that are not counted.
+//!
+//! What it prints is the table that bench/instructions.txt has, which a test compares.
+
+use crate::measure::frames;
+use crate::measure::rows::{json_file, write_json};
+use crate::measure::trial::{self, SINK, SOURCE};
+use crate::process::TempDir;
+use base::hash::HashKey;
+use base::rcu::Domain;
+use base::OfPort;
+use datapath::{Config, Datapath, ExactTier, SteppedWorker};
+use flow::action::SubField;
+use flow::{Action, FieldId, Match, Mf};
+use packet::{Pool, PoolConfig};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use switch::control::FlowMod;
+use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
+
+/// Packets that are counted in each case.
+const PACKETS: usize = 2048;
+/// Packets before them, by which the caches know every flow.
+const WARM_UP_PACKETS: usize = 2048;
+/// Flows of a case that has several.
+const FLOWS: usize = 64;
+/// What callgrind counts within.
+const COUNTED: &str = "*datapath::process::Process*::burst";
+/// Before which function it forgets what it has counted, and after which it writes that down.
+const ZEROED_BEFORE: &str = "*measure::instructions::counting_begins";
+const DUMPED_AFTER: &str = "*measure::instructions::counting_ends";
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Be what is counted: run the cases, and print their names and packets.
+    #[arg(long, hide = true)]
+    counted: bool,
+    /// Write the rows to this file.
+    #[arg(long, value_parser = json_file)]
+    json: Option<PathBuf>,
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    case: String,
+    instructions_per_packet: f64,
+    packets: u64,
+    runs: u32,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    if args.counted {
+        return cases().iter().try_for_each(Case::run);
+    }
+    let rows = counted()?;
+    println!("# Instructions per packet in Process::burst. Made by: crosspoint bench instructions");
+    for row in &rows {
+        println!("{:<14} {:>7.1}", row.case, row.instructions_per_packet);
+    }
+    match &args.json {
+        Some(file) => write_json(file, rows).map_err(|e| format!("{}: {e}", file.display())),
+        None => Ok(()),
+    }
+}
+
+/// Runs this program under callgrind, and reads what it wrote: a file for each case, in their order.
+fn counted() -> Result<Vec<Row>, String> {
+    let dir = TempDir::new("instructions")?;
+    let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+    let out = dir.0.join("out");
+    let printed = crate::process::run(
+        Command::new("valgrind")
+            .args(["--tool=callgrind", "--quiet", "--collect-atstart=no", "--combine-dumps=no"])
+            .arg(format!("--toggle-collect={COUNTED}"))
+            .arg(format!("--zero-before={ZEROED_BEFORE}"))
+            .arg(format!("--dump-after={DUMPED_AFTER}"))
+            .arg(format!("--callgrind-out-file={}", out.display()))
+            .arg(program)
+            .args(["bench", "instructions", "--counted"]),
+    )?;
+    let row = |(n, line): (usize, &str)| {
+        let (case, packets) = line.split_once(' ').ok_or_else(|| format!("not a case: {line}"))?;
+        let packets: u64 = packets.parse().map_err(|e| format!("{line}: {e}"))?;
+        let total = total(&dir.0.join(format!("out.{}", n + 1)))?;
+        if total == 0 {
+            return Err(format!("callgrind counted nothing in {case}: is there a function {COUNTED}?"));
+        }
+        let instructions_per_packet = total as f64 / packets as f64;
+        Ok(Row { case: case.into(), instructions_per_packet, packets, runs: 1 })
+    };
+    printed.lines().enumerate().map(row).collect()
+}
+
+/// The instructions that a file of callgrind's sums up to.
+fn total(file: &Path) -> Result<u64, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    total.and_then(|n| n.trim().parse().ok()).ok_or_else(|| format!("{}: no totals", file.display()))
+}
+
+/// Who answers for the packets that are counted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Answer {
+    Exact,
+    Megaflow,
+    Translation,
+}
+
+/// One kind of packet on its way.
+struct Case {
+    name: &'static str,
+    answer: Answer,
+    rules: Vec<FlowMod>,
+    exact_tier: ExactTier,
+    frames: Vec<Vec<u8>>,
+    /// How many packets go before, which are not counted.
+    warm_up: usize,
+    /// Before each burst a rule changes that no packet meets.
+    changes: bool,
+}
+
+impl Default for Case {
+    fn default() -> Case {
+        Case {
+            name: "",
+            answer: Answer::Exact,
+            rules: Vec::new(),
+            exact_tier: ExactTier::On,
+            frames: (0..FLOWS).map(frame).collect(),
+            warm_up: WARM_UP_PACKETS,
+            changes: false,
+        }
+    }
+}
+
+/// Flow `n`, which differs from others at every depth but the first.
+fn frame(n: usize) -> Vec<u8> {
+    let (src, dst) = frames::addresses(n);
+    let mut frame = trial::frame(src, dst, 1024 + n as u16, 1025);
+    frame[10..12].copy_from_slice(&(n as u16).to_be_bytes());
+    frame
+}
+
+/// Flow `n` behind an MPLS label.
+fn labelled(n: usize) -> Vec<u8> {
+    let plain = frame(n);
+    let mut frame = plain[..12].to_vec();
+    frame.extend([0x88, 0x47]);
+    frame.extend((16u32 << 12 | 1 << 8 | 64).to_be_bytes());
+    frame.extend(&plain[14..]);
+    frame
+}
+
+fn to_sink(fields: Match) -> FlowMod {
+    FlowMod { priority: 2, ..FlowMod::add(fields, trial::to_sink()) }
+}
+
+fn from_source() -> Match {
+    Match::any().with(FieldId::InPort, SOURCE.0.into())
+}
+
+fn ipv4() -> Match {
+    from_source().with(FieldId::EthType, 0x0800)
+}
+
+fn udp() -> Match {
+    ipv4().with(FieldId::NwProto, 17)
+}
+
+fn cases() -> Vec<Case> {
+    let by_address = |n: usize| to_sink(ipv4().with(FieldId::NwSrc, frames::addresses(n).0.to_bits().into()));
+    let by_addresses: Vec<FlowMod> = (0..FLOWS).map(by_address).collect();
+    // A rule that looks deep makes every packet of its port be read so deep.
+    let deep = || to_sink(from_source().with(FieldId::EthType, 0x0806).with(FieldId::ArpSha, 1));
+    let by_port = |n: usize| to_sink(udp().with(FieldId::TpSrc, 1024 + n as u128));
+    let by_mac = |n: usize| to_sink(from_source().with(FieldId::EthSrc, 0x0200_0000_0000 + n as u128));
+    let exact = |name, rules| Case { name, rules, ..Case::default() };
+    vec![
+        exact("metadata", vec![to_sink(from_source())]),
+        exact("ethernet", (0..FLOWS).map(by_mac).collect()),
+        exact("network", by_addresses.clone()),
+        exact("transport", (0..FLOWS).map(by_port).collect()),
+        exact("everything", (0..FLOWS).map(by_port).chain([deep()]).collect()),
+        Case { frames: vec![frame(0)], ..exact("run", by_addresses.clone()) },
+        Case { changes: true, ..exact("changes", by_addresses.clone()) },
+        Case {
+            exact_tier: ExactTier::Off,
+            answer: Answer::Megaflow,
+            ..exact("megaflow", by_addresses.clone())
+        },
+        Case { frames: (0..FLOWS).map(labelled).collect(), ..exact("recirculated", behind_a_label()) },
+        Case {
+            frames: (FLOWS..FLOWS + PACKETS).map(frame).collect(),
+            warm_up: 0,
+            answer: Answer::Translation,
+            ..exact("miss", by_addresses.into_iter().chain([trial::every_pair_a_flow(SOURCE)]).collect())
+        },
+    ]
+}
+
+/// Rules by which packets go round again, without their label.
+fn behind_a_label() -> Vec<FlowMod> {
+    let mpls = from_source().with(FieldId::EthType, 0x8847);
+    let remember =
+        Action::Load { target: SubField { field: Mf::Reg(1), offset: 0, count: 8 }, value: 1 };
+    let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    let second = |n: usize| {
+        let inner = Match::any().with(FieldId::EthType, 0x0800);
+        let inner = inner.with(FieldId::NwSrc, frames::addresses(n).0.to_bits().into());
+        FlowMod { table_id: 1, ..to_sink(inner) }
+    };
+    let first = FlowMod::add(mpls, vec![remember, Action::PopMpls(0x0800), on]);
+    (0..FLOWS).map(second).chain([first]).collect()
+}
+
+/// A switch of one worker, whose turns are taken by hand.
+struct Bench {
+    worker: SteppedWorker<Switch>,
+    datapath: Datapath<Switch>,
+    control: Control,
+    bridge: BridgeIdx,
+}
+
+impl Case {
+    fn run(&self) -> Result<(), String> {
+        let dir = TempDir::new(self.name)?;
+        let pcap = dir.0.join("frames.pcap");
+        trial::write_frames(&pcap, self.frames.iter().cloned())?;
+        let mut bench = Bench::new(self.exact_tier, &self.rules)?;
+        bench.add_port(&trial::sink(SINK))?;
+        bench.add_port(&trial::source(SOURCE, &pcap).with("loop", "true"))?;
+        bench.receive(self.warm_up, false)?;
+        let before = bench.answered();
+        counting_begins();
+        bench.receive(PACKETS, self.changes)?;
+        counting_ends();
+        let rounds = if self.name == "recirculated" { 2 } else { 1 };
+        let answered = bench.answered().map(|(answer, packets)| {
+            let earlier = before.iter().find(|b| b.0 == answer).map_or(0, |b| b.1);
+            (answer, packets - earlier)
+        });
+        let right = |&(answer, packets): &(Answer, u64)| {
+            packets == if answer == self.answer { rounds * PACKETS as u64 } else { 0 }
+        };
+        if !answered.iter().all(right) {
+            return Err(format!("{}: {:?} was to answer all packets: {answered:?}", self.name, self.answer));
+        }
+        println!("{} {PACKETS}", self.name);
+        Ok(())
+    }
+}
+
+impl Bench {
+    fn new(exact_tier: ExactTier, rules: &[FlowMod]) -> Result<Bench, String> {
+        base::clock::stop();
+        let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false })
+            .map_err(|e| format!("packet memory: {e}"))?;
+        let domain = Domain::new();
+        let (switch, mut control) = Control::new(domain.clone(), HashKey::from_seed(1));
+        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        let config = Config { hash_seed: Some(1), exact_tier, ..Config::default() };
+        let mut datapath = Datapath::new(pool, switch, domain, config).map_err(|e| e.to_string())?;
+        let worker = datapath.stepped_worker().map_err(|e| e.to_string())?;
+        control.flow_mods(rules.iter().map(|fm| (bridge, fm)), 0).map_err(|e| format!("{e:?}"))?;
+        datapath.reserve_slots(control.slot_count() + PACKETS as u32);
+        Ok(Bench { worker, datapath, control, bridge })
+    }
+
+    fn add_port(&mut self, spec: &ports::PortSpec) -> Result<(), String> {
+        let no = spec.port_no;
+        let port = PortSpec::new(no, OfPort(no.0 as u16), &spec.name);
+        self.control.add_port(self.bridge, port).map_err(|e| format!("{e:?}"))?;
+        let port = ports::open(spec, self.datapath.pool()).map_err(|e| e.to_string())?;
+        self.datapath.add_port(no, port).map_err(|e| e.to_string())
+    }
+
+    /// Takes turns until so many packets more have come, and a rule changes before each where `changes` says so.
+    fn receive(&mut self, packets: usize, changes: bool) -> Result<(), String> {
+        let received = |bench: &Bench| bench.datapath.worker_stats(0).rx.get();
+        let end = received(self) + packets as u64;
+        while received(self) < end {
+            if changes {
+                // Alternates between two addresses that no packet has.
+                let other = to_sink(ipv4().with(FieldId::NwSrc, 0x0c00_0000 + u128::from(received(self) / 32 % 2)));
+                self.control.flow_mod(self.bridge, &other, 0).map_err(|e| format!("{e:?}"))?;
+            }
+            self.worker.turn();
+        }
+        Ok(())
+    }
+
+    fn answered(&self) -> [(Answer, u64); 3] {
+        let stats = self.datapath.worker_stats(0);
+        [
+            (Answer::Exact, stats.exact_hits.get()),
+            (Answer::Megaflow, stats.megaflow_hits.get()),
+            (Answer::Translation, stats.misses.get()),
+        ]
+    }
+}
+
+/// See [`ZEROED_BEFORE`].
+#[inline(never)]
+fn counting_begins() {
+    std::hint::black_box(());
+}
+
+/// See [`DUMPED_AFTER`].
+#[inline(never)]
+fn counting_ends() {
+    std::hint::black_box(1);
+}
