@@ -5,7 +5,7 @@ use base::{OfPort, PortNo};
 use flow::{Depth, FieldId, Ingress, Key, extract, extract_keeping_metadata};
 
 // The same that flow's own tests compare with.
-#[path = "../../flow/tests/extract/reference.rs"]
+#[path = "../../flow/tests/it/extract/reference.rs"]
 mod reference;
 
 /// A frame at every depth, each key taken over from the depth before, as a worker does.

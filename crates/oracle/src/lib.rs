@@ -8,7 +8,7 @@
 
 // They are the tests' of `switch`, documented and named as in tests.
 #[allow(missing_docs, clippy::should_implement_trait)]
-#[path = "../../switch/tests/common/mod.rs"]
+#[path = "../../switch/tests/it/common/mod.rs"]
 pub mod common;
 
 pub mod check;

@@ -4,7 +4,8 @@
 //! `cargo run --release -p ports --example afxdp_cost [seconds] [key=value port options]`, as root.
 #![allow(unsafe_code)]
 
-#[path = "../tests/rig/mod.rs"]
+#[allow(dead_code)] // It uses a part.
+#[path = "../tests/it/rig/mod.rs"]
 mod rig;
 
 use base::PortNo;

@@ -639,6 +639,11 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
     assert_eq!(plan.step(&mut v), Progress::Waiting);
     assert!(start.elapsed() < Duration::from_millis(900), "nobody waits for the worker");
     assert!(v.port_named("p2").is_none());
+    // The other worker answers in order: what it has been asked last is the last to be answered.
+    let other = v.dp.request_flows(0, 0).unwrap();
+    while v.dp.take_flows(other).is_none() {
+        std::thread::yield_now();
+    }
     let soon = Instant::now();
     assert_eq!(v.dp.overdue(soon), []);
     let overdue = v.dp.overdue(soon + Duration::from_secs(2));

@@ -1,0 +1,417 @@
+//! What all daemons have in common, on the real binary: going to the background, pid files, the monitor, the
+//! log's destinations.
+
+use crate::common::{Switch, binary, run_dir, wait_for};
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn switch(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .args(["switch", "--bridge", "br0", "--pool-size", "4096"])
+        .args(args)
+        .env("OVS_RUNDIR", dir)
+        .env("OVS_LOGDIR", dir)
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    switch(dir, args).output().unwrap()
+}
+
+fn appctl(dir: &Path, args: &[&str]) -> Output {
+    Command::new("ovs-appctl").args(args).env("OVS_RUNDIR", dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn pid(dir: &Path) -> i32 {
+    fs::read_to_string(dir.join("ovs-vswitchd.pid")).unwrap().trim().parse().unwrap()
+}
+
+fn is_alive(pid: i32) -> bool {
+    // A zombie of a process that was started elsewhere is gone.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))
+}
+
+fn kill(signal: &str, pid: i32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Ends what a test has left in a directory.
+struct Cleanup<'a>(&'a Path);
+
+impl Drop for Cleanup<'_> {
+    fn drop(&mut self) {
+        if self.0.join("ovs-vswitchd.pid").exists() {
+            let pid = pid(self.0);
+            kill("-TERM", pid);
+            wait_for("the daemon to end", || !is_alive(pid));
+        }
+    }
+}
+
+#[test]
+fn detach_returns_when_it_serves_and_leaves_nothing_on_the_terminal() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    // `output` waits for the end of both pipes: a daemon that kept them open would hold it for ever.
+    let started = run(dir.path(), &["--detach", "--log-file", "-vconsole:off"]);
+    assert!(
+        started.status.success() && started.stdout.is_empty() && started.stderr.is_empty(),
+        "{started:?}"
+    );
+    assert!(appctl(dir.path(), &["version"]).status.success());
+    let pid = pid(dir.path());
+    assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), Path::new("/"));
+    let null = Path::new("/dev/null");
+    assert!((0..3).all(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap() == null));
+    let session: i32 = {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().parse().unwrap()
+    };
+    assert_eq!(session, pid, "it leads a session of its own");
+    let log = fs::read_to_string(dir.path().join("ovs-vswitchd.log")).unwrap();
+    assert!(log.lines().next().unwrap().contains("|00001|vlog|INFO|opened log file "), "{log}");
+
+    let second = run(dir.path(), &["--detach", "-vconsole:off"]);
+    assert_eq!(second.status.code(), Some(1));
+    let expected = format!("ovs-vswitchd.pid: already running as pid {pid}, aborting\n");
+    assert!(text(&second.stderr).ends_with(&expected), "{second:?}");
+    assert_eq!(pid, self::pid(dir.path()));
+}
+
+#[test]
+fn a_start_in_the_background_that_fails_says_why_and_with_which_code() {
+    let dir = run_dir();
+    for args in [&["--detach"][..], &["--detach", "--monitor"], &["--monitor"]] {
+        let failed = run(dir.path(), &[args, &["--port", "p1,type=nonesuch", "-vconsole:off"]].concat());
+        assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+        assert!(text(&failed.stderr).contains("unknown port type \"nonesuch\""), "{failed:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    let started =
+        run(dir.path(), &["--detach", "--monitor", "--log-file=log", "-vconsole:off", "--no-chdir"]);
+    assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+    let first = pid(dir.path());
+    let monitor: i32 = {
+        let stat = fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    assert_eq!(fs::read_link(format!("/proc/{first}/cwd")).unwrap(), std::env::current_dir().unwrap());
+    // One that the runtime catches, to look for the end of a stack.
+    kill("-SEGV", first);
+    wait_for("a second daemon", || {
+        dir.path().join("ovs-vswitchd.pid").exists()
+            && pid(dir.path()) != first
+            && appctl(dir.path(), &["version"]).status.success()
+    });
+    let log = fs::read_to_string(dir.path().join("log")).unwrap();
+    assert!(
+        log.contains(&format!("|daemon_unix|ERR|1 crashes: pid {first} died, killed (Segmentation fault)")),
+        "{log}"
+    );
+    let second = pid(dir.path());
+    assert!(appctl(dir.path(), &["exit"]).status.success());
+    wait_for("daemon and monitor to end", || !is_alive(second) && !is_alive(monitor));
+    assert!(!dir.path().join("ovs-vswitchd.pid").exists());
+}
+
+#[test]
+fn another_user_runs_it_and_owns_what_it_makes() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    assert!(Command::new("chown").arg("nobody").arg(dir.path()).status().unwrap().success());
+    let started = run(dir.path(), &["--detach", "--user=nobody:nogroup", "--log-file", "-vconsole:off"]);
+    assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+    let status = fs::read_to_string(format!("/proc/{}/status", pid(dir.path()))).unwrap();
+    let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim().to_string();
+    assert!(line("Uid:").split_whitespace().all(|uid| uid == "65534"), "{status}");
+    let effective = u64::from_str_radix(&line("CapEff:"), 16).unwrap();
+    // CAP_NET_ADMIN is kept, CAP_SYS_ADMIN and CAP_DAC_OVERRIDE are not.
+    assert_eq!((effective >> 12 & 1, effective >> 21 & 1, effective >> 1 & 1), (1, 0, 0));
+    // The log file is its own too: it opens a new one after a rotation.
+    let log = dir.path().join("ovs-vswitchd.log");
+    let owner = |path: &Path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).unwrap());
+    assert_eq!(owner(&log), 65534);
+    assert!(appctl(dir.path(), &["vlog/reopen"]).status.success());
+    let wrong = run(dir.path(), &["--user=no-such-user"]);
+    assert!(!wrong.status.success() && text(&wrong.stderr).contains("user no-such-user not found"));
+}
+
+/// A stock database server, and `ovs-vswitchd` on it, in the background.
+struct OnDatabase {
+    dir: tempfile::TempDir,
+    server: std::process::Child,
+}
+
+impl OnDatabase {
+    fn start(options: &[&str]) -> OnDatabase {
+        let dir = run_dir();
+        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+        let file = dir.path().join("conf.db");
+        assert!(Command::new("ovsdb-tool").arg("create").arg(&file).arg(schema).status().unwrap().success());
+        let server = Command::new("ovsdb-server")
+            .arg(file)
+            .arg(format!("--remote=punix:{}", dir.path().join("db.sock").display()))
+            .arg("-vconsole:off")
+            .env("OVS_RUNDIR", dir.path())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let on = OnDatabase { dir, server };
+        wait_for("the database", || testkit::listens(on.dir.path().join("db.sock")));
+        assert!(on.run("ovs-vsctl", &["--no-wait", "--timeout=30", "init"]).status.success());
+        std::os::unix::fs::symlink(binary(), on.dir.path().join("ovs-vswitchd")).unwrap();
+        let started = on.run(
+            on.dir.path().join("ovs-vswitchd"),
+            &[&["--detach", "--pidfile", "--log-file", "-vconsole:off"], options].concat(),
+        );
+        assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+        on
+    }
+
+    fn run(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(args).env("OVS_RUNDIR", self.dir.path()).env("OVS_LOGDIR", self.dir.path());
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// A bridge with a port of a type; what the port's column `error` says of it.
+    fn port_error(&self, datapath_type: &str, kind: &str) -> String {
+        let set = format!(
+            "--timeout=30 --may-exist add-br br0 -- set bridge br0 datapath_type={datapath_type} -- --if-exists \
+             del-port nodev -- add-port br0 nodev -- set interface nodev type={kind}"
+        );
+        let said = self.run("ovs-vsctl", &set.split_whitespace().collect::<Vec<_>>());
+        assert!(said.status.success(), "{said:?}");
+        let get = self.run("ovs-vsctl", &["--timeout=30", "get", "interface", "nodev", "error"]);
+        text(&get.stdout).trim().to_string()
+    }
+}
+
+impl Drop for OnDatabase {
+    fn drop(&mut self) {
+        drop(Cleanup(self.dir.path()));
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn dummy_devices_take_the_places_that_the_option_says() {
+    // In the plain form only ports that ask for it are dummies; a kernel's device of that name there is none.
+    for (option, datapath, is_dummy) in [
+        ("--enable-dummy", "netdev", false),
+        ("--enable-dummy=system", "netdev", true),
+        ("--enable-dummy=override", "netdev", true),
+    ] {
+        let on = OnDatabase::start(&[option]);
+        assert_eq!(on.port_error(datapath, "dummy"), "[]", "{option}");
+        assert_eq!(on.port_error(datapath, "system") == "[]", is_dummy, "{option}");
+    }
+    let on = OnDatabase::start(&[]);
+    assert_ne!(on.port_error("netdev", "dummy"), "[]", "without the option there are none");
+}
+
+#[test]
+fn options_of_the_switch_that_change_little_do_what_they_say() {
+    let dir = run_dir();
+    let control = dir.path().join("elsewhere.ctl");
+    let unixctl = format!("--unixctl={}", control.display());
+    let on = OnDatabase::start(&[
+        "--mlockall",
+        "--dummy-numa=0,0,1,1",
+        "--disable-system",
+        "--disable-system-route",
+        "--enable-dummy=override",
+        &unixctl,
+    ]);
+    let version = on.run("ovs-appctl", &["-t", control.to_str().unwrap(), "version"]);
+    assert!(text(&version.stdout).starts_with("ovs-vswitchd (Open vSwitch)"), "{version:?}");
+    let status = fs::read_to_string(format!("/proc/{}/status", pid(on.dir.path()))).unwrap();
+    let locked = status.lines().find_map(|l| l.strip_prefix("VmLck:")).unwrap();
+    assert_ne!(locked.split_whitespace().next(), Some("0"), "{status}");
+    assert_eq!(on.port_error("netdev", "system"), "[]");
+    let exit = on.run("ovs-appctl", &["-t", control.to_str().unwrap(), "exit"]);
+    assert!(exit.status.success());
+    wait_for("its end", || !control.exists() && !on.dir.path().join("ovs-vswitchd.pid").exists());
+    let log = fs::read_to_string(on.dir.path().join("ovs-vswitchd.log")).unwrap();
+    let worried = |line: &&str| ["|WARN|", "|ERR|", "|EMER|"].iter().any(|level| line.contains(level));
+    assert_eq!(log.lines().find(worried), None);
+}
+
+#[test]
+fn the_next_daemon_takes_a_pid_file_only_where_it_is_told_to() {
+    let dir = run_dir();
+    let _cleanup = Cleanup(dir.path());
+    assert!(run(dir.path(), &["--detach", "-vconsole:off"]).status.success());
+    let first = pid(dir.path());
+    let elsewhere = run_dir();
+    let file = format!("--pidfile={}", dir.path().join("ovs-vswitchd.pid").display());
+    let refused = run(elsewhere.path(), &["--detach", "-vconsole:off", &file]);
+    assert!(
+        text(&refused.stderr).contains(&format!("already running as pid {first}, aborting")),
+        "{refused:?}"
+    );
+    let taken = run(elsewhere.path(), &["--detach", "-vconsole:off", &file, "--overwrite-pidfile"]);
+    assert!(taken.status.success() && taken.stderr.is_empty(), "{taken:?}");
+    let second = pid(dir.path());
+    assert!(second != first && is_alive(second));
+    kill("-TERM", first);
+    wait_for("the first to end", || !is_alive(first));
+    kill("-TERM", second);
+    wait_for("the second to end", || !is_alive(second));
+}
+
+#[test]
+fn levels_patterns_and_destinations_follow_their_commands() {
+    let dir = run_dir();
+    let syslog_path = dir.path().join("syslog");
+    let syslog = UnixDatagram::bind(&syslog_path).unwrap();
+    let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = collector.local_addr().unwrap().to_string();
+    let switch = Switch::start_in(
+        dir,
+        &[
+            "--bridge",
+            "br0",
+            "-vFACILITY:local1",
+            "--syslog-method",
+            &format!("unix:{}", syslog_path.display()),
+            "--syslog-target",
+            &target,
+        ],
+    );
+    let mut buffer = [0; 2048];
+    let n = syslog.recv(&mut buffer).unwrap();
+    let first = text(&buffer[..n]);
+    // local1 is 17, INFO is 6.
+    assert!(first.starts_with("<142> ") && first.contains("crosspoint switch: ovs|00001|"), "{first}");
+    let n = collector.recv(&mut buffer).unwrap();
+    assert!(text(&buffer[..n]).starts_with("<142>1 20"));
+    let said = |args: &[&str]| switch.appctl(args).ok();
+    let received = || switch.log().lines().filter(|l| *l == "DBG-unixctl-received request vlog/list").count();
+    assert!(said(&["vlog/list-pattern"]).contains("\nCONSOLE  none  "));
+    said(&["vlog/set", "PATTERN:console:%p-%c-%m", "unixctl:console:dbg"]);
+    said(&["vlog/disable-rate-limit", "unixctl"]);
+    for _ in 0..80 {
+        said(&["vlog/list"]);
+    }
+    assert!(received() >= 80);
+    said(&["vlog/enable-rate-limit"]);
+    for _ in 0..200 {
+        said(&["vlog/list"]);
+    }
+    assert!(received() < 280);
+    for (args, error) in [
+        (&["vlog/set", "FACILITY:x"][..], "invalid facility\n"),
+        (&["vlog/set", "PATTERN:x:y"], "unknown destination \"x\"\n"),
+        (&["vlog/disable-rate-limit", "nosuch"], "unknown module\n"),
+        (&["vlog/reopen"], "Logging to file not configured\n"),
+    ] {
+        assert!(switch.appctl(args).failed().starts_with(error));
+    }
+}
+
+/// The binary under another name, in a directory.
+fn named(dir: &Path, name: &str) -> Command {
+    let link = dir.join(name);
+    if !link.exists() {
+        std::os::unix::fs::symlink(binary(), &link).unwrap();
+    }
+    let mut command = Command::new(link);
+    command.env("OVS_RUNDIR", dir).env("OVS_LOGDIR", dir).env("OVS_DBDIR", dir).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn of_many_that_start_at_once_one_survives_and_has_the_pid_file() {
+    let dir = run_dir();
+    let pid_file = dir.path().join("x.pid");
+    let mut starts: Vec<std::process::Child> = (0..40)
+        .map(|n| {
+            let control = format!("--unixctl={}", dir.path().join(format!("{n}.ctl")).display());
+            let pid_file = format!("--pidfile={}", pid_file.display());
+            let mut command = named(dir.path(), "ovsdb-server");
+            command
+                .args(["--no-dbs", "-vconsole:off", &control, &pid_file])
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    wait_for("all but one to end", || {
+        starts.iter_mut().map(|child| child.try_wait().unwrap()).filter(Option::is_none).count() == 1
+    });
+    let survivor = starts.iter_mut().find_map(|c| c.try_wait().unwrap().is_none().then(|| c.id())).unwrap();
+    wait_for("the survivor's pid file", || pid_file.exists());
+    assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), survivor.to_string());
+    kill("-TERM", survivor as i32);
+    for child in &mut starts {
+        child.wait().unwrap();
+    }
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_no_panic() {
+    let dir = run_dir();
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    for name in
+        ["ovs-appctl", "ovs-vsctl", "ovs-ofctl", "ovs-dpctl", "ovsdb-client", "ovsdb-tool", "ovsdb-server"]
+    {
+        let failed = named(dir.path(), name).arg("--nonesuch").stderr(full()).status().unwrap();
+        assert_eq!(failed.code(), Some(1), "{name}: an error that nobody sees");
+        let closed = named(dir.path(), name).arg("--version").stdout(full()).output().unwrap();
+        assert_eq!(closed.status.code(), Some(1), "{name}: {closed:?}");
+        assert!(text(&closed.stderr).contains("stdout: No space left on device"), "{name}: {closed:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let gone = named(dir.path(), name).arg("--version").stdout(writer).output().unwrap();
+        assert!(gone.status.success() && gone.stderr.is_empty(), "{name}: {gone:?}");
+    }
+}
+
+#[test]
+fn a_server_keeps_to_its_log_file_and_serves_the_operator_whoever_is_connected() {
+    let dir = run_dir();
+    let (control, log) = (dir.path().join("ctl"), dir.path().join("log"));
+    let mut server = named(dir.path(), "ovsdb-server")
+        .args(["--no-dbs", "-vconsole:off"])
+        .arg(format!("--unixctl={}", control.display()))
+        .arg(format!("--log-file={}", log.display()))
+        .spawn()
+        .unwrap();
+    wait_for("the control socket", || testkit::listens(&control));
+    let ask = |command: &str| appctl(dir.path(), &["-T", "30", "-t", control.to_str().unwrap(), command]);
+
+    assert!(ask("vlog/close").status.success());
+    fs::rename(&log, dir.path().join("log.1")).unwrap();
+    assert!(ask("vlog/reopen").status.success());
+    assert!(fs::read_to_string(&log).unwrap().contains("|vlog|INFO|opened log file "));
+
+    let idle: Vec<std::os::unix::net::UnixStream> =
+        (0..120).map(|_| std::os::unix::net::UnixStream::connect(&control).unwrap()).collect();
+    for _ in 0..3 {
+        assert!(ask("version").status.success());
+    }
+    let closed = |stream: &std::os::unix::net::UnixStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!(std::io::Read::read(&mut &*stream, &mut [0]), Ok(0))
+    };
+    assert!(closed(&idle[0]) && !closed(&idle[119]), "who was idle longest gave way");
+    kill("-TERM", server.id() as i32);
+    server.wait().unwrap();
+}

@@ -1,0 +1,863 @@
+//! The switch and its controllers, which others wrote: os-ken and Open vSwitch's `ovs-testcontroller`, over
+//! TCP, TLS and Unix sockets; what the switch does while there is none; and the stock `ovs-ofctl` where the
+//! switch listens.
+//!
+//! Needs root for network namespaces.
+
+use crate::common::{PATIENCE, Switch, UDP, wait_for};
+use openflow::message::{Message, Role};
+use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A TCP port that nobody listens on.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// `ovs-testcontroller` on a connection method.
+fn testcontroller(dir: &Path, args: &[&str]) -> Running {
+    let log = std::fs::File::create(dir.join("testcontroller.log")).unwrap();
+    let child = Command::new("ovs-testcontroller")
+        .args(args)
+        .env("OVS_RUNDIR", dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    Running(child.expect("ovs-testcontroller, of openvswitch-testcontroller"))
+}
+
+/// The learning switch on os-ken.
+fn os_ken(dir: &Path, port: u16, version: &str, tls: Option<&Pki>) -> Running {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/e2e_controllers/learning_switch.py");
+    let log = std::fs::File::create(dir.join("os-ken.log")).unwrap();
+    let mut command = Command::new(testkit::python());
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(script)
+        .args([&port.to_string(), version])
+        .stdin(Stdio::null());
+    command.stdout(log.try_clone().unwrap()).stderr(log);
+    if let Some(pki) = tls {
+        command.env("CONTROLLER_KEY", pki.file("ctl-privkey.pem"));
+        command.env("CONTROLLER_CERT", pki.file("ctl-cert.pem"));
+        command.env("CONTROLLER_CA", pki.file("pki/switchca/cacert.pem"));
+    }
+    Running(command.spawn().unwrap())
+}
+
+/// Keys and certificates by `ovs-pki`.
+struct Pki(PathBuf);
+
+impl Pki {
+    fn new(dir: &Path) -> Pki {
+        let pki = Pki(dir.join("keys"));
+        std::fs::create_dir(&pki.0).unwrap();
+        let root = format!("--dir={}", pki.0.join("pki").display());
+        for args in [vec!["init"], vec!["req+sign", "ctl", "controller"], vec!["req+sign", "sc", "switch"]] {
+            let output = Command::new("ovs-pki")
+                .args([&root, "--force"])
+                .arg(format!("--log={}", pki.0.join("log").display()))
+                .args(&args)
+                .current_dir(&pki.0)
+                .output()
+                .expect("ovs-pki, of openvswitch-common");
+            assert!(output.status.success(), "{args:?}: {output:?}");
+        }
+        pki
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// For the switch.
+    fn flags(&self) -> [String; 6] {
+        let flag = |name: &str| name.to_string();
+        [
+            flag("--private-key"),
+            self.file("sc-privkey.pem"),
+            flag("--certificate"),
+            self.file("sc-cert.pem"),
+            flag("--ca-cert"),
+            self.file("pki/controllerca/cacert.pem"),
+        ]
+    }
+}
+
+/// A switch with dummy ports p1 to p3, and the bridge's flags.
+fn switch_with(dir: tempfile::TempDir, bridge: &str, more: &[&str]) -> Switch {
+    let bridge = format!("br0,{bridge}");
+    let mut args = vec!["--bridge", &bridge];
+    for port in ["p1,type=dummy,ofport=1", "p2,type=dummy,ofport=2", "p3,type=dummy,ofport=3"] {
+        args.extend(["--port", port]);
+    }
+    args.extend(more);
+    Switch::start_in(dir, &args)
+}
+
+fn connected(switch: &Switch) {
+    wait_for("the controller's connection", || switch.log().contains(": connected"));
+}
+
+/// What `ovs-ofctl` speaks where nothing else is said. (Its flows look alike in both versions.)
+const OF13: &[&str] = &["-O", "OpenFlow13"];
+
+/// The packet that comes back.
+const BACK: &str = "in_port(2),eth(src=50:54:00:00:00:07,dst=50:54:00:00:00:05),eth_type(0x0800),\
+    ipv4(src=10.0.0.2,dst=10.0.0.1,proto=17,tos=0,ttl=64,frag=no),udp(src=2,dst=1)";
+
+/// Two hosts speak, and a controller learns where they are.
+fn learns_and_forwards(switch: &Switch, ofctl: &[&str]) {
+    connected(switch);
+    // A controller that has just connected may still be busy with itself: until it floods, ask again.
+    let mut flooded = Vec::new();
+    wait_for("a flooded packet", || {
+        switch.receive("p1", UDP);
+        std::thread::sleep(Duration::from_millis(200));
+        let text = switch.appctl(&["netdev-dummy/sent", "p3"]).ok();
+        flooded.extend(text.lines().map(str::to_string));
+        !flooded.is_empty()
+    });
+    switch.receive("p2", BACK);
+    wait_for("a flow for the way back", || {
+        let flows = switch.run("ovs-ofctl", &[ofctl, &["dump-flows", "br0"]].concat()).ok();
+        if !flows.contains("dl_dst=50:54:00:00:00:05") {
+            switch.receive("p2", BACK);
+            return false;
+        }
+        true
+    });
+    wait_for("a flow for the way there", || {
+        switch.receive("p1", UDP);
+        let flows = switch.run("ovs-ofctl", &[ofctl, &["dump-flows", "br0"]].concat()).ok();
+        flows.contains("dl_dst=50:54:00:00:00:07")
+    });
+    // From now on nothing is flooded any more. Another payload tells the packet from earlier ones, which a
+    // controller that was held up may still send out.
+    let marked = format!("{}feedface", &flooded[0][..flooded[0].len() - 8]);
+    switch.receive("p1", &marked);
+    let mut sent = [0; 2];
+    wait_for("the packet at its port", || {
+        for (port, sent) in ["p2", "p3"].into_iter().zip(&mut sent) {
+            let text = switch.appctl(&["netdev-dummy/sent", port]).ok();
+            *sent += text.lines().filter(|frame| *frame == marked).count();
+        }
+        sent[0] > 0
+    });
+    assert_eq!(sent, [1, 0]);
+}
+
+#[test]
+fn ovs_testcontroller_learns_and_forwards_over_tcp() {
+    let dir = crate::common::run_dir();
+    let port = free_port();
+    let _controller = testcontroller(dir.path(), &[&format!("ptcp:{port}:127.0.0.1")]);
+    let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}");
+    learns_and_forwards(&switch_with(dir, &flags, &[]), OF13);
+}
+
+#[test]
+fn ovs_testcontroller_learns_and_forwards_over_a_unix_socket() {
+    let dir = crate::common::run_dir();
+    let path = dir.path().join("controller");
+    let _controller = testcontroller(dir.path(), &[&format!("punix:{}", path.display())]);
+    let flags = format!("fail-mode=secure,controller=unix:{}", path.display());
+    learns_and_forwards(&switch_with(dir, &flags, &[]), OF13);
+}
+
+#[test]
+fn ovs_testcontroller_learns_and_forwards_over_tls() {
+    let dir = crate::common::run_dir();
+    let pki = Pki::new(dir.path());
+    let port = free_port();
+    let _controller = testcontroller(
+        dir.path(),
+        &[
+            "-p",
+            &pki.file("ctl-privkey.pem"),
+            "-c",
+            &pki.file("ctl-cert.pem"),
+            "-C",
+            &pki.file("pki/switchca/cacert.pem"),
+            &format!("pssl:{port}:127.0.0.1"),
+        ],
+    );
+    let flags = format!("fail-mode=secure,controller=ssl:127.0.0.1:{port}");
+    let tls = pki.flags();
+    let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
+    learns_and_forwards(&switch_with(dir, &flags, &tls), OF13);
+}
+
+#[test]
+fn the_switch_listens_for_clients_over_tcp() {
+    let dir = crate::common::run_dir();
+    let port = free_port();
+    let switch = switch_with(dir, &format!("fail-mode=secure,controller=ptcp:{port}:127.0.0.1"), &[]);
+    let target = format!("tcp:127.0.0.1:{port}");
+    wait_for("the switch to listen", || switch.ofctl(&["show", &target]).code == Some(0));
+    switch.ofctl(&["add-flow", &target, "in_port=1,actions=2"]).ok();
+    assert!(switch.ofctl(&["dump-flows", &target]).ok().contains("in_port=1 actions=output:2"));
+}
+
+#[test]
+fn the_switch_listens_over_tls_for_those_with_a_certificate() {
+    let dir = crate::common::run_dir();
+    let pki = Pki::new(dir.path());
+    let port = free_port();
+    let tls = pki.flags();
+    let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
+    let switch = switch_with(dir, &format!("fail-mode=secure,controller=pssl:{port}:127.0.0.1"), &tls);
+    let target = format!("ssl:127.0.0.1:{port}");
+    let keys = [
+        "-p",
+        &pki.file("ctl-privkey.pem"),
+        "-c",
+        &pki.file("ctl-cert.pem"),
+        "-C",
+        &pki.file("pki/switchca/cacert.pem"),
+    ];
+    let show = [&keys[..], &["show", &target]].concat();
+    wait_for("the switch to listen", || switch.ofctl(&show).code == Some(0));
+    assert!(switch.ofctl(&["show", &format!("tcp:127.0.0.1:{port}")]).code != Some(0), "not without TLS");
+    // Our own client does as the stock one.
+    let ours = |args: &[&str]| switch.run(crate::common::binary(), &[&["ofctl"], args].concat());
+    ours(&[&keys[..], &["add-flow", &target, "in_port=1,actions=2"]].concat()).ok();
+    let many: String = (0..5_000).map(|n| format!("tcp,tp_dst={n},actions=3\n")).collect();
+    let file = switch.dir.path().join("many");
+    std::fs::write(&file, many).unwrap();
+    ours(&[&keys[..], &["add-flows", &target, file.to_str().unwrap()]].concat()).ok();
+    let flows = ours(&[&keys[..], &["--no-stats", "dump-flows", &target]].concat()).ok();
+    assert!(
+        flows.contains("in_port=1 actions=output:2") && flows.lines().count() >= 5_001,
+        "{}",
+        flows.len()
+    );
+    let without = ours(&["show", &target]).failed();
+    assert!(without.contains("failed to connect to socket (Protocol not available)"), "{without}");
+    let other_authority = pki.file("pki/controllerca/cacert.pem");
+    let stranger = [&keys[..4], &["-C", &other_authority, "show", &target]].concat();
+    let stranger = ours(&stranger).failed();
+    assert!(
+        stranger.contains("failed to connect to socket"),
+        "a certificate of another authority: {stranger}"
+    );
+    assert!(ours(&["show", "ssl:127.0.0.1:1"]).code != Some(0));
+}
+
+#[test]
+fn os_ken_learns_and_forwards_in_both_versions() {
+    for (version, name) in [("1.0", "OpenFlow10"), ("1.3", "OpenFlow13")] {
+        let dir = crate::common::run_dir();
+        let port = free_port();
+        let _controller = os_ken(dir.path(), port, version, None);
+        let flags = format!("fail-mode=secure,protocols={name},controller=tcp:127.0.0.1:{port}");
+        let switch = switch_with(dir, &flags, &[]);
+        learns_and_forwards(&switch, &["-O", name]);
+        let log = std::fs::read_to_string(switch.dir.path().join("os-ken.log")).unwrap();
+        assert!(log.contains("switch ") && !log.contains("error"), "{log}");
+    }
+}
+
+/// Namespaces of the test's own, removed with it.
+struct Net(Vec<String>);
+
+impl Net {
+    /// Two hosts, each with a veth whose other end is here; the names of these ends.
+    fn new() -> (Net, [String; 2]) {
+        // Names that were not used before: a namespace's devices go some time after it.
+        static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let next = NEXT.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
+        let id = std::process::id();
+        let net = Net((next..next + 2).map(|n| format!("cp-ctl-{id}-{n}")).collect());
+        let ends = [next, next + 1].map(|n| format!("cpc{}x{n}", id % 100_000));
+        for (n, (host, end)) in net.0.iter().zip(&ends).enumerate() {
+            for command in [
+                format!("ip netns add {host}"),
+                format!("ip link add {end} type veth peer name eth0 netns {host}"),
+                format!("ip link set {end} up"),
+                format!("ip -n {host} addr add 10.77.0.{}/24 dev eth0", n + 1),
+                format!("ip -n {host} link set eth0 up"),
+            ] {
+                let words: Vec<&str> = command.split(' ').collect();
+                let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+                assert!(output.status.success(), "{command}: {output:?}");
+            }
+        }
+        (net, ends)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", host]).status();
+        }
+    }
+}
+
+#[test]
+fn os_ken_learns_and_forwards_over_tls() {
+    let dir = crate::common::run_dir();
+    let pki = Pki::new(dir.path());
+    let port = free_port();
+    let _controller = os_ken(dir.path(), port, "1.3", Some(&pki));
+    let flags = format!("fail-mode=secure,controller=ssl:127.0.0.1:{port}");
+    let tls = pki.flags();
+    let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
+    learns_and_forwards(&switch_with(dir, &flags, &tls), OF13);
+}
+
+#[test]
+fn os_ken_lets_two_namespaces_ping_each_other() {
+    for version in ["1.0", "1.3"] {
+        let (net, ends) = Net::new();
+        let dir = crate::common::run_dir();
+        let port = free_port();
+        let _controller = os_ken(dir.path(), port, version, None);
+        let protocols = if version == "1.0" { "OpenFlow10" } else { "OpenFlow13" };
+        let bridge = format!("br0,fail-mode=secure,protocols={protocols},controller=tcp:127.0.0.1:{port}");
+        let ports = ends.clone().map(|end| format!("{end},type=system"));
+        let switch = Switch::start_in(dir, &["--bridge", &bridge, "--port", &ports[0], "--port", &ports[1]]);
+        connected(&switch);
+        wait_for("a ping", || {
+            let ping = ["netns", "exec", &net.0[0], "ping", "-c", "3", "-i", "0.2", "-W", "2", "10.77.0.2"];
+            let output = Command::new("ip").args(ping).output().unwrap();
+            output.status.success()
+        });
+        let flows = switch.ofctl(&["-O", protocols, "dump-flows", "br0"]).ok();
+        assert!(flows.matches("dl_dst=").count() >= 2, "{flows}");
+    }
+}
+
+/// A controller in the test's own hands.
+struct Controller {
+    stream: TcpStream,
+    connection: Connection,
+}
+
+impl Controller {
+    fn accept(listener: &TcpListener, version: Version) -> Controller {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let config = ConnectionConfig {
+            side: Side::Controller,
+            versions: VersionSet::only(version),
+            probe_interval: None,
+        };
+        let mut controller = Controller { stream, connection: Connection::new(config, Instant::now()) };
+        let up = controller.events_until(|e| matches!(e, Event::Up(_)));
+        assert!(matches!(up.last(), Some(Event::Up(v)) if *v == version), "{up:?}");
+        controller
+    }
+
+    /// What happens within this time.
+    fn events_for(&mut self, time: Duration) -> Vec<Event> {
+        let end = Instant::now() + time;
+        let mut events = vec![];
+        while Instant::now() < end {
+            self.step(&mut events);
+        }
+        events
+    }
+
+    fn events_until(&mut self, done: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let end = Instant::now() + PATIENCE;
+        let mut events = vec![];
+        while !events.iter().any(&done) {
+            assert!(Instant::now() < end, "waited in vain: {events:?}");
+            self.step(&mut events);
+        }
+        events
+    }
+
+    fn step(&mut self, events: &mut Vec<Event>) {
+        let out = self.connection.transmit().to_vec();
+        if self.stream.write_all(&out).is_ok() {
+            self.connection.transmitted(out.len());
+        }
+        let mut buffer = [0; 65_536];
+        if let Ok(n) = self.stream.read(&mut buffer) {
+            let mut rest = &buffer[..n];
+            while !rest.is_empty() {
+                let taken = self.connection.handle_bytes(Instant::now(), rest);
+                rest = &rest[taken..];
+                while let Some(event) = self.connection.next_event(Instant::now()) {
+                    events.push(event);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, message: &Message) -> Message {
+        let xid = self.connection.new_xid();
+        self.connection.send(xid, message).unwrap();
+        let events = self.events_until(|e| matches!(e, Event::Message { xid: x, .. } if *x == xid));
+        let answer = events.into_iter().find_map(|e| match e {
+            Event::Message { xid: x, message, .. } if x == xid => Some(message),
+            _ => None,
+        });
+        answer.unwrap()
+    }
+}
+
+fn packet_ins(events: &[Event]) -> usize {
+    events.iter().filter(|e| matches!(e, Event::Message { message: Message::PacketIn(_), .. })).count()
+}
+
+#[test]
+fn packets_without_a_rule_go_to_a_controller_whole_and_no_faster_than_its_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let flags = format!(
+        "fail-mode=secure,controller=tcp:127.0.0.1:{port},controller-rate-limit=100,controller-burst-limit=25"
+    );
+    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let mut controller = Controller::accept(&listener, Version::V10);
+    connected(&switch);
+    controller.ask(&Message::BarrierRequest);
+    // While time stands still the rate lets none pass but what was saved up.
+    switch.appctl(&["time/stop"]).ok();
+    let burst = vec![UDP; 60];
+    switch.appctl(&[&["netdev-dummy/receive", "p1"][..], &burst].concat()).ok();
+    let looked_at = || switch.appctl(&["coverage/read-counter", "ofproto_packet_in"]).ok();
+    wait_for("all to be looked at", || looked_at().trim() == "60");
+    let moment = Duration::from_millis(1_500);
+    let mut events = controller.events_for(moment);
+    assert_eq!(packet_ins(&events), 25);
+    // 25 were queued, and no more.
+    assert_eq!(switch.appctl(&["time/warp", "1000"]).ok(), "warped\n");
+    wait_for("those that were queued", || {
+        events.extend(controller.events_for(Duration::from_millis(100)));
+        packet_ins(&events) >= 50
+    });
+    events.extend(controller.events_for(moment));
+    assert_eq!(packet_ins(&events), 50);
+    let whole = events.iter().all(|e| match e {
+        Event::Message { message: Message::PacketIn(p), .. } => {
+            p.data.len() == 106 && p.total_len == 106 && p.buffer_id.is_none()
+        }
+        _ => true,
+    });
+    assert!(whole, "{events:?}");
+}
+
+/// The types of the OpenFlow messages that come within this time, and whether the stream ends; nothing is
+/// answered.
+fn unanswered(controller: &mut Controller, time: Duration) -> (Vec<u8>, bool) {
+    let end = Instant::now() + time;
+    let mut bytes = Vec::new();
+    let mut ended = false;
+    while Instant::now() < end && !ended {
+        let mut buffer = [0; 65_536];
+        match controller.stream.read(&mut buffer) {
+            Ok(0) => ended = true,
+            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
+            Err(_) => {}
+        }
+    }
+    let mut types = Vec::new();
+    let mut rest = &bytes[..];
+    while let [_, kind, high, low, ..] = *rest {
+        types.push(kind);
+        rest = &rest[usize::from(u16::from_be_bytes([high, low]))..];
+    }
+    (types, ended)
+}
+
+#[test]
+fn limits_probes_and_retries_of_a_controller_follow_time_that_is_moved_by_hand() {
+    const ECHO_REQUEST: u8 = 2;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let flags = format!(
+        "fail-mode=secure,controller=tcp:127.0.0.1:{port},controller-rate-limit=100,controller-burst-limit=25"
+    );
+    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let mut controller = Controller::accept(&listener, Version::V13);
+    connected(&switch);
+    switch.add_flow("in_port=1,actions=controller");
+    let warp = |ms: &str| assert_eq!(switch.appctl(&["time/warp", ms]).ok(), "warped\n");
+    switch.appctl(&["time/stop"]).ok();
+    let moment = Duration::from_millis(1_500);
+
+    // No tokens come while time stands still, and all that waits passes in the next second.
+    let burst = vec![UDP; 40];
+    switch.appctl(&[&["netdev-dummy/receive", "p1"][..], &burst].concat()).ok();
+    assert_eq!(packet_ins(&controller.events_for(moment)), 25);
+    warp("1000");
+    let mut told = 0;
+    wait_for("the packets held back", || {
+        told += packet_ins(&controller.events_for(Duration::from_millis(100)));
+        told == 15
+    });
+
+    controller.ask(&Message::BarrierRequest);
+    warp("4000");
+    assert_eq!(unanswered(&mut controller, moment), (vec![], false), "heard of 4 s ago");
+    warp("1500");
+    let mut probes = Vec::new();
+    wait_for("a probe", || {
+        probes.extend(unanswered(&mut controller, Duration::from_millis(100)).0);
+        !probes.is_empty()
+    });
+    assert_eq!(probes, [ECHO_REQUEST]);
+    assert!(!unanswered(&mut controller, moment).1, "it has all the time to answer");
+    warp("5000");
+    wait_for("the end of the silent connection", || {
+        unanswered(&mut controller, Duration::from_millis(100)).1
+    });
+
+    listener.set_nonblocking(true).unwrap();
+    std::thread::sleep(moment);
+    assert!(listener.accept().is_err(), "it waits a second before it tries again");
+    listener.set_nonblocking(false).unwrap();
+    warp("2000");
+    let mut controller = Controller::accept(&listener, Version::V13);
+    controller.ask(&Message::BarrierRequest);
+}
+
+#[test]
+fn of_two_controllers_one_is_in_charge_when_it_says_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Two targets that are one listener.
+    let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port};tcp:localhost:{port}");
+    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let (mut one, mut two) =
+        (Controller::accept(&listener, Version::V13), Controller::accept(&listener, Version::V13));
+    let role = |role, generation_id| {
+        Message::RoleRequest(openflow::message::RoleRequest { role, generation_id, nicira: false })
+    };
+    let primary = one.ask(&role(Role::Primary, Some(1)));
+    assert!(matches!(primary, Message::RoleReply(r) if r.role == Role::Primary), "{primary:?}");
+    let other = two.ask(&role(Role::Primary, Some(2)));
+    assert!(matches!(other, Message::RoleReply(r) if r.role == Role::Primary), "{other:?}");
+    // Who was in charge is told that it no longer is.
+    let told = one.events_until(|e| matches!(e, Event::Message { message: Message::RoleStatus(_), .. }));
+    let lost = openflow::message::RoleStatus {
+        role: Role::Secondary,
+        reason: openflow::message::RoleReason::PrimaryRequest,
+        generation_id: Some(2),
+    };
+    let is_it = |e: &Event| matches!(e, Event::Message { message: Message::RoleStatus(s), .. } if *s == lost);
+    assert!(told.iter().any(is_it), "{told:?}");
+    let now = one.ask(&role(Role::NoChange, None));
+    assert!(matches!(now, Message::RoleReply(r) if r.role == Role::Secondary), "{now:?}");
+    // Who only watches may not change anything, and is told of ports alone.
+    switch.add_flow("actions=controller");
+    let flow_mod = Message::FlowMod(Box::new(openflow::message::FlowMod::add()));
+    let refused = one.ask(&flow_mod);
+    let expected = Some(openflow::ErrorKind::OFPBRC_IS_SECONDARY);
+    assert!(matches!(&refused, Message::Error(e) if e.kind() == expected), "{refused:?}");
+    switch.receive("p1", UDP);
+    switch.ofctl(&["mod-port", "br0", "1", "no-flood"]).ok();
+    let ports = |events: &[Event]| {
+        events.iter().filter(|e| matches!(e, Event::Message { message: Message::PortStatus(_), .. })).count()
+    };
+    let (mut seen_by_one, mut seen_by_two) = (vec![], vec![]);
+    let mut listen = |time| {
+        seen_by_one.extend(one.events_for(time));
+        seen_by_two.extend(two.events_for(time));
+        ports(&seen_by_one) > 0 && ports(&seen_by_two) > 0 && packet_ins(&seen_by_two) > 0
+    };
+    wait_for("the news", || listen(Duration::from_millis(50)));
+    // And nothing else.
+    listen(Duration::from_millis(500));
+    assert_eq!((packet_ins(&seen_by_one), ports(&seen_by_one)), (0, 1), "{seen_by_one:?}");
+    assert_eq!((packet_ins(&seen_by_two), ports(&seen_by_two)), (1, 1), "{seen_by_two:?}");
+}
+
+#[test]
+fn without_its_controller_a_standalone_bridge_switches_by_itself_until_it_is_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let flags = format!("controller=tcp:127.0.0.1:{port},max-backoff=1000");
+    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let controller = Controller::accept(&listener, Version::V13);
+    connected(&switch);
+    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "a controller is in charge");
+    switch.add_flow("in_port=3,actions=drop");
+    drop(controller);
+    drop(listener);
+    let start = Instant::now();
+    wait_for("the switch to take over", || switch.log().contains("switching without"));
+    assert!(start.elapsed() > Duration::from_secs(12), "{:?}", start.elapsed());
+    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "rules are gone, its own is not shown");
+    switch.receive("p3", UDP);
+    assert_eq!(switch.sent("p1", 1).len(), 1);
+    // Somebody else's connection may have the number for a while.
+    let mut listener = None;
+    wait_for("the port to be free", || {
+        listener = TcpListener::bind(("127.0.0.1", port)).ok();
+        listener.is_some()
+    });
+    let listener = listener.unwrap();
+    let _controller = Controller::accept(&listener, Version::V13);
+    wait_for("the switch to give up", || switch.log().contains("no longer switching"));
+    switch.receive("p3", UDP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(switch.appctl(&["netdev-dummy/sent", "p2"]).ok().lines().count(), 1, "only the one of before");
+}
+
+/// A controller on a Unix socket, which holds little, that asks for a dump of more rules than fit into it.
+fn asks_for_a_long_dump(switch: &Switch, listener: &UnixListener) -> UnixStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+    connected(switch);
+    // OFPMP_FLOW: all tables, any port and group, any match.
+    let mut request = vec![4, 18, 0, 56, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0];
+    request.extend([0xff; 8]);
+    request.extend([0; 4 + 16]);
+    request.extend([0, 1, 0, 4, 0, 0, 0, 0]);
+    stream.write_all(&request).unwrap();
+    stream
+}
+
+fn with_many_rules(dir: tempfile::TempDir, fail_mode: &str) -> (Switch, UnixListener) {
+    let socket = dir.path().join("controller");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let flags = format!("fail-mode={fail_mode},controller=unix:{}", socket.display());
+    let switch = switch_with(dir, &flags, &[]);
+    let rules = switch.dir.path().join("rules");
+    let lines: String =
+        (0..40_000).map(|n| format!("ip,nw_dst={},actions=2\n", Ipv4Addr::from(n as u32))).collect();
+    std::fs::write(&rules, lines).unwrap();
+    switch.ofctl(&["add-flows", "br0", rules.to_str().unwrap()]).ok();
+    (switch, listener)
+}
+
+#[test]
+fn a_controller_that_stops_reading_is_given_up_and_the_bridge_fails_open() {
+    let (switch, listener) = with_many_rules(crate::common::run_dir(), "standalone");
+    let stuck = asks_for_a_long_dump(&switch, &listener);
+    // It has taken what its socket holds, and then nothing.
+    wait_for("the dump to fill the socket", || switch.unread(&stuck) > 100_000);
+    switch.appctl(&["time/stop"]).ok();
+    listener.set_nonblocking(true).unwrap();
+    let mut seconds = 0;
+    while switch.appctl(&["coverage/read-counter", "vconn_cut"]).ok() != "1\n" {
+        assert!(seconds < 20, "the connection stands after 20 s");
+        switch.appctl(&["time/warp", "1000", "500"]).ok();
+        seconds += 1;
+    }
+    assert!(seconds >= 9, "given up after {seconds} s: it had 10 s");
+    assert!(switch.log().contains("no response to inactivity probe after 5 seconds, disconnecting"));
+    // Nobody says hello on the next connection.
+    switch.appctl(&["time/warp", "30000", "500"]).ok();
+    wait_for("the bridge to switch by itself", || {
+        switch.appctl(&["bridge/dump-flows", "br0"]).ok().contains("priority=15790320,actions=NORMAL")
+    });
+    drop(stuck);
+}
+
+#[test]
+fn a_controller_that_reads_slowly_and_says_nothing_meanwhile_is_kept() {
+    let (switch, listener) = with_many_rules(crate::common::run_dir(), "secure");
+    let mut slow = asks_for_a_long_dump(&switch, &listener);
+    wait_for("the dump to fill the socket", || switch.unread(&slow) > 100_000);
+    switch.appctl(&["time/stop"]).ok();
+    let (mut read, mut seconds, mut buffer) = (0, 0, vec![0; 100_000]);
+    while read < 3_000_000 {
+        // It waits for bytes as long as they may take to come, in true time.
+        let n = slow.read(&mut buffer).unwrap_or_else(|e| panic!("no more came after {seconds} s: {e}"));
+        assert!(n > 0, "cut off after {seconds} s, with {read} bytes read");
+        read += n;
+        seconds += 1;
+        switch.appctl(&["time/warp", "1000"]).ok();
+    }
+    assert!(seconds >= 20, "read within {seconds} s");
+    assert_eq!(switch.appctl(&["coverage/read-counter", "vconn_cut"]).ok(), "0\n");
+}
+
+/// A controller that wants nothing of packets without a rule still gets those that rules send it.
+#[test]
+fn a_miss_send_len_of_0_keeps_packet_ins_from_clients_only() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let switch = switch_with(
+        crate::common::run_dir(),
+        &format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}"),
+        &[],
+    );
+    let mut controller = Controller::accept(&listener, Version::V13);
+    connected(&switch);
+    let config = openflow::message::SwitchConfig {
+        frag: openflow::message::FragHandling::Normal,
+        invalid_ttl_to_controller: None,
+        miss_send_len: 0,
+    };
+    let xid = controller.connection.new_xid();
+    controller.connection.send(xid, &Message::SetConfig(config)).unwrap();
+    controller.ask(&Message::BarrierRequest);
+    switch.add_flow("in_port=1,actions=controller");
+    switch.receive("p1", UDP);
+    let events =
+        controller.events_until(|e| matches!(e, Event::Message { message: Message::PacketIn(_), .. }));
+    assert_eq!(packet_ins(&events), 1);
+}
+
+#[test]
+fn a_bridge_that_is_to_speak_what_we_do_not_speaks_nothing() {
+    let (_server, switch) = configured_by_database();
+    vsctl(
+        &switch,
+        "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure protocols=OpenFlow10,OpenFlow13",
+    );
+    switch.ofctl(&["show", "br0"]).ok();
+    vsctl(&switch, "set bridge br0 protocols=OpenFlow15");
+    let said = switch.ofctl(&["-O", "OpenFlow10,OpenFlow13", "show", "br0"]).failed();
+    assert!(said.contains("version negotiation failed"), "{said}");
+    let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+    stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 9]).unwrap();
+    let mut bytes = vec![];
+    stream.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes[0], 6, "the hello offers OpenFlow 1.5 and nothing else: {bytes:02x?}");
+    let error = b"We support no version, you support version 0x01, no common versions.";
+    assert!(bytes.ends_with(error), "{bytes:02x?}");
+    vsctl(&switch, "set bridge br0 protocols=OpenFlow15,OpenFlow13");
+    switch.ofctl(&["-O", "OpenFlow13", "show", "br0"]).ok();
+}
+
+#[test]
+fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
+    let switch = switch_with(crate::common::run_dir(), "fail-mode=secure,protocols=OpenFlow13", &[]);
+    switch.ofctl(&["-O", "OpenFlow13", "show", "br0"]).ok();
+    let said = switch.ofctl(&["show", "br0"]).failed();
+    assert!(
+        said.contains("version negotiation failed (we support version 0x01, peer supports version 0x04)"),
+        "{said}"
+    );
+    // As it stands on the wire, byte by byte from Open vSwitch 3.1.
+    let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+    stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 9]).unwrap();
+    let mut bytes = vec![];
+    stream.read_to_end(&mut bytes).unwrap();
+    let error = [
+        &[1, 1, 0, 82, 0, 0, 0, 0, 0, 0, 0, 0][..],
+        b"We support version 0x04, you support version 0x01, no common versions.",
+    ]
+    .concat();
+    assert!(bytes.ends_with(&error), "{bytes:02x?}");
+}
+
+/// A stock database server, and a switch that it configures.
+fn configured_by_database() -> (Running, Switch) {
+    let dir = crate::common::run_dir();
+    let db = dir.path().join("conf.db");
+    let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+    assert!(Command::new("ovsdb-tool").arg("create").arg(&db).arg(schema).status().unwrap().success());
+    let remote = format!("unix:{}", dir.path().join("db.sock").display());
+    let server = Command::new("ovsdb-server")
+        .arg(&db)
+        .arg(format!("--remote=p{remote}"))
+        .arg(format!("--unixctl={}", dir.path().join("server.ctl").display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let server = Running(server.unwrap());
+    wait_for("the database server", || testkit::listens(dir.path().join("db.sock")));
+    // Without its first row the switch waits.
+    let init = ["--timeout=60", &format!("--db={remote}"), "--no-wait", "init"];
+    assert!(Command::new("ovs-vsctl").args(init).status().unwrap().success());
+    let switch = Switch::start_in(dir, &[&remote, "--enable-dummy"]);
+    (server, switch)
+}
+
+fn vsctl(switch: &Switch, command: &str) -> String {
+    let db = format!("--db=unix:{}", switch.dir.path().join("db.sock").display());
+    let args: Vec<&str> = [db.as_str(), "--timeout=60"].into_iter().chain(command.split(' ')).collect();
+    switch.run("ovs-vsctl", &args).ok().trim().to_string()
+}
+
+#[test]
+fn rows_of_the_database_say_what_became_of_controllers() {
+    let (_server, switch) = configured_by_database();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, nobody) = (listener.local_addr().unwrap().port(), free_port());
+    vsctl(&switch, "add-br br0 -- set bridge br0 datapath_type=dummy");
+    assert_eq!(switch.flows(&[]).len(), 1, "a bridge without controllers switches by its one rule");
+    vsctl(&switch, &format!("set-controller br0 tcp:127.0.0.1:{port} tcp:127.0.0.1:{nobody}"));
+    let mut controller = Controller::accept(&listener, Version::V13);
+    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "with controllers it does what they say");
+    let get = |target: u16, column: &str| {
+        let find = format!("--bare --columns={column} find controller target=\"tcp:127.0.0.1:{target}\"");
+        vsctl(&switch, &find)
+    };
+    wait_for("the connection to be told", || get(port, "is_connected") == "true");
+    let role = openflow::message::RoleRequest { role: Role::Primary, generation_id: Some(1), nicira: false };
+    controller.ask(&Message::RoleRequest(role));
+    wait_for("the role", || get(port, "role") == "master");
+    wait_for("the state", || {
+        // Heard of this moment: a connection that says nothing for some seconds is idle.
+        controller.ask(&Message::BarrierRequest);
+        get(port, "status").contains("state=ACTIVE")
+    });
+    assert!(get(port, "status").contains("sec_since_connect="), "{}", get(port, "status"));
+    let uuid = get(port, "_uuid");
+    vsctl(&switch, &format!("set controller {uuid} controller_rate_limit=100"));
+    for count in [
+        "packet-in-miss-bypassed=0",
+        "packet-in-miss-queued=0",
+        "packet-in-miss-dropped=0",
+        "packet-in-action-backlog=0",
+    ] {
+        wait_for("what limits did", || get(port, "status").contains(count));
+    }
+    assert_eq!(get(nobody, "is_connected"), "false");
+    wait_for("the failure to be told", || {
+        let lost = get(nobody, "status");
+        lost.contains("last_error=Connection refused") && lost.contains("state=BACKOFF")
+    });
+    drop(controller);
+    drop(listener);
+    wait_for("the loss to be told", || get(port, "is_connected") == "false");
+    assert!(get(port, "status").contains("sec_since_disconnect="), "{}", get(port, "status"));
+    vsctl(&switch, "del-controller br0");
+    assert_eq!(switch.flows(&[]).len(), 1, "and without them as before");
+}
+
+#[test]
+fn keys_and_certificates_come_from_the_database() {
+    let (_server, switch) = configured_by_database();
+    let pki = Pki::new(switch.dir.path());
+    let port = free_port();
+    let _controller = testcontroller(
+        switch.dir.path(),
+        &[
+            "-p",
+            &pki.file("ctl-privkey.pem"),
+            "-c",
+            &pki.file("ctl-cert.pem"),
+            "-C",
+            &pki.file("pki/switchca/cacert.pem"),
+            &format!("pssl:{port}:127.0.0.1"),
+        ],
+    );
+    let (key, certificate) = (pki.file("sc-privkey.pem"), pki.file("sc-cert.pem"));
+    let ca = pki.file("pki/controllerca/cacert.pem");
+    vsctl(&switch, &format!("set-ssl {key} {certificate} {ca}"));
+    vsctl(&switch, "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+    for n in 1..=3 {
+        vsctl(&switch, &format!("add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}"));
+    }
+    vsctl(&switch, &format!("set-controller br0 ssl:127.0.0.1:{port}"));
+    learns_and_forwards(&switch, OF13);
+}

@@ -1,0 +1,26 @@
+//! End-to-end tests: the real binary, spoken to by the stock tools, one module per subject. What measures stands in files of its own.
+
+mod actions_beside_stock;
+mod clients;
+mod common;
+mod daemon_options;
+mod database;
+mod demo;
+mod e2e_controllers;
+mod e2e_daemon;
+mod e2e_openflow;
+mod guest;
+mod installed;
+mod numa;
+mod ofctl;
+mod operator_guide;
+mod overload;
+mod ovs_ctl;
+mod ovsdb_kill;
+mod ovsdb_server;
+mod ovsdb_tool;
+mod ports_guide;
+mod programs;
+mod qemu;
+mod tutorial;
+mod unixctl;

@@ -1,0 +1,852 @@
+//! The control socket's commands, side by side with a stock `ovs-vswitchd --enable-dummy` that is configured
+//! the same; and time that a test stops and moves.
+
+use crate::common::{Switch, UDP, binary, run_dir, wait_for};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A database server and a switch on it, one of the two ours or the stock one.
+struct Pair {
+    dir: tempfile::TempDir,
+    children: Vec<Child>,
+}
+
+impl Pair {
+    fn start(switch: &mut Command) -> Pair {
+        let dir = run_dir();
+        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+        let mut pair = Pair { dir, children: Vec::new() };
+        assert!(pair.run("ovsdb-tool", &["create", &pair.path("conf.db"), schema]).status.success());
+        let remote = format!("--remote=punix:{}", pair.path("db.sock"));
+        let mut server = Command::new("ovsdb-server");
+        server.args([&pair.path("conf.db"), &remote, "-vconsole:off", "--no-chdir"]);
+        pair.spawn(&mut server);
+        wait_for("the database", || testkit::listens(pair.path("db.sock")));
+        assert!(pair.run("ovs-vsctl", &["--no-wait", "init"]).status.success());
+        switch.arg(format!("unix:{}", pair.path("db.sock"))).args([
+            "--enable-dummy=override",
+            "-vconsole:off",
+            "--pidfile",
+        ]);
+        pair.spawn(switch);
+        wait_for("the switch", || pair.run("ovs-appctl", &["version"]).status.success());
+        let bridge = "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
+            other_config:datapath-id=0000000000000001 other_config:hwaddr=aa:55:aa:55:00:00";
+        let mut words: Vec<String> = vec!["--timeout=30".into()];
+        words.extend(bridge.split_whitespace().map(String::from));
+        for n in 1..=3 {
+            let port = format!("-- add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}");
+            words.extend(port.split_whitespace().map(String::from));
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let added = pair.run("ovs-vsctl", &words);
+        assert!(added.status.success(), "{added:?}");
+        pair
+    }
+
+    fn ours() -> Pair {
+        let link = run_dir();
+        let program = link.path().join("ovs-vswitchd");
+        std::os::unix::fs::symlink(binary(), &program).unwrap();
+        Pair::start(&mut Command::new(program))
+    }
+
+    fn stock() -> Pair {
+        let mut command = Command::new("ovs-vswitchd");
+        command.arg("--disable-system");
+        Pair::start(&mut command)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_string()
+    }
+
+    fn spawn(&mut self, command: &mut Command) {
+        let log = std::fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
+        command.env("OVS_RUNDIR", self.dir.path()).env("OVS_LOGDIR", self.dir.path());
+        command.arg(format!("--log-file={}", self.path("log")));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        self.children.push(child);
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(args).env("OVS_RUNDIR", self.dir.path()).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Standard output and the exit code of `ovs-appctl`, errors included, with what the two must differ in
+    /// made the same.
+    fn appctl(&self, args: &[&str]) -> (String, Option<i32>) {
+        let output = self.run("ovs-appctl", &[&["-T", "20"], args].concat());
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        // Ours is one datapath for all, without a port of its own.
+        let text = text.replace("netdev@ovs-netdev", "dummy@ovs-dummy").replace("netdev@", "dummy@");
+        let text = text.replace("  port 0: ovs-dummy (dummy-internal)\n", "");
+        let text = text.replace("packet_type(ns=0,id=0),", "");
+        (text, output.status.code())
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("{}", std::fs::read_to_string(self.path("log")).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn commands_say_what_the_stock_switch_says() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let both = |args: &[&str]| {
+        let (ours, stock) = (ours.appctl(args), stock.appctl(args));
+        assert_eq!(ours, stock, "{args:?}: ours is on the left");
+        ours.0
+    };
+    for pair in [&ours, &stock] {
+        for flow in ["in_port=1,actions=output:2", "priority=0,actions=NORMAL"] {
+            assert!(pair.run("ovs-ofctl", &["add-flow", "br0", flow]).status.success());
+        }
+    }
+    both(&["dpctl/show"]);
+    both(&["dpif/show"]);
+    both(&["dpctl/dump-dps"]);
+    both(&["dpif/dump-dps"]);
+    both(&["ofproto/list"]);
+    both(&["ofproto/list-tunnels"]);
+    both(&["fdb/show", "br0"]);
+    both(&["fdb/stats-show", "br0"]);
+    both(&["fdb/flush", "br0"]);
+    both(&["fdb/show", "br9"]);
+    both(&["fdb/show"]);
+    both(&["fdb/add", "br0", "p1", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/add", "br0", "p2", "10", "50:54:00:00:00:22"]);
+    both(&["fdb/add", "br0", "p2", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/add", "br0", "br0", "0", "50:54:00:00:00:23"]);
+    for [bridge, port, mac] in
+        [["br9", "p1", "50:54:00:00:00:21"], ["br0", "p9", "50:54:00:00:00:21"], ["br0", "p1", "50:54"]]
+    {
+        both(&["fdb/add", bridge, port, "0", mac]);
+    }
+    both(&["fdb/flush"]);
+    both(&["fdb/stats-show", "br0"]);
+    let addresses = |pair: &Pair| {
+        let mut lines: Vec<_> = pair.appctl(&["fdb/show", "br0"]).0.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(addresses(&ours), addresses(&stock));
+    assert_eq!(addresses(&ours).len(), 4);
+    both(&["fdb/del", "br0", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/del", "br0", "0", "50:54:00:00:00:21"]);
+    both(&["fdb/del", "br0", "10", "50:54:00:00:00:22"]);
+    both(&["fdb/del", "br0", "0", "50:54:00:00:00:23"]);
+    both(&["fdb/del", "br9", "0", "50:54:00:00:00:23"]);
+    both(&["fdb/del", "br0", "0", "50"]);
+    both(&["fdb/stats-clear", "br0"]);
+    both(&["fdb/stats-clear"]);
+    both(&["fdb/stats-clear", "br9"]);
+    both(&["fdb/stats-show", "br0"]);
+    both(&["fdb/stats-show", "br9"]);
+    both(&["fdb/flush", "br9"]);
+    // Rules of the stock switch's own pipeline are not ours to have.
+    let rules = |pair: &Pair, args: &[&str]| {
+        let text = pair.appctl(&[&["bridge/dump-flows"], args].concat()).0;
+        let lines = text.lines().filter(|l| !l.contains("table_id=254"));
+        let mut lines: Vec<_> = lines.map(|l| l.split_once("s, ").unwrap().1.to_string()).collect();
+        lines.sort();
+        lines
+    };
+    for args in [&["br0"][..], &["--offload-stats", "br0"]] {
+        assert_eq!(rules(&ours, args), rules(&stock, args));
+    }
+    assert!(rules(&ours, &["br0"]).iter().any(|l| l == "n_packets=0, n_bytes=0, in_port=1,actions=output:2"));
+    // Managers are reached through the bridges, unless their rows say otherwise.
+    let own_rules = |pair: &Pair| {
+        let mut rules = rules(pair, &["br0"]);
+        rules.retain(|rule| rule.contains("priority=18000"));
+        rules
+    };
+    for (command, count) in [
+        ("set-manager tcp:10.9.9.9 ssl:10.9.9.7:7000 ptcp:0", 11),
+        ("set manager tcp:10.9.9.9 connection_mode=out-of-band", 7),
+        ("set bridge br0 other_config:disable-in-band=true", 0),
+        ("set bridge br0 other_config:disable-in-band=false", 7),
+        ("del-manager", 0),
+    ] {
+        for pair in [&ours, &stock] {
+            let words: Vec<&str> = command.split(' ').collect();
+            assert!(pair.run("ovs-vsctl", &words).status.success());
+            wait_for("the switch's own rules", || own_rules(pair).len() == count);
+        }
+        assert_eq!(own_rules(&ours), own_rules(&stock), "{command}");
+    }
+    both(&["bridge/dump-flows", "br9"]);
+    both(&["bridge/reconnect"]);
+    both(&["bridge/reconnect", "br0"]);
+    both(&["bridge/reconnect", "br9"]);
+    both(&["qos/show", "p1"]);
+    both(&["qos/show", "br0"]);
+    both(&["qos/show", "p9"]);
+    both(&["qos/show-types", "p1"]);
+    both(&["qos/show-types", "p9"]);
+    both(&["dpif-netdev/pmd-stats-clear"]);
+    // A log's destinations: with milliseconds at the console too here.
+    let patterns = |pair: &Pair| pair.appctl(&["vlog/list-pattern"]).0.replace(":%SZ}", ":%S.###Z}");
+    assert_eq!(patterns(&ours), patterns(&stock));
+    // The shape of a line of coverage, with what it counts aside.
+    let coverage = |pair: &Pair| {
+        // The stock switch collects its threads' counts every few seconds.
+        let shown = || pair.appctl(&["coverage/show"]).0;
+        wait_for("the count of commands", || shown().contains("\nunixctl_received "));
+        let text = shown();
+        let head = text.lines().next().unwrap().split("hash=").next().unwrap().to_string();
+        let line = text.lines().find(|l| l.starts_with("unixctl_received ")).unwrap();
+        let shape = line.chars().map(|c| if c.is_ascii_digit() { ' ' } else { c }).collect::<String>();
+        (head, shape.trim_end().to_string(), text.lines().last().unwrap().ends_with(" events never hit"))
+    };
+    assert_eq!(coverage(&ours), coverage(&stock));
+    both(&["nonesuch"]);
+    both(&["version", "x"]);
+    both(&["coverage/read-counter", "nonesuch"]);
+    both(&["ofproto/trace", "br0", "in_port=1,ip,nw_src=1.2.3.4"]);
+    // Source and destination are both 0, and a trace learns nothing from it.
+    let same = |pair: &Pair| pair.appctl(&["ofproto/trace", "br0", "in_port=2"]).0.contains("flooding");
+    assert_eq!((same(&ours), same(&stock)), (true, true));
+    // Ports are flooded to in an order of their own, and the tag is part of what NORMAL decides by here.
+    let flood = ["ofproto/trace", "br0", "in_port=2,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07"];
+    let steps = |pair: &Pair| pair.appctl(&flood).0.split("\nMegaflow").next().unwrap().to_string();
+    assert_eq!(steps(&ours), steps(&stock));
+    both(&["ofproto/trace", "br9", "in_port=1"]);
+    both(&["ofproto/trace", UDP]);
+    both(&["netdev-dummy/receive", "nope", "00"]);
+    both(&["netdev-dummy/set-admin-state", "p3", "down"]);
+    both(&["netdev-dummy/set-admin-state", "p3", "sideways"]);
+    both(&["vlog/set", "nonesuch:dbg"]);
+    both(&["vlog/set", "PATTERN:x:y"]);
+    both(&["vlog/reopen"]);
+    both(&["netdev-dummy/receive", "p1", UDP]);
+    for pair in [&ours, &stock] {
+        wait_for("the flow", || pair.appctl(&["dpctl/dump-flows"]).0.contains("in_port(1)"));
+    }
+    let without_head = |pair: &Pair| {
+        let text = pair.appctl(&["dpctl/dump-flows"]).0;
+        // The stock switch does not count the packet that made the flow.
+        let lines = text.lines().filter(|l| !l.starts_with("flow-dump"));
+        let flow =
+            |l: &str| l.split(", packets:").next().unwrap().to_string() + l.rsplit(", ").next().unwrap();
+        lines.map(flow).collect::<Vec<_>>()
+    };
+    assert_eq!(without_head(&ours), without_head(&stock));
+    // What the first packet cost is there, and gone after.
+    let packets = |pair: &Pair| {
+        let text = pair.appctl(&["dpif-netdev/pmd-stats-show"]).0;
+        text.lines().filter_map(|l| l.strip_prefix("  packets received: ")?.parse::<u64>().ok()).sum::<u64>()
+    };
+    assert_eq!(packets(&ours), 1);
+    both(&["dpif-netdev/pmd-stats-clear"]);
+    assert_eq!(packets(&ours), 0);
+    // Sizes of caches are told ten times a second.
+    wait_for("the flow in upcall/show", || {
+        let upcalls = ours.appctl(&["upcall/show"]).0;
+        upcalls.contains("\n  flows         : (current 1) (limit ") && upcalls.contains("(keys 1)\n")
+    });
+    both(&["time/stop"]);
+    both(&["time/warp", "100"]);
+    both(&["time/warp", "x"]);
+    both(&["time/warp", "0"]);
+    both(&["revalidator/wait"]);
+    both(&["revalidator/purge"]);
+    // A number, whatever it counts.
+    let number = ours.appctl(&["coverage/read-counter", "xlate_actions"]);
+    assert_eq!((number.1, number.0.trim().parse::<u64>().is_ok()), (Some(0), true));
+    // Usages are the stock one's; some commands take less here, and say so.
+    let list = |pair: &Pair| pair.appctl(&["list-commands"]).0;
+    let stock_list = list(&stock);
+    let name = |line: &str| line.trim().split(' ').next().unwrap_or_default().to_string();
+    let takes_less = ["dpctl/del-flows", "dpif-netdev/pmd-perf-show"];
+    for line in list(&ours).lines().skip(1).filter(|l| !takes_less.contains(&name(l).as_str())) {
+        let theirs = stock_list.lines().find(|l| name(l) == name(line));
+        assert!(theirs.is_none_or(|l| l.trim_end() == line.trim_end()), "{line}\n{theirs:?}");
+    }
+    assert_eq!(ours.appctl(&["exit", "--cleanup"]), (String::new(), Some(0)));
+}
+
+#[test]
+fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let vsctl = |words: &str| {
+        for pair in [&ours, &stock] {
+            let set = pair.run("ovs-vsctl", &words.split(' ').collect::<Vec<_>>());
+            assert!(set.status.success(), "{set:?}");
+        }
+    };
+    let both = |args: &[&str]| {
+        let (ours, stock) = (ours.appctl(args), stock.appctl(args));
+        assert_eq!(ours, stock, "{args:?}: ours is on the left");
+        ours.0
+    };
+    // What a flow of ours is cached for may be less than with the stock switch.
+    let trace = |flow: &str| {
+        let flow = format!("{flow},dl_src=50:54:00:00:00:05");
+        let shown = |pair: &Pair| {
+            let (text, code) = pair.appctl(&["ofproto/trace", "br0", &flow]);
+            let lines = text.lines().filter(|l| !l.starts_with("Megaflow: "));
+            (lines.map(|l| format!("{l}\n")).collect::<String>(), code)
+        };
+        let (ours, stock) = (shown(&ours), shown(&stock));
+        assert_eq!(ours, stock, "{flow}: ours is on the left");
+        ours.0
+    };
+    vsctl("set port p1 tag=10 -- set port p3 tag=10 vlan_mode=native-untagged");
+    for pair in [&ours, &stock] {
+        assert!(pair.run("ovs-ofctl", &["add-flow", "br0", "actions=NORMAL"]).status.success());
+    }
+    let place_addresses = || {
+        for (port, mac) in [("p1", "07"), ("p2", "08"), ("p3", "09")] {
+            for pair in [&ours, &stock] {
+                let mac = format!("50:54:00:00:00:{mac}");
+                assert_eq!(pair.appctl(&["fdb/add", "br0", port, "10", &mac]).1, Some(0));
+            }
+        }
+    };
+    place_addresses();
+    // A tag that goes, one that comes, and one that keeps its priority.
+    for (flow, actions) in [
+        ("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10", "pop_vlan,1"),
+        ("in_port=p2,dl_dst=50:54:00:00:00:09,dl_vlan=10,dl_vlan_pcp=3", "pop_vlan,3"),
+        ("in_port=p1,dl_dst=50:54:00:00:00:08", "push_vlan(vid=10,pcp=0),2"),
+        ("in_port=p1,dl_dst=50:54:00:00:00:08,vlan_tci=0x7000", "pop_vlan,push_vlan(vid=10,pcp=3),2"),
+    ] {
+        let text = trace(flow);
+        assert!(text.contains("\nFinal flow: unchanged\n"), "{text}");
+        assert!(text.ends_with(&format!("\nDatapath actions: {actions}\n")), "{text}");
+    }
+    // What is not forwarded, and why.
+    trace("in_port=p1,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    trace("in_port=99,dl_dst=50:54:00:00:00:07");
+    vsctl("set port p1 protected=true -- set port p2 protected=true");
+    // The stock switch forgets them where a port changes.
+    place_addresses();
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    vsctl("set port p1 protected=false -- set port p2 protected=false trunks=20");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07");
+    vsctl("set port p2 trunks=20 tag=30 vlan_mode=native-tagged");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    vsctl("set port p2 trunks=[] cvlans=20 vlan_mode=dot1q-tunnel");
+    trace("in_port=p2,dl_dst=50:54:00:00:00:07,dl_vlan=10");
+    vsctl("set port p2 cvlans=[] tag=[] vlan_mode=[]");
+    place_addresses();
+    for bad in [
+        "foo",
+        "foo=1",
+        "in_port=1,foo",
+        "in_port=p9",
+        "in_port=1,dl_dst=5",
+        ",",
+        "",
+        "in_port",
+        "nw_src=1.2.3.4",
+        "udp,tp_src=5",
+        "tcp,,,udp",
+        "tcp,tp_src=5,tp_src=5",
+        "tcp,nw_src=1.2.3.4/24",
+        "tcp tp_dst",
+        "ct_state=+trk",
+        "reg0[0..3]=1",
+    ] {
+        both(&["ofproto/trace", "br0", bad]);
+    }
+    both(&["ofproto/trace"]);
+    both(&["ofproto/trace", "br0"]);
+    both(&["ofproto/trace", "br0", "tcp", "zz"]);
+    both(&["ofproto/trace", "br0", "tcp", "1", "2", "3"]);
+
+    // The same of a flow that is cached, and what shows it.
+    let tagged = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:08),eth_type(0x8100),vlan(vid=0,pcp=3),\
+        encap(eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2))";
+    both(&["netdev-dummy/receive", "p1", tagged]);
+    let flows = |pair: &Pair, filter: &[&str]| {
+        let (text, code) = pair.appctl(&[&["dpctl/dump-flows"], filter].concat());
+        let flows = text.lines().filter(|l| l.contains("in_port(")).count();
+        (flows, if code == Some(0) { String::new() } else { text })
+    };
+    for pair in [&ours, &stock] {
+        wait_for("the flow", || flows(pair, &[]).0 == 1);
+        let text = pair.appctl(&["dpctl/dump-flows"]).0;
+        assert!(text.trim_end().ends_with("actions:pop_vlan,push_vlan(vid=10,pcp=3),2"), "{text}");
+        assert!(pair.appctl(&["dpctl/show"]).0.contains("\n  flows: 1\n"));
+    }
+    for (filter, count) in [
+        ("filter=in_port=1", 1),
+        ("filter=in_port=p1,udp", 1),
+        ("filter=in_port=2", 0),
+        ("filter=vlan_tci=0x7000", 1),
+        ("filter=dl_vlan=10", 0),
+        ("filter=dl_src=50:54:00:00:00:05", 1),
+        ("filter=dl_src=50:54:00:00:00:06", 0),
+        // The flow does not look at it, so some of its packets may match.
+        ("filter=ip,nw_dst=10.9.9.9", 1),
+        ("filter=arp", 0),
+        ("type=ovs", 1),
+        ("type=ovs,tc", 1),
+        ("type=non-offloaded", 1),
+        ("type=offloaded", 0),
+        ("type=dpdk", 0),
+        ("pmd=77", 0),
+    ] {
+        assert_eq!(flows(&ours, &[filter]), (count, String::new()), "{filter}");
+        assert_eq!(flows(&stock, &[filter]), (count, String::new()), "{filter}");
+    }
+    for pair in [&ours, &stock] {
+        let datapath = if std::ptr::eq(pair, &ours) { "ovs-netdev" } else { "ovs-dummy" };
+        assert_eq!(flows(pair, &["filter=udp", "type=ovs", datapath]).0, 1);
+    }
+    for bad in [&["filter=foo"][..], &["type=foo"], &["nodp"], &["filter=udp", "filter=tcp"]] {
+        both(&[&["dpctl/dump-flows"], bad].concat());
+    }
+    assert_eq!(ours.appctl(&["dpctl/dump-flows", "pmd=x"]).1, Some(2));
+
+    // Dummies with queues.
+    vsctl("add-port br0 p5 -- set interface p5 type=dummy-pmd options:n_rxq=3 options:n_txq=2");
+    vsctl("add-port br0 p6 -- set interface p6 type=dummy-pmd");
+    for pair in [&ours, &stock] {
+        let text = pair.appctl(&["dpctl/show"]).0;
+        let shown: Vec<&str> =
+            text.lines().filter_map(|l| l.split_once("(dummy-pmd: ")).map(|l| l.1).collect();
+        let queues = |n| {
+            format!(
+                "configured_rx_queues={n}, configured_tx_queues=1, requested_rx_queues={n}, requested_tx_queues=1)"
+            )
+        };
+        let several = queues(3).replace("tx_queues=1", "tx_queues=2");
+        assert_eq!(shown, [several, queues(1)], "{text}");
+        let text = pair.appctl(&["dpif-netdev/pmd-rxq-show"]).0;
+        let polled = |port: &str| text.lines().filter(|l| l.contains(&format!("port: {port} "))).count();
+        assert_eq!((polled("p5"), polled("p6")), (3, 1), "{text}");
+    }
+    vsctl("del-port p5 -- del-port p6");
+
+    // Dummies' commands, levels of logs, and counters that scripts read.
+    vsctl("add-port br0 p9 -- set interface p9 type=internal");
+    both(&["dpif/show"]);
+    both(&["netdev-dummy/set-admin-state", "nope", "up"]);
+    both(&["netdev-dummy/receive", "p1", "--qid", "5", "00"]);
+    both(&["vlog/disable-rate-limit", "bridge"]);
+    let bridge = |pair: &Pair| {
+        let text = pair.appctl(&["vlog/list"]).0;
+        text.lines().find(|l| l.starts_with("bridge ")).map(str::to_string)
+    };
+    assert_eq!(bridge(&ours), bridge(&stock));
+    assert!(bridge(&ours).is_some_and(|l| l.ends_with("(rate limiting disabled)")), "{:?}", bridge(&ours));
+    for (counter, least) in [
+        ("netdev_received", 1),
+        ("netdev_sent", 1),
+        ("flow_extract", 1),
+        ("txn_success", 1),
+        ("unixctl_replied", 1),
+        ("mac_learning_learned", 1),
+        ("bridge_reconfigure", 1),
+        ("dpif_port_add", 2),
+        ("ofproto_update_port", 1),
+    ] {
+        for pair in [&ours, &stock] {
+            wait_for(counter, || {
+                let text = pair.appctl(&["coverage/read-counter", counter]).0;
+                text.trim().parse::<u64>().is_ok_and(|count| count >= least)
+            });
+        }
+    }
+}
+
+/// What becomes of fragments, in each of the modes.
+#[test]
+fn fragments_are_matched_as_the_stock_switch_matches_them() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let udp = |fragment: &str| {
+        let ip = format!("450000240001{fragment}40110000c0a80001c0a80002");
+        format!("5054000000075054000000050800{ip}04d20035001000000000000000000000")
+    };
+    // Whole, first, later.
+    let frames = [udp("0000"), udp("2000"), udp("00ff")];
+    for pair in [&ours, &stock] {
+        for flow in ["priority=2,udp,tp_dst=53,actions=2", "priority=1,udp,tp_dst=0,actions=3"] {
+            assert!(pair.run("ovs-ofctl", &["add-flow", "br0", flow]).status.success());
+        }
+    }
+    let mut seen = Vec::new();
+    for mode in ["normal", "nx-match", "drop", "normal"] {
+        let after = [&ours, &stock].map(|pair| {
+            let set = pair.run("ovs-ofctl", &["set-frags", "br0", mode]);
+            assert!(set.status.success(), "{set:?}");
+            let got = String::from_utf8(pair.run("ovs-ofctl", &["get-frags", "br0"]).stdout).unwrap();
+            assert_eq!(got.trim(), mode);
+            for frame in &frames {
+                assert_eq!(pair.appctl(&["netdev-dummy/receive", "p1", frame]).1, Some(0));
+            }
+            let counts = || {
+                let text = pair.run("ovs-ofctl", &["dump-flows", "br0"]).stdout;
+                let text = String::from_utf8(text).unwrap();
+                let count = |rule: &str| {
+                    let line = text.lines().find(|l| l.contains(rule)).unwrap();
+                    line.split("n_packets=")
+                        .nth(1)
+                        .unwrap()
+                        .split(',')
+                        .next()
+                        .unwrap()
+                        .parse::<u64>()
+                        .unwrap()
+                };
+                [count("tp_dst=53"), count("tp_dst=0")]
+            };
+            pair.appctl(&["revalidator/wait"]);
+            counts()
+        });
+        assert_eq!(after[0], after[1], "{mode}: ours is on the left, by destination port 53 and 0");
+        seen.push(after[0]);
+    }
+    // One is whole each time; a first fragment has its ports in one mode; drop takes both fragments.
+    assert_eq!(seen, [[1, 2], [3, 3], [4, 3], [5, 5]]);
+}
+
+/// A line without what its numbers are: each digit run becomes one `0`, blanks one blank, and none behind a
+/// parenthesis.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for c in line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }) {
+        let repeats = shape.ends_with(c) && (c == '0' || c == ' ') || shape.ends_with('(') && c == ' ';
+        if !repeats {
+            shape.push(c);
+        }
+    }
+    shape
+}
+
+#[test]
+fn what_workers_do_with_their_time_is_shown_in_the_stock_switchs_layout() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    for pair in [&ours, &stock] {
+        // Dummies of this type are polled by the stock switch's workers; ours poll all.
+        let added = "add-port br0 p9 -- set interface p9 type=dummy-pmd ofport_request=9";
+        let added: Vec<&str> = if std::ptr::eq(pair, &stock) {
+            added.split(' ').collect()
+        } else {
+            "add-port br0 p9 -- set interface p9 type=dummy ofport_request=9".split(' ').collect()
+        };
+        assert!(pair.run("ovs-vsctl", &added).status.success());
+        assert!(pair.run("ovs-ofctl", &["add-flow", "br0", "in_port=9,actions=1"]).status.success());
+    }
+    let show = |pair: &Pair, args: &[&str]| {
+        let (text, code) = pair.appctl(&[&["dpif-netdev/pmd-perf-show"], args].concat());
+        assert_eq!(code, Some(0), "{text}");
+        text
+    };
+    let value = |text: &str, label: &str| -> u64 {
+        let line = text
+            .lines()
+            .find(|l| l.trim_start().starts_with(label))
+            .unwrap_or_else(|| panic!("{label}: {text}"));
+        line[label.len() + 2..].split_whitespace().next().unwrap().parse().unwrap()
+    };
+    // Before there are packets most lines are left out.
+    for pair in [&ours, &stock] {
+        assert_eq!(pair.appctl(&["dpif-netdev/pmd-stats-clear"]), (String::new(), Some(0)));
+    }
+    let shapes = |text: &str| text.lines().map(shape).collect::<Vec<_>>();
+    let without_numbers = |text: &str| {
+        let lines = shapes(text).into_iter().map(|l| l.split(" (").next().unwrap().to_string());
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(without_numbers(&show(&ours, &[])), without_numbers(&show(&stock, &[])));
+    for pair in [&ours, &stock] {
+        for _ in 0..6 {
+            assert_eq!(
+                pair.appctl(&["netdev-dummy/receive", "p9", &UDP.replace("in_port(1)", "in_port(9)")]).1,
+                Some(0)
+            );
+        }
+        // Each of these is counted at another moment of a packet's way.
+        wait_for("the packets", || {
+            let text = show(pair, &[]);
+            let value = |label: &str| -> u64 {
+                let line = text.lines().find(|line| line.trim_start().starts_with(label));
+                line.map_or(0, |line| {
+                    line[label.len() + 2..].split_whitespace().next().unwrap().parse().unwrap()
+                })
+            };
+            let ways =
+                ["- Simple Match hits:", "- EMC hits:", "- SMC hits:", "- Megaflow hits:", "- Upcalls:"];
+            let looked_up: u64 = ways.map(value).iter().sum();
+            (value("Rx packets:"), looked_up, value("Tx packets:")) == (6, 6, 6)
+        });
+    }
+    let (mine, theirs) = (show(&ours, &["-nh"]), show(&stock, &["-nh"]));
+    // What is not measured here is left out: how long an upcall takes, and output batches.
+    let expected: Vec<String> = shapes(&theirs)
+        .into_iter()
+        .filter(|line| !line.contains("Tx batches:"))
+        .map(|line| line.replace(", 0.0 us/upcall", ""))
+        .collect();
+    assert_eq!(shapes(&mine), expected, "{mine}{theirs}");
+    let columns = |text: &str| {
+        let end = |l: &str| l.find("  (").unwrap_or(l.len());
+        let ends = text.lines().filter(|l| l.starts_with("  ")).map(end);
+        ends.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!((columns(&mine), columns(&theirs)), ([34].into(), [34].into()), "{mine}{theirs}");
+    // What it says hangs together.
+    let loops = value(&mine, "Iterations:");
+    assert_eq!(loops, value(&mine, "- idle iterations:") + value(&mine, "- busy iterations:"));
+    let hits = value(&mine, "- EMC hits:") + value(&mine, "- Megaflow hits:") + value(&mine, "- Upcalls:");
+    assert_eq!((hits, value(&mine, "- Upcalls:"), value(&mine, "Tx packets:")), (6, 1, 6), "{mine}");
+    assert!(value(&mine, "- Used TSC cycles:") > 0 && value(&mine, "- busy iterations:") > 0);
+    wait_for("a sleep, as there is nothing to do", || {
+        let text = show(&ours, &["-pmd", "0"]);
+        value(&text, "- sleep iterations:") > 0 && value(&text, "Sleep time (us):") > 0
+    });
+    assert_eq!(show(&ours, &["-pmd", "77"]), "");
+    // Histories are taken, and are not there; the same words as with the stock switch.
+    for history in [&["-it", "3"][..], &["-ms", "3", "-nh"], &["-pmd", "0", "-it", "1000", "-ms", "7"]] {
+        assert_eq!(stock.appctl(&[&["dpif-netdev/pmd-perf-show"], history].concat()).1, Some(0));
+        let text = show(&ours, history);
+        assert!(text.contains("Iterations:") && text.contains("History: none is kept\n"), "{text}");
+    }
+    assert!(!show(&ours, &["-it", "0", "-ms", "0"]).contains("History"));
+    for bad in [&["-it", "x"][..], &["-ms"], &["-pmd"], &["-pmd", "x"], &["nope"]] {
+        assert_eq!(ours.appctl(&[&["dpif-netdev/pmd-perf-show"], bad].concat()).1, Some(2), "{bad:?}");
+    }
+    assert_eq!(ours.appctl(&["dpif-netdev/pmd-stats-clear"]), (String::new(), Some(0)));
+    assert_eq!(value(&show(&ours, &[]), "Rx packets:"), 0);
+
+    // What a worker does beside its queues, where it has some.
+    let overheads = |pair: &Pair| {
+        let text = pair.appctl(&["dpif-netdev/pmd-rxq-show"]).0;
+        let workers: Vec<&str> = text.split("pmd thread ").skip(1).collect();
+        assert!(!workers.is_empty(), "{text}");
+        for worker in workers {
+            let last = worker.trim_end().lines().last().unwrap();
+            assert_eq!(worker.contains("queue-id:"), last.starts_with("  overhead: "), "{text}");
+        }
+        text
+    };
+    overheads(&stock);
+    let text = overheads(&ours);
+    let overhead = text.lines().find_map(|l| l.strip_prefix("  overhead: ")?.strip_suffix(" %"));
+    assert!(overhead.is_some_and(|n| n.trim().parse::<u8>().is_ok_and(|n| n <= 100)), "{text}");
+    // A queue's usage over the last seconds, in steps of five.
+    let usage = |pair: &Pair, args: &[&str]| {
+        let (text, code) = pair.appctl(&[&["dpif-netdev/pmd-rxq-show"], args].concat());
+        (text.lines().next().unwrap_or_default().to_string(), code)
+    };
+    for args in [&[][..], &["-secs", "1"], &["-secs", "10"], &["-secs", "11"], &["-secs", "600"]] {
+        assert_eq!(usage(&ours, args), usage(&stock, args), "{args:?}");
+    }
+    for args in [&["-secs", "11", "-pmd", "0"], &["-pmd", "0", "-secs", "11"]] {
+        assert_eq!(usage(&ours, args).0, "Displaying last 15 seconds pmd usage %");
+    }
+    for bad in [&["-secs", "x"][..], &["-secs", "0"], &["-secs"]] {
+        assert_eq!(usage(&ours, bad).1, Some(2), "{bad:?}");
+    }
+}
+
+#[test]
+fn upcall_commands_limit_flows_and_say_what_cannot_be_switched() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let both = |args: &[&str]| {
+        let (ours, stock) = (ours.appctl(args), stock.appctl(args));
+        assert_eq!(ours, stock, "{args:?}: ours is on the left");
+    };
+    both(&["upcall/set-flow-limit", "70000"]);
+    both(&["upcall/set-flow-limit"]);
+    both(&["upcall/disable-ufid"]);
+    both(&["upcall/enable-megaflows"]);
+    both(&["upcall/enable-megaflows", "x"]);
+    both(&["upcall/dump-wait"]);
+    let shown = |ours: &Pair| ours.appctl(&["upcall/show"]).0;
+    let limit = || shown(&ours).split("(limit ").nth(1).map(|l| l.split(')').next().unwrap().to_string());
+    assert_eq!(limit().as_deref(), Some("70000"));
+    assert_eq!(ours.appctl(&["upcall/set-flow-limit", "many"]).1, Some(2));
+    assert_eq!(limit().as_deref(), Some("70000"));
+    // The configuration has the last word, when it changes.
+    let set = ["set", "open_vswitch", ".", "other_config:flow-limit=5000"];
+    assert!(ours.run("ovs-vsctl", &set).status.success());
+    assert_eq!(limit().as_deref(), Some("5000"));
+    // It is kept: of a hundred flows there are 64 at most.
+    both(&["upcall/set-flow-limit", "64"]);
+    assert!(ours.run("ovs-ofctl", &["add-flow", "br0", "udp,tp_src=1,actions=2"]).status.success());
+    let flows = || {
+        let text = ours.appctl(&["dpctl/dump-flows"]).0;
+        text.lines().filter(|l| l.contains("in_port(1)")).count()
+    };
+    assert!(
+        ours.run("ovs-ofctl", &["add-flow", "br0", "priority=5,in_port=1,actions=NORMAL"]).status.success()
+    );
+    for n in 0..100 {
+        let packet = UDP
+            .replace("dst=50:54:00:00:00:07", &format!("dst=50:54:00:00:01:{n:02x}"))
+            .replace("src=1,", "src=7,");
+        assert_eq!(ours.appctl(&["netdev-dummy/receive", "p1", &packet]).1, Some(0));
+    }
+    wait_for("all packets", || {
+        let stats = ours.appctl(&["dpif-netdev/pmd-stats-show"]).0;
+        stats.contains("\n  packets received: 100\n")
+    });
+    let count = flows();
+    assert!((32..=64).contains(&count), "{count}");
+    // What cannot be switched says so, and why.
+    for (command, why) in
+        [("upcall/disable-megaflows", "would not be shown"), ("upcall/enable-ufid", "no UFIDs")]
+    {
+        let (text, code) = ours.appctl(&[command]);
+        assert!(code == Some(2) && text.contains(why), "{text}");
+    }
+    assert!(shown(&ours).contains("ufid enabled : false"));
+}
+
+#[test]
+fn stopped_time_moves_by_hand_and_all_that_times_out_follows() {
+    let switch = Switch::dummy();
+    let appctl = |args: &[&str]| switch.appctl(args).ok();
+    assert_eq!(appctl(&["time/stop"]), "");
+    switch.add_flow("table=0,priority=5,in_port=1,idle_timeout=10,actions=NORMAL");
+    switch.add_flow("table=0,priority=4,in_port=2,hard_timeout=30,actions=output:3");
+    let flows = || switch.flows(&[]).len();
+    let duration = || {
+        let text = switch.ofctl(&["dump-flows", "br0", "in_port=2"]).ok();
+        text.split("duration=").nth(1).unwrap().split('s').next().unwrap().to_string()
+    };
+    let before = duration();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(duration(), before, "time stands still");
+    switch.receive("p1", UDP);
+    wait_for("the address", || appctl(&["fdb/show", "br0"]).lines().count() == 2);
+    for _ in 0..3 {
+        // Used every 5 s, so never idle for 10.
+        assert_eq!(appctl(&["time/warp", "5000"]), "warped\n");
+        switch.receive("p1", UDP);
+        wait_for("the packet to be counted", || {
+            appctl(&["revalidator/wait"]);
+            appctl(&["fdb/show", "br0"]).contains("50:54:00:00:00:05    0")
+        });
+    }
+    assert_eq!(flows(), 2);
+    assert_eq!(duration(), "15");
+    assert_eq!(appctl(&["time/warp", "12000", "1000"]), "warped\n");
+    wait_for("the idle rule to go", || flows() == 1);
+    assert!(
+        appctl(&["fdb/show", "br0"]).contains("50:54:00:00:00:05   12"),
+        "{}",
+        appctl(&["fdb/show", "br0"])
+    );
+    assert_eq!(appctl(&["time/warp", "2000"]), "warped\n");
+    assert_eq!(flows(), 1);
+    assert_eq!(appctl(&["time/warp", "2000"]), "warped\n");
+    wait_for("the other rule to go", || flows() == 0);
+    assert_eq!(appctl(&["time/warp", "300000", "10000"]), "warped\n");
+    wait_for("the address to age", || appctl(&["fdb/show", "br0"]).lines().count() == 1);
+    assert_eq!(appctl(&["dpctl/dump-flows"]).lines().filter(|l| l.contains("in_port")).count(), 0);
+}
+
+/// `crosspoint top`, followed until it has shown what crosses the switch.
+#[test]
+fn top_shows_workers_queues_ports_and_drops_while_packets_cross() {
+    use std::io::BufRead;
+    let switch = Switch::dummy();
+    switch.add_flow("in_port=1,actions=2");
+    let mut top = Command::new(binary())
+        .args(["top", "--batch", "--interval", "0.2"])
+        .env("OVS_RUNDIR", switch.dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(top.stdout.take().unwrap()).lines();
+    let mut missing = vec!["worker", "queue", "p1", "p2", "drops"];
+    let mut looks = 0;
+    for line in lines.map_while(Result::ok) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // Rates of a few packets per second are printed as whole numbers.
+        let is_some = |n: usize| words.get(n).is_some_and(|w| w.parse::<u64>().is_ok_and(|n| n > 0));
+        let shown = match words.first() {
+            Some(&"crosspoint") => {
+                looks += 1;
+                assert!(looks < 500, "{missing:?} never came");
+                for port in ["p1", "p3"] {
+                    (0..5).for_each(|_| switch.receive(port, UDP));
+                }
+                continue;
+            }
+            Some(&"core") if is_some(3) && words[6] != "-" => "worker",
+            Some(&"p1") if words.get(2) == Some(&"core") => "queue",
+            Some(&"p1") if words.get(1) == Some(&"dummy") && is_some(2) => "p1",
+            Some(&"p2") if words.get(1) == Some(&"dummy") && is_some(5) => "p2",
+            Some(_) if words.len() == 3 && is_some(1) && is_some(2) => "drops",
+            _ => continue,
+        };
+        missing.retain(|m| *m != shown);
+        if missing.is_empty() {
+            break;
+        }
+    }
+    top.kill().unwrap();
+    top.wait().unwrap();
+    assert!(missing.is_empty(), "never shown: {missing:?}");
+    // Once, and then it ends; and where nobody is, it says so.
+    let once = switch.run(binary(), &["top", "--once", "--interval", "0.1"]).ok();
+    assert_eq!(once.matches("WORKER").count(), 2, "a table of workers, and a column of queues: {once}");
+    let nobody = switch.run(binary(), &["top", "--once", "--target", "/nowhere.ctl"]).failed();
+    assert!(nobody.contains("crosspoint top: ") && nobody.contains("/nowhere.ctl"), "{nobody}");
+}
+
+/// What a log says at INFO and above, without times, numbers and the run directory.
+fn told(log: &str, dir: &str) -> std::collections::BTreeSet<String> {
+    let important = |line: &&str| ["|INFO|", "|WARN|", "|ERR|", "|EMER|"].iter().any(|l| line.contains(l));
+    let plain = |line: &str| {
+        let text = line.splitn(3, '|').nth(2).unwrap_or_default().replace(dir, "DIR");
+        let mut words = String::new();
+        for c in text.chars() {
+            match c {
+                '0'..='9' if words.ends_with('N') => {}
+                '0'..='9' => words.push('N'),
+                _ => words.push(c),
+            }
+        }
+        // A bridge without one has a datapath ID by chance.
+        match words.split_once("using datapath ID ") {
+            Some((head, _)) => head.to_owned() + "using datapath ID",
+            None => words,
+        }
+    };
+    log.lines().filter(important).map(plain).collect()
+}
+
+#[test]
+fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
+    let log_of = |pair: &Pair| {
+        let vsctl = |words: &str| {
+            let words: Vec<&str> = ["--timeout=30"].into_iter().chain(words.split(' ')).collect();
+            let done = pair.run("ovs-vsctl", &words);
+            assert!(done.status.success(), "{done:?}");
+        };
+        vsctl("del-port p2");
+        // Configuration that is ignored shows in the database, not here.
+        vsctl("set bridge br0 other_config:nonsense=1 -- set interface p1 options:nonsense=1");
+        vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- del-br br0");
+        let done = pair.run("ovs-appctl", &["exit", "--cleanup"]);
+        assert!(done.status.success(), "{done:?}");
+        let log = || std::fs::read_to_string(pair.path("log")).unwrap();
+        wait_for("the bridge to be gone", || log().contains("bridge br0: deleted interface br0"));
+        told(&log(), &pair.path(""))
+    };
+    let (ours, stock) = (log_of(&Pair::ours()), log_of(&Pair::stock()));
+    let more: Vec<_> = ours.difference(&stock).collect();
+    assert!(more.is_empty(), "we say {more:#?}\nthe stock switch says {stock:#?}");
+    let first =
+        |set: &std::collections::BTreeSet<String>| set.iter().any(|l| l.contains("ovs-vswitchd (Open"));
+    assert!(first(&ours) && first(&stock));
+}

@@ -1,0 +1,6 @@
+//! Keys, extraction and classifier against plain references.
+
+mod classifier_oracle;
+mod classifier_stress;
+mod extract;
+mod megaflows;

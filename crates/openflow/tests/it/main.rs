@@ -1,0 +1,5 @@
+//! Messages and text, beside the stock programs.
+
+mod round_trip;
+mod stock;
+mod text;

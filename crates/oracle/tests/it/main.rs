@@ -1,0 +1,9 @@
+//! Random switches and packets, through the real worker.
+
+mod cached_equals_uncached;
+mod changing_actions;
+mod clock_wrap;
+mod limits;
+mod recirculated;
+mod stock_normal;
+mod threads;

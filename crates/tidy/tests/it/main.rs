@@ -1,0 +1,4 @@
+//! The tree against its documents.
+
+mod install;
+mod tree;
