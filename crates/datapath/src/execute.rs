@@ -9,6 +9,7 @@ use crate::output::{Outputs, Recirculated};
 use base::DropReason;
 use flow::FieldId;
 use packet::Packet;
+use wire::Layers;
 
 /// What a packet carries through the list beside its bytes.
 #[derive(Clone, Copy, Default, Debug)]
@@ -17,6 +18,8 @@ pub struct Carried {
     pub pkt_mark: u32,
     /// Rounds of recirculation so far.
     pub recirc_depth: u8,
+    /// Where its headers are, if extraction has found out.
+    pub layers: Layers,
 }
 
 /// Where a list's packets go.
@@ -81,10 +84,12 @@ pub fn execute<E: Ends>(actions: &[DpAction], mut packet: Packet, mut carried: C
                 }
             }
             change => {
-                if packet.is_lent() && edit::reads_payload(&packet, change) && !to.make_whole(&mut packet) {
+                let layers = &mut carried.layers;
+                let is_head_enough = !packet.is_lent() || !edit::reads_payload(&packet, layers, change);
+                if !is_head_enough && !to.make_whole(&mut packet) {
                     return to.out().drop(packet, DropReason::PoolExhausted);
                 }
-                if let Err(reason) = edit::apply(&mut packet, change) {
+                if let Err(reason) = edit::apply(&mut packet, layers, change) {
                     return to.out().drop(packet, reason);
                 }
             }

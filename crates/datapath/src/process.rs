@@ -44,6 +44,7 @@ use packet::batch::Runs;
 use packet::wait::Bell;
 use packet::{BURST, Batch, Lent, Packet};
 use std::sync::Arc;
+use wire::Layers;
 
 /// What the lookups decided for one packet of the burst.
 #[derive(Clone, Copy)]
@@ -92,6 +93,8 @@ struct Scratch {
     stale_mega: ArrayVec<u32, { BURST * PORT_MASKS_MAX }>,
     /// Bound: each packet leaves the batch once.
     missed: ArrayVec<(u8, Packet), BURST>,
+    /// Where the headers of packets are whose keys were extracted at once; not of plain packets.
+    layers: [Layers; BURST],
     carried: [Carried; BURST],
     /// Something in `carried` is not the default.
     carries: bool,
@@ -156,6 +159,7 @@ impl<P: Pipeline> Process<P> {
                 stale_exact: ArrayVec::new(),
                 stale_mega: ArrayVec::new(),
                 missed: ArrayVec::new(),
+                layers: [Layers::UNKNOWN; BURST],
                 carried: [Carried::default(); BURST],
                 carries: false,
             },
@@ -231,6 +235,7 @@ impl<P: Pipeline> Process<P> {
         key.set(FieldId::RecircId, item.recirc_id.into());
         key.set(FieldId::PktMark, item.pkt_mark.into());
         let found = extract_keeping_metadata(item.packet.data(), item.packet.len(), &ingress, key);
+        self.scratch.layers[i] = found.unwrap_or_default();
         mark_depth(key, Depth::Everything);
         self.scratch.lens[i] = item.packet.len() as u32;
         self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
@@ -238,7 +243,7 @@ impl<P: Pipeline> Process<P> {
         self.scratch.exact[i] = self.scratch.keys[i].common().0;
         self.scratch.present[i] = self.scratch.keys[i].present();
         self.scratch.carries = true;
-        self.scratch.carried[i] = Carried { pkt_mark: item.pkt_mark, recirc_depth: item.depth };
+        self.scratch.carried[i] = Carried { pkt_mark: item.pkt_mark, recirc_depth: item.depth, layers: Layers::UNKNOWN };
     }
 
     /// Stages 2 to 6 for a batch whose keys are in `scratch`.

@@ -7,9 +7,10 @@
 //! `runs`, whose difference is N * 6,400 packets.
 
 use base::{OfPort, PortNo, clock};
-use flow::{Depth, Ingress, Key, Offsets, extract};
+use flow::{Depth, Ingress, Key, extract};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use wire::Layers;
 use wire::ipv6_ext::ExtRepr;
 use wire::{Compose, EthAddr, VlanId};
 
@@ -84,7 +85,7 @@ fn main() {
 fn measure(frames: &[Vec<u8>], depth: Depth, runs: usize) -> (f64, f64) {
     let ingress = black_box(Ingress::new(OfPort(1), PortNo(2), depth));
     let mut keys = vec![Key::default(); BURST];
-    let mut offsets = [Offsets::default(); BURST];
+    let mut offsets = [Layers::UNKNOWN; BURST];
     let mut cycles: Vec<u64> = (0..runs)
         .map(|_| {
             let started = clock::tsc();

@@ -4,12 +4,11 @@
 //! is neither written nor cleared, since `present` says that it counts as zero. TCP and UDP over IPv4 or
 //! IPv6, with one VLAN tag at the most, without options, extension headers or fragmentation, take a straight
 //! path of constant offsets (untagged IPv4 inline in the caller); all else, and all that looks wrong, the
-//! general one.
+//! general one, which walks over the layers ([`wire::layers`]) and then reads their fields.
 //!
 //! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields
-//! zero and the packet is switched all the same; padding behind the IP payload is not looked at; only a frame
-//! without a whole Ethernet header is refused. The IP version is not checked against the Ethernet type, UDP's
-//! length and all checksums not at all. ND and IGMP fields are read behind the IP version that they belong
+//! zero and the packet is switched all the same; only a frame without a whole Ethernet header is refused. UDP's
+//! length and all checksums are not checked. ND and IGMP fields are read behind the IP version that they belong
 //! to.
 //!
 //! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a
@@ -17,7 +16,6 @@
 
 mod bytes;
 mod head;
-mod l2;
 mod l3;
 mod l4;
 
@@ -26,15 +24,15 @@ use crate::key::{B_COMMON, B_CT, B_IPV6, B_RARE, Key};
 use base::{OfPort, PortNo};
 use bytes::{be16, be32, be64};
 pub use head::head_is_enough;
-use l2::L2;
-use std::num::NonZeroU32;
+use wire::Layers;
+use wire::layers::{TAG_LEN, is_tag};
 
 /// Fragment bit: a fragment, the first or a later one.
 const FRAG_ANY: u64 = 1;
 /// Fragment bit: not the first fragment, so without a transport header.
 const FRAG_LATER: u64 = 2;
-/// IPv6's fragment header, and the protocol of its later fragments.
-const PROTO_FRAGMENT: u64 = 44;
+/// That a tag is there: the bit of the old canonical format indicator, as in Open vSwitch.
+const VLAN_PRESENT: u64 = 0x1000;
 
 const ETH_TYPE_IPV4: u64 = 0x0800;
 const ETH_TYPE_ARP: u64 = 0x0806;
@@ -79,46 +77,18 @@ impl Ingress {
     }
 }
 
-/// Where the headers start, in bytes from the start of the frame. Both 0 for "unknown".
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Offsets {
-    /// First header behind the VLAN tags (and LLC and SNAP): MPLS or the network layer. Known at every depth.
-    /// Also 0 where it does start there: in a packet whose packet type is not Ethernet.
-    pub l3: u8,
-    /// Transport header. Known from [`Depth::Transport`] on; 0 for a later fragment, for a malformed network
-    /// header, where it starts beyond byte 255, and where the header of TCP, UDP, SCTP, ICMP or IGMP is not
-    /// there in full (so that nothing is ever rewritten in padding).
-    pub l4: u8,
-}
-
-/// [`Offsets`] on their way out of a function, in one register together with whether there are any.
-#[derive(Clone, Copy)]
-struct Found(NonZeroU32);
-
-impl Found {
-    #[inline(always)]
-    fn at(l3: u8, l4: u8) -> Found {
-        Found(NonZeroU32::MIN | u32::from(l3) << 8 | u32::from(l4) << 16)
-    }
-
-    #[inline(always)]
-    fn offsets(self) -> Offsets {
-        Offsets { l3: (self.0.get() >> 8) as u8, l4: (self.0.get() >> 16) as u8 }
-    }
-}
-
 /// Fills `key` from the frame. `head` is the frame, or of a chained one the first segment; `frame_len` is the
 /// length of the whole. Headers beyond `head` count as absent.
 ///
-/// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty.
+/// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty. Else where its
+/// layers are, which are known from [`Depth::Transport`] on.
 ///
 /// The key may hold anything before; after, it holds the packet and nothing else.
 #[inline]
 #[must_use = "a truncated frame is to be dropped"]
-pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Offsets> {
+pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Layers> {
     plain_ipv4::<14>(head, frame_len, ingress, 0, 0, key)
         .or_else(|| extract_tagged_or_ipv6(head, frame_len, ingress, key))
-        .map(Found::offsets)
 }
 
 /// The bytes of a plain packet's headers that its key consists of.
@@ -213,33 +183,33 @@ pub fn extract_keeping_metadata(
     frame_len: usize,
     ingress: &Ingress,
     key: &mut Key,
-) -> Option<Offsets> {
+) -> Option<Layers> {
     let kept_present = key.present() & !((1 << B_CT) - 1);
     let [word0, word6, word7] = [0, 6, 7].map(|w| key.word(B_COMMON, w));
     let ingress = Ingress { word0, ..*ingress };
     let packet_type = word6 as u32;
-    let offsets = if packet_type == 0 {
+    let layers = if packet_type == 0 {
         extract(head, frame_len, &ingress, key)
     } else {
         // The namespace of Ethernet types is 1; in another there is no type that we know.
-        let eth_type = if packet_type >> 16 == 1 { u64::from(packet_type & 0xffff) } else { 0 };
-        let l2 = L2 { eth_type, l3: 0, dst: 0, src_tci: 0, tpids: 0 };
-        Some(layers(head, frame_len, l2, &ingress, key))
+        let eth_type = if packet_type >> 16 == 1 { packet_type as u16 } else { 0 };
+        let layers = Layers::without_link(head, frame_len, eth_type);
+        Some(fill(head, frame_len, layers, &ingress, key))
     };
     let common = key.block_mut(B_COMMON);
     (common.0[0], common.0[6], common.0[7]) = (word0, word6, word7);
     key.set_present(key.present() | kept_present);
-    offsets
+    layers
 }
 
 /// The other two straight paths: one VLAN tag, IPv6.
 #[inline(never)]
-fn extract_tagged_or_ipv6(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Found> {
+fn extract_tagged_or_ipv6(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Layers> {
     let plain = match head.first_chunk::<18>() {
         Some(h) => match (be16::<12, 18>(h), be16::<16, 18>(h)) {
             (ETH_TYPE_IPV6, _) => plain_ipv6::<14>(head, frame_len, ingress, 0, 0, key),
-            (tpid, inner) if l2::is_vlan(tpid) && ingress.vlan_limit >= 1 => {
-                let tci = be16::<14, 18>(h) | l2::VLAN_PRESENT;
+            (tpid, inner) if is_tag(tpid as u16) && ingress.vlan_limit >= 1 => {
+                let tci = be16::<14, 18>(h) | VLAN_PRESENT;
                 match inner {
                     ETH_TYPE_IPV4 => plain_ipv4::<18>(head, frame_len, ingress, tci, tpid, key),
                     ETH_TYPE_IPV6 => plain_ipv6::<18>(head, frame_len, ingress, tci, tpid, key),
@@ -263,7 +233,7 @@ fn plain_ipv4<const L3: usize>(
     tci: u64,
     tpid: u64,
     key: &mut Key,
-) -> Option<Found> {
+) -> Option<Layers> {
     // The two bytes of Ethernet type, the header, and TCP's, which is the longer one; Ethernet pads to 60
     // bytes.
     let h = head.get(L3 - 2..)?.first_chunk::<42>()?;
@@ -279,7 +249,7 @@ fn plain_ipv4<const L3: usize>(
     }
     let depth = ingress.depth;
     let mut words = [ingress.word0, ETH_TYPE_IPV4, 0, 0, 0, 0, 0, 0];
-    let mut l4_off = 0;
+    let mut layers = Layers::UNKNOWN;
     let proto = w8 >> 32 & 0xff;
     if depth >= Depth::Transport {
         // TCP's length of the header in words 4 bits, flags 12.
@@ -293,7 +263,7 @@ fn plain_ipv4<const L3: usize>(
             return None;
         }
         words[4] = be32::<22, 42>(h) << 32 | flags << 16;
-        l4_off = L3 as u8 + 20;
+        layers = plain_layers::<L3>(ETH_TYPE_IPV4, L3 + 20, header_len, proto);
     } else if total_len < 20 {
         return None;
     }
@@ -310,7 +280,7 @@ fn plain_ipv4<const L3: usize>(
     }
     key.set_present(0);
     key.put(B_COMMON, words);
-    Some(Found::at(L3 as u8, l4_off))
+    Some(layers)
 }
 
 /// As [`plain_ipv4`] for IPv6 without extension headers. That the Ethernet type is IPv6 is known.
@@ -322,7 +292,7 @@ fn plain_ipv6<const L3: usize>(
     tci: u64,
     tpid: u64,
     key: &mut Key,
-) -> Option<Found> {
+) -> Option<Layers> {
     let (h, behind) = head.get(L3..)?.split_first_chunk::<40>()?;
     // Version 4 bits, class 8, label 20, payload length 16, next header 8, hop limit 8.
     let w0 = be64::<0, 40>(h);
@@ -332,8 +302,8 @@ fn plain_ipv6<const L3: usize>(
     if payload_len > room || room > 0xffff {
         return None;
     }
-    let ports = match proto {
-        l4::UDP if payload_len >= 8 => be32::<0, 8>(behind.first_chunk()?) << 32,
+    let (header_len, ports) = match proto {
+        l4::UDP if payload_len >= 8 => (8, be32::<0, 8>(behind.first_chunk()?) << 32),
         l4::TCP => {
             let tcp = behind.first_chunk::<20>()?;
             // Length of the header in words 4 bits, flags 12.
@@ -342,16 +312,16 @@ fn plain_ipv6<const L3: usize>(
             if header_len < 20 || header_len > payload_len {
                 return None;
             }
-            be32::<0, 20>(tcp) << 32 | (w12 & 0xfff) << 16
+            (header_len, be32::<0, 20>(tcp) << 32 | (w12 & 0xfff) << 16)
         }
         _ => return None,
     };
     let depth = ingress.depth;
     let mut words = [ingress.word0, ETH_TYPE_IPV6, 0, 0, 0, 0, 0, 0];
-    let mut l4_off = 0;
+    let mut layers = Layers::UNKNOWN;
     if depth >= Depth::Transport {
         words[4] = ports;
-        l4_off = L3 as u8 + 40;
+        layers = plain_layers::<L3>(ETH_TYPE_IPV6, L3 + 40, header_len, proto);
     }
     if depth >= Depth::Ethernet {
         let addresses = head.first_chunk::<14>()?;
@@ -368,73 +338,42 @@ fn plain_ipv6<const L3: usize>(
         key.put(B_IPV6, [s0, s1, d0, d1, 0, 0, label, 0]);
     }
     key.put(B_COMMON, words);
-    Some(Found::at(L3 as u8, l4_off))
+    Some(layers)
+}
+
+/// The layers of a packet on a straight path, whose tags are told by where its network header is.
+#[inline(always)]
+fn plain_layers<const L3: usize>(eth_type: u64, l4: usize, header_len: usize, proto: u64) -> Layers {
+    let tags = (L3 - 14) / TAG_LEN;
+    Layers::plain(eth_type as u16, tags as u8, L3 as u16, l4 as u16, (l4 + header_len) as u16, proto as u8)
 }
 
 #[inline(never)]
-fn extract_general(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Found> {
-    let Some(l2) = l2::ethernet(head, ingress.vlan_limit) else {
+fn extract_general(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Layers> {
+    let Some(layers) = Layers::of(head, frame_len, ingress.vlan_limit) else {
         key.clear();
         return None;
     };
-    let offsets = layers(head, frame_len, l2, ingress, key);
-    Some(Found::at(offsets.l3, offsets.l4))
+    Some(fill(head, frame_len, layers, ingress, key))
 }
 
-/// Everything behind the link layer, and the stores.
+/// Reads the fields of all layers, and stores them.
 #[inline(always)]
-fn layers(head: &[u8], frame_len: usize, l2: L2, ingress: &Ingress, key: &mut Key) -> Offsets {
+fn fill(head: &[u8], frame_len: usize, layers: Layers, ingress: &Ingress, key: &mut Key) -> Layers {
     let depth = ingress.depth;
     key.set_present(0);
-    let mut offsets = Offsets { l3: l2.l3 as u8, l4: 0 };
-    let mut words = [ingress.word0, l2.eth_type, 0, 0, 0, 0, 0, 0];
-    if depth >= Depth::Ethernet {
-        words[1] |= l2.dst;
-        words[2] = l2.src_tci;
-        words[5] = l2.tpids;
+    let l2_5 = usize::from(layers.l2_5);
+    let eth_type = u64::from(layers.eth_type);
+    let mut words = [ingress.word0, eth_type, 0, 0, 0, 0, 0, 0];
+    if depth >= Depth::Ethernet && l2_5 > 0 {
+        link(head, layers.tags, &mut words);
     }
-    match l2.eth_type {
-        ETH_TYPE_IPV4 => {
-            if let Some((addresses, ip)) = l3::ipv4(head, l2.l3, frame_len) {
-                if depth >= Depth::Network {
-                    words[3] = addresses;
-                }
-                let payload = ip_common(head, &ip, depth, &mut words, &mut offsets);
-                if depth >= Depth::Everything
-                    && ip.proto == l4::IGMP
-                    && let Some(group) = l4::igmp_group(payload)
-                {
-                    key.put(B_RARE, [0, 0, 0, group, 0, 0, 0, 0]);
-                }
-            }
-        }
-        ETH_TYPE_IPV6 => {
-            if let Some(v6) = l3::ipv6(head, l2.l3, frame_len) {
-                let [s0, s1, d0, d1] = v6.addresses;
-                let mut block = [s0, s1, d0, d1, 0, 0, 0, 0];
-                if let Some(ip) = l3::extensions(head, v6.plain) {
-                    let payload = ip_common(head, &ip, depth, &mut words, &mut offsets);
-                    block[6] = v6.label;
-                    if depth >= Depth::Everything {
-                        block[7] = ip.exthdr;
-                        if ip.proto == l4::ICMPV6
-                            && let Some(nd) = l4::neighbour(payload)
-                        {
-                            [block[4], block[5]] = nd.target;
-                            block[6] |= nd.reserved << 32;
-                            block[7] |= nd.options_type << 16;
-                            key.put(B_RARE, [nd.sll, nd.tll, 0, 0, 0, 0, 0, 0]);
-                        }
-                    }
-                }
-                if depth >= Depth::Network {
-                    key.put(B_IPV6, block);
-                }
-            }
-        }
+    match eth_type {
+        ETH_TYPE_IPV4 if layers.is_ip() => ipv4(head, &layers, depth, &mut words, key),
+        ETH_TYPE_IPV6 if layers.is_ip() => ipv6(head, &layers, depth, &mut words, key),
         _ if depth < Depth::Network => {}
         ETH_TYPE_ARP | ETH_TYPE_RARP => {
-            if let Some(arp) = l3::arp(head, l2.l3) {
+            if let Some(arp) = l3::arp(head, l2_5) {
                 words[3] = arp.addresses;
                 words[4] = arp.opcode << 8;
                 if depth >= Depth::Everything {
@@ -443,42 +382,99 @@ fn layers(head: &[u8], frame_len: usize, l2: L2, ingress: &Ingress, key: &mut Ke
             }
         }
         ETH_TYPE_MPLS | ETH_TYPE_MPLS_MULTICAST => {
-            let [first, second, third] = l3::mpls(head, l2.l3);
+            let [first, second, third] = l3::mpls(head, l2_5);
             key.put(B_RARE, [0, 0, first << 32 | second, third << 32, 0, 0, 0, 0]);
         }
         ETH_TYPE_NSH => {
-            if let Some([base, c12, c34]) = l3::nsh(head, l2.l3, frame_len) {
+            if let Some([base, c12, c34]) = l3::nsh(head, l2_5, frame_len) {
                 key.put(B_RARE, [0, 0, 0, 0, base, c12, c34, 0]);
             }
         }
         _ => {}
     }
     key.put(B_COMMON, words);
-    offsets
+    if depth >= Depth::Transport { layers } else { Layers::UNKNOWN }
 }
 
-/// What IPv4 and IPv6 share: fragment bits, protocol, type of service, time to live, transport. Returns what
-/// is there of the payload, for what lies deeper; nothing below [`Depth::Transport`] and for later fragments.
+/// Addresses and the tags that were passed, two at most.
 #[inline(always)]
-fn ip_common<'a>(
-    head: &'a [u8],
-    ip: &l3::Ip,
-    depth: Depth,
-    words: &mut [u64; 8],
-    offsets: &mut Offsets,
-) -> &'a [u8] {
-    words[4] = ip.frag;
-    if depth >= Depth::Network {
-        words[4] |= ip.proto << 8;
-        words[5] |= ip.tos_ttl;
+fn link(head: &[u8], tags: u8, words: &mut [u64; 8]) {
+    let Some(h) = head.first_chunk::<14>() else { return };
+    words[1] |= be64::<0, 14>(h) & !0xffff;
+    words[2] = be64::<6, 14>(h) & !0xffff;
+    if tags >= 1
+        && let Some(tag) = head.get(12..).and_then(|rest| rest.first_chunk::<4>())
+    {
+        words[2] |= be16::<2, 4>(tag) | VLAN_PRESENT;
+        words[5] = be16::<0, 4>(tag) << 16;
     }
-    if depth < Depth::Transport || ip.frag & FRAG_LATER != 0 {
+    if tags >= 2
+        && let Some(tag) = head.get(16..).and_then(|rest| rest.first_chunk::<4>())
+    {
+        words[5] |= (be16::<2, 4>(tag) | VLAN_PRESENT) << 32 | be16::<0, 4>(tag) << 48;
+    }
+}
+
+#[inline(always)]
+fn ipv4(head: &[u8], layers: &Layers, depth: Depth, words: &mut [u64; 8], key: &mut Key) {
+    let Some(h) = head.get(layers.l3.into()..).and_then(|rest| rest.first_chunk::<20>()) else { return };
+    if depth >= Depth::Network {
+        words[3] = be64::<12, 20>(h);
+        words[5] |= u64::from(h[1]) | u64::from(h[8]) << 8;
+    }
+    let payload = transport(head, layers, depth, words);
+    if depth >= Depth::Everything
+        && u64::from(layers.protocol) == l4::IGMP
+        && let Some(group) = l4::igmp_group(payload)
+    {
+        key.put(B_RARE, [0, 0, 0, group, 0, 0, 0, 0]);
+    }
+}
+
+#[inline(always)]
+fn ipv6(head: &[u8], layers: &Layers, depth: Depth, words: &mut [u64; 8], key: &mut Key) {
+    let Some(h) = head.get(layers.l3.into()..).and_then(|rest| rest.first_chunk::<40>()) else { return };
+    let [s0, s1, d0, d1] = [be64::<8, 40>(h), be64::<16, 40>(h), be64::<24, 40>(h), be64::<32, 40>(h)];
+    let mut block = [s0, s1, d0, d1, 0, 0, 0, 0];
+    if !layers.is_cut() {
+        // Version 4 bits, class 8, label 20, payload length 16, next header 8, hop limit 8.
+        let first = be64::<0, 40>(h);
+        if depth >= Depth::Network {
+            words[5] |= first >> 52 & 0xff | (first & 0xff) << 8;
+        }
+        let payload = transport(head, layers, depth, words);
+        block[6] = first >> 32 & 0xf_ffff;
+        if depth >= Depth::Everything {
+            block[7] = layers.exthdr.into();
+            if u64::from(layers.protocol) == l4::ICMPV6
+                && let Some(nd) = l4::neighbour(payload)
+            {
+                [block[4], block[5]] = nd.target;
+                block[6] |= nd.reserved << 32;
+                block[7] |= nd.options_type << 16;
+                key.put(B_RARE, [nd.sll, nd.tll, 0, 0, 0, 0, 0, 0]);
+            }
+        }
+    }
+    if depth >= Depth::Network {
+        key.put(B_IPV6, block);
+    }
+}
+
+/// What IPv4 and IPv6 share: fragment bits, protocol, transport. Returns what is there of the transport layer, for what
+/// lies deeper; nothing below [`Depth::Transport`] and for later fragments.
+#[inline(always)]
+fn transport<'a>(head: &'a [u8], layers: &Layers, depth: Depth, words: &mut [u64; 8]) -> &'a [u8] {
+    words[4] = u64::from(layers.is_fragment()) * FRAG_ANY | u64::from(layers.is_later_fragment()) * FRAG_LATER;
+    if depth >= Depth::Network {
+        words[4] |= u64::from(layers.protocol) << 8;
+    }
+    if depth < Depth::Transport || layers.l4 == 0 {
         return &[];
     }
-    let Some(payload) = head.get(ip.l4..ip.end.min(head.len())) else { return &[] };
-    if let Some(bits) = l4::transport(payload, ip.end - ip.l4, ip.proto) {
-        words[4] |= bits;
-        offsets.l4 = u8::try_from(ip.l4).unwrap_or(0);
+    let there = head.get(layers.l4.into()..layers.end(head).min(head.len())).unwrap_or_default();
+    if layers.payload != 0 {
+        words[4] |= l4::fields(there, layers.protocol.into());
     }
-    payload
+    there
 }

@@ -3,6 +3,7 @@
 
 use base::{OfPort, PortNo};
 use flow::{Depth, FieldId, Ingress, Key, extract, extract_keeping_metadata};
+use wire::Layers;
 
 // The same that flow's own tests compare with.
 #[path = "../../flow/tests/it/extract/reference.rs"]
@@ -37,9 +38,11 @@ pub fn flow_extract(input: &[u8]) {
         kept.set(FieldId::Reg3, 0);
         assert_eq!(kept, expected.unwrap_or_else(|| metadata.clone()), "metadata matter at {depth:?}");
     }
-    if let Some(offsets) = whole {
-        assert!(usize::from(offsets.l3) <= input.len() && usize::from(offsets.l4) <= input.len());
-        assert!(offsets.l4 == 0 || offsets.l4 >= offsets.l3);
+    assert_eq!(whole, Layers::of(input, input.len(), 2), "extraction walks as everybody does");
+    if let Some(Layers { l2_5, l3, l4, payload, .. }) = whole {
+        let places = [l2_5, l3, l4, payload];
+        assert!(places.iter().all(|at| usize::from(*at) <= input.len()), "{places:?}");
+        assert!(places.iter().filter(|at| **at != 0).is_sorted(), "{places:?}");
     }
     // As the first segment of longer frames.
     for frame_len in [input.len() + 1, input.len() + 9000, usize::MAX] {

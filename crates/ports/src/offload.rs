@@ -22,43 +22,38 @@
 
 use packet::pool::HEADROOM_BYTES;
 use packet::{Packet, PacketFlags, PoolCache};
+use wire::Layers;
 use wire::checksum::{Sum, nonzero};
 use wire::crc32c::Crc32c;
+use wire::layers::ALL_TAGS;
 
 const ETHERNET_HEADER: usize = 14;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// VLAN tags that are looked through.
-const TAGS_MAX: usize = 4;
-/// IPv6 extension headers that are looked through.
-const EXTENSIONS_MAX: usize = 8;
 
-/// Where the headers of a TCP, UDP or SCTP packet are, from the start of the frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Transport {
-    l3: usize,
-    l4: usize,
-    protocol: u8,
-    is_v6: bool,
-    /// Bytes of transport header and payload, as the network header has it.
-    len: usize,
+/// The layers of a whole TCP, UDP or SCTP packet that begins at `start`. `None` for everything else, fragments, and
+/// whatever is cut off.
+#[inline(always)]
+fn find_transport(packet: &Packet, start: usize) -> Option<Layers> {
+    let len = packet.len().checked_sub(start)?;
+    let layers = Layers::of(packet.data().get(start..)?, len, ALL_TAGS)?;
+    let is_wanted = matches!(layers.protocol, TCP | UDP | SCTP) && layers.payload != 0 && !layers.is_fragment();
+    // Nobody sums the destination that a routing header names.
+    (is_wanted && !layers.is_routed()).then(|| layers.shifted(start as isize))
 }
 
-impl Transport {
-    /// Where the checksum is, from the start of the transport header.
-    fn checksum_offset(self) -> usize {
-        if self.protocol == TCP { 16 } else { 6 }
-    }
+/// Where the checksum is, from the start of the transport header.
+fn checksum_offset(layers: &Layers) -> usize {
+    if layers.protocol == TCP { 16 } else { 6 }
+}
 
-    /// The sum of the pseudo-header.
-    #[inline(always)]
-    fn pseudo_sum(self, frame: &[u8], len: usize) -> Option<Sum> {
-        let addresses = if self.is_v6 { self.l3 + 8..self.l3 + 40 } else { self.l3 + 12..self.l3 + 20 };
-        Some(Sum::new().bytes(frame.get(addresses)?).u32(len as u32).u16(u16::from(self.protocol)))
-    }
+/// The sum of the pseudo-header for `len` bytes of transport header and payload.
+#[inline(always)]
+fn pseudo_sum(frame: &[u8], layers: &Layers, len: usize) -> Option<Sum> {
+    let l3 = usize::from(layers.l3);
+    let addresses = if layers.is_ipv6() { l3 + 8..l3 + 40 } else { l3 + 12..l3 + 20 };
+    Some(Sum::new().bytes(frame.get(addresses)?).u32(len as u32).u16(u16::from(layers.protocol)))
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -69,121 +64,47 @@ fn put16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-fn is_transport(protocol: u8) -> bool {
-    matches!(protocol, TCP | UDP | SCTP)
-}
-
-/// Finds the TCP, UDP or SCTP header of the frame that starts at `start`. `None` for everything else, fragments, and
-/// whatever is cut off.
-#[inline(always)]
-fn find_transport(frame: &[u8], start: usize) -> Option<Transport> {
-    let mut l3 = start + ETHERNET_HEADER;
-    let mut ethertype = be16(frame, start + 12)?;
-    if matches!(ethertype, 0x8100 | 0x88a8) {
-        (l3, ethertype) = skip_tags(frame, start)?;
-    }
-    match ethertype {
-        ETHERTYPE_IPV4 => {
-            let header: &[u8; 20] = frame.get(l3..l3 + 20)?.try_into().ok()?;
-            let header_len = usize::from(header[0] & 15) * 4;
-            let is_fragment = (header[6] & 0x3f) | header[7] != 0;
-            let protocol = header[9];
-            let wanted = header[0] >> 4 == 4 && header_len >= 20 && is_transport(protocol);
-            if !wanted || is_fragment {
-                return None;
-            }
-            let len = usize::from(u16::from_be_bytes([header[2], header[3]])).checked_sub(header_len)?;
-            Some(Transport { l3, l4: l3 + header_len, protocol, is_v6: false, len })
-        }
-        ETHERTYPE_IPV6 => find_transport_v6(frame, l3),
-        _ => None,
-    }
-}
-
-#[cold]
-fn skip_tags(frame: &[u8], start: usize) -> Option<(usize, u16)> {
-    let mut at = start + 12;
-    for _ in 0..=TAGS_MAX {
-        let ethertype = be16(frame, at)?;
-        if !matches!(ethertype, 0x8100 | 0x88a8) {
-            return Some((at + 2, ethertype));
-        }
-        at += 4;
-    }
-    None
-}
-
-#[inline(always)]
-fn find_transport_v6(frame: &[u8], l3: usize) -> Option<Transport> {
-    let header: &[u8; 40] = frame.get(l3..l3 + 40)?.try_into().ok()?;
-    if header[0] >> 4 != 6 {
-        return None;
-    }
-    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let transport = Transport { l3, l4: l3 + 40, protocol: header[6], is_v6: true, len };
-    if is_transport(transport.protocol) { Some(transport) } else { skip_extensions(frame, transport) }
-}
-
-/// Hop-by-hop, routing and destination options; anything else ends the search.
-#[cold]
-fn skip_extensions(frame: &[u8], mut at: Transport) -> Option<Transport> {
-    for _ in 0..EXTENSIONS_MAX {
-        match at.protocol {
-            TCP | UDP | SCTP => return Some(at),
-            0 | 43 | 60 => {
-                let len = (usize::from(*frame.get(at.l4 + 1)?) + 1) * 8;
-                at.protocol = *frame.get(at.l4)?;
-                at.l4 += len;
-                at.len = at.len.checked_sub(len)?;
-            }
-            _ => return None,
-        }
-    }
-    None
-}
-
 /// Marks a packet whose checksum its sender left unfinished, and one longer than a frame (`frame_max` bytes
 /// without VLAN tag) that it left to segmentation. For drivers that get packets without the kernel's notes.
 #[inline]
 pub fn recognise_unfinished(packet: &mut Packet, frame_max: u32) {
-    let frame = packet.data();
-    let Some(at) = find_transport(frame, 0) else { return };
-    if !is_unfinished(frame, at) {
-        if at.protocol != TCP {
-            recognise_uncommon(packet, at);
+    let Some(layers) = find_transport(packet, 0) else { return };
+    if !is_unfinished(packet.data(), &layers) {
+        if layers.protocol != TCP {
+            recognise_uncommon(packet, &layers);
         }
         return;
     }
-    mark_unfinished(packet, at);
+    mark_unfinished(packet, &layers);
     if packet.len() > frame_max as usize {
-        recognise_segmentation(packet, at, frame_max as usize);
+        recognise_segmentation(packet, &layers, frame_max as usize);
     }
 }
 
 /// Whether the checksum field holds the sum of the pseudo-header.
 #[inline(always)]
-fn is_unfinished(frame: &[u8], at: Transport) -> bool {
-    let field = be16(frame, at.l4 + at.checksum_offset());
-    let (Some(field), Some(pseudo)) = (field, at.pseudo_sum(frame, at.len)) else { return false };
-    field == pseudo.fold() && at.protocol != SCTP
+fn is_unfinished(frame: &[u8], layers: &Layers) -> bool {
+    let l4 = usize::from(layers.l4);
+    let Some(field) = be16(frame, l4 + checksum_offset(layers)) else { return false };
+    let pseudo = pseudo_sum(frame, layers, layers.end(frame) - l4);
+    layers.protocol != SCTP && pseudo.is_some_and(|pseudo| pseudo.fold() == field)
 }
 
-fn mark_unfinished(packet: &mut Packet, at: Transport) {
-    let Ok(csum_start) = u16::try_from(at.l4) else { return };
-    packet.csum_start = csum_start;
-    packet.csum_offset = at.checksum_offset() as u8;
+fn mark_unfinished(packet: &mut Packet, layers: &Layers) {
+    packet.csum_start = layers.l4;
+    packet.csum_offset = checksum_offset(layers) as u8;
     packet.flags.set(PacketFlags::CSUM_PARTIAL);
 }
 
 /// What is left of packets that are not TCP: an SCTP checksum to finish, or a tunnel to look into.
 #[inline]
-fn recognise_uncommon(packet: &mut Packet, at: Transport) {
-    if at.protocol == SCTP {
-        return finish_sctp(packet, at);
+fn recognise_uncommon(packet: &mut Packet, layers: &Layers) {
+    if layers.protocol == SCTP {
+        return finish_sctp(packet, layers);
     }
-    let Some(port) = be16(packet.data(), at.l4 + 2) else { return };
+    let Some(port) = be16(packet.data(), usize::from(layers.l4) + 2) else { return };
     if matches!(port, VXLAN_PORT | VXLAN_PORT_OF_LINUX | GENEVE_PORT) {
-        recognise_inner(packet, at, port);
+        recognise_inner(packet, layers.payload.into(), port);
     }
 }
 
@@ -193,10 +114,8 @@ const VXLAN_PORT_OF_LINUX: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
 
 #[cold]
-fn recognise_inner(packet: &mut Packet, outer: Transport, port: u16) {
-    let frame = packet.data();
-    let tunnel = outer.l4 + 8;
-    let Some(header) = frame.get(tunnel..tunnel + 8) else { return };
+fn recognise_inner(packet: &mut Packet, tunnel: usize, port: u16) {
+    let Some(header) = packet.data().get(tunnel..tunnel + 8) else { return };
     let inner = if port == GENEVE_PORT {
         const ETHERNET: u16 = 0x6558;
         if u16::from_be_bytes([header[2], header[3]]) != ETHERNET {
@@ -210,23 +129,24 @@ fn recognise_inner(packet: &mut Packet, outer: Transport, port: u16) {
         }
         tunnel + 8
     };
-    let Some(at) = find_transport(frame, inner) else { return };
-    if is_unfinished(frame, at) {
-        mark_unfinished(packet, at);
+    let Some(layers) = find_transport(packet, inner) else { return };
+    if is_unfinished(packet.data(), &layers) {
+        mark_unfinished(packet, &layers);
     }
 }
 
 /// Computes the CRC of an SCTP packet whose field is zero. A finished packet whose CRC is zero keeps it.
 #[cold]
-fn finish_sctp(packet: &mut Packet, at: Transport) {
-    let field = at.l4 + 8..at.l4 + 12;
+fn finish_sctp(packet: &mut Packet, layers: &Layers) {
+    let l4 = usize::from(layers.l4);
+    let field = l4 + 8..l4 + 12;
     if packet.data().get(field.clone()) != Some(&[0; 4]) {
         return;
     }
     let mut crc = Crc32c::new();
-    let mut left = at.len;
+    let mut left = layers.end(packet.data()) - l4;
     for (n, segment) in packet.segments().enumerate() {
-        let bytes = if n == 0 { segment.get(at.l4..).unwrap_or_default() } else { segment };
+        let bytes = if n == 0 { segment.get(l4..).unwrap_or_default() } else { segment };
         let bytes = &bytes[..bytes.len().min(left)];
         crc = crc.bytes(bytes);
         left -= bytes.len();
@@ -238,14 +158,13 @@ fn finish_sctp(packet: &mut Packet, at: Transport) {
 /// A TCP packet that no link would take: its sender counts on segmentation. The size of the segments was in a note that is lost;
 /// the MTU bounds it.
 #[cold]
-fn recognise_segmentation(packet: &mut Packet, at: Transport, frame_max: usize) {
-    if at.protocol != TCP || !is_longer_than(packet, frame_max) {
+fn recognise_segmentation(packet: &mut Packet, layers: &Layers, frame_max: usize) {
+    if layers.protocol != TCP || !is_longer_than(packet, frame_max) {
         return;
     }
-    let Some(data_offset) = packet.data().get(at.l4 + 12) else { return };
-    let headers = at.l4 + usize::from(data_offset >> 4) * 4;
-    let tags = at.l3 - ETHERNET_HEADER;
-    let Some(gso_size) = (frame_max + tags).checked_sub(headers).filter(|size| *size > 0) else { return };
+    let tags = usize::from(layers.l2_5) - ETHERNET_HEADER;
+    let size = (frame_max + tags).checked_sub(layers.payload.into()).filter(|size| *size > 0);
+    let Some(gso_size) = size else { return };
     packet.gso_size = gso_size.min(usize::from(u16::MAX)) as u16;
     packet.flags.set(PacketFlags::GSO_TCP);
 }
@@ -325,16 +244,12 @@ pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> 
 }
 
 fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
-    let at = find_transport(packet.data(), 0).filter(|at| at.protocol != SCTP)?;
-    let header_len = match at.protocol {
-        TCP => (usize::from(*packet.data().get(at.l4 + 12)? >> 4) * 4).max(20),
-        _ => 8,
-    };
-    let payload_at = at.l4 + header_len;
+    let layers = find_transport(packet, 0).filter(|layers| layers.protocol != SCTP)?;
+    let payload_at = usize::from(layers.payload);
     let headers = packet.data().get(..payload_at)?;
     let size = usize::from(packet.gso_size);
     // Bytes behind the network packet are padding of the link and belong to no segment.
-    let payload_len = (packet.len() - payload_at).min(at.len.checked_sub(header_len)?);
+    let payload_len = layers.end(packet.data()) - payload_at;
     if size == 0 || payload_len == 0 {
         return None;
     }
@@ -344,10 +259,8 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
         let len = size.min(payload_len - done);
         let mut segment = source.take(cache, headers, len)?;
         segment.in_port = packet.in_port;
-        segment.csum_start = at.l4 as u16;
-        segment.csum_offset = at.checksum_offset() as u8;
-        segment.flags.set(PacketFlags::CSUM_PARTIAL);
-        write_headers(segment.data_mut(), at, Part { header_len, done, len, of: payload_len, size });
+        mark_unfinished(&mut segment, &layers);
+        write_headers(segment.data_mut(), &layers, Part { done, len, of: payload_len, size });
         out.push(segment);
         done += len;
     }
@@ -356,7 +269,6 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
 
 /// Which part of the payload a segment has.
 struct Part {
-    header_len: usize,
     done: usize,
     len: usize,
     of: usize,
@@ -364,36 +276,37 @@ struct Part {
 }
 
 /// Makes the copied headers those of one segment: lengths, IPv4 identification and checksum, sequence number, flags.
-fn write_headers(frame: &mut [u8], at: Transport, part: Part) {
-    let l4_len = part.header_len + part.len;
-    if at.is_v6 {
-        put16(frame, at.l3 + 4, (at.l4 - at.l3 - 40 + l4_len) as u16);
+fn write_headers(frame: &mut [u8], layers: &Layers, part: Part) {
+    let [l3, l4, payload] = [layers.l3, layers.l4, layers.payload].map(usize::from);
+    let l4_len = payload - l4 + part.len;
+    if layers.is_ipv6() {
+        put16(frame, l3 + 4, (l4 - l3 - 40 + l4_len) as u16);
     } else {
-        put16(frame, at.l3 + 2, (at.l4 - at.l3 + l4_len) as u16);
-        let id = u16::from_be_bytes([frame[at.l3 + 4], frame[at.l3 + 5]]);
-        put16(frame, at.l3 + 4, id.wrapping_add((part.done / part.size) as u16));
-        put16(frame, at.l3 + 10, 0);
-        let checksum = wire::checksum::checksum(&frame[at.l3..at.l4]);
-        put16(frame, at.l3 + 10, checksum);
+        put16(frame, l3 + 2, (l4 - l3 + l4_len) as u16);
+        let id = u16::from_be_bytes([frame[l3 + 4], frame[l3 + 5]]);
+        put16(frame, l3 + 4, id.wrapping_add((part.done / part.size) as u16));
+        put16(frame, l3 + 10, 0);
+        let checksum = wire::checksum::checksum(&frame[l3..l4]);
+        put16(frame, l3 + 10, checksum);
     }
-    if at.protocol == TCP {
+    if layers.protocol == TCP {
         const FIN_PSH: u8 = 0x09;
         const CWR: u8 = 0x80;
-        let sequence: [u8; 4] = std::array::from_fn(|i| frame[at.l4 + 4 + i]);
+        let sequence: [u8; 4] = std::array::from_fn(|i| frame[l4 + 4 + i]);
         let sequence = u32::from_be_bytes(sequence).wrapping_add(part.done as u32);
-        frame[at.l4 + 4..at.l4 + 8].copy_from_slice(&sequence.to_be_bytes());
+        frame[l4 + 4..l4 + 8].copy_from_slice(&sequence.to_be_bytes());
         if part.done + part.len < part.of {
-            frame[at.l4 + 13] &= !FIN_PSH;
+            frame[l4 + 13] &= !FIN_PSH;
         }
         if part.done > 0 {
             // RFC 3168 section 6.1.2: once per window reduction.
-            frame[at.l4 + 13] &= !CWR;
+            frame[l4 + 13] &= !CWR;
         }
     } else {
-        put16(frame, at.l4 + 4, l4_len as u16);
+        put16(frame, l4 + 4, l4_len as u16);
     }
-    if let Some(pseudo) = at.pseudo_sum(frame, l4_len) {
-        put16(frame, at.l4 + at.checksum_offset(), pseudo.fold());
+    if let Some(pseudo) = pseudo_sum(frame, layers, l4_len) {
+        put16(frame, l4 + checksum_offset(layers), pseudo.fold());
     }
 }
 

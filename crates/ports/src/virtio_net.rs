@@ -8,6 +8,8 @@
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr); linux/virtio_net.h.
 
 use packet::{Packet, PacketFlags};
+use wire::Layers;
+use wire::layers::ALL_TAGS;
 
 /// Bytes of the header in the form with `num_buffers`, which is the one of virtio 1.0 and later.
 pub const HEADER_LEN: usize = 12;
@@ -124,37 +126,27 @@ fn write_offloads(header: &mut [u8; HEADER_LEN], packet: &Packet) {
     if packet.gso_size == 0 || !(is_tcp || packet.flags.has(PacketFlags::GSO_UDP)) {
         return;
     }
-    let l4 = usize::from(packet.csum_start);
     let frame = packet.data();
-    let (gso_type, header_len) = if is_tcp {
+    let layers = Layers::of(frame, packet.len(), ALL_TAGS).unwrap_or_default();
+    let gso_type = if is_tcp {
         const CWR: u8 = 0x80;
-        let data_offset = frame.get(l4 + 12).map_or(20, |b| usize::from(b >> 4) * 4);
-        let ecn = if frame.get(l4 + 13).is_some_and(|flags| flags & CWR != 0) { GSO_ECN } else { 0 };
-        let version = if is_ipv6(frame) { GSO_TCPV6 } else { GSO_TCPV4 };
-        (version | ecn, l4 + data_offset)
+        let flags_at = usize::from(packet.csum_start) + 13;
+        let ecn = if frame.get(flags_at).is_some_and(|flags| flags & CWR != 0) { GSO_ECN } else { 0 };
+        let version = if layers.eth_type == 0x86dd { GSO_TCPV6 } else { GSO_TCPV4 };
+        version | ecn
     } else {
-        (GSO_UDP_L4, l4 + 8)
+        GSO_UDP_L4
     };
     header[1] = gso_type;
-    header[2..4].copy_from_slice(&(header_len as u16).to_ne_bytes());
+    header[2..4].copy_from_slice(&layers.payload.to_ne_bytes());
     header[4..6].copy_from_slice(&packet.gso_size.to_ne_bytes());
-}
-
-/// Whether the frame's network header is IPv6's, behind up to two VLAN tags.
-fn is_ipv6(frame: &[u8]) -> bool {
-    let mut at = 12;
-    while let Some([0x81, 0x00] | [0x88, 0xa8]) =
-        frame.get(at..at + 2).and_then(|b| <[u8; 2]>::try_from(b).ok())
-    {
-        at += 4;
-    }
-    frame.get(at..at + 2) == Some(&[0x86, 0xdd])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use packet::{Pool, PoolConfig};
+    use wire::{Compose, EthAddr};
 
     fn frame(len: usize, ethertype: [u8; 2]) -> Vec<u8> {
         let mut f = vec![0; len];
@@ -175,18 +167,23 @@ mod tests {
             }
             h
         };
-        for (ethertype, h) in [
-            ([8, 0], [0; HEADER_LEN]),
-            ([8, 0], header(DATA_VALID, 0, 0, 0, 0, 0)),
-            ([8, 0], header(NEEDS_CSUM, 0, 0, 0, 34, 6)),
-            ([8, 0], header(NEEDS_CSUM, GSO_TCPV4, 54, 1448, 34, 16)),
-            ([0x86, 0xdd], header(NEEDS_CSUM, GSO_TCPV6 | GSO_ECN, 74, 1428, 54, 16)),
-            ([8, 0], header(NEEDS_CSUM, GSO_UDP_L4, 42, 1400, 34, 6)),
+        let eth = || Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+        let v4 = || eth().ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let v6 = || eth().ipv6("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
+        let payload = [7; 1000];
+        for (frame, h) in [
+            (v4().udp(1, 2), [0; HEADER_LEN]),
+            (v4().udp(1, 2), header(DATA_VALID, 0, 0, 0, 0, 0)),
+            (v4().udp(1, 2), header(NEEDS_CSUM, 0, 0, 0, 34, 6)),
+            (v4().tcp(1, 2), header(NEEDS_CSUM, GSO_TCPV4, 54, 1448, 34, 16)),
+            (v6().tcp(1, 2), header(NEEDS_CSUM, GSO_TCPV6 | GSO_ECN, 74, 1428, 54, 16)),
+            (v4().udp(1, 2), header(NEEDS_CSUM, GSO_UDP_L4, 42, 1400, 34, 6)),
         ] {
-            let mut bytes = frame(1000, ethertype);
+            let mut bytes = frame.payload(&payload).build().unwrap();
             let l4 = u16::from_ne_bytes([h[6], h[7]]) as usize;
-            bytes[l4 + 12] = 0x50;
-            bytes[l4 + 13] = h[1] & GSO_ECN;
+            if l4 > 0 {
+                bytes[l4 + 13] |= h[1] & GSO_ECN;
+            }
             let mut packet = cache.alloc_frame(&bytes).unwrap();
             apply(&h, &mut packet).unwrap();
             assert_eq!(header_of(&packet), h);

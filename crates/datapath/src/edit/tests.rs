@@ -17,10 +17,38 @@ fn cache() -> PoolCache {
     Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap().cache()
 }
 
-fn packet(cache: &mut PoolCache, frame: &[u8]) -> Packet {
-    let mut p = cache.alloc().unwrap();
-    p.fill(frame).unwrap();
-    p
+/// A packet on its way, with its layers.
+struct Edited {
+    packet: Packet,
+    layers: Layers,
+}
+
+impl std::ops::Deref for Edited {
+    type Target = Packet;
+    fn deref(&self) -> &Packet {
+        &self.packet
+    }
+}
+
+impl std::ops::DerefMut for Edited {
+    fn deref_mut(&mut self) -> &mut Packet {
+        &mut self.packet
+    }
+}
+
+fn packet(cache: &mut PoolCache, frame: &[u8]) -> Edited {
+    let mut packet = cache.alloc().unwrap();
+    packet.fill(frame).unwrap();
+    Edited { packet, layers: Layers::UNKNOWN }
+}
+
+/// Applies a change, after which the layers are what a walk over the changed packet finds.
+fn apply(p: &mut Edited, action: &DpAction) -> Edit {
+    let done = super::apply(&mut p.packet, &mut p.layers, action);
+    if p.layers.are_known() && p.layers.tags <= TAGS_MAX {
+        assert_eq!(Some(p.layers), Layers::of(p.data(), p.len(), TAGS_MAX), "{action:?}");
+    }
+    done
 }
 
 fn key_of(frame: &[u8]) -> Key {
@@ -154,7 +182,7 @@ proptest! {
                     sctp[8..12].fill(0);
                     prop_assert_eq!(crc(&sctp), stored);
                 }
-                cache.free(p);
+                cache.free(p.packet);
             }
         }
     }
@@ -175,7 +203,7 @@ proptest! {
             for action in [DpAction::PopVlan, DpAction::PushVlan { tpid: 0x8100, tci: 0x1005 }, DpAction::PopMpls { eth_type: 0x800 }, DpAction::PushMpls { eth_type: 0x8847, lse: 0x100 }] {
                 let _ = apply(&mut p, &action);
             }
-            cache.free(p);
+            cache.free(p.packet);
         }
     }
 }
@@ -202,7 +230,7 @@ fn tags_and_labels_are_pushed_in_front_and_popped_again() {
     apply(&mut p, &DpAction::PopMpls { eth_type: 0x0800 }).unwrap();
     assert_eq!(p.data(), &frame[..]);
     assert_eq!(apply(&mut p, &DpAction::PopMpls { eth_type: 0x0800 }), Err(DOES_NOT_FIT));
-    cache.free(p);
+    cache.free(p.packet);
 }
 
 #[test]
@@ -221,7 +249,7 @@ fn what_lies_behind_pushed_tags_can_still_be_changed() {
     assert_eq!((key.get64(FieldId::NwTtl), key.get64(FieldId::TpDst)), (9, 77));
     assert_eq!(key.get64(FieldId::EthDst), key_of(&frame).get64(FieldId::EthDst));
     checksums_hold(packet.data());
-    cache.free(packet);
+    cache.free(packet.packet);
 }
 
 #[test]
@@ -238,7 +266,7 @@ fn an_unfinished_checksum_stays_the_sum_of_the_pseudo_header() {
     apply(&mut p, &set(FieldId::NwSrc, new.to_bits())).unwrap();
     apply(&mut p, &DpAction::Set { field: FieldId::TpSrc, value: 99, mask: 0xffff }).unwrap();
     assert_eq!(p.data()[50..52], sum(new, dst).to_be_bytes());
-    cache.free(p);
+    cache.free(p.packet);
 }
 
 #[test]
@@ -252,7 +280,7 @@ fn a_later_fragment_keeps_its_payload_when_its_address_changes() {
     let before = p.data().to_vec();
     apply(&mut p, &DpAction::Set { field: FieldId::TpDst, value: 1, mask: 0xffff }).unwrap();
     assert_eq!(p.data(), before);
-    cache.free(p);
+    cache.free(p.packet);
 }
 
 #[test]
@@ -273,7 +301,7 @@ fn ipv6_addresses_behind_extension_headers_are_changed_with_the_checksum() {
     let src: Ipv6Addr = "2001:db8::1".parse().unwrap();
     let pseudo = wire::checksum::pseudo_v6(src, new, wire::ip::IpProtocol::UDP, udp.len() as u32);
     assert!(pseudo.bytes(udp).is_valid());
-    cache.free(p);
+    cache.free(p.packet);
 }
 
 /// What extraction walks over, changes walk over too: else a flow's packets would leave without them.
@@ -303,7 +331,7 @@ fn a_header_behind_many_extension_headers_or_tags_is_changed_as_it_is_read() {
             udp.len() as u32,
         );
         assert!(pseudo.bytes(udp).is_valid(), "behind {count}");
-        cache.free(p);
+        cache.free(p.packet);
     }
     // More tags than any key knows, pushed by the same list.
     let mut p = packet(&mut cache, &v4().udp(5, 6).payload(b"0123456789").build().unwrap());
@@ -315,7 +343,7 @@ fn a_header_behind_many_extension_headers_or_tags_is_changed_as_it_is_read() {
         apply(&mut p, &DpAction::PopVlan).unwrap();
     }
     assert_eq!(key_of(p.data()).get(FieldId::NwTtl), 7);
-    cache.free(p);
+    cache.free(p.packet);
 }
 
 #[test]
@@ -335,7 +363,7 @@ fn the_type_of_a_neighbours_option_is_set_with_the_checksum() {
     let message = &p.data()[54..];
     let pseudo = wire::checksum::pseudo_v6(src, dst, wire::ip::IpProtocol::ICMPV6, message.len() as u32);
     assert!(pseudo.bytes(message).is_valid());
-    cache.free(p);
+    cache.free(p.packet);
 }
 
 #[test]
@@ -346,7 +374,7 @@ fn what_no_packet_has_cannot_be_set() {
         let set = DpAction::Set { field, value: 1, mask: field.ones() };
         assert_eq!(apply(&mut p, &set), Err(DropReason::ActionNotApplicable), "{field:?}");
     }
-    cache.free(p);
+    cache.free(p.packet);
 }
 
 #[test]
@@ -355,7 +383,7 @@ fn a_frame_that_is_cut_is_no_segment_any_more() {
     let mut p = packet(&mut cache, &[1; 1500]);
     p.flags = PacketFlags::GSO_TCP;
     p.gso_size = 1448;
-    let cut = truncate(p, 1400, &mut cache);
+    let cut = truncate(p.packet, 1400, &mut cache);
     assert_eq!((cut.len(), cut.gso_size, cut.flags == PacketFlags::default()), (1400, 0, true));
     cache.free(cut);
 }
@@ -367,9 +395,9 @@ fn a_frame_is_cut_across_its_segments_and_nothing_leaks() {
         let mut p = packet(&mut cache, &[1; 1000]);
         for byte in [2u8, 3, 4] {
             let tail = packet(&mut cache, &[byte; 500]);
-            p.append(tail);
+            p.append(tail.packet);
         }
-        let cut = truncate(p, max, &mut cache);
+        let cut = truncate(p.packet, max, &mut cache);
         assert_eq!(cut.len(), max.clamp(14, 2500));
         assert_eq!(cut.segments().map(<[u8]>::len).sum::<usize>(), cut.len());
         cache.free(cut);
@@ -408,10 +436,10 @@ fn headers_that_are_not_read_are_not_set() {
             apply(&mut p, &DpAction::Set { field, value: 1, mask: field.ones() }).unwrap();
         }
         assert_eq!(p.data(), frame, "{what}");
-        cache.free(p);
+        cache.free(p.packet);
     }
     let mut p = packet(&mut cache, &frame);
     apply(&mut p, &DpAction::Set { field: FieldId::NwSrc, value: 1, mask: u32::MAX.into() }).unwrap();
     assert_ne!(p.data(), frame);
-    cache.free(p);
+    cache.free(p.packet);
 }

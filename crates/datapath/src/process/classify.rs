@@ -92,6 +92,7 @@ impl Scratch {
     fn extract_one(&mut self, i: usize, packet: &Packet, ingress: &Ingress, todo: &mut Todo) {
         let key = &mut self.keys[i];
         let found = extract(packet.data(), packet.len(), ingress, key);
+        self.layers[i] = found.unwrap_or_default();
         mark_depth(key, ingress.depth());
         if found.is_some() {
             self.verdicts[i] = MISS;
@@ -107,6 +108,13 @@ impl Scratch {
         let found = extract(packet.data(), packet.len(), ingress, &mut keys[i]);
         debug_assert!(found.is_some(), "a plain packet is a whole frame");
         mark_depth(&mut keys[i], ingress.depth());
+    }
+
+    /// What goes beside a packet. A plain one, of which perhaps the header bytes alone were compared, is walked over by the first
+    /// change that is made to it.
+    pub(super) fn carried(&self, i: usize) -> Carried {
+        let layers = if self.present[i] == PLAIN { Layers::UNKNOWN } else { self.layers[i] };
+        Carried { layers, ..self.carried[i] }
     }
 
     pub(super) fn exact_key(&self, i: usize) -> ExactKey<'_> {

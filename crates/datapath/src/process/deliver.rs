@@ -28,7 +28,7 @@ impl<P: Pipeline> Process<P> {
             {
                 runs.move_to(count, straight);
             } else if v.kind == kind::LIST && loan.may_take(cache.actions(v.body), count, out) {
-                let carried = self.scratch.carried[first];
+                let carried = self.scratch.carried(first);
                 for packet in (0..count).map_while(|_| runs.take()) {
                     execute(cache.actions(v.body), packet, carried, &mut Lending { out, lent, loan });
                 }
@@ -103,7 +103,7 @@ impl<P: Pipeline> Process<P> {
             kind::OUTPUT => self.out.send(v.port, packet),
             kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
             kind::LIST => {
-                let carried = self.scratch.carried[first];
+                let carried = self.scratch.carried(first);
                 execute(self.cache.actions(v.body), packet, carried, &mut self.out);
             }
             TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),

@@ -77,7 +77,7 @@ impl<P: Pipeline> Process<P> {
         match v.kind {
             kind::OUTPUT => self.out.send(v.port, packet),
             kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
-            _ => execute(self.cache.actions(v.body), packet, self.scratch.carried[i], &mut self.out),
+            _ => execute(self.cache.actions(v.body), packet, self.scratch.carried(i), &mut self.out),
         }
     }
 
@@ -131,7 +131,7 @@ impl<P: Pipeline> Process<P> {
                 }
             }
         }
-        execute(&self.translation.actions, packet, self.scratch.carried[i], &mut self.out);
+        execute(&self.translation.actions, packet, self.scratch.carried(i), &mut self.out);
     }
 }
 

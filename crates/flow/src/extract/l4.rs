@@ -10,25 +10,14 @@ pub(super) const UDP: u64 = 17;
 pub(super) const ICMPV6: u64 = 58;
 pub(super) const SCTP: u64 = 132;
 
-/// The upper 48 bits of word 4: ports (or type and code) and TCP flags. `payload` is what is there of the
-/// `payload_len` bytes behind the network header. `None` where the header is not whole; 0 for other
-/// protocols.
+/// The upper 48 bits of word 4: ports (or type and code) and TCP flags, of a header that is whole; 0 for other protocols.
 #[inline(always)]
-pub(super) fn transport(payload: &[u8], payload_len: usize, proto: u64) -> Option<u64> {
-    match proto {
-        TCP => {
-            let h = payload.first_chunk::<20>()?;
-            let header_len = usize::from(h[12] >> 4) * 4;
-            let whole = header_len >= 20 && header_len <= payload_len;
-            whole.then(|| be32::<0, 20>(h) << 32 | (be16::<12, 20>(h) & 0xfff) << 16)
-        }
-        UDP => Some(be32::<0, 8>(payload.first_chunk()?) << 32),
-        SCTP => Some(be32::<0, 12>(payload.first_chunk()?) << 32),
-        ICMP | IGMP | ICMPV6 => {
-            let h = payload.first_chunk::<8>()?;
-            Some(u64::from(h[0]) << 48 | u64::from(h[1]) << 32)
-        }
-        _ => Some(0),
+pub(super) fn fields(there: &[u8], proto: u64) -> u64 {
+    match (proto, there.first_chunk::<20>(), there.first_chunk::<8>()) {
+        (TCP, Some(h), _) => be32::<0, 20>(h) << 32 | (be16::<12, 20>(h) & 0xfff) << 16,
+        (UDP | SCTP, _, Some(h)) => be32::<0, 8>(h) << 32,
+        (ICMP | IGMP | ICMPV6, _, Some(h)) => u64::from(h[0]) << 48 | u64::from(h[1]) << 32,
+        _ => 0,
     }
 }
 

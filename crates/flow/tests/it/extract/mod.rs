@@ -10,10 +10,11 @@ mod reference;
 use base::{OfPort, PortNo};
 use flow::extract::head_is_enough;
 use flow::key::{B_CT, BLOCKS};
-use flow::{Depth, FieldId, Ingress, Key, Offsets, extract, extract_keeping_metadata};
+use flow::{Depth, FieldId, Ingress, Key, extract, extract_keeping_metadata};
 use packets::Random;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use wire::Layers;
 
 const IN_PORT: OfPort = OfPort(0x1234);
 const DP_PORT: PortNo = PortNo(0x5678);
@@ -47,7 +48,7 @@ fn hex(frame: &[u8]) -> String {
 }
 
 /// Extraction of a packet fresh from its port into `key`, checked against the reference.
-fn check(frame: &[u8], depth: Depth, key: &mut Key) -> Option<Offsets> {
+fn check(frame: &[u8], depth: Depth, key: &mut Key) {
     let vlan_limit = 2;
     let offsets = extract(frame, frame.len(), &ingress(depth), key);
     match reference::extract(frame, depth, vlan_limit, &fresh_metadata()) {
@@ -60,7 +61,9 @@ fn check(frame: &[u8], depth: Depth, key: &mut Key) -> Option<Offsets> {
             assert_eq!(*key, Key::default());
         }
     }
-    offsets
+    // One walk, whoever makes it: extraction by a straight path, or somebody who has but the bytes.
+    let walked = Layers::of(frame, frame.len(), vlan_limit as u8);
+    assert_eq!(offsets, walked.map(|walked| if depth < Depth::Transport { Layers::UNKNOWN } else { walked }));
 }
 
 fn assert_same(key: &Key, expected: &Key, frame: &[u8], depth: Depth) {
@@ -98,7 +101,7 @@ fn every_depth_equals_everything_with_deeper_fields_zeroed() {
         for depth in Depth::ALL {
             let offsets = extract(&frame, frame.len(), &ingress(depth), &mut key);
             let expected =
-                everything.map(|o| if depth < Depth::Transport { Offsets { l4: 0, ..o } } else { o });
+                everything.map(|o| if depth < Depth::Transport { Layers::UNKNOWN } else { o });
             assert_eq!(offsets, expected, "{depth:?} {}", hex(&frame));
             for &f in FieldId::ALL {
                 let expected = if f.depth() <= depth { deep.get(f) } else { 0 };
@@ -228,8 +231,7 @@ fn a_packet_of_another_packet_type_starts_with_the_header_that_it_names() {
         expected.set(FieldId::PacketType, u128::from(1 << 16 | eth_type));
         let offsets = extract_keeping_metadata(&frame[14..], frame.len() - 14, &plain, &mut key).unwrap();
         assert_same(&key, &expected, &frame, Depth::Everything);
-        let l4 = if whole.l4 == 0 { 0 } else { whole.l4 - 14 };
-        assert_eq!(offsets, Offsets { l3: 0, l4 });
+        assert_eq!(offsets, whole.shifted(-14));
     }
 }
 
@@ -261,30 +263,30 @@ const IPV6_UDP: &str = concat!(
 );
 
 #[test]
-fn offsets_point_at_the_headers() {
+fn layers_point_at_the_headers() {
     let mut key = Key::default();
     let mut at = |frame: &str| {
         let bytes = bytes(frame);
-        extract(&bytes, bytes.len(), &ingress(Depth::Everything), &mut key).map(|o| (o.l3, o.l4))
+        let layers = extract(&bytes, bytes.len(), &ingress(Depth::Everything), &mut key)?;
+        Some((layers.l2_5, layers.l4, layers.payload))
     };
     let udp = UDP.replace('_', "");
-    assert_eq!(at(&format!("{MACS}0800{udp}")), Some((14, 34)));
-    assert_eq!(at(&format!("{MACS}810000010800{udp}")), Some((18, 38)));
-    assert_eq!(at(&format!("{MACS}88a800028100000108004600{}", &udp[4..])), Some((22, 46)));
+    assert_eq!(at(&format!("{MACS}0800{udp}")), Some((14, 34, 42)));
+    assert_eq!(at(&format!("{MACS}810000010800{udp}")), Some((18, 38, 46)));
+    assert_eq!(at(&format!("{MACS}88a800028100000108004600{}", &udp[4..])), Some((22, 46, 54)));
     let later = udp.replacen("00000000", "00000001", 1);
-    assert_eq!(at(&format!("{MACS}0800{later}")), Some((14, 0)));
+    assert_eq!(at(&format!("{MACS}0800{later}")), Some((14, 0, 0)));
     let cut = udp.replacen("45000020", "4500001b", 1);
-    assert_eq!(at(&format!("{MACS}0800{cut}")), Some((14, 0)), "7 bytes of UDP");
-    assert_eq!(at(&format!("{MACS}88cc")), Some((14, 0)));
+    assert_eq!(at(&format!("{MACS}0800{cut}")), Some((14, 34, 0)), "7 bytes of UDP");
+    assert_eq!(at(&format!("{MACS}88cc")), Some((14, 0, 0)));
     assert_eq!(at(MACS), None);
-    // Destination options of 200 bytes leave UDP at 254, of 208 at 262, which an offset cannot say.
     let options = |words: usize| {
         let header = format!("6000000001083c40{}", "00".repeat(32));
         let behind = format!("11{:02x}{}{}", words - 1, "00".repeat(words * 8 - 2), "00".repeat(64));
         format!("{MACS}86dd{header}{behind}{}", "00".repeat(64))
     };
-    assert_eq!(at(&options(25)), Some((14, 254)));
-    assert_eq!(at(&options(26)), Some((14, 0)));
+    assert_eq!(at(&options(25)), Some((14, 254, 262)));
+    assert_eq!(at(&options(26)), Some((14, 262, 270)));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use flow::{FieldId, Key, Match, Mf};
 pub fn packet_text(frame: &[u8]) -> String {
     let mut key = Key::default();
     let ingress = Ingress::new(OfPort::NONE, PortNo(0), Depth::Everything);
-    let Some(offsets) = extract(frame, frame.len(), &ingress, &mut key) else {
+    let Some(layers) = extract(frame, frame.len(), &ingress, &mut key) else {
         return format!("(packet of {} bytes is too short)", frame.len());
     };
     let m = all_fields(&key);
@@ -19,10 +19,10 @@ pub fn packet_text(frame: &[u8]) -> String {
     write_match(&mut out, &m, crate::message::DEFAULT_PRIORITY, PortNames::none());
     // The transport checksum, which no field has.
     let at = |offset: usize| {
-        let start = usize::from(offsets.l4) + offset;
+        let start = usize::from(layers.l4) + offset;
         frame.get(start..start + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
     };
-    if offsets.l4 != 0 {
+    if layers.payload != 0 {
         let (name, offset) = match (m.eth_type(), key.get64(FieldId::NwProto)) {
             (0x800 | 0x86dd, 6) => ("tcp", 16),
             (0x800 | 0x86dd, 17) => ("udp", 6),
