@@ -1,14 +1,16 @@
 //! Changes to a packet's headers, checksums kept right.
 //!
-//! Where the headers are is what the packet's [`Layers`] say, which travel with it and follow what is pushed and popped;
-//! where nobody knows them yet, the first change has them walked over, once. Checksums are updated incrementally (RFC 1624),
-//! so a wrong one stays wrong; SCTP's CRC likewise, by the difference that a right one makes. Where a checksum is still
-//! unfinished (`CSUM_PARTIAL`), the field holds the pseudo-header's sum and is kept as that.
+//! Where the headers are is what the packet's [`Layers`] say, which travel with it and follow what is pushed
+//! and popped; where nobody knows them yet, the first change has them walked over, once. Checksums are
+//! updated incrementally (RFC 1624), so a wrong one stays wrong; SCTP's CRC likewise, by the difference that
+//! a right one makes. Where a checksum is still unfinished (`CSUM_PARTIAL`), the field holds the
+//! pseudo-header's sum and is kept as that.
 //!
-//! A field that the packet has not (a TCP port of what is no TCP, an address in a header that contradicts itself) is left
-//! alone: what extraction does not read is not set, as in Open vSwitch. A change that cannot be made (a tag or a label that
-//! cannot be pushed or popped, a field that no bytes stand for) is refused with [`DropReason::ActionNotApplicable`]; the
-//! packet is then untouched. Nothing here panics, whatever the bytes.
+//! A field that the packet has not (a TCP port of what is no TCP, an address in a header that contradicts
+//! itself) is left alone: what extraction does not read is not set, as in Open vSwitch. A change that cannot
+//! be made (a tag or a label that cannot be pushed or popped, a field that no bytes stand for) is refused
+//! with [`DropReason::ActionNotApplicable`]; the packet is then untouched. Nothing here panics, whatever the
+//! bytes.
 
 use crate::action::DpAction;
 use base::DropReason;
@@ -22,7 +24,8 @@ use wire::layers::{TAG_LEN, is_tag};
 
 const MAC_LEN: usize = 6;
 const LSE_LEN: usize = 4;
-/// Bit of a TCI that the key uses for "present"; on the wire it is the drop eligible indicator, which is left alone.
+/// Bit of a TCI that the key uses for "present"; on the wire it is the drop eligible indicator, which is left
+/// alone.
 const TCI_PRESENT: u16 = 0x1000;
 
 const TCP: u8 = 6;
@@ -130,7 +133,8 @@ fn transport(layers: &Layers) -> Option<usize> {
     (ip(layers).is_some() && layers.payload != 0).then_some(layers.l4.into())
 }
 
-/// Where the transport checksum that covers the addresses is; of a header that is not whole, nothing is touched.
+/// Where the transport checksum that covers the addresses is; of a header that is not whole, nothing is
+/// touched.
 fn pseudo_checksum_at(layers: &Layers) -> Option<usize> {
     let l4 = transport(layers)?;
     match layers.protocol {
@@ -369,7 +373,13 @@ fn set_sctp_port(packet: &mut Packet, sctp: Range<usize>, src: bool, value: u16,
 }
 
 /// ARP's hardware addresses; the link-layer address options of neighbour discovery.
-fn set_link_address(packet: &mut Packet, layers: &Layers, source: bool, value: u128, mask: u128) -> Option<()> {
+fn set_link_address(
+    packet: &mut Packet,
+    layers: &Layers,
+    source: bool,
+    value: u128,
+    mask: u128,
+) -> Option<()> {
     if matches!(layers.eth_type, 0x0806 | 0x8035) {
         let field = if source { FieldId::ArpSha } else { FieldId::ArpTha };
         return set_arp(packet.data_mut(), layers, field, value, mask);

@@ -1,25 +1,60 @@
-//! Execution of a flow's action list on one packet.
+//! Execution of a flow's action list on a run of its packets.
 //!
-//! The single output and the drop, which nearly all flows consist of, do not come here: the entry itself says them
-//! (see [`crate::cache::entry::kind`]).
+//! The single output and the drop, which nearly all flows consist of, do not come here: the entry itself says
+//! them (see [`crate::cache::entry::kind`]).
+//!
+//! Each action is executed on all packets of the run before the next, so that what it needs is asked for
+//! once; unless a port would then get the packets in another order than that in which they came.
 
 use crate::action::DpAction;
 use crate::edit;
-use crate::output::{Outputs, Recirculated};
+use crate::output::Outputs;
+use crate::recirculation::Metadata;
+use arrayvec::ArrayVec;
 use base::DropReason;
 use flow::FieldId;
-use packet::Packet;
+use packet::{BURST, Batch, Packet};
 use wire::Layers;
 
-/// What a packet carries through the list beside its bytes.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Carried {
-    /// The packet mark.
-    pub pkt_mark: u32,
-    /// Rounds of recirculation so far.
-    pub recirc_depth: u8,
-    /// Where its headers are, if extraction has found out.
-    pub layers: Layers,
+/// Packets of one flow on their way through its actions.
+pub struct Run {
+    /// What goes with each of them.
+    pub metadata: Metadata,
+    packets: Batch,
+    /// Where the headers of each are, if that is known. Bound: as many as packets.
+    layers: ArrayVec<Layers, BURST>,
+}
+
+impl Run {
+    /// None yet.
+    #[inline(always)]
+    pub fn new(metadata: Metadata) -> Run {
+        Run { metadata, packets: Batch::new(), layers: ArrayVec::new() }
+    }
+
+    /// Adds a packet. Bound: no run is longer than the burst that it is of.
+    #[inline(always)]
+    pub fn push(&mut self, packet: Packet, layers: Layers) {
+        self.packets.push(packet);
+        self.layers.push(layers);
+    }
+
+    /// Copies of all packets for which the pool has room.
+    fn copy(&self, out: &mut Outputs) -> Run {
+        let mut copies = Run::new(self.metadata);
+        for (packet, layers) in self.packets.iter().zip(&self.layers) {
+            if let Some(copy) = out.copy(packet) {
+                copies.push(copy, *layers);
+            }
+        }
+        copies
+    }
+
+    /// Takes all packets out.
+    fn drain(&mut self) -> impl Iterator<Item = Packet> {
+        self.layers.clear();
+        self.packets.drain(..)
+    }
 }
 
 /// Where a list's packets go.
@@ -27,8 +62,8 @@ pub trait Ends {
     /// Where those go that are not sent.
     fn out(&mut self) -> &mut Outputs;
 
-    /// Sends a packet to a port, now or when all of its burst may go.
-    fn send(&mut self, port: u32, packet: Packet);
+    /// Sends packets to a port, now or when all of their burst may go, and leaves the batch empty.
+    fn send(&mut self, port: u32, packets: &mut Batch);
 
     /// Has a packet whose tail is lent be like any other. False where the pool has no room for it.
     fn make_whole(&mut self, packet: &mut Packet) -> bool;
@@ -41,8 +76,9 @@ impl Ends for Outputs {
     }
 
     #[inline(always)]
-    fn send(&mut self, port: u32, packet: Packet) {
-        Outputs::send(self, port, packet);
+    fn send(&mut self, port: u32, packets: &mut Batch) {
+        let count = packets.len();
+        self.send_run(port, &mut packet::batch::Runs::new(packets), count);
     }
 
     #[inline(always)]
@@ -51,62 +87,81 @@ impl Ends for Outputs {
     }
 }
 
-/// Executes a list. The packet ends somewhere: sent, dropped, handed over, or queued for another round.
-pub fn execute<E: Ends>(actions: &[DpAction], mut packet: Packet, mut carried: Carried, to: &mut E) {
-    // The last action that takes the packet gets it, those before a copy each.
+/// Executes a list. The packets end somewhere: sent, dropped, handed over, or waiting for another round; the
+/// run is empty then.
+pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
+    if run.packets.len() > 1 && !keeps_order(actions, &mut 0) {
+        return each_by_itself(actions, run, to);
+    }
+    // The last action that takes the packets gets them, those before a copy of each.
     let last_taker = actions.iter().rposition(takes);
     let mut delivered = false;
     for (n, action) in actions.iter().enumerate() {
         match action {
-            DpAction::Drop(reason) if !delivered => return to.out().drop(packet, *reason),
+            DpAction::Drop(reason) if !delivered => return drop_all(run, *reason, to),
             DpAction::Drop(_) => break,
-            DpAction::Recirc(recirc_id) => {
-                return to.out().recirculate(Recirculated {
-                    packet,
-                    recirc_id: *recirc_id,
-                    pkt_mark: carried.pkt_mark,
-                    depth: carried.recirc_depth + 1,
-                });
-            }
             DpAction::Set { field: FieldId::PktMark, value, mask } => {
-                carried.pkt_mark = carried.pkt_mark & !(*mask as u32) | (*value & *mask) as u32;
+                let mark = &mut run.metadata.pkt_mark;
+                *mark = *mark & !(*mask as u32) | (*value & *mask) as u32;
             }
             // Queues hang on the priority; no port has any so far, so it ends here.
             DpAction::Set { field: FieldId::SkbPriority, .. } => {}
             DpAction::Sample { probability, .. } if !chosen(*probability, to.out()) => {}
             taker if takes(taker) => {
                 delivered = true;
-                if last_taker == Some(n) {
-                    return give(taker, packet, carried, to);
+                if last_taker == Some(n) || matches!(taker, DpAction::Recirc(_)) {
+                    return give(taker, run, to);
                 }
-                if let Some(copy) = to.out().copy(&packet) {
-                    give(taker, copy, carried, to);
-                }
+                give(taker, &mut run.copy(to.out()), to);
             }
-            change => {
-                let layers = &mut carried.layers;
-                let is_head_enough = !packet.is_lent() || !edit::reads_payload(&packet, layers, change);
-                if !is_head_enough && !to.make_whole(&mut packet) {
-                    return to.out().drop(packet, DropReason::PoolExhausted);
-                }
-                if let Err(reason) = edit::apply(&mut packet, layers, change) {
-                    return to.out().drop(packet, reason);
-                }
-            }
+            change => change_all(change, run, to),
         }
     }
     if delivered {
-        to.out().surplus(packet);
+        run.drain().for_each(|packet| to.out().surplus(packet));
     } else {
-        to.out().drop(packet, DropReason::ActionDrop);
+        drop_all(run, DropReason::ActionDrop, to);
     }
+}
+
+fn drop_all<E: Ends>(run: &mut Run, reason: DropReason, to: &mut E) {
+    run.drain().for_each(|packet| to.out().drop(packet, reason));
+}
+
+/// Whether a run's packets come out of each port in their order, and all of them. Not where a port gets each
+/// of them twice, nor where only some are chosen. False also where it cannot tell: `seen` has a bit for
+/// several ports.
+fn keeps_order(actions: &[DpAction], seen: &mut u64) -> bool {
+    actions.iter().all(|action| {
+        let end = match action {
+            DpAction::Output(port) | DpAction::OutputTrunc { port, .. } => port.0 % 62,
+            DpAction::PacketIn(_) => 62,
+            DpAction::Recirc(_) => 63,
+            DpAction::Clone(actions) => return keeps_order(actions, seen),
+            DpAction::Sample { probability, actions } => {
+                return *probability == u32::MAX && keeps_order(actions, seen);
+            }
+            _ => return true,
+        };
+        let is_new = *seen & 1 << end == 0;
+        *seen |= 1 << end;
+        is_new
+    })
 }
 
 fn chosen(probability: u32, out: &mut Outputs) -> bool {
     probability == u32::MAX || out.random() < probability
 }
 
-/// Whether the action takes a packet (a copy, unless nobody takes one after it). Changes and drops do not.
+fn each_by_itself<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
+    for (packet, layers) in run.packets.drain(..).zip(run.layers.drain(..)) {
+        let mut alone = Run::new(run.metadata);
+        alone.push(packet, layers);
+        execute(actions, &mut alone, to);
+    }
+}
+
+/// Whether the action takes packets (copies, unless nobody takes them after it). Changes and drops do not.
 fn takes(action: &DpAction) -> bool {
     matches!(
         action,
@@ -119,17 +174,48 @@ fn takes(action: &DpAction) -> bool {
     )
 }
 
-fn give<E: Ends>(action: &DpAction, packet: Packet, carried: Carried, to: &mut E) {
+fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
     match action {
-        DpAction::Output(port) => to.send(port.0, packet),
+        DpAction::Output(port) => {
+            run.layers.clear();
+            to.send(port.0, &mut run.packets);
+        }
         DpAction::OutputTrunc { port, max_bytes } => {
-            let cut = edit::truncate(packet, *max_bytes as usize, &mut to.out().cache);
-            to.send(port.0, cut);
+            let cache = &mut to.out().cache;
+            let mut cut: Batch =
+                run.drain().map(|packet| edit::truncate(packet, *max_bytes as usize, cache)).collect();
+            to.send(port.0, &mut cut);
         }
-        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => {
-            execute(actions, packet, carried, to);
+        DpAction::Sample { actions, .. } | DpAction::Clone(actions) => execute(actions, run, to),
+        DpAction::PacketIn(spec) => {
+            let mark = run.metadata.pkt_mark;
+            run.drain().for_each(|packet| to.out().packet_in(spec, packet, mark));
         }
-        DpAction::PacketIn(spec) => to.out().packet_in(spec, packet, carried.pkt_mark),
+        DpAction::Recirc(recirc_id) => {
+            let recirc_depth = run.metadata.recirc_depth + 1;
+            let metadata = Metadata { recirc_id: *recirc_id, recirc_depth, ..run.metadata };
+            run.drain().for_each(|packet| to.out().recirculate(metadata, packet));
+        }
         _ => unreachable!("`takes` names the actions that come here"),
+    }
+}
+
+/// Makes a change to all packets; drops those to which it cannot be made.
+fn change_all<E: Ends>(change: &DpAction, run: &mut Run, to: &mut E) {
+    let mut n = 0;
+    while let (Some(packet), Some(layers)) = (run.packets.get_mut(n), run.layers.get_mut(n)) {
+        let is_head_enough = !packet.is_lent() || !edit::reads_payload(packet, layers, change);
+        let changed = if is_head_enough || to.make_whole(packet) {
+            edit::apply(packet, layers, change)
+        } else {
+            Err(DropReason::PoolExhausted)
+        };
+        match changed {
+            Ok(()) => n += 1,
+            Err(reason) => {
+                run.layers.remove(n);
+                to.out().drop(run.packets.remove(n), reason);
+            }
+        }
     }
 }

@@ -18,6 +18,7 @@ mod output;
 pub mod pipeline;
 pub mod placement;
 mod process;
+mod recirculation;
 mod rest;
 mod rounds;
 mod stamp;

@@ -12,6 +12,7 @@ use crate::execute::Ends;
 use crate::output::{Bound, Outputs};
 use arrayvec::ArrayVec;
 use base::DropReason;
+use packet::batch::Runs;
 use packet::{Batch, Lent, Packet};
 
 /// Ports that copy straight from one burst at most. Their locks are held together.
@@ -98,13 +99,17 @@ impl Ends for Lending<'_, '_> {
         self.out
     }
 
-    fn send(&mut self, port: u32, mut packet: Packet) {
+    fn send(&mut self, port: u32, packets: &mut Batch) {
         if let Some(batch) = self.loan.bind(port, self.out) {
-            batch.push(packet);
-        } else if self.make_whole(&mut packet) {
-            self.loan.whole.push((port, packet));
-        } else {
-            self.out.drop(packet, DropReason::PoolExhausted);
+            let count = packets.len();
+            return Runs::new(packets).move_to(count, batch);
+        }
+        for mut packet in packets.drain(..) {
+            if self.make_whole(&mut packet) {
+                self.loan.whole.push((port, packet));
+            } else {
+                self.out.drop(packet, DropReason::PoolExhausted);
+            }
         }
     }
 

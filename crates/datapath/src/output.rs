@@ -1,6 +1,7 @@
 //! The sending side of a worker: a batch per output port, and the places where packets that are not sent end.
 
 use crate::pipeline::PacketInSpec;
+use crate::recirculation::{Metadata, Recirculation};
 use crate::stats::{PortCounters, WorkerStats};
 use base::{DropReason, PortNo};
 use flow::{FieldId, Key};
@@ -82,18 +83,6 @@ impl PacketIn {
     }
 }
 
-/// A packet that goes round again.
-pub struct Recirculated {
-    /// It.
-    pub packet: Packet,
-    /// Under which id.
-    pub recirc_id: u32,
-    /// Metadata to keep.
-    pub pkt_mark: u32,
-    /// Rounds so far.
-    pub depth: u8,
-}
-
 /// Packets for one port.
 pub struct Bound {
     /// Where they go.
@@ -115,11 +104,6 @@ struct TxSlot {
 /// Port numbers that are looked at: each list of them has a port once at most.
 const PORTS_MAX: usize = 1 << 16;
 
-/// Most packets that wait to go round again.
-pub const RECIRCULATED_MAX: usize = 256;
-/// Most rounds of one packet.
-pub const RECIRC_DEPTH_MAX: u8 = 8;
-
 /// All outputs of one worker.
 pub struct Outputs {
     pub cache: PoolCache,
@@ -131,7 +115,7 @@ pub struct Outputs {
     dirty: Vec<u16>,
     /// Ports whose queues are to be flushed. Bound: each once ([`TxSlot::is_pending`]).
     pending: Vec<u16>,
-    pub recirculated: Vec<Recirculated>,
+    pub recirculation: Recirculation,
     /// The last port that did not take all of a batch, until somebody takes note of it.
     pub refusing: Option<PortNo>,
     packet_ins: rtrb::Producer<PacketIn>,
@@ -154,7 +138,7 @@ impl Outputs {
             slots: (0..=u16::MAX).map(none).collect(),
             dirty: Vec::with_capacity(PORTS_MAX),
             pending: Vec::with_capacity(PORTS_MAX),
-            recirculated: Vec::with_capacity(RECIRCULATED_MAX),
+            recirculation: Recirculation::new(),
             refusing: None,
             packet_ins,
             event_bell,
@@ -376,13 +360,13 @@ impl Outputs {
         }
     }
 
-    /// Queues a packet for another round.
-    pub fn recirculate(&mut self, item: Recirculated) {
-        if item.depth > RECIRC_DEPTH_MAX || self.recirculated.len() == RECIRCULATED_MAX {
-            return self.drop(item.packet, DropReason::RecircDepth);
+    /// Has a packet wait for another round.
+    #[inline]
+    pub fn recirculate(&mut self, metadata: Metadata, packet: Packet) {
+        match self.recirculation.push(metadata, packet) {
+            Ok(()) => self.stats.recirculations.add(1),
+            Err(packet) => self.drop(packet, DropReason::RecircDepth),
         }
-        self.stats.recirculations.add(1);
-        self.recirculated.push(item);
     }
 
     /// Sends what waits, rings the doorbells. Once per loop.

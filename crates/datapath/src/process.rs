@@ -14,22 +14,25 @@
 //!
 //! Stages 1 to 3 are in `classify`, stage 4 in `deliver`, stages 5 and 6 in `miss`.
 //!
+//! Packets that go round again come back as such bursts, after the one that they are of.
+//!
 //! Until stage 5 no entry is added or removed, so that the entry numbers gathered in stages 2 and 3 hold.
 
 mod classify;
 mod deliver;
 mod miss;
 
-use self::classify::{Todo, mark_depth};
+use self::classify::Todo;
 use crate::cache::entry::kind;
 use crate::cache::sorts::Sights;
 use crate::cache::{
     ExactKey, FlowCache, FlowRef, Installed, Judged, MASK_EXACT, Moment, PLAIN, PORT_MASKS_MAX, Which,
 };
-use crate::execute::{Carried, execute};
+use crate::execute::{Run, execute};
 use crate::loan::{Lending, Loan};
-use crate::output::{Outputs, RECIRCULATED_MAX, Recirculated};
+use crate::output::Outputs;
 use crate::pipeline::{Pipeline, Translation};
+use crate::recirculation::Metadata;
 use crate::stamp::Stamp;
 use crate::stats::Stage;
 use crate::tuner::{ExactTier, Tuner};
@@ -39,7 +42,7 @@ use base::region::prefetch;
 use base::slots::SlotTable;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
 use flow::extract::{Ingress, PlainWords, extract, extract_keeping_metadata, plain_words};
-use flow::{Depth, FieldId, Key};
+use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
 use packet::{BURST, Batch, Lent, Packet};
@@ -59,14 +62,6 @@ const TRUNCATED: u8 = 101;
 /// How many packets ahead headers are asked for.
 const AHEAD: usize = 4;
 
-/// Where a batch's keys come from.
-#[derive(Clone, Copy)]
-enum Keys<'a> {
-    /// They are to be read from the packets, which came in like this.
-    Of(&'a Ingress),
-    /// They are in the scratch memory.
-    Ready,
-}
 const MISS: Verdict = Verdict { kind: TO_MISS, port: 0, body: 0 };
 
 /// The burst's working memory, kept from burst to burst.
@@ -95,9 +90,6 @@ struct Scratch {
     missed: ArrayVec<(u8, Packet), BURST>,
     /// Where the headers of packets are whose keys were extracted at once; not of plain packets.
     layers: [Layers; BURST],
-    carried: [Carried; BURST],
-    /// Something in `carried` is not the default.
-    carries: bool,
 }
 
 /// Everything that a burst touches.
@@ -112,8 +104,6 @@ pub struct Process<P: Pipeline> {
     translation: Translation<P::Effect>,
     scratch: Scratch,
     loan: Box<Loan>,
-    /// Empty, to take turns with the one that packets wait in: neither ever grows.
-    recirculated_room: Vec<Recirculated>,
     /// By input port.
     tuners: Vec<Option<Box<Tuner>>>,
     pub exact_tier: ExactTier,
@@ -160,11 +150,8 @@ impl<P: Pipeline> Process<P> {
                 stale_mega: ArrayVec::new(),
                 missed: ArrayVec::new(),
                 layers: [Layers::UNKNOWN; BURST],
-                carried: [Carried::default(); BURST],
-                carries: false,
             },
             loan: Box::new(Loan::new()),
-            recirculated_room: Vec::with_capacity(RECIRCULATED_MAX),
             tuners: (0..=u16::MAX).map(|_| None).collect(),
             exact_tier: ExactTier::Auto,
             now_ms: 0,
@@ -184,78 +171,41 @@ impl<P: Pipeline> Process<P> {
         // The version comes before the depth: what that version needs to see is extracted.
         let version = self.pipeline.version();
         let depth = self.pipeline.depth(port);
-        let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, depth);
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
-        for packet in batch.iter().take(AHEAD) {
-            prefetch(packet.data());
-        }
-        if std::mem::take(&mut self.scratch.carries) {
-            self.scratch.carried = [Carried::default(); BURST];
-        }
         self.out.stats.rx.add(batch.len() as u64);
-        let keys = Keys::Of(&ingress);
-        let translation_cycles = self.classify_and_run(port, version, batch, keys, lent, &mut clock);
+        let cycles = self.round(port, Metadata::default(), depth, version, batch, lent, &mut clock);
         clock.finish(&self.out.stats);
-        let rounds = self.recirculated(version);
-        translation_cycles + rounds
+        cycles + self.rounds(version)
     }
 
     /// Packets that go round again, until none is left.
-    fn recirculated(&mut self, version: Version) -> u64 {
+    fn rounds(&mut self, version: Version) -> u64 {
         let mut cycles = 0;
-        while !self.out.recirculated.is_empty() {
-            let mut batch = Batch::new();
-            let port = self.out.recirculated[0].packet.in_port;
-            let room = std::mem::take(&mut self.recirculated_room);
-            let mut rest = std::mem::replace(&mut self.out.recirculated, room);
-            for item in rest.drain(..) {
-                // In the order in which they came, a burst of one input port at a time.
-                if batch.is_full() || item.packet.in_port != port {
-                    self.out.recirculated.push(item);
-                    continue;
-                }
-                let i = batch.len();
-                self.prepare_round(i, &item);
-                batch.push(item.packet);
-            }
-            self.recirculated_room = rest;
-            let mut clock = StageClock::off();
-            cycles += self.classify_and_run(port, version, &mut batch, Keys::Ready, None, &mut clock);
+        while let Some(mut round) = self.out.recirculation.next() {
+            let clock = &mut StageClock::off();
+            let (port, metadata, batch) = (round.port, round.metadata, &mut round.batch);
+            cycles += self.round(port, metadata, Depth::Everything, version, batch, None, clock);
+            self.out.recirculation.done(round);
         }
         cycles
     }
 
-    fn prepare_round(&mut self, i: usize, item: &Recirculated) {
-        let port = item.packet.in_port;
-        let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, Depth::Everything);
-        let key = &mut self.scratch.keys[i];
-        key.clear();
-        key.set(FieldId::InPort, self.pipeline.of_port(port).into());
-        key.set(FieldId::DpPort, port.0.into());
-        key.set(FieldId::RecircId, item.recirc_id.into());
-        key.set(FieldId::PktMark, item.pkt_mark.into());
-        let found = extract_keeping_metadata(item.packet.data(), item.packet.len(), &ingress, key);
-        self.scratch.layers[i] = found.unwrap_or_default();
-        mark_depth(key, Depth::Everything);
-        self.scratch.lens[i] = item.packet.len() as u32;
-        self.scratch.verdicts[i] = if found.is_some() { MISS } else { TRUNCATED_VERDICT };
-        self.scratch.counts[i] = 1;
-        self.scratch.exact[i] = self.scratch.keys[i].common().0;
-        self.scratch.present[i] = self.scratch.keys[i].present();
-        self.scratch.carries = true;
-        self.scratch.carried[i] = Carried { pkt_mark: item.pkt_mark, recirc_depth: item.depth, layers: Layers::UNKNOWN };
-    }
-
-    /// Stages 2 to 6 for a batch whose keys are in `scratch`.
-    fn classify_and_run(
+    /// One round of a batch whose packets came in at one port and have the same metadata.
+    fn round(
         &mut self,
         port: PortNo,
+        metadata: Metadata,
+        depth: Depth,
         version: Version,
         batch: &mut Batch,
-        keys: Keys<'_>,
         lent: Option<&mut Lent<'_>>,
         clock: &mut StageClock,
     ) -> u64 {
+        for packet in batch.iter().take(AHEAD) {
+            prefetch(packet.data());
+        }
+        let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, depth)
+            .with_metadata(metadata.recirc_id, metadata.pkt_mark);
         let at = Moment { version, now: Stamp::of(self.now_ms) };
         let exact_tier = self.exact_tier;
         let mut tuner =
@@ -265,43 +215,35 @@ impl<P: Pipeline> Process<P> {
         let looked_up = batch.len();
         let use_exact = tuner.use_exact(self.now_ms);
         // 1. Extract.
-        match keys {
-            Keys::Of(ingress) if use_exact => match ingress.depth() {
-                Depth::Metadata => self.scratch.prepare_exact::<0>(&self.cache, batch, ingress, &mut todo),
-                Depth::Ethernet => self.scratch.prepare_exact::<1>(&self.cache, batch, ingress, &mut todo),
-                Depth::Network => self.scratch.prepare_exact::<2>(&self.cache, batch, ingress, &mut todo),
-                Depth::Transport => self.scratch.prepare_exact::<3>(&self.cache, batch, ingress, &mut todo),
-                Depth::Everything => self.scratch.prepare_exact::<4>(&self.cache, batch, ingress, &mut todo),
-            },
-            Keys::Of(ingress) => self.scratch.prepare_keys(batch, ingress, &mut todo),
-            Keys::Ready => {
-                for i in (0..looked_up).filter(|&i| self.scratch.verdicts[i].kind == TO_MISS) {
-                    if use_exact {
-                        self.scratch.hashes[i] = self.cache.exact_probe(&self.scratch.exact_key(i));
-                    }
-                    todo.push(i);
-                }
+        if use_exact {
+            match depth {
+                Depth::Metadata => self.scratch.prepare_exact::<0>(&self.cache, batch, &ingress, &mut todo),
+                Depth::Ethernet => self.scratch.prepare_exact::<1>(&self.cache, batch, &ingress, &mut todo),
+                Depth::Network => self.scratch.prepare_exact::<2>(&self.cache, batch, &ingress, &mut todo),
+                Depth::Transport => self.scratch.prepare_exact::<3>(&self.cache, batch, &ingress, &mut todo),
+                Depth::Everything => self.scratch.prepare_exact::<4>(&self.cache, batch, &ingress, &mut todo),
             }
+        } else {
+            self.scratch.prepare_keys(batch, &ingress, &mut todo);
         }
         clock.lap(Stage::Extract);
-        let exact_hits = if use_exact { self.exact_stage(&mut todo, at, batch, keys, &mut tuner) } else { 0 };
-        if let Keys::Of(ingress) = keys {
-            for i in todo.iter().filter(|&i| self.scratch.present[i] == PLAIN) {
-                Scratch::extract_plain(&mut self.scratch.keys, i, &batch[i], ingress);
-            }
+        let exact_hits =
+            if use_exact { self.exact_stage(&mut todo, at, batch, &ingress, &mut tuner) } else { 0 };
+        for i in todo.iter().filter(|&i| self.scratch.present[i] == PLAIN) {
+            Scratch::extract_plain(&mut self.scratch.keys, i, &batch[i], &ingress);
         }
         clock.lap(Stage::Exact);
         let (masks, megaflow_hits) = self.megaflow_stage(port, &mut todo, at);
         clock.lap(Stage::Megaflow);
         match lent {
-            None => self.hits_leave(batch),
-            Some(lent) => self.lent_leave(batch, lent),
+            None => self.hits_leave(batch, metadata),
+            Some(lent) => self.lent_leave(batch, metadata, lent),
         }
         clock.lap(Stage::Execute);
         self.promote(use_exact, at);
         let missed = self.scratch.missed.len();
         tuner.finish(started, looked_up, missed, masks);
-        let cycles = if missed > 0 { self.misses(port, at, &mut tuner) } else { 0 };
+        let cycles = if missed > 0 { self.misses(port, metadata, at, &mut tuner) } else { 0 };
         clock.lap(Stage::Miss);
         self.tuners[port.0 as usize & 0xffff] = Some(tuner);
         let stats = &self.out.stats;
@@ -313,9 +255,10 @@ impl<P: Pipeline> Process<P> {
     /// Executes actions that the control thread gives (packet-out) on its packet.
     pub fn execute_now(&mut self, packet: Packet, actions: &[crate::DpAction]) {
         self.out.stats.rx.add(1);
-        execute(actions, packet, Carried::default(), &mut self.out);
-        let version = self.pipeline.version();
-        self.recirculated(version);
+        let mut run = Run::new(Metadata::default());
+        run.push(packet, Layers::UNKNOWN);
+        execute(actions, &mut run, &mut self.out);
+        self.rounds(self.pipeline.version());
     }
 }
 

@@ -7,9 +7,9 @@
 //! general one, which walks over the layers ([`wire::layers`]) and then reads their fields.
 //!
 //! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields
-//! zero and the packet is switched all the same; only a frame without a whole Ethernet header is refused. UDP's
-//! length and all checksums are not checked. ND and IGMP fields are read behind the IP version that they belong
-//! to.
+//! zero and the packet is switched all the same; only a frame without a whole Ethernet header is refused.
+//! UDP's length and all checksums are not checked. ND and IGMP fields are read behind the IP version that
+//! they belong to.
 //!
 //! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a
 //! depth equals extraction of everything with the deeper fields zeroed (tests/extract/). Pure: any thread.
@@ -46,6 +46,7 @@ const ETH_TYPE_NSH: u64 = 0x894f;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ingress {
     word0: u64,
+    word7: u64,
     depth: Depth,
     vlan_limit: u8,
 }
@@ -55,7 +56,13 @@ impl Ingress {
     pub fn new(in_port: OfPort, dp_port: PortNo, depth: Depth) -> Ingress {
         debug_assert!(dp_port.0 <= 0xffff, "datapath ports are numbered in 16 bits");
         let word0 = u64::from(in_port.0) | u64::from(dp_port.0 & 0xffff) << 16;
-        Ingress { word0, depth, vlan_limit: 2 }
+        Ingress { word0, word7: 0, depth, vlan_limit: 2 }
+    }
+
+    /// Packets that come round again, with what goes with them.
+    pub fn with_metadata(self, recirc_id: u32, pkt_mark: u32) -> Ingress {
+        let word0 = self.word0 & 0xffff_ffff | u64::from(recirc_id) << 32;
+        Ingress { word0, word7: u64::from(pkt_mark) << 32, ..self }
     }
 
     /// At most `tags` VLAN tags are looked behind (0 to 2; 2 unless said): the type of a frame with more is
@@ -70,6 +77,12 @@ impl Ingress {
         self.word0
     }
 
+    /// Word 7 of block 0 likewise.
+    #[inline(always)]
+    pub fn word7(&self) -> u64 {
+        self.word7
+    }
+
     /// How deep extraction goes.
     #[inline(always)]
     pub fn depth(&self) -> Depth {
@@ -80,8 +93,8 @@ impl Ingress {
 /// Fills `key` from the frame. `head` is the frame, or of a chained one the first segment; `frame_len` is the
 /// length of the whole. Headers beyond `head` count as absent.
 ///
-/// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty. Else where its
-/// layers are, which are known from [`Depth::Transport`] on.
+/// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty. Else
+/// where its layers are, which are known from [`Depth::Transport`] on.
 ///
 /// The key may hold anything before; after, it holds the packet and nothing else.
 #[inline]
@@ -248,7 +261,7 @@ fn plain_ipv4<const L3: usize>(
         return None;
     }
     let depth = ingress.depth;
-    let mut words = [ingress.word0, ETH_TYPE_IPV4, 0, 0, 0, 0, 0, 0];
+    let mut words = [ingress.word0, ETH_TYPE_IPV4, 0, 0, 0, 0, 0, ingress.word7];
     let mut layers = Layers::UNKNOWN;
     let proto = w8 >> 32 & 0xff;
     if depth >= Depth::Transport {
@@ -317,7 +330,7 @@ fn plain_ipv6<const L3: usize>(
         _ => return None,
     };
     let depth = ingress.depth;
-    let mut words = [ingress.word0, ETH_TYPE_IPV6, 0, 0, 0, 0, 0, 0];
+    let mut words = [ingress.word0, ETH_TYPE_IPV6, 0, 0, 0, 0, 0, ingress.word7];
     let mut layers = Layers::UNKNOWN;
     if depth >= Depth::Transport {
         words[4] = ports;
@@ -364,7 +377,7 @@ fn fill(head: &[u8], frame_len: usize, layers: Layers, ingress: &Ingress, key: &
     key.set_present(0);
     let l2_5 = usize::from(layers.l2_5);
     let eth_type = u64::from(layers.eth_type);
-    let mut words = [ingress.word0, eth_type, 0, 0, 0, 0, 0, 0];
+    let mut words = [ingress.word0, eth_type, 0, 0, 0, 0, 0, ingress.word7];
     if depth >= Depth::Ethernet && l2_5 > 0 {
         link(head, layers.tags, &mut words);
     }
@@ -461,11 +474,12 @@ fn ipv6(head: &[u8], layers: &Layers, depth: Depth, words: &mut [u64; 8], key: &
     }
 }
 
-/// What IPv4 and IPv6 share: fragment bits, protocol, transport. Returns what is there of the transport layer, for what
-/// lies deeper; nothing below [`Depth::Transport`] and for later fragments.
+/// What IPv4 and IPv6 share: fragment bits, protocol, transport. Returns what is there of the transport
+/// layer, for what lies deeper; nothing below [`Depth::Transport`] and for later fragments.
 #[inline(always)]
 fn transport<'a>(head: &'a [u8], layers: &Layers, depth: Depth, words: &mut [u64; 8]) -> &'a [u8] {
-    words[4] = u64::from(layers.is_fragment()) * FRAG_ANY | u64::from(layers.is_later_fragment()) * FRAG_LATER;
+    words[4] =
+        u64::from(layers.is_fragment()) * FRAG_ANY | u64::from(layers.is_later_fragment()) * FRAG_LATER;
     if depth >= Depth::Network {
         words[4] |= u64::from(layers.protocol) << 8;
     }

@@ -38,7 +38,8 @@ const SCTP: u8 = 132;
 fn find_transport(packet: &Packet, start: usize) -> Option<Layers> {
     let len = packet.len().checked_sub(start)?;
     let layers = Layers::of(packet.data().get(start..)?, len, ALL_TAGS)?;
-    let is_wanted = matches!(layers.protocol, TCP | UDP | SCTP) && layers.payload != 0 && !layers.is_fragment();
+    let is_wanted =
+        matches!(layers.protocol, TCP | UDP | SCTP) && layers.payload != 0 && !layers.is_fragment();
     // Nobody sums the destination that a routing header names.
     (is_wanted && !layers.is_routed()).then(|| layers.shifted(start as isize))
 }

@@ -1,12 +1,13 @@
 //! The one walk over a frame's headers: which layers it has and where they start.
 //!
-//! Extraction, edits, segmentation, checksums and what guests are told all use the [`Layers`] that this walk yields, so
-//! that none of them reads a header that another one does not. A packet's layers travel beside it and follow its edits;
-//! whoever has a packet without them walks once.
+//! Extraction, edits, segmentation, checksums and what guests are told all use the [`Layers`] that this walk
+//! yields, so that none of them reads a header that another one does not. A packet's layers travel beside it
+//! and follow its edits; whoever has a packet without them walks once.
 //!
-//! Semantics are Open vSwitch's (ovs-fields(7)): a header that is cut off or contradicts itself is not there, nor is what
-//! would lie behind it; the IP version is not checked against the Ethernet type; padding behind the IP payload belongs to
-//! no layer. Pure; no byte outside the slice is read and nothing panics, whatever the bytes.
+//! Semantics are Open vSwitch's (ovs-fields(7)): a header that is cut off or contradicts itself is not there,
+//! nor is what would lie behind it; the IP version is not checked against the Ethernet type; padding behind
+//! the IP payload belongs to no layer. Pure; no byte outside the slice is read and nothing panics, whatever
+//! the bytes.
 //!
 //! Source: IEEE 802.3, 802.1Q, 802.1ad; RFC 791, 8200, 4302, 6946.
 
@@ -28,8 +29,8 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
-/// Where a frame's layers start, in bytes from its start. A place of 0 says that the layer is not there, but for
-/// [`Self::l2_5`] and [`Self::l3`] of a frame without an Ethernet header.
+/// Where a frame's layers start, in bytes from its start. A place of 0 says that the layer is not there, but
+/// for [`Self::l2_5`] and [`Self::l3`] of a frame without an Ethernet header.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Layers {
     /// The type of what lies behind Ethernet addresses and VLAN tags; [`NOT_ETH_TYPE`] for none.
@@ -38,10 +39,11 @@ pub struct Layers {
     pub l2_5: u16,
     /// The header of IPv4 or IPv6, if [`Self::is_ip`].
     pub l3: u16,
-    /// The transport layer, behind all IPv6 extension headers, however much of it is there. 0 in a later fragment.
+    /// The transport layer, behind all IPv6 extension headers, however much of it is there. 0 in a later
+    /// fragment.
     pub l4: u16,
-    /// What the transport header carries; 0 where that header is not there in full. Protocols that are not known have no
-    /// header.
+    /// What the transport header carries; 0 where that header is not there in full. Protocols that are not
+    /// known have no header.
     pub payload: u16,
     /// OpenFlow 1.3's bits of the extension headers that were passed (1.3.5, section 7.2.3.8).
     pub exthdr: u16,
@@ -54,17 +56,8 @@ pub struct Layers {
 
 impl Layers {
     /// Of a packet whose headers nobody has walked over yet.
-    pub const UNKNOWN: Layers = Layers {
-        eth_type: 0,
-        l2_5: 0,
-        l3: 0,
-        l4: 0,
-        payload: 0,
-        exthdr: 0,
-        protocol: 0,
-        tags: 0,
-        bits: 0,
-    };
+    pub const UNKNOWN: Layers =
+        Layers { eth_type: 0, l2_5: 0, l3: 0, l4: 0, payload: 0, exthdr: 0, protocol: 0, tags: 0, bits: 0 };
     const KNOWN: u8 = 1;
     const IP: u8 = 1 << 1;
     const FRAGMENT: u8 = 1 << 2;
@@ -72,15 +65,16 @@ impl Layers {
     const ROUTED: u8 = 1 << 4;
     const CUT: u8 = 1 << 5;
 
-    /// Walks over a frame that begins with an Ethernet header, behind at most `tags_max` VLAN tags. `head` is the frame,
-    /// or of a chained one the first segment; `frame_len` is the length of the whole. `None` where the Ethernet header is
-    /// not whole.
+    /// Walks over a frame that begins with an Ethernet header, behind at most `tags_max` VLAN tags. `head` is
+    /// the frame, or of a chained one the first segment; `frame_len` is the length of the whole. `None` where
+    /// the Ethernet header is not whole.
     #[inline]
     pub fn of(head: &[u8], frame_len: usize, tags_max: u8) -> Option<Layers> {
         Some(Layers::of_link(head, tags_max)?.with_network(head, frame_len))
     }
 
-    /// The link layer alone: type, tags and where they end. A tag that is cut off is not a tag, its protocol id is the type.
+    /// The link layer alone: type, tags and where they end. A tag that is cut off is not a tag, its protocol
+    /// id is the type.
     #[inline(always)]
     pub fn of_link(head: &[u8], tags_max: u8) -> Option<Layers> {
         let mut eth_type = be16(head, 12)?;
@@ -91,8 +85,7 @@ impl Layers {
         {
             (eth_type, at, tags) = (inner, at + TAG_LEN, tags + 1);
         }
-        let mut layers =
-            Layers { eth_type, l2_5: at as u16, tags, bits: Layers::KNOWN, ..Layers::UNKNOWN };
+        let mut layers = Layers { eth_type, l2_5: at as u16, tags, bits: Layers::KNOWN, ..Layers::UNKNOWN };
         if eth_type < ETH_TYPE_MIN {
             layers.snap(head);
         }
@@ -121,7 +114,8 @@ impl Layers {
     /// Of a frame in which they all start so many bytes later.
     pub fn shifted(self, by: isize) -> Layers {
         let moved = |at: u16| usize::from(at).checked_add_signed(by).and_then(|at| u16::try_from(at).ok());
-        let [l3, l4, payload] = [self.l3, self.l4, self.payload].map(|at| if at == 0 { Some(0) } else { moved(at) });
+        let [l3, l4, payload] =
+            [self.l3, self.l4, self.payload].map(|at| if at == 0 { Some(0) } else { moved(at) });
         match (moved(self.l2_5), l3, l4, payload) {
             (Some(l2_5), Some(l3), Some(l4), Some(payload)) => Layers { l2_5, l3, l4, payload, ..self },
             _ => Layers::UNKNOWN,
@@ -158,7 +152,8 @@ impl Layers {
         self.bits & Layers::LATER != 0
     }
 
-    /// An IPv6 routing header names the real destination, so that the one in the fixed header is not in checksums.
+    /// An IPv6 routing header names the real destination, so that the one in the fixed header is not in
+    /// checksums.
     #[inline(always)]
     pub fn is_routed(&self) -> bool {
         self.bits & Layers::ROUTED != 0
@@ -184,7 +179,8 @@ impl Layers {
         self.eth_type = NOT_ETH_TYPE;
         // DSAP and SSAP 0xaa, control 3, organisation 0, then the type.
         let at = usize::from(self.l2_5);
-        if let Some([0xaa, 0xaa, 3, 0, 0, 0, high, low]) = head.get(at..).and_then(|rest| rest.first_chunk()) {
+        if let Some([0xaa, 0xaa, 3, 0, 0, 0, high, low]) = head.get(at..).and_then(|rest| rest.first_chunk())
+        {
             self.l2_5 += 8;
             let eth_type = u16::from_be_bytes([*high, *low]);
             if eth_type >= ETH_TYPE_MIN {
@@ -250,7 +246,8 @@ impl Layers {
         self.with_transport(head, l4, end)
     }
 
-    /// Follows the extension headers from `at` on. `None` where one is cut off by the end of the payload (or of `head`).
+    /// Follows the extension headers from `at` on. `None` where one is cut off by the end of the payload (or
+    /// of `head`).
     #[inline(never)]
     fn pass_extensions(&mut self, head: &[u8], mut at: usize, end: usize) -> Option<usize> {
         let mut seen = ExtensionBits::default();

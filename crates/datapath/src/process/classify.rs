@@ -8,11 +8,8 @@ impl Scratch {
         let key = &self.keys[i];
         let (word0, last) = (key.word(0, 0), key.word(0, 7));
         let depth = Depth::ALL[(last >> 16 & 7) as usize % Depth::ALL.len()];
-        // A packet that goes round again has metadata beside its bytes.
-        let fresh = key.word(0, 0) >> 32 == 0 && !self.carries;
-        match plain_words(packet.data(), packet.len(), depth).filter(|_| fresh) {
+        match plain_words(packet.data(), packet.len(), depth) {
             Some(w) => {
-                let last = 1 << 32 | (depth as u64) << 16;
                 self.exact[i] = [word0, w[0], w[1], w[2], w[3], w[4], w[5], last];
                 self.present[i] = PLAIN;
             }
@@ -36,8 +33,8 @@ impl Scratch {
     ) {
         let depth = Depth::ALL[DEPTH];
         let word0 = ingress.word0();
-        // Bit 32 marks a plain key; no other key has it there, and none of another depth is equal.
-        let last = 1 << 32 | (depth as u64) << 16;
+        // No key of another depth is equal.
+        let last = ingress.word7() | (depth as u64) << 16;
         let frame = cache.plain_frame(word0, last);
         let mut first = 0;
         let mut first_is_plain = false;
@@ -110,11 +107,10 @@ impl Scratch {
         mark_depth(&mut keys[i], ingress.depth());
     }
 
-    /// What goes beside a packet. A plain one, of which perhaps the header bytes alone were compared, is walked over by the first
-    /// change that is made to it.
-    pub(super) fn carried(&self, i: usize) -> Carried {
-        let layers = if self.present[i] == PLAIN { Layers::UNKNOWN } else { self.layers[i] };
-        Carried { layers, ..self.carried[i] }
+    /// Where the headers of a packet are. A plain one, of which perhaps the header bytes alone were compared, is walked over by the
+    /// first change that is made to it.
+    pub(super) fn layers(&self, i: usize) -> Layers {
+        if self.present[i] == PLAIN { Layers::UNKNOWN } else { self.layers[i] }
     }
 
     pub(super) fn exact_key(&self, i: usize) -> ExactKey<'_> {
@@ -179,7 +175,7 @@ impl<P: Pipeline> Process<P> {
         todo: &mut Todo,
         at: Moment,
         batch: &Batch,
-        how: Keys<'_>,
+        ingress: &Ingress,
         tuner: &mut Tuner,
     ) -> u64 {
         let Scratch { exact, present, hashes, likely, lens, counts, verdicts, .. } = &mut self.scratch;
@@ -207,7 +203,7 @@ impl<P: Pipeline> Process<P> {
         if alone {
             tuner.alone_hit();
         }
-        if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, how, tuner) }
+        if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, ingress, tuner) }
     }
 
     // 2b. Packets whose likely entry is another's, or that are to be judged in full.
@@ -217,7 +213,7 @@ impl<P: Pipeline> Process<P> {
         todo: &mut Todo,
         at: Moment,
         batch: &Batch,
-        how: Keys<'_>,
+        ingress: &Ingress,
         tuner: &mut Tuner,
     ) -> u64 {
         let Scratch { keys, exact, present, hashes, likely, lens, counts, verdicts, stale_exact, .. } =
@@ -235,7 +231,7 @@ impl<P: Pipeline> Process<P> {
             if cache.entry(Which::Exact, idx).version != at.version.0
                 && !cache.renew(Which::Exact, idx, &mut sights)
             {
-                if let (Keys::Of(ingress), PLAIN) = (how, present[i]) {
+                if present[i] == PLAIN {
                     Scratch::extract_plain(keys, i, &batch[i], ingress);
                 }
                 let judged = cache.judge(Which::Exact, idx, &keys[i], at.version, pipeline, reader);

@@ -7,12 +7,12 @@ impl<P: Pipeline> Process<P> {
     // tail is; what becomes anything else is whole before the sender has its buffers back. Only then does anybody see
     // a packet of the burst.
     #[inline(never)]
-    pub(super) fn lent_leave(&mut self, batch: &mut Batch, lent: &mut Lent<'_>) {
+    pub(super) fn lent_leave(&mut self, batch: &mut Batch, metadata: Metadata, lent: &mut Lent<'_>) {
         if !self.goes_straight(batch) {
             lent.fetch_all(batch, &mut self.out.cache);
             if !batch.iter().any(Packet::is_lent) {
                 self.loan.leave(&mut self.out, lent);
-                return self.hits_leave(batch);
+                return self.hits_leave(batch, metadata);
             }
         }
         // Bound: each packet leaves the batch once.
@@ -22,16 +22,14 @@ impl<P: Pipeline> Process<P> {
         while runs.left() > 0 {
             let v = self.scratch.verdicts[first];
             let count = self.scratch.counts[first] as usize;
-            let Process { cache, out, loan, .. } = self;
+            let Process { cache, scratch, out, loan, .. } = self;
             if v.kind == kind::OUTPUT
                 && let Some(straight) = loan.bind(v.port, out)
             {
                 runs.move_to(count, straight);
             } else if v.kind == kind::LIST && loan.may_take(cache.actions(v.body), count, out) {
-                let carried = self.scratch.carried(first);
-                for packet in (0..count).map_while(|_| runs.take()) {
-                    execute(cache.actions(v.body), packet, carried, &mut Lending { out, lent, loan });
-                }
+                let mut run = scratch.run(first, first + count, metadata, &mut runs);
+                execute(cache.actions(v.body), &mut run, &mut Lending { out, lent, loan });
             } else {
                 for mut packet in (0..count).map_while(|_| runs.take()) {
                     if lent.fetch(&mut packet, &mut out.cache) {
@@ -45,7 +43,7 @@ impl<P: Pipeline> Process<P> {
         }
         self.loan.leave(&mut self.out, lent);
         for (first, packet) in stay {
-            self.leave(first, packet);
+            self.leave(first, packet, metadata);
         }
     }
 
@@ -69,10 +67,10 @@ impl<P: Pipeline> Process<P> {
         false
     }
 
-    // 4. Hits leave, in the order in which they came, runs with the same destination together; misses wait in
+    // 4. Hits leave, in the order in which they came, runs with the same destination or list together; misses wait in
     // `scratch.missed`.
     #[inline(never)]
-    pub(super) fn hits_leave(&mut self, batch: &mut Batch) {
+    pub(super) fn hits_leave(&mut self, batch: &mut Batch, metadata: Metadata) {
         let len = batch.len();
         let mut runs = Runs::new(batch);
         let mut i = 0;
@@ -81,30 +79,36 @@ impl<P: Pipeline> Process<P> {
             let count = self.scratch.counts[i] as usize;
             let first = i;
             i += count;
-            if v.kind == kind::OUTPUT {
-                while i < len && self.scratch.verdicts[i].is_output_to(v.port) {
+            if matches!(v.kind, kind::OUTPUT | kind::LIST) {
+                while i < len && self.scratch.verdicts[i].is_same_way(v) {
                     i += self.scratch.counts[i] as usize;
                 }
-                self.out.send_run(v.port, &mut runs, i - first);
+                if v.kind == kind::OUTPUT {
+                    self.out.send_run(v.port, &mut runs, i - first);
+                } else {
+                    let mut run = self.scratch.run(first, i, metadata, &mut runs);
+                    execute(self.cache.actions(v.body), &mut run, &mut self.out);
+                }
                 continue;
             }
             for _ in 0..count {
                 let Some(packet) = runs.take() else { break };
-                self.leave(first, packet);
+                self.leave(first, packet, metadata);
             }
         }
     }
 
     /// A packet of the run that begins with packet `first` goes where its verdict says.
     #[inline(always)]
-    fn leave(&mut self, first: usize, packet: Packet) {
+    fn leave(&mut self, first: usize, packet: Packet, metadata: Metadata) {
         let v = self.scratch.verdicts[first];
         match v.kind {
             kind::OUTPUT => self.out.send(v.port, packet),
             kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
             kind::LIST => {
-                let carried = self.scratch.carried(first);
-                execute(self.cache.actions(v.body), packet, carried, &mut self.out);
+                let mut run = Run::new(metadata);
+                run.push(packet, self.scratch.layers(first));
+                execute(self.cache.actions(v.body), &mut run, &mut self.out);
             }
             TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
             _ => self.scratch.missed.push((first as u8, packet)),
@@ -112,9 +116,28 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
+impl Scratch {
+    /// Takes the packets from `first` up to `end`, which are next in the batch.
+    fn run(&self, first: usize, end: usize, metadata: Metadata, from: &mut Runs<'_>) -> Run {
+        let mut run = Run::new(metadata);
+        let mut next = first;
+        while next < end {
+            let layers = self.layers(next);
+            for packet in (0..self.counts[next]).map_while(|_| from.take()) {
+                run.push(packet, layers);
+            }
+            next += self.counts[next] as usize;
+        }
+        run
+    }
+}
+
 impl Verdict {
+    /// Whether it sends to the same port, or by the same list.
     #[inline(always)]
-    fn is_output_to(self, port: u32) -> bool {
-        self.kind == kind::OUTPUT && self.port == port
+    fn is_same_way(self, other: Verdict) -> bool {
+        self.kind == other.kind
+            && self.port == other.port
+            && (self.kind == kind::OUTPUT || self.body == other.body)
     }
 }

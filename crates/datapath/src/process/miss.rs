@@ -42,7 +42,7 @@ impl<P: Pipeline> Process<P> {
 
     // 6. Misses. Returns the cycles that they took.
     #[inline(never)]
-    pub(super) fn misses(&mut self, port: PortNo, at: Moment, tuner: &mut Tuner) -> u64 {
+    pub(super) fn misses(&mut self, port: PortNo, metadata: Metadata, at: Moment, tuner: &mut Tuner) -> u64 {
         let start = tsc();
         let mut missed = std::mem::take(&mut self.scratch.missed);
         for (i, packet) in missed.drain(..) {
@@ -53,7 +53,7 @@ impl<P: Pipeline> Process<P> {
                 e.hit(1, packet.len() as u64, at.now);
                 let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
                 self.out.stats.megaflow_hits.add(1);
-                self.late_hit(verdict, i, packet);
+                self.late_hit(verdict, i, packet, metadata);
                 continue;
             }
             self.scratch.exact_key_of(i, &packet);
@@ -64,24 +64,28 @@ impl<P: Pipeline> Process<P> {
                 let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
                 tuner.alone_hit();
                 self.out.stats.exact_hits.add(1);
-                self.late_hit(verdict, i, packet);
+                self.late_hit(verdict, i, packet, metadata);
                 continue;
             }
-            self.miss(i, packet, at, tuner);
+            self.miss(i, packet, metadata, at, tuner);
         }
         tsc() - start
     }
 
     /// A packet of a flow that a packet before it in the burst has installed.
-    fn late_hit(&mut self, v: Verdict, i: usize, packet: Packet) {
+    fn late_hit(&mut self, v: Verdict, i: usize, packet: Packet, metadata: Metadata) {
         match v.kind {
             kind::OUTPUT => self.out.send(v.port, packet),
             kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
-            _ => execute(self.cache.actions(v.body), packet, self.scratch.carried(i), &mut self.out),
+            _ => {
+                let mut run = Run::new(metadata);
+                run.push(packet, self.scratch.layers(i));
+                execute(self.cache.actions(v.body), &mut run, &mut self.out);
+            }
         }
     }
 
-    fn miss(&mut self, i: usize, packet: Packet, at: Moment, tuner: &mut Tuner) {
+    fn miss(&mut self, i: usize, packet: Packet, metadata: Metadata, at: Moment, tuner: &mut Tuner) {
         self.out.stats.misses.add(1);
         let t = &mut self.translation;
         t.clear();
@@ -131,7 +135,9 @@ impl<P: Pipeline> Process<P> {
                 }
             }
         }
-        execute(&self.translation.actions, packet, self.scratch.carried(i), &mut self.out);
+        let mut run = Run::new(metadata);
+        run.push(packet, self.scratch.layers(i));
+        execute(&self.translation.actions, &mut run, &mut self.out);
     }
 }
 

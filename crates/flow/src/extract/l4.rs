@@ -10,7 +10,8 @@ pub(super) const UDP: u64 = 17;
 pub(super) const ICMPV6: u64 = 58;
 pub(super) const SCTP: u64 = 132;
 
-/// The upper 48 bits of word 4: ports (or type and code) and TCP flags, of a header that is whole; 0 for other protocols.
+/// The upper 48 bits of word 4: ports (or type and code) and TCP flags, of a header that is whole; 0 for
+/// other protocols.
 #[inline(always)]
 pub(super) fn fields(there: &[u8], proto: u64) -> u64 {
     match (proto, there.first_chunk::<20>(), there.first_chunk::<8>()) {

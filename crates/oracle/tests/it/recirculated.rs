@@ -140,3 +140,35 @@ fn a_packet_in_has_the_mark_of_its_own_packet() {
     rig.end().unwrap();
     pool_is_whole().unwrap();
 }
+
+/// Packets whose bytes are the same when they go round again are told apart by what goes with them, in the caches too.
+#[test]
+fn packets_that_differ_in_their_mark_alone_go_their_own_ways() {
+    for exact_tier in [ExactTier::On, ExactTier::Off] {
+        let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+        let config = Config { exact_tier, ..Config::default() };
+        let mut rig = Rig::new(switch, domain, config, &[1, 2, 3].map(PortNo));
+        let bits = |field, count| SubField { field, offset: 0, count };
+        let remember = Action::Move { source: bits(Mf::MplsLabel, 20), target: bits(Mf::PktMark, 20) };
+        let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+        let mpls = Match::any().with(FieldId::EthType, 0x8847);
+        let first = FlowMod::add(mpls, vec![remember, Action::PopMpls(0x800), on]);
+        let marked = |mark: u128, port| {
+            let inner = Match::any().with(FieldId::PktMark, mark);
+            FlowMod { table_id: 1, ..FlowMod::add(inner, vec![output(port)]) }
+        };
+        for fm in [first, marked(16, 2), marked(17, 3)] {
+            control.flow_mod(bridge, &fm, 0).unwrap();
+        }
+        for _ in 0..4 {
+            let burst = [16, 17, 17, 16, 18].map(|label| labelled(label, 0x0a00_0001, 7)).to_vec();
+            rig.receive(PortNo(1), burst);
+            let sent = rig.take_sent();
+            assert_eq!([2, 3].map(|port| sent[&PortNo(port)].len()), [2, 2], "{exact_tier:?}");
+        }
+        let hits = rig.dp.worker_stats(0).exact_hits.get();
+        assert_eq!(hits > 0, exact_tier == ExactTier::On);
+        rig.end().unwrap();
+    }
+    pool_is_whole().unwrap();
+}

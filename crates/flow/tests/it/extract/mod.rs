@@ -100,8 +100,7 @@ fn every_depth_equals_everything_with_deeper_fields_zeroed() {
         let everything = extract(&frame, frame.len(), &ingress(Depth::Everything), &mut deep);
         for depth in Depth::ALL {
             let offsets = extract(&frame, frame.len(), &ingress(depth), &mut key);
-            let expected =
-                everything.map(|o| if depth < Depth::Transport { Layers::UNKNOWN } else { o });
+            let expected = everything.map(|o| if depth < Depth::Transport { Layers::UNKNOWN } else { o });
             assert_eq!(offsets, expected, "{depth:?} {}", hex(&frame));
             for &f in FieldId::ALL {
                 let expected = if f.depth() <= depth { deep.get(f) } else { 0 };

@@ -1,0 +1,149 @@
+//! What goes with a packet beside its bytes, and the packets that go round again with it.
+//!
+//! Packets wait in batches of those that came in at one port and have the same metadata. So a round is a
+//! burst like any other: what differs from packet to packet is their bytes alone, and plain ones are looked
+//! up by these. Packets with the same metadata keep their order.
+
+use base::PortNo;
+use packet::{Batch, Packet};
+use std::collections::VecDeque;
+
+/// What goes with a packet beside its bytes, and comes back with it in the next round.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Metadata {
+    /// What the pipeline calls the rest of its work on the packet; 0 for one that comes from a port.
+    pub recirc_id: u32,
+    /// The packet mark.
+    pub pkt_mark: u32,
+    /// Rounds so far.
+    pub recirc_depth: u8,
+}
+
+/// Most rounds of one packet.
+const DEPTH_MAX: u8 = 8;
+/// Batches that wait at most: each packet of a burst may have an id of its own, and come back as two.
+const BATCHES_MAX: usize = 64;
+
+/// Packets that are the next round's burst.
+pub struct Round {
+    pub port: PortNo,
+    pub metadata: Metadata,
+    pub batch: Batch,
+}
+
+/// Rounds that are to come.
+pub struct Recirculation {
+    /// Bound: with those in `spare` they are [`BATCHES_MAX`].
+    waiting: VecDeque<Box<Round>>,
+    spare: Vec<Box<Round>>,
+}
+
+impl Recirculation {
+    pub fn new() -> Recirculation {
+        let empty = || Round { port: PortNo::NONE, metadata: Metadata::default(), batch: Batch::new() };
+        Recirculation {
+            waiting: VecDeque::with_capacity(BATCHES_MAX),
+            spare: (0..BATCHES_MAX).map(|_| Box::new(empty())).collect(),
+        }
+    }
+
+    /// Has a packet wait for the next round. Gives it back where it has gone round too often, or too many
+    /// wait.
+    #[inline]
+    pub fn push(&mut self, metadata: Metadata, packet: Packet) -> Result<(), Packet> {
+        let port = packet.in_port;
+        let newest = self.waiting.iter_mut().rev().find(|r| r.port == port && r.metadata == metadata);
+        if let Some(round) = newest
+            && !round.batch.is_full()
+        {
+            round.batch.push(packet);
+            return Ok(());
+        }
+        if metadata.recirc_depth > DEPTH_MAX {
+            return Err(packet);
+        }
+        let Some(mut round) = self.spare.pop() else { return Err(packet) };
+        (round.port, round.metadata) = (port, metadata);
+        round.batch.push(packet);
+        self.waiting.push_back(round);
+        Ok(())
+    }
+
+    /// The next round. It is given back by [`Self::done`].
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<Box<Round>> {
+        self.waiting.pop_front()
+    }
+
+    /// Gives back a round, whose batch is empty.
+    #[inline(always)]
+    pub fn done(&mut self, round: Box<Round>) {
+        self.spare.push(round);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Pool, PoolConfig};
+
+    #[test]
+    fn packets_wait_in_their_order_with_those_that_have_their_port_and_metadata() {
+        let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let mut waiting = Recirculation::new();
+        let metadata = |recirc_id| Metadata { recirc_id, ..Metadata::default() };
+        let mut push = |waiting: &mut Recirculation, port, recirc_id, n: u8| {
+            let mut packet = cache.alloc().unwrap();
+            packet.fill(&[n]).unwrap();
+            packet.in_port = PortNo(port);
+            waiting.push(metadata(recirc_id), packet).map_err(|packet| cache.free(packet))
+        };
+        for n in 0..80 {
+            push(&mut waiting, u32::from(n % 2), u32::from(n / 2 % 2), n).unwrap();
+        }
+        let mut seen = Vec::new();
+        while let Some(mut round) = waiting.next() {
+            let bytes = round.batch.drain(..).map(|packet| {
+                assert_eq!(packet.in_port, round.port);
+                let n = packet.data()[0];
+                pool.cache().free(packet);
+                n
+            });
+            seen.push((round.port.0, round.metadata.recirc_id, bytes.collect::<Vec<_>>()));
+            waiting.done(round);
+        }
+        assert_eq!(seen.len(), 4);
+        for (port, recirc_id, bytes) in seen {
+            assert!(bytes.is_sorted() && bytes.len() == 20, "{port} {recirc_id}: {bytes:?}");
+        }
+        // More than wait at once, and more than fit one batch.
+        for recirc_id in 0..BATCHES_MAX as u32 {
+            push(&mut waiting, 1, recirc_id, 0).unwrap();
+        }
+        assert_eq!(push(&mut waiting, 1, BATCHES_MAX as u32, 0), Err(()));
+        for _ in 1..packet::BURST {
+            push(&mut waiting, 1, 0, 0).unwrap();
+        }
+        assert_eq!(push(&mut waiting, 1, 0, 0), Err(()));
+        while let Some(mut round) = waiting.next() {
+            pool.cache().free_all(&mut round.batch);
+            waiting.done(round);
+        }
+        assert_eq!(pool.stats().free, 2048);
+        assert_eq!(waiting.spare.len(), BATCHES_MAX);
+    }
+
+    #[test]
+    fn no_packet_goes_round_more_often_than_the_limit() {
+        let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let mut waiting = Recirculation::new();
+        let deep = |recirc_depth| Metadata { recirc_depth, ..Metadata::default() };
+        assert!(waiting.push(deep(DEPTH_MAX), cache.alloc().unwrap()).is_ok());
+        let refused = waiting.push(deep(DEPTH_MAX + 1), cache.alloc().unwrap());
+        cache.free(refused.expect_err("too deep"));
+        let mut round = waiting.next().unwrap();
+        cache.free_all(&mut round.batch);
+    }
+}
