@@ -15,8 +15,8 @@ use base::DropReason;
 use packet::batch::Runs;
 use packet::{Batch, Lent, Packet};
 
-/// Ports that copy straight from one burst at most. Their locks are held together.
-const PORTS_MAX: usize = 8;
+/// Ports that copy straight from one burst at most. Their rings are held together.
+pub const PORTS_MAX: usize = 8;
 /// Whole packets for other ports at most.
 const WHOLE_MAX: usize = 64;
 /// Actions of a list that is looked through.

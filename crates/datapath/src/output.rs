@@ -3,6 +3,7 @@
 use crate::pipeline::PacketInSpec;
 use crate::recirculation::{Metadata, Recirculation};
 use crate::stats::{PortCounters, WorkerStats};
+use arrayvec::ArrayVec;
 use base::{DropReason, PortNo};
 use flow::{FieldId, Key};
 use packet::batch::Runs;
@@ -273,7 +274,7 @@ impl Outputs {
             }
         }
         self.copy_lent(bound, lent);
-        // What the ports left goes the usual way, now that no port's lock is held.
+        // What the ports left goes the usual way, now that no ring is held.
         for Bound { port, batch } in bound {
             for packet in batch.drain(..) {
                 if packet.is_lent() {
@@ -288,35 +289,35 @@ impl Outputs {
         }
     }
 
-    /// Has each port copy what it can, within the call of the port before; in the innermost the sender gets its buffers back. What is
+    /// Has each port copy what it can; then the sender gets its buffers back, and only then do receivers see anything. What is
     /// left in the batches is whole, or lent still for want of chunks.
     fn copy_lent(&mut self, bound: &mut [Bound], lent: &mut Lent<'_>) {
-        let Some((Bound { port, batch }, others)) = bound.split_first_mut() else { return lent.settle() };
-        let n = *port as usize & 0xffff;
-        let mut slot = self.slots[n].take();
-        let mut settle = |left: &mut [Packet], lent: &mut Lent<'_>| {
-            lent.fetch_all(left, &mut self.cache);
-            self.copy_lent(others, lent);
-        };
-        let taken = match slot.as_deref_mut() {
-            Some(TxSlot { handle: TxHandle::Own(q), .. }) => q.tx_lent(batch, lent, &mut settle),
-            // A shared one gets whole packets, later.
-            _ => 0,
-        };
-        if !lent.is_settled() {
-            settle(batch, lent);
+        let Outputs { slots, cache, stats, .. } = self;
+        let mut written: ArrayVec<usize, { crate::loan::PORTS_MAX }> = ArrayVec::new();
+        for Bound { port, batch } in &mut *bound {
+            let taken = match slots[*port as usize & 0xffff].as_deref_mut() {
+                Some(TxSlot { handle: TxHandle::Own(q), .. }) => q.tx_write(batch, lent),
+                // A shared one gets whole packets, later.
+                _ => 0,
+            };
+            lent.fetch_all(&mut batch[taken..], cache);
+            written.push(taken);
         }
-        if let Some(slot) = &mut slot {
+        lent.settle();
+        for (Bound { port, batch }, taken) in bound.iter_mut().zip(written).filter(|(_, taken)| *taken > 0) {
+            let Some(slot) = slots[*port as usize & 0xffff].as_deref_mut() else { continue };
+            if let TxHandle::Own(q) = &mut slot.handle {
+                q.tx_publish();
+            }
             let bytes = batch[..taken].iter().map(Packet::len).sum::<usize>();
             slot.counters.tx_packets.add(taken as u64);
             slot.counters.tx_bytes.add(bytes as u64);
-            self.stats.tx.add(taken as u64);
-        }
-        self.slots[n] = slot;
-        if taken == batch.len() {
-            self.cache.free_all(batch);
-        } else {
-            batch.drain(..taken).for_each(|packet| self.cache.free(packet));
+            stats.tx.add(taken as u64);
+            if taken == batch.len() {
+                cache.free_all(batch);
+            } else {
+                batch.drain(..taken).for_each(|packet| cache.free(packet));
+            }
         }
     }
 

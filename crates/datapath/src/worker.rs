@@ -30,7 +30,7 @@ use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use base::clock::tsc;
 use base::{PortNo, Watermark};
 use packet::wait::{Bell, Waiter};
-use packet::{Batch, Borrower, Lent, Packet, PoolCache, RxOutcome, RxQueue};
+use packet::{Batch, Lent, Packet, RxOutcome, RxQueue};
 use std::sync::Arc;
 
 /// How far a queue may be ahead of the least served one, in cycles, before it is passed over.
@@ -240,50 +240,6 @@ enum Turn {
     Moved { start: u64, end: u64 },
     /// None came; `rest` where nothing else is to be done either.
     Idle { end: u64, rest: bool },
-}
-
-/// One queue's burst on its way.
-struct Passing<'a, P: Pipeline> {
-    process: &'a mut Process<P>,
-    port: PortNo,
-    counters: Option<&'a PortCounters>,
-    /// When it began; 0 until it is known to have.
-    start: u64,
-    packets: u64,
-    /// Cycles that translation took.
-    translation: u64,
-}
-
-impl<'a, P: Pipeline> Passing<'a, P> {
-    #[inline(always)]
-    fn new(
-        process: &'a mut Process<P>,
-        port: PortNo,
-        counters: Option<&'a PortCounters>,
-        start: u64,
-    ) -> Passing<'a, P> {
-        Passing { process, port, counters, start, packets: 0, translation: 0 }
-    }
-}
-
-impl<P: Pipeline> Borrower for Passing<'_, P> {
-    #[inline(always)]
-    fn cache(&mut self) -> &mut PoolCache {
-        &mut self.process.out.cache
-    }
-
-    #[inline(always)]
-    fn burst(&mut self, batch: &mut Batch, lent: Option<&mut Lent<'_>>) {
-        if self.start == 0 {
-            self.start = tsc();
-        }
-        self.packets = batch.len() as u64;
-        if let Some(c) = self.counters {
-            c.rx_packets.add(self.packets);
-            c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
-        }
-        self.translation = self.process.burst(self.port, batch, lent);
-    }
 }
 
 /// One worker, to be run on a thread of its own.
@@ -556,18 +512,8 @@ impl<P: Pipeline> Worker<P> {
             // An idle queue has no credit from the past.
             q.served = q.served.max(floor);
         }
-        let mut passing = Passing::new(&mut self.process, q.port, q.counters.as_deref(), start);
-        let outcome = if q.lends {
-            q.queue.rx_lend(batch, &mut passing)
-        } else {
-            let outcome = q.queue.rx_burst(passing.cache(), batch);
-            if !batch.is_empty() {
-                passing.burst(batch, None);
-            }
-            outcome
-        };
-        let Passing { packets, start, translation, .. } = passing;
-        if packets == 0 {
+        let outcome = q.queue.rx_begin(&mut self.process.out.cache, batch);
+        if batch.is_empty() {
             q.active = false;
             q.quiet = q.quiet.saturating_add(1);
             if outcome == RxOutcome::Gone {
@@ -577,6 +523,13 @@ impl<P: Pipeline> Worker<P> {
             }
             return None;
         }
+        let start = if start == 0 { tsc() } else { start };
+        let packets = batch.len() as u64;
+        if let Some(c) = &q.counters {
+            c.rx_packets.add(packets);
+            c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
+        }
+        let translation = self.process.burst(q.port, batch, Lent::of(q.queue.as_mut()).as_mut());
         q.active = true;
         q.quiet = 0;
         let end = tsc();

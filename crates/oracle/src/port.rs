@@ -5,12 +5,9 @@
 
 use base::PortNo;
 use base::clock::tsc;
-use packet::lent::{self, HEAD_BYTES, Lent};
+use packet::lent::{HEAD_BYTES, Lent, Tails};
 use packet::wait::Bell;
-use packet::{
-    Batch, Borrower, LinkState, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, Settle,
-    TxQueue,
-};
+use packet::{Batch, LinkState, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -19,6 +16,11 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes of a long frame that lie together in its sender's memory, behind the first [`HEAD_BYTES`].
 const TAIL_PART: usize = 700;
+
+thread_local! {
+    /// A sender's buffers are held by this thread's worker.
+    static IS_HELD: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The test's end of a port.
 pub struct Link {
@@ -109,8 +111,16 @@ struct MemoryPort {
     link: Arc<Link>,
 }
 
-struct Rx(Arc<Link>);
-struct Tx(Arc<Link>);
+struct Rx {
+    link: Arc<Link>,
+    tails: Box<Tails>,
+}
+
+struct Tx {
+    link: Arc<Link>,
+    /// Written, not yet published.
+    written: Vec<Vec<u8>>,
+}
 
 impl RxQueue for Rx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
@@ -124,42 +134,47 @@ impl RxQueue for Rx {
         true
     }
 
-    fn rx_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) -> RxOutcome {
-        let mut tails = Vec::new();
+    fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         for mut frame in self.next_burst() {
-            let is_long = frame.get(..HEAD_BYTES).is_some_and(flow::extract::head_is_enough);
-            tails.push(if is_long { frame.split_off(HEAD_BYTES) } else { Vec::new() });
-            batch.push(self.packet(to.cache(), &frame));
+            let is_long = frame.len() > HEAD_BYTES && flow::extract::head_is_enough(&frame[..HEAD_BYTES]);
+            let tail = if is_long { frame.split_off(HEAD_BYTES) } else { Vec::new() };
+            let mut packet = self.packet(cache, &frame);
+            assert!(!is_long || self.tails.lend_owned(&mut packet, tail, TAIL_PART), "parts are few");
+            batch.push(packet);
         }
-        if !batch.is_empty() {
-            // Cells, since nobody may look there any more when the sender has its buffers back.
-            let tails: Vec<&[Cell<u8>]> =
-                tails.iter_mut().map(|tail| Cell::from_mut(&mut tail[..]).as_slice_of_cells()).collect();
-            let parts: Vec<Vec<_>> = tails.iter().map(|tail| tail.chunks(TAIL_PART).collect()).collect();
-            let mut give_back = || tails.iter().copied().flatten().for_each(|byte| byte.set(0xee));
-            lent::pass_on(batch, &parts, to, &mut give_back);
-        }
+        IS_HELD.set(!self.tails.is_empty());
         RxOutcome::Ok
     }
 
+    fn tails(&mut self) -> Option<&mut Tails> {
+        (!self.tails.is_empty()).then_some(&mut self.tails)
+    }
+
+    fn rx_end(&mut self) {
+        if !self.tails.is_empty() {
+            self.tails.clear();
+            IS_HELD.set(false);
+        }
+    }
+
     fn wait_fd(&self) -> Option<RawFd> {
-        Some(self.0.bell.fd())
+        Some(self.link.bell.fd())
     }
 
     fn arm(&mut self) -> bool {
-        self.0.bell.clear();
-        self.0.bursts.lock().expect("no panic while held").is_empty()
+        self.link.bell.clear();
+        self.link.bursts.lock().expect("no panic while held").is_empty()
     }
 }
 
 impl Rx {
     fn next_burst(&self) -> Vec<Vec<u8>> {
-        self.0.bursts.lock().expect("no panic while held").pop_front().unwrap_or_default()
+        self.link.bursts.lock().expect("no panic while held").pop_front().unwrap_or_default()
     }
 
     fn packet(&self, cache: &mut PoolCache, bytes: &[u8]) -> Packet {
         let mut packet = cache.alloc_frame(bytes).expect("the pool is larger than what is under way");
-        packet.in_port = self.0.port;
+        packet.in_port = self.link.port;
         packet
     }
 }
@@ -169,15 +184,12 @@ impl TxQueue for Tx {
         true
     }
 
-    fn tx_lent(&mut self, batch: &mut [Packet], lent: &mut Lent<'_>, settle: &mut Settle<'_>) -> usize {
-        if batch.len() > self.0.room.load(Ordering::Relaxed) {
+    fn tx_write(&mut self, batch: &[Packet], lent: &mut Lent<'_>) -> usize {
+        if batch.len() > self.link.room.load(Ordering::Relaxed) {
             // One call for a burst, not two.
             return 0;
         }
-        let taken = self.take(batch.len().min(self.0.straight_max.load(Ordering::Relaxed)));
-        if taken == 0 {
-            return 0;
-        }
+        let taken = self.take(batch.len().min(self.link.straight_max.load(Ordering::Relaxed)));
         let frame = |packet: &Packet| {
             if !packet.is_lent() {
                 return packet.segments().flatten().copied().collect();
@@ -188,16 +200,24 @@ impl TxQueue for Tx {
         };
         let frames: Vec<_> = batch[..taken].iter().map(frame).collect();
         let straight = batch.iter().zip(&frames).filter(|(packet, _)| packet.is_lent());
-        self.0.straight.lock().expect("no panic while held").extend(straight.map(|(_, frame)| frame.clone()));
-        settle(&mut batch[taken..], lent);
-        assert!(lent.is_settled(), "seen before the sender had its buffers back");
-        self.0.sent.lock().expect("no panic while held").extend(frames);
+        self.link
+            .straight
+            .lock()
+            .expect("no panic while held")
+            .extend(straight.map(|(_, frame)| frame.clone()));
+        self.written = frames;
         taken
+    }
+
+    fn tx_publish(&mut self) {
+        assert!(!IS_HELD.get(), "seen before the sender had its buffers back");
+        self.link.sent.lock().expect("no panic while held").append(&mut self.written);
     }
 
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
         let taken = self.take(batch.len());
-        let mut sent = self.0.sent.lock().expect("no panic while held");
+        assert!(self.written.is_empty(), "what was written is published first");
+        let mut sent = self.link.sent.lock().expect("no panic while held");
         for packet in batch.drain(..taken) {
             sent.push(packet.segments().flatten().copied().collect());
             cache.free(packet);
@@ -206,23 +226,23 @@ impl TxQueue for Tx {
 
     fn flush(&mut self, _cache: &mut PoolCache) {
         let start = tsc();
-        while tsc() - start < self.0.flush_cycles.load(Ordering::Relaxed) {
+        while tsc() - start < self.link.flush_cycles.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
     }
 
     fn has_room(&mut self, packets: usize) -> bool {
-        self.0.places.load(Ordering::Relaxed) >= packets
+        self.link.places.load(Ordering::Relaxed) >= packets
     }
 }
 
 impl Tx {
     /// How many of so many packets are taken now.
     fn take(&self, packets: usize) -> usize {
-        let places = self.0.places.load(Ordering::Relaxed);
-        let taken = packets.min(self.0.room.load(Ordering::Relaxed)).min(places);
+        let places = self.link.places.load(Ordering::Relaxed);
+        let taken = packets.min(self.link.room.load(Ordering::Relaxed)).min(places);
         if places != usize::MAX {
-            self.0.places.store(places - taken, Ordering::Relaxed);
+            self.link.places.store(places - taken, Ordering::Relaxed);
         }
         taken
     }
@@ -233,10 +253,11 @@ impl Port for MemoryPort {
         "memory"
     }
     fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
-        vec![Box::new(Rx(self.link.clone()))]
+        vec![Box::new(Rx { link: self.link.clone(), tails: Box::new(Tails::new()) })]
     }
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
-        (0..count).map(|_| Box::new(Tx(self.link.clone())) as Box<dyn TxQueue>).collect()
+        let queue = |_| Box::new(Tx { link: self.link.clone(), written: Vec::new() }) as Box<dyn TxQueue>;
+        (0..count).map(queue).collect()
     }
     fn stats(&self) -> PortStats {
         PortStats::default()

@@ -3,22 +3,21 @@
 //! From guest to guest a payload is so copied once, from one's memory into the other's. The head, up to [`HEAD_BYTES`], is copied
 //! into the packet first, and is classified, changed and delivered from there, since the sender can change its memory at any time.
 //!
-//! A lent burst lives within one call of [`RxQueue::rx_lend`](crate::RxQueue::rx_lend), which holds the sender's ring meanwhile:
-//! 1. the driver receives heads, and notes in [`Tails`] where each tail is;
-//! 2. the worker looks the packets up, by their heads and lengths alone, and fetches the tails of those that are to go anywhere
-//!    but to receivers that can copy them straight;
-//! 3. those receivers copy, one after the other and each within the call of the one before
-//!    ([`TxQueue::tx_lent`](crate::TxQueue::tx_lent)), the innermost has the sender get its buffers back ([`Lent::settle`]), and
-//!    only then does anybody see a packet of the burst: whoever is killed at any moment has not delivered what the sender
-//!    still holds, so that nothing is delivered twice.
+//! A lent burst goes in five steps:
+//! 1. [`RxQueue::rx_begin`]: the driver receives heads, notes in [`Tails`] where each tail is, and holds the sender's ring;
+//! 2. the worker looks the packets up, by their heads and lengths alone, and fetches the tails of those that are to go
+//!    anywhere but to receivers that can copy them straight;
+//! 3. [`TxQueue::tx_write`](crate::TxQueue::tx_write): those receivers copy, one after the other, and hold their rings;
+//! 4. [`RxQueue::rx_end`]: the sender gets its buffers back, by [`Lent::settle`];
+//! 5. [`TxQueue::tx_publish`](crate::TxQueue::tx_publish): the receivers see their packets. Not before: whoever is killed at
+//!    any moment has not delivered what the sender still holds, so that nothing is delivered twice.
 //!
 //! Invariant: a packet with a lent tail shows its head alone ([`Packet::data`]); a copy of it has a head of its own and the same
 //! tail; to ask it for segments, to cut it or to take it apart panics. None outlives the burst.
 
 use crate::pool::{CHUNK_BYTES_MIN, HEADROOM_BYTES};
-use crate::{BURST, Batch, Borrower, Packet, PoolCache};
+use crate::{BURST, Packet, PoolCache, RxQueue};
 use arrayvec::ArrayVec;
-use std::cell::Cell;
 use std::ptr::NonNull;
 
 /// Bytes of a lent packet that are copied before it is looked at.
@@ -52,10 +51,14 @@ struct Tail {
     pieces: u16,
 }
 
-/// Where the tails of a burst are.
+/// Where the tails of a burst are. A receive queue has one, and shows it as long as its sender's buffers are held.
 pub struct Tails {
     tails: ArrayVec<Tail, BURST>,
     pieces: ArrayVec<Piece, PIECES_MAX>,
+    /// By number: tails that a receiver has copied.
+    straight: u32,
+    /// Tails of senders without memory of their own.
+    owned: Vec<Vec<u8>>,
 }
 
 impl Tails {
@@ -63,7 +66,7 @@ impl Tails {
     #[inline(always)]
     #[allow(clippy::new_without_default)] // It is large, and shall not be moved.
     pub fn new() -> Tails {
-        Tails { tails: ArrayVec::new_const(), pieces: ArrayVec::new_const() }
+        Tails { tails: ArrayVec::new_const(), pieces: ArrayVec::new_const(), straight: 0, owned: Vec::new() }
     }
 
     /// Forgets a burst.
@@ -71,6 +74,8 @@ impl Tails {
     pub fn clear(&mut self) {
         self.tails.clear();
         self.pieces.clear();
+        self.straight = 0;
+        self.owned.clear();
     }
 
     /// Whether no packet's tail is lent.
@@ -81,8 +86,11 @@ impl Tails {
 
     /// Makes `packet`, which holds its head alone, one whose tail is these pieces. False, and the packet as it was, where it is a
     /// chain, or the burst has more pieces than are kept.
+    ///
+    /// # Safety
+    /// All bytes of the pieces can be read until [`Self::clear`]; they may change meanwhile.
     #[inline]
-    pub fn lend(&mut self, packet: &mut Packet, pieces: impl Iterator<Item = Piece>) -> bool {
+    pub unsafe fn lend(&mut self, packet: &mut Packet, pieces: impl Iterator<Item = Piece>) -> bool {
         if packet.is_chained() || self.tails.is_full() {
             return false;
         }
@@ -101,6 +109,19 @@ impl Tails {
         true
     }
 
+    /// The same with a tail of the driver's own, in parts of `part` bytes.
+    pub fn lend_owned(&mut self, packet: &mut Packet, tail: Vec<u8>, part: usize) -> bool {
+        // SAFETY: what a vector holds stays where it is, and this one is kept until `clear`.
+        let is_lent = unsafe { self.lend(packet, tail.chunks(part).map(Piece::of)) };
+        self.owned.push(tail);
+        is_lent
+    }
+
+    /// Packets whose tails were copied straight, each counted once however many receivers it had.
+    pub fn straight_packets(&self) -> u64 {
+        u64::from(self.straight.count_ones())
+    }
+
     #[inline(always)]
     fn of(&self, packet: &Packet) -> &[Piece] {
         let Some(idx) = packet.lent_idx() else { return &[] };
@@ -114,34 +135,32 @@ const LEN_MAX: usize = 65_536 + 256;
 /// Chunks that such a tail takes at most.
 const CHUNKS_MAX: usize = LEN_MAX.div_ceil(CHUNK_BYTES_MIN - HEADROOM_BYTES);
 
-/// A burst's lent tails on their way through the worker.
+/// A burst's lent tails on their way through the worker. Whoever asks for one after [`Self::settle`] panics.
 pub struct Lent<'a> {
-    tails: &'a Tails,
-    /// Gives the sender its buffers back; `None` once that was done.
-    give_back: Option<&'a mut dyn FnMut()>,
-    /// By number: tails that a receiver has copied.
-    straight: u32,
+    sender: &'a mut dyn RxQueue,
 }
 
 impl<'a> Lent<'a> {
-    /// Tails that are lent until `give_back` is called, which is once.
-    ///
-    /// # Safety
-    /// All bytes of all pieces in `tails` can be read until then, or until the value is dropped; they may change meanwhile.
-    pub unsafe fn new(tails: &'a Tails, give_back: &'a mut dyn FnMut()) -> Lent<'a> {
-        Lent { tails, give_back: Some(give_back), straight: 0 }
+    /// The tails of the burst that was just received, if any is lent.
+    #[inline(always)]
+    pub fn of(sender: &'a mut dyn RxQueue) -> Option<Lent<'a>> {
+        sender.tails().is_some().then(|| Lent { sender })
+    }
+
+    #[inline(always)]
+    fn tails(&mut self) -> &mut Tails {
+        self.sender.tails().expect("a tail is asked for before its sender has it back")
     }
 
     /// Copies the packet's tail, if it is lent, into the pool: it is a packet like any other from then on. False, and the packet as it
-    /// was, where it takes more chunks than its own and the pool has none. Panics where the sender has its buffers back.
+    /// was, where it takes more chunks than its own and the pool has none.
     #[inline]
     pub fn fetch(&mut self, packet: &mut Packet, cache: &mut PoolCache) -> bool {
         if !packet.is_lent() {
             return true;
         }
-        assert!(self.give_back.is_some(), "a tail is fetched before its sender has it back");
         let left = packet.len() - packet.data().len();
-        let mut reader = PieceReader { pieces: self.tails.of(packet), used: 0 };
+        let mut reader = PieceReader { pieces: self.tails().of(packet), used: 0 };
         if left > packet.tailroom() {
             return fetch_chain(packet, left, reader, cache);
         }
@@ -165,13 +184,13 @@ impl<'a> Lent<'a> {
     }
 
     /// Where the packet's tail is, for a receiver that copies it straight from there; counted as having done so. Nothing for a
-    /// packet that is whole. Panics where the sender has its buffers back. The sum of the lengths is what `len()` exceeds the head by.
+    /// packet that is whole. The sum of the lengths is what `len()` exceeds the head by.
     #[inline]
     pub fn straight(&mut self, packet: &Packet) -> &[Piece] {
         let Some(idx) = packet.lent_idx() else { return &[] };
-        assert!(self.give_back.is_some(), "a tail is copied before its sender has it back");
-        self.straight |= 1 << idx;
-        let pieces = self.tails.of(packet);
+        let tails = self.tails();
+        tails.straight |= 1 << idx;
+        let pieces = tails.of(packet);
         let len: usize = pieces.iter().map(|piece| piece.len).sum();
         assert_eq!(len, packet.len() - packet.data().len(), "a tail is of the burst that it is copied in");
         pieces
@@ -180,19 +199,7 @@ impl<'a> Lent<'a> {
     /// Gives the sender its buffers back, once nobody needs a tail any more. Does nothing when that was done already.
     #[inline]
     pub fn settle(&mut self) {
-        if let Some(give_back) = self.give_back.take() {
-            give_back();
-        }
-    }
-
-    /// Whether the sender has its buffers back.
-    pub fn is_settled(&self) -> bool {
-        self.give_back.is_none()
-    }
-
-    /// Packets whose tails were copied straight, each counted once however many receivers it had.
-    pub fn straight_packets(&self) -> u64 {
-        u64::from(self.straight.count_ones())
+        self.sender.rx_end();
     }
 }
 
@@ -255,8 +262,8 @@ impl PieceReader<'_> {
             let (now, later) = to.split_at_mut(len);
             // SAFETY: `used + len <= piece.len`.
             let from = unsafe { piece.at.add(self.used) };
-            // SAFETY: the piece can be read as long as its buffers were not given back, which those who make a reader assert, as
-            // `Lent::new`'s caller has vouched; what is borrowed to be written overlaps nobody else's memory.
+            // SAFETY: the piece can be read until its `Tails` are cleared, as `Tails::lend`'s caller has vouched, and they are borrowed
+            // here; what is borrowed to be written overlaps nobody else's memory.
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), now.as_mut_ptr(), len) };
             to = later;
             self.used += len;
@@ -268,30 +275,29 @@ impl PieceReader<'_> {
     }
 }
 
-/// Passes packets on that hold their heads alone, as such whose tails are lent: for a driver whose senders' memory is its own. The tail of
-/// the packet at the same place in `batch`, whole or in several parts; none where the packet is whole. `give_back` is called when nobody
-/// needs them any more.
-pub fn pass_on(
-    batch: &mut Batch,
-    tails: &[Vec<&[Cell<u8>]>],
-    to: &mut dyn Borrower,
-    give_back: &mut dyn FnMut(),
-) {
-    let mut noted = Tails::new();
-    for (packet, tail) in batch.iter_mut().zip(tails).filter(|(_, tail)| !tail.is_empty()) {
-        let pieces = tail.iter().map(|part| Piece { at: NonNull::from(*part).cast(), len: part.len() });
-        assert!(noted.lend(packet, pieces), "parts are few");
-    }
-    // SAFETY: the pieces are borrowed until this returns.
-    let mut lent = unsafe { Lent::new(&noted, give_back) };
-    to.burst(batch, Some(&mut lent));
-    lent.settle();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pool, PoolCache, PoolConfig};
+    use crate::{Batch, Pool, PoolCache, PoolConfig, RxOutcome};
+
+    struct Sender {
+        tails: Option<Tails>,
+        ended: u32,
+    }
+
+    impl RxQueue for Sender {
+        fn rx_burst(&mut self, _cache: &mut PoolCache, _batch: &mut Batch) -> RxOutcome {
+            RxOutcome::Ok
+        }
+
+        fn tails(&mut self) -> Option<&mut Tails> {
+            self.tails.as_mut()
+        }
+
+        fn rx_end(&mut self) {
+            self.ended += u32::from(self.tails.take().is_some());
+        }
+    }
 
     fn cache() -> PoolCache {
         Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap().cache()
@@ -301,7 +307,8 @@ mod tests {
     fn lent(cache: &mut PoolCache, tails: &mut Tails, head: &[u8], pieces: &[&[u8]]) -> Packet {
         let mut packet = cache.alloc().unwrap();
         packet.fill(head).unwrap();
-        assert!(tails.lend(&mut packet, pieces.iter().map(|bytes| Piece::of(bytes))));
+        // SAFETY: the tests' tails outlive their packets.
+        assert!(unsafe { tails.lend(&mut packet, pieces.iter().map(|bytes| Piece::of(bytes))) });
         packet
     }
 
@@ -317,19 +324,17 @@ mod tests {
         let second = lent(&mut cache, &mut tails, b"another", &[b" one"]);
         assert_eq!((first.data(), first.len(), first.is_lent()), (&b"head"[..], 15, true));
         assert!(first.is_chained() && first.fill(b"x").is_none() && first.set_len(2).is_none());
-        let mut returned = 0;
-        let mut give_back = || returned += 1;
-        // SAFETY: the pieces are constants.
-        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        let mut sender = Sender { tails: Some(tails), ended: 0 };
+        let mut burst = Lent::of(&mut sender).unwrap();
         assert_eq!(burst.straight(&second).len(), 1);
         assert!(burst.fetch(&mut first, &mut cache) && burst.fetch(&mut first, &mut cache));
         let mut both = [first, second];
         burst.fetch_all(&mut both, &mut cache);
+        assert_eq!(burst.tails().straight_packets(), 1);
         burst.settle();
         burst.settle();
-        assert!(burst.is_settled());
-        assert_eq!(burst.straight_packets(), 1);
-        assert_eq!(returned, 1);
+        assert_eq!(sender.ended, 1);
+        assert!(Lent::of(&mut sender).is_none());
         let [first, second] = both;
         assert_eq!((first.data(), second.data()), (&b"headtail of two"[..], &b"another one"[..]));
         assert!(!first.is_lent() && !first.is_chained());
@@ -345,9 +350,8 @@ mod tests {
         let mut packet = lent(&mut cache, &mut tails, b"head", &[b"tail"]);
         packet.push_front(2).unwrap();
         packet.data_mut()[..2].copy_from_slice(b"my");
-        let mut give_back = || ();
-        // SAFETY: the pieces are constants.
-        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        let mut sender = Sender { tails: Some(tails), ended: 0 };
+        let mut burst = Lent::of(&mut sender).unwrap();
         let mut straight = packet.data().to_vec();
         burst.copy_straight(&packet, &mut straight);
         assert!(burst.fetch(&mut packet, &mut cache));
@@ -366,9 +370,8 @@ mod tests {
             let head = [0xaa; HEAD_BYTES];
             let mut packet = lent(&mut cache, &mut tails, &head, &parts);
             packet.gso_size = 1448;
-            let mut give_back = || ();
-            // SAFETY: the tail lives on.
-            let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+            let mut sender = Sender { tails: Some(tails), ended: 0 };
+            let mut burst = Lent::of(&mut sender).unwrap();
             assert!(burst.fetch(&mut packet, &mut cache));
             assert_eq!((packet.len(), packet.gso_size), (HEAD_BYTES + len, 1448));
             assert_eq!(bytes(&packet), [&head[..], &tail[..]].concat(), "{len}");
@@ -379,9 +382,8 @@ mod tests {
         let tail = vec![7; 65_280];
         let mut packet = lent(&mut cache, &mut tails, b"head", &[&tail]);
         let mut others: Vec<_> = (0..30).map(|_| cache.alloc().unwrap()).collect();
-        let mut give_back = || ();
-        // SAFETY: the tail lives on.
-        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        let mut sender = Sender { tails: Some(tails), ended: 0 };
+        let mut burst = Lent::of(&mut sender).unwrap();
         assert!(!burst.fetch(&mut packet, &mut cache));
         assert!(packet.is_lent() && packet.data() == b"head" && packet.len() == 65_284);
         assert_eq!(cache.pool().stats().free, 33);
@@ -402,16 +404,15 @@ mod tests {
         packet.data_mut()[..4].fill(2);
         let copy = packet.copy(&mut cache).unwrap();
         packet.data_mut()[..4].fill(3);
-        let mut give_back = || ();
-        // SAFETY: the tail lives on.
-        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        let mut sender = Sender { tails: Some(tails), ended: 0 };
+        let mut burst = Lent::of(&mut sender).unwrap();
         let mut both = [copy, packet];
         for packet in &both {
             assert_eq!((packet.len(), packet.data().len(), packet.is_lent()), (1704, 104, true));
             assert_eq!(burst.straight(packet).len(), 2);
         }
         burst.fetch_all(&mut both, &mut cache);
-        assert_eq!(burst.straight_packets(), 1);
+        assert_eq!(burst.tails().straight_packets(), 1);
         let wanted = |first: u8| [&[first; 4][..], &[1; 100], &tail].concat();
         assert_eq!((bytes(&both[0]), bytes(&both[1])), (wanted(2), wanted(3)));
         both.into_iter().for_each(|packet| cache.free(packet));
@@ -425,10 +426,15 @@ mod tests {
         let mut packet = cache.alloc().unwrap();
         packet.fill(&[1; 256]).unwrap();
         let long = [0; 1537];
-        assert!(!tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long[..1]), PIECES_MAX + 1)));
-        assert!(!tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long), LEN_MAX / 1537 + 1)));
-        assert!(tails.is_empty() && !packet.is_chained());
-        assert!(tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long), LEN_MAX / 1537)));
+        let mut lend = |len: usize, pieces: usize| {
+            // SAFETY: nobody reads them.
+            let is_lent =
+                unsafe { tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long[..len]), pieces)) };
+            assert_eq!((is_lent, is_lent), (!tails.is_empty(), packet.is_chained()));
+            is_lent
+        };
+        assert!(!lend(1, PIECES_MAX + 1) && !lend(1537, LEN_MAX / 1537 + 1));
+        assert!(lend(1537, LEN_MAX / 1537));
         cache.free(packet);
         assert_eq!(cache.pool().stats().free, 64);
         tails.clear();
@@ -441,9 +447,8 @@ mod tests {
         let mut cache = cache();
         let mut tails = Tails::new();
         let packet = lent(&mut cache, &mut tails, b"head", &[b"tail"]);
-        let mut give_back = || ();
-        // SAFETY: the pieces are constants.
-        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        let mut sender = Sender { tails: Some(tails), ended: 0 };
+        let mut burst = Lent::of(&mut sender).unwrap();
         burst.settle();
         burst.straight(&packet);
     }
@@ -454,9 +459,8 @@ mod tests {
         let mut cache = cache();
         let mut tails = Tails::new();
         let mut packet = lent(&mut cache, &mut tails, b"head", &[b"tail"]);
-        let mut give_back = || ();
-        // SAFETY: the pieces are constants.
-        let mut burst = unsafe { Lent::new(&tails, &mut give_back) };
+        let mut sender = Sender { tails: Some(tails), ended: 0 };
+        let mut burst = Lent::of(&mut sender).unwrap();
         burst.settle();
         burst.fetch(&mut packet, &mut cache);
     }

@@ -24,8 +24,8 @@ pub use buffer::{Packet, PacketFlags};
 pub use lent::Lent;
 pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};
 pub use port::{
-    Borrower, DummyControl, FrameCounts, LinkState, Port, PortStats, PortStatus, QueueCounts, RxOutcome,
-    RxQueue, Settle, TxQueue,
+    DummyControl, FrameCounts, LinkState, Port, PortStats, PortStatus, QueueCounts, RxOutcome, RxQueue,
+    TxQueue,
 };
 pub use shared_tx::SharedTx;
 

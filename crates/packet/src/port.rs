@@ -8,6 +8,7 @@
 //! that can be waited on says so by `wait_fd`, and `arm` then asks the driver to make that descriptor readable for
 //! what has *already* arrived as well as for what comes, else a wake-up is lost.
 
+use crate::lent::Tails;
 use crate::{Batch, Lent, Packet, PoolCache};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -21,38 +22,31 @@ pub enum RxOutcome {
     Gone,
 }
 
-/// What is to happen between a receiver's copying of lent tails and its showing of the packets, with those that it left.
-pub type Settle<'a> = dyn FnMut(&mut [Packet], &mut Lent<'_>) + 'a;
-
-/// Who takes bursts of which some packets' tails are lent: a worker.
-pub trait Borrower {
-    /// Where packets come from.
-    fn cache(&mut self) -> &mut PoolCache;
-
-    /// Takes a burst, which is not empty, and leaves the batch so. Where tails are lent, none is after.
-    fn burst(&mut self, batch: &mut Batch, lent: Option<&mut Lent<'_>>);
-}
-
 /// One receive queue, owned by the worker that polls it.
 pub trait RxQueue: Send {
     /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port` and
     /// what it knows of checksums.
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome;
 
-    /// Whether a worker is to receive by `rx_lend`.
+    /// Whether packets' tails may stay with their sender, whose memory it is, after `rx_begin`.
     fn lends(&self) -> bool {
         false
     }
 
-    /// Receives a burst as `rx_burst` does, into `batch`, which is empty, and if anything came has `to` take it before it returns:
-    /// packets may then be such whose tails stay with their sender meanwhile (see [`crate::lent`]).
-    fn rx_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) -> RxOutcome {
-        let outcome = self.rx_burst(to.cache(), batch);
-        if !batch.is_empty() {
-            to.burst(batch, None);
-        }
-        outcome
+    /// Receives a burst as `rx_burst` does. The tails of some packets may be lent (see [`crate::lent`]): then `tails` shows
+    /// them, and the sender's buffers are held, until `rx_end`, which the worker owes soon.
+    #[inline]
+    fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        self.rx_burst(cache, batch)
     }
+
+    /// The tails that are lent; `None` where none is.
+    fn tails(&mut self) -> Option<&mut Tails> {
+        None
+    }
+
+    /// The sender gets its buffers back. Does nothing where none are held.
+    fn rx_end(&mut self) {}
 
     /// A descriptor that is readable when packets wait, for a worker that wants to sleep; `None` where
     /// there is none and the queue must be polled.
@@ -81,20 +75,20 @@ pub trait TxQueue: Send {
     /// is taken, freed and counted under `PortStats`.
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch);
 
-    /// Whether it copies lent tails straight from where they are, by `tx_lent`.
+    /// Whether it copies lent tails straight from where they are, by `tx_write`.
     fn takes_lent(&self) -> bool {
         false
     }
 
-    /// As `tx_burst`, once, for packets of which some have lent tails; leaves all of them to `tx_burst` where it can tell that they are not as
-    /// simple as that. Returns how many it took from the front, for the caller to free.
-    ///
-    /// Where it took any it calls `settle` once, with those that are left, when it has written all and the receiver sees nothing of it
-    /// yet: when that returns, the sender has its buffers back, and other receivers may have copied in between. Where it took none that is
-    /// left to the caller.
-    fn tx_lent(&mut self, _batch: &mut [Packet], _lent: &mut Lent<'_>, _settle: &mut Settle<'_>) -> usize {
+    /// Writes packets of which some have lent tails, as `tx_burst` does, once; leaves all of them to `tx_burst` where it can tell that
+    /// they are not as simple as that. Returns how many it took from the front, for the caller to free. The receiver sees nothing
+    /// of them before `tx_publish`, which the worker owes when their sender has its buffers back.
+    fn tx_write(&mut self, _batch: &[Packet], _lent: &mut Lent<'_>) -> usize {
         0
     }
+
+    /// The receiver sees what was written. Does nothing where nothing was.
+    fn tx_publish(&mut self) {}
 
     /// Whether it would take `packets` now, as far as it can tell cheaply. A worker asks where the queue has refused some, so as
     /// not to receive what it would only have to drop. True where it cannot tell.

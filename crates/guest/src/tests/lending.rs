@@ -2,8 +2,8 @@
 
 use crate::{Guest, GuestConfig, QueuePair, RingLayout};
 use base::PortNo;
-use packet::lent::{self, HEAD_BYTES, Lent};
-use packet::{Batch, Borrower, Packet, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use packet::lent::HEAD_BYTES;
+use packet::{Batch, Lent, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
 use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::{self, device as d};
@@ -55,57 +55,18 @@ pub struct Pair {
     pub to: End,
 }
 
-/// The worker: sends what comes from one guest to the others, to each all of it.
-struct Worker<'a> {
-    cache: &'a mut PoolCache,
-    to: &'a mut [Box<dyn TxQueue>],
-    /// What happens between reception and delivery.
-    meanwhile: &'a mut dyn FnMut(),
-    lent: usize,
-}
-
-impl Borrower for Worker<'_> {
-    fn cache(&mut self) -> &mut PoolCache {
-        self.cache
-    }
-
-    fn burst(&mut self, batch: &mut Batch, lent: Option<&mut Lent<'_>>) {
-        self.lent += batch.iter().filter(|packet| packet.is_lent()).count();
-        assert!(batch.iter().all(|packet| !packet.is_lent() || packet.data().len() == HEAD_BYTES));
-        (self.meanwhile)();
-        let mut copies: Vec<Batch> = (1..self.to.len())
-            .map(|_| batch.iter().map(|packet| packet.copy(self.cache).unwrap()).collect())
-            .collect();
-        copies.insert(0, std::mem::take(batch));
-        let mut ways: Vec<_> = self.to.iter_mut().zip(&mut copies).collect();
-        if let Some(lent) = lent {
-            copy_lent(&mut ways, self.cache, lent);
-        }
-        for (to, batch) in ways {
-            assert!(batch.iter().all(|packet| !packet.is_lent()));
-            to.tx_burst(self.cache, batch);
-            self.cache.free_all(batch);
-            to.flush(self.cache);
-        }
-    }
-}
-
-/// Has each copy what it can, and settles.
-fn copy_lent(ways: &mut [(&mut Box<dyn TxQueue>, &mut Batch)], cache: &mut PoolCache, lent: &mut Lent<'_>) {
-    let Some(((to, batch), others)) = ways.split_first_mut() else { return lent.settle() };
-    let mut settle = |left: &mut [Packet], lent: &mut Lent<'_>| {
-        lent.fetch_all(left, cache);
-        copy_lent(others, cache, lent);
+/// Has each receiver copy what it can, and settles; what the receivers left stays.
+fn copy_lent(ways: &mut [(&mut Box<dyn TxQueue>, &mut Batch)], cache: &mut PoolCache, mut lent: Lent<'_>) {
+    let mut write = |(to, batch): &mut (&mut Box<dyn TxQueue>, &mut Batch)| {
+        let written = to.tx_write(batch, &mut lent);
+        lent.fetch_all(&mut batch[written..], cache);
+        written
     };
-    let taken = to.tx_lent(batch, lent, &mut settle);
-    if taken == 0 {
-        settle(batch, lent);
-    }
-    assert!(lent.is_settled());
-    if taken == batch.len() {
-        cache.free_all(batch);
-    } else {
-        batch.drain(..taken).for_each(|packet| cache.free(packet));
+    let written: Vec<usize> = ways.iter_mut().map(&mut write).collect();
+    lent.settle();
+    for ((to, batch), written) in ways.iter_mut().zip(written) {
+        to.tx_publish();
+        batch.drain(..written).for_each(|packet| cache.free(packet));
     }
 }
 
@@ -151,16 +112,37 @@ fn pass(
     pass_to_all(cache, rx, std::slice::from_mut(to), meanwhile)
 }
 
+/// What a worker does: sends what comes from one guest to the others, to each all of it. `meanwhile` happens between
+/// reception and delivery.
 pub fn pass_to_all(
     cache: &mut PoolCache,
     rx: &mut Box<dyn RxQueue>,
     to: &mut [Box<dyn TxQueue>],
     meanwhile: &mut dyn FnMut(),
 ) -> usize {
-    let mut worker = Worker { cache, to, meanwhile, lent: 0 };
     assert!(rx.lends());
-    rx.rx_lend(&mut Batch::new(), &mut worker);
-    worker.lent
+    let mut batch = Batch::new();
+    rx.rx_begin(cache, &mut batch);
+    let lent = batch.iter().filter(|packet| packet.is_lent()).count();
+    assert!(batch.iter().all(|packet| !packet.is_lent() || packet.data().len() == HEAD_BYTES));
+    if batch.is_empty() {
+        return 0;
+    }
+    meanwhile();
+    let mut copies: Vec<Batch> =
+        (1..to.len()).map(|_| batch.iter().map(|packet| packet.copy(cache).unwrap()).collect()).collect();
+    copies.insert(0, batch);
+    let mut ways: Vec<_> = to.iter_mut().zip(&mut copies).collect();
+    if let Some(lent) = Lent::of(rx.as_mut()) {
+        copy_lent(&mut ways, cache, lent);
+    }
+    for (to, batch) in ways {
+        assert!(batch.iter().all(|packet| !packet.is_lent()));
+        to.tx_burst(cache, batch);
+        cache.free_all(batch);
+        to.flush(cache);
+    }
+    lent
 }
 
 /// An IPv4 frame of UDP, whose bytes depend on its number and its length.
@@ -326,32 +308,28 @@ fn the_sender_has_its_buffers_back_before_the_receiver_sees_anything_and_not_bef
         });
         assert_eq!((pair.from.on_offer(), pair.to.received().len()), (0, 8));
 
-        // The moment between: a lender that looks at both receivers when it is to take its buffers back.
-        let third = End::new(pair.dir.path(), "third", &config(layout));
-        let End { mut tx, pair: mut third_pair, guest: _guest, port: _port, .. } = third;
-        let head = frame(9, 1518);
-        let mut packet = pair.cache.alloc().unwrap();
-        packet.fill(&head[..HEAD_BYTES]).unwrap();
-        let mut tails = lent::Tails::new();
-        assert!(tails.lend(&mut packet, std::iter::once(lent::Piece::of(&head[HEAD_BYTES..]))));
-        let copy = packet.copy(&mut pair.cache).unwrap();
-        let mut batches = [packet, copy].map(|packet| Batch::from_iter([packet]));
-        let mut looked = 0;
-        let mut look = || {
-            let is_shown = pair.to.pair.rx.ring.has_used() || third_pair.rx.ring.has_used();
-            assert!(!is_shown, "{layout:?}: shown before the sender had its buffers back");
-            looked += 1;
-        };
-        // SAFETY: the frame outlives it.
-        let mut burst = unsafe { Lent::new(&tails, &mut look) };
-        let mut ways: Vec<_> = pair.to.tx.iter_mut().chain(&mut tx).zip(&mut batches).collect();
-        copy_lent(&mut ways, &mut pair.cache, &mut burst);
-        assert_eq!(burst.straight_packets(), 1);
-        assert!(batches.iter().all(|batch| batch.is_empty()) && looked == 1);
-        assert_eq!(pair.to.received(), [&head[..]]);
-        let mut received = Vec::new();
-        third_pair.receive(8, |frame| received.push(frame.to_vec()));
-        assert_eq!(received, [head]);
+        // Step by step, with two receivers.
+        let mut third = End::new(pair.dir.path(), "third", &config(layout));
+        let sent = frame(9, 1518);
+        assert!(pair.from.pair.send(&sent));
+        let Pair { cache, from, to, .. } = &mut pair;
+        let (mut rx, mut batch) = (from.rx.remove(0), Batch::new());
+        rx.rx_begin(cache, &mut batch);
+        batch.push(batch[0].copy(cache).unwrap());
+        let mut lent = Lent::of(rx.as_mut()).unwrap();
+        for (end, packet) in [&mut *to, &mut third].into_iter().zip(batch.chunks(1)) {
+            assert_eq!(end.tx[0].tx_write(packet, &mut lent), 1);
+        }
+        assert_eq!(from.on_offer(), 1, "{layout:?}: the worker has not ended yet");
+        lent.settle();
+        assert_eq!(from.on_offer(), 0);
+        for end in [&mut *to, &mut third] {
+            assert!(!end.pair.rx.ring.has_used(), "{layout:?}: shown before it was published");
+            end.tx[0].tx_publish();
+            assert_eq!(end.received(), [&sent[..]]);
+        }
+        assert_eq!(from.port.stats().rx_lent_packets, 9, "once, whatever the number of receivers");
+        cache.free_all(&mut batch);
         pair.end();
     }
 }

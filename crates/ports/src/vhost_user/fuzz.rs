@@ -8,8 +8,8 @@ use super::split::Split;
 use crate::QueueStats;
 use crate::wait::owned;
 use base::PortNo;
-use packet::lent::{HEAD_BYTES, Piece, Tails};
-use packet::{Batch, Lent, PoolCache};
+use packet::lent::{HEAD_BYTES, Tails};
+use packet::{Batch, Lent, PoolCache, RxOutcome, RxQueue};
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 
@@ -63,15 +63,14 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
             }
             ring.send(&batch).map(|sent| assert!(sent.taken <= batch.len()))
         } else {
-            let mut tails = Tails::new();
-            let noted = (choice & 64 != 0).then_some(&mut tails);
-            ring.receive_lent(PortNo(1), &stats, cache, &mut batch, noted).and_then(|()| {
-                let mut give_back = || ring.give_back();
-                // SAFETY: the pieces lie in memory that the ring keeps mapped, and it lives on.
-                let mut lent = unsafe { Lent::new(&tails, &mut give_back) };
-                lent.fetch_all(&mut batch, cache);
-                lent.settle();
-                ring.check_memory()
+            let mut sender = Lender::default();
+            let noted = (choice & 64 != 0).then_some(&mut *sender.0);
+            ring.receive(PortNo(1), &stats, cache, &mut batch, noted).and_then(|()| {
+                if let Some(mut lent) = Lent::of(&mut sender) {
+                    lent.fetch_all(&mut batch, cache);
+                    lent.settle();
+                }
+                ring.give_back()
             })
         };
         assert!(batch.iter().all(|packet| !packet.is_lent()));
@@ -85,19 +84,13 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
 
 /// Sends packets of which some have lent tails.
 fn send_lent(ring: &mut Ring, cache: &mut PoolCache, batch: &mut Batch) -> Result<(), Fault> {
-    const TAIL: [u8; 5000] = [0xa5; 5000];
-    let mut tails = Tails::new();
+    let mut sender = Lender::default();
     for len in [0, 1000, 5000] {
         let Some(mut packet) = cache.alloc_frame(&[0x5a; HEAD_BYTES]) else { break };
-        if len > 0 {
-            let parts = TAIL[..len].chunks(1500).map(Piece::of);
-            assert!(tails.lend(&mut packet, parts));
-        }
+        assert!(len == 0 || sender.0.lend_owned(&mut packet, vec![0xa5; len], 1500));
         batch.push(packet);
     }
-    let mut give_back = || ();
-    // SAFETY: the tail is a constant.
-    let mut lent = unsafe { Lent::new(&tails, &mut give_back) };
+    let Some(mut lent) = Lent::of(&mut sender) else { return Ok(()) };
     let mut sent = Sent::default();
     let result = ring.write_lent(batch, &mut lent, &mut sent);
     assert!(sent.taken <= batch.len());
@@ -107,6 +100,29 @@ fn send_lent(ring: &mut Ring, cache: &mut PoolCache, batch: &mut Batch) -> Resul
         cache.free(packet);
     }
     result.and_then(|()| ring.show())
+}
+
+/// Tails whose sender gets nothing back but them.
+struct Lender(Box<Tails>);
+
+impl Default for Lender {
+    fn default() -> Lender {
+        Lender(Box::new(Tails::new()))
+    }
+}
+
+impl RxQueue for Lender {
+    fn rx_burst(&mut self, _cache: &mut PoolCache, _batch: &mut Batch) -> RxOutcome {
+        RxOutcome::Ok
+    }
+
+    fn tails(&mut self) -> Option<&mut Tails> {
+        (!self.0.is_empty()).then_some(&mut self.0)
+    }
+
+    fn rx_end(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// Reads a message from any bytes: a request's number, and its payload.

@@ -5,17 +5,15 @@
 //! workers share a ring, each tries its lock for a moment and otherwise keeps its packets for the next pass.
 
 use super::features::{self, device as d};
-use super::ring::Sent;
-use super::shared::Shared;
+use super::ring::{Fault, Sent};
+use super::shared::{Held, Shared};
 use crate::QueueStats;
 use crate::offload;
 use crate::virtio_net::SEGMENTS_MAX;
 use crate::virtual_link::is_longer_than;
 use base::PortNo;
 use packet::lent::Tails;
-use packet::{
-    Batch, Borrower, Lent, Packet, PacketFlags, Pool, PoolCache, RxOutcome, RxQueue, Settle, TxQueue,
-};
+use packet::{Batch, Lent, Packet, PacketFlags, Pool, PoolCache, RxOutcome, RxQueue, TxQueue};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,6 +34,12 @@ pub(super) struct VhostRx {
     last_pause: u32,
     /// Where the tails of a burst are; of none between bursts.
     tails: Box<Tails>,
+}
+
+impl Drop for VhostRx {
+    fn drop(&mut self) {
+        self.rx_end();
+    }
 }
 
 impl VhostRx {
@@ -64,42 +68,34 @@ impl VhostRx {
 }
 
 impl VhostRx {
-    /// Receives a burst. One with lent tails is passed on while the ring is held, so that the guest's memory and its buffers stay;
-    /// any other is left in `batch`, and the ring is free.
-    #[inline]
-    fn receive_and_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) {
+    /// Receives a burst; where `may_lend` its tails may be lent, and the ring is kept then.
+    #[inline(always)]
+    fn receive(&mut self, cache: &mut PoolCache, batch: &mut Batch, may_lend: bool) {
         if self.pair == 0 && self.shared.has_announcements() {
-            self.announce(to.cache(), batch);
+            self.announce(cache, batch);
         }
         let Some(mut slot) = self.shared.try_ring(self.ring()) else { return };
         if !self.shared.admin_up.load(Ordering::Relaxed) {
             return;
         }
         let Some(ring) = &mut slot.ring else { return };
-        let stats = &self.shared.rx_stats[self.pair];
-        let may_lend = self.pause == 0;
-        let tails = &mut *self.tails;
-        tails.clear();
-        let noted = may_lend.then_some(&mut *tails);
-        let received = ring.receive_lent(self.port_no, stats, to.cache(), batch, noted).and_then(|()| {
-            let mut give_back = || ring.give_back();
-            if tails.is_empty() {
-                give_back();
-                self.pause -= u32::from(!may_lend && !batch.is_empty());
-            } else {
-                // SAFETY: the pieces lie in the buffers that were taken, in memory that the ring keeps mapped, and nobody takes
-                // the ring away while `slot` is locked, which it is until the end of this function.
-                let mut lent = unsafe { Lent::new(tails, &mut give_back) };
-                to.burst(batch, Some(&mut lent));
-                lent.settle();
-                stats.lent.add(lent.straight_packets());
-                let is_in_vain = lent.straight_packets() == 0;
-                self.last_pause = if is_in_vain { (2 * self.last_pause).clamp(1, PAUSE_MAX) } else { 0 };
-                self.pause = self.last_pause;
-            }
-            ring.check_memory()
-        });
-        match received {
+        let tails = may_lend.then_some(&mut *self.tails);
+        let received = ring.receive(self.port_no, &self.shared.rx_stats[self.pair], cache, batch, tails);
+        if received.is_ok() && may_lend && !self.tails.is_empty() {
+            return slot.keep();
+        }
+        self.tails.clear();
+        self.finish(slot, received);
+    }
+
+    /// Gives the buffers of a burst back, and the ring with them.
+    #[inline(always)]
+    fn finish(&self, mut slot: Held<'_>, received: Result<(), Fault>) {
+        let given_back = match &mut slot.ring {
+            Some(ring) => received.and_then(|()| ring.give_back()),
+            None => Ok(()),
+        };
+        match given_back {
             Ok(()) => slot.call(),
             Err(fault) => {
                 slot.ring = None;
@@ -112,21 +108,7 @@ impl VhostRx {
 impl RxQueue for VhostRx {
     #[inline]
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
-        if self.pair == 0 && self.shared.has_announcements() {
-            self.announce(cache, batch);
-        }
-        let Some(mut slot) = self.shared.try_ring(self.ring()) else { return RxOutcome::Ok };
-        if !self.shared.admin_up.load(Ordering::Relaxed) {
-            return RxOutcome::Ok;
-        }
-        let Some(ring) = &mut slot.ring else { return RxOutcome::Ok };
-        match ring.receive(self.port_no, &self.shared.rx_stats[self.pair], cache, batch) {
-            Ok(()) => slot.call(),
-            Err(fault) => {
-                slot.ring = None;
-                self.shared.fail(self.ring(), fault);
-            }
-        }
+        self.receive(cache, batch, false);
         RxOutcome::Ok
     }
 
@@ -134,13 +116,31 @@ impl RxQueue for VhostRx {
         true
     }
 
-    fn rx_lend(&mut self, batch: &mut Batch, to: &mut dyn Borrower) -> RxOutcome {
-        self.receive_and_lend(batch, to);
-        // What came without its tail being lent.
-        if !batch.is_empty() {
-            to.burst(batch, None);
-        }
+    #[inline]
+    fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        let may_lend = self.pause == 0;
+        self.receive(cache, batch, may_lend);
+        self.pause -= u32::from(!may_lend && !batch.is_empty());
         RxOutcome::Ok
+    }
+
+    #[inline]
+    fn tails(&mut self) -> Option<&mut Tails> {
+        (!self.tails.is_empty()).then_some(&mut self.tails)
+    }
+
+    fn rx_end(&mut self) {
+        if self.tails.is_empty() {
+            return;
+        }
+        let straight = self.tails.straight_packets();
+        self.tails.clear();
+        self.shared.rx_stats[self.pair].lent.add(straight);
+        self.last_pause = if straight == 0 { (2 * self.last_pause).clamp(1, PAUSE_MAX) } else { 0 };
+        self.pause = self.last_pause;
+        // SAFETY: the ring is kept from when tails are noted in `receive` until here, where they were just forgotten.
+        let slot = unsafe { self.shared.take_up(self.ring()) };
+        self.finish(slot, Ok(()));
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
@@ -201,6 +201,8 @@ pub(super) struct VhostTx {
     charged: usize,
     /// The ring whose guest is to be notified.
     due: Option<usize>,
+    /// The ring that is kept until its guest is to see what was written.
+    written: Option<(usize, Sent, Result<(), Fault>)>,
 }
 
 /// How one packet can be sent to this guest.
@@ -230,7 +232,7 @@ fn knows_segments(packet: &Packet, features: u64) -> bool {
 
 impl VhostTx {
     pub(super) fn new(shared: Arc<Shared>, idx: u32, stats: Arc<QueueStats>) -> VhostTx {
-        VhostTx { shared, idx, stats, cut: Vec::new(), charged: 0, due: None }
+        VhostTx { shared, idx, stats, cut: Vec::new(), charged: 0, due: None, written: None }
     }
 
     /// The guest's ring that falls to this worker. `None` where no guest is at work, or the port is down.
@@ -381,6 +383,12 @@ impl VhostTx {
     }
 }
 
+impl Drop for VhostTx {
+    fn drop(&mut self) {
+        self.tx_publish();
+    }
+}
+
 impl TxQueue for VhostTx {
     #[inline]
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
@@ -411,7 +419,7 @@ impl TxQueue for VhostTx {
     }
 
     #[inline]
-    fn tx_lent(&mut self, batch: &mut [Packet], lent: &mut Lent<'_>, settle: &mut Settle<'_>) -> usize {
+    fn tx_write(&mut self, batch: &[Packet], lent: &mut Lent<'_>) -> usize {
         let Some(index) = self.ring() else { return 0 };
         let (features, mtu) = (self.shared.features(), self.shared.mtu.load(Ordering::Relaxed) as usize);
         let needs_work = |packet: &Packet| {
@@ -423,13 +431,22 @@ impl TxQueue for VhostTx {
         let Some(mut slot) = self.shared.try_ring(index) else { return 0 };
         let Some(ring) = &mut slot.ring else { return 0 };
         let mut sent = Sent::default();
-        let mut result = ring.write_lent(batch, lent, &mut sent);
-        if sent.taken > 0 {
-            // In this order: who is killed in between has delivered nothing that the sender still holds.
-            settle(&mut batch[sent.taken..], lent);
-            result = result.and_then(|()| ring.show());
+        let result = ring.write_lent(batch, lent, &mut sent);
+        let taken = sent.taken;
+        slot.keep();
+        self.written = Some((index, sent, result));
+        if taken == 0 {
+            self.tx_publish();
         }
-        match result {
+        taken
+    }
+
+    fn tx_publish(&mut self) {
+        let Some((index, sent, result)) = self.written.take() else { return };
+        // SAFETY: `tx_write` has kept it, and says so in `written`.
+        let mut slot = unsafe { self.shared.take_up(index) };
+        let Some(ring) = &mut slot.ring else { return };
+        match result.and_then(|()| if sent.taken > 0 { ring.show() } else { Ok(()) }) {
             Ok(()) => self.stats.passed(sent.packets, sent.bytes),
             Err(fault) => {
                 // What was written goes with the ring.
@@ -441,7 +458,6 @@ impl TxQueue for VhostTx {
         if slot.ring.as_ref().is_some_and(|ring| ring.is_call_due) {
             self.due = Some(index);
         }
-        sent.taken
     }
 
     fn has_room(&mut self, packets: usize) -> bool {

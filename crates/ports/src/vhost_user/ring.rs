@@ -9,7 +9,7 @@
 //! made available, and none is held beyond a burst: hence the used index alone says where to go on after a crash, and
 //! a received packet is given back to the guest before anybody else sees it, so that none is delivered twice.
 //!
-//! Of a large frame only the head is copied at first ([`Ring::receive_lent`]): a packet that goes to other guests is copied from
+//! Of a large frame only the head is copied at first ([`Ring::receive`]): a packet that goes to other guests is copied from
 //! memory to memory ([`Ring::write_lent`]), while the rings of all of them are held, and in this order: all is written, the sender gets
 //! its buffers back, the receivers are shown what they got ([`Ring::show`]).
 //!
@@ -266,40 +266,14 @@ impl Ring {
     }
 
     /// Whether the guest's memory is still there.
-    pub(super) fn check_memory(&self) -> Result<(), Fault> {
+    fn check_memory(&self) -> Result<(), Fault> {
         if self.parts.memory.is_broken() { Err(Fault("the guest's memory vanished")) } else { Ok(()) }
     }
 
-    /// Receives what the guest sent, as much as `batch` has room for.
+    /// Receives what the guest sent, as much as `batch` has room for. Frames' tails may stay where they are, noted in `tails` if
+    /// those are given. The buffers are to be given back, by [`Self::give_back`], when nobody needs them any more.
     #[inline]
     pub(super) fn receive(
-        &mut self,
-        port: PortNo,
-        stats: &QueueStats,
-        cache: &mut PoolCache,
-        batch: &mut Batch,
-    ) -> Result<(), Fault> {
-        self.take_in(port, stats, cache, batch, None)?;
-        self.give_back();
-        self.check_memory()
-    }
-
-    /// As [`Self::receive`], but frames' tails may stay where they are, noted in `tails` if those are given. The buffers are to be given back, by
-    /// [`Self::give_back`], when nobody needs them any more; then the memory is to be checked.
-    #[inline]
-    pub(super) fn receive_lent(
-        &mut self,
-        port: PortNo,
-        stats: &QueueStats,
-        cache: &mut PoolCache,
-        batch: &mut Batch,
-        tails: Option<&mut Tails>,
-    ) -> Result<(), Fault> {
-        self.take_in(port, stats, cache, batch, tails)
-    }
-
-    #[inline(always)]
-    fn take_in(
         &mut self,
         port: PortNo,
         stats: &QueueStats,
@@ -315,9 +289,9 @@ impl Ring {
         }
     }
 
-    /// Gives the buffers of the received burst back to the guest.
+    /// Gives the buffers of the received burst back to the guest. An error where they vanished meanwhile.
     #[inline(always)]
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) -> Result<(), Fault> {
         fn all<L: Layout>(layout: &mut L, taken: &Taken, log: Option<&DirtyLog>) -> bool {
             for chain in taken {
                 layout.give_back(*chain, 0, log);
@@ -330,6 +304,7 @@ impl Ring {
             AnyLayout::Packed(packed) => all(packed, &self.taken, log),
         };
         self.taken.clear();
+        self.check_memory()
     }
 
     /// Writes packets from the front of `batch`, of which some have lent tails, as far as the guest has buffers for them; they stay there,

@@ -1,9 +1,9 @@
 //! What a port's protocol thread and its queues share: the rings.
 //!
-//! Each ring lies behind a lock that a worker only ever *tries*: it takes it for one burst, and where it fails (the protocol
-//! thread is changing the ring, or another worker sends) it goes on with something else. The protocol thread waits for
-//! the lock, at most one burst long. A flag beside the lock says whether there is a ring at all, so that polling a queue that the
-//! guest does not use costs one load.
+//! One at a time holds a ring ([`Held`]). A worker only ever *tries*: it holds the ring for one burst, over several calls where
+//! tails are lent ([`Held::keep`]), and where it fails (the protocol thread is changing the ring, or another worker sends)
+//! it goes on with something else. The protocol thread waits, at most one burst long. A flag beside it says whether there
+//! is a ring at all, so that polling a queue that the guest does not use costs one load.
 //!
 //! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds whatever
 //! kick descriptor the guest has given.
@@ -14,10 +14,13 @@ use super::ring::{Fault, Ring};
 use crate::wait::{Event, owned};
 use crate::{PortError, QueueStats, stats};
 use packet::{PortStats, QueueCounts};
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 /// Queue pairs of one guest at most.
 pub const QUEUE_PAIRS_MAX: usize = 64;
@@ -27,14 +30,66 @@ pub(super) const RINGS_MAX: usize = 2 * QUEUE_PAIRS_MAX;
 /// Addresses of one guest that wait to be announced at most.
 pub(super) const ANNOUNCEMENTS_MAX: usize = 64;
 
+/// How often the protocol thread looks whether a ring is still held.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_micros(20);
+
 /// A ring's place.
 #[derive(Default)]
 struct Place {
     is_there: AtomicBool,
-    slot: Mutex<Slot>,
+    is_held: AtomicBool,
+    slot: UnsafeCell<Slot>,
 }
 
-/// What is behind the lock.
+// SAFETY: the slot, which may go from thread to thread, is reached through `Held` alone, of which there is one at a time.
+unsafe impl Sync for Place {}
+
+/// A ring's place, held: nobody else has it until this is dropped, or is kept and taken up again.
+pub(super) struct Held<'a> {
+    place: &'a Place,
+}
+
+impl<'a> Held<'a> {
+    #[inline(always)]
+    fn try_new(place: &'a Place) -> Option<Held<'a>> {
+        let is_free = place.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        // Not made to be dropped where somebody else has it: that would set it free.
+        if is_free.is_ok() { Some(Held { place }) } else { None }
+    }
+
+    /// Leaves the ring held, until [`Shared::take_up`].
+    #[inline(always)]
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Slot;
+
+    #[inline(always)]
+    fn deref(&self) -> &Slot {
+        // SAFETY: who made this has set `is_held`, which nobody else finds free before this is dropped.
+        unsafe { &*self.place.slot.get() }
+    }
+}
+
+impl DerefMut for Held<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Slot {
+        // SAFETY: as above; this is borrowed for as long.
+        unsafe { &mut *self.place.slot.get() }
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.place.is_held.store(false, Ordering::Release);
+    }
+}
+
+/// What is held.
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) ring: Option<Ring>,
@@ -189,16 +244,18 @@ impl Shared {
 
     /// The ring, for one burst. `None` where there is none, or somebody else has it.
     #[inline(always)]
-    pub(super) fn try_ring(&self, index: usize) -> Option<MutexGuard<'_, Slot>> {
+    pub(super) fn try_ring(&self, index: usize) -> Option<Held<'_>> {
         let place = &self.places[index];
-        if !place.is_there.load(Ordering::Relaxed) {
-            return None;
-        }
-        match place.slot.try_lock() {
-            Ok(slot) => Some(slot),
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
-        }
+        if place.is_there.load(Ordering::Relaxed) { Held::try_new(place) } else { None }
+    }
+
+    /// The ring that the caller has kept.
+    ///
+    /// # Safety
+    /// The caller has called [`Held::keep`] for it, and not taken it up since.
+    #[inline(always)]
+    pub(super) unsafe fn take_up(&self, index: usize) -> Held<'_> {
+        Held { place: &self.places[index] }
     }
 
     /// What the receive queue of a pair sleeps on.
@@ -222,8 +279,14 @@ impl Shared {
         }
     }
 
-    fn lock(&self, index: usize) -> MutexGuard<'_, Slot> {
-        self.places[index].slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// The place, when whoever holds it has gone on. For the protocol thread.
+    fn wait_for(&self, index: usize) -> Held<'_> {
+        loop {
+            match Held::try_new(&self.places[index]) {
+                Some(held) => return held,
+                None => std::thread::sleep(LOOK_AGAIN_AFTER),
+            }
+        }
     }
 
     pub(super) fn give_ring(
@@ -240,7 +303,7 @@ impl Shared {
         ring.want_notifications(false);
         // A guest that waits for buffers to come back may have missed the last call of a predecessor.
         ring.is_call_due = true;
-        let mut slot = self.lock(index);
+        let mut slot = self.wait_for(index);
         *slot = Slot { ring: Some(ring), kick, call };
         slot.call();
         drop(slot);
@@ -274,7 +337,7 @@ impl Shared {
 
     pub(super) fn take_ring(&self, index: usize) -> Option<Ring> {
         self.places[index].is_there.store(false, Ordering::Release);
-        let taken = std::mem::take(&mut *self.lock(index));
+        let taken = std::mem::take(&mut *self.wait_for(index));
         let ring = taken.ring?;
         if let (Some(kick), Some(wait)) = (&taken.kick, self.waits[index / 2].get()) {
             wait.remove(kick.as_raw_fd());
@@ -284,7 +347,7 @@ impl Shared {
     }
 
     pub(super) fn set_call(&self, index: usize, call: Option<Arc<OwnedFd>>) {
-        let mut slot = self.lock(index);
+        let mut slot = self.wait_for(index);
         slot.call = call;
         if let Some(ring) = &mut slot.ring {
             // What happened while the old descriptor was in use may have gone to nobody.

@@ -135,10 +135,12 @@ fn copy_head(
         copy_in(frame, &mut head.data_mut()[..HEAD_BYTES]);
         // SAFETY: as above.
         let piece = Piece { at: unsafe { frame.add(HEAD_BYTES) }, len: left };
-        let is_lent = is_fit(header)
-            && flow::extract::head_is_enough(head.data())
-            && tails.lend(head, std::iter::once(piece));
-        return is_lent.then_some(header);
+        if !is_fit(header) || !flow::extract::head_is_enough(head.data()) {
+            return None;
+        }
+        // SAFETY: the piece lies in a buffer that was taken, in memory that the ring keeps mapped, and the ring is kept until
+        // the tails are cleared.
+        return unsafe { tails.lend(head, std::iter::once(piece)) }.then_some(header);
     }
     let mut reader = SegmentReader { segments, used: 0 };
     let header = reader.read_header(header_len);
@@ -156,7 +158,11 @@ fn copy_head(
         left -= len;
         is_wanted.then_some(Piece { at, len })
     });
-    (flow::extract::head_is_enough(head.data()) && tails.lend(head, pieces)).then_some(header)
+    if !flow::extract::head_is_enough(head.data()) {
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { tails.lend(head, pieces) }.then_some(header)
 }
 
 /// Reads bytes across segments.
