@@ -4,8 +4,8 @@
 use crate::lab::topology::TOPOLOGIES;
 use crate::lab::{generator, guest, switch, traffic, trial};
 use crate::measure::{
-    afxdp_bridge, churn, counts, fairness, generate, instructions, load_rules, masks, memory, misses, ovsdb, p2p,
-    port_count, ports_config, pvp, pvp_types, scale, wake,
+    afxdp_bridge, churn, counts, fairness, generate, instructions, load_rules, masks, memory, misses, ovsdb,
+    p2p, port_count, ports_config, pvp, pvp_types, scale, wake,
 };
 use crate::run::{Wish, now_utc};
 use crate::suite::Mode;

@@ -11,9 +11,9 @@ use crate::measure::frames;
 use crate::measure::rows::{json_file, write_json};
 use crate::measure::trial::{self, SINK, SOURCE};
 use crate::process::TempDir;
+use base::OfPort;
 use base::hash::HashKey;
 use base::rcu::Domain;
-use base::OfPort;
 use datapath::{Config, Datapath, ExactTier, SteppedWorker};
 use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
@@ -208,8 +208,7 @@ fn cases() -> Vec<Case> {
 /// Rules by which packets go round again, without their label.
 fn behind_a_label() -> Vec<FlowMod> {
     let mpls = from_source().with(FieldId::EthType, 0x8847);
-    let remember =
-        Action::Load { target: SubField { field: Mf::Reg(1), offset: 0, count: 8 }, value: 1 };
+    let remember = Action::Load { target: SubField { field: Mf::Reg(1), offset: 0, count: 8 }, value: 1 };
     let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
     let second = |n: usize| {
         let inner = Match::any().with(FieldId::EthType, 0x0800);
@@ -288,7 +287,8 @@ impl Bench {
         while received(self) < end {
             if changes {
                 // Alternates between two addresses that no packet has.
-                let other = to_sink(ipv4().with(FieldId::NwSrc, 0x0c00_0000 + u128::from(received(self) / 32 % 2)));
+                let other =
+                    to_sink(ipv4().with(FieldId::NwSrc, 0x0c00_0000 + u128::from(received(self) / 32 % 2)));
                 self.control.flow_mod(self.bridge, &other, 0).map_err(|e| format!("{e:?}"))?;
             }
             self.worker.turn();

@@ -9,6 +9,7 @@
 //! With `--path guest-to-guest`, or to look for the highest rate that loses no more than `--loss` allows, the packets come from a
 //! guest of the benchmark's own ([`pvp_guests`]) in place of a source in memory.
 
+use crate::goals;
 use crate::measure::frames::{self, Order};
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::p2p::Peer;
@@ -28,20 +29,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The highest rate that loses no more than is allowed, in ratio to the peer's.
-const RATE_GOAL: f64 = 1.0;
-
-/// Packets delivered per busy CPU-second, in ratio to the peer's.
-fn goal(size: u16, flows: usize) -> Option<f64> {
-    Some(match (size, flows) {
-        (64, 10) => 1.6,
-        (64, 1_000) => 2.5,
-        (64, 10_000) => 5.0,
-        (1518, 10) => 1.3,
-        (1518, 1_000) => 1.5,
-        (1518, 10_000) => 2.5,
-        _ => return None,
-    })
+/// The goal for this figure.
+fn goal(row: &Row, figure: &str) -> Option<f64> {
+    let (size, flows) = (row.size.to_string(), row.flows.to_string());
+    let path = match row.path {
+        Way::Loopback => "loopback",
+        Way::GuestToGuest => "guest-to-guest",
+    };
+    let loss = row.loss_allowed.map_or_else(|| "none".into(), |loss| loss.to_string());
+    let labels = [("path", path), ("size", &*size), ("flows", &*flows), ("loss_allowed", &*loss)];
+    goals::bound("pvp", &labels, figure)
 }
 
 /// Runs it.
@@ -113,39 +110,37 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
     let pairs: Vec<f64> = ours.raw.iter().zip(&theirs.raw).map(|(o, t)| t / o).collect();
     let ratio = theirs.cycles_per_packet / ours.cycles_per_packet;
     // The goals are those of tests at wire speed.
-    let goal = match ours.path {
-        _ if ours.loss_allowed.is_some() => None,
-        Way::Loopback => goal(ours.size, ours.flows),
-        Way::GuestToGuest => (ours.size == 64).then_some(1.5),
-    };
+    let busy_goal = goal(ours, "cycles_per_packet").filter(|_| ours.loss_allowed.is_none());
     let low = lower_bound(&pairs);
     if let Some(loss) = ours.loss_allowed {
         let pairs: Vec<f64> = ours.raw_mpps.iter().zip(&theirs.raw_mpps).map(|(o, t)| o / t).collect();
         let (ratio, low) = (ours.mpps / theirs.mpps, lower_bound(&pairs));
-        println!("    rate in ratio to the peer's: {ratio:.2} (goal {RATE_GOAL}), at least {low:.2}");
+        let goal = goal(ours, "mpps");
+        println!("    rate in ratio to the peer's: {ratio:.2} (goal {goal:?}), at least {low:.2}");
         // Where no rate of the peer's was found there is no ratio either.
-        if !low.is_finite() || low < RATE_GOAL {
+        if let Some(goal) = goal.filter(|goal| !low.is_finite() || low < *goal) {
             let what = format!("{} bytes {} flows, rate at a loss of {loss}", ours.size, ours.flows);
-            missed.push(format!("{what}: {ratio:.2}, goal {RATE_GOAL}"));
+            missed.push(format!("{what}: {ratio:.2}, goal {goal}"));
         }
     }
     println!(
-        "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} (goal {goal:?}), at least {low:.2}"
+        "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} (goal {busy_goal:?}), at least {low:.2}"
     );
-    if let Some(goal) = goal.filter(|goal| low.is_nan() || low < *goal) {
+    if let Some(goal) = busy_goal.filter(|goal| low.is_nan() || low < *goal) {
         missed.push(format!("{} bytes {} flows: {ratio:.2}, goal {goal}", ours.size, ours.flows));
     }
 }
 
-/// Our own 10,000 flows keep 85 % of 10 flows.
+/// What our own 10,000 flows cost in ratio to 10 flows.
 fn flatness(rows: &[Row], size: u16, missed: &mut Vec<String>) {
     let ours =
         |flows: usize| rows.iter().find(|r| r.switch == "crosspoint" && (r.size, r.flows) == (size, flows));
     let (Some(few), Some(many)) = (ours(10), ours(10_000)) else { return };
-    let kept = few.cycles_per_packet / many.cycles_per_packet;
-    println!("    {size} bytes: 10,000 flows keep {kept:.2} of 10 flows (goal 0.85)");
-    if kept.is_nan() || kept < 0.85 {
-        missed.push(format!("{size} bytes: 10,000 flows keep {kept:.2} of 10 flows"));
+    let Some(goal) = goal(many, "cycles_per_packet to ten flows") else { return };
+    let ratio = many.cycles_per_packet / few.cycles_per_packet;
+    println!("    {size} bytes: 10,000 flows cost {ratio:.2} times what 10 flows do (goal {goal})");
+    if ratio.is_nan() || ratio > goal {
+        missed.push(format!("{size} bytes: 10,000 flows cost {ratio:.2} times 10 flows, goal {goal}"));
     }
 }
 

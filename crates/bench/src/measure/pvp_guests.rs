@@ -33,6 +33,11 @@ const SEARCH_STEPS: u32 = 7;
 /// A rate is tried so often before it counts as too high: where the machine takes a processor away from the switch or the
 /// tester for a moment, packets are lost that neither would lose.
 const TRIES: u32 = 8;
+/// Before a turn at a rate, packets come slowly, so that both switches are awake when it begins: how long it takes to wake is
+/// another measurement's question (`wake`).
+const AWAKENING: Duration = Duration::from_millis(10);
+/// Packets per second meanwhile.
+const AWAKENING_RATE: u64 = 100_000;
 /// When nothing has come for this long, nothing is under way any more.
 const DRAIN: Duration = Duration::from_millis(20);
 /// Without a rate, and with nothing come for this long, the tester's thread sleeps until it is woken.
@@ -223,9 +228,13 @@ trait Switch {
         // with what came from one moment at which nothing is under way to another.
         self.drain();
         let empty_before = self.tester().reading();
-        self.tester().set_rate(rate);
         if rate == UNPACED {
+            self.tester().set_rate(rate);
             self.run_for(Duration::from_millis(200));
+        } else {
+            self.tester().set_rate(rate.min(AWAKENING_RATE));
+            self.run_for(AWAKENING);
+            self.tester().set_rate(rate);
         }
         let start = Instant::now();
         let (before, load_before) = (self.tester().reading(), self.reading()?);
