@@ -15,7 +15,8 @@
 //!
 //! Cost where nothing is refused: one test of a flag per burst.
 
-use crate::output::Outputs;
+use crate::context::Context;
+use crate::transmission::Transmission;
 use base::PortNo;
 use base::clock::tsc;
 
@@ -98,16 +99,16 @@ impl Backlog {
 
     /// Whether a burst may be received now. True makes ready for [`Self::received`].
     #[inline(never)]
-    pub(crate) fn may_receive(&mut self, out: &mut Outputs) -> bool {
+    pub(crate) fn may_receive(&mut self, context: &Context, tx: &mut Transmission) -> bool {
         let Some(output) = self.output else { return true };
-        if self.sole >= self.proof && !out.has_room(output) {
+        if self.sole >= self.proof && !tx.has_room(output) {
             let now = tsc();
             self.ask_at = now + base::clock::tsc_hz() * ASK_NS / 1_000_000_000;
             if self.held_since == 0 {
                 self.held_since = now;
                 self.was_held = true;
                 self.calm = 0;
-                out.stats.held_back.add(1);
+                context.stats.held_back.add(1);
             }
             if now - self.held_since < base::clock::tsc_hz() / 1_000_000 * HOLD_US {
                 return false;
@@ -116,18 +117,18 @@ impl Backlog {
             self.calm += 1;
         }
         self.held_since = 0;
-        self.destined_before = out.destined_to(output);
-        self.copies_before = out.stats.copies.get();
+        self.destined_before = tx.destined_to(output);
+        self.copies_before = context.stats.copies.get();
         true
     }
 
     /// Judges a burst of `packets` that [`Self::may_receive`] has let in and that has been processed.
     #[inline(never)]
-    pub(crate) fn received(&mut self, packets: u64, out: &Outputs) {
+    pub(crate) fn received(&mut self, packets: u64, context: &Context, tx: &Transmission) {
         let Some(output) = self.output else { return };
         // A packet that was copied went elsewhere too.
-        let is_sole = out.destined_to(output).wrapping_sub(self.destined_before) == packets
-            && out.stats.copies.get() == self.copies_before;
+        let is_sole = tx.destined_to(output).wrapping_sub(self.destined_before) == packets
+            && context.stats.copies.get() == self.copies_before;
         if is_sole && self.calm <= CALM_BURSTS {
             self.sole = self.sole.saturating_add(1);
             return;

@@ -7,10 +7,11 @@
 use crate::action::DpAction;
 use crate::awaited::{Awaited, Overdue, PATIENCE};
 use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
-use crate::output::{Outputs, PacketIn, TxHandle};
+use crate::context::{Context, PacketIn};
 use crate::pipeline::Pipeline;
 use crate::process::Process;
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
+use crate::transmission::TxHandle;
 use crate::tuner::ExactTier;
 use crate::worker::{Clock, Command, Reply, Shared, SteppedWorker, Worker};
 use base::hash::HashKey;
@@ -299,7 +300,7 @@ impl<P: Pipeline> Datapath<P> {
         let shared = Arc::new(Shared::default());
         let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
         let cache = FlowCache::new(self.config.cache, secret)?;
-        let out = Outputs::new(self.pool.cache(), stats.clone(), packet_ins_tx, self.event_bell.clone());
+        let out = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, self.event_bell.clone());
         let mut process = Process::new(
             self.pipeline.clone(),
             self.domain.register(),

@@ -7,12 +7,14 @@
 //! once; unless a port would then get the packets in another order than that in which they came.
 
 use crate::action::DpAction;
+use crate::context::Context;
 use crate::edit;
-use crate::output::Outputs;
 use crate::recirculation::Metadata;
+use crate::transmission::Transmission;
 use arrayvec::ArrayVec;
 use base::DropReason;
 use flow::FieldId;
+use packet::batch::Runs;
 use packet::{BURST, Batch, Packet};
 use wire::Layers;
 
@@ -40,10 +42,10 @@ impl Run {
     }
 
     /// Copies of all packets for which the pool has room.
-    fn copy(&self, out: &mut Outputs) -> Run {
+    fn copy(&self, context: &mut Context) -> Run {
         let mut copies = Run::new(self.metadata);
         for (packet, layers) in self.packets.iter().zip(&self.layers) {
-            if let Some(copy) = out.copy(packet) {
+            if let Some(copy) = context.copy(packet) {
                 copies.push(copy, *layers);
             }
         }
@@ -60,7 +62,7 @@ impl Run {
 /// Where a list's packets go.
 pub trait Ends {
     /// Where those go that are not sent.
-    fn out(&mut self) -> &mut Outputs;
+    fn context(&mut self) -> &mut Context;
 
     /// Sends packets to a port, now or when all of their burst may go, and leaves the batch empty.
     fn send(&mut self, port: u32, packets: &mut Batch);
@@ -69,16 +71,22 @@ pub trait Ends {
     fn make_whole(&mut self, packet: &mut Packet) -> bool;
 }
 
-impl Ends for Outputs {
+/// Ends of packets that may be seen at once.
+pub struct Leaving<'a> {
+    pub context: &'a mut Context,
+    pub tx: &'a mut Transmission,
+}
+
+impl Ends for Leaving<'_> {
     #[inline(always)]
-    fn out(&mut self) -> &mut Outputs {
-        self
+    fn context(&mut self) -> &mut Context {
+        self.context
     }
 
     #[inline(always)]
     fn send(&mut self, port: u32, packets: &mut Batch) {
         let count = packets.len();
-        self.send_run(port, &mut packet::batch::Runs::new(packets), count);
+        self.tx.send_run(self.context, port, &mut Runs::new(packets), count);
     }
 
     #[inline(always)]
@@ -106,26 +114,26 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
             }
             // Queues hang on the priority; no port has any so far, so it ends here.
             DpAction::Set { field: FieldId::SkbPriority, .. } => {}
-            DpAction::Sample { probability, .. } if !chosen(*probability, to.out()) => {}
+            DpAction::Sample { probability, .. } if !chosen(*probability, to.context()) => {}
             taker if takes(taker) => {
                 delivered = true;
                 if last_taker == Some(n) || matches!(taker, DpAction::Recirc(_)) {
                     return give(taker, run, to);
                 }
-                give(taker, &mut run.copy(to.out()), to);
+                give(taker, &mut run.copy(to.context()), to);
             }
             change => change_all(change, run, to),
         }
     }
     if delivered {
-        run.drain().for_each(|packet| to.out().surplus(packet));
+        run.drain().for_each(|packet| to.context().surplus(packet));
     } else {
         drop_all(run, DropReason::ActionDrop, to);
     }
 }
 
 fn drop_all<E: Ends>(run: &mut Run, reason: DropReason, to: &mut E) {
-    run.drain().for_each(|packet| to.out().drop(packet, reason));
+    run.drain().for_each(|packet| to.context().drop(packet, reason));
 }
 
 /// Whether a run's packets come out of each port in their order, and all of them. Not where a port gets each
@@ -149,8 +157,8 @@ fn keeps_order(actions: &[DpAction], seen: &mut u64) -> bool {
     })
 }
 
-fn chosen(probability: u32, out: &mut Outputs) -> bool {
-    probability == u32::MAX || out.random() < probability
+fn chosen(probability: u32, context: &mut Context) -> bool {
+    probability == u32::MAX || context.random() < probability
 }
 
 fn each_by_itself<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
@@ -181,7 +189,7 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
             to.send(port.0, &mut run.packets);
         }
         DpAction::OutputTrunc { port, max_bytes } => {
-            let cache = &mut to.out().cache;
+            let cache = &mut to.context().cache;
             let mut cut: Batch =
                 run.drain().map(|packet| edit::truncate(packet, *max_bytes as usize, cache)).collect();
             to.send(port.0, &mut cut);
@@ -189,12 +197,12 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
         DpAction::Sample { actions, .. } | DpAction::Clone(actions) => execute(actions, run, to),
         DpAction::PacketIn(spec) => {
             let mark = run.metadata.pkt_mark;
-            run.drain().for_each(|packet| to.out().packet_in(spec, packet, mark));
+            run.drain().for_each(|packet| to.context().packet_in(spec, packet, mark));
         }
         DpAction::Recirc(recirc_id) => {
             let recirc_depth = run.metadata.recirc_depth + 1;
             let metadata = Metadata { recirc_id: *recirc_id, recirc_depth, ..run.metadata };
-            run.drain().for_each(|packet| to.out().recirculate(metadata, packet));
+            run.drain().for_each(|packet| to.context().recirculate(metadata, packet));
         }
         _ => unreachable!("`takes` names the actions that come here"),
     }
@@ -214,7 +222,7 @@ fn change_all<E: Ends>(change: &DpAction, run: &mut Run, to: &mut E) {
             Ok(()) => n += 1,
             Err(reason) => {
                 run.layers.remove(n);
-                to.out().drop(run.packets.remove(n), reason);
+                to.context().drop(run.packets.remove(n), reason);
             }
         }
     }

@@ -8,8 +8,9 @@
 //! room, which nobody asks for again once somebody was refused.
 
 use crate::action::DpAction;
+use crate::context::Context;
 use crate::execute::Ends;
-use crate::output::{Bound, Outputs};
+use crate::transmission::{Bound, Transmission};
 use arrayvec::ArrayVec;
 use base::DropReason;
 use packet::batch::Runs;
@@ -38,10 +39,10 @@ impl Loan {
     }
 
     /// The place for what goes to a port, if it copies lent tails straight.
-    pub fn bind(&mut self, port: u32, out: &Outputs) -> Option<&mut Batch> {
+    pub fn bind(&mut self, port: u32, tx: &Transmission) -> Option<&mut Batch> {
         let place = self.bound.iter().position(|bound| bound.port == port);
         if place.is_none() {
-            if self.bound.is_full() || !out.takes_lent(port) {
+            if self.bound.is_full() || !tx.takes_lent(port) {
                 return None;
             }
             self.bound.push(Bound { port, batch: Batch::new() });
@@ -52,7 +53,7 @@ impl Loan {
 
     /// Whether `count` packets can go by this list while their tails are lent: it changes headers and sends, to no port twice, and at
     /// least once to one that copies straight.
-    pub fn may_take(&mut self, actions: &[DpAction], count: usize, out: &Outputs) -> bool {
+    pub fn may_take(&mut self, actions: &[DpAction], count: usize, tx: &Transmission) -> bool {
         if self.is_closed || actions.len() > ACTIONS_MAX {
             return false;
         }
@@ -60,7 +61,7 @@ impl Loan {
         for (n, action) in actions.iter().enumerate() {
             match action {
                 DpAction::Output(_) if actions[..n].contains(action) => return false,
-                DpAction::Output(port) if self.bind(port.0, out).is_some() => straight += 1,
+                DpAction::Output(port) if self.bind(port.0, tx).is_some() => straight += 1,
                 DpAction::Output(_) => whole += count,
                 DpAction::Set { .. }
                 | DpAction::PushVlan { .. }
@@ -76,12 +77,12 @@ impl Loan {
     }
 
     /// Sends all, and settles `lent`.
-    pub fn leave(&mut self, out: &mut Outputs, lent: &mut Lent<'_>) {
+    pub fn leave(&mut self, context: &mut Context, tx: &mut Transmission, lent: &mut Lent<'_>) {
         self.bound.retain(|bound| !bound.batch.is_empty());
-        out.send_lent(&mut self.bound, lent);
+        tx.send_lent(context, &mut self.bound, lent);
         self.bound.clear();
         for (port, packet) in self.whole.drain(..) {
-            out.send(port, packet);
+            tx.send(context, port, packet);
         }
         self.is_closed = false;
     }
@@ -89,18 +90,19 @@ impl Loan {
 
 /// Where the packets of a list go that may be taken.
 pub struct Lending<'a, 'b> {
-    pub out: &'a mut Outputs,
+    pub context: &'a mut Context,
+    pub tx: &'a mut Transmission,
     pub lent: &'a mut Lent<'b>,
     pub loan: &'a mut Loan,
 }
 
 impl Ends for Lending<'_, '_> {
-    fn out(&mut self) -> &mut Outputs {
-        self.out
+    fn context(&mut self) -> &mut Context {
+        self.context
     }
 
     fn send(&mut self, port: u32, packets: &mut Batch) {
-        if let Some(batch) = self.loan.bind(port, self.out) {
+        if let Some(batch) = self.loan.bind(port, self.tx) {
             let count = packets.len();
             return Runs::new(packets).move_to(count, batch);
         }
@@ -108,12 +110,12 @@ impl Ends for Lending<'_, '_> {
             if self.make_whole(&mut packet) {
                 self.loan.whole.push((port, packet));
             } else {
-                self.out.drop(packet, DropReason::PoolExhausted);
+                self.context.drop(packet, DropReason::PoolExhausted);
             }
         }
     }
 
     fn make_whole(&mut self, packet: &mut Packet) -> bool {
-        self.lent.fetch(packet, &mut self.out.cache)
+        self.lent.fetch(packet, &mut self.context.cache)
     }
 }

@@ -28,13 +28,14 @@ use crate::cache::sorts::Sights;
 use crate::cache::{
     ExactKey, FlowCache, FlowRef, Installed, Judged, MASK_EXACT, Moment, PLAIN, PORT_MASKS_MAX, Which,
 };
-use crate::execute::{Run, execute};
+use crate::context::Context;
+use crate::execute::{Leaving, Run, execute};
 use crate::loan::{Lending, Loan};
-use crate::output::Outputs;
 use crate::pipeline::{Pipeline, Translation};
 use crate::recirculation::Metadata;
 use crate::stamp::Stamp;
 use crate::stats::Stage;
+use crate::transmission::Transmission;
 use crate::tuner::{ExactTier, Tuner};
 use arrayvec::ArrayVec;
 use base::clock::tsc;
@@ -61,6 +62,16 @@ const TO_MISS: u8 = 100;
 const TRUNCATED: u8 = 101;
 /// How many packets ahead headers are asked for.
 const AHEAD: usize = 4;
+
+/// What is the same for all packets of a batch.
+#[derive(Clone, Copy)]
+struct Arrival {
+    /// Where they came in.
+    port: PortNo,
+    metadata: Metadata,
+    /// How deep they are read.
+    depth: Depth,
+}
 
 const MISS: Verdict = Verdict { kind: TO_MISS, port: 0, body: 0 };
 
@@ -98,7 +109,8 @@ pub struct Process<P: Pipeline> {
     reader: rcu::Reader,
     pub cache: FlowCache,
     pub slots: Arc<SlotTable>,
-    pub out: Outputs,
+    pub out: Context,
+    pub tx: Transmission,
     effects: rtrb::Producer<P::Effect>,
     event_bell: Arc<Bell>,
     translation: Translation<P::Effect>,
@@ -120,7 +132,7 @@ impl<P: Pipeline> Process<P> {
         reader: rcu::Reader,
         cache: FlowCache,
         slots: Arc<SlotTable>,
-        out: Outputs,
+        out: Context,
         effects: rtrb::Producer<P::Effect>,
         event_bell: Arc<Bell>,
     ) -> Self {
@@ -132,6 +144,7 @@ impl<P: Pipeline> Process<P> {
             cache,
             slots,
             out,
+            tx: Transmission::new(),
             effects,
             event_bell,
             translation: Translation::default(),
@@ -173,7 +186,8 @@ impl<P: Pipeline> Process<P> {
         let depth = self.pipeline.depth(port);
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
         self.out.stats.rx.add(batch.len() as u64);
-        let cycles = self.round(port, Metadata::default(), depth, version, batch, lent, &mut clock);
+        let fresh = Arrival { port, metadata: Metadata::default(), depth };
+        let cycles = self.round(fresh, version, batch, lent, &mut clock);
         clock.finish(&self.out.stats);
         cycles + self.rounds(version)
     }
@@ -183,24 +197,23 @@ impl<P: Pipeline> Process<P> {
         let mut cycles = 0;
         while let Some(mut round) = self.out.recirculation.next() {
             let clock = &mut StageClock::off();
-            let (port, metadata, batch) = (round.port, round.metadata, &mut round.batch);
-            cycles += self.round(port, metadata, Depth::Everything, version, batch, None, clock);
+            let again = Arrival { port: round.port, metadata: round.metadata, depth: Depth::Everything };
+            cycles += self.round(again, version, &mut round.batch, None, clock);
             self.out.recirculation.done(round);
         }
         cycles
     }
 
-    /// One round of a batch whose packets came in at one port and have the same metadata.
+    /// One round of a batch.
     fn round(
         &mut self,
-        port: PortNo,
-        metadata: Metadata,
-        depth: Depth,
+        arrival: Arrival,
         version: Version,
         batch: &mut Batch,
         lent: Option<&mut Lent<'_>>,
         clock: &mut StageClock,
     ) -> u64 {
+        let Arrival { port, metadata, depth } = arrival;
         for packet in batch.iter().take(AHEAD) {
             prefetch(packet.data());
         }
@@ -257,7 +270,7 @@ impl<P: Pipeline> Process<P> {
         self.out.stats.rx.add(1);
         let mut run = Run::new(Metadata::default());
         run.push(packet, Layers::UNKNOWN);
-        execute(actions, &mut run, &mut self.out);
+        execute(actions, &mut run, &mut Leaving { context: &mut self.out, tx: &mut self.tx });
         self.rounds(self.pipeline.version());
     }
 }

@@ -21,12 +21,12 @@
 
 use crate::backlog::Backlog;
 use crate::cache::DumpedFlow;
-use crate::output::TxHandle;
 use crate::pipeline::Pipeline;
 use crate::process::Process;
 use crate::rest::Rest;
 use crate::rounds::{Now, Rounds, Sweep};
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
+use crate::transmission::TxHandle;
 use base::clock::tsc;
 use base::{PortNo, Watermark};
 use packet::wait::{Bell, Waiter};
@@ -372,12 +372,12 @@ impl<P: Pipeline> Worker<P> {
         let moved = self.poll(start, batch);
         // 3. Outputs.
         let polled = if moved { tsc() } else { start };
-        self.process.out.flush();
+        self.process.tx.flush(&mut self.process.out);
         let end = tsc();
         if moved {
             self.charge(end - polled);
         }
-        if let Some(output) = self.process.out.refusing.take() {
+        if let Some(output) = self.process.tx.refusing.take() {
             for &n in &self.busy {
                 self.rx[n].backlog.refused_at(output);
             }
@@ -501,7 +501,8 @@ impl<P: Pipeline> Worker<P> {
         }
         let is_left_alone = q.lends && q.rest.is_on(start)
             || q.backlog.is_open()
-                && (q.backlog.is_held(start) || !q.backlog.may_receive(&mut self.process.out));
+                && (q.backlog.is_held(start)
+                    || !q.backlog.may_receive(&self.process.out, &mut self.process.tx));
         if is_left_alone {
             // It must not hold back the others by its old account.
             q.active = false;
@@ -535,7 +536,7 @@ impl<P: Pipeline> Worker<P> {
         let end = tsc();
         let cost = end - start;
         if q.backlog.is_open() {
-            q.backlog.received(packets, &self.process.out);
+            q.backlog.received(packets, &self.process.out, &self.process.tx);
         }
         if q.lends {
             q.rest.received(packets, end);
@@ -627,7 +628,7 @@ impl<P: Pipeline> Worker<P> {
 
     fn sleep_ms(&self) -> u32 {
         let blind = self.rx.iter().any(|q| !q.gone && q.queue.wait_fd().is_none());
-        if blind || self.process.out.has_pending() {
+        if blind || self.process.tx.has_pending() {
             return 1;
         }
         // Idle flows are to expire; without any there is nothing to wake up for.
@@ -644,7 +645,8 @@ impl<P: Pipeline> Worker<P> {
                 Command::AddRx { port, idx, queue, load } => self.add_rx(port, idx, queue, load),
                 Command::ReleaseRx { port, idx, ticket } => self.release_rx(port, idx, ticket),
                 Command::AddTx { port, handle, counters } => {
-                    self.process.out.add_port(port, handle, counters.clone());
+                    self.process.out.set_input(port, Some(counters.clone()));
+                    self.process.tx.add_port(port, handle, counters.clone());
                     for q in self.rx.iter_mut().filter(|q| q.port == port) {
                         q.counters = Some(counters.clone());
                     }
@@ -676,7 +678,7 @@ impl<P: Pipeline> Worker<P> {
             // A descriptor that epoll refuses is polled like one that is not there.
             let _ = self.waiter.add(fd);
         }
-        let counters = self.process.out.in_counters[port.0 as usize & 0xffff].clone();
+        let counters = self.process.out.input(port).cloned();
         let served = self.rx.iter().map(|q| q.served).min().unwrap_or(0);
         self.rx.push(Rx {
             port,
@@ -708,14 +710,16 @@ impl<P: Pipeline> Worker<P> {
     fn remove_port(&mut self, port: PortNo, ticket: u64) {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.close(&mut self.process.out.cache));
-        let tx = self.process.out.remove_port(port);
+        let tx = self.process.tx.remove_port(&mut self.process.out, port);
+        self.process.out.set_input(port, None);
         self.answer(Reply::Removed { ticket, rx, tx });
     }
 
     fn release_port(&mut self, port: PortNo, ticket: u64) {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.disarm());
-        let tx = self.process.out.release_port(port);
+        let tx = self.process.tx.release_port(&mut self.process.out, port);
+        self.process.out.set_input(port, None);
         self.answer(Reply::Released { ticket, port, rx, tx });
     }
 

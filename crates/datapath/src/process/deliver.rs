@@ -11,7 +11,7 @@ impl<P: Pipeline> Process<P> {
         if !self.goes_straight(batch) {
             lent.fetch_all(batch, &mut self.out.cache);
             if !batch.iter().any(Packet::is_lent) {
-                self.loan.leave(&mut self.out, lent);
+                self.loan.leave(&mut self.out, &mut self.tx, lent);
                 return self.hits_leave(batch, metadata);
             }
         }
@@ -22,14 +22,14 @@ impl<P: Pipeline> Process<P> {
         while runs.left() > 0 {
             let v = self.scratch.verdicts[first];
             let count = self.scratch.counts[first] as usize;
-            let Process { cache, scratch, out, loan, .. } = self;
+            let Process { cache, scratch, out, tx, loan, .. } = self;
             if v.kind == kind::OUTPUT
-                && let Some(straight) = loan.bind(v.port, out)
+                && let Some(straight) = loan.bind(v.port, tx)
             {
                 runs.move_to(count, straight);
-            } else if v.kind == kind::LIST && loan.may_take(cache.actions(v.body), count, out) {
+            } else if v.kind == kind::LIST && loan.may_take(cache.actions(v.body), count, tx) {
                 let mut run = scratch.run(first, first + count, metadata, &mut runs);
-                execute(cache.actions(v.body), &mut run, &mut Lending { out, lent, loan });
+                execute(cache.actions(v.body), &mut run, &mut Lending { context: out, tx, lent, loan });
             } else {
                 for mut packet in (0..count).map_while(|_| runs.take()) {
                     if lent.fetch(&mut packet, &mut out.cache) {
@@ -41,7 +41,7 @@ impl<P: Pipeline> Process<P> {
             }
             first += count;
         }
-        self.loan.leave(&mut self.out, lent);
+        self.loan.leave(&mut self.out, &mut self.tx, lent);
         for (first, packet) in stay {
             self.leave(first, packet, metadata);
         }
@@ -49,14 +49,14 @@ impl<P: Pipeline> Process<P> {
 
     /// Whether any packet of the burst with a lent tail goes where it is copied straight.
     fn goes_straight(&mut self, batch: &Batch) -> bool {
-        let Process { cache, out, loan, scratch, .. } = self;
+        let Process { cache, tx, loan, scratch, .. } = self;
         let mut first = 0;
         while first < batch.len() {
             let count = scratch.counts[first] as usize;
             let v = scratch.verdicts[first];
             let is_straight = match v.kind {
-                kind::OUTPUT => loan.bind(v.port, out).is_some(),
-                kind::LIST => loan.may_take(cache.actions(v.body), count, out),
+                kind::OUTPUT => loan.bind(v.port, tx).is_some(),
+                kind::LIST => loan.may_take(cache.actions(v.body), count, tx),
                 _ => false,
             };
             if is_straight && batch[first..first + count].iter().any(Packet::is_lent) {
@@ -84,10 +84,14 @@ impl<P: Pipeline> Process<P> {
                     i += self.scratch.counts[i] as usize;
                 }
                 if v.kind == kind::OUTPUT {
-                    self.out.send_run(v.port, &mut runs, i - first);
+                    self.tx.send_run(&mut self.out, v.port, &mut runs, i - first);
                 } else {
                     let mut run = self.scratch.run(first, i, metadata, &mut runs);
-                    execute(self.cache.actions(v.body), &mut run, &mut self.out);
+                    execute(
+                        self.cache.actions(v.body),
+                        &mut run,
+                        &mut Leaving { context: &mut self.out, tx: &mut self.tx },
+                    );
                 }
                 continue;
             }
@@ -103,12 +107,16 @@ impl<P: Pipeline> Process<P> {
     fn leave(&mut self, first: usize, packet: Packet, metadata: Metadata) {
         let v = self.scratch.verdicts[first];
         match v.kind {
-            kind::OUTPUT => self.out.send(v.port, packet),
+            kind::OUTPUT => self.tx.send(&mut self.out, v.port, packet),
             kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
             kind::LIST => {
                 let mut run = Run::new(metadata);
                 run.push(packet, self.scratch.layers(first));
-                execute(self.cache.actions(v.body), &mut run, &mut self.out);
+                execute(
+                    self.cache.actions(v.body),
+                    &mut run,
+                    &mut Leaving { context: &mut self.out, tx: &mut self.tx },
+                );
             }
             TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
             _ => self.scratch.missed.push((first as u8, packet)),

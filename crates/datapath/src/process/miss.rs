@@ -75,12 +75,16 @@ impl<P: Pipeline> Process<P> {
     /// A packet of a flow that a packet before it in the burst has installed.
     fn late_hit(&mut self, v: Verdict, i: usize, packet: Packet, metadata: Metadata) {
         match v.kind {
-            kind::OUTPUT => self.out.send(v.port, packet),
+            kind::OUTPUT => self.tx.send(&mut self.out, v.port, packet),
             kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
             _ => {
                 let mut run = Run::new(metadata);
                 run.push(packet, self.scratch.layers(i));
-                execute(self.cache.actions(v.body), &mut run, &mut self.out);
+                execute(
+                    self.cache.actions(v.body),
+                    &mut run,
+                    &mut Leaving { context: &mut self.out, tx: &mut self.tx },
+                );
             }
         }
     }
@@ -137,7 +141,11 @@ impl<P: Pipeline> Process<P> {
         }
         let mut run = Run::new(metadata);
         run.push(packet, self.scratch.layers(i));
-        execute(&self.translation.actions, &mut run, &mut self.out);
+        execute(
+            &self.translation.actions,
+            &mut run,
+            &mut Leaving { context: &mut self.out, tx: &mut self.tx },
+        );
     }
 }
 

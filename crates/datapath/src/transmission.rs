@@ -1,13 +1,10 @@
-//! The sending side of a worker: a batch per output port, and the places where packets that are not sent end.
+//! The sending side of a worker: a batch per output port, and when each leaves.
 
-use crate::pipeline::PacketInSpec;
-use crate::recirculation::{Metadata, Recirculation};
-use crate::stats::{PortCounters, WorkerStats};
+use crate::context::Context;
+use crate::stats::PortCounters;
 use arrayvec::ArrayVec;
 use base::{DropReason, PortNo};
-use flow::{FieldId, Key};
 use packet::batch::Runs;
-use packet::wait::Bell;
 use packet::{BURST, Batch, Lent, Packet, PoolCache, SharedTx, TxQueue};
 use std::sync::Arc;
 
@@ -65,25 +62,6 @@ impl TxHandle {
     }
 }
 
-/// A packet for the control thread.
-pub struct PacketIn {
-    /// Why, and what to tell. It belongs to the flow.
-    pub spec: Arc<PacketInSpec>,
-    /// The packet's own mark.
-    pub pkt_mark: u32,
-    /// The packet; the control thread frees it.
-    pub packet: Packet,
-}
-
-impl PacketIn {
-    /// The pipeline's fields as this packet has them.
-    pub fn metadata(&self) -> Key {
-        let mut metadata = self.spec.metadata.clone();
-        metadata.set(FieldId::PktMark, self.pkt_mark.into());
-        metadata
-    }
-}
-
 /// Packets for one port.
 pub struct Bound {
     /// Where they go.
@@ -96,9 +74,9 @@ struct TxSlot {
     handle: TxHandle,
     batch: Batch,
     counters: Arc<PortCounters>,
-    /// It is in [`Outputs::dirty`].
+    /// It is in [`Transmission::dirty`].
     is_dirty: bool,
-    /// It is in [`Outputs::pending`].
+    /// It is in [`Transmission::pending`].
     is_pending: bool,
 }
 
@@ -106,50 +84,29 @@ struct TxSlot {
 const PORTS_MAX: usize = 1 << 16;
 
 /// All outputs of one worker.
-pub struct Outputs {
-    pub cache: PoolCache,
-    pub stats: Arc<WorkerStats>,
-    /// By datapath port number: counters of this worker for packets that came in there.
-    pub in_counters: Vec<Option<Arc<PortCounters>>>,
+pub struct Transmission {
     slots: Vec<Option<Box<TxSlot>>>,
-    /// Ports with packets in their batches, and perhaps some without, since the last flush. Bound: each once ([`TxSlot::is_dirty`]).
+    /// Ports with packets in their batches, and perhaps some without, since the last flush. Bound: each once
+    /// ([`TxSlot::is_dirty`]).
     dirty: Vec<u16>,
     /// Ports whose queues are to be flushed. Bound: each once ([`TxSlot::is_pending`]).
     pending: Vec<u16>,
-    pub recirculation: Recirculation,
     /// The last port that did not take all of a batch, until somebody takes note of it.
     pub refusing: Option<PortNo>,
-    packet_ins: rtrb::Producer<PacketIn>,
-    event_bell: Arc<Bell>,
-    random: u64,
 }
 
-impl Outputs {
-    pub fn new(
-        cache: PoolCache,
-        stats: Arc<WorkerStats>,
-        packet_ins: rtrb::Producer<PacketIn>,
-        event_bell: Arc<Bell>,
-    ) -> Outputs {
-        let none = |_| None;
-        Outputs {
-            cache,
-            stats,
-            in_counters: (0..=u16::MAX).map(|_| None).collect(),
-            slots: (0..=u16::MAX).map(none).collect(),
+impl Transmission {
+    pub fn new() -> Transmission {
+        Transmission {
+            slots: (0..=u16::MAX).map(|_| None).collect(),
             dirty: Vec::with_capacity(PORTS_MAX),
             pending: Vec::with_capacity(PORTS_MAX),
-            recirculation: Recirculation::new(),
             refusing: None,
-            packet_ins,
-            event_bell,
-            random: 0x9e37_79b9_7f4a_7c15,
         }
     }
 
     /// Gives the worker a way to send to a port.
     pub fn add_port(&mut self, port: PortNo, handle: TxHandle, counters: Arc<PortCounters>) {
-        self.in_counters[port.0 as usize & 0xffff] = Some(counters.clone());
         self.slots[port.0 as usize & 0xffff] = Some(Box::new(TxSlot {
             handle,
             batch: Batch::new(),
@@ -161,33 +118,33 @@ impl Outputs {
     }
 
     /// Takes it away as it is, after sending what waits there.
-    pub fn release_port(&mut self, port: PortNo) -> Option<TxHandle> {
+    pub fn release_port(&mut self, context: &mut Context, port: PortNo) -> Option<TxHandle> {
         let n = port.0 as usize & 0xffff;
         let mut slot = self.slots[n].take()?;
-        transmit(&mut slot, &mut self.cache, &self.stats, &self.in_counters);
-        slot.handle.flush(&mut self.cache);
+        transmit(&mut slot, context);
+        slot.handle.flush(&mut context.cache);
         if let TxHandle::Shared(q) = &slot.handle {
-            self.leave(q, DropReason::TxQueueFull, |q, cache| q.flush(cache));
+            Transmission::leave(context, q, DropReason::TxQueueFull, |q, cache| q.flush(cache));
         }
         self.forget(n as u16);
-        self.in_counters[n] = None;
         Some(slot.handle)
     }
 
     /// Takes it away again; what waits there is dropped.
-    pub fn remove_port(&mut self, port: PortNo) -> Option<TxHandle> {
+    pub fn remove_port(&mut self, context: &mut Context, port: PortNo) -> Option<TxHandle> {
         let n = port.0 as usize & 0xffff;
         let mut slot = self.slots[n].take()?;
         for packet in slot.batch.drain(..) {
-            self.stats.drops.add(DropReason::PortRemoved, 1);
-            self.cache.free(packet);
+            context.stats.drops.add(DropReason::PortRemoved, 1);
+            context.cache.free(packet);
         }
         match &mut slot.handle {
-            TxHandle::Own(q) => q.close(&mut self.cache),
-            TxHandle::Shared(q) => self.leave(q, DropReason::PortRemoved, |q, cache| q.close(cache)),
+            TxHandle::Own(q) => q.close(&mut context.cache),
+            TxHandle::Shared(q) => {
+                Transmission::leave(context, q, DropReason::PortRemoved, |q, cache| q.close(cache))
+            }
         }
         self.forget(n as u16);
-        self.in_counters[n] = None;
         Some(slot.handle)
     }
 
@@ -199,21 +156,21 @@ impl Outputs {
 
     /// This worker will not use a shared queue any more; `last` is for the last of all.
     fn leave(
-        &mut self,
+        context: &mut Context,
         queue: &SharedTx,
         reason: DropReason,
         last: impl FnOnce(&mut dyn TxQueue, &mut PoolCache),
     ) {
         let mut left = Vec::new();
-        queue.leave(|packet| left.push(packet), |queue| last(queue, &mut self.cache));
-        left.into_iter().for_each(|packet| self.drop(packet, reason));
+        queue.leave(|packet| left.push(packet), |queue| last(queue, &mut context.cache));
+        left.into_iter().for_each(|packet| context.drop(packet, reason));
     }
 
     /// Appends a packet to a port's batch.
     #[inline(always)]
-    pub fn send(&mut self, port: u32, packet: Packet) {
+    pub fn send(&mut self, context: &mut Context, port: u32, packet: Packet) {
         let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
-            return self.drop(packet, DropReason::OutputPortGone);
+            return context.drop(packet, DropReason::OutputPortGone);
         };
         if !slot.is_dirty {
             slot.is_dirty = true;
@@ -221,7 +178,7 @@ impl Outputs {
         }
         slot.batch.push(packet);
         if slot.batch.is_full() {
-            if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
+            if transmit(slot, context) {
                 self.refusing = Some(PortNo(port));
             }
             note_sent(slot, &mut self.dirty, &mut self.pending, port as u16);
@@ -230,11 +187,11 @@ impl Outputs {
 
     /// Appends the next `count` packets of `from` to a port's batch.
     #[inline(always)]
-    pub fn send_run(&mut self, port: u32, from: &mut Runs<'_>, mut count: usize) {
+    pub fn send_run(&mut self, context: &mut Context, port: u32, from: &mut Runs<'_>, mut count: usize) {
         let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
             for _ in 0..count {
                 let packet = from.take().expect("the caller counted them");
-                self.drop(packet, DropReason::OutputPortGone);
+                context.drop(packet, DropReason::OutputPortGone);
             }
             return;
         };
@@ -247,7 +204,7 @@ impl Outputs {
             from.move_to(n, &mut slot.batch);
             count -= n;
             if slot.batch.is_full() {
-                if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
+                if transmit(slot, context) {
                     self.refusing = Some(PortNo(port));
                 }
                 note_sent(slot, &mut self.dirty, &mut self.pending, port as u16);
@@ -263,24 +220,24 @@ impl Outputs {
 
     /// Sends packets of which some have lent tails, each port's after what waits for it, and settles `lent`. Nothing is lent any
     /// more then, and nobody has seen any of them before.
-    pub fn send_lent(&mut self, bound: &mut [Bound], lent: &mut Lent<'_>) {
+    pub fn send_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
         for Bound { port, .. } in &*bound {
             let Some(slot) = self.slots[*port as usize & 0xffff].as_deref_mut() else { continue };
             if !slot.batch.is_empty() {
-                if transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
+                if transmit(slot, context) {
                     self.refusing = Some(PortNo(*port));
                 }
                 note_sent(slot, &mut self.dirty, &mut self.pending, *port as u16);
             }
         }
-        self.copy_lent(bound, lent);
+        self.copy_lent(context, bound, lent);
         // What the ports left goes the usual way, now that no ring is held.
         for Bound { port, batch } in bound {
             for packet in batch.drain(..) {
                 if packet.is_lent() {
-                    self.drop(packet, DropReason::PoolExhausted);
+                    context.drop(packet, DropReason::PoolExhausted);
                 } else {
-                    self.send(*port, packet);
+                    self.send(context, *port, packet);
                 }
             }
             if let Some(slot) = self.slots[*port as usize & 0xffff].as_deref_mut() {
@@ -291,8 +248,9 @@ impl Outputs {
 
     /// Has each port copy what it can; then the sender gets its buffers back, and only then do receivers see anything. What is
     /// left in the batches is whole, or lent still for want of chunks.
-    fn copy_lent(&mut self, bound: &mut [Bound], lent: &mut Lent<'_>) {
-        let Outputs { slots, cache, stats, .. } = self;
+    fn copy_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
+        let slots = &mut self.slots;
+        let Context { cache, stats, .. } = context;
         let mut written: ArrayVec<usize, { crate::loan::PORTS_MAX }> = ArrayVec::new();
         for Bound { port, batch } in &mut *bound {
             let taken = match slots[*port as usize & 0xffff].as_deref_mut() {
@@ -321,72 +279,23 @@ impl Outputs {
         }
     }
 
-    /// Drops a packet for a reason.
-    #[inline]
-    pub fn drop(&mut self, packet: Packet, reason: DropReason) {
-        self.stats.drops.add(reason, 1);
-        if let Some(c) = &self.in_counters[packet.in_port.0 as usize & 0xffff] {
-            c.drops.add(reason, 1);
-        }
-        self.cache.free(packet);
-    }
-
-    /// Ends a packet of which copies have been delivered already: nothing is lost, and it is no drop.
-    pub fn surplus(&mut self, packet: Packet) {
-        self.stats.surplus.add(1);
-        self.cache.free(packet);
-    }
-
-    /// A copy of the packet; `None` (counted as a drop of a copy) when the pool is exhausted.
-    pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
-        self.stats.copies.add(1);
-        let copy = packet.copy(&mut self.cache);
-        if copy.is_none() {
-            self.stats.drops.add(DropReason::PoolExhausted, 1);
-            if let Some(c) = &self.in_counters[packet.in_port.0 as usize & 0xffff] {
-                c.drops.add(DropReason::PoolExhausted, 1);
-            }
-        }
-        copy
-    }
-
-    /// Hands a packet to the control thread, or drops it when its ring is full.
-    pub fn packet_in(&mut self, spec: &Arc<PacketInSpec>, packet: Packet, pkt_mark: u32) {
-        match self.packet_ins.push(PacketIn { spec: spec.clone(), pkt_mark, packet }) {
-            Ok(()) => {
-                self.stats.packet_ins.add(1);
-                self.event_bell.ring();
-            }
-            Err(rtrb::PushError::Full(back)) => self.drop(back.packet, DropReason::PacketInRingFull),
-        }
-    }
-
-    /// Has a packet wait for another round.
-    #[inline]
-    pub fn recirculate(&mut self, metadata: Metadata, packet: Packet) {
-        match self.recirculation.push(metadata, packet) {
-            Ok(()) => self.stats.recirculations.add(1),
-            Err(packet) => self.drop(packet, DropReason::RecircDepth),
-        }
-    }
-
     /// Sends what waits, rings the doorbells. Once per loop.
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, context: &mut Context) {
         for port in self.dirty.drain(..) {
             let Some(slot) = &mut self.slots[usize::from(port)] else { continue };
             slot.is_dirty = false;
-            if !slot.batch.is_empty() && transmit(slot, &mut self.cache, &self.stats, &self.in_counters) {
+            if !slot.batch.is_empty() && transmit(slot, context) {
                 self.refusing = Some(PortNo(port.into()));
             }
             slot.await_flush(&mut self.pending, port);
         }
-        let Outputs { slots, cache, stats, in_counters, .. } = self;
-        self.pending.retain(|&port| {
+        let Transmission { slots, pending, .. } = self;
+        pending.retain(|&port| {
             slots[usize::from(port)].as_mut().is_some_and(|slot| {
                 if slot.handle.has_waiting() {
-                    transmit(slot, cache, stats, in_counters);
+                    transmit(slot, context);
                 }
-                slot.is_pending = slot.handle.flush(cache);
+                slot.is_pending = slot.handle.flush(&mut context.cache);
                 slot.is_pending
             })
         });
@@ -407,14 +316,6 @@ impl Outputs {
     /// Whether drivers still hold buffers that only another flush takes back.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
-    }
-
-    /// A pseudo-random number for sampling (xorshift; statistical, not secret).
-    pub fn random(&mut self) -> u32 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 32) as u32
     }
 }
 
@@ -440,57 +341,33 @@ impl TxSlot {
     }
 }
 
-/// Sends a port's batch, and what other workers left beside its queue. True where the port did not take all of it; the rest is dropped.
-fn transmit(
-    slot: &mut TxSlot,
-    cache: &mut PoolCache,
-    stats: &WorkerStats,
-    in_counters: &[Option<Arc<PortCounters>>],
-) -> bool {
+/// Sends a port's batch, and what other workers left beside its queue: those are counted here, by the one that sends them. True
+/// where the port did not take all of it; the rest is dropped.
+fn transmit(slot: &mut TxSlot, context: &mut Context) -> bool {
     let TxSlot { handle, batch, counters, .. } = slot;
-    let account = Account { counters, stats, in_counters };
     let mut is_full = false;
     handle.send(batch, |queue, batch| {
         let offered = batch.len() as u64;
         let bytes: usize = batch.iter().map(Packet::len).sum();
-        queue.tx_burst(cache, batch);
+        queue.tx_burst(&mut context.cache, batch);
         let left_bytes: usize = if batch.is_empty() { 0 } else { batch.iter().map(Packet::len).sum() };
-        account.sent(offered - batch.len() as u64, (bytes - left_bytes) as u64);
-        is_full |= account.refuse(batch, cache);
+        let packets = offered - batch.len() as u64;
+        counters.tx_packets.add(packets);
+        counters.tx_bytes.add((bytes - left_bytes) as u64);
+        context.stats.tx.add(packets);
+        is_full |= refuse(batch, counters, context);
     });
     // Beside a queue in use there was no room either.
-    account.refuse(batch, cache) || is_full
+    refuse(batch, counters, context) || is_full
 }
 
-/// Where the packets of a port's batch are counted: those that another worker left are counted by the one that sends them.
-struct Account<'a> {
-    counters: &'a PortCounters,
-    stats: &'a WorkerStats,
-    in_counters: &'a [Option<Arc<PortCounters>>],
-}
-
-impl Account<'_> {
-    #[inline(always)]
-    fn sent(&self, packets: u64, bytes: u64) {
-        self.counters.tx_packets.add(packets);
-        self.counters.tx_bytes.add(bytes);
-        self.stats.tx.add(packets);
+/// Drops what the port did not take. True where there was any.
+#[inline(always)]
+fn refuse(batch: &mut Batch, counters: &PortCounters, context: &mut Context) -> bool {
+    if batch.is_empty() {
+        return false;
     }
-
-    /// Drops what the port did not take. True where there was any.
-    #[inline(always)]
-    fn refuse(&self, batch: &mut Batch, cache: &mut PoolCache) -> bool {
-        if batch.is_empty() {
-            return false;
-        }
-        self.counters.tx_drops.add(batch.len() as u64);
-        self.stats.drops.add(DropReason::TxQueueFull, batch.len() as u64);
-        for packet in batch.drain(..) {
-            if let Some(c) = &self.in_counters[packet.in_port.0 as usize & 0xffff] {
-                c.drops.add(DropReason::TxQueueFull, 1);
-            }
-            cache.free(packet);
-        }
-        true
-    }
+    counters.tx_drops.add(batch.len() as u64);
+    batch.drain(..).for_each(|packet| context.drop(packet, DropReason::TxQueueFull));
+    true
 }
