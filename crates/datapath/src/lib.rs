@@ -7,7 +7,6 @@
 
 pub mod action;
 mod awaited;
-mod backlog;
 mod cache;
 mod context;
 pub mod control;
@@ -19,8 +18,8 @@ pub mod pipeline;
 pub mod placement;
 mod process;
 mod recirculation;
-mod rest;
 mod rounds;
+mod schedule;
 mod stamp;
 pub mod stats;
 mod transmission;

@@ -8,23 +8,13 @@
 //! 5. after some time without a packet, the shorter the longer the last sleep was, and longer after packets from guests: sleep until a
 //!    descriptor is readable.
 //!
-//! Fairness: queues are served by the cycles that they cost. A queue that is ahead of the others (its bursts
-//! need translation, which counts double) is passed over until they have caught up, so who opens new flows at full speed
-//! takes only its own share of the worker, and what it is too late for waits, or is lost, in its own device.
-//!
-//! A guest's queue is left alone for a moment after a short burst, so that the packets of that time come together (`rest` says why).
-//!
-//! Back-pressure: work on a packet that its output then refuses is lost. Where an output has refused packets, a queue that has fed nothing
-//! else for a good while is held back until there is room again, for a moment at most: what is too much for the output
-//! waits, or is lost, in the device that it came from, before it has cost anything. A queue whose packets go to several
-//! outputs is not held back, so none suffers for another's receiver (`backlog` has the rules).
+//! Which queue is polled when, which is left alone, and when it sleeps is decided by the [schedule](crate::schedule).
 
-use crate::backlog::Backlog;
 use crate::cache::DumpedFlow;
 use crate::pipeline::Pipeline;
 use crate::process::Process;
-use crate::rest::Rest;
 use crate::rounds::{Now, Rounds, Sweep};
+use crate::schedule::{Admission, Burst, Pass, Schedule};
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use crate::transmission::TxHandle;
 use base::clock::tsc;
@@ -33,31 +23,6 @@ use packet::wait::{Bell, Waiter};
 use packet::{Batch, Lent, Packet, RxOutcome, RxQueue};
 use std::sync::Arc;
 
-/// How far a queue may be ahead of the least served one, in cycles, before it is passed over.
-const AHEAD_CYCLES_MAX: u64 = 20_000;
-/// A queue that was polled in vain so often is idle: it is looked at in turn with the other idle ones.
-const QUIET_POLLS: u32 = 64;
-/// Idle queues take one part in so many of the busy ones' time at most.
-const IDLE_SHARE: i64 = 64;
-/// Idle queues are looked at in groups of so many, between which the clock is read.
-const IDLE_GROUP: usize = 8;
-/// Time for idle queues saved up at most, in cycles.
-const IDLE_CREDIT_MAX: i64 = 100_000;
-/// Polls in vain for this long before it sleeps: about what a sleep and the wake-up cost those who wait for it.
-const SPIN_US: u64 = 60;
-/// The same where the last sleep was a long one: packets that come in bursts far apart are not met by polling, and what
-/// polling costs is then lost on each of them.
-const SHORT_SPIN_US: u64 = 10;
-/// Nothing came for this long, the wake-up included: a long sleep.
-const LONG_IDLE_US: u64 = 2 * SPIN_US;
-/// After packets from guests it polls longer, for one part in so many of the time that they took, in all. A guest or whoever sends through it
-/// may lose its processor for milliseconds; what it then sends at once fills its ring before a sleeper has woken.
-const LINGER_SHARE: u64 = 8;
-/// And no longer than this at once.
-const LINGER_MAX_US: u64 = 5_000;
-/// Without a packet for this long, the caches are swept a good piece at a time. Not sooner: in the gap between two bursts of a guest's
-/// the lines that the next one needs would go for it.
-const SWEEP_IDLE_US: u64 = SHORT_SPIN_US;
 /// What the control thread asks of a worker.
 pub enum Command {
     /// Poll this queue.
@@ -214,22 +179,10 @@ struct Rx {
     /// Its number there.
     idx: usize,
     queue: Box<dyn RxQueue>,
-    /// Whether its packets' tails may stay with their sender until the burst has gone: it is memory that a guest writes.
-    lends: bool,
     load: Arc<QueueLoad>,
     counters: Option<Arc<PortCounters>>,
-    /// Cycles that it has cost, on a scale shared by the worker's queues.
-    served: u64,
-    active: bool,
-    gone: bool,
-    /// Whether it is polled in every pass.
-    is_busy: bool,
-    /// Polls in vain since its last packet.
-    quiet: u32,
     /// Packets of this pass, whose sending is not charged to it yet.
     in_pass: u64,
-    backlog: Backlog,
-    rest: Rest,
 }
 
 /// How a pass went.
@@ -237,7 +190,7 @@ enum Turn {
     /// The control thread says to stop.
     Stop,
     /// Packets came.
-    Moved { start: u64, end: u64 },
+    Moved,
     /// None came; `rest` where nothing else is to be done either.
     Idle { end: u64, rest: bool },
 }
@@ -251,21 +204,12 @@ pub struct Worker<P: Pipeline> {
     pub waiter: Waiter,
     pub clock: Clock,
     rx: Vec<Rx>,
-    /// Those that are polled in every pass, by their places in `rx`.
-    busy: Vec<usize>,
-    /// The last one looked at in turn.
-    idle_next: usize,
-    /// Cycles that may be spent on looking at idle queues; negative for what was spent too much.
-    idle_credit: i64,
-    /// A queue with packets was held back in this pass.
-    holds: bool,
+    /// Of the queues in `rx`, by their places there.
+    schedule: Schedule,
     next_tick: u64,
     rounds: Rounds,
     last_rank_ms: u64,
     pub measures_passes: bool,
-    /// How much longer it polls in vain before it sleeps, in cycles, and the most.
-    linger: u64,
-    linger_max: u64,
     /// When the last pass began, and whether packets came in it.
     pass_start: u64,
     was_busy: bool,
@@ -290,16 +234,11 @@ impl<P: Pipeline> Worker<P> {
             waiter,
             clock,
             rx: Vec::with_capacity(64),
-            busy: Vec::with_capacity(64),
-            idle_next: 0,
-            idle_credit: 0,
-            holds: false,
+            schedule: Schedule::new(base::clock::tsc_hz() / 1_000_000, tsc()),
             next_tick: 0,
             rounds: Rounds::default(),
             last_rank_ms: 0,
             measures_passes: false,
-            linger: 0,
-            linger_max: base::clock::tsc_hz() / 1_000_000 * LINGER_MAX_US,
             pass_start: 0,
             was_busy: false,
             cpu_read: (0, 0),
@@ -317,33 +256,21 @@ impl<P: Pipeline> Worker<P> {
 
     /// Runs until [`Command::Stop`].
     pub fn run(mut self) {
-        let us = base::clock::tsc_hz() / 1_000_000;
-        let mut spin = SPIN_US * us;
         let mut batch = Batch::new();
-        let mut idle_since = tsc();
-        self.stats().began.set(idle_since);
-        self.pass_start = idle_since;
-        self.tick(tsc());
+        self.pass_start = tsc();
+        self.stats().began.set(self.pass_start);
+        self.tick(self.pass_start);
         loop {
-            match self.turn(&mut batch, idle_since) {
+            match self.turn(&mut batch) {
                 Turn::Stop => break,
-                Turn::Moved { start, end } => {
-                    self.linger = self.linger.saturating_sub(start.saturating_sub(idle_since + spin));
-                    idle_since = end;
-                }
                 // 5. Sleep.
-                Turn::Idle { end, rest } => {
-                    if rest && end - idle_since > spin + self.linger {
-                        self.linger = 0;
-                        self.account(end);
-                        self.sleep();
-                        let now = tsc();
-                        self.pass_start = now;
-                        let was_long = now - idle_since > LONG_IDLE_US * us;
-                        spin = us * if was_long { SHORT_SPIN_US } else { SPIN_US };
-                        idle_since = now;
-                    }
+                Turn::Idle { end, rest: true } if self.schedule.may_sleep(end) => {
+                    self.account(end);
+                    self.sleep();
+                    self.pass_start = tsc();
+                    self.schedule.woke(self.pass_start);
                 }
+                Turn::Moved | Turn::Idle { .. } => {}
             }
         }
         self.close();
@@ -358,9 +285,9 @@ impl<P: Pipeline> Worker<P> {
         self.pass_start = now;
     }
 
-    /// One pass but for the sleep. The last packet came at `idle_since`.
+    /// One pass but for the sleep.
     #[inline(always)]
-    fn turn(&mut self, batch: &mut Batch, idle_since: u64) -> Turn {
+    fn turn(&mut self, batch: &mut Batch) -> Turn {
         // 1. A quiescent point, and commands.
         self.process.reader_mut().quiescent();
         if !self.commands.is_empty() && !self.obey() {
@@ -378,9 +305,7 @@ impl<P: Pipeline> Worker<P> {
             self.charge(end - polled);
         }
         if let Some(output) = self.process.tx.refusing.take() {
-            for &n in &self.busy {
-                self.rx[n].backlog.refused_at(output);
-            }
+            self.schedule.refused_at(output);
         }
         // 4. The clock and the sweep.
         if end >= self.next_tick {
@@ -393,25 +318,25 @@ impl<P: Pipeline> Worker<P> {
         if moved {
             self.stats().busy_loops.add(1);
             self.sweep(false);
-            return Turn::Moved { start, end };
+            self.schedule.moved(start, end);
+            return Turn::Moved;
         }
         self.stats().idle_loops.add(1);
-        if std::mem::take(&mut self.holds) {
-            // There is room again in a moment, which is too short to sleep or to sweep a good piece.
+        if self.schedule.take_holds() {
             self.sweep(false);
             return Turn::Idle { end, rest: false };
         }
         // Folds come before sleep, so that counters are exact when traffic has stopped.
-        let is_idle = end - idle_since > self.clock.ticks_per_ms * SWEEP_IDLE_US / 1_000;
-        Turn::Idle { end, rest: self.sweep(is_idle) }
+        Turn::Idle { end, rest: self.sweep(self.schedule.is_idle(end)) }
     }
 
     /// Charges what it cost to send the pass's last packets to the queues that they came from, by their numbers: a system call for
     /// them is work of theirs, which queues are placed by.
     #[inline(always)]
     fn charge(&mut self, cycles: u64) {
-        let packets: u64 = self.busy.iter().map(|&n| self.rx[n].in_pass).sum();
-        for &n in &self.busy {
+        let busy = self.schedule.busy();
+        let packets: u64 = busy.iter().map(|&n| self.rx[n].in_pass).sum();
+        for &n in busy {
             let q = &mut self.rx[n];
             if q.in_pass > 0 {
                 q.load.cycles.add(cycles * q.in_pass / packets);
@@ -426,127 +351,80 @@ impl<P: Pipeline> Worker<P> {
         }
     }
 
-    /// One burst from each queue that is not ahead of the others. True if anything came.
-    ///
-    /// Queues that have given nothing for a while are looked at in turn, at the price of a small share of the time that the
-    /// others take: hundreds of idle ports must not slow two busy ones. When nothing else is to be done, all are.
+    /// One burst from each queue that may be polled. True if anything came.
     fn poll(&mut self, start: u64, batch: &mut Batch) -> bool {
-        let busy = self.busy.iter().map(|&n| &self.rx[n]);
-        let floor = busy.filter(|q| q.active).map(|q| q.served).min().unwrap_or(0);
-        // The clock is read once for each queue: the end of one is the beginning of the next.
-        let mut now = start;
-        let mut moved = false;
-        let mut at = 0;
-        while let Some(&n) = self.busy.get(at) {
-            if let Some(end) = self.poll_queue(n, floor, now, batch) {
-                (moved, now) = (true, end);
-            }
-            let q = &mut self.rx[n];
-            if q.gone || q.quiet >= QUIET_POLLS {
-                q.is_busy = false;
-                self.busy.swap_remove(at);
-            } else {
-                at += 1;
-            }
+        let mut pass = self.schedule.begin(start);
+        while let Some(n) = self.schedule.next_busy(&mut pass) {
+            let now = pass.now;
+            self.poll_queue(n, now, &mut pass, batch);
         }
-        let idle = self.rx.len() - self.busy.len();
-        if idle == 0 {
-            return moved;
+        while let Some(count) = self.schedule.idle_group(&mut pass) {
+            self.poll_idle(count, &mut pass, batch);
         }
-        if !moved {
-            return self.poll_idle(self.rx.len(), floor, batch);
-        }
-        self.idle_credit = (self.idle_credit + (now - start) as i64 / IDLE_SHARE).min(IDLE_CREDIT_MAX);
-        let mut left = self.rx.len();
-        while self.idle_credit > 0 && left > 0 {
-            let some = left.min(IDLE_GROUP);
-            left -= some;
-            if !self.poll_idle(some, floor, batch) {
-                let end = tsc();
-                self.idle_credit -= (end - now) as i64;
-                now = end;
-            } else {
-                now = tsc();
-            }
-        }
-        true
+        pass.moved
     }
 
-    /// Looks at the next so many queues, those that are idle among them. True if anything came.
+    /// Looks at the next so many queues, those that are idle among them.
     #[inline(never)]
-    fn poll_idle(&mut self, count: usize, floor: u64, batch: &mut Batch) -> bool {
-        let mut moved = false;
+    fn poll_idle(&mut self, count: usize, pass: &mut Pass, batch: &mut Batch) {
+        let mut had_any = false;
         for _ in 0..count {
-            self.idle_next = if self.idle_next + 1 < self.rx.len() { self.idle_next + 1 } else { 0 };
-            let n = self.idle_next;
-            if self.rx[n].is_busy {
-                continue;
-            }
-            if self.poll_queue(n, floor, 0, batch).is_some() {
-                moved = true;
-                self.rx[n].is_busy = true;
-                self.busy.push(n);
+            if let Some(n) = self.schedule.next_idle() {
+                had_any |= self.poll_queue(n, 0, pass, batch);
             }
         }
-        moved
+        self.schedule.idle_group_ended(pass, had_any, tsc());
     }
 
-    /// One burst from a queue, if it is not ahead of the others. When it was done, if anything came. `start` is the time now, or 0
-    /// for an idle queue, which gets its first burst's reception for nothing, and saves the clock when there is none.
+    /// One burst from a queue, if it may be polled. True if anything came. `now` is 0 for an idle queue, which gets its first burst's
+    /// reception for nothing, and saves the clock when there is none.
     #[inline(always)]
-    fn poll_queue(&mut self, n: usize, floor: u64, start: u64, batch: &mut Batch) -> Option<u64> {
+    fn poll_queue(&mut self, n: usize, now: u64, pass: &mut Pass, batch: &mut Batch) -> bool {
+        let is_let_in = match self.schedule.admits(n, pass, now) {
+            Admission::Yes => true,
+            Admission::No => false,
+            Admission::IfRoom(port) => {
+                let has_room = self.process.tx.has_room(port);
+                let (is_let_in, is_held_anew) = self.schedule.asked(n, pass, has_room, tsc());
+                self.stats().held_back.add(u64::from(is_held_anew));
+                is_let_in
+            }
+        };
+        if !is_let_in {
+            return false;
+        }
         let q = &mut self.rx[n];
-        if q.gone || (q.active && q.served > floor + AHEAD_CYCLES_MAX) {
-            return None;
-        }
-        let is_left_alone = q.lends && q.rest.is_on(start)
-            || q.backlog.is_open()
-                && (q.backlog.is_held(start)
-                    || !q.backlog.may_receive(&self.process.out, &mut self.process.tx));
-        if is_left_alone {
-            // It must not hold back the others by its old account.
-            q.active = false;
-            self.holds = true;
-            return None;
-        }
-        if !q.active {
-            // An idle queue has no credit from the past.
-            q.served = q.served.max(floor);
-        }
-        let outcome = q.queue.rx_begin(&mut self.process.out.cache, batch);
+        let out = &mut self.process.out;
+        let outcome = q.queue.rx_begin(&mut out.cache, batch);
         if batch.is_empty() {
-            q.active = false;
-            q.quiet = q.quiet.saturating_add(1);
+            self.schedule.came_empty(n, outcome == RxOutcome::Gone);
             if outcome == RxOutcome::Gone {
-                q.gone = true;
                 // Full means that the control thread is far behind; it finds out by the port's status then.
                 let _ = self.replies.push(Reply::Gone(q.port));
             }
-            return None;
+            return false;
         }
-        let start = if start == 0 { tsc() } else { start };
+        let start = if now == 0 { tsc() } else { now };
         let packets = batch.len() as u64;
         if let Some(c) = &q.counters {
             c.rx_packets.add(packets);
             c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
         }
+        let suspect = self.schedule.suspect(n);
+        let before =
+            suspect.map(|port| (port, self.process.tx.destined_to(port), out.stats.copies.get()));
         let translation = self.process.burst(q.port, batch, Lent::of(q.queue.as_mut()).as_mut());
-        q.active = true;
-        q.quiet = 0;
         let end = tsc();
-        let cost = end - start;
-        if q.backlog.is_open() {
-            q.backlog.received(packets, &self.process.out, &self.process.tx);
-        }
-        if q.lends {
-            q.rest.received(packets, end);
-            self.linger = (self.linger + cost / LINGER_SHARE).min(self.linger_max);
-        }
-        q.served += cost + translation;
-        q.load.cycles.add(cost);
+        let is_sole = before.is_some_and(|(port, destined, copies)| {
+            // A packet that was copied went elsewhere too.
+            self.process.tx.destined_to(port).wrapping_sub(destined) == packets
+                && self.process.out.stats.copies.get() == copies
+        });
+        q.load.cycles.add(end - start);
         q.load.packets.add(packets);
         q.in_pass = packets;
-        Some(end)
+        self.schedule.received(n, pass, Burst { packets, start, end, translation, is_sole });
+        true
     }
 
     /// Reads the thread's CPU time every 100 us: a pass that took longer shows as a long interval.
@@ -612,7 +490,8 @@ impl<P: Pipeline> Worker<P> {
     }
 
     fn sleep(&mut self) {
-        if self.rx.iter_mut().all(|q| q.gone || q.queue.arm()) && self.commands.is_empty() {
+        let mut queues = self.rx.iter_mut().enumerate();
+        if queues.all(|(n, q)| self.schedule.is_gone(n) || q.queue.arm()) && self.commands.is_empty() {
             let timeout_ms = self.sleep_ms();
             self.stats().sleeps.add(1);
             let waiter = &self.waiter;
@@ -627,7 +506,8 @@ impl<P: Pipeline> Worker<P> {
     }
 
     fn sleep_ms(&self) -> u32 {
-        let blind = self.rx.iter().any(|q| !q.gone && q.queue.wait_fd().is_none());
+        let mut queues = self.rx.iter().enumerate();
+        let blind = queues.any(|(n, q)| !self.schedule.is_gone(n) && q.queue.wait_fd().is_none());
         if blind || self.process.tx.has_pending() {
             return 1;
         }
@@ -679,32 +559,8 @@ impl<P: Pipeline> Worker<P> {
             let _ = self.waiter.add(fd);
         }
         let counters = self.process.out.input(port).cloned();
-        let served = self.rx.iter().map(|q| q.served).min().unwrap_or(0);
-        self.rx.push(Rx {
-            port,
-            idx,
-            lends: queue.lends(),
-            queue,
-            load,
-            counters,
-            served,
-            active: false,
-            gone: false,
-            is_busy: true,
-            quiet: 0,
-            in_pass: 0,
-            backlog: Backlog::default(),
-            rest: Rest::default(),
-        });
-        self.list_busy();
-    }
-
-    /// Places in `rx` have changed, or queues have come.
-    fn list_busy(&mut self) {
-        self.busy.clear();
-        self.busy.extend((0..self.rx.len()).filter(|&n| self.rx[n].is_busy));
-        // Room for all, so that a queue that wakes up allocates nothing.
-        self.busy.reserve(self.rx.len() - self.busy.len());
+        self.schedule.add(queue.lends());
+        self.rx.push(Rx { port, idx, queue, load, counters, in_pass: 0 });
     }
 
     fn remove_port(&mut self, port: PortNo, ticket: u64) {
@@ -725,33 +581,32 @@ impl<P: Pipeline> Worker<P> {
 
     fn release_rx(&mut self, port: PortNo, idx: usize, ticket: u64) {
         let at = self.rx.iter().position(|q| q.port == port && q.idx == idx);
-        let released = at.map(|n| {
-            let mut q = self.rx.remove(n);
-            if let Some(fd) = q.queue.wait_fd() {
-                self.waiter.remove(fd);
-            }
+        let queue = at.map(|n| {
+            let mut q = self.take_out(n);
             q.queue.disarm();
             q.queue
         });
-        self.list_busy();
-        self.answer(Reply::ReleasedRx { ticket, port, idx, queue: released });
+        self.answer(Reply::ReleasedRx { ticket, port, idx, queue });
     }
 
     /// Takes a port's receive queues out, in their order.
     fn take_rx(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
         let mut taken = Vec::new();
         while let Some(n) = self.rx.iter().position(|q| q.port == port) {
-            let q = self.rx.remove(n);
-            if let Some(fd) = q.queue.wait_fd() {
-                self.waiter.remove(fd);
-            }
-            taken.push((q.idx, q.queue));
+            taken.push(self.take_out(n));
         }
         // One that came from another worker came last.
-        taken.sort_by_key(|(idx, _)| *idx);
-        let taken = taken.into_iter().map(|(_, queue)| queue).collect();
-        self.list_busy();
-        taken
+        taken.sort_by_key(|q| q.idx);
+        taken.into_iter().map(|q| q.queue).collect()
+    }
+
+    fn take_out(&mut self, n: usize) -> Rx {
+        let q = self.rx.remove(n);
+        self.schedule.remove(n);
+        if let Some(fd) = q.queue.wait_fd() {
+            self.waiter.remove(fd);
+        }
+        q
     }
 }
 
@@ -771,7 +626,8 @@ impl<P: Pipeline> SteppedWorker<P> {
 
     /// One pass of the loop. True when packets came, or the caches' counters are not all folded yet.
     pub fn turn(&mut self) -> bool {
-        !matches!(self.worker.turn(&mut self.batch, 0), Turn::Stop | Turn::Idle { rest: true, .. })
+        self.worker.schedule.assume_idle();
+        !matches!(self.worker.turn(&mut self.batch), Turn::Stop | Turn::Idle { rest: true, .. })
     }
 }
 
