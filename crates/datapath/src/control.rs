@@ -4,33 +4,31 @@
 //! Commands go to a worker through a bounded ring and are carried out between two bursts. Nothing here makes a worker wait.
 //! What a worker gives up (a queue, a driver's buffers) comes back through its ring of replies and is dropped here.
 
+mod figures;
+mod ports;
+mod workers;
+
+pub use figures::SlotTotals;
+pub use workers::worker_name;
+
 use crate::action::DpAction;
 use crate::awaited::{Awaited, Overdue, PATIENCE};
-use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
-use crate::context::{Context, PacketIn};
+use crate::cache::{CacheConfig, DumpedFlow};
+use crate::context::PacketIn;
 use crate::pipeline::Pipeline;
-use crate::process::Process;
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use crate::transmission::TxHandle;
 use crate::tuner::ExactTier;
-use crate::worker::{Clock, Command, Reply, Shared, SteppedWorker, Worker};
-use base::hash::HashKey;
+use crate::worker::{Clock, Command, Reply, Shared, SteppedWorker};
 use base::rcu::Domain;
 use base::slots::SlotTable;
 use base::{DropReason, PortNo};
 use packet::thread::CpuSet;
-use packet::wait::{Bell, Waiter};
+use packet::wait::Bell;
 use packet::{Pool, PoolCache, Port, PortStats, RxQueue, SharedTx, TxQueue};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Effects that a worker can have under way.
-const EFFECTS_RING: usize = 4096;
-/// Packet-ins that a worker can have under way.
-const PACKET_INS_RING: usize = 1024;
-/// Commands that a worker can have under way, and their answers.
-const COMMANDS_RING: usize = 4096;
 
 /// What a datapath shall be.
 #[derive(Clone, Copy, Default, Debug)]
@@ -94,17 +92,6 @@ pub enum Event<E> {
     PortGone(PortNo),
 }
 
-/// Totals of a counter slot over all workers.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct SlotTotals {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Time of the last use on the datapath's clock, 0 for never.
-    pub last_used_ms: u64,
-}
-
 /// A piece of a worker's flows, and where to go on; `None` at the end.
 pub type FlowPiece = (Vec<DumpedFlow>, Option<u32>);
 
@@ -122,18 +109,6 @@ struct WorkerHandle<P: Pipeline> {
     thread_id: Arc<std::sync::atomic::AtomicI32>,
     queues: usize,
     cpus: CpuSet,
-}
-
-impl<P: Pipeline> WorkerHandle<P> {
-    /// Its thread's id. Where the thread does not run yet, that is waited for: the system starts it in a moment.
-    fn started(&self) -> i32 {
-        loop {
-            match self.thread_id.load(std::sync::atomic::Ordering::Acquire) {
-                0 => std::thread::yield_now(),
-                id => return id,
-            }
-        }
-    }
 }
 
 struct PortEntry {
@@ -168,32 +143,8 @@ struct Released {
     tx: Option<TxHandle>,
 }
 
-/// A driver's count of the packets that it dropped for one reason.
-type DriverDrops = fn(&PortStats) -> u64;
-
-/// Reasons for which drivers drop: packets that no worker sees any more, or yet.
-const BY_DRIVERS: [(DropReason, DriverDrops); 7] = [
-    // What has a counter of its own is counted as dropped too.
-    (DropReason::TxError, |s| {
-        s.tx_dropped.saturating_sub(s.tx_mtu_drops + s.tx_quota_drops + s.tx_down_drops)
-    }),
-    (DropReason::TxPortDown, |s| s.tx_down_drops),
-    (DropReason::TxMtuExceeded, |s| s.tx_mtu_drops),
-    (DropReason::TxQuota, |s| s.tx_quota_drops),
-    (DropReason::RxDropped, |s| s.rx_dropped.saturating_sub(s.rx_gso_size_drops + s.rx_gso_segments_drops)),
-    (DropReason::RxGsoSize, |s| s.rx_gso_size_drops),
-    (DropReason::RxGsoSegments, |s| s.rx_gso_segments_drops),
-];
-
-/// A driver's count of packets dropped for a reason. Only where drivers have one are they asked.
-fn dropped_by_driver(port: &dyn Port, reason: DropReason) -> u64 {
-    BY_DRIVERS.iter().find(|(by, _)| *by == reason).map_or(0, |(_, of)| of(&port.stats()))
-}
-
 /// Flows that a worker writes down at once, between two bursts.
 const FLOWS_PER_PIECE: usize = 64;
-/// Slots that are kept ready beyond those given out.
-const SLOTS_AHEAD: u32 = 4096;
 
 /// See the module's text. One thread at a time uses it.
 pub struct Datapath<P: Pipeline> {
@@ -257,414 +208,6 @@ impl<P: Pipeline> Datapath<P> {
         })
     }
 
-    /// Starts a worker, pinned to a processor or not. Start workers before ports: queues are given to the workers
-    /// that there are.
-    pub fn start_worker(&mut self, cpu: Option<usize>) -> Result<usize, DatapathError> {
-        self.start_worker_on(CpuSet::from(cpu))
-    }
-
-    /// The same, on any of these processors.
-    pub fn start_worker_on(&mut self, cpus: CpuSet) -> Result<usize, DatapathError> {
-        let n = self.workers.len();
-        let (worker, mut handle) = self.make_worker()?;
-        let its_id = handle.thread_id.clone();
-        handle.cpus = cpus.clone();
-        handle.thread = Some(std::thread::Builder::new().name(worker_name(n)).spawn(move || {
-            // Before anybody can bind it elsewhere.
-            if cpus != CpuSet::all() {
-                packet::thread::bind(0, &cpus);
-            }
-            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Release);
-            worker.run();
-        })?);
-        self.workers.push(handle);
-        Ok(n)
-    }
-
-    /// Adds a worker whose turns the caller takes, see [`SteppedWorker`]. What waits for workers ([`Self::remove_port`],
-    /// [`Self::fold`], [`Self::dump_flows`]) would wait in vain for it.
-    pub fn stepped_worker(&mut self) -> Result<SteppedWorker<P>, DatapathError> {
-        let (worker, handle) = self.make_worker()?;
-        self.workers.push(handle);
-        Ok(SteppedWorker::new(worker))
-    }
-
-    fn make_worker(&mut self) -> Result<(Worker<P>, WorkerHandle<P>), DatapathError> {
-        let (commands, commands_rx) = rtrb::RingBuffer::new(COMMANDS_RING);
-        let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + 256);
-        let (effects_tx, effects) = rtrb::RingBuffer::new(EFFECTS_RING);
-        let (packet_ins_tx, packet_ins) = rtrb::RingBuffer::new(PACKET_INS_RING);
-        let Retired { stats, slots } =
-            self.retired.pop().unwrap_or_else(|| Retired { stats: Arc::default(), slots: Arc::default() });
-        slots.reserve(self.slots_reserved);
-        let shared = Arc::new(Shared::default());
-        let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
-        let cache = FlowCache::new(self.config.cache, secret)?;
-        let out = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, self.event_bell.clone());
-        let mut process = Process::new(
-            self.pipeline.clone(),
-            self.domain.register(),
-            cache,
-            slots.clone(),
-            out,
-            effects_tx,
-            self.event_bell.clone(),
-        );
-        process.exact_tier = self.config.exact_tier;
-        let waiter = Waiter::new()?;
-        let mut worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
-        worker.measures_passes = self.config.measure_passes;
-        let handle = WorkerHandle {
-            commands,
-            replies,
-            effects,
-            packet_ins,
-            backlog: VecDeque::new(),
-            shared,
-            stats,
-            slots,
-            bell: worker.bell(),
-            thread: None,
-            thread_id: Arc::default(),
-            queues: 0,
-            cpus: CpuSet::all(),
-        };
-        Ok((worker, handle))
-    }
-
-    /// Adds a port under a number. Its receive queues go to the workers with the fewest; each worker gets a transmit
-    /// queue, shared where the port has too few. In force when the workers have taken their next turn.
-    pub fn add_port(&mut self, no: PortNo, mut port: Box<dyn Port>) -> Result<(), DatapathError> {
-        if no.0 == 0 || no.0 > 0xffff || self.ports.contains_key(&no) {
-            return Err(DatapathError::PortNumber(no));
-        }
-        if self.workers.is_empty() {
-            return Err(DatapathError::NoWorker);
-        }
-        let (tx, rx) = (port.take_tx_queues(self.workers.len()), port.take_rx_queues());
-        let entry = PortEntry {
-            port,
-            counters: Vec::new(),
-            rx_queues: Vec::new(),
-            loads: Vec::new(),
-            spare_tx: Vec::new(),
-        };
-        self.ports.insert(no, entry);
-        self.give_queues(no, rx, tx);
-        Ok(())
-    }
-
-    /// Gives a port's queues to the workers.
-    fn give_queues(
-        &mut self,
-        no: PortNo,
-        rx: Vec<Box<dyn packet::RxQueue>>,
-        mut tx: Vec<Box<dyn packet::TxQueue>>,
-    ) {
-        let workers = self.workers.len();
-        let Some(entry) = self.ports.get_mut(&no) else { return };
-        entry.counters.resize_with(entry.counters.len().max(workers), Arc::default);
-        let counters = entry.counters.clone();
-        entry.spare_tx = tx.split_off(tx.len().min(workers));
-        for (n, handle) in tx_handles(tx, workers).into_iter().enumerate() {
-            self.send(n, Command::AddTx { port: no, handle, counters: counters[n].clone() });
-        }
-        self.assign(no, rx);
-    }
-
-    /// Gives each queue to the worker with the fewest.
-    fn assign(&mut self, no: PortNo, queues: Vec<Box<dyn RxQueue>>) {
-        for queue in queues {
-            let fewest = (0..self.workers.len()).min_by_key(|&n| self.workers[n].queues);
-            let n = fewest.expect("ports are added where there are workers");
-            self.workers[n].queues += 1;
-            let entry = self.ports.get_mut(&no).expect("its queues are being added");
-            let idx = entry.rx_queues.len();
-            entry.rx_queues.push(n);
-            // A queue that changes hands with its worker counts on.
-            entry.loads.resize_with(entry.loads.len().max(idx + 1), Arc::default);
-            let load = entry.loads[idx].clone();
-            self.send(n, Command::AddRx { port: no, idx, queue, load });
-        }
-    }
-
-    /// Takes up receive queues that a port has got since it was added, and gives up those that it has lost: a guest decides how many it
-    /// uses. Returns how many there are now.
-    pub fn adopt_queues(&mut self, no: PortNo) -> usize {
-        let Some(entry) = self.ports.get_mut(&no) else { return 0 };
-        for _ in 0..entry.port.give_up_rx_queues() {
-            self.drop_last_rx(no);
-        }
-        let Some(entry) = self.ports.get_mut(&no) else { return 0 };
-        let queues = entry.port.take_rx_queues();
-        self.assign(no, queues);
-        self.rx_workers(no).len()
-    }
-
-    /// Has the last of a port's receive queues polled by nobody.
-    fn drop_last_rx(&mut self, no: PortNo) {
-        let Some(entry) = self.ports.get_mut(&no) else { return };
-        let Some(worker) = entry.rx_queues.pop() else { return };
-        let idx = entry.rx_queues.len();
-        self.workers[worker].queues -= 1;
-        // Where the worker does not answer in time, its late answer finds nobody who polls the queue, and ends it then.
-        drop(self.release_rx(worker, no, idx));
-    }
-
-    /// Takes a receive queue out of a worker; `None` where the worker does not have it.
-    fn release_rx(
-        &mut self,
-        worker: usize,
-        port: PortNo,
-        idx: usize,
-    ) -> Result<Option<Box<dyn RxQueue>>, DatapathError> {
-        let ticket = self.ask(worker, "a queue", |ticket| Command::ReleaseRx { port, idx, ticket });
-        (self.awaited_rx, self.released_rx) = (Some(ticket), None);
-        let waited = self.wait_for(&[ticket]);
-        self.awaited_rx = None;
-        waited.map(|()| self.released_rx.take().flatten())
-    }
-
-    /// What each of the port's receive queues has cost, in their order.
-    pub fn rx_loads(&self, no: PortNo) -> &[Arc<QueueLoad>] {
-        self.ports.get(&no).map_or(&[], |e| &e.loads)
-    }
-
-    /// Has a port's receive queue polled by another worker from now on. What the one has received it has sent before it gives
-    /// the queue up, so no packet is lost and none overtakes another of its flow; what comes meanwhile waits in the device.
-    pub fn move_queue(&mut self, no: PortNo, idx: usize, worker: usize) -> Result<(), DatapathError> {
-        let entry = self.ports.get(&no).ok_or(DatapathError::NoPort(no))?;
-        let (Some(&from), true) = (entry.rx_queues.get(idx), worker < self.workers.len()) else {
-            return Err(DatapathError::NoWorker);
-        };
-        if from == worker {
-            return Ok(());
-        }
-        let Some(queue) = self.release_rx(from, no, idx)? else { return Ok(()) };
-        let entry = self.ports.get_mut(&no).ok_or(DatapathError::NoPort(no))?;
-        entry.rx_queues[idx] = worker;
-        let load = entry.loads[idx].clone();
-        self.workers[from].queues -= 1;
-        self.workers[worker].queues += 1;
-        self.send(worker, Command::AddRx { port: no, idx, queue, load });
-        Ok(())
-    }
-
-    /// From now on there is one worker per element, each on these processors, with caches of these limits. Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
-    /// flows, unless the limits change; what those that end have counted stays counted. At least one worker.
-    pub fn set_workers(&mut self, places: &[CpuSet], cache: CacheConfig) -> Result<(), DatapathError> {
-        if places.is_empty() {
-            return Err(DatapathError::NoWorker);
-        }
-        let stay = if cache == self.config.cache { self.workers.len().min(places.len()) } else { 0 };
-        self.config.cache = cache;
-        if stay < self.workers.len() || stay < places.len() {
-            self.exchange_workers(stay, places)?;
-        }
-        for (worker, place) in self.workers.iter_mut().zip(places) {
-            if worker.cpus == *place {
-                continue;
-            }
-            worker.cpus = place.clone();
-            if worker.thread.is_some() {
-                packet::thread::bind(worker.started(), place);
-            }
-        }
-        Ok(())
-    }
-
-    fn exchange_workers(&mut self, stay: usize, places: &[CpuSet]) -> Result<(), DatapathError> {
-        // 1. All queues come back.
-        let ports: Vec<PortNo> = self.ports.keys().copied().collect();
-        let mut tickets = Vec::new();
-        for &port in &ports {
-            for n in 0..self.workers.len() {
-                tickets.push(self.ask(n, "a port's queues", |ticket| Command::ReleasePort { port, ticket }));
-            }
-        }
-        self.wait_for(&tickets)?;
-        // 2. Who is not to stay ends, its counters folded.
-        self.fold(Duration::from_secs(1));
-        while self.workers.len() > stay {
-            self.end_last_worker();
-        }
-        self.workers.iter_mut().for_each(|w| w.queues = 0);
-        for place in &places[stay..] {
-            self.start_worker_on(place.clone())?;
-        }
-        // 3. Queues go out again.
-        let mut released: BTreeMap<PortNo, Vec<Released>> = BTreeMap::new();
-        for r in self.released.drain(..) {
-            released.entry(r.port).or_default().push(r);
-        }
-        for (no, mut by_worker) in released {
-            let Some(entry) = self.ports.get_mut(&no) else { continue };
-            let order = std::mem::take(&mut entry.rx_queues);
-            let mut next = |n: usize| by_worker.iter_mut().find(|r| r.worker == n)?.rx.pop_front();
-            let rx = order.into_iter().filter_map(&mut next).collect();
-            let mut tx: Vec<_> = by_worker.into_iter().filter_map(|r| r.tx?.into_queue()).collect();
-            tx.append(&mut entry.spare_tx);
-            self.give_queues(no, rx, tx);
-        }
-        Ok(())
-    }
-
-    fn end_last_worker(&mut self) {
-        let n = self.workers.len() - 1;
-        self.send(n, Command::Stop);
-        let Some(mut w) = self.workers.pop() else { return };
-        self.awaited.ended(n);
-        while !w.backlog.is_empty() {
-            w.push_backlog();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        // A worker that panicked has already said so on stderr.
-        let _ = w.thread.take().map(std::thread::JoinHandle::join);
-        while let Ok(effect) = w.effects.pop() {
-            self.left.push_back(Event::Effect(effect));
-        }
-        while let Ok(packet_in) = w.packet_ins.pop() {
-            self.left.push_back(Event::PacketIn(packet_in));
-        }
-        self.retired.push(Retired { stats: w.stats, slots: w.slots });
-    }
-
-    /// Takes a port away from all workers, see [`Self::remove_ports`].
-    pub fn remove_port(&mut self, no: PortNo) -> Result<Box<dyn Port>, DatapathError> {
-        let mut removed = self.remove_ports(&[no])?;
-        removed.pop().ok_or(DatapathError::NoPort(no))
-    }
-
-    /// Takes ports away from all workers, and gives them back in their order; dropping one removes what it made in the kernel.
-    /// Waits until every worker has given up their queues: for many ports no longer than for one.
-    pub fn remove_ports(&mut self, numbers: &[PortNo]) -> Result<Vec<Box<dyn Port>>, DatapathError> {
-        let removal = self.begin_removal(numbers)?;
-        self.wait_for(&removal.tickets)?;
-        Ok(self.finish_removal(removal).unwrap_or_else(|_| unreachable!("all have answered")))
-    }
-
-    /// Has all workers give up the queues of ports, which are ports no longer. See [`Self::finish_removal`].
-    pub fn begin_removal(&mut self, numbers: &[PortNo]) -> Result<Removal, DatapathError> {
-        if let Some(&none) = numbers.iter().find(|no| !self.ports.contains_key(no)) {
-            return Err(DatapathError::NoPort(none));
-        }
-        let entries: Vec<PortEntry> = numbers.iter().filter_map(|no| self.ports.remove(no)).collect();
-        for n in entries.iter().flat_map(|entry| &entry.rx_queues) {
-            self.workers[*n].queues -= 1;
-        }
-        let mut tickets = Vec::new();
-        for n in 0..self.workers.len() {
-            for &port in numbers {
-                tickets.push(self.ask(n, "a port's queues", |ticket| Command::RemovePort { port, ticket }));
-            }
-        }
-        Ok(Removal { tickets, entries })
-    }
-
-    /// The ports in their order, once every worker has given up their queues; until then what is waited for.
-    pub fn finish_removal(&mut self, removal: Removal) -> Result<Vec<Box<dyn Port>>, Removal> {
-        self.collect();
-        if !self.awaited.have_answered(&removal.tickets) {
-            return Err(removal);
-        }
-        for entry in &removal.entries {
-            let stats = entry.port.stats();
-            for (reason, of) in BY_DRIVERS {
-                *self.dropped_by_gone.entry(reason.name()).or_default() += of(&stats);
-            }
-        }
-        Ok(removal.entries.into_iter().map(|entry| entry.port).collect())
-    }
-
-    /// The port under a number.
-    pub fn port(&self, no: PortNo) -> Option<&dyn Port> {
-        self.ports.get(&no).map(|e| e.port.as_ref())
-    }
-
-    /// The port, to change its settings.
-    pub fn port_mut(&mut self, no: PortNo) -> Option<&mut Box<dyn Port>> {
-        self.ports.get_mut(&no).map(|e| &mut e.port)
-    }
-
-    /// Numbers of all ports.
-    pub fn port_numbers(&self) -> impl Iterator<Item = PortNo> {
-        self.ports.keys().copied()
-    }
-
-    /// What a port has moved, as its driver counts it, and in `tx_dropped` also what it did not take when a worker had it to send
-    /// ([`DropReason::TxQueueFull`]). Zeros where there is no such port.
-    pub fn port_stats(&self, no: PortNo) -> PortStats {
-        let mut stats = self.port(no).map(|port| port.stats()).unwrap_or_default();
-        stats.tx_dropped += self.port_counters(no).iter().map(|c| c.tx_drops.get()).sum::<u64>();
-        stats
-    }
-
-    /// A port's counters, one set per worker.
-    pub fn port_counters(&self, no: PortNo) -> &[Arc<PortCounters>] {
-        self.ports.get(&no).map_or(&[], |e| &e.counters)
-    }
-
-    /// The worker of each of the port's receive queues, in their order.
-    pub fn rx_workers(&self, no: PortNo) -> &[usize] {
-        self.ports.get(&no).map_or(&[], |e| &e.rx_queues)
-    }
-
-    /// How many workers run.
-    pub fn workers(&self) -> usize {
-        self.workers.len()
-    }
-
-    /// A worker's counters.
-    pub fn worker_stats(&self, n: usize) -> &WorkerStats {
-        &self.workers[n].stats
-    }
-
-    /// The same, for another thread to read.
-    pub fn shared_worker_stats(&self, n: usize) -> Arc<WorkerStats> {
-        self.workers[n].stats.clone()
-    }
-
-    /// The processor that a worker is pinned to.
-    pub fn worker_cpu(&self, n: usize) -> Option<usize> {
-        self.workers[n].cpus.single()
-    }
-
-    /// The operating system's id of a worker's thread, for its CPU time; 0 before it runs.
-    pub fn worker_thread_id(&self, n: usize) -> i32 {
-        self.workers[n].thread_id.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// Packets dropped for a reason, over all workers, and by the drivers of ports that are there or were.
-    pub fn drops(&self, reason: DropReason) -> u64 {
-        let by_drivers: u64 =
-            self.ports.values().map(|entry| dropped_by_driver(entry.port.as_ref(), reason)).sum();
-        self.drops_but_by_drivers(reason) + by_drivers
-    }
-
-    /// [`Self::drops`] for each reason, with each driver asked once: that may be a system call.
-    pub fn all_drops(&self) -> Vec<(DropReason, u64)> {
-        let of_drivers: Vec<PortStats> = self.ports.values().map(|entry| entry.port.stats()).collect();
-        let with_drivers = |reason: DropReason| {
-            let count = BY_DRIVERS.iter().find(|(by, _)| *by == reason).map(|(_, of)| of);
-            let by_drivers: u64 = count.map_or(0, |of| of_drivers.iter().map(of).sum());
-            (reason, self.drops_but_by_drivers(reason) + by_drivers)
-        };
-        DropReason::ALL.iter().copied().map(with_drivers).collect()
-    }
-
-    /// What workers have dropped, and drivers of ports that are gone.
-    fn drops_but_by_drivers(&self, reason: DropReason) -> u64 {
-        let ended = self.retired.iter().map(|r| r.stats.drops.get(reason));
-        let by_workers: u64 = self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum();
-        by_workers + self.dropped_by_gone.get(&reason.name()).copied().unwrap_or(0)
-    }
-
-    /// Packets that came in at a port and were dropped for a reason, and those that its driver dropped.
-    pub fn port_drops(&self, no: PortNo, reason: DropReason) -> u64 {
-        let by_workers: u64 = self.port_counters(no).iter().map(|c| c.drops.get(reason)).sum();
-        by_workers + self.port(no).map_or(0, |port| dropped_by_driver(port, reason))
-    }
-
     /// The packet pool.
     pub fn pool(&self) -> &'static Pool {
         self.pool
@@ -674,67 +217,6 @@ impl<P: Pipeline> Datapath<P> {
     pub fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
-
-    // ---- counters
-
-    /// Makes sure that crediting slots below `count`, and some thousand more, allocates nothing and waits for no page. The
-    /// pipeline's owner calls it after each change, and before one that may take more slots than that.
-    pub fn reserve_slots(&mut self, count: u32) {
-        let count = count.saturating_add(SLOTS_AHEAD);
-        for w in &self.workers {
-            w.slots.reserve(count);
-        }
-        self.slots_reserved = self.slots_reserved.max(count);
-    }
-
-    /// What a slot has seen so far: all that was folded, see [`Self::request_fold`].
-    pub fn slot(&self, idx: u32) -> SlotTotals {
-        let mut sum = SlotTotals::default();
-        let tables = self.workers.iter().map(|w| &w.slots).chain(self.retired.iter().map(|r| &r.slots));
-        for slot in tables.filter_map(|slots| slots.peek(idx)) {
-            sum.packets += slot.packets.get();
-            sum.bytes += slot.bytes.get();
-            sum.last_used_ms = sum.last_used_ms.max(slot.last_used_ms.get());
-        }
-        sum
-    }
-
-    /// Zeroes a slot to be given out again. Only after a fold that was requested when no flow could credit it any more.
-    pub fn clear_slot(&self, idx: u32) {
-        for slots in self.workers.iter().map(|w| &w.slots).chain(self.retired.iter().map(|r| &r.slots)) {
-            slots.clear(idx);
-        }
-    }
-
-    /// Asks every worker to fold all flows' counters into their slots. See [`Self::fold_done`].
-    pub fn request_fold(&mut self) -> u64 {
-        self.folds += 1;
-        for w in &self.workers {
-            w.shared.fold_wanted.raise(self.folds);
-            w.bell.ring();
-        }
-        self.folds
-    }
-
-    /// Whether every worker has folded since that request.
-    pub fn fold_done(&self, ticket: u64) -> bool {
-        self.workers.iter().all(|w| w.shared.fold_done.reached() >= ticket)
-    }
-
-    /// Requests a fold and waits for it. False when the time ran out.
-    pub fn fold(&mut self, timeout: Duration) -> bool {
-        let ticket = self.request_fold();
-        let end = Instant::now() + timeout;
-        while !self.fold_done(ticket) {
-            if Instant::now() >= end {
-                return false;
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        true
-    }
-
-    // ---- events
 
     /// Rung when events may wait.
     pub fn event_bell(&self) -> &Arc<Bell> {
@@ -897,22 +379,6 @@ impl<P: Pipeline> Datapath<P> {
     }
 }
 
-/// The name of a worker's thread.
-pub fn worker_name(n: usize) -> String {
-    format!("pmd-{n}")
-}
-
-impl<P: Pipeline> WorkerHandle<P> {
-    fn push_backlog(&mut self) {
-        while let Some(command) = self.backlog.pop_front() {
-            if let Err(rtrb::PushError::Full(command)) = self.commands.push(command) {
-                self.backlog.push_front(command);
-                return;
-            }
-        }
-    }
-}
-
 impl<P: Pipeline> Drop for Datapath<P> {
     fn drop(&mut self) {
         for n in 0..self.workers.len() {
@@ -930,19 +396,4 @@ impl<P: Pipeline> Drop for Datapath<P> {
             }
         }
     }
-}
-
-/// One handle per worker out of the queues that the port has.
-fn tx_handles(queues: Vec<Box<dyn packet::TxQueue>>, workers: usize) -> Vec<TxHandle> {
-    if queues.len() >= workers {
-        return queues.into_iter().take(workers).map(TxHandle::Own).collect();
-    }
-    let count = queues.len();
-    if count == 0 {
-        return Vec::new();
-    }
-    let users = |n: usize| (n..workers).step_by(count).len();
-    let shared: Vec<_> =
-        queues.into_iter().enumerate().map(|(n, q)| Arc::new(SharedTx::new(q, users(n)))).collect();
-    (0..workers).map(|n| TxHandle::Shared(shared[n % shared.len()].clone())).collect()
 }

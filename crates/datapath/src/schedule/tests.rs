@@ -316,7 +316,11 @@ fn after_packets_of_guests_it_lingers_for_a_share_of_their_time_and_no_longer_th
         world.run(MS / 2);
         let Schedule { idle_since, linger, .. } = world.schedule;
         let wanted = linger_us * US;
-        assert!(linger <= wanted * 101 / 100 && linger >= wanted * 9 / 10, "{work_ms} ms: {} us", linger / US);
+        assert!(
+            linger <= wanted * 101 / 100 && linger >= wanted * 9 / 10,
+            "{work_ms} ms: {} us",
+            linger / US
+        );
         assert!(!world.schedule.may_sleep(idle_since + linger) || linger == 0);
     }
 }

@@ -112,8 +112,8 @@ fn pass(
     pass_to_all(cache, rx, std::slice::from_mut(to), meanwhile)
 }
 
-/// What a worker does: sends what comes from one guest to the others, to each all of it. `meanwhile` happens between
-/// reception and delivery.
+/// What a worker does: sends what comes from one guest to the others, to each all of it. `meanwhile` happens
+/// between reception and delivery.
 pub fn pass_to_all(
     cache: &mut PoolCache,
     rx: &mut Box<dyn RxQueue>,

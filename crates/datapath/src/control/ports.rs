@@ -1,0 +1,201 @@
+//! Ports and their queues: added, moved from worker to worker, removed.
+
+use super::figures::BY_DRIVERS;
+use super::*;
+
+impl<P: Pipeline> Datapath<P> {
+    /// Adds a port under a number. Its receive queues go to the workers with the fewest; each worker gets a transmit
+    /// queue, shared where the port has too few. In force when the workers have taken their next turn.
+    pub fn add_port(&mut self, no: PortNo, mut port: Box<dyn Port>) -> Result<(), DatapathError> {
+        if no.0 == 0 || no.0 > 0xffff || self.ports.contains_key(&no) {
+            return Err(DatapathError::PortNumber(no));
+        }
+        if self.workers.is_empty() {
+            return Err(DatapathError::NoWorker);
+        }
+        let (tx, rx) = (port.take_tx_queues(self.workers.len()), port.take_rx_queues());
+        let entry = PortEntry {
+            port,
+            counters: Vec::new(),
+            rx_queues: Vec::new(),
+            loads: Vec::new(),
+            spare_tx: Vec::new(),
+        };
+        self.ports.insert(no, entry);
+        self.give_queues(no, rx, tx);
+        Ok(())
+    }
+
+    /// Gives a port's queues to the workers.
+    pub(super) fn give_queues(
+        &mut self,
+        no: PortNo,
+        rx: Vec<Box<dyn packet::RxQueue>>,
+        mut tx: Vec<Box<dyn packet::TxQueue>>,
+    ) {
+        let workers = self.workers.len();
+        let Some(entry) = self.ports.get_mut(&no) else { return };
+        entry.counters.resize_with(entry.counters.len().max(workers), Arc::default);
+        let counters = entry.counters.clone();
+        entry.spare_tx = tx.split_off(tx.len().min(workers));
+        for (n, handle) in tx_handles(tx, workers).into_iter().enumerate() {
+            self.send(n, Command::AddTx { port: no, handle, counters: counters[n].clone() });
+        }
+        self.assign(no, rx);
+    }
+
+    /// Gives each queue to the worker with the fewest.
+    pub(super) fn assign(&mut self, no: PortNo, queues: Vec<Box<dyn RxQueue>>) {
+        for queue in queues {
+            let fewest = (0..self.workers.len()).min_by_key(|&n| self.workers[n].queues);
+            let n = fewest.expect("ports are added where there are workers");
+            self.workers[n].queues += 1;
+            let entry = self.ports.get_mut(&no).expect("its queues are being added");
+            let idx = entry.rx_queues.len();
+            entry.rx_queues.push(n);
+            // A queue that changes hands with its worker counts on.
+            entry.loads.resize_with(entry.loads.len().max(idx + 1), Arc::default);
+            let load = entry.loads[idx].clone();
+            self.send(n, Command::AddRx { port: no, idx, queue, load });
+        }
+    }
+
+    /// Takes up receive queues that a port has got since it was added, and gives up those that it has lost: a guest decides how many it
+    /// uses. Returns how many there are now.
+    pub fn adopt_queues(&mut self, no: PortNo) -> usize {
+        let Some(entry) = self.ports.get_mut(&no) else { return 0 };
+        for _ in 0..entry.port.give_up_rx_queues() {
+            self.drop_last_rx(no);
+        }
+        let Some(entry) = self.ports.get_mut(&no) else { return 0 };
+        let queues = entry.port.take_rx_queues();
+        self.assign(no, queues);
+        self.rx_workers(no).len()
+    }
+
+    /// Has the last of a port's receive queues polled by nobody.
+    pub(super) fn drop_last_rx(&mut self, no: PortNo) {
+        let Some(entry) = self.ports.get_mut(&no) else { return };
+        let Some(worker) = entry.rx_queues.pop() else { return };
+        let idx = entry.rx_queues.len();
+        self.workers[worker].queues -= 1;
+        // Where the worker does not answer in time, its late answer finds nobody who polls the queue, and ends it then.
+        drop(self.release_rx(worker, no, idx));
+    }
+
+    /// Takes a receive queue out of a worker; `None` where the worker does not have it.
+    pub(super) fn release_rx(
+        &mut self,
+        worker: usize,
+        port: PortNo,
+        idx: usize,
+    ) -> Result<Option<Box<dyn RxQueue>>, DatapathError> {
+        let ticket = self.ask(worker, "a queue", |ticket| Command::ReleaseRx { port, idx, ticket });
+        (self.awaited_rx, self.released_rx) = (Some(ticket), None);
+        let waited = self.wait_for(&[ticket]);
+        self.awaited_rx = None;
+        waited.map(|()| self.released_rx.take().flatten())
+    }
+
+    /// What each of the port's receive queues has cost, in their order.
+    pub fn rx_loads(&self, no: PortNo) -> &[Arc<QueueLoad>] {
+        self.ports.get(&no).map_or(&[], |e| &e.loads)
+    }
+
+    /// Has a port's receive queue polled by another worker from now on. What the one has received it has sent before it gives
+    /// the queue up, so no packet is lost and none overtakes another of its flow; what comes meanwhile waits in the device.
+    pub fn move_queue(&mut self, no: PortNo, idx: usize, worker: usize) -> Result<(), DatapathError> {
+        let entry = self.ports.get(&no).ok_or(DatapathError::NoPort(no))?;
+        let (Some(&from), true) = (entry.rx_queues.get(idx), worker < self.workers.len()) else {
+            return Err(DatapathError::NoWorker);
+        };
+        if from == worker {
+            return Ok(());
+        }
+        let Some(queue) = self.release_rx(from, no, idx)? else { return Ok(()) };
+        let entry = self.ports.get_mut(&no).ok_or(DatapathError::NoPort(no))?;
+        entry.rx_queues[idx] = worker;
+        let load = entry.loads[idx].clone();
+        self.workers[from].queues -= 1;
+        self.workers[worker].queues += 1;
+        self.send(worker, Command::AddRx { port: no, idx, queue, load });
+        Ok(())
+    }
+
+    /// Takes a port away from all workers, see [`Self::remove_ports`].
+    pub fn remove_port(&mut self, no: PortNo) -> Result<Box<dyn Port>, DatapathError> {
+        let mut removed = self.remove_ports(&[no])?;
+        removed.pop().ok_or(DatapathError::NoPort(no))
+    }
+
+    /// Takes ports away from all workers, and gives them back in their order; dropping one removes what it made in the kernel.
+    /// Waits until every worker has given up their queues: for many ports no longer than for one.
+    pub fn remove_ports(&mut self, numbers: &[PortNo]) -> Result<Vec<Box<dyn Port>>, DatapathError> {
+        let removal = self.begin_removal(numbers)?;
+        self.wait_for(&removal.tickets)?;
+        Ok(self.finish_removal(removal).unwrap_or_else(|_| unreachable!("all have answered")))
+    }
+
+    /// Has all workers give up the queues of ports, which are ports no longer. See [`Self::finish_removal`].
+    pub fn begin_removal(&mut self, numbers: &[PortNo]) -> Result<Removal, DatapathError> {
+        if let Some(&none) = numbers.iter().find(|no| !self.ports.contains_key(no)) {
+            return Err(DatapathError::NoPort(none));
+        }
+        let entries: Vec<PortEntry> = numbers.iter().filter_map(|no| self.ports.remove(no)).collect();
+        for n in entries.iter().flat_map(|entry| &entry.rx_queues) {
+            self.workers[*n].queues -= 1;
+        }
+        let mut tickets = Vec::new();
+        for n in 0..self.workers.len() {
+            for &port in numbers {
+                tickets.push(self.ask(n, "a port's queues", |ticket| Command::RemovePort { port, ticket }));
+            }
+        }
+        Ok(Removal { tickets, entries })
+    }
+
+    /// The ports in their order, once every worker has given up their queues; until then what is waited for.
+    pub fn finish_removal(&mut self, removal: Removal) -> Result<Vec<Box<dyn Port>>, Removal> {
+        self.collect();
+        if !self.awaited.have_answered(&removal.tickets) {
+            return Err(removal);
+        }
+        for entry in &removal.entries {
+            let stats = entry.port.stats();
+            for (reason, of) in BY_DRIVERS {
+                *self.dropped_by_gone.entry(reason.name()).or_default() += of(&stats);
+            }
+        }
+        Ok(removal.entries.into_iter().map(|entry| entry.port).collect())
+    }
+
+    /// The port under a number.
+    pub fn port(&self, no: PortNo) -> Option<&dyn Port> {
+        self.ports.get(&no).map(|e| e.port.as_ref())
+    }
+
+    /// The port, to change its settings.
+    pub fn port_mut(&mut self, no: PortNo) -> Option<&mut Box<dyn Port>> {
+        self.ports.get_mut(&no).map(|e| &mut e.port)
+    }
+
+    /// Numbers of all ports.
+    pub fn port_numbers(&self) -> impl Iterator<Item = PortNo> {
+        self.ports.keys().copied()
+    }
+}
+
+/// One handle per worker out of the queues that the port has.
+fn tx_handles(queues: Vec<Box<dyn packet::TxQueue>>, workers: usize) -> Vec<TxHandle> {
+    if queues.len() >= workers {
+        return queues.into_iter().take(workers).map(TxHandle::Own).collect();
+    }
+    let count = queues.len();
+    if count == 0 {
+        return Vec::new();
+    }
+    let users = |n: usize| (n..workers).step_by(count).len();
+    let shared: Vec<_> =
+        queues.into_iter().enumerate().map(|(n, q)| Arc::new(SharedTx::new(q, users(n)))).collect();
+    (0..workers).map(|n| TxHandle::Shared(shared[n % shared.len()].clone())).collect()
+}

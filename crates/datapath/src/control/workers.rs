@@ -1,0 +1,230 @@
+//! Workers: started, exchanged under traffic, ended.
+
+use super::*;
+use crate::cache::FlowCache;
+use crate::context::Context;
+use crate::process::Process;
+use crate::worker::Worker;
+use base::hash::HashKey;
+use packet::wait::Waiter;
+
+/// Effects that a worker can have under way.
+const EFFECTS_RING: usize = 4096;
+/// Packet-ins that a worker can have under way.
+const PACKET_INS_RING: usize = 1024;
+/// Commands that a worker can have under way, and their answers.
+const COMMANDS_RING: usize = 4096;
+
+impl<P: Pipeline> WorkerHandle<P> {
+    /// Its thread's id. Where the thread does not run yet, that is waited for: the system starts it in a moment.
+    pub(super) fn started(&self) -> i32 {
+        loop {
+            match self.thread_id.load(std::sync::atomic::Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                id => return id,
+            }
+        }
+    }
+}
+
+impl<P: Pipeline> WorkerHandle<P> {
+    pub(super) fn push_backlog(&mut self) {
+        while let Some(command) = self.backlog.pop_front() {
+            if let Err(rtrb::PushError::Full(command)) = self.commands.push(command) {
+                self.backlog.push_front(command);
+                return;
+            }
+        }
+    }
+}
+
+/// The name of a worker's thread.
+pub fn worker_name(n: usize) -> String {
+    format!("pmd-{n}")
+}
+
+impl<P: Pipeline> Datapath<P> {
+    /// Starts a worker, pinned to a processor or not. Start workers before ports: queues are given to the workers
+    /// that there are.
+    pub fn start_worker(&mut self, cpu: Option<usize>) -> Result<usize, DatapathError> {
+        self.start_worker_on(CpuSet::from(cpu))
+    }
+
+    /// The same, on any of these processors.
+    pub fn start_worker_on(&mut self, cpus: CpuSet) -> Result<usize, DatapathError> {
+        let n = self.workers.len();
+        let (worker, mut handle) = self.make_worker()?;
+        let its_id = handle.thread_id.clone();
+        handle.cpus = cpus.clone();
+        handle.thread = Some(std::thread::Builder::new().name(worker_name(n)).spawn(move || {
+            // Before anybody can bind it elsewhere.
+            if cpus != CpuSet::all() {
+                packet::thread::bind(0, &cpus);
+            }
+            its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Release);
+            worker.run();
+        })?);
+        self.workers.push(handle);
+        Ok(n)
+    }
+
+    /// Adds a worker whose turns the caller takes, see [`SteppedWorker`]. What waits for workers ([`Self::remove_port`],
+    /// [`Self::fold`], [`Self::dump_flows`]) would wait in vain for it.
+    pub fn stepped_worker(&mut self) -> Result<SteppedWorker<P>, DatapathError> {
+        let (worker, handle) = self.make_worker()?;
+        self.workers.push(handle);
+        Ok(SteppedWorker::new(worker))
+    }
+
+    pub(super) fn make_worker(&mut self) -> Result<(Worker<P>, WorkerHandle<P>), DatapathError> {
+        let (commands, commands_rx) = rtrb::RingBuffer::new(COMMANDS_RING);
+        let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + 256);
+        let (effects_tx, effects) = rtrb::RingBuffer::new(EFFECTS_RING);
+        let (packet_ins_tx, packet_ins) = rtrb::RingBuffer::new(PACKET_INS_RING);
+        let Retired { stats, slots } =
+            self.retired.pop().unwrap_or_else(|| Retired { stats: Arc::default(), slots: Arc::default() });
+        slots.reserve(self.slots_reserved);
+        let shared = Arc::new(Shared::default());
+        let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
+        let cache = FlowCache::new(self.config.cache, secret)?;
+        let out = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, self.event_bell.clone());
+        let mut process = Process::new(
+            self.pipeline.clone(),
+            self.domain.register(),
+            cache,
+            slots.clone(),
+            out,
+            effects_tx,
+            self.event_bell.clone(),
+        );
+        process.exact_tier = self.config.exact_tier;
+        let waiter = Waiter::new()?;
+        let mut worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
+        worker.measures_passes = self.config.measure_passes;
+        let handle = WorkerHandle {
+            commands,
+            replies,
+            effects,
+            packet_ins,
+            backlog: VecDeque::new(),
+            shared,
+            stats,
+            slots,
+            bell: worker.bell(),
+            thread: None,
+            thread_id: Arc::default(),
+            queues: 0,
+            cpus: CpuSet::all(),
+        };
+        Ok((worker, handle))
+    }
+
+    /// From now on there is one worker per element, each on these processors, with caches of these limits. Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
+    /// flows, unless the limits change; what those that end have counted stays counted. At least one worker.
+    pub fn set_workers(&mut self, places: &[CpuSet], cache: CacheConfig) -> Result<(), DatapathError> {
+        if places.is_empty() {
+            return Err(DatapathError::NoWorker);
+        }
+        let stay = if cache == self.config.cache { self.workers.len().min(places.len()) } else { 0 };
+        self.config.cache = cache;
+        if stay < self.workers.len() || stay < places.len() {
+            self.exchange_workers(stay, places)?;
+        }
+        for (worker, place) in self.workers.iter_mut().zip(places) {
+            if worker.cpus == *place {
+                continue;
+            }
+            worker.cpus = place.clone();
+            if worker.thread.is_some() {
+                packet::thread::bind(worker.started(), place);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn exchange_workers(&mut self, stay: usize, places: &[CpuSet]) -> Result<(), DatapathError> {
+        // 1. All queues come back.
+        let ports: Vec<PortNo> = self.ports.keys().copied().collect();
+        let mut tickets = Vec::new();
+        for &port in &ports {
+            for n in 0..self.workers.len() {
+                tickets.push(self.ask(n, "a port's queues", |ticket| Command::ReleasePort { port, ticket }));
+            }
+        }
+        self.wait_for(&tickets)?;
+        // 2. Who is not to stay ends, its counters folded.
+        self.fold(Duration::from_secs(1));
+        while self.workers.len() > stay {
+            self.end_last_worker();
+        }
+        self.workers.iter_mut().for_each(|w| w.queues = 0);
+        for place in &places[stay..] {
+            self.start_worker_on(place.clone())?;
+        }
+        // 3. Queues go out again.
+        let mut released: BTreeMap<PortNo, Vec<Released>> = BTreeMap::new();
+        for r in self.released.drain(..) {
+            released.entry(r.port).or_default().push(r);
+        }
+        for (no, mut by_worker) in released {
+            let Some(entry) = self.ports.get_mut(&no) else { continue };
+            let order = std::mem::take(&mut entry.rx_queues);
+            let mut next = |n: usize| by_worker.iter_mut().find(|r| r.worker == n)?.rx.pop_front();
+            let rx = order.into_iter().filter_map(&mut next).collect();
+            let mut tx: Vec<_> = by_worker.into_iter().filter_map(|r| r.tx?.into_queue()).collect();
+            tx.append(&mut entry.spare_tx);
+            self.give_queues(no, rx, tx);
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_last_worker(&mut self) {
+        let n = self.workers.len() - 1;
+        self.send(n, Command::Stop);
+        let Some(mut w) = self.workers.pop() else { return };
+        self.awaited.ended(n);
+        while !w.backlog.is_empty() {
+            w.push_backlog();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // A worker that panicked has already said so on stderr.
+        let _ = w.thread.take().map(std::thread::JoinHandle::join);
+        while let Ok(effect) = w.effects.pop() {
+            self.left.push_back(Event::Effect(effect));
+        }
+        while let Ok(packet_in) = w.packet_ins.pop() {
+            self.left.push_back(Event::PacketIn(packet_in));
+        }
+        self.retired.push(Retired { stats: w.stats, slots: w.slots });
+    }
+
+    /// The worker of each of the port's receive queues, in their order.
+    pub fn rx_workers(&self, no: PortNo) -> &[usize] {
+        self.ports.get(&no).map_or(&[], |e| &e.rx_queues)
+    }
+
+    /// How many workers run.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// A worker's counters.
+    pub fn worker_stats(&self, n: usize) -> &WorkerStats {
+        &self.workers[n].stats
+    }
+
+    /// The same, for another thread to read.
+    pub fn shared_worker_stats(&self, n: usize) -> Arc<WorkerStats> {
+        self.workers[n].stats.clone()
+    }
+
+    /// The processor that a worker is pinned to.
+    pub fn worker_cpu(&self, n: usize) -> Option<usize> {
+        self.workers[n].cpus.single()
+    }
+
+    /// The operating system's id of a worker's thread, for its CPU time; 0 before it runs.
+    pub fn worker_thread_id(&self, n: usize) -> i32 {
+        self.workers[n].thread_id.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,218 @@
+//! What the control thread asks of a worker, what the worker answers, and how it carries that out, between two bursts.
+
+use super::{Rx, Worker};
+use crate::cache::DumpedFlow;
+use crate::pipeline::Pipeline;
+use crate::stats::{PortCounters, QueueLoad};
+use crate::transmission::TxHandle;
+use base::PortNo;
+use packet::{Packet, RxQueue};
+use std::sync::Arc;
+
+/// What the control thread asks of a worker.
+pub enum Command {
+    /// Poll this queue.
+    AddRx {
+        /// Whose queue.
+        port: PortNo,
+        /// Its number there.
+        idx: usize,
+        /// It.
+        queue: Box<dyn RxQueue>,
+        /// Where to count what it costs.
+        load: Arc<QueueLoad>,
+    },
+    /// Give up one receive queue, to be polled by another worker; the answer is [`Reply::ReleasedRx`].
+    ReleaseRx {
+        /// Whose queue.
+        port: PortNo,
+        /// Its number there.
+        idx: usize,
+        /// The command's number, which the answer carries; likewise below.
+        ticket: u64,
+    },
+    /// Use this to send to the port.
+    AddTx {
+        /// Which port.
+        port: PortNo,
+        /// How.
+        handle: TxHandle,
+        /// Where to count.
+        counters: Arc<PortCounters>,
+    },
+    /// Give up all queues of the port; the answer is [`Reply::Removed`].
+    RemovePort {
+        /// Which port.
+        port: PortNo,
+        /// See above.
+        ticket: u64,
+    },
+    /// Give up all queues of the port as they are, to be used by other workers; the answer is [`Reply::Released`].
+    ReleasePort {
+        /// Which port.
+        port: PortNo,
+        /// See above.
+        ticket: u64,
+    },
+    /// Execute actions on a packet of the control thread's.
+    Execute {
+        /// The packet, allocated by the control thread from the same pool.
+        packet: Packet,
+        /// What to do.
+        actions: Vec<crate::DpAction>,
+    },
+    /// Write megaflows into `out`, up to its capacity; the answer is [`Reply::Dump`].
+    Dump {
+        /// See above.
+        ticket: u64,
+        /// Where to go on.
+        from: u32,
+        /// With room reserved.
+        out: Vec<DumpedFlow>,
+    },
+    /// Forget all flows.
+    Flush,
+    /// End the thread.
+    Stop,
+}
+
+/// What a worker answers.
+pub enum Reply {
+    /// The port's queues, closed, to be dropped by the control thread.
+    Removed {
+        /// The number of the command; likewise below.
+        ticket: u64,
+        /// Receive queues.
+        rx: Vec<Box<dyn RxQueue>>,
+        /// Transmit queue.
+        tx: Option<TxHandle>,
+    },
+    /// The port's queues, open.
+    Released {
+        /// See above.
+        ticket: u64,
+        /// Which port.
+        port: PortNo,
+        /// Receive queues, in the order in which they were given.
+        rx: Vec<Box<dyn RxQueue>>,
+        /// Transmit queue.
+        tx: Option<TxHandle>,
+    },
+    /// One receive queue, open.
+    ReleasedRx {
+        /// See above.
+        ticket: u64,
+        /// Whose queue.
+        port: PortNo,
+        /// Its number there.
+        idx: usize,
+        /// `None` where this worker does not have it.
+        queue: Option<Box<dyn RxQueue>>,
+    },
+    /// Flows, and where to go on.
+    Dump {
+        /// See above.
+        ticket: u64,
+        /// The flows.
+        flows: Vec<DumpedFlow>,
+        /// `None` at the end.
+        next: Option<u32>,
+    },
+    /// The port's device is gone.
+    Gone(PortNo),
+    /// A used command's memory, to be freed off the packet path.
+    Spent(Vec<crate::DpAction>),
+}
+
+impl<P: Pipeline> Worker<P> {
+    /// Carries out waiting commands. False when one says to stop.
+    pub(super) fn obey(&mut self) -> bool {
+        while let Ok(command) = self.commands.pop() {
+            match command {
+                Command::AddRx { port, idx, queue, load } => self.add_rx(port, idx, queue, load),
+                Command::ReleaseRx { port, idx, ticket } => self.release_rx(port, idx, ticket),
+                Command::AddTx { port, handle, counters } => {
+                    self.process.out.set_input(port, Some(counters.clone()));
+                    self.process.tx.add_port(port, handle, counters.clone());
+                    for q in self.rx.iter_mut().filter(|q| q.port == port) {
+                        q.counters = Some(counters.clone());
+                    }
+                }
+                Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
+                Command::ReleasePort { port, ticket } => self.release_port(port, ticket),
+                Command::Execute { packet, actions } => {
+                    self.process.execute_now(packet, &actions);
+                    self.answer(Reply::Spent(actions));
+                }
+                Command::Dump { ticket, from, mut out } => {
+                    let next = self.process.cache.dump(from, out.capacity(), &mut out);
+                    self.answer(Reply::Dump { ticket, flows: out, next });
+                }
+                Command::Flush => self.process.cache.flush(&self.process.slots),
+                Command::Stop => return false,
+            }
+        }
+        true
+    }
+
+    /// The ring of answers has room for one per command, so this never fails; a full ring would leak into the drop here.
+    pub(super) fn answer(&mut self, reply: Reply) {
+        let _ = self.replies.push(reply);
+    }
+
+    fn add_rx(&mut self, port: PortNo, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
+        if let Some(fd) = queue.wait_fd() {
+            // A descriptor that epoll refuses is polled like one that is not there.
+            let _ = self.waiter.add(fd);
+        }
+        let counters = self.process.out.input(port).cloned();
+        self.schedule.add(queue.lends());
+        self.rx.push(Rx { port, idx, queue, load, counters, in_pass: 0 });
+    }
+
+    fn remove_port(&mut self, port: PortNo, ticket: u64) {
+        let mut rx = self.take_rx(port);
+        rx.iter_mut().for_each(|q| q.close(&mut self.process.out.cache));
+        let tx = self.process.tx.remove_port(&mut self.process.out, port);
+        self.process.out.set_input(port, None);
+        self.answer(Reply::Removed { ticket, rx, tx });
+    }
+
+    fn release_port(&mut self, port: PortNo, ticket: u64) {
+        let mut rx = self.take_rx(port);
+        rx.iter_mut().for_each(|q| q.disarm());
+        let tx = self.process.tx.release_port(&mut self.process.out, port);
+        self.process.out.set_input(port, None);
+        self.answer(Reply::Released { ticket, port, rx, tx });
+    }
+
+    fn release_rx(&mut self, port: PortNo, idx: usize, ticket: u64) {
+        let at = self.rx.iter().position(|q| q.port == port && q.idx == idx);
+        let queue = at.map(|n| {
+            let mut q = self.take_out(n);
+            q.queue.disarm();
+            q.queue
+        });
+        self.answer(Reply::ReleasedRx { ticket, port, idx, queue });
+    }
+
+    /// Takes a port's receive queues out, in their order.
+    fn take_rx(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
+        let mut taken = Vec::new();
+        while let Some(n) = self.rx.iter().position(|q| q.port == port) {
+            taken.push(self.take_out(n));
+        }
+        // One that came from another worker came last.
+        taken.sort_by_key(|q| q.idx);
+        taken.into_iter().map(|q| q.queue).collect()
+    }
+
+    fn take_out(&mut self, n: usize) -> Rx {
+        let q = self.rx.remove(n);
+        self.schedule.remove(n);
+        if let Some(fd) = q.queue.wait_fd() {
+            self.waiter.remove(fd);
+        }
+        q
+    }
+}
