@@ -4,8 +4,8 @@
 use crate::lab::topology::TOPOLOGIES;
 use crate::lab::{generator, guest, switch, traffic, trial};
 use crate::measure::{
-    afxdp_bridge, churn, counts, fairness, generate, instructions, load_rules, masks, memory, misses, ovsdb,
-    p2p, port_count, ports_config, pvp, pvp_types, scale, wake,
+    afxdp_bridge, churn, counts, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p,
+    port_count, ports_config, pvp, pvp_types, scale, wake,
 };
 use crate::run::{Wish, now_utc};
 use crate::suite::Mode;
@@ -85,9 +85,6 @@ enum Bench {
     /// machine?
     #[command(hide = true)]
     Afxdp(afxdp_bridge::Args),
-    /// Instructions per packet under callgrind: what does each kind of packet cost, without noise?
-    #[command(hide = true)]
-    Instructions(instructions::Args),
     /// Two workers: how much more do they do than one?
     #[command(hide = true)]
     Scale(scale::Args),
@@ -190,7 +187,6 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::LoadRules(args) => load_rules::run(&args),
         Bench::Ovsdb(args) => ovsdb::run(&args),
         Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
-        Bench::Instructions(args) => instructions::run(&args),
         Bench::Scale(args) => scale::run(&args),
         Bench::Wake(args) => wake::run(&args),
         Bench::Generate(args) => generate::run(&args),

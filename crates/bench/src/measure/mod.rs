@@ -9,7 +9,6 @@ pub mod counts;
 pub mod fairness;
 pub mod frames;
 pub mod generate;
-pub mod instructions;
 pub mod io_floor;
 pub mod load_rules;
 pub mod masks;

@@ -1,7 +1,6 @@
 //! The packet path costs what bench/instructions.txt says, in instructions per packet, which noise does not reach.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// A figure that moves by a greater share than this, either way, is told.
@@ -9,25 +8,8 @@ const TOLERANCE: f64 = 0.02;
 const TABLE: &str = include_str!("../../../bench/instructions.txt");
 const WHAT_TO_DO: &str = "The instructions per packet are not those that are committed. If you did not mean to change the cost of \
      the packet path, find out what did. If you did, renew the figures and say in the commit why they changed:\n    \
-     cargo build --release -p crosspoint && target/release/crosspoint bench instructions > bench/instructions.txt\n\
+     cargo run --release -p oracle --bin instructions > bench/instructions.txt\n\
      A new compiler changes them too.";
-
-/// The release binary: figures of another build say nothing.
-fn release_binary() -> PathBuf {
-    if let Some(binary) = std::env::var_os("CROSSPOINT_BIN") {
-        return binary.into();
-    }
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--package", "crosspoint", "--message-format", "json"])
-        .current_dir(testkit::root())
-        .output()
-        .unwrap();
-    let messages = String::from_utf8(built.stdout).unwrap();
-    assert!(built.status.success(), "cargo build --release: {}", String::from_utf8_lossy(&built.stderr));
-    let messages = messages.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let executables = messages.filter_map(|m| m["executable"].as_str().map(PathBuf::from));
-    executables.last().expect("cargo names the binary")
-}
 
 /// Figures by case.
 fn figures(table: &str) -> BTreeMap<&str, f64> {
@@ -60,9 +42,13 @@ fn differences(committed: &str, measured: &str) -> Vec<String> {
 
 #[test]
 fn the_packet_path_takes_the_instructions_that_are_committed() {
-    let run = Command::new(release_binary()).args(["bench", "instructions"]).output().unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "bench instructions: {}\n{said}", run.status);
+    // A release: figures of another build say nothing.
+    let run = Command::new(env!("CARGO"))
+        .args(["run", "--release", "--quiet", "--package", "oracle", "--bin", "instructions"])
+        .current_dir(testkit::root())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
     let differences = differences(TABLE, std::str::from_utf8(&run.stdout).unwrap());
     assert!(differences.is_empty(), "{}\n{WHAT_TO_DO}", differences.join("\n"));
 }

@@ -5,24 +5,27 @@
 //! `Process::burst` alone, from the packets' bytes to their outputs; the source in memory and the worker's loop are outside.
 //! One case after the other, each in a switch of its own and after bursts that are not counted.
 //!
-//! What it prints is the table that bench/instructions.txt has, which a test compares.
+//! What it prints is the table that bench/instructions.txt has, which a test compares. It is a program of its own, so that the
+//! test has a release build of the packet path alone to wait for: `cargo run --release -p oracle --bin instructions`.
 
-use crate::measure::frames;
-use crate::measure::rows::{json_file, write_json};
-use crate::measure::trial::{self, SINK, SOURCE};
-use crate::process::TempDir;
-use base::OfPort;
 use base::hash::HashKey;
 use base::rcu::Domain;
+use base::{OfPort, PortNo};
 use datapath::{Config, Datapath, ExactTier, SteppedWorker};
 use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
 use packet::{Pool, PoolConfig};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use switch::control::FlowMod;
 use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
+use wire::EthAddr;
+use wire::compose::Compose;
 
+/// Where packets come from, and where they go.
+const SOURCE: PortNo = PortNo(1);
+const SINK: PortNo = PortNo(2);
 /// Packets that are counted in each case.
 const PACKETS: usize = 2048;
 /// Packets before them, by which the caches know every flow.
@@ -32,70 +35,51 @@ const FLOWS: usize = 64;
 /// What callgrind counts within.
 const COUNTED: &str = "*datapath::process::Process*::burst";
 /// Before which function it forgets what it has counted, and after which it writes that down.
-const ZEROED_BEFORE: &str = "*measure::instructions::counting_begins";
-const DUMPED_AFTER: &str = "*measure::instructions::counting_ends";
+const ZEROED_BEFORE: &str = "*instructions::counting_begins";
+const DUMPED_AFTER: &str = "*instructions::counting_ends";
 
-/// Arguments.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Be what is counted: run the cases, and print their names and packets.
-    #[arg(long, hide = true)]
-    counted: bool,
-    /// Write the rows to this file.
-    #[arg(long, value_parser = json_file)]
-    json: Option<PathBuf>,
-}
-
-#[derive(serde::Serialize)]
-struct Row {
-    case: String,
-    instructions_per_packet: f64,
-    packets: u64,
-    runs: u32,
-}
-
-/// Runs it.
-pub fn run(args: &Args) -> Result<(), String> {
-    if args.counted {
-        return cases().iter().try_for_each(Case::run);
-    }
-    let rows = counted()?;
-    println!("# Instructions per packet in Process::burst. Made by: crosspoint bench instructions");
-    for row in &rows {
-        println!("{:<14} {:>7.1}", row.case, row.instructions_per_packet);
-    }
-    match &args.json {
-        Some(file) => write_json(file, rows).map_err(|e| format!("{}: {e}", file.display())),
-        None => Ok(()),
+fn main() -> ExitCode {
+    let is_counted = std::env::args().nth(1).as_deref() == Some(COUNTED_RUN);
+    match if is_counted { cases().iter().try_for_each(Case::run) } else { print_table() } {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("instructions: {why}");
+            ExitCode::FAILURE
+        }
     }
 }
 
-/// Runs this program under callgrind, and reads what it wrote: a file for each case, in their order.
-fn counted() -> Result<Vec<Row>, String> {
-    let dir = TempDir::new("instructions")?;
+/// The argument of the run that callgrind watches.
+const COUNTED_RUN: &str = "--counted";
+
+/// Runs this program under callgrind, and prints what it counted: a file for each case, in their order.
+fn print_table() -> Result<(), String> {
+    let dir = Dir::new("callgrind")?;
     let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
     let out = dir.0.join("out");
-    let printed = crate::process::run(
-        Command::new("valgrind")
-            .args(["--tool=callgrind", "--quiet", "--collect-atstart=no", "--combine-dumps=no"])
-            .arg(format!("--toggle-collect={COUNTED}"))
-            .arg(format!("--zero-before={ZEROED_BEFORE}"))
-            .arg(format!("--dump-after={DUMPED_AFTER}"))
-            .arg(format!("--callgrind-out-file={}", out.display()))
-            .arg(program)
-            .args(["bench", "instructions", "--counted"]),
-    )?;
-    let row = |(n, line): (usize, &str)| {
-        let (case, packets) = line.split_once(' ').ok_or_else(|| format!("not a case: {line}"))?;
-        let packets: u64 = packets.parse().map_err(|e| format!("{line}: {e}"))?;
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", "--quiet", "--collect-atstart=no", "--combine-dumps=no"])
+        .arg(format!("--toggle-collect={COUNTED}"))
+        .arg(format!("--zero-before={ZEROED_BEFORE}"))
+        .arg(format!("--dump-after={DUMPED_AFTER}"))
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .args([program.as_os_str(), COUNTED_RUN.as_ref()])
+        .output()
+        .map_err(|e| format!("valgrind: {e}"))?;
+    if !run.status.success() {
+        return Err(format!("valgrind: {}: {}", run.status, String::from_utf8_lossy(&run.stderr)));
+    }
+    println!(
+        "# Instructions per packet in Process::burst. Made by: cargo run --release -p oracle --bin instructions"
+    );
+    for (n, case) in String::from_utf8_lossy(&run.stdout).lines().enumerate() {
         let total = total(&dir.0.join(format!("out.{}", n + 1)))?;
         if total == 0 {
             return Err(format!("callgrind counted nothing in {case}: is there a function {COUNTED}?"));
         }
-        let instructions_per_packet = total as f64 / packets as f64;
-        Ok(Row { case: case.into(), instructions_per_packet, packets, runs: 1 })
-    };
-    printed.lines().enumerate().map(row).collect()
+        println!("{case:<14} {:>7.1}", total as f64 / PACKETS as f64);
+    }
+    Ok(())
 }
 
 /// The instructions that a file of callgrind's sums up to.
@@ -140,10 +124,22 @@ impl Default for Case {
     }
 }
 
+/// Flow `n`'s addresses.
+fn addresses(n: usize) -> (Ipv4Addr, Ipv4Addr) {
+    let n = n as u32;
+    (Ipv4Addr::from_bits(0x0a00_0000 + n), Ipv4Addr::from_bits(0x0b00_0000 + (n ^ 0x55)))
+}
+
+fn udp_frame(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16) -> Vec<u8> {
+    let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+    let udp = compose.ipv4(src, dst).udp(src_port, dst_port).udp_checksum_zero();
+    udp.frame_len(60).build().expect("headers of 42 bytes in a frame of 60")
+}
+
 /// Flow `n`, which differs from others at every depth but the first.
 fn frame(n: usize) -> Vec<u8> {
-    let (src, dst) = frames::addresses(n);
-    let mut frame = trial::frame(src, dst, 1024 + n as u16, 1025);
+    let (src, dst) = addresses(n);
+    let mut frame = udp_frame(src, dst, 1024 + n as u16, 1025);
     frame[10..12].copy_from_slice(&(n as u16).to_be_bytes());
     frame
 }
@@ -158,8 +154,20 @@ fn labelled(n: usize) -> Vec<u8> {
     frame
 }
 
+fn to_sink_actions() -> Vec<Action> {
+    vec![Action::Output { port: OfPort(SINK.0 as u16), max_len: 0 }]
+}
+
+/// A rule that reads both addresses of every packet, so that each pair is a flow of its own.
+fn every_pair_a_flow() -> FlowMod {
+    let whole = |field, count| SubField { field, offset: 0, count };
+    let read = |source, n| Action::Move { source: whole(source, 32), target: whole(Mf::Reg(n), 32) };
+    let actions = [read(Mf::NwSrc, 0), read(Mf::NwDst, 1)].into_iter().chain(to_sink_actions());
+    FlowMod { priority: 1, ..FlowMod::add(ipv4(), actions.collect()) }
+}
+
 fn to_sink(fields: Match) -> FlowMod {
-    FlowMod { priority: 2, ..FlowMod::add(fields, trial::to_sink()) }
+    FlowMod { priority: 2, ..FlowMod::add(fields, to_sink_actions()) }
 }
 
 fn from_source() -> Match {
@@ -175,7 +183,7 @@ fn udp() -> Match {
 }
 
 fn cases() -> Vec<Case> {
-    let by_address = |n: usize| to_sink(ipv4().with(FieldId::NwSrc, frames::addresses(n).0.to_bits().into()));
+    let by_address = |n: usize| to_sink(ipv4().with(FieldId::NwSrc, addresses(n).0.to_bits().into()));
     let by_addresses: Vec<FlowMod> = (0..FLOWS).map(by_address).collect();
     // A rule that looks deep makes every packet of its port be read so deep.
     let deep = || to_sink(from_source().with(FieldId::EthType, 0x0806).with(FieldId::ArpSha, 1));
@@ -200,7 +208,7 @@ fn cases() -> Vec<Case> {
             frames: (FLOWS..FLOWS + PACKETS).map(frame).collect(),
             warm_up: 0,
             answer: Answer::Translation,
-            ..exact("miss", by_addresses.into_iter().chain([trial::every_pair_a_flow(SOURCE)]).collect())
+            ..exact("miss", by_addresses.into_iter().chain([every_pair_a_flow()]).collect())
         },
     ]
 }
@@ -212,7 +220,7 @@ fn behind_a_label() -> Vec<FlowMod> {
     let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
     let second = |n: usize| {
         let inner = Match::any().with(FieldId::EthType, 0x0800);
-        let inner = inner.with(FieldId::NwSrc, frames::addresses(n).0.to_bits().into());
+        let inner = inner.with(FieldId::NwSrc, addresses(n).0.to_bits().into());
         FlowMod { table_id: 1, ..to_sink(inner) }
     };
     let first = FlowMod::add(mpls, vec![remember, Action::PopMpls(0x0800), on]);
@@ -229,12 +237,13 @@ struct Bench {
 
 impl Case {
     fn run(&self) -> Result<(), String> {
-        let dir = TempDir::new(self.name)?;
+        let dir = Dir::new(self.name)?;
         let pcap = dir.0.join("frames.pcap");
-        trial::write_frames(&pcap, self.frames.iter().cloned())?;
+        write_frames(&pcap, &self.frames)?;
         let mut bench = Bench::new(self.exact_tier, &self.rules)?;
-        bench.add_port(&trial::sink(SINK))?;
-        bench.add_port(&trial::source(SOURCE, &pcap).with("loop", "true"))?;
+        bench.add_port(&ports::PortSpec::new("sink", "null", SINK))?;
+        let source = ports::PortSpec::new("source", "pcap", SOURCE).with("rx_file", &pcap.to_string_lossy());
+        bench.add_port(&source.with("loop", "true").with_files_beside([&*pcap]))?;
         bench.receive(self.warm_up, false)?;
         let before = bench.answered();
         counting_begins();
@@ -251,7 +260,7 @@ impl Case {
         if !answered.iter().all(right) {
             return Err(format!("{}: {:?} was to answer all packets: {answered:?}", self.name, self.answer));
         }
-        println!("{} {PACKETS}", self.name);
+        println!("{}", self.name);
         Ok(())
     }
 }
@@ -316,4 +325,32 @@ fn counting_begins() {
 #[inline(never)]
 fn counting_ends() {
     std::hint::black_box(1);
+}
+
+/// A directory that goes with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Result<Dir, String> {
+        let path =
+            std::env::temp_dir().join(format!("crosspoint-instructions-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Dir(path))
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Writes frames into a capture file.
+fn write_frames(path: &Path, frames: &[Vec<u8>]) -> Result<(), String> {
+    let write = || -> std::io::Result<()> {
+        let mut writer = ports::pcap::file::Writer::new(std::fs::File::create(path)?)?;
+        frames.iter().try_for_each(|frame| writer.write(0, [frame.as_slice()].into_iter()))?;
+        writer.flush()
+    };
+    write().map_err(|e| format!("{}: {e}", path.display()))
 }
