@@ -16,9 +16,8 @@ use crate::action::DpAction;
 use base::DropReason;
 use flow::FieldId;
 use packet::{Packet, PacketFlags, PoolCache};
-use std::ops::Range;
 use wire::Layers;
-use wire::checksum::{nonzero, update16, update32, update128};
+use wire::checksum::{nonzero, update128};
 use wire::crc32c::crc32c;
 use wire::layers::{TAG_LEN, is_tag};
 
@@ -28,6 +27,7 @@ const LSE_LEN: usize = 4;
 /// alone.
 const TCI_PRESENT: u16 = 0x1000;
 
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
@@ -43,7 +43,7 @@ const TAGS_MAX: u8 = 2;
 pub fn apply(packet: &mut Packet, layers: &mut Layers, action: &DpAction) -> Edit {
     know(packet, layers);
     match *action {
-        DpAction::Set { field, value, mask } => set(packet, layers, field, value & mask, mask),
+        DpAction::Set { field, value, mask } => set(packet, layers, field, value, mask),
         DpAction::PushVlan { tpid, tci } => push_vlan(packet, layers, tpid, tci),
         DpAction::PopVlan => pop_vlan(packet, layers),
         DpAction::PushMpls { eth_type, lse } => push_mpls(packet, layers, eth_type, lse),
@@ -102,23 +102,112 @@ pub fn truncate(packet: Packet, max_bytes: usize, cache: &mut PoolCache) -> Pack
     kept
 }
 
-// ---- where the headers are
+// ---- setting fields
 
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+fn set(packet: &mut Packet, layers: &Layers, field: FieldId, value: u128, mask: u128) -> Edit {
+    let Some(place) = place(packet.data(), layers, field)? else { return Ok(()) };
+    match place.covered {
+        // Of the stream that SCTP's CRC covers only the first part is at hand.
+        Covered::Crc(_) if packet.is_chained() => return Err(DOES_NOT_FIT),
+        Covered::Crc(sctp) => {
+            let end = layers.end(packet.data());
+            let Some(sctp) = packet.data_mut().get_mut(sctp..end) else { return Ok(()) };
+            set_in_stream(sctp, place, value, mask);
+        }
+        _ => set_at(packet, layers, place, value, mask),
+    }
+    Ok(())
 }
 
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+/// Where a field is in a packet.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The number that holds it: its first byte, and its bytes, at most 16.
+    at: usize,
+    len: usize,
+    /// How far up in the number it is, and its bits.
+    shift: u32,
+    ones: u128,
+    covered: Covered,
 }
 
-fn be128(bytes: &[u8], at: usize) -> Option<u128> {
-    Some(u128::from_be_bytes(bytes.get(at..at + 16)?.try_into().ok()?))
+/// What sums up a field.
+#[derive(Clone, Copy)]
+enum Covered {
+    Nothing,
+    /// The checksum of the IPv4 header, and that of the transport layer where the field is an address.
+    Ipv4Header {
+        is_address: bool,
+    },
+    /// The checksum of the transport layer, by its pseudo-header.
+    PseudoHeader,
+    /// The checksum at this place in the transport header, where the field is, too.
+    Transport(usize),
+    /// The CRC of the SCTP packet that begins here.
+    Crc(usize),
 }
 
-fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
-    bytes.get_mut(at..at + value.len())?.copy_from_slice(value);
-    Some(())
+impl Place {
+    /// A field of whole bytes that nothing sums up.
+    fn whole(at: usize, len: usize) -> Place {
+        Place { at, len, shift: 0, ones: u128::MAX >> (128 - 8 * len), covered: Covered::Nothing }
+    }
+
+    fn bits(self, shift: u32, width: u32) -> Place {
+        Place { shift, ones: u128::MAX >> (128 - width), ..self }
+    }
+
+    fn covered(self, covered: Covered) -> Place {
+        Place { covered, ..self }
+    }
+}
+
+/// Where a field is; `None` where the packet has not got it. An error for a field that no bytes stand for, so that the change
+/// cannot be made in any packet.
+fn place(bytes: &[u8], layers: &Layers, field: FieldId) -> Result<Option<Place>, DropReason> {
+    use FieldId::*;
+    Ok(match field {
+        EthDst => Some(Place::whole(0, MAC_LEN)),
+        EthSrc => Some(Place::whole(MAC_LEN, MAC_LEN)),
+        VlanTci => {
+            let is_tagged = be16(bytes, 2 * MAC_LEN).is_some_and(is_tag);
+            let tci = Place { ones: u128::from(!TCI_PRESENT), ..Place::whole(2 * MAC_LEN + 2, 2) };
+            is_tagged.then_some(tci)
+        }
+        NwSrc | NwDst | NwProto | NwTos | NwTtl | ArpSha | ArpTha if is_arp(layers.eth_type) => {
+            in_arp(bytes, layers.l2_5.into(), field)
+        }
+        NwSrc | NwDst | NwTos | NwTtl | Ipv6Src | Ipv6Dst | Ipv6Label => in_ip(layers, field),
+        NwProto => None,
+        TpSrc | TpDst => in_transport(layers, field == TpSrc),
+        ArpSha | ArpTha | NdTarget | NdReserved | NdOptionsType => in_neighbour(bytes, layers, field),
+        Mpls0 => in_labels(bytes, layers, 0),
+        Mpls1 => in_labels(bytes, layers, 1),
+        Mpls2 => in_labels(bytes, layers, 2),
+        NshFlags | NshTtl | NshMdtype | NshNp | NshSpi | NshSi | NshC1 | NshC2 | NshC3 | NshC4 => {
+            in_nsh(bytes, layers, field)
+        }
+        _ => return Err(DOES_NOT_FIT),
+    })
+}
+
+fn is_arp(eth_type: u16) -> bool {
+    matches!(eth_type, 0x0806 | 0x8035)
+}
+
+fn in_arp(bytes: &[u8], arp: usize, field: FieldId) -> Option<Place> {
+    let bytes = bytes.get(arp..arp + 28)?;
+    // Of Ethernet and IPv4, with an opcode that the key can hold; but an opcode can be given to any.
+    let is_read = bytes[..6] == [0, 1, 8, 0, 6, 4] && matches!(be16(bytes, 6)?, 1..=0xff);
+    match field {
+        FieldId::NwProto => Some(Place::whole(arp + 6, 2)),
+        _ if !is_read => None,
+        FieldId::ArpSha => Some(Place::whole(arp + 8, MAC_LEN)),
+        FieldId::NwSrc => Some(Place::whole(arp + 14, 4)),
+        FieldId::ArpTha => Some(Place::whole(arp + 18, MAC_LEN)),
+        FieldId::NwDst => Some(Place::whole(arp + 24, 4)),
+        _ => None,
+    }
 }
 
 /// The header of IPv4 or IPv6, if all of its fields were read.
@@ -128,354 +217,93 @@ fn ip(layers: &Layers) -> Option<usize> {
     is_read.then_some(layers.l3.into())
 }
 
+fn in_ip(layers: &Layers, field: FieldId) -> Option<Place> {
+    use FieldId::*;
+    let l3 = ip(layers)?;
+    let header = |is_address| Covered::Ipv4Header { is_address };
+    match (field, layers.is_ipv6()) {
+        (NwSrc, false) => Some(Place::whole(l3 + 12, 4).covered(header(true))),
+        (NwDst, false) => Some(Place::whole(l3 + 16, 4).covered(header(true))),
+        // Summed up with its neighbour.
+        (NwTos, false) => Some(Place::whole(l3, 2).bits(0, 8).covered(header(false))),
+        (NwTtl, false) => Some(Place::whole(l3 + 8, 2).bits(8, 8).covered(header(false))),
+        // The traffic class lies across the first three bytes.
+        (NwTos, true) => Some(Place::whole(l3, 4).bits(20, 8)),
+        (NwTtl, true) => Some(Place::whole(l3 + 7, 1)),
+        (Ipv6Label, true) => Some(Place::whole(l3, 4).bits(0, 20)),
+        (Ipv6Src, true) => Some(Place::whole(l3 + 8, 16).covered(Covered::PseudoHeader)),
+        (Ipv6Dst, true) if layers.is_routed() => Some(Place::whole(l3 + 24, 16)),
+        (Ipv6Dst, true) => Some(Place::whole(l3 + 24, 16).covered(Covered::PseudoHeader)),
+        _ => None,
+    }
+}
+
 /// The transport header, if it is whole.
 fn transport(layers: &Layers) -> Option<usize> {
     (ip(layers).is_some() && layers.payload != 0).then_some(layers.l4.into())
 }
 
-/// Where the transport checksum that covers the addresses is; of a header that is not whole, nothing is
-/// touched.
-fn pseudo_checksum_at(layers: &Layers) -> Option<usize> {
-    let l4 = transport(layers)?;
-    match layers.protocol {
-        TCP => Some(l4 + 16),
-        UDP => Some(l4 + 6),
-        ICMPV6 if layers.is_ipv6() => Some(l4 + 2),
-        _ => None,
-    }
-}
-
-// ---- checksums
-
-/// Applies `update` to the transport checksum for a change of the pseudo-header.
-fn fix_pseudo(packet: &mut Packet, layers: &Layers, update: impl Fn(u16) -> u16) {
-    let partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
-    let Some(at) = pseudo_checksum_at(layers) else { return };
-    let bytes = packet.data_mut();
-    let Some(old) = be16(bytes, at) else { return };
-    let new = if partial {
-        // The field is the sum itself, not its complement.
-        !update(!old)
-    } else if layers.protocol == UDP {
-        if old == 0 { 0 } else { nonzero(update(old)) }
-    } else {
-        update(old)
-    };
-    put(bytes, at, &new.to_be_bytes());
-}
-
-/// Applies `update` to the transport checksum for a change in the transport header itself.
-fn fix_transport(packet: &mut Packet, layers: &Layers, at: usize, update: impl Fn(u16) -> u16) {
-    if packet.flags.has(PacketFlags::CSUM_PARTIAL) {
-        return; // Whoever finishes it sums what is there then.
-    }
-    let bytes = packet.data_mut();
-    let Some(old) = be16(bytes, at) else { return };
-    let new = match layers.protocol {
-        UDP if old == 0 => 0,
-        UDP => nonzero(update(old)),
-        _ => update(old),
-    };
-    put(bytes, at, &new.to_be_bytes());
-}
-
-fn fix_ipv4_header(bytes: &mut [u8], l3: usize, update: impl Fn(u16) -> u16) {
-    if let Some(old) = be16(bytes, l3 + 10) {
-        put(bytes, l3 + 10, &update(old).to_be_bytes());
-    }
-}
-
-// ---- setting fields
-
-fn set(packet: &mut Packet, layers: &Layers, field: FieldId, value: u128, mask: u128) -> Edit {
-    use FieldId::*;
-    // Of the stream that SCTP's CRC covers only the first part is at hand.
-    if matches!(field, TpSrc | TpDst) && packet.is_chained() && is_sctp(layers) {
-        return Err(DOES_NOT_FIT);
-    }
-    // `None` says that the packet has no such field.
-    let _found = match field {
-        EthDst => set_mac(packet.data_mut(), 0, value, mask),
-        EthSrc => set_mac(packet.data_mut(), MAC_LEN, value, mask),
-        VlanTci => set_tci(packet.data_mut(), value as u16, mask as u16),
-        NwSrc | NwDst | NwProto | NwTos | NwTtl => set_network(packet, layers, field, value, mask),
-        Ipv6Src | Ipv6Dst => set_ipv6_address(packet, layers, field == Ipv6Src, value, mask),
-        Ipv6Label => set_ipv6_word(packet, layers, value as u32 & 0xf_ffff, mask as u32 & 0xf_ffff),
-        TpSrc | TpDst => set_ports(packet, layers, field == TpSrc, value as u16, mask as u16),
-        ArpSha | ArpTha => set_link_address(packet, layers, field == ArpSha, value, mask),
-        NdTarget => set_nd_target(packet, layers, value, mask),
-        NdReserved => set_nd_reserved(packet, layers, value as u32, mask as u32),
-        NdOptionsType => set_nd_options_type(packet, layers, value as u8, mask as u8),
-        Mpls0 | Mpls1 | Mpls2 => set_mpls(packet.data_mut(), layers, field, value as u32, mask as u32),
-        NshFlags | NshTtl | NshMdtype | NshNp | NshSpi | NshSi | NshC1 | NshC2 | NshC3 | NshC4 => {
-            set_nsh(packet.data_mut(), layers, field, value as u32, mask as u32)
-        }
-        // No bytes stand for it, so the change cannot be made in any packet.
-        _ => return Err(DOES_NOT_FIT),
-    };
-    Ok(())
-}
-
-fn set_mac(bytes: &mut [u8], at: usize, value: u128, mask: u128) -> Option<()> {
-    let (value, mask) = (&value.to_be_bytes()[10..], &mask.to_be_bytes()[10..]);
-    let old = bytes.get_mut(at..at + MAC_LEN)?;
-    for ((b, v), m) in old.iter_mut().zip(value).zip(mask) {
-        *b = *b & !m | v;
-    }
-    Some(())
-}
-
-fn set_tci(bytes: &mut [u8], value: u16, mask: u16) -> Option<()> {
-    let at = 2 * MAC_LEN;
-    if !is_tag(be16(bytes, at)?) {
-        return None;
-    }
-    let mask = mask & !TCI_PRESENT;
-    let new = be16(bytes, at + 2)? & !mask | value & mask;
-    put(bytes, at + 2, &new.to_be_bytes())
-}
-
-/// Fields that IPv4, IPv6 and ARP share.
-fn set_network(packet: &mut Packet, layers: &Layers, field: FieldId, value: u128, mask: u128) -> Option<()> {
-    match layers.eth_type {
-        0x0800 => set_ipv4(packet, layers, field, value as u32, mask as u32),
-        0x86dd => match field {
-            // The traffic class lies across the first three bytes.
-            FieldId::NwTos => set_ipv6_word(packet, layers, (value as u32) << 20, (mask as u32) << 20),
-            FieldId::NwTtl => {
-                let ttl = packet.data_mut().get_mut(ip(layers)? + 7)?;
-                *ttl = *ttl & !(mask as u8) | value as u8;
-                Some(())
-            }
-            _ => None,
-        },
-        0x0806 | 0x8035 => set_arp(packet.data_mut(), layers, field, value, mask),
-        _ => None,
-    }
-}
-
-fn set_ipv4(packet: &mut Packet, layers: &Layers, field: FieldId, value: u32, mask: u32) -> Option<()> {
-    let l3 = ip(layers)?;
-    let bytes = packet.data_mut();
-    let at = match field {
-        FieldId::NwSrc => l3 + 12,
-        FieldId::NwDst => l3 + 16,
-        FieldId::NwTos => {
-            let old = be16(bytes, l3)?;
-            let new = old & !(mask as u16 & 0xff) | value as u16 & 0xff;
-            put(bytes, l3, &new.to_be_bytes())?;
-            fix_ipv4_header(bytes, l3, |sum| update16(sum, old, new));
-            return Some(());
-        }
-        FieldId::NwTtl => {
-            let old = be16(bytes, l3 + 8)?;
-            let new = old & !((mask as u16) << 8) | (value as u16) << 8;
-            put(bytes, l3 + 8, &new.to_be_bytes())?;
-            fix_ipv4_header(bytes, l3, |sum| update16(sum, old, new));
-            return Some(());
-        }
-        _ => return None,
-    };
-    let old = be32(bytes, at)?;
-    let new = old & !mask | value;
-    put(bytes, at, &new.to_be_bytes())?;
-    fix_ipv4_header(bytes, l3, |sum| update32(sum, old, new));
-    fix_pseudo(packet, layers, |sum| update32(sum, old, new));
-    Some(())
-}
-
-fn set_ipv6_word(packet: &mut Packet, layers: &Layers, value: u32, mask: u32) -> Option<()> {
-    let l3 = ip(layers).filter(|_| layers.is_ipv6())?;
-    let bytes = packet.data_mut();
-    let new = be32(bytes, l3)? & !mask | value & mask;
-    put(bytes, l3, &new.to_be_bytes())
-}
-
-fn set_ipv6_address(packet: &mut Packet, layers: &Layers, src: bool, value: u128, mask: u128) -> Option<()> {
-    let l3 = ip(layers).filter(|_| layers.is_ipv6())?;
-    let at = l3 + if src { 8 } else { 24 };
-    let bytes = packet.data_mut();
-    let old = be128(bytes, at)?;
-    let new = old & !mask | value;
-    put(bytes, at, &new.to_be_bytes())?;
-    if src || !layers.is_routed() {
-        fix_pseudo(packet, layers, |sum| update128(sum, old, new));
-    }
-    Some(())
-}
-
-fn set_arp(bytes: &mut [u8], layers: &Layers, field: FieldId, value: u128, mask: u128) -> Option<()> {
-    let l3 = usize::from(layers.l2_5);
-    bytes.get(l3..l3 + 28)?;
-    // Of Ethernet and IPv4, with an opcode that the key can hold; but an opcode can be given to any.
-    let is_read = bytes[l3..l3 + 6] == [0, 1, 8, 0, 6, 4] && matches!(be16(bytes, l3 + 6)?, 1..=0xff);
-    match field {
-        _ if !is_read && field != FieldId::NwProto => None,
-        FieldId::NwProto => {
-            let new = be16(bytes, l3 + 6)? & !(mask as u16) | value as u16;
-            put(bytes, l3 + 6, &new.to_be_bytes())
-        }
-        FieldId::NwSrc | FieldId::NwDst => {
-            let at = l3 + if field == FieldId::NwSrc { 14 } else { 24 };
-            let new = be32(bytes, at)? & !(mask as u32) | value as u32;
-            put(bytes, at, &new.to_be_bytes())
-        }
-        FieldId::ArpSha => set_mac(bytes, l3 + 8, value, mask),
-        FieldId::ArpTha => set_mac(bytes, l3 + 18, value, mask),
-        _ => None,
-    }
-}
-
 /// Transport ports; type and code of ICMP.
-fn set_ports(packet: &mut Packet, layers: &Layers, src: bool, value: u16, mask: u16) -> Option<()> {
+fn in_transport(layers: &Layers, src: bool) -> Option<Place> {
     let l4 = transport(layers)?;
+    let port = Place::whole(l4 + if src { 0 } else { 2 }, 2);
     match layers.protocol {
-        TCP | UDP => {
-            let checksum_at = l4 + if layers.protocol == TCP { 16 } else { 6 };
-            let at = l4 + if src { 0 } else { 2 };
-            let bytes = packet.data_mut();
-            be16(bytes, checksum_at)?;
-            let old = be16(bytes, at)?;
-            let new = old & !mask | value;
-            put(bytes, at, &new.to_be_bytes())?;
-            fix_transport(packet, layers, checksum_at, |sum| update16(sum, old, new));
-            Some(())
-        }
-        SCTP => {
-            let end = layers.end(packet.data());
-            set_sctp_port(packet, l4..end, src, value, mask)
-        }
-        1 | ICMPV6 => {
+        TCP => Some(port.covered(Covered::Transport(l4 + 16))),
+        UDP => Some(port.covered(Covered::Transport(l4 + 6))),
+        SCTP => Some(port.covered(Covered::Crc(l4))),
+        ICMP | ICMPV6 => {
             let shift = if src { 8 } else { 0 };
-            let bytes = packet.data_mut();
-            be16(bytes, l4 + 2)?;
-            let old = be16(bytes, l4)?;
-            let new = old & !((mask & 0xff) << shift) | (value & 0xff) << shift;
-            put(bytes, l4, &new.to_be_bytes())?;
-            fix_transport(packet, layers, l4 + 2, |sum| update16(sum, old, new));
-            Some(())
+            Some(Place::whole(l4, 2).bits(shift, 8).covered(Covered::Transport(l4 + 2)))
         }
         _ => None,
     }
 }
 
-fn set_sctp_port(packet: &mut Packet, sctp: Range<usize>, src: bool, value: u16, mask: u16) -> Option<()> {
-    let bytes = packet.data_mut().get_mut(sctp)?;
-    let stored = u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?);
-    let at = if src { 0 } else { 2 };
-    let old = be16(bytes, at)?;
-    put(bytes, 8, &[0; 4])?;
-    let before = crc32c(bytes);
-    put(bytes, at, &(old & !mask | value).to_be_bytes())?;
-    let after = crc32c(bytes);
-    // Right stays right, wrong stays wrong.
-    put(bytes, 8, &(stored ^ before ^ after).to_le_bytes())
-}
-
-/// ARP's hardware addresses; the link-layer address options of neighbour discovery.
-fn set_link_address(
-    packet: &mut Packet,
-    layers: &Layers,
-    source: bool,
-    value: u128,
-    mask: u128,
-) -> Option<()> {
-    if matches!(layers.eth_type, 0x0806 | 0x8035) {
-        let field = if source { FieldId::ArpSha } else { FieldId::ArpTha };
-        return set_arp(packet.data_mut(), layers, field, value, mask);
-    }
-    let l4 = nd_message(packet, layers)?;
-    let wanted = if source { 1 } else { 2 };
-    let mut at = l4 + 24;
-    let bytes = packet.data_mut();
-    let at = loop {
-        let (kind, len) = (*bytes.get(at)?, usize::from(*bytes.get(at + 1)?) * 8);
-        if len == 0 {
-            return None;
-        }
-        if kind == wanted && len >= 8 {
-            break at + 2;
-        }
-        at += len;
-    };
-    let old = bytes.get(at..at + MAC_LEN)?.iter().fold(0u128, |v, &b| v << 8 | u128::from(b));
-    let new = old & !mask | value;
-    set_mac(bytes, at, value, mask)?;
-    fix_transport(packet, layers, l4 + 2, |sum| update128(sum, old, new));
-    Some(())
-}
-
-/// A neighbour solicitation or advertisement with its target.
-fn nd_message(packet: &Packet, layers: &Layers) -> Option<usize> {
+/// Fields of neighbour solicitations and advertisements, and of their options.
+fn in_neighbour(bytes: &[u8], layers: &Layers, field: FieldId) -> Option<Place> {
     let l4 = transport(layers).filter(|_| layers.is_ipv6() && layers.protocol == ICMPV6)?;
-    let message = packet.data().get(l4..l4 + 24)?;
-    matches!(message[0], 135 | 136).then_some(l4)
-}
-
-fn set_nd_target(packet: &mut Packet, layers: &Layers, value: u128, mask: u128) -> Option<()> {
-    let l4 = nd_message(packet, layers)?;
-    let bytes = packet.data_mut();
-    let old = be128(bytes, l4 + 8)?;
-    let new = old & !mask | value;
-    put(bytes, l4 + 8, &new.to_be_bytes())?;
-    fix_transport(packet, layers, l4 + 2, |sum| update128(sum, old, new));
-    Some(())
-}
-
-fn set_nd_reserved(packet: &mut Packet, layers: &Layers, value: u32, mask: u32) -> Option<()> {
-    let l4 = nd_message(packet, layers)?;
-    let bytes = packet.data_mut();
-    let old = be32(bytes, l4 + 4)?;
-    let new = old & !mask | value;
-    put(bytes, l4 + 4, &new.to_be_bytes())?;
-    fix_transport(packet, layers, l4 + 2, |sum| update32(sum, old, new));
-    Some(())
-}
-
-/// The type of the first link-layer address option.
-fn set_nd_options_type(packet: &mut Packet, layers: &Layers, value: u8, mask: u8) -> Option<()> {
-    let l4 = nd_message(packet, layers)?;
-    let bytes = packet.data_mut();
-    let mut at = l4 + 24;
-    while !matches!(bytes.get(at..at + 2)?, [1 | 2, 1]) {
-        at += match bytes[at + 1] {
-            0 => return None,
-            len => usize::from(len) * 8,
-        };
-    }
-    let old = be16(bytes, at)?;
-    let new = old & !(u16::from(mask) << 8) | u16::from(value) << 8;
-    put(bytes, at, &new.to_be_bytes())?;
-    fix_transport(packet, layers, l4 + 2, |sum| update16(sum, old, new));
-    Some(())
-}
-
-fn set_mpls(bytes: &mut [u8], layers: &Layers, field: FieldId, value: u32, mask: u32) -> Option<()> {
-    if !is_mpls(layers.eth_type) {
+    let message = bytes.get(l4..l4 + 24)?;
+    if !matches!(message[0], 135 | 136) {
         return None;
     }
-    let labels = usize::from(layers.l2_5);
-    let depth = match field {
-        FieldId::Mpls0 => 0,
-        FieldId::Mpls1 => 1,
-        _ => 2,
-    };
-    // No entry lies behind the bottom of the stack.
-    for above in 0..depth {
-        if be32(bytes, labels + above * LSE_LEN)? & 0x100 != 0 {
-            return None;
+    let option = |is_wanted: fn(&[u8; 2]) -> bool| {
+        let mut at = l4 + 24;
+        loop {
+            let head: &[u8; 2] = bytes.get(at..)?.first_chunk()?;
+            if is_wanted(head) {
+                return Some(at);
+            }
+            at += if head[1] == 0 { return None } else { usize::from(head[1]) * 8 };
         }
-    }
-    let at = labels + depth * LSE_LEN;
-    let new = be32(bytes, at)? & !mask | value;
-    put(bytes, at, &new.to_be_bytes())
+    };
+    let place = match field {
+        FieldId::NdReserved => Place::whole(l4 + 4, 4),
+        FieldId::NdTarget => Place::whole(l4 + 8, 16),
+        // The type of the first link-layer address option.
+        FieldId::NdOptionsType => Place::whole(option(|head| matches!(head, [1 | 2, 1]))?, 2).bits(8, 8),
+        FieldId::ArpSha => Place::whole(option(|head| head[0] == 1 && head[1] > 0)? + 2, MAC_LEN),
+        _ => Place::whole(option(|head| head[0] == 2 && head[1] > 0)? + 2, MAC_LEN),
+    };
+    Some(place.covered(Covered::Transport(l4 + 2)))
 }
 
-fn set_nsh(bytes: &mut [u8], layers: &Layers, field: FieldId, value: u32, mask: u32) -> Option<()> {
+fn is_mpls(eth_type: u16) -> bool {
+    matches!(eth_type, 0x8847 | 0x8848)
+}
+
+fn in_labels(bytes: &[u8], layers: &Layers, depth: usize) -> Option<Place> {
+    let labels = is_mpls(layers.eth_type).then(|| bytes.get(layers.l2_5.into()..))??;
+    let (entries, _) = labels.as_chunks::<LSE_LEN>();
+    // No entry lies behind the bottom of the stack.
+    let is_there = entries.get(..depth)?.iter().all(|entry| entry[2] & 1 == 0);
+    is_there.then(|| Place::whole(usize::from(layers.l2_5) + depth * LSE_LEN, LSE_LEN))
+}
+
+fn in_nsh(bytes: &[u8], layers: &Layers, field: FieldId) -> Option<Place> {
     if layers.eth_type != 0x894f {
         return None;
     }
-    let l3 = usize::from(layers.l2_5);
+    let nsh = usize::from(layers.l2_5);
     // RFC 8300 section 2.2: version 2, O, U, TTL 6, length 6, unassigned 4, MD type 4, next protocol 8.
     let (at, shift, width) = match field {
         FieldId::NshFlags => (0, 28, 2),
@@ -490,13 +318,87 @@ fn set_nsh(bytes: &mut [u8], layers: &Layers, field: FieldId, value: u32, mask: 
         _ => (20, 0, 32),
     };
     // Context headers are there with MD type 1 only.
-    if at >= 8 && be32(bytes, l3)? >> 8 & 0xf != 1 {
-        return None;
+    let is_there = at < 8 || bytes.get(nsh + 2)? & 0xf == 1;
+    is_there.then(|| Place::whole(nsh + at, 4).bits(shift, width))
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
+    bytes.get_mut(at..at + value.len())?.copy_from_slice(value);
+    Some(())
+}
+
+/// Changes a field in the number that holds it. The number before and after; `None` where it is cut off.
+fn change(bytes: &mut [u8], place: Place, value: u128, mask: u128) -> Option<(u128, u128)> {
+    let number = bytes.get_mut(place.at..place.at + place.len)?;
+    let old = number.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
+    let [mask, value] = [mask, value & mask].map(|bits| (bits & place.ones) << place.shift);
+    let new = old & !mask | value;
+    number.copy_from_slice(&new.to_be_bytes()[16 - place.len..]);
+    Some((old, new))
+}
+
+fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask: u128) {
+    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let bytes = packet.data_mut();
+    let Some((old, new)) = change(bytes, place, value, mask) else { return };
+    let update = |sum| update128(sum, old, new);
+    let pseudo_header = match place.covered {
+        Covered::Ipv4Header { is_address } => {
+            let at = usize::from(layers.l3) + 10;
+            if let Some(sum) = be16(bytes, at) {
+                put(bytes, at, &update(sum).to_be_bytes());
+            }
+            is_address
+        }
+        Covered::PseudoHeader => true,
+        Covered::Transport(at) if !is_partial => return fix_transport(bytes, layers, at, update),
+        // Whoever finishes it sums what is there then.
+        _ => return,
+    };
+    let Some(at) = pseudo_checksum_at(layers).filter(|_| pseudo_header) else { return };
+    if !is_partial {
+        fix_transport(bytes, layers, at, update);
+    } else if let Some(sum) = be16(bytes, at) {
+        // The field is the sum itself, not its complement.
+        put(bytes, at, &(!update(!sum)).to_be_bytes());
     }
-    let ones = u32::MAX >> (32 - width);
-    let mask = (mask & ones) << shift;
-    let new = be32(bytes, l3 + at)? & !mask | (value << shift) & mask;
-    put(bytes, l3 + at, &new.to_be_bytes())
+}
+
+/// Where the transport checksum that covers the addresses is; of a header that is not whole, nothing is touched.
+fn pseudo_checksum_at(layers: &Layers) -> Option<usize> {
+    let l4 = transport(layers)?;
+    match layers.protocol {
+        TCP => Some(l4 + 16),
+        UDP => Some(l4 + 6),
+        ICMPV6 if layers.is_ipv6() => Some(l4 + 2),
+        _ => None,
+    }
+}
+
+fn fix_transport(bytes: &mut [u8], layers: &Layers, at: usize, update: impl Fn(u16) -> u16) {
+    let Some(old) = be16(bytes, at) else { return };
+    let new = match layers.protocol {
+        // None was computed.
+        UDP if old == 0 => 0,
+        UDP => nonzero(update(old)),
+        _ => update(old),
+    };
+    put(bytes, at, &new.to_be_bytes());
+}
+
+/// Changes a field of an SCTP packet, whose CRC then differs as a right one does: wrong stays wrong.
+fn set_in_stream(sctp: &mut [u8], place: Place, value: u128, mask: u128) {
+    let Covered::Crc(start) = place.covered else { return };
+    let Some(&stored) = sctp.get(8..).and_then(|rest| rest.first_chunk()) else { return };
+    put(sctp, 8, &[0; 4]);
+    let before = crc32c(sctp);
+    change(sctp, Place { at: place.at - start, ..place }, value, mask);
+    let crc = u32::from_le_bytes(stored) ^ before ^ crc32c(sctp);
+    put(sctp, 8, &crc.to_le_bytes());
 }
 
 // ---- tags and labels
@@ -542,10 +444,6 @@ fn pop_vlan(packet: &mut Packet, layers: &mut Layers) -> Edit {
     // Behind a tag that was not looked behind may be anything.
     *layers = if layers.tags > 0 { layers.with_tags(-1) } else { Layers::UNKNOWN };
     Ok(())
-}
-
-fn is_mpls(eth_type: u16) -> bool {
-    matches!(eth_type, 0x8847 | 0x8848)
 }
 
 fn push_mpls(packet: &mut Packet, layers: &mut Layers, eth_type: u16, lse: u32) -> Edit {
