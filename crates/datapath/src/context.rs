@@ -1,5 +1,5 @@
-//! What a worker has for all packets: where they come from and go back to, where they are counted, and where those end that
-//! are not sent.
+//! What a worker has for all packets: where they come from and go back to, where they are counted, and where
+//! those end that are not sent.
 
 use crate::pipeline::PacketInSpec;
 use crate::recirculation::{Metadata, Recirculation};

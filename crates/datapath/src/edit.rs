@@ -41,7 +41,7 @@ const TAGS_MAX: u8 = 2;
 
 /// Applies one changing action to a packet with these layers, which are walked over if they are not known.
 pub fn apply(packet: &mut Packet, layers: &mut Layers, action: &DpAction) -> Edit {
-    know(packet, layers);
+    layers.know(packet.data(), packet.len(), TAGS_MAX);
     match *action {
         DpAction::Set { field, value, mask } => set(packet, layers, field, value, mask),
         DpAction::PushVlan { tpid, tci } => push_vlan(packet, layers, tpid, tci),
@@ -52,19 +52,12 @@ pub fn apply(packet: &mut Packet, layers: &mut Layers, action: &DpAction) -> Edi
     }
 }
 
-#[inline(always)]
-fn know(packet: &Packet, layers: &mut Layers) {
-    if !layers.are_known() {
-        *layers = Layers::of(packet.data(), packet.len(), TAGS_MAX).unwrap_or_default();
-    }
-}
-
 /// Whether the action looks at more of the packet than its headers.
 pub fn reads_payload(packet: &Packet, layers: &mut Layers, action: &DpAction) -> bool {
     if !matches!(action, DpAction::Set { field: FieldId::TpSrc | FieldId::TpDst, .. }) {
         return false;
     }
-    know(packet, layers);
+    layers.know(packet.data(), packet.len(), TAGS_MAX);
     is_sctp(layers)
 }
 
@@ -162,8 +155,8 @@ impl Place {
     }
 }
 
-/// Where a field is; `None` where the packet has not got it. An error for a field that no bytes stand for, so that the change
-/// cannot be made in any packet.
+/// Where a field is; `None` where the packet has not got it. An error for a field that no bytes stand for, so
+/// that the change cannot be made in any packet.
 fn place(bytes: &[u8], layers: &Layers, field: FieldId) -> Result<Option<Place>, DropReason> {
     use FieldId::*;
     Ok(match field {
@@ -368,7 +361,8 @@ fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask:
     }
 }
 
-/// Where the transport checksum that covers the addresses is; of a header that is not whole, nothing is touched.
+/// Where the transport checksum that covers the addresses is; of a header that is not whole, nothing is
+/// touched.
 fn pseudo_checksum_at(layers: &Layers) -> Option<usize> {
     let l4 = transport(layers)?;
     match layers.protocol {
@@ -455,7 +449,7 @@ fn push_mpls(packet: &mut Packet, layers: &mut Layers, eth_type: u16, lse: u32) 
     let bytes = packet.data_mut();
     put(bytes, at - 2, &eth_type.to_be_bytes());
     put(bytes, at, &lse.to_be_bytes());
-    *layers = layers.retyped(packet.data(), packet.len(), eth_type);
+    *layers = layers.retyped(eth_type);
     Ok(())
 }
 
@@ -466,7 +460,7 @@ fn pop_mpls(packet: &mut Packet, layers: &mut Layers, eth_type: u16) -> Edit {
     let at = usize::from(layers.l2_5);
     remove(packet, at, LSE_LEN)?;
     put(packet.data_mut(), at - 2, &eth_type.to_be_bytes());
-    *layers = layers.retyped(packet.data(), packet.len(), eth_type);
+    *layers = layers.retyped(eth_type);
     Ok(())
 }
 

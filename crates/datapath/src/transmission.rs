@@ -17,8 +17,9 @@ pub enum TxHandle {
 }
 
 impl TxHandle {
-    /// Sends a batch by `send`. Packets that were left in the batch have no room, neither in the queue nor beside one in use. `send` also
-    /// gets what other workers left beside a shared queue, and leaves nothing of it.
+    /// Sends a batch by `send`. Packets that were left in the batch have no room, neither in the queue nor
+    /// beside one in use. `send` also gets what other workers left beside a shared queue, and leaves nothing
+    /// of it.
     #[inline(always)]
     fn send(&mut self, batch: &mut Batch, mut send: impl FnMut(&mut dyn TxQueue, &mut Batch)) {
         match self {
@@ -218,8 +219,8 @@ impl Transmission {
         slot.is_some_and(|slot| matches!(&slot.handle, TxHandle::Own(q) if q.takes_lent()))
     }
 
-    /// Sends packets of which some have lent tails, each port's after what waits for it, and settles `lent`. Nothing is lent any
-    /// more then, and nobody has seen any of them before.
+    /// Sends packets of which some have lent tails, each port's after what waits for it, and settles `lent`.
+    /// Nothing is lent any more then, and nobody has seen any of them before.
     pub fn send_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
         for Bound { port, .. } in &*bound {
             let Some(slot) = self.slots[*port as usize & 0xffff].as_deref_mut() else { continue };
@@ -246,8 +247,8 @@ impl Transmission {
         }
     }
 
-    /// Has each port copy what it can; then the sender gets its buffers back, and only then do receivers see anything. What is
-    /// left in the batches is whole, or lent still for want of chunks.
+    /// Has each port copy what it can; then the sender gets its buffers back, and only then do receivers see
+    /// anything. What is left in the batches is whole, or lent still for want of chunks.
     fn copy_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
         let slots = &mut self.slots;
         let Context { cache, stats, .. } = context;
@@ -301,13 +302,15 @@ impl Transmission {
         });
     }
 
-    /// Whether the port would take a burst now, beside what waits for it already; true where it cannot tell or is not there.
+    /// Whether the port would take a burst now, beside what waits for it already; true where it cannot tell
+    /// or is not there.
     pub fn has_room(&mut self, port: PortNo) -> bool {
         let slot = self.slots.get_mut(port.0 as usize).and_then(Option::as_deref_mut);
         slot.is_none_or(|slot| slot.batch.is_empty() && slot.handle.has_room())
     }
 
-    /// Packets that were ever to leave by the port: sent, refused, or waiting in its batch. 0 where it is not there.
+    /// Packets that were ever to leave by the port: sent, refused, or waiting in its batch. 0 where it is not
+    /// there.
     pub fn destined_to(&self, port: PortNo) -> u64 {
         let slot = self.slots.get(port.0 as usize).and_then(Option::as_deref);
         slot.map_or(0, |s| s.counters.tx_packets.get() + s.counters.tx_drops.get() + s.batch.len() as u64)
@@ -341,8 +344,8 @@ impl TxSlot {
     }
 }
 
-/// Sends a port's batch, and what other workers left beside its queue: those are counted here, by the one that sends them. True
-/// where the port did not take all of it; the rest is dropped.
+/// Sends a port's batch, and what other workers left beside its queue: those are counted here, by the one
+/// that sends them. True where the port did not take all of it; the rest is dropped.
 fn transmit(slot: &mut TxSlot, context: &mut Context) -> bool {
     let TxSlot { handle, batch, counters, .. } = slot;
     let mut is_full = false;

@@ -64,6 +64,7 @@ impl Layers {
     const LATER: u8 = 1 << 3;
     const ROUTED: u8 = 1 << 4;
     const CUT: u8 = 1 << 5;
+    const LINK: u8 = 1 << 6;
 
     /// Walks over a frame that begins with an Ethernet header, behind at most `tags_max` VLAN tags. `head` is
     /// the frame, or of a chained one the first segment; `frame_len` is the length of the whole. `None` where
@@ -97,11 +98,24 @@ impl Layers {
         Layers { eth_type, bits: Layers::KNOWN, ..Layers::UNKNOWN }.with_network(head, frame_len)
     }
 
-    /// The walk from the end of the link layer on, anew: what lies there is of this type now.
-    pub fn retyped(self, head: &[u8], frame_len: usize, eth_type: u16) -> Layers {
-        let Layers { l2_5, tags, .. } = self;
-        let link = Layers { eth_type, l2_5, tags, bits: Layers::KNOWN, ..Layers::UNKNOWN };
-        link.with_network(head, frame_len)
+    /// Of a frame in which something else lies behind the link layer now, of this type: not known until
+    /// [`Self::know`] has walked on from there.
+    pub fn retyped(self, eth_type: u16) -> Layers {
+        Layers { eth_type, l2_5: self.l2_5, tags: self.tags, bits: Layers::LINK, ..Layers::UNKNOWN }
+    }
+
+    /// Walks, unless that was done: from the end of the link layer on where this is known, else as
+    /// [`Self::of`] does.
+    #[inline(always)]
+    pub fn know(&mut self, head: &[u8], frame_len: usize, tags_max: u8) {
+        if self.bits & Layers::KNOWN != 0 {
+            return;
+        }
+        *self = if self.bits & Layers::LINK != 0 {
+            Layers { bits: Layers::KNOWN, ..*self }.with_network(head, frame_len)
+        } else {
+            Layers::of(head, frame_len, tags_max).unwrap_or_default()
+        };
     }
 
     /// Of a frame that got `count` tags more in front of those that it has, or has lost as many.

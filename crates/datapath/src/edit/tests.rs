@@ -45,6 +45,7 @@ fn packet(cache: &mut PoolCache, frame: &[u8]) -> Edited {
 /// Applies a change, after which the layers are what a walk over the changed packet finds.
 fn apply(p: &mut Edited, action: &DpAction) -> Edit {
     let done = super::apply(&mut p.packet, &mut p.layers, action);
+    p.layers.know(p.packet.data(), p.packet.len(), TAGS_MAX);
     if p.layers.are_known() && p.layers.tags <= TAGS_MAX {
         assert_eq!(Some(p.layers), Layers::of(p.data(), p.len(), TAGS_MAX), "{action:?}");
     }
