@@ -54,6 +54,14 @@ fn the_packet_path_takes_the_instructions_that_are_committed() {
 }
 
 #[test]
+fn a_second_lookup_costs_at_most_1_3_times_the_first() {
+    let figures = figures(TABLE);
+    let second = figures["recirculated"] - figures["label"];
+    let first = figures["everything"];
+    assert!(second <= 1.3 * first, "{second:.0} instructions after {first:.0}");
+}
+
+#[test]
 fn a_change_beyond_two_in_a_hundred_and_a_case_that_comes_or_goes_are_told() {
     let committed = "# cases\na   100.0\nb  1000.0\n";
     assert!(differences(committed, "# cases\na 101.9\nb 980.1\n").is_empty());

@@ -203,6 +203,7 @@ fn cases() -> Vec<Case> {
             answer: Answer::Megaflow,
             ..exact("megaflow", by_addresses.clone())
         },
+        Case { frames: (0..FLOWS).map(labelled).collect(), ..exact("label", without_label()) },
         Case { frames: (0..FLOWS).map(labelled).collect(), ..exact("recirculated", behind_a_label()) },
         Case {
             frames: (FLOWS..FLOWS + PACKETS).map(frame).collect(),
@@ -211,6 +212,14 @@ fn cases() -> Vec<Case> {
             ..exact("miss", by_addresses.into_iter().chain([every_pair_a_flow()]).collect())
         },
     ]
+}
+
+/// A rule by which packets leave without their label, after one round: what those of [`behind_a_label`] cost more is a
+/// second lookup, at the depth of the case "everything".
+fn without_label() -> Vec<FlowMod> {
+    let mpls = from_source().with(FieldId::EthType, 0x8847);
+    let actions = [vec![Action::PopMpls(0x0800)], to_sink_actions()].concat();
+    vec![FlowMod::add(mpls, actions)]
 }
 
 /// Rules by which packets go round again, without their label.
