@@ -5,7 +5,7 @@
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// The one reason under which a packet that was received is not sent.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, zerocopy::TryFromBytes)]
         #[repr(u8)]
         pub enum DropReason { $($(#[$doc])* $name,)* }
 

@@ -12,6 +12,7 @@ pub mod counter;
 pub mod drop_reason;
 pub mod hash;
 pub mod ids;
+pub mod lanes;
 pub mod multimap;
 pub mod rcu;
 pub mod region;

@@ -154,12 +154,6 @@ pub fn prefetch_at<T>(slice: &[T], idx: usize) {
     prefetch_ptr(slice.as_ptr().wrapping_add(idx).cast());
 }
 
-/// As [`prefetch_at`], for the second cache line of the element.
-#[inline(always)]
-pub fn prefetch_second_line<T>(slice: &[T], idx: usize) {
-    prefetch_ptr(slice.as_ptr().wrapping_add(idx).cast::<i8>().wrapping_add(64));
-}
-
 #[inline(always)]
 fn prefetch_ptr(at: *const i8) {
     #[cfg(target_arch = "x86_64")]

@@ -23,18 +23,16 @@ mod deliver;
 mod miss;
 
 use self::classify::Todo;
-use crate::cache::entry::kind;
+use crate::cache::entry::{Decision, EntryKey, ShortVersion, Verdict};
 use crate::cache::sorts::Sights;
-use crate::cache::{
-    ExactKey, FlowCache, FlowRef, Installed, Judged, MASK_EXACT, Moment, PLAIN, PORT_MASKS_MAX, Which,
-};
+use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, PORT_MASKS_MAX, Which};
 use crate::context::Context;
 use crate::execute::{Leaving, Run, execute};
 use crate::loan::{Lending, Loan};
 use crate::pipeline::{Pipeline, Translation};
 use crate::recirculation::Metadata;
 use crate::stamp::Stamp;
-use crate::stats::Stage;
+use crate::stats::{Stage, WorkerStats};
 use crate::transmission::Transmission;
 use crate::tuner::{ExactTier, Tuner};
 use arrayvec::ArrayVec;
@@ -42,7 +40,7 @@ use base::clock::tsc;
 use base::region::prefetch;
 use base::slots::SlotTable;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, PlainWords, extract, extract_keeping_metadata, plain_words};
+use flow::extract::{Ingress, extract, extract_keeping_metadata, plain_key};
 use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -50,16 +48,6 @@ use packet::{BURST, Batch, Lent, Packet};
 use std::sync::Arc;
 use wire::Layers;
 
-/// What the lookups decided for one packet of the burst.
-#[derive(Clone, Copy)]
-struct Verdict {
-    kind: u8,
-    port: u32,
-    body: u32,
-}
-
-const TO_MISS: u8 = 100;
-const TRUNCATED: u8 = 101;
 /// How many packets ahead headers are asked for.
 const AHEAD: usize = 4;
 
@@ -73,23 +61,36 @@ struct Arrival {
     depth: Depth,
 }
 
-const MISS: Verdict = Verdict { kind: TO_MISS, port: 0, body: 0 };
+/// What is known of one packet of the burst, in a cache line. Consecutive packets that are alike are a run: only the first's line
+/// is used.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Row {
+    /// What the exact tier compares, of a plain packet.
+    exact: EntryKey,
+    hash: u64,
+    /// What becomes of it. [`Verdict::Unknown`] until a lookup finds it.
+    decision: Decision,
+    /// The entry that it most likely is.
+    likely: u32,
+    /// Bytes of the run.
+    len: u32,
+    /// Packets of the run.
+    count: u32,
+}
+
+const _: () = assert!(size_of::<Row>() == 64);
+
+impl Row {
+    const EMPTY: Row =
+        Row { exact: EntryKey::NONE, hash: 0, decision: Decision::UNKNOWN, likely: 0, len: 0, count: 1 };
+}
 
 /// The burst's working memory, kept from burst to burst.
 struct Scratch {
     keys: Box<[Key; BURST]>,
-    /// What the exact tier compares, and which blocks of the key belong to it or [`PLAIN`].
-    exact: Box<[[u64; 8]; BURST]>,
-    present: [u16; BURST],
-    hashes: [u64; BURST],
-    likely: [u32; BURST],
-    /// Bytes of the run that begins with this packet.
-    lens: [u32; BURST],
-    /// Packets of the run that begins with this packet: they have its key and get its verdict. Only the first of a run has
-    /// a key, a verdict and a length.
-    counts: [u32; BURST],
+    rows: Box<[Row; BURST]>,
     masked: Box<[[u64; 8]; BURST]>,
-    verdicts: [Verdict; BURST],
     /// (packet, megaflow) to be given exact entries. Bound: a packet is no longer looked up after its first hit.
     promote: ArrayVec<(u8, u32), BURST>,
     /// Exact entries found out of date. Bound: each packet finds at most one.
@@ -101,6 +102,9 @@ struct Scratch {
     missed: ArrayVec<(u8, Packet), BURST>,
     /// Where the headers of packets are whose keys were extracted at once; not of plain packets.
     layers: [Layers; BURST],
+    /// What plain packets' keys say of where the burst came from, and how deep it is read.
+    origin: u64,
+    depth: Depth,
 }
 
 /// Everything that a burst touches.
@@ -150,19 +154,15 @@ impl<P: Pipeline> Process<P> {
             translation: Translation::default(),
             scratch: Scratch {
                 keys,
-                exact: Box::new([[0; 8]; BURST]),
-                present: [0; BURST],
-                hashes: [0; BURST],
-                likely: [0; BURST],
-                lens: [0; BURST],
-                counts: [1; BURST],
+                rows: Box::new([Row::EMPTY; BURST]),
                 masked: Box::new([[0; 8]; BURST]),
-                verdicts: [MISS; BURST],
                 promote: ArrayVec::new(),
                 stale_exact: ArrayVec::new(),
                 stale_mega: ArrayVec::new(),
                 missed: ArrayVec::new(),
                 layers: [Layers::UNKNOWN; BURST],
+                origin: 0,
+                depth: Depth::Everything,
             },
             loan: Box::new(Loan::new()),
             tuners: (0..=u16::MAX).map(|_| None).collect(),
@@ -228,6 +228,8 @@ impl<P: Pipeline> Process<P> {
         let looked_up = batch.len();
         let use_exact = tuner.use_exact(self.now_ms);
         // 1. Extract.
+        self.scratch.origin = self.cache.plain_origin(&ingress, &self.slots);
+        self.scratch.depth = depth;
         if use_exact {
             match depth {
                 Depth::Metadata => self.scratch.prepare_exact::<0>(&self.cache, batch, &ingress, &mut todo),
@@ -242,8 +244,8 @@ impl<P: Pipeline> Process<P> {
         clock.lap(Stage::Extract);
         let exact_hits =
             if use_exact { self.exact_stage(&mut todo, at, batch, &ingress, &mut tuner) } else { 0 };
-        for i in todo.iter().filter(|&i| self.scratch.present[i] == PLAIN) {
-            Scratch::extract_plain(&mut self.scratch.keys, i, &batch[i], &ingress);
+        for i in todo.iter().filter(|&i| self.scratch.rows[i].exact.is_plain()) {
+            Scratch::extract_plain(&mut self.scratch.keys[i], &batch[i], &ingress);
         }
         clock.lap(Stage::Exact);
         let (masks, megaflow_hits) = self.megaflow_stage(port, &mut todo, at);
@@ -274,8 +276,6 @@ impl<P: Pipeline> Process<P> {
         self.rounds(self.pipeline.version());
     }
 }
-
-const TRUNCATED_VERDICT: Verdict = Verdict { kind: TRUNCATED, port: 0, body: 0 };
 
 /// Times the stages of one burst in [`SAMPLE_EVERY`].
 struct StageClock {

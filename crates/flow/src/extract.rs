@@ -18,12 +18,14 @@ mod bytes;
 mod head;
 mod l3;
 mod l4;
+mod plain;
 
 use crate::depth::Depth;
 use crate::key::{B_COMMON, B_CT, B_IPV6, B_RARE, Key};
 use base::{OfPort, PortNo};
 use bytes::{be16, be32, be64};
 pub use head::head_is_enough;
+pub use plain::{PLAIN_ORIGIN_SHIFT, PlainKey, plain_key};
 use wire::Layers;
 use wire::layers::{TAG_LEN, is_tag};
 
@@ -102,88 +104,6 @@ impl Ingress {
 pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Layers> {
     plain_ipv4::<14>(head, frame_len, ingress, 0, 0, key)
         .or_else(|| extract_tagged_or_ipv6(head, frame_len, ingress, key))
-}
-
-/// The bytes of a plain packet's headers that its key consists of.
-pub type PlainWords = [u64; 6];
-
-/// The header bytes 0 to 47 that extraction reads, at each depth, of an untagged IPv4 packet without options.
-/// What is not in the mask is either the same in all such packets or no part of the key.
-const PLAIN_MASKS: [PlainWords; 5] = {
-    let addresses = &[(0, 12, 0xff)];
-    let network = &[(0, 12, 0xff), (15, 16, 0xff), (22, 24, 0xff), (26, 34, 0xff)];
-    let transport =
-        &[(0, 12, 0xff), (15, 16, 0xff), (22, 24, 0xff), (26, 38, 0xff), (46, 47, 0x0f), (47, 48, 0xff)];
-    let transport = plain_mask(transport);
-    [plain_mask(&[]), plain_mask(addresses), plain_mask(network), transport, transport]
-};
-
-const fn plain_mask(ranges: &[(usize, usize, u8)]) -> PlainWords {
-    let mut bytes = [[0u8; 8]; 6];
-    let mut r = 0;
-    while r < ranges.len() {
-        let (mut at, end, bits) = ranges[r];
-        while at < end {
-            bytes[at / 8][at % 8] = bits;
-            at += 1;
-        }
-        r += 1;
-    }
-    let mut words = [0; 6];
-    let mut w = 0;
-    while w < 6 {
-        words[w] = u64::from_ne_bytes(bytes[w]);
-        w += 1;
-    }
-    words
-}
-
-/// The header bytes that decide the key of a plain packet: untagged IPv4, without options, not a fragment,
-/// and where the depth asks for it a whole header of TCP or UDP. Two plain packets have equal words at a
-/// depth if and only if they have equal keys at that depth (and came in alike), so that a cache may compare
-/// the bytes as they are and leave extraction to those that it does not know. `None` for any other packet.
-#[inline(always)]
-pub fn plain_words(head: &[u8], frame_len: usize, depth: Depth) -> Option<PlainWords> {
-    const L3: usize = 14;
-    let h = head.first_chunk::<54>()?;
-    // Ethernet type, version and header length, type of service, total length, identification.
-    let w12 = be64::<12, 54>(h);
-    // Fragment bits, time to live, protocol, checksum, half an address.
-    let w20 = be64::<20, 54>(h);
-    let total_len = (w12 >> 16 & 0xffff) as usize;
-    let room = frame_len.wrapping_sub(L3);
-    if w12 >> 40 != ETH_TYPE_IPV4 << 8 | 0x45 || w20 >> 48 & 0x3fff != 0 || total_len > room || room > 0xffff
-    {
-        return None;
-    }
-    let mut least = 20;
-    let mut flags = 0;
-    if depth >= Depth::Transport {
-        let w46 = be16::<46, 54>(h);
-        (least, flags) = match w20 >> 32 & 0xff {
-            l4::UDP => (28, 0),
-            l4::TCP if w46 >= 5 << 12 => (20 + (w46 >> 12) as usize * 4, u64::MAX),
-            _ => return None,
-        };
-    }
-    if total_len < least {
-        return None;
-    }
-    let mask = &PLAIN_MASKS[depth as usize];
-    Some([
-        ne64::<0>(h) & mask[0],
-        ne64::<8>(h) & mask[1],
-        ne64::<16>(h) & mask[2],
-        ne64::<24>(h) & mask[3],
-        ne64::<32>(h) & mask[4],
-        ne64::<40>(h) & mask[5] & flags,
-    ])
-}
-
-#[inline(always)]
-fn ne64<const AT: usize>(bytes: &[u8; 54]) -> u64 {
-    let word: &[u8; 8] = bytes[AT..].first_chunk().expect("AT is at most 46");
-    u64::from_ne_bytes(*word)
 }
 
 /// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata

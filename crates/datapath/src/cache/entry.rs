@@ -1,9 +1,10 @@
-//! What the cache tiers hold: entries of two cache lines, and the bodies that they refer to.
+//! What the cache tiers hold: entries of one cache line, and the bodies that they refer to.
 //!
-//! An [`Entry`] is the same in both tiers: the key's block 0 in the first line (masked, in the megaflow tier), and in the
-//! second its counters since the last fold, version, and the action where that is a plain output or drop. So a hit
-//! touches these two lines and the index's bucket, and no more. What a hit does not need (counter slots,
-//! visited tables, action lists) is in the [`Body`], shared by a megaflow and the exact entries made from it.
+//! An [`Entry`] is the same in both tiers: what its key is compared by, its counters since the last fold, version, and what becomes
+//! of its packets. The key of a plain packet fits into it, so that a hit touches this line and the index's bucket, and no
+//! more. Any other key, and every megaflow's, is beside the entry: block 0 in the tier, further blocks in the [`Arena`].
+//! What a hit does not need (counter slots, visited tables, action lists) is in the [`Body`], shared by a megaflow and the exact
+//! entries made from it.
 //!
 //! Memory: all arrays are mapped at their ceiling and cost what is touched; while they grow, memory is there ahead of it. Free places
 //! are chained through themselves, so that giving back allocates nothing.
@@ -14,73 +15,207 @@ use crate::stamp::Stamp;
 use crate::watch::Marks;
 use arrayvec::ArrayVec;
 use base::region::Region;
-use base::{DropReason, PortNo};
+use base::{DropReason, PortNo, Version};
+use flow::extract::PlainKey;
 use flow::{Block, Key};
 
-/// What an entry is, or what to do on a hit.
-pub mod kind {
-    /// Not in use.
-    pub const FREE: u8 = 0;
-    /// Output to `port`.
-    pub const OUTPUT: u8 = 1;
-    /// Drop for the reason in `port`.
-    pub const DROP: u8 = 2;
-    /// The body's overflow has the action list.
-    pub const LIST: u8 = 3;
-    /// Found to be out of date in this burst; about to be removed.
-    pub const STALE: u8 = 4;
+/// What becomes of a packet, or of all packets of a flow.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
+pub enum Verdict {
+    /// Of a packet: it is to be looked up, or translated. Of an entry: it is in no use.
+    Unknown = 0,
+    /// Output to the datapath port of this number.
+    Output(u16),
+    /// Drop.
+    Drop(DropReason),
+    /// Carry out the body's list of actions.
+    Actions,
+    /// Of an entry: found to be out of date in this burst, about to be removed.
+    Stale,
+}
+
+/// A verdict, and where there is more about it: what a hit copies, in one word.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, zerocopy::FromZeros)]
+pub struct Decision {
+    /// What to do.
+    pub verdict: Verdict,
+    /// The flow's body.
+    pub body: u32,
+}
+
+impl Decision {
+    /// Nothing is known yet.
+    pub const UNKNOWN: Decision = Decision { verdict: Verdict::Unknown, body: 0 };
+}
+
+/// What an entry is found by, in half a line. [`PLAIN`] tells which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
+#[repr(transparent)]
+pub struct EntryKey(pub [u64; 4]);
+
+/// Set in the last word of every plain key, and in no other.
+pub const PLAIN: u64 = 1 << 63;
+
+impl EntryKey {
+    /// What no entry has.
+    pub const NONE: EntryKey = EntryKey([0, 0, 0, 1]);
+
+    /// Of a plain packet.
+    #[inline(always)]
+    pub fn plain(key: PlainKey) -> EntryKey {
+        debug_assert!(key[3] & PLAIN != 0);
+        EntryKey(key)
+    }
+
+    /// Of a key that is beside the entry: its hash, which blocks it (or its mask) has, its mask's number, and where its further
+    /// blocks are in the arena, 0 where there are none.
+    pub fn beside(hash: u64, present: u16, mask: u16, further: u32) -> EntryKey {
+        EntryKey([hash, u64::from(further) | u64::from(present) << 32 | u64::from(mask) << 48, 0, 0])
+    }
+
+    /// Whether it is a plain packet's.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.0[3] & PLAIN != 0
+    }
+
+    /// Whether it is beside the entry, has this hash, these blocks, and this mask.
+    #[inline(always)]
+    pub fn is_beside(&self, hash: u64, present: u16, mask: u16) -> bool {
+        (self.0[0] ^ hash) | (self.0[1] >> 32 ^ u64::from(present) ^ u64::from(mask) << 16) | self.0[3] == 0
+    }
+
+    /// Whether it is a megaflow's with this hash and mask, which says what blocks it has.
+    #[inline(always)]
+    pub fn is_of(&self, hash: u64, mask: u16) -> bool {
+        (self.0[0] ^ hash) | (self.0[1] >> 48 ^ u64::from(mask)) == 0
+    }
+
+    /// Whether a key that is beside the entry has further blocks.
+    #[inline(always)]
+    pub fn has_further(&self) -> bool {
+        self.0[1] as u32 != 0
+    }
+
+    /// The hash of a key that is beside the entry.
+    pub fn hash(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// Of a key that is beside the entry: where its further blocks are, and how many. None of a plain one.
+    #[inline(always)]
+    pub fn further(&self) -> (u32, usize) {
+        if self.is_plain() { (0, 0) } else { (self.0[1] as u32, wide_len((self.0[1] >> 32) as u16)) }
+    }
+
+    /// The mask's number, of a megaflow.
+    pub fn mask(&self) -> u16 {
+        (self.0[1] >> 48) as u16
+    }
+
+    /// Comparison without a branch per word.
+    #[inline(always)]
+    pub fn equals(&self, other: &EntryKey) -> bool {
+        (0..4).fold(0, |differing, w| differing | (self.0[w] ^ other.0[w])) == 0
+    }
+}
+
+/// Packets and bytes in one word, so that a hit adds to both at once: bytes in the low 40 bits, packets above. To be folded once
+/// it [is full](Counts::is_full), which leaves room for a burst: 2^23 packets, of less than 2^17 bytes each.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
+#[repr(transparent)]
+pub struct Counts(u64);
+
+const BYTES_BITS: u32 = 40;
+
+impl Counts {
+    /// Adds packets of so many bytes in all.
+    #[inline(always)]
+    pub fn add(&mut self, packets: u32, bytes: u32) {
+        self.0 += u64::from(packets) << BYTES_BITS | u64::from(bytes);
+    }
+
+    /// Whether it must be folded before the next burst.
+    #[inline(always)]
+    pub fn is_full(self) -> bool {
+        self.0 >> 63 != 0
+    }
+
+    /// Whether nothing was added.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Packets.
+    pub fn packets(self) -> u64 {
+        self.0 >> BYTES_BITS
+    }
+
+    /// Bytes.
+    pub fn bytes(self) -> u64 {
+        self.0 & ((1 << BYTES_BITS) - 1)
+    }
 }
 
 /// One cached flow of either tier.
 #[repr(C, align(64))]
 #[derive(zerocopy::FromZeros)]
 pub struct Entry {
-    /// Block 0 of the key.
-    pub key: [u64; 8],
-    /// Packets since the last fold.
-    pub packets: u64,
-    /// Bytes since the last fold.
-    pub bytes: u64,
+    /// What it is found by.
+    pub key: EntryKey,
+    /// What came since the last fold.
+    pub counts: Counts,
+    /// What becomes of its packets, and its body. Of a free entry the body is the next free one.
+    pub decision: Decision,
     /// The version at which it was last known to be right.
-    pub version: u64,
-    /// Hash under which it is in the index.
-    pub hash: u64,
+    pub version: ShortVersion,
     /// Time of the last hit.
     pub used: Stamp,
-    /// Its body.
-    pub body: u32,
-    /// First of the further key blocks in the arena, 0 where there are none.
-    pub wide: u32,
-    /// Argument of `kind`.
-    pub port: u32,
-    /// Which blocks the key has (exact tier), or the mask has (megaflows).
-    pub present: u16,
-    /// Number of the flow's mask; 0 for a flow that is cached alone.
-    pub mask: u16,
-    /// Number of the flow's sort, as in the body; 0 for none.
-    pub sort: u16,
     /// Where the flow stands among the changes that are watched for its sort, see [`crate::watch`].
     pub marks: Marks,
-    /// See [`kind`].
-    pub kind: u8,
+    /// Number of the flow's sort, as in the body; 0 for none.
+    pub sort: u16,
     /// Which set of watched kinds `marks` belong to; 0 for none.
     pub set: u8,
+    /// Not 0 for a flow that is cached alone.
+    pub is_alone: u8,
+}
+
+/// The low half of a version. An entry that is not met for the idle time is removed, and 2^32 changes take a thousand a second for
+/// 49 days: so it is as good as the whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
+#[repr(transparent)]
+pub struct ShortVersion(u32);
+
+impl ShortVersion {
+    /// Of a version.
+    #[inline(always)]
+    pub fn of(version: Version) -> ShortVersion {
+        ShortVersion(version.0 as u32)
+    }
+
+    /// The whole, which is no newer than `now`.
+    #[inline(always)]
+    pub fn whole(self, now: Version) -> Version {
+        Version(now.0 - u64::from((now.0 as u32).wrapping_sub(self.0)))
+    }
 }
 
 impl Entry {
-    /// Whether it is the exact entry of a key that has no further blocks.
-    #[inline(always)]
-    pub fn is_of(&self, words: &[u64; 8], present: u16) -> bool {
-        let differing = (0..8).fold(0, |differing, w| differing | (self.key[w] ^ words[w]));
-        differing | u64::from(self.present ^ present) | u64::from(self.wide) == 0
-    }
-
     /// Counts packets of the flow.
     #[inline(always)]
-    pub fn hit(&mut self, packets: u64, bytes: u64, now: Stamp) {
-        self.packets += packets;
-        self.bytes += bytes;
+    pub fn hit(&mut self, packets: u32, bytes: u32, now: Stamp) {
+        self.counts.add(packets, bytes);
         self.used = now;
+    }
+
+    /// Whether it is in no use.
+    #[inline(always)]
+    pub fn is_free(&self) -> bool {
+        self.decision.verdict == Verdict::Unknown
     }
 }
 
@@ -121,7 +256,7 @@ pub struct Body {
 /// What does not fit a body: lists of actions, long chains of tables, rewritten fields.
 #[derive(Default)]
 pub struct Overflow {
-    /// The action list, where the entry's kind is [`kind::LIST`].
+    /// The action list, where the verdict is [`Verdict::Actions`].
     pub actions: Vec<DpAction>,
     /// All credits, where there are more than a body holds.
     pub credits: Vec<u32>,
@@ -293,13 +428,14 @@ impl Bodies {
     }
 }
 
-/// The kind and argument of an entry for an action list.
-pub fn classify(actions: &[DpAction]) -> (u8, u32) {
+/// What becomes of packets with this action list.
+pub fn verdict_of(actions: &[DpAction]) -> Verdict {
     match actions {
-        [] => (kind::DROP, DropReason::ActionDrop as u32),
-        [DpAction::Output(PortNo(port))] => (kind::OUTPUT, *port),
-        [DpAction::Drop(reason)] => (kind::DROP, *reason as u32),
-        _ => (kind::LIST, 0),
+        [] => Verdict::Drop(DropReason::ActionDrop),
+        // Ports of the datapath are numbered in 16 bits; whatever is not a port's number is as one that is gone.
+        [DpAction::Output(PortNo(port))] => u16::try_from(*port).map_or(Verdict::Actions, Verdict::Output),
+        [DpAction::Drop(reason)] => Verdict::Drop(*reason),
+        _ => Verdict::Actions,
     }
 }
 
@@ -364,19 +500,30 @@ impl Arena {
     }
 }
 
+/// How many blocks beyond the first.
+#[inline(always)]
+fn wide_len(present: u16) -> usize {
+    (present & WIDE_BLOCKS).count_ones() as usize
+}
+
 /// Blocks beyond the first.
 pub const WIDE_BLOCKS: u16 = ((1 << flow::BLOCKS) - 1) & !1;
 
 /// The key's blocks beyond the first, of those that `present` names.
+#[inline(always)]
+pub fn further_blocks(key: &Key, present: u16) -> impl Iterator<Item = &[u64; 8]> {
+    let mut left = present & WIDE_BLOCKS;
+    std::iter::from_fn(move || {
+        let b = left.trailing_zeros() as usize;
+        left &= left.wrapping_sub(1);
+        (b < flow::BLOCKS).then(|| &key.block(b).0)
+    })
+}
+
+/// The same, gathered.
 pub fn wide_of(key: &Key, present: u16) -> WideKey {
     // Bound: one block for each bit of `WIDE_BLOCKS`.
-    let mut run = WideKey::new();
-    let mut left = present & WIDE_BLOCKS;
-    while left != 0 {
-        run.push(key.block(left.trailing_zeros() as usize).0);
-        left &= left - 1;
-    }
-    run
+    further_blocks(key, present).copied().collect()
 }
 
 #[cfg(test)]
@@ -384,9 +531,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_and_bodies_are_two_lines_each() {
-        assert_eq!(size_of::<Entry>(), 128);
-        assert_eq!(size_of::<Body>(), 128);
+    fn an_entry_is_one_line_a_body_two_and_a_decision_one_word() {
+        assert_eq!((size_of::<Entry>(), size_of::<Body>(), size_of::<Decision>()), (64, 128, 8));
+    }
+
+    #[test]
+    fn counts_are_full_before_packets_of_any_length_make_them_overflow() {
+        // The longest that a buffer's chain can be.
+        const BYTES_MAX: u64 = (1 << 17) - 1;
+        let (mut counts, mut added) = (Counts::default(), (0, 0));
+        while !counts.is_full() {
+            counts.add(32, 32 * BYTES_MAX as u32);
+            added = (added.0 + 32, added.1 + 32 * BYTES_MAX);
+            assert_eq!((counts.packets(), counts.bytes()), added);
+        }
+        counts.add(64, 64 * BYTES_MAX as u32);
+        assert_eq!((counts.packets(), counts.bytes()), (added.0 + 64, added.1 + 64 * BYTES_MAX));
+    }
+
+    #[test]
+    fn a_short_version_is_the_whole_one_across_its_wrap() {
+        for (then, now) in [(0, 0), (7, 9), ((1 << 32) - 1, (1 << 32) + 5), (1 << 33, (1 << 33) + 100)] {
+            assert_eq!(ShortVersion::of(Version(then)).whole(Version(now)), Version(then));
+        }
+    }
+
+    #[test]
+    fn keys_of_different_kinds_never_equal() {
+        let plain = EntryKey::plain([0, 0, 0, PLAIN]);
+        let beside = EntryKey::beside(7, 0b11, 3, 9);
+        for (a, b) in [(plain, beside), (plain, EntryKey::NONE), (beside, EntryKey::NONE)] {
+            assert!(!a.equals(&b) && a.equals(&a) && b.equals(&b));
+        }
+        assert!(beside.is_beside(7, 0b11, 3) && beside.further() == (9, 1) && beside.mask() == 3);
+        assert!(
+            !beside.is_beside(8, 0b11, 3) && !beside.is_beside(7, 0b10, 3) && !beside.is_beside(7, 0b11, 2)
+        );
+        assert!(!plain.is_beside(0, 0, 0) && plain.further() == (0, 0));
     }
 
     #[test]

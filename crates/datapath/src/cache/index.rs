@@ -14,6 +14,7 @@
 //! Invariants: `idx == 0` means an empty place (entry 0 is never used); an entry stands in exactly one place;
 //! `piece` holds bits 8..24 of the hash half by which the entry got there.
 
+use base::lanes::equal_lanes;
 use base::region::{Region, prefetch_at};
 
 /// Places per bucket.
@@ -26,7 +27,7 @@ const LOG2_MAX: u32 = 24;
 #[repr(C, align(64))]
 #[derive(zerocopy::FromZeros)]
 struct Bucket {
-    /// Four 16-bit signatures a word, so that a few word operations compare them all.
+    /// Four 16-bit signatures a word, compared all at once.
     sig: [u64; WAYS / 4],
     piece: [u16; WAYS],
     idx: [u32; WAYS],
@@ -121,17 +122,8 @@ impl Index {
     #[inline(always)]
     pub fn peek(&self, probe: Probe) -> u32 {
         let bucket = &self.buckets[self.bucket_of(probe.first)];
-        let low = equal_lanes(bucket.sig[0], probe.sig);
-        let way = if low != 0 {
-            low.trailing_zeros() / 16
-        } else {
-            let high = equal_lanes(bucket.sig[1], probe.sig);
-            if high == 0 {
-                return 0;
-            }
-            4 + high.trailing_zeros() / 16
-        };
-        bucket.idx[way as usize % WAYS]
+        let hits = equal_lanes(&bucket.sig, probe.sig);
+        if hits == 0 { 0 } else { bucket.idx[hits.trailing_zeros() as usize / 2 % WAYS] }
     }
 
     /// Calls `is_it` for each candidate until it says yes, and returns that one.
@@ -148,15 +140,14 @@ impl Index {
     #[inline(always)]
     fn find_in(&self, b: usize, sig: u16, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let bucket = &self.buckets[b];
-        for (word, &sigs) in bucket.sig.iter().enumerate() {
-            let mut hits = equal_lanes(sigs, sig);
-            while hits != 0 {
-                let idx = bucket.idx[(word * 4 + hits.trailing_zeros() as usize / 16) % WAYS];
-                if idx != 0 && is_it(idx) {
-                    return Some(idx);
-                }
-                hits &= hits - 1;
+        let mut hits = equal_lanes(&bucket.sig, sig);
+        while hits != 0 {
+            let way = hits.trailing_zeros() as usize / 2;
+            let idx = bucket.idx[way % WAYS];
+            if idx != 0 && is_it(idx) {
+                return Some(idx);
             }
+            hits &= !(3 << (2 * way));
         }
         None
     }
@@ -284,14 +275,6 @@ fn put(bucket: &mut Bucket, way: usize, sig: u16, half: u32, idx: u32) {
     bucket.piece[way] = (half >> LOG2_START) as u16;
 }
 
-/// The top bit of each 16-bit lane that equals `wanted`. Exact: no carry passes from lane to lane.
-#[inline(always)]
-fn equal_lanes(sigs: u64, wanted: u16) -> u64 {
-    const LOW: u64 = 0x7fff_7fff_7fff_7fff;
-    let differing = sigs ^ u64::from(wanted).wrapping_mul(0x0001_0001_0001_0001);
-    !(((differing & LOW) + LOW) | differing | LOW)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,14 +298,6 @@ mod tests {
             assert!(index.remove(probe(n.into()), n));
             assert_eq!(index.find(probe(n.into()), |idx| idx == n), None);
         }
-    }
-
-    #[test]
-    fn lanes_are_compared_exactly() {
-        let sigs = 0x1234_0000_1235_1234;
-        assert_eq!(equal_lanes(sigs, 0x1234), 0x8000_0000_0000_8000);
-        assert_eq!(equal_lanes(sigs, 0), 0x0000_8000_0000_0000);
-        assert_eq!(equal_lanes(sigs, 0x8000), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The masks in use, which of them the flows of each input port have, and masking a key for a look-up.
 
-use super::entry::{Arena, Entry, WIDE_BLOCKS};
+use super::entry::{Arena, EntryKey};
 use super::{MASKS_MAX, PORT_MASKS_MAX, sorts::NO_SORT};
 use arrayvec::ArrayVec;
 use base::hash::HashKey;
@@ -168,9 +168,10 @@ pub fn mega_hash(m: &MaskEntry, key: &Key, secret: &HashKey, masked: &mut [u64; 
 
 /// Whether the key's further blocks are the megaflow's under its mask.
 #[inline(never)]
-pub fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &Entry) -> bool {
+pub fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &EntryKey) -> bool {
     let blocks = m.mask.0.present_blocks().filter(|&b| b > 0);
-    blocks.zip(arena.run(e.wide, wide_len(e.present))).all(|(b, stored)| {
+    let (start, len) = e.further();
+    blocks.zip(arena.run(start, len)).all(|(b, stored)| {
         let (k, bits) = (&key.block(b).0, &m.mask.0.block(b).0);
         (0..8).all(|w| k[w] & bits[w] == stored[w])
     })
@@ -210,12 +211,6 @@ impl PortMasks {
             }
         }
     }
-}
-
-/// Blocks beyond the first.
-#[inline(always)]
-pub fn wide_len(present: u16) -> usize {
-    (present & WIDE_BLOCKS).count_ones() as usize
 }
 
 /// The input port's number in a key's block 0, which every mask holds.

@@ -16,6 +16,7 @@
 pub mod entry;
 pub mod index;
 mod masks;
+mod origins;
 pub mod sorts;
 mod upkeep;
 
@@ -24,13 +25,18 @@ use crate::pipeline::{FlowView, Pipeline, Translation};
 use crate::stamp::Stamp;
 use crate::watch::Marks;
 use base::hash::HashKey;
-use base::region::{Region, prefetch_at, prefetch_second_line};
+use base::region::{Region, prefetch_at};
 use base::slots::SlotTable;
-use base::{DropReason, PortNo, Version};
-use entry::{Arena, Bodies, Entry, WIDE_BLOCKS, classify, kind, wide_of};
-use flow::{Key, Mask};
+use base::{PortNo, Version};
+use entry::{
+    Arena, Bodies, Decision, Entry, EntryKey, PLAIN, ShortVersion, Verdict, further_blocks, verdict_of,
+    wide_of,
+};
+use flow::extract::{Ingress, PLAIN_ORIGIN_SHIFT, PlainKey};
+use flow::{Block, Key, Mask};
 use index::{Index, Probe};
-use masks::{MaskEntry, Masks, PortMasks, dp_port, masked_wide_equal, mega_hash, wide_len};
+use masks::{MaskEntry, Masks, PortMasks, dp_port, masked_wide_equal, mega_hash};
+use origins::Origins;
 use sorts::{Sights, Sorts};
 pub use upkeep::Judged;
 
@@ -58,18 +64,12 @@ impl Default for CacheConfig {
 
 /// A packet's key as the exact tier compares it.
 #[derive(Clone, Copy)]
-pub struct ExactKey<'a> {
-    /// What stands for block 0: that block itself, or of a plain packet its header bytes ([`flow::extract::plain_words`]).
-    pub words: &'a [u64; 8],
-    /// Which blocks of `key` belong to it, or [`PLAIN`].
-    pub present: u16,
-    /// The key: for its further blocks, and for judging the packet. Of a plain packet it may not be filled while it is
-    /// only looked up.
-    pub key: &'a Key,
+pub enum ExactKey<'a> {
+    /// Of a plain packet: its header bytes, with [`entry::PLAIN`] set. They need no extraction.
+    Plain(PlainKey),
+    /// Of any other.
+    Whole(&'a Key),
 }
-
-/// In place of the present blocks: the words are a plain packet's header bytes.
-pub const PLAIN: u16 = 1 << 15;
 
 /// One of the two tiers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,8 +82,10 @@ pub enum Which {
 
 struct Tier {
     entries: Region<Entry>,
+    /// By entry, block 0 of each key that is not in the entry. Costs memory where it is touched.
+    blocks: Region<StoredBlock>,
     index: Index,
-    /// The first free entry, 0 for none. `body` of a free one is the next.
+    /// The first free entry, 0 for none.
     free: u32,
     free_count: u32,
     high: u32,
@@ -96,6 +98,7 @@ impl Tier {
     fn new(limit: usize) -> std::io::Result<Tier> {
         Ok(Tier {
             entries: Region::growing(limit + 1)?,
+            blocks: Region::new(limit + 1)?,
             index: Index::new(limit)?,
             free: 0,
             free_count: 0,
@@ -112,7 +115,7 @@ impl Tier {
     fn take(&mut self) -> Option<u32> {
         if self.free != 0 {
             let idx = self.free;
-            self.free = self.entries[idx as usize].body;
+            self.free = self.entries[idx as usize].decision.body;
             self.free_count -= 1;
             return Some(idx);
         }
@@ -125,9 +128,7 @@ impl Tier {
     }
 
     fn give_back(&mut self, idx: u32) {
-        let e = &mut self.entries[idx as usize];
-        e.kind = kind::FREE;
-        e.body = self.free;
+        self.entries[idx as usize].decision = Decision { verdict: Verdict::Unknown, body: self.free };
         self.free = idx;
         self.free_count += 1;
     }
@@ -138,6 +139,10 @@ impl Tier {
         self.hand
     }
 }
+
+#[derive(zerocopy::FromZeros)]
+#[repr(C, align(64))]
+struct StoredBlock([u64; 8]);
 
 /// Numbers about a cache, for `dpctl/show` and memory reports.
 #[derive(Clone, Copy, Default, Debug)]
@@ -164,6 +169,7 @@ pub struct FlowCache {
     arena: Arena,
     masks: Masks,
     sorts: Sorts,
+    origins: Origins,
     /// By datapath port number; its input port's number is in every megaflow's key.
     ports: Vec<Option<Box<PortMasks>>>,
     evictions: u64,
@@ -192,6 +198,7 @@ impl FlowCache {
             arena: Arena::new(4 * limit)?,
             masks: Masks::new(),
             sorts: Sorts::new(),
+            origins: Origins::new(),
             ports: (0..=u16::MAX).map(|_| None).collect(),
             evictions: 0,
             now_ms: 0,
@@ -200,66 +207,76 @@ impl FlowCache {
 
     // ---- exact tier
 
+    /// What the last word of plain packets' keys says of where they come from, and how deep they are read.
+    #[inline(always)]
+    pub fn plain_origin(&mut self, ingress: &Ingress, slots: &SlotTable) -> u64 {
+        let words = [ingress.word0(), ingress.word7()];
+        let number =
+            self.origins.number(words, &self.secret).unwrap_or_else(|| self.renumbered(words, slots));
+        PLAIN | (u64::from(number) << 3 | ingress.depth() as u64) << PLAIN_ORIGIN_SHIFT
+    }
+
+    #[cold]
+    fn renumbered(&mut self, words: [u64; 2], slots: &SlotTable) -> u32 {
+        self.flush(slots);
+        self.origins.clear();
+        self.origins.number(words, &self.secret).unwrap_or_default()
+    }
+
     /// Hash of a key for the exact tier, and its line asked for.
     #[inline(always)]
     pub fn exact_probe(&self, key: &ExactKey<'_>) -> u64 {
-        if key.present == PLAIN {
-            let [word0, words @ .., last] = key.words;
-            return self.plain_probe(self.plain_frame(*word0, *last), words);
-        }
-        let mut hash = self.secret.block(key.words);
-        if key.present & WIDE_BLOCKS != 0 {
-            for words in wide_of(key.key, key.present) {
-                hash = self.secret.combine(hash, self.secret.block(&words));
-            }
-        }
+        let hash = match key {
+            ExactKey::Plain(words) => self.secret.quad(words),
+            ExactKey::Whole(key) => self.whole_hash(key),
+        };
         self.exact.index.prefetch(Probe::new(hash));
         hash
     }
 
-    /// What the first and last word of plain packets' keys, the same for all of a burst, contribute to their hash.
-    #[inline(always)]
-    pub fn plain_frame(&self, word0: u64, last: u64) -> u64 {
-        self.secret.frame(word0, last)
+    fn whole_hash(&self, key: &Key) -> u64 {
+        let hash = self.secret.block(&key.common().0);
+        further_blocks(key, key.present())
+            .fold(hash, |hash, words| self.secret.combine(hash, self.secret.block(words)))
     }
 
-    /// As [`Self::exact_probe`] for a plain packet's key, from the words between the first and the last.
-    #[inline(always)]
-    pub fn plain_probe(&self, frame: u64, words: &[u64; 6]) -> u64 {
-        let hash = self.secret.framed(frame, words);
-        self.exact.index.prefetch(Probe::new(hash));
-        hash
-    }
-
-    /// The most likely entry (0: none), its lines asked for.
+    /// The most likely entry (0: none), its line asked for.
     #[inline(always)]
     pub fn exact_prefetch(&self, hash: u64) -> u32 {
         let idx = self.exact.index.peek(Probe::new(hash));
-        prefetch_entry(&self.exact.entries, idx);
+        prefetch_at(&self.exact.entries, idx as usize);
         idx
-    }
-
-    /// The entry whose key equals this one, or 0. `likely` is what [`Self::exact_prefetch`] said.
-    #[inline(always)]
-    pub fn exact_find_likely(&self, likely: u32, hash: u64, key: &ExactKey<'_>) -> u32 {
-        if likely != 0 && self.is_exact(likely, key) { likely } else { self.exact_find(hash, key) }
     }
 
     /// The entry whose key equals this one, or 0.
     #[inline(never)]
     pub fn exact_find(&self, hash: u64, key: &ExactKey<'_>) -> u32 {
-        self.exact.index.find(Probe::new(hash), |idx| self.is_exact(idx, key)).unwrap_or(0)
+        let found = match key {
+            ExactKey::Plain(words) => {
+                let wanted = EntryKey::plain(*words);
+                self.exact
+                    .index
+                    .find(Probe::new(hash), |idx| self.exact.entries[idx as usize].key.equals(&wanted))
+            }
+            ExactKey::Whole(key) => {
+                self.exact.index.find(Probe::new(hash), |idx| self.is_whole(idx, hash, key))
+            }
+        };
+        found.unwrap_or(0)
     }
 
     #[inline(always)]
-    fn is_exact(&self, idx: u32, key: &ExactKey<'_>) -> bool {
-        let e = &self.exact.entries[idx as usize];
-        equal(&e.key, key.words) && e.present == key.present && (e.wide == 0 || self.wide_equal(e, key.key))
+    fn is_whole(&self, idx: u32, hash: u64, key: &Key) -> bool {
+        let e = &self.exact.entries[idx as usize].key;
+        e.is_beside(hash, key.present(), MASK_EXACT)
+            && equal(&self.exact.blocks[idx as usize].0, &key.common().0)
+            && (!e.has_further() || self.further_equal(e, key))
     }
 
     #[inline(never)]
-    fn wide_equal(&self, e: &Entry, key: &Key) -> bool {
-        wide_of(key, e.present).iter().eq(self.arena.run(e.wide, wide_len(e.present)))
+    fn further_equal(&self, e: &EntryKey, key: &Key) -> bool {
+        let (start, len) = e.further();
+        further_blocks(key, key.present()).zip(self.arena.run(start, len)).all(|(a, b)| equal(a, b))
     }
 
     /// All exact entries, by their numbers, and what tells whether changes touch them. Those that the index does not name
@@ -280,9 +297,15 @@ impl FlowCache {
         from: &FlowRef,
         slots: &SlotTable,
     ) -> Option<u32> {
-        let wide = self.arena.store(&wide_of(key.key, key.present))?;
+        let (entry_key, block) = match *key {
+            ExactKey::Plain(words) => (EntryKey::plain(words), None),
+            ExactKey::Whole(key) => {
+                let further = self.arena.store(&wide_of(key, key.present()))?;
+                (EntryKey::beside(hash, key.present(), MASK_EXACT, further), Some(key.common()))
+            }
+        };
         let idx = self.take(Which::Exact, slots)?;
-        self.put(Which::Exact, idx, key.words, key.present, wide, hash, from, slots);
+        self.put(Which::Exact, idx, entry_key, block, hash, from, slots);
         Some(idx)
     }
 
@@ -301,14 +324,15 @@ impl FlowCache {
     #[inline(always)]
     pub fn mega_prefetch(&self, hash: u64) -> u32 {
         let idx = self.mega.index.peek(Probe::new(hash));
-        prefetch_entry(&self.mega.entries, idx);
+        prefetch_at(&self.mega.entries, idx as usize);
+        prefetch_at(&self.mega.blocks, idx as usize);
         idx
     }
 
     /// The megaflow of mask `id` with this masked key, or 0. `likely` is what [`Self::mega_prefetch`] said.
     #[inline(always)]
     pub fn mega_find_likely(&self, likely: u32, id: u16, hash: u64, key: &Key, masked: &[u64; 8]) -> u32 {
-        if likely != 0 && self.is_mega(likely, id, key, masked) {
+        if likely != 0 && self.is_mega(likely, id, hash, key, masked) {
             likely
         } else {
             self.mega_find(id, hash, key, masked)
@@ -318,14 +342,15 @@ impl FlowCache {
     /// The megaflow of mask `id` with this masked key, or 0.
     #[inline(never)]
     pub fn mega_find(&self, id: u16, hash: u64, key: &Key, masked: &[u64; 8]) -> u32 {
-        self.mega.index.find(Probe::new(hash), |idx| self.is_mega(idx, id, key, masked)).unwrap_or(0)
+        self.mega.index.find(Probe::new(hash), |idx| self.is_mega(idx, id, hash, key, masked)).unwrap_or(0)
     }
 
     #[inline(always)]
-    fn is_mega(&self, idx: u32, id: u16, key: &Key, masked: &[u64; 8]) -> bool {
-        let e = &self.mega.entries[idx as usize];
-        let wide_equal = || masked_wide_equal(&self.masks[usize::from(id)], key, &self.arena, e);
-        equal(&e.key, masked) && e.mask == id && (e.wide == 0 || wide_equal())
+    fn is_mega(&self, idx: u32, id: u16, hash: u64, key: &Key, masked: &[u64; 8]) -> bool {
+        let (e, m) = (&self.mega.entries[idx as usize].key, &self.masks[usize::from(id)]);
+        e.is_of(hash, id)
+            && equal(&self.mega.blocks[idx as usize].0, masked)
+            && (!e.has_further() || masked_wide_equal(m, key, &self.arena, e))
     }
 
     /// How many masks the flows of an input port have.
@@ -366,7 +391,7 @@ impl FlowCache {
             let hash = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
             // An older one that was not found out of date earlier in the burst is not known to be right.
-            if idx != 0 && self.mega.entries[idx as usize].version == version.0 {
+            if idx != 0 && self.mega.entries[idx as usize].version == ShortVersion::of(version) {
                 return idx;
             }
         }
@@ -379,28 +404,33 @@ impl FlowCache {
             return 0;
         }
         let idx = self.exact_find(self.exact_probe(key), key);
-        if idx != 0 && self.exact.entries[idx as usize].version == version.0 { idx } else { 0 }
+        if idx != 0 && self.exact.entries[idx as usize].version == ShortVersion::of(version) {
+            idx
+        } else {
+            0
+        }
     }
 
     /// Caches a translation for all packets that agree with `key` on its mask (or on a narrower one, see the
     /// module's text). What is in the exact tier under `exact` gives way to a flow that is cached alone.
     pub fn install<E>(
         &mut self,
+        key: &Key,
         exact: &ExactKey<'_>,
         t: &Translation<E>,
         at: Moment,
         slots: &SlotTable,
     ) -> Option<Installed> {
-        let key = exact.key;
-        let (kind, port) = classify(&t.actions);
+        let verdict = verdict_of(&t.actions);
         let mask = self.mask_for(&t.mask, key).unwrap_or(MASK_EXACT);
-        let body = self.bodies.make(t, mask, kind == kind::LIST)?;
+        let body = self.bodies.make(t, mask, verdict == Verdict::Actions)?;
         self.masks[usize::from(mask)].bodies += 1;
         let sort = self.sorts.take(mask, &mut self.masks, &t.visits);
         // Held here, so that the body goes when nothing below takes it.
         let b = self.bodies.get_mut(body);
         (b.refs, b.sort) = (1, sort);
-        let from = FlowRef { body, kind, port, mask, sort, set: 0, marks: Marks::default(), at };
+        let decision = Decision { verdict, body };
+        let from = FlowRef { decision, mask, sort, set: 0, marks: Marks::default(), at };
         let installed = if mask == MASK_EXACT {
             let hash = self.exact_probe(exact);
             // One that was not looked up in this burst, or not found to be right.
@@ -419,15 +449,16 @@ impl FlowCache {
     fn insert_mega(&mut self, key: &Key, mask: u16, from: &FlowRef, slots: &SlotTable) -> Option<u32> {
         let m = &self.masks[usize::from(mask)];
         let present = m.present;
-        let wide = self.arena.store(&wide_of(&key.masked(&m.mask), present))?;
+        let further = self.arena.store(&wide_of(&key.masked(&m.mask), present))?;
         let idx = self.take(Which::Mega, slots)?;
         let m = &mut self.masks[usize::from(mask)];
         m.flows += 1;
         let mut masked = [0; 8];
         let hash = mega_hash(m, key, &self.secret, &mut masked);
         self.ports[dp_port(&masked)].get_or_insert_default().add(mask);
-        self.bodies.get_mut(from.body).megaflow = idx;
-        self.put(Which::Mega, idx, &masked, present, wide, hash, from, slots);
+        self.bodies.get_mut(from.decision.body).megaflow = idx;
+        let entry_key = EntryKey::beside(hash, present, mask, further);
+        self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from, slots);
         Some(idx)
     }
 
@@ -456,7 +487,7 @@ impl FlowCache {
 
     // ---- both tiers; what they have in common beside is in `upkeep`
 
-    /// The action list of a flow of kind [`kind::LIST`].
+    /// The action list of a flow whose verdict is [`Verdict::Actions`].
     pub fn actions(&self, body: u32) -> &[DpAction] {
         self.bodies.actions(body)
     }
@@ -491,7 +522,9 @@ impl FlowCache {
 
     /// Sizes and memory.
     pub fn size(&self) -> CacheSize {
-        let entries = (self.exact.high + self.mega.high) as usize * size_of::<Entry>();
+        // Where plain keys are alone, the exact tier's blocks are not touched.
+        let blocks = self.mega.high as usize * size_of::<StoredBlock>();
+        let entries = (self.exact.high + self.mega.high) as usize * size_of::<Entry>() + blocks;
         let indexes = self.exact.index.memory_bytes() + self.mega.index.memory_bytes();
         CacheSize {
             megaflows: self.mega.live(),
@@ -510,29 +543,29 @@ impl FlowCache {
                 return Some(idx);
             }
             let e = &self.mega.entries[idx as usize];
-            if e.kind == kind::FREE {
+            if e.is_free() {
                 continue;
             }
             taken += 1;
-            let mask = &self.masks[usize::from(e.mask)].mask;
+            let mask = &self.masks[usize::from(e.key.mask())].mask;
             let mut key = Key::default();
-            key.put(0, e.key);
-            let run = self.arena.run(e.wide, if e.wide == 0 { 0 } else { wide_len(e.present) });
-            for (b, words) in mask.0.present_blocks().filter(|&b| b > 0).zip(run) {
+            key.put(0, self.mega.blocks[idx as usize].0);
+            let (start, len) = e.key.further();
+            for (b, words) in mask.0.present_blocks().filter(|&b| b > 0).zip(self.arena.run(start, len)) {
                 key.put(b, *words);
             }
-            let body = self.bodies.get(e.body);
-            let actions = match e.kind {
-                kind::OUTPUT => vec![DpAction::Output(PortNo(e.port))],
-                kind::DROP => vec![DpAction::Drop(DropReason::ALL[e.port as usize])],
-                _ => self.bodies.actions(e.body).to_vec(),
+            let body = self.bodies.get(e.decision.body);
+            let actions = match e.decision.verdict {
+                Verdict::Output(port) => vec![DpAction::Output(PortNo(port.into()))],
+                Verdict::Drop(reason) => vec![DpAction::Drop(reason)],
+                _ => self.bodies.actions(e.decision.body).to_vec(),
             };
             out.push(DumpedFlow {
                 key,
                 mask: mask.clone(),
                 actions,
-                packets: body.packets + e.packets,
-                bytes: body.bytes + e.bytes,
+                packets: body.packets + e.counts.packets(),
+                bytes: body.bytes + e.counts.bytes(),
                 used_ms: e.used.at_ms(self.now_ms),
             });
         }
@@ -569,12 +602,8 @@ pub struct Moment {
 /// A flow to make an exact entry from.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRef {
-    /// Its body.
-    pub body: u32,
-    /// See [`kind`].
-    pub kind: u8,
-    /// Argument of `kind`.
-    pub port: u32,
+    /// What becomes of its packets, and its body.
+    pub decision: Decision,
     /// The flow's mask.
     pub mask: u16,
     /// Its sort, see [`sorts`].
@@ -606,10 +635,4 @@ impl<P: Pipeline> Judge<'_, P> {
 #[inline(always)]
 fn equal(a: &[u64; 8], b: &[u64; 8]) -> bool {
     (0..8).fold(0, |differing, w| differing | (a[w] ^ b[w])) == 0
-}
-
-#[inline(always)]
-fn prefetch_entry(entries: &[Entry], idx: u32) {
-    prefetch_at(entries, idx as usize);
-    prefetch_second_line(entries, idx as usize);
 }

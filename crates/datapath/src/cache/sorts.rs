@@ -3,7 +3,7 @@
 //! A sort lives as long as a body names it, so its mask's number keeps its meaning. Sorts of one mask are chained. Their
 //! number is bounded; flows beyond are of sort 0, each of which is judged by itself.
 
-use super::entry::Entry;
+use super::entry::{Entry, ShortVersion};
 use super::masks::MaskEntry;
 use crate::pipeline::{Pipeline, Visit};
 use crate::watch::{Sight, Sort, SortTables, Watch, tables_of};
@@ -121,10 +121,10 @@ impl<'g, P: Pipeline> Sights<'g, P> {
         if e.sort != self.number {
             self.look(sorts, masks, e.sort);
         }
-        if !self.sight.is_untouched(Version(e.version), e.set, &e.marks) {
+        if !self.sight.is_untouched(e.version.whole(self.now), e.set, &e.marks) {
             return false;
         }
-        e.version = self.now.0;
+        e.version = ShortVersion::of(self.now);
         true
     }
 

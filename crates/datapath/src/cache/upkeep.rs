@@ -1,9 +1,9 @@
 //! What happens to the entries of either tier, in one way for both: they are filled, judged by changes, folded, swept, removed.
 
-use super::entry::{Entry, kind};
-use super::masks::{dp_port, wide_len};
+use super::entry::{Counts, Entry, EntryKey, ShortVersion, Verdict};
+use super::masks::dp_port;
 use super::sorts::{NO_SORT, Sights};
-use super::{FlowCache, FlowRef, Tier, Which, index};
+use super::{FlowCache, FlowRef, MASK_EXACT, Tier, Which, index};
 use crate::pipeline::Pipeline;
 use crate::stamp::Stamp;
 use crate::watch::Marks;
@@ -11,7 +11,7 @@ use base::Version;
 use base::rcu::Reader;
 use base::region::prefetch;
 use base::slots::SlotTable;
-use flow::Key;
+use flow::{Block, Key};
 use index::{Inserted, Probe};
 
 /// What a judgement in full found about an entry.
@@ -62,30 +62,43 @@ impl FlowCache {
         self.tier_mut(which).take()
     }
 
-    /// Fills a place, and has the index name it.
-    #[allow(clippy::too_many_arguments)] // The parts of an entry, whose lines are written once.
+    /// Fills a place, and has the index name it. `block` is the key's first where it does not fit into the entry.
+    #[allow(clippy::too_many_arguments)] // The parts of an entry, whose line is written once.
     pub(super) fn put(
         &mut self,
         which: Which,
         idx: u32,
-        key: &[u64; 8],
-        present: u16,
-        wide: u32,
+        key: EntryKey,
+        block: Option<&Block>,
         hash: u64,
         from: &FlowRef,
         slots: &SlotTable,
     ) {
-        let e = self.entry(which, idx);
-        e.key = *key;
-        (e.packets, e.bytes, e.version, e.hash) = (0, 0, from.at.version.0, hash);
-        (e.used, e.body, e.wide, e.port) = (from.at.now, from.body, wide, from.port);
-        (e.present, e.mask, e.kind) = (present, from.mask, from.kind);
-        (e.sort, e.set, e.marks) = (from.sort, from.set, from.marks);
-        self.bodies.get_mut(from.body).refs += 1;
+        let tier = self.tier_mut(which);
+        if let Some(block) = block {
+            tier.blocks[idx as usize].0 = block.0;
+        }
+        tier.entries[idx as usize] = Entry {
+            key,
+            counts: Counts::default(),
+            decision: from.decision,
+            version: ShortVersion::of(from.at.version),
+            used: from.at.now,
+            marks: from.marks,
+            sort: from.sort,
+            set: from.set,
+            is_alone: (from.mask == MASK_EXACT).into(),
+        };
+        self.bodies.get_mut(from.decision.body).refs += 1;
         if let Inserted::Evicted(lost) = self.tier_mut(which).index.insert(Probe::new(hash), idx) {
             self.evictions += 1;
             self.end(which, lost, slots);
         }
+    }
+
+    /// The hash under which the index has an entry.
+    fn hash_of(&self, e: &Entry) -> u64 {
+        if e.key.is_plain() { self.secret.quad(&e.key.0) } else { e.key.hash() }
     }
 
     // ---- judging
@@ -112,17 +125,17 @@ impl FlowCache {
         reader: &Reader,
     ) -> Judged {
         let e = &self.tier(which).entries[idx as usize];
-        if e.kind == kind::STALE {
+        if e.decision.verdict == Verdict::Stale {
             return Judged::Stale { is_new: false };
         }
-        if pipeline.touched(self.view(e.body, key), Version(e.version), now, reader) {
+        if pipeline.touched(self.view(e.decision.body, key), e.version.whole(now), now, reader) {
             let e = self.entry(which, idx);
-            (e.kind, e.sort) = (kind::STALE, NO_SORT);
+            (e.decision.verdict, e.sort) = (Verdict::Stale, NO_SORT);
             return Judged::Stale { is_new: true };
         }
         let (set, marks) = self.marks(e, key, pipeline, reader);
         let e = self.entry(which, idx);
-        (e.version, e.set, e.marks) = (now.0, set, marks);
+        (e.version, e.set, e.marks) = (ShortVersion::of(now), set, marks);
         Judged::Right
     }
 
@@ -134,19 +147,20 @@ impl FlowCache {
         if watch.set == e.set {
             return (e.set, e.marks);
         }
-        (watch.set, pipeline.marks(watch, self.view(e.body, key), reader))
+        (watch.set, pipeline.marks(watch, self.view(e.decision.body, key), reader))
     }
 
     // ---- counting
 
     /// Moves what an entry has gathered to the flow's slots. An exact entry tells its megaflow that it is in use.
-    fn fold(&mut self, which: Which, idx: u32, slots: &SlotTable) {
+    pub fn fold(&mut self, which: Which, idx: u32, slots: &SlotTable) {
         let e = self.entry(which, idx);
-        if e.packets == 0 {
+        if e.counts.is_empty() {
             return;
         }
-        let (packets, bytes) = (std::mem::take(&mut e.packets), std::mem::take(&mut e.bytes));
-        let (body, used) = (e.body, e.used);
+        let counts = std::mem::take(&mut e.counts);
+        let (packets, bytes) = (counts.packets(), counts.bytes());
+        let (body, used) = (e.decision.body, e.used);
         let b = self.bodies.get_mut(body);
         b.packets += packets;
         b.bytes += bytes;
@@ -166,10 +180,10 @@ impl FlowCache {
 
     /// Takes an entry out, its counts folded first. Exact entries made from a megaflow live on with its body.
     pub fn remove(&mut self, which: Which, idx: u32, slots: &SlotTable) {
-        let tier = self.tier_mut(which);
-        let e = &tier.entries[idx as usize];
-        if e.kind != kind::FREE {
-            tier.index.remove(Probe::new(e.hash), idx);
+        let e = &self.tier(which).entries[idx as usize];
+        if !e.is_free() {
+            let hash = self.hash_of(e);
+            self.tier_mut(which).index.remove(Probe::new(hash), idx);
             self.end(which, idx, slots);
         }
     }
@@ -178,15 +192,16 @@ impl FlowCache {
     fn end(&mut self, which: Which, idx: u32, slots: &SlotTable) {
         self.fold(which, idx, slots);
         let e = &self.tier(which).entries[idx as usize];
-        let (body, wide, present, mask, port) = (e.body, e.wide, e.present, e.mask, dp_port(&e.key));
+        let (body, (further, further_len)) = (e.decision.body, e.key.further());
         if which == Which::Mega {
-            if let Some(masks) = &mut self.ports[port] {
+            let mask = e.key.mask();
+            if let Some(masks) = &mut self.ports[dp_port(&self.mega.blocks[idx as usize].0)] {
                 masks.remove(mask);
             }
             self.masks[usize::from(mask)].flows -= 1;
             self.bodies.get_mut(body).megaflow = 0;
         }
-        self.arena.release(wide, wide_len(present));
+        self.arena.release(further, further_len);
         self.release_body(body);
         self.tier_mut(which).give_back(idx);
     }
@@ -229,13 +244,13 @@ impl FlowCache {
         let end = (tier.swept + count).min(tier.high);
         for group in Groups(tier.swept, end) {
             for idx in group.clone() {
-                prefetch(&self.tier(which).entries[idx as usize].packets);
+                prefetch(&self.tier(which).entries[idx as usize]);
             }
             for idx in group.clone() {
                 self.prefetch_swept(self.tier(which), idx, max_idle_ms);
             }
             for idx in group {
-                if self.entry(which, idx).kind == kind::FREE {
+                if self.entry(which, idx).is_free() {
                     continue;
                 }
                 self.fold(which, idx, slots);
@@ -251,19 +266,18 @@ impl FlowCache {
         end >= tier.high
     }
 
-    /// Asks for the lines beside the entry's second that its visit will touch: none where nothing came and it is not idle
+    /// Asks for the lines beside the entry's own that its visit will touch: none where nothing came and it is not idle
     /// yet, as with most entries of a large cache.
     #[inline(always)]
     fn prefetch_swept(&self, tier: &Tier, idx: u32, max_idle_ms: u32) {
         let e = &tier.entries[idx as usize];
         let is_idle = e.used.age_ms(Stamp::of(self.now_ms)) > max_idle_ms;
-        if e.kind == kind::FREE || !(is_idle || e.packets > 0) {
+        if e.is_free() || !is_idle && e.counts.is_empty() {
             return;
         }
-        self.bodies.prefetch(e.body);
+        self.bodies.prefetch(e.decision.body);
         if is_idle {
-            prefetch(&e.key);
-            tier.index.prefetch(Probe::new(e.hash));
+            tier.index.prefetch(Probe::new(self.hash_of(e)));
         }
     }
 }

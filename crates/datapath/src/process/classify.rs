@@ -5,19 +5,8 @@ use super::*;
 impl Scratch {
     /// What the exact tier compares of one packet, whose key is there, whether or not the tier was asked.
     pub(super) fn exact_key_of(&mut self, i: usize, packet: &Packet) {
-        let key = &self.keys[i];
-        let (word0, last) = (key.word(0, 0), key.word(0, 7));
-        let depth = Depth::ALL[(last >> 16 & 7) as usize % Depth::ALL.len()];
-        match plain_words(packet.data(), packet.len(), depth) {
-            Some(w) => {
-                self.exact[i] = [word0, w[0], w[1], w[2], w[3], w[4], w[5], last];
-                self.present[i] = PLAIN;
-            }
-            None => {
-                self.exact[i] = key.common().0;
-                self.present[i] = key.present();
-            }
-        }
+        let plain = plain_key(packet.data(), packet.len(), self.depth, self.origin);
+        self.rows[i].exact = plain.map_or(EntryKey::NONE, EntryKey::plain);
     }
 
     /// What the exact tier compares, of all packets. Plain packets are not extracted yet; consecutive ones that are alike
@@ -32,12 +21,9 @@ impl Scratch {
         todo: &mut Todo,
     ) {
         let depth = Depth::ALL[DEPTH];
-        let word0 = ingress.word0();
-        // No key of another depth is equal.
-        let last = ingress.word7() | (depth as u64) << 16;
-        let frame = cache.plain_frame(word0, last);
+        let origin = self.origin;
         let mut first = 0;
-        let mut first_is_plain = false;
+        let mut first_key = EntryKey::NONE;
         for (i, packet) in batch.iter().enumerate() {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
@@ -45,28 +31,23 @@ impl Scratch {
             // So that the compiler sees it within a burst.
             let i = i % BURST;
             let len = packet.len() as u32;
-            let plain = plain_words(packet.data(), packet.len(), depth);
-            if let Some(w) = plain {
-                if first_is_plain && (depth == Depth::Metadata || same_words(&self.exact[first], &w)) {
-                    self.counts[first] += 1;
-                    self.lens[first] += len;
+            if let Some(plain) = plain_key(packet.data(), packet.len(), depth, origin) {
+                let exact = EntryKey::plain(plain);
+                if exact.equals(&first_key) {
+                    self.rows[first].count += 1;
+                    self.rows[first].len += len;
                     continue;
                 }
-                // Hashed while the words are in registers.
-                self.hashes[i] = cache.plain_probe(frame, &w);
-                self.exact[i] = [word0, w[0], w[1], w[2], w[3], w[4], w[5], last];
-                self.present[i] = PLAIN;
-                self.verdicts[i] = MISS;
+                let hash = cache.exact_probe(&ExactKey::Plain(plain));
+                self.rows[i] = Row { exact, hash, len, ..Row::EMPTY };
                 todo.push(i);
+                (first, first_key) = (i, exact);
             } else {
+                self.rows[i] = Row { len, ..Row::EMPTY };
                 self.extract_one(i, packet, ingress, todo);
-                self.exact[i] = self.keys[i].common().0;
-                self.present[i] = self.keys[i].present();
-                self.hashes[i] = cache.exact_probe(&self.exact_key(i));
+                self.rows[i].hash = cache.exact_probe(&ExactKey::Whole(&self.keys[i]));
+                (first, first_key) = (i, EntryKey::NONE);
             }
-            self.lens[i] = len;
-            self.counts[i] = 1;
-            (first, first_is_plain) = (i, plain.is_some());
         }
     }
 
@@ -77,11 +58,8 @@ impl Scratch {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
+            self.rows[i] = Row { len: packet.len() as u32, ..Row::EMPTY };
             self.extract_one(i, packet, ingress, todo);
-            self.lens[i] = packet.len() as u32;
-            self.counts[i] = 1;
-            // Not to be mistaken for a plain one that still waits for its key.
-            self.present[i] = self.keys[i].present();
         }
     }
 
@@ -92,29 +70,29 @@ impl Scratch {
         self.layers[i] = found.unwrap_or_default();
         mark_depth(key, ingress.depth());
         if found.is_some() {
-            self.verdicts[i] = MISS;
             todo.push(i);
         } else {
-            self.verdicts[i] = TRUNCATED_VERDICT;
+            self.rows[i].decision.verdict = Verdict::Drop(DropReason::RxTruncated);
         }
     }
 
     /// The key of a plain packet, which the exact tier did not know or must judge.
     #[inline(never)]
-    pub(super) fn extract_plain(keys: &mut [Key; BURST], i: usize, packet: &Packet, ingress: &Ingress) {
-        let found = extract(packet.data(), packet.len(), ingress, &mut keys[i]);
+    pub(super) fn extract_plain(key: &mut Key, packet: &Packet, ingress: &Ingress) {
+        let found = extract(packet.data(), packet.len(), ingress, key);
         debug_assert!(found.is_some(), "a plain packet is a whole frame");
-        mark_depth(&mut keys[i], ingress.depth());
+        mark_depth(key, ingress.depth());
     }
 
     /// Where the headers of a packet are. A plain one, of which perhaps the header bytes alone were compared, is walked over by the
     /// first change that is made to it.
     pub(super) fn layers(&self, i: usize) -> Layers {
-        if self.present[i] == PLAIN { Layers::UNKNOWN } else { self.layers[i] }
+        if self.rows[i].exact.is_plain() { Layers::UNKNOWN } else { self.layers[i] }
     }
 
     pub(super) fn exact_key(&self, i: usize) -> ExactKey<'_> {
-        ExactKey { words: &self.exact[i], present: self.present[i], key: &self.keys[i] }
+        let exact = self.rows[i].exact;
+        if exact.is_plain() { ExactKey::Plain(exact.0) } else { ExactKey::Whole(&self.keys[i]) }
     }
 }
 
@@ -178,35 +156,48 @@ impl<P: Pipeline> Process<P> {
         ingress: &Ingress,
         tuner: &mut Tuner,
     ) -> u64 {
-        let Scratch { exact, present, hashes, likely, lens, counts, verdicts, .. } = &mut self.scratch;
+        let rows = &mut self.scratch.rows;
         for i in todo.iter() {
-            likely[i] = self.cache.exact_prefetch(hashes[i]);
+            rows[i].likely = self.cache.exact_prefetch(rows[i].hash);
         }
         // Nearly all: the likely entry it is, and no change since touches it. Nothing but the entries is read.
         let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
+        let version = ShortVersion::of(at.version);
         let (entries, mut judge) = self.cache.exact_entries(sights);
-        let (mut packets, mut alone) = (0, false);
+        let (mut packets, mut alone, mut full) = (0, 0, false);
         todo.retain(|i| {
-            let Some(e) = entries.get_mut(likely[i] as usize) else { return true };
-            if likely[i] == 0 || !e.is_of(&exact[i], present[i]) {
+            let row = &mut rows[i];
+            let Some(e) = entries.get_mut(row.likely as usize) else { return true };
+            // Entry 0, which stands for none, has no plain packet's key.
+            if !e.key.equals(&row.exact) || e.version != version && !judge.renew(e) {
                 return true;
             }
-            if e.version != at.version.0 && !judge.renew(e) {
-                return true;
-            }
-            packets += u64::from(counts[i]);
-            e.hit(counts[i].into(), lens[i].into(), at.now);
-            alone |= e.mask == MASK_EXACT;
-            verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
+            packets += row.count;
+            e.hit(row.count, row.len, at.now);
+            alone |= e.is_alone;
+            full |= e.counts.is_full();
+            row.decision = e.decision;
             false
         });
-        if alone {
+        if alone != 0 {
             tuner.alone_hit();
         }
+        if full {
+            self.fold_full(batch.len());
+        }
+        let packets = u64::from(packets);
         if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, ingress, tuner) }
     }
 
-    // 2b. Packets whose likely entry is another's, or that are to be judged in full.
+    /// Folds entries that the burst has hit, before their counters overflow.
+    #[cold]
+    fn fold_full(&mut self, len: usize) {
+        for row in &self.scratch.rows[..len] {
+            self.cache.fold(Which::Exact, row.likely, &self.slots);
+        }
+    }
+
+    // 2b. Packets whose likely entry is another's, that are not plain, or that are to be judged in full.
     #[inline(never)]
     fn exact_rest(
         &mut self,
@@ -216,40 +207,27 @@ impl<P: Pipeline> Process<P> {
         ingress: &Ingress,
         tuner: &mut Tuner,
     ) -> u64 {
-        let Scratch { keys, exact, present, hashes, likely, lens, counts, verdicts, stale_exact, .. } =
-            &mut self.scratch;
-        let (pipeline, reader, cache, stats) =
-            (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
-        let mut sights = Sights::new(pipeline, reader, at.version);
+        let (mut lookup, mut sights, scratch) = self.lookup(Which::Exact, at);
+        let Scratch { keys, rows, stale_exact, .. } = scratch;
         let mut packets = 0;
         todo.retain(|i| {
-            let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
-            let idx = cache.exact_find_likely(likely[i], hashes[i], &key);
-            if idx == 0 {
+            let row = &mut rows[i];
+            let plain = row.exact.is_plain();
+            let exact = if plain { ExactKey::Plain(row.exact.0) } else { ExactKey::Whole(&keys[i]) };
+            let idx = lookup.cache.exact_find(row.hash, &exact);
+            let extract = |key: &mut Key| {
+                if plain {
+                    Scratch::extract_plain(key, &batch[i], ingress);
+                }
+            };
+            if !lookup.answers(&mut sights, idx, row, &mut keys[i], extract, |stale| stale_exact.push(stale))
+            {
                 return true;
             }
-            if cache.entry(Which::Exact, idx).version != at.version.0
-                && !cache.renew(Which::Exact, idx, &mut sights)
-            {
-                if present[i] == PLAIN {
-                    Scratch::extract_plain(keys, i, &batch[i], ingress);
-                }
-                let judged = cache.judge(Which::Exact, idx, &keys[i], at.version, pipeline, reader);
-                if let Judged::Stale { is_new } = judged {
-                    if is_new {
-                        stats.touched.add(1);
-                        stale_exact.push(idx);
-                    }
-                    return true;
-                }
-            }
-            let e = cache.entry(Which::Exact, idx);
-            packets += u64::from(counts[i]);
-            e.hit(counts[i].into(), lens[i].into(), at.now);
-            if e.mask == MASK_EXACT {
+            packets += u64::from(row.count);
+            if lookup.cache.entry(Which::Exact, idx).is_alone != 0 {
                 tuner.alone_hit();
             }
-            verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
             false
         });
         packets
@@ -258,61 +236,98 @@ impl<P: Pipeline> Process<P> {
     // 3. Megaflow tier. Returns the number of masks searched and of packets that it answered.
     #[inline(never)]
     pub(super) fn megaflow_stage(&mut self, port: PortNo, todo: &mut Todo, at: Moment) -> (usize, u64) {
-        let Scratch { keys, hashes, likely, lens, counts, masked, verdicts, promote, stale_mega, .. } =
-            &mut self.scratch;
-        let (pipeline, reader, cache, stats) =
-            (&*self.pipeline, &self.reader, &mut self.cache, &self.out.stats);
-        let mut sights = Sights::new(pipeline, reader, at.version);
+        let (mut lookup, mut sights, scratch) = self.lookup(Which::Mega, at);
+        let Scratch { keys, rows, masked, promote, stale_mega, .. } = scratch;
         let (mut searched, mut packets) = (0, 0);
-        for n in 0..cache.port_masks(port) {
+        for n in 0..lookup.cache.port_masks(port) {
             if todo.is_empty() {
                 break;
             }
             searched += todo.len();
-            let id = cache.port_mask(port, n);
+            let id = lookup.cache.port_mask(port, n);
             for i in todo.iter() {
-                hashes[i] = cache.mega_probe(id, &keys[i], &mut masked[i]);
+                rows[i].hash = lookup.cache.mega_probe(id, &keys[i], &mut masked[i]);
             }
             for i in todo.iter() {
-                likely[i] = cache.mega_prefetch(hashes[i]);
+                rows[i].likely = lookup.cache.mega_prefetch(rows[i].hash);
             }
             let before = todo.len();
             todo.retain(|i| {
-                let idx = cache.mega_find_likely(likely[i], id, hashes[i], &keys[i], &masked[i]);
-                if idx == 0 {
+                let row = &mut rows[i];
+                let idx = lookup.cache.mega_find_likely(row.likely, id, row.hash, &keys[i], &masked[i]);
+                let key = &mut keys[i];
+                if !lookup.answers(&mut sights, idx, row, key, |_| (), |stale| stale_mega.push(stale)) {
                     return true;
                 }
-                if cache.entry(Which::Mega, idx).version != at.version.0
-                    && !cache.renew(Which::Mega, idx, &mut sights)
-                {
-                    let judged = cache.judge(Which::Mega, idx, &keys[i], at.version, pipeline, reader);
-                    if let Judged::Stale { is_new } = judged {
-                        if is_new {
-                            stats.touched.add(1);
-                            stale_mega.push(idx);
-                        }
-                        return true;
-                    }
-                }
-                let e = cache.entry(Which::Mega, idx);
-                packets += u64::from(counts[i]);
-                e.hit(counts[i].into(), lens[i].into(), at.now);
-                verdicts[i] = Verdict { kind: e.kind, port: e.port, body: e.body };
+                packets += u64::from(row.count);
                 promote.push((i as u8, idx));
                 false
             });
-            cache.port_mask_hit(port, n, (before - todo.len()) as u32);
+            lookup.cache.port_mask_hit(port, n, (before - todo.len()) as u32);
         }
-        stats.masks_searched.add(searched as u64);
+        lookup.stats.masks_searched.add(searched as u64);
         (searched, packets)
+    }
+
+    #[inline(always)]
+    fn lookup(&mut self, which: Which, at: Moment) -> (Lookup<'_, P>, Sights<'_, P>, &mut Scratch) {
+        let Process { pipeline, reader, cache, slots, out, scratch, .. } = self;
+        let (pipeline, reader) = (&**pipeline, &*reader);
+        let lookup = Lookup { which, at, pipeline, reader, cache, slots, stats: &out.stats };
+        (lookup, Sights::new(pipeline, reader, at.version), scratch)
     }
 }
 
-/// Whether a plain key has these words. Addresses and ports first: they differ where anything does.
-#[inline(always)]
-fn same_words(key: &[u64; 8], w: &PlainWords) -> bool {
-    (key[4] ^ w[3]) | (key[5] ^ w[4]) == 0
-        && (key[1] ^ w[0]) | (key[2] ^ w[1]) | (key[3] ^ w[2]) | (key[6] ^ w[5]) == 0
+/// What it takes to know of an entry that was found whether it answers for a packet.
+struct Lookup<'a, P: Pipeline> {
+    which: Which,
+    at: Moment,
+    pipeline: &'a P,
+    reader: &'a rcu::Reader,
+    cache: &'a mut FlowCache,
+    slots: &'a SlotTable,
+    stats: &'a WorkerStats,
+}
+
+impl<P: Pipeline> Lookup<'_, P> {
+    /// Whether entry `idx` (0: none was found) is right for the row: of this version, or touched by no change since. Then the row is
+    /// counted and decided. `extract` completes the packet's `key` where the flow must be judged in full; `stale` is told of an
+    /// entry that is found to be out of date.
+    #[inline(always)]
+    fn answers(
+        &mut self,
+        sights: &mut Sights<'_, P>,
+        idx: u32,
+        row: &mut Row,
+        key: &mut Key,
+        extract: impl FnOnce(&mut Key),
+        stale: impl FnOnce(u32),
+    ) -> bool {
+        if idx == 0 {
+            return false;
+        }
+        let (which, now) = (self.which, self.at.version);
+        if self.cache.entry(which, idx).version != ShortVersion::of(now)
+            && !self.cache.renew(which, idx, sights)
+        {
+            extract(key);
+            let judged = self.cache.judge(which, idx, key, now, self.pipeline, self.reader);
+            if let Judged::Stale { is_new } = judged {
+                if is_new {
+                    self.stats.touched.add(1);
+                    stale(idx);
+                }
+                return false;
+            }
+        }
+        let e = self.cache.entry(which, idx);
+        e.hit(row.count, row.len, self.at.now);
+        row.decision = e.decision;
+        if e.counts.is_full() {
+            self.cache.fold(which, idx, self.slots);
+        }
+        true
+    }
 }
 
 /// Bits 16 to 23 of the last word of block 0 belong to no field: the exact tier's keys carry the depth there, so that

@@ -20,16 +20,19 @@ impl<P: Pipeline> Process<P> {
         let mut runs = Runs::new(batch);
         let mut first = 0;
         while runs.left() > 0 {
-            let v = self.scratch.verdicts[first];
-            let count = self.scratch.counts[first] as usize;
+            let Row { decision, count, .. } = self.scratch.rows[first];
+            let count = count as usize;
             let Process { cache, scratch, out, tx, loan, .. } = self;
-            if v.kind == kind::OUTPUT
-                && let Some(straight) = loan.bind(v.port, tx)
+            if let Verdict::Output(port) = decision.verdict
+                && let Some(straight) = loan.bind(port.into(), tx)
             {
                 runs.move_to(count, straight);
-            } else if v.kind == kind::LIST && loan.may_take(cache.actions(v.body), count, tx) {
+            } else if decision.verdict == Verdict::Actions
+                && loan.may_take(cache.actions(decision.body), count, tx)
+            {
                 let mut run = scratch.run(first, first + count, metadata, &mut runs);
-                execute(cache.actions(v.body), &mut run, &mut Lending { context: out, tx, lent, loan });
+                let actions = cache.actions(decision.body);
+                execute(actions, &mut run, &mut Lending { context: out, tx, lent, loan });
             } else {
                 for mut packet in (0..count).map_while(|_| runs.take()) {
                     if lent.fetch(&mut packet, &mut out.cache) {
@@ -52,11 +55,11 @@ impl<P: Pipeline> Process<P> {
         let Process { cache, tx, loan, scratch, .. } = self;
         let mut first = 0;
         while first < batch.len() {
-            let count = scratch.counts[first] as usize;
-            let v = scratch.verdicts[first];
-            let is_straight = match v.kind {
-                kind::OUTPUT => loan.bind(v.port, tx).is_some(),
-                kind::LIST => loan.may_take(cache.actions(v.body), count, tx),
+            let Row { decision, count, .. } = scratch.rows[first];
+            let count = count as usize;
+            let is_straight = match decision.verdict {
+                Verdict::Output(port) => loan.bind(port.into(), tx).is_some(),
+                Verdict::Actions => loan.may_take(cache.actions(decision.body), count, tx),
                 _ => false,
             };
             if is_straight && batch[first..first + count].iter().any(Packet::is_lent) {
@@ -75,25 +78,29 @@ impl<P: Pipeline> Process<P> {
         let mut runs = Runs::new(batch);
         let mut i = 0;
         while i < len {
-            let v = self.scratch.verdicts[i];
-            let count = self.scratch.counts[i] as usize;
+            let Row { decision, count, .. } = self.scratch.rows[i];
             let first = i;
-            i += count;
-            if matches!(v.kind, kind::OUTPUT | kind::LIST) {
-                while i < len && self.scratch.verdicts[i].is_same_way(v) {
-                    i += self.scratch.counts[i] as usize;
+            i += count as usize;
+            let rows = &self.scratch.rows;
+            match decision.verdict {
+                Verdict::Output(port) => {
+                    while i < len && matches!(rows[i].decision.verdict, Verdict::Output(p) if p == port) {
+                        i += rows[i].count as usize;
+                    }
+                    self.tx.send_run(&mut self.out, port.into(), &mut runs, i - first);
+                    continue;
                 }
-                if v.kind == kind::OUTPUT {
-                    self.tx.send_run(&mut self.out, v.port, &mut runs, i - first);
-                } else {
+                Verdict::Actions => {
+                    let is_next =
+                        |next: Decision| next.verdict == Verdict::Actions && next.body == decision.body;
+                    while i < len && is_next(rows[i].decision) {
+                        i += rows[i].count as usize;
+                    }
                     let mut run = self.scratch.run(first, i, metadata, &mut runs);
-                    execute(
-                        self.cache.actions(v.body),
-                        &mut run,
-                        &mut Leaving { context: &mut self.out, tx: &mut self.tx },
-                    );
+                    self.execute_list(decision.body, &mut run);
+                    continue;
                 }
-                continue;
+                _ => {}
             }
             for _ in 0..count {
                 let Some(packet) = runs.take() else { break };
@@ -102,24 +109,34 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
+    fn execute_list(&mut self, body: u32, run: &mut Run) {
+        execute(self.cache.actions(body), run, &mut Leaving { context: &mut self.out, tx: &mut self.tx });
+    }
+
     /// A packet of the run that begins with packet `first` goes where its verdict says.
     #[inline(always)]
     fn leave(&mut self, first: usize, packet: Packet, metadata: Metadata) {
-        let v = self.scratch.verdicts[first];
-        match v.kind {
-            kind::OUTPUT => self.tx.send(&mut self.out, v.port, packet),
-            kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
-            kind::LIST => {
+        self.decided(self.scratch.rows[first].decision, first, packet, metadata);
+    }
+
+    /// A packet goes where a decision says, or waits for translation where none was made.
+    #[inline(always)]
+    pub(super) fn decided(
+        &mut self,
+        Decision { verdict, body }: Decision,
+        first: usize,
+        packet: Packet,
+        metadata: Metadata,
+    ) {
+        match verdict {
+            Verdict::Output(port) => self.tx.send(&mut self.out, port.into(), packet),
+            Verdict::Drop(reason) => self.out.drop(packet, reason),
+            Verdict::Actions => {
                 let mut run = Run::new(metadata);
                 run.push(packet, self.scratch.layers(first));
-                execute(
-                    self.cache.actions(v.body),
-                    &mut run,
-                    &mut Leaving { context: &mut self.out, tx: &mut self.tx },
-                );
+                self.execute_list(body, &mut run);
             }
-            TRUNCATED => self.out.drop(packet, DropReason::RxTruncated),
-            _ => self.scratch.missed.push((first as u8, packet)),
+            Verdict::Unknown | Verdict::Stale => self.scratch.missed.push((first as u8, packet)),
         }
     }
 }
@@ -131,21 +148,11 @@ impl Scratch {
         let mut next = first;
         while next < end {
             let layers = self.layers(next);
-            for packet in (0..self.counts[next]).map_while(|_| from.take()) {
+            for packet in (0..self.rows[next].count).map_while(|_| from.take()) {
                 run.push(packet, layers);
             }
-            next += self.counts[next] as usize;
+            next += self.rows[next].count as usize;
         }
         run
-    }
-}
-
-impl Verdict {
-    /// Whether it sends to the same port, or by the same list.
-    #[inline(always)]
-    fn is_same_way(self, other: Verdict) -> bool {
-        self.kind == other.kind
-            && self.port == other.port
-            && (self.kind == kind::OUTPUT || self.body == other.body)
     }
 }

@@ -5,28 +5,25 @@ use super::*;
 impl<P: Pipeline> Process<P> {
     // 5. Promotion, and the end of what is out of date.
     pub(super) fn promote(&mut self, use_exact: bool, at: Moment) {
-        let Scratch { keys, exact, present, promote, stale_exact, stale_mega, .. } = &mut self.scratch;
-        for idx in stale_exact.drain(..) {
+        for idx in self.scratch.stale_exact.drain(..) {
             self.cache.remove(Which::Exact, idx, &self.slots);
         }
+        let mut promote = std::mem::take(&mut self.scratch.promote);
         if use_exact {
             for (i, idx) in promote.drain(..) {
                 let e = self.cache.entry(Which::Mega, idx);
-                if e.kind == kind::FREE || e.kind == kind::STALE {
+                if matches!(e.decision.verdict, Verdict::Unknown | Verdict::Stale) {
                     continue;
                 }
                 let from = FlowRef {
-                    body: e.body,
-                    kind: e.kind,
-                    port: e.port,
-                    mask: e.mask,
+                    decision: e.decision,
+                    mask: e.key.mask(),
                     sort: e.sort,
                     set: e.set,
                     marks: e.marks,
                     at,
                 };
-                let i = usize::from(i);
-                let key = ExactKey { words: &exact[i], present: present[i], key: &keys[i] };
+                let key = self.scratch.exact_key(usize::from(i));
                 let hash = self.cache.exact_probe(&key);
                 // The same flow may stand in the burst twice.
                 if self.cache.exact_find(hash, &key) == 0 {
@@ -34,8 +31,7 @@ impl<P: Pipeline> Process<P> {
                 }
             }
         }
-        promote.clear();
-        for idx in stale_mega.drain(..) {
+        for idx in self.scratch.stale_mega.drain(..) {
             self.cache.remove(Which::Mega, idx, &self.slots);
         }
     }
@@ -50,43 +46,26 @@ impl<P: Pipeline> Process<P> {
             let idx = self.cache.mega_search(port, &self.scratch.keys[i], at.version);
             if idx != 0 {
                 let e = self.cache.entry(Which::Mega, idx);
-                e.hit(1, packet.len() as u64, at.now);
-                let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
+                e.hit(1, packet.len() as u32, at.now);
+                let decision = e.decision;
                 self.out.stats.megaflow_hits.add(1);
-                self.late_hit(verdict, i, packet, metadata);
+                self.decided(decision, i, packet, metadata);
                 continue;
             }
             self.scratch.exact_key_of(i, &packet);
             let idx = self.cache.alone_search(&self.scratch.exact_key(i), at.version);
             if idx != 0 {
                 let e = self.cache.entry(Which::Exact, idx);
-                e.hit(1, packet.len() as u64, at.now);
-                let verdict = Verdict { kind: e.kind, port: e.port, body: e.body };
+                e.hit(1, packet.len() as u32, at.now);
+                let decision = e.decision;
                 tuner.alone_hit();
                 self.out.stats.exact_hits.add(1);
-                self.late_hit(verdict, i, packet, metadata);
+                self.decided(decision, i, packet, metadata);
                 continue;
             }
             self.miss(i, packet, metadata, at, tuner);
         }
         tsc() - start
-    }
-
-    /// A packet of a flow that a packet before it in the burst has installed.
-    fn late_hit(&mut self, v: Verdict, i: usize, packet: Packet, metadata: Metadata) {
-        match v.kind {
-            kind::OUTPUT => self.tx.send(&mut self.out, v.port, packet),
-            kind::DROP => self.out.drop(packet, DropReason::ALL[v.port as usize]),
-            _ => {
-                let mut run = Run::new(metadata);
-                run.push(packet, self.scratch.layers(i));
-                execute(
-                    self.cache.actions(v.body),
-                    &mut run,
-                    &mut Leaving { context: &mut self.out, tx: &mut self.tx },
-                );
-            }
-        }
     }
 
     fn miss(&mut self, i: usize, packet: Packet, metadata: Metadata, at: Moment, tuner: &mut Tuner) {
@@ -119,8 +98,12 @@ impl<P: Pipeline> Process<P> {
         if has_effects {
             self.event_bell.ring();
         }
-        let installed =
-            if cacheable { self.cache.install(&self.scratch.exact_key(i), t, at, &self.slots) } else { None };
+        let installed = if cacheable {
+            let (key, exact) = (&self.scratch.keys[i], self.scratch.exact_key(i));
+            self.cache.install(key, &exact, t, at, &self.slots)
+        } else {
+            None
+        };
         let bytes = packet.len() as u64;
         let entry = match installed {
             Some(Installed::Megaflow(idx)) => Some(self.cache.entry(Which::Mega, idx)),
@@ -131,7 +114,7 @@ impl<P: Pipeline> Process<P> {
             None => None,
         };
         match entry {
-            Some(e) => (e.packets, e.bytes) = (e.packets + 1, e.bytes + bytes),
+            Some(e) => e.counts.add(1, bytes as u32),
             None => {
                 self.out.stats.not_cached.add(1);
                 for &slot in &self.translation.credits {

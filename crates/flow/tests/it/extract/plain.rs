@@ -1,7 +1,7 @@
-//! The plain packet's words stand for its key: equal words, equal keys, at every depth.
+//! A plain packet's packed key stands for its key: equal packed, equal keys, at every depth.
 
 use base::{OfPort, PortNo};
-use flow::extract::{Ingress, extract, plain_words};
+use flow::extract::{Ingress, extract, plain_key};
 use flow::{Depth, Key};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -18,10 +18,10 @@ fn frames() -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(testkit::cases("flow::plain_words", 3_000)))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases("flow::plain_key", 3_000)))]
 
     #[test]
-    fn equal_words_mean_equal_keys_and_equal_keys_equal_words(
+    fn equal_packed_keys_mean_equal_keys_and_equal_keys_equal_packed_ones(
         which in 0usize..3,
         changes in proptest::collection::vec((0usize..72, any::<u8>()), 0..4),
         others in proptest::collection::vec((0usize..72, any::<u8>()), 0..4),
@@ -37,7 +37,7 @@ proptest! {
         let (a, b) = (changed(&changes), changed(&others));
         for depth in Depth::ALL {
             let ingress = Ingress::new(OfPort(1), PortNo(1), depth);
-            let (x, y) = (plain_words(&a, a.len(), depth), plain_words(&b, b.len(), depth));
+            let (x, y) = (plain_key(&a, a.len(), depth, 0), plain_key(&b, b.len(), depth, 0));
             let (Some(x), Some(y)) = (x, y) else { continue };
             let mut keys = [Key::default(), Key::default()];
             let _ = extract(&a, a.len(), &ingress, &mut keys[0]).expect("whole");
@@ -50,15 +50,15 @@ proptest! {
 #[test]
 fn most_generated_frames_are_plain_and_no_odd_one_is() {
     for frame in frames() {
-        assert!(plain_words(&frame, frame.len(), Depth::Everything).is_some());
+        assert!(plain_key(&frame, frame.len(), Depth::Everything, 0).is_some());
         let mut fragment = frame.clone();
         fragment[20] |= 0x20;
-        assert_eq!(plain_words(&fragment, fragment.len(), Depth::Metadata), None);
+        assert_eq!(plain_key(&fragment, fragment.len(), Depth::Metadata, 0), None);
         let mut options = frame.clone();
         options[14] = 0x46;
-        assert_eq!(plain_words(&options, options.len(), Depth::Metadata), None);
+        assert_eq!(plain_key(&options, options.len(), Depth::Metadata, 0), None);
         let mut cut = frame.clone();
         cut[17] = 0xff;
-        assert_eq!(plain_words(&cut, cut.len(), Depth::Network), None);
+        assert_eq!(plain_key(&cut, cut.len(), Depth::Network, 0), None);
     }
 }
