@@ -269,8 +269,16 @@ pub trait Port: Send {
 
 /// Handle by which tests inject and observe frames at a `dummy` port.
 pub trait DummyControl: Send + Sync {
-    /// Queues a frame as if it had been received. False where the queue (of 10,000 frames) is full.
-    fn inject(&self, frame: &[u8]) -> bool;
+    /// Queues a frame as if it had been received at the first queue. False where the queue (of 10,000 frames) is full.
+    fn inject(&self, frame: &[u8]) -> bool {
+        self.inject_at(0, frame) == Some(true)
+    }
+    /// The same at another queue; `None` where the port has no queue of that number.
+    fn inject_at(&self, queue: usize, frame: &[u8]) -> Option<bool>;
+    /// Frames that wait to be received.
+    fn waiting(&self) -> usize;
+    /// Whether the other end of its cable is there (`options:stream`); `None`: the port connects to nobody.
+    fn is_connected(&self) -> Option<bool>;
     /// Takes the frames sent since the last call (the last 10,000 are kept).
     fn take_sent(&self) -> Vec<Vec<u8>>;
 }

@@ -1,11 +1,17 @@
 //! `dummy`: a port for tests. Frames are injected and observed by command; there is no device.
 //!
 //! Injected frames wait in a bounded queue until the worker polls, the queue's event wakes it where it sleeps.
-//! Sent frames are kept, the last [`KEPT_MAX`] of them. All frames enter at the first receive queue.
+//! Sent frames are kept, the last [`KEPT_MAX`] of them. A [`Cable`] connects two dummies, of one switch or of
+//! two, and what passes may be written to [capture files](Captures).
 //!
-//! Threads: injector, observer and workers meet at two locks. That is fine for a port of the tests and no
+//! Threads: injector, observer, cable and workers meet at locks. That is fine for a port of the tests and no
 //! example for another.
 
+mod cable;
+mod captures;
+
+use self::cable::{Cable, End};
+use self::captures::Captures;
 use crate::virtual_link::{VirtualLink, to_wire_frames};
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
@@ -14,39 +20,67 @@ use packet::{
 };
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Frames kept in either direction.
 pub const KEPT_MAX: usize = 10_000;
 
-/// Its options: the NUMA node that it pretends to be at, and the transmit queues that it pretends to have.
-pub(crate) const OPTIONS: &[&str] = &["numa_id", "n_txq"];
+/// Its options: the NUMA node that it pretends to be at, the transmit queues that it pretends to have, files that get
+/// what passes (received, sent, both), and the ends of its cable.
+pub(crate) const OPTIONS: &[&str] = &["numa_id", "n_txq", "rxq_pcap", "tx_pcap", "pcap", "pstream", "stream"];
 
 /// A port of type `dummy`.
 pub struct DummyPort {
     shared: Arc<Shared>,
     numa_node: usize,
+    /// What `dpif/show` shows of its options.
+    details: Vec<(String, String)>,
     rx_queues: Vec<Box<dyn RxQueue>>,
+    /// Unplugged with the port.
+    _cable: Option<Cable>,
 }
 
 struct Shared {
     link: Arc<VirtualLink>,
-    injected: Mutex<VecDeque<Vec<u8>>>,
+    /// For each receive queue.
+    injected: Vec<Mutex<VecDeque<Vec<u8>>>>,
     sent: Mutex<VecDeque<Vec<u8>>>,
+    captures: Captures,
+    /// The near end of the cable.
+    end: Option<Arc<End>>,
 }
 
 impl DummyPort {
     /// Makes the port. Its MTU is 1500 unless the specification says otherwise.
     pub fn open(spec: &PortSpec) -> Result<DummyPort, PortError> {
-        let (queues, numa_node, _) = settings(spec)?;
-        let link = VirtualLink::new(spec, queues, 1500)?;
-        let shared = Arc::new(Shared { link, injected: Mutex::default(), sent: Mutex::default() });
+        let Settings { queues, numa_node, .. } = settings(spec)?;
+        let mac = spec.mac.unwrap_or_else(next_mac);
+        let link = VirtualLink::new(&PortSpec { mac: Some(mac), ..spec.clone() }, queues, 1500)?;
+        let end = End::of(spec)?;
+        let shared = Arc::new(Shared {
+            link,
+            injected: (0..queues).map(|_| Mutex::default()).collect(),
+            sent: Mutex::default(),
+            captures: Captures::open(spec)?,
+            end,
+        });
+        let cable = match &shared.end {
+            Some(end) => {
+                let rx = shared.clone();
+                Some(Cable::plug(end.clone(), move |frame| rx.receive(frame))?)
+            }
+            None => None,
+        };
+        let details = ["pstream", "stream"]
+            .iter()
+            .filter_map(|option| spec.option(option).map(|value| (option.to_string(), value.to_string())));
         let rx_queues = (0..queues)
             .map(|idx| {
                 Box::new(DummyRx { shared: shared.clone(), idx, port_no: spec.port_no }) as Box<dyn RxQueue>
             })
             .collect();
-        Ok(DummyPort { shared, numa_node, rx_queues })
+        Ok(DummyPort { numa_node, details: details.collect(), rx_queues, _cable: cable, shared })
     }
 
     /// A handle to inject and observe frames that may outlive the port.
@@ -55,29 +89,65 @@ impl DummyPort {
     }
 }
 
+/// Addresses of dummies count from aa:55:aa:55:00:01, as Open vSwitch's: its tests know them.
+fn next_mac() -> [u8; 6] {
+    static COUNT: AtomicU32 = AtomicU32::new(0xaa55_0001);
+    let [a, b, c, d] = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    [0xaa, 0x55, a, b, c, d]
+}
+
 /// See [`crate::check`].
 pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     settings(spec).map(drop)
 }
 
-/// Receive queues, the NUMA node, and the transmit queues.
-pub(crate) fn settings(spec: &PortSpec) -> Result<(usize, usize, u16), PortError> {
+/// What the options come to.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Settings {
+    queues: usize,
+    numa_node: usize,
+    tx_queues: u16,
+    /// Files and ends of the cable, as they are named.
+    names: Vec<Option<String>>,
+}
+
+/// The options' meaning. Files and sockets are looked at by [`DummyPort::open`] alone.
+pub(crate) fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let tx_queues = spec.parsed("n_txq", "a number of transmit queues")?.unwrap_or(1).max(1);
     let numa_node = spec.parsed("numa_id", "the number of a NUMA node")?.unwrap_or(0);
-    Ok((spec.rx_queues()?, numa_node, tx_queues))
+    let names = ["rxq_pcap", "tx_pcap", "pcap", "pstream", "stream"];
+    let names = names.iter().map(|option| spec.option(option).map(str::to_string)).collect();
+    Ok(Settings { queues: spec.rx_queues()?, numa_node, tx_queues, names })
+}
+
+impl Shared {
+    /// A frame has come by the cable.
+    fn receive(&self, frame: &[u8]) {
+        if self.inject_at(0, frame) == Some(false) {
+            self.link.rx[0].stats.dropped.add(1);
+        }
+    }
 }
 
 impl DummyControl for Shared {
-    fn inject(&self, frame: &[u8]) -> bool {
-        let mut injected = self.injected.lock().expect("no panic while held");
+    fn inject_at(&self, queue: usize, frame: &[u8]) -> Option<bool> {
+        let mut injected = self.injected.get(queue)?.lock().expect("no panic while held");
         if injected.len() >= KEPT_MAX {
-            return false;
+            return Some(false);
         }
         injected.push_back(frame.to_vec());
         drop(injected);
-        self.link.rx[0].event.signal();
-        true
+        self.link.rx[queue].event.signal();
+        Some(true)
+    }
+
+    fn waiting(&self) -> usize {
+        self.injected.iter().map(|queue| queue.lock().expect("no panic while held").len()).sum()
+    }
+
+    fn is_connected(&self) -> Option<bool> {
+        self.end.as_ref().and_then(|end| end.is_connected())
     }
 
     fn take_sent(&self) -> Vec<Vec<u8>> {
@@ -112,7 +182,7 @@ impl Port for DummyPort {
     }
 
     fn status(&self) -> PortStatus {
-        self.shared.link.status(Vec::new())
+        self.shared.link.status(self.details.clone())
     }
 
     fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
@@ -142,11 +212,11 @@ struct DummyRx {
 
 impl RxQueue for DummyRx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
-        if self.idx != 0 || !self.shared.link.is_up() {
+        if !self.shared.link.is_up() {
             return RxOutcome::Ok;
         }
-        let stats = &self.shared.link.rx[0].stats;
-        let mut injected = self.shared.injected.lock().expect("no panic while held");
+        let stats = &self.shared.link.rx[self.idx].stats;
+        let mut injected = self.shared.injected[self.idx].lock().expect("no panic while held");
         while !batch.is_full()
             && let Some(frame) = injected.pop_front()
         {
@@ -155,6 +225,7 @@ impl RxQueue for DummyRx {
                 injected.push_front(frame);
                 break;
             };
+            self.shared.captures.received(&frame);
             packet.in_port = self.port_no;
             stats.passed(1, packet.len() as u64);
             batch.push(packet);
@@ -168,8 +239,8 @@ impl RxQueue for DummyRx {
 
     fn arm(&mut self) -> bool {
         self.shared.link.rx[self.idx].event.clear();
-        let empty = self.shared.injected.lock().expect("no panic while held").is_empty();
-        self.idx != 0 || empty || !self.shared.link.is_up()
+        let empty = self.shared.injected[self.idx].lock().expect("no panic while held").is_empty();
+        empty || !self.shared.link.is_up()
     }
 }
 
@@ -188,8 +259,15 @@ impl TxQueue for DummyTx {
             if sent.len() >= KEPT_MAX {
                 sent.pop_front();
             }
-            sent.push_back(packet.segments().flatten().copied().collect());
+            let frame: Vec<u8> = packet.segments().flatten().copied().collect();
             cache.free(packet);
+            self.shared.captures.sent(&frame);
+            if let Some(end) = &self.shared.end
+                && !end.send(&frame)
+            {
+                self.stats.dropped.add(1);
+            }
+            sent.push_back(frame);
         }
     }
 }

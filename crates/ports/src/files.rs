@@ -65,6 +65,12 @@ impl FileDirs {
         Ok(file)
     }
 
+    /// Where a socket is that options name.
+    pub(crate) fn path(&self, path: &str) -> Result<PathBuf, String> {
+        let (dir, below) = self.locate(Path::new(path))?;
+        Ok(below.into_iter().fold(dir.to_path_buf(), |at, name| at.join(name)))
+    }
+
     fn open(&self, path: &str, flags: OFlags, mode: Mode) -> Result<File, String> {
         let (dir, below) = self.locate(Path::new(path))?;
         let safe = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -6,8 +6,8 @@
 use crate::commands::coverage;
 use crate::commands::datapath::PmdStats;
 use crate::commands::waits::Begun;
-use crate::config::Config;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
+use crate::config::{Config, EnableDummy};
 use crate::controllers::BridgeControllers;
 use crate::janitor::{Fate, Janitor};
 use crate::numa::{Topology, WorkerPlace};
@@ -21,6 +21,7 @@ use base::{OfPort, PortNo};
 use datapath::{CacheConfig, Datapath};
 use openflow::message::{PortReason, PortState, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig, PortStatus};
+use ports::files::FileDirs;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use switch::{BridgeIdx, Control, PortConfig, SlotStats, Switch};
@@ -71,6 +72,8 @@ pub struct Vswitch {
     pub(crate) topology: Topology,
     /// Where each worker runs.
     pub(crate) places: Vec<WorkerPlace>,
+    /// Whether it was logged how many there are.
+    pub(crate) are_workers_told: bool,
     /// Which worker polls which queue.
     pub(crate) placing: crate::placement::Placing,
     /// The number of the next connection: none is given out twice.
@@ -98,7 +101,9 @@ pub struct Vswitch {
     /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the database.
     pub(crate) owner: Option<String>,
     /// Where files are that options of ports may name.
-    pub(crate) files: ports::files::FileDirs,
+    pub(crate) files: FileDirs,
+    /// The same of dummies: with `--enable-dummy` those below the working and the run directory.
+    pub(crate) dummy_files: FileDirs,
     /// Devices that an earlier process left were looked for.
     pub(crate) is_swept: bool,
     /// Set by the command `exit`.
@@ -107,6 +112,8 @@ pub struct Vswitch {
     pub(crate) cleanup: bool,
     /// What the command that runs goes on with.
     pub(crate) begun: Option<Begun>,
+    /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
+    pub(crate) is_dummy: bool,
 }
 
 /// What the switch was started with.
@@ -270,6 +277,7 @@ impl Vswitch {
             mask_note: None,
             topology,
             places,
+            are_workers_told: false,
             placing: crate::placement::Placing::default(),
             next_conn: 0,
             schedule: Schedule::default(),
@@ -285,12 +293,19 @@ impl Vswitch {
             janitor: Janitor::start().map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
             owner: None,
             files: flags.files.clone(),
+            dummy_files: dummy_files(config),
             is_swept: false,
             exiting: false,
             cleanup: false,
             begun: None,
+            is_dummy: config.dummy != EnableDummy::No,
         };
         Ok(vswitch)
+    }
+
+    /// Where files and sockets are that options of a port of this type may name.
+    pub(crate) fn files_for(&self, kind: &str) -> &FileDirs {
+        if kind == "dummy" && self.is_dummy { &self.dummy_files } else { &self.files }
     }
 
     /// Now, on the clock that rules and counters go by.
@@ -478,6 +493,16 @@ impl Vswitch {
             }
         }
     }
+}
+
+/// Tests name files in the directory that they run in, which is the run directory as a rule.
+fn dummy_files(config: &Config) -> FileDirs {
+    if config.dummy == EnableDummy::No {
+        return FileDirs::default();
+    }
+    let here = std::env::current_dir().ok().filter(|dir| dir.parent().is_some());
+    let dirs = here.into_iter().chain([config.run_dir.path().to_path_buf()]).filter(|dir| dir.is_dir());
+    FileDirs::new(dirs).unwrap_or_default()
 }
 
 fn features(speed_bps: u64) -> (openflow::message::PortFeatures, u32) {

@@ -98,12 +98,6 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
     if versions.0 == 0 {
         return fail!("-O: no version of OpenFlow is named");
     }
-    let newer = [Version::V14, Version::V15].into_iter().any(|version| versions.contains(version));
-    if newer && versions.intersect(VersionSet::SWITCH).0 == 0 {
-        // Scripts that save and restore flows ask for the newest version there is. What they need of it, OpenFlow 1.3
-        // has with its extensions, and our switch speaks that.
-        versions = versions.with(Version::V13);
-    }
     let spoken = versions;
     let formats = Protocols::parse(&args.flow_format)?;
     let allowed = formats.intersect(Protocols::of_versions(spoken));
@@ -190,6 +184,7 @@ const TABLE: &[Row] = &[
     ("parse-actions", 1, 1, offline::parse_actions, "VERSION", "read lists of actions in hexadecimal from standard input, and print and encode them"),
     ("parse-instructions", 1, 1, offline::parse_instructions, "VERSION", "the same for instructions"),
     ("parse-packet", 0, 0, offline::parse_packet, "", "print the headers of the packet on standard input"),
+    ("parse-pcap", 1, usize::MAX, offline::parse_pcap, "FILE...", "print the packets of capture files as flows"),
     ("parse-key-value", 1, usize::MAX, offline::parse_key_value, "TEXT...", "print the pairs that a text consists of"),
     ("ofp-print", 1, 2, offline::ofp_print, "HEX|- [VERBOSITY]", "print a message in hexadecimal"),
     ("ofp-parse", 1, 1, offline::ofp_parse, "FILE", "print the messages of a file (- for standard input)"),

@@ -4,7 +4,9 @@ use super::Options;
 use super::client::{Failure, fail, os_text};
 use super::flows::read_file;
 use openflow::error::{ErrorCode, ErrorKind, OfError};
-use openflow::text::{KeyValues, PortNames, actions_text, bytes_text, packet_text, parse_group_line};
+use openflow::text::{
+    KeyValues, PortNames, actions_text, bytes_text, packet_flow_text, packet_text, parse_group_line,
+};
 use openflow::{Codec, Header, Message, Version, VersionSet};
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
@@ -219,6 +221,16 @@ pub fn parse_key_value(options: &Options) -> Result<ExitCode, Failure> {
             .map(|(key, value)| if value.is_empty() { key.to_string() } else { format!("{key}={value}") })
             .collect();
         println!("{}", pairs.join(", "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the packets of capture files as flows.
+pub fn parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
+    for path in options.args.words.iter().skip(1) {
+        let bytes = bytes_of(path)?;
+        let records = ports::pcap::file::parse(&bytes).map_err(|why| Failure(format!("{path}: {why}")))?;
+        records.iter().for_each(|record| println!("{}", packet_flow_text(record.frame)));
     }
     Ok(ExitCode::SUCCESS)
 }

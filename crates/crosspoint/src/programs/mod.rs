@@ -8,6 +8,7 @@ pub mod dpctl;
 mod options;
 pub mod ovs_vswitchd;
 pub mod ovsdb_server;
+pub mod pcap;
 mod signals;
 
 pub use options::{CLIENT_TLS, take_tls};
@@ -39,6 +40,7 @@ pub const PROGRAMS: &[Program] = &[
     row("ovs-vswitchd", "", ovs_vswitchd::manual, ovs_vswitchd::run),
     row("ovs-appctl", "appctl", appctl::manual, appctl::run),
     row("ovs-dpctl", "dpctl", dpctl::manual, dpctl::run),
+    row("ovs-pcap", "", pcap::manual, pcap::run),
     row("ovsdb-server", "ovsdb-server", ovsdb_server::manual, ovsdb_server::run),
     row("ovs-ofctl", "ofctl", crate::ofctl::manual, crate::ofctl::run),
     row("ovsdb-tool", "ovsdb-tool", crate::ovsdb_tool::manual, crate::ovsdb_tool::run),

@@ -138,7 +138,7 @@ fn the_stock_appctl_and_ours_say_the_same() {
     }
     assert_eq!(
         switch.appctl(&["dpctl/show"]).ok(),
-        "netdev@ovs-netdev:\n  lookups: hit:0 missed:0 lost:0\n  flows: 0\n  port 1: p1 (dummy)\n  \
+        "dummy@ovs-dummy:\n  lookups: hit:0 missed:0 lost:0\n  flows: 0\n  port 0: ovs-dummy (dummy-internal)\n  port 1: p1 (dummy)\n  \
          port 2: p2 (dummy)\n  port 3: p3 (dummy)\n  port 100: br0 (dummy-internal)\n"
     );
     for (args, error) in [

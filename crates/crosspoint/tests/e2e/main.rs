@@ -8,6 +8,7 @@ mod database;
 mod demo;
 mod e2e_controllers;
 mod e2e_daemon;
+mod e2e_dummies;
 mod e2e_openflow;
 mod guest;
 mod installed;

@@ -242,6 +242,8 @@ pub struct Body {
     pub n_credits: u8,
     /// Used places of `visits`.
     pub n_visits: u8,
+    /// Bytes of the packet whose miss made the flow.
+    pub first_bytes: u32,
     /// Packets folded so far.
     pub packets: u64,
     /// Bytes folded so far.
@@ -358,7 +360,7 @@ impl Bodies {
         let body = &mut self.bodies[idx as usize];
         (body.refs, body.megaflow, body.overflow) = (0, 0, overflow);
         (body.mask, body.sort) = (mask, 0);
-        (body.packets, body.bytes) = (0, 0);
+        (body.packets, body.bytes, body.first_bytes) = (0, 0, 0);
         // One more than fits says "all are in the overflow".
         body.n_credits = t.credits.len().min(INLINE_CREDITS + 1) as u8;
         body.n_visits = t.visits.len().min(INLINE_VISITS + 1) as u8;

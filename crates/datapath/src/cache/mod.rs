@@ -446,6 +446,11 @@ impl FlowCache {
         installed
     }
 
+    /// Notes the length of the packet whose miss made a flow.
+    pub fn made_by(&mut self, body: u32, bytes: usize) {
+        self.bodies.get_mut(body).first_bytes = bytes as u32;
+    }
+
     fn insert_mega(&mut self, key: &Key, mask: u16, from: &FlowRef, slots: &SlotTable) -> Option<u32> {
         let m = &self.masks[usize::from(mask)];
         let present = m.present;
@@ -566,6 +571,7 @@ impl FlowCache {
                 actions,
                 packets: body.packets + e.counts.packets(),
                 bytes: body.bytes + e.counts.bytes(),
+                first_bytes: body.first_bytes,
                 used_ms: e.used.at_ms(self.now_ms),
             });
         }
@@ -586,8 +592,20 @@ pub struct DumpedFlow {
     pub packets: u64,
     /// Bytes so far.
     pub bytes: u64,
+    /// Bytes of the packet whose miss made the flow, which the counts above contain.
+    pub first_bytes: u32,
     /// Time of the last hit, on the datapath's clock.
     pub used_ms: u64,
+}
+
+impl DumpedFlow {
+    /// Packets and bytes that found the flow in the cache: all but the packet that made it.
+    pub fn since_made(&self) -> (u64, u64) {
+        match self.first_bytes {
+            0 => (self.packets, self.bytes),
+            first => (self.packets.saturating_sub(1), self.bytes.saturating_sub(u64::from(first))),
+        }
+    }
 }
 
 /// When something happens: a version and a time.

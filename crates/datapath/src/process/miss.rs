@@ -114,7 +114,11 @@ impl<P: Pipeline> Process<P> {
             None => None,
         };
         match entry {
-            Some(e) => e.counts.add(1, bytes as u32),
+            Some(e) => {
+                e.counts.add(1, bytes as u32);
+                let body = e.decision.body;
+                self.cache.made_by(body, packet.len());
+            }
             None => {
                 self.out.stats.not_cached.add(1);
                 for &slot in &self.translation.credits {

@@ -33,8 +33,8 @@ pub use group::{parse_group_line, parse_group_mod};
 pub use lex::KeyValues;
 pub use matching::{match_text, normalized, parse_match, write_match};
 pub use message::{
-    MessageStyle, bytes_text, frag_name, message_text, packet_text, unreadable_text, write_hex_dump,
-    write_port_desc,
+    MessageStyle, bytes_text, frag_name, message_text, packet_flow_text, packet_text, unreadable_text,
+    write_hex_dump, write_port_desc,
 };
 pub use packet::parse_packet;
 pub use ports::PortNames;

@@ -8,11 +8,25 @@ use base::{DropReason, OfPort, PortNo};
 use datapath::DumpedFlow;
 use flow::{FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, parse_match};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
+/// The datapath's name as `dpctl` shows it, without its type.
+pub(super) fn short_name(vswitch: &Vswitch) -> &'static str {
+    if vswitch.is_dummy { "ovs-dummy" } else { "ovs-netdev" }
+}
+
+/// The datapath's type as `dpctl` shows it.
+fn type_name(vswitch: &Vswitch) -> &'static str {
+    if vswitch.is_dummy { "dummy" } else { "netdev" }
+}
+
 /// The datapath's name as `dpctl` shows it.
-const NAME: &str = "netdev@ovs-netdev";
+pub(super) fn name(vswitch: &Vswitch) -> String {
+    format!("{}@{}", type_name(vswitch), short_name(vswitch))
+}
+
 /// How long a dump waits for each piece of a worker's flows.
 const FLOWS_WAIT: Duration = Duration::from_secs(10);
 
@@ -28,8 +42,13 @@ fn options<'a>(args: &'a [String], known: &[&str]) -> Result<(Vec<&'a str>, Vec<
     }
 }
 
-fn check_names(names: &[&str]) -> Result<(), String> {
-    let unknown = names.iter().filter(|n| **n != NAME && **n != "ovs-netdev");
+/// Whether the datapath has that name.
+fn is_named(vswitch: &Vswitch, text: &str) -> bool {
+    text == name(vswitch) || text == short_name(vswitch)
+}
+
+fn check_names(vswitch: &Vswitch, names: &[&str]) -> Result<(), String> {
+    let unknown = names.iter().filter(|n| !is_named(vswitch, n));
     let lines: String =
         unknown.map(|n| format!("ovs-vswitchd: opening datapath {n} failed (No such device)\n")).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines) }
@@ -44,11 +63,16 @@ fn hits(vswitch: &Vswitch) -> (u64, u64) {
 
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (options, names) = options(args, &["-s", "--statistics"])?;
-    check_names(&names)?;
+    check_names(vswitch, &names)?;
     let (hit, missed) = hits(vswitch);
     let lost = vswitch.dp.drops(DropReason::TranslationError);
     let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
-    let mut text = format!("{NAME}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
+    let mut text =
+        format!("{}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n", name(vswitch));
+    if vswitch.is_dummy {
+        // The stock datapath of dummies has a port of its own.
+        text += "  port 0: ovs-dummy (dummy-internal)\n";
+    }
     for port in vswitch.ports.values().filter(|p| !p.is_patch()) {
         let _ = writeln!(text, "  port {}: {} ({})", port.port_no, port.name, type_text(port));
         if options.is_empty() {
@@ -99,17 +123,18 @@ fn type_text(port: &PortRecord) -> String {
     format!("{}{details}", port.shown_kind())
 }
 
-pub fn dump_dps(_: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{NAME}\n"))
+pub fn dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    Ok(format!("{}\n", name(vswitch)))
 }
 
 pub fn dpif_dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(vswitch.bridges.values().map(|b| format!("netdev@{}\n", b.name)).collect())
+    let kind = type_name(vswitch);
+    Ok(vswitch.bridges.values().map(|b| format!("{kind}@{}\n", b.name)).collect())
 }
 
 pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let (hit, missed) = hits(vswitch);
-    let mut text = format!("{NAME}: hit:{hit} missed:{missed}\n");
+    let mut text = format!("{}: hit:{hit} missed:{missed}\n", name(vswitch));
     for bridge in vswitch.bridges.values() {
         let _ = writeln!(text, "  {}:", bridge.name);
         let mut ports: Vec<_> = vswitch.ports_of(bridge.idx).collect();
@@ -142,7 +167,7 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                 let core = core.parse::<i64>().map_err(|_| format!("{word}: not a core"))?;
                 (wanted.core, wanted.heads) = (Some(core), false);
             }
-            _ if check_names(&[word]).is_ok() => {}
+            _ if check_names(vswitch, &[word]).is_ok() => {}
             _ => return Err("ovs-vswitchd: datapath not found (Invalid argument)".into()),
         }
     }
@@ -240,24 +265,13 @@ pub(crate) struct FlowDump {
 impl FlowDump {
     /// Asks each worker for its flows, a piece at a time, and writes them between other work.
     pub async fn run(self, shared: &Shared) -> Answer {
-        let mut text = String::new();
-        let workers = shared.borrow().dp.workers();
-        for worker in 0..workers {
-            let (mut from, mut has_head) = (Some(0), !self.wanted.heads);
-            while let Some(at) = from {
-                // Workers may be exchanged meanwhile.
-                let Some(ticket) = shared.borrow_mut().dp.request_flows(worker, at) else { break };
-                let piece = wait_for(FLOWS_WAIT, || shared.borrow_mut().dp.take_flows(ticket)).await;
-                let Some((flows, next)) = piece else {
-                    shared.borrow_mut().dp.forget_flows(ticket);
-                    return Err(format!("{} did not answer", thread_of(&shared.borrow(), worker)));
-                };
-                let vswitch = shared.borrow();
-                self.write(&vswitch, worker, &flows, &mut has_head, &mut text);
-                from = next;
-            }
-        }
-        Ok(text)
+        // By thread: in Open vSwitch the main thread polls plain dummies.
+        let mut texts: BTreeMap<Option<usize>, String> = BTreeMap::new();
+        let write = |vswitch: &Vswitch, worker, flows: &[DumpedFlow]| {
+            self.write(vswitch, worker, flows, &mut texts);
+        };
+        for_all_flows(shared, write).await?;
+        Ok(texts.into_values().collect())
     }
 
     fn write(
@@ -265,8 +279,7 @@ impl FlowDump {
         vswitch: &Vswitch,
         worker: usize,
         flows: &[DumpedFlow],
-        head: &mut bool,
-        text: &mut String,
+        texts: &mut BTreeMap<Option<usize>, String>,
     ) {
         let now_ms = vswitch.now_ms();
         let name = |port: PortNo| vswitch.ports.get(&port).filter(|_| self.named).map(|p| p.name.clone());
@@ -276,17 +289,22 @@ impl FlowDump {
             if is_elsewhere || !self.wanted.shows(&flow.key, &flow.mask) {
                 continue;
             }
-            if !std::mem::replace(head, true) {
-                let _ = writeln!(text, "flow-dump from {}:", thread_of(vswitch, worker));
+            let is_by_main = vswitch.is_polled_by_main(&flow.key);
+            let text = texts.entry((!is_by_main).then_some(worker)).or_default();
+            if self.wanted.heads && text.is_empty() {
+                let _ = match is_by_main {
+                    true => writeln!(text, "flow-dump from the main thread:"),
+                    false => writeln!(text, "flow-dump from pmd on cpu core: {core}"),
+                };
             }
             let shown = odp::flow(&flow.key, &flow.mask, &name, self.verbose);
-            let _ = write!(text, "{shown}, packets:{}, bytes:{}, ", flow.packets, flow.bytes);
-            match flow.used_ms {
-                0 => text.push_str("used:never, "),
-                used => {
-                    let ago = now_ms.saturating_sub(used);
-                    let _ = write!(text, "used:{}.{:03}s, ", ago / 1000, ago % 1000);
-                }
+            let (packets, bytes) = flow.since_made();
+            let _ = write!(text, "{shown}, packets:{packets}, bytes:{bytes}, ");
+            if packets == 0 {
+                text.push_str("used:never, ");
+            } else {
+                let ago = now_ms.saturating_sub(flow.used_ms);
+                let _ = write!(text, "used:{}.{:03}s, ", ago / 1000, ago % 1000);
             }
             let actions = odp::actions(&flow.actions, ActionContext::of(&flow.key), &name);
             let dp = if self.verbose { "dp:ovs, " } else { "" };
@@ -295,9 +313,32 @@ impl FlowDump {
     }
 }
 
+/// Has `see` see each worker's flows, a piece at a time.
+pub(super) async fn for_all_flows(
+    shared: &Shared,
+    mut see: impl FnMut(&Vswitch, usize, &[DumpedFlow]),
+) -> Result<(), String> {
+    let workers = shared.borrow().dp.workers();
+    for worker in 0..workers {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            // Workers may be exchanged meanwhile.
+            let Some(ticket) = shared.borrow_mut().dp.request_flows(worker, at) else { break };
+            let piece = wait_for(FLOWS_WAIT, || shared.borrow_mut().dp.take_flows(ticket)).await;
+            let Some((flows, next)) = piece else {
+                shared.borrow_mut().dp.forget_flows(ticket);
+                return Err(format!("{} did not answer", thread_of(&shared.borrow(), worker)));
+            };
+            see(&shared.borrow(), worker, &flows);
+            from = next;
+        }
+    }
+    Ok(())
+}
+
 pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (_, names) = options(args, &[])?;
-    check_names(&names)?;
+    check_names(vswitch, &names)?;
     vswitch.counts.flow_flushes += 1;
     vswitch.dp.flush_flows();
     Ok(String::new())
@@ -321,7 +362,7 @@ pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
     let limit = vswitch.flow_limit();
-    let mut text = format!("{NAME}:\n  flows         : (current {total}) (limit {limit})\n");
+    let mut text = format!("{}:\n  flows         : (current {total}) (limit {limit})\n", name(vswitch));
     text += "  ufid enabled : false\n\n";
     for n in 0..vswitch.dp.workers() {
         let _ = writeln!(text, "  {n}: (keys {})", flows(n));
@@ -391,7 +432,7 @@ struct PmdArgs {
 
 impl PmdArgs {
     /// `known` are the options that the command takes beside `-pmd`.
-    fn parse(args: &[String], known: &[&str]) -> Result<PmdArgs, String> {
+    fn parse(vswitch: &Vswitch, args: &[String], known: &[&str]) -> Result<PmdArgs, String> {
         let (mut parsed, mut has_name) = (PmdArgs::default(), false);
         let mut rest = args.iter().map(String::as_str);
         while let Some(word) = rest.next() {
@@ -415,7 +456,7 @@ impl PmdArgs {
                 }
                 option if option.starts_with('-') => return Err(format!("unknown option {option}")),
                 name if !has_name => {
-                    check_names(&[name])?;
+                    check_names(vswitch, &[name])?;
                     has_name = true;
                 }
                 extra => return Err(format!("{extra}: one datapath is enough")),
@@ -478,7 +519,7 @@ impl PmdStats {
 
 /// Workers' counters are their own to write, so what they were is kept, to be taken off.
 pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    for n in PmdArgs::parse(args, &[])?.workers(vswitch) {
+    for n in PmdArgs::parse(vswitch, args, &[])?.workers(vswitch) {
         let now = PmdStats::of(vswitch.dp.worker_stats(n));
         vswitch.pmd_cleared.insert(n, now);
     }
@@ -487,7 +528,7 @@ pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let mut text = String::new();
-    for n in PmdArgs::parse(args, &[])?.workers(vswitch) {
+    for n in PmdArgs::parse(vswitch, args, &[])?.workers(vswitch) {
         let before = PmdStats::before(vswitch, n);
         let stats = PmdStats::of(vswitch.dp.worker_stats(n)).since(before);
         let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, loops, busy, idle, more @ ..]) =
@@ -532,7 +573,7 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 /// `pmd-stats-show`; how long a translation takes and how large output batches are is not measured, and left out. Histories are not kept, which
 /// is said where one is asked for.
 pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let args = PmdArgs::parse(args, &["-nh", "-it", "-ms"])?;
+    let args = PmdArgs::parse(vswitch, args, &["-nh", "-it", "-ms"])?;
     let chosen = args.workers(vswitch);
     let hz = base::clock::tsc_hz() as f64;
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -608,7 +649,7 @@ pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 }
 
 pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let args = PmdArgs::parse(args, &["-secs"])?;
+    let args = PmdArgs::parse(vswitch, args, &["-secs"])?;
     // Whole steps of what is kept.
     let seconds = args.seconds.map_or(60, |seconds| seconds.min(60).next_multiple_of(5));
     let mut text = String::new();
@@ -618,7 +659,9 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let _ = writeln!(text, "Displaying last {seconds} seconds pmd usage %");
     for n in args.workers(vswitch) {
         let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
-        let mut ports: Vec<_> = vswitch.ports.values().collect();
+        // A bridge's own dummy is polled by the main thread in Open vSwitch, and stands in no worker's list.
+        let is_theirs = |p: &&PortRecord| p.shown_kind() != "dummy-internal";
+        let mut ports: Vec<_> = vswitch.ports.values().filter(is_theirs).collect();
         ports.sort_by_key(|p| &p.name);
         let mut has_queues = false;
         for port in ports {
@@ -646,7 +689,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 /// Spreads all queues anew.
 pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let names: Vec<&str> = args.iter().map(String::as_str).collect();
-    check_names(&names)?;
+    check_names(vswitch, &names)?;
     vswitch.place_queues(true);
     Ok("pmd rxq rebalance requested.\n".into())
 }

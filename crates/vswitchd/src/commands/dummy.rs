@@ -1,10 +1,20 @@
 //! `exit`, and what tests do to a switch: frames in and out of dummy ports, a control thread that hangs.
 
-use crate::odp;
+use super::datapath::for_all_flows;
+use super::waits::{Begun, counters, wait_for};
+use crate::odp::{self, ActionContext};
+use crate::service::Shared;
 use crate::state::{PortRecord, Vswitch};
+use base::{OfPort, PortNo};
+use datapath::DumpedFlow;
+use flow::extract::{Ingress, extract};
+use flow::{Depth, FieldId, Key};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+/// How long `netdev-dummy/receive` waits for a frame to have passed.
+const PASS_WAIT: Duration = Duration::from_millis(1_000);
 /// Longest that `crosspoint/block` holds the control thread.
 const BLOCK_MS_MAX: u64 = 60_000;
 
@@ -30,17 +40,16 @@ fn dummy<'a>(
 
 /// `netdev-dummy/receive NAME [--qid N] PACKET... [--len N]`.
 pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    let (_, control) = dummy(vswitch, &args[0])?;
+    let port_no = dummy(vswitch, &args[0])?.0.port_no;
     let mut rest = args[1..].iter();
+    let queues = vswitch.dp.rx_workers(port_no).len();
+    let mut queue = 0;
     let mut frames: Vec<Vec<u8>> = Vec::new();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "--qid" => {
-                let qid = rest.next().and_then(|q| q.parse::<u32>().ok());
-                // All frames enter at the first queue.
-                if qid != Some(0) {
-                    return Err("bad rx queue id.".into());
-                }
+                let number = rest.next().and_then(|q| q.parse::<usize>().ok());
+                queue = number.filter(|q| *q < queues).ok_or("bad rx queue id.")?;
             }
             "--len" => {
                 let len = rest.next().and_then(|l| l.parse::<usize>().ok()).filter(|l| *l <= 65_535);
@@ -56,12 +65,101 @@ pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String>
     if frames.is_empty() {
         return Err("no packet was given".into());
     }
-    for frame in &frames {
-        if !control.inject(frame) {
-            return Err("the port's queue is full".into());
-        }
-    }
+    vswitch.begun = Some(Begun::Frames(Frames { port_no, queue, frames }));
     Ok(String::new())
+}
+
+/// Frames that a dummy receives.
+pub(crate) struct Frames {
+    port_no: PortNo,
+    queue: usize,
+    frames: Vec<Vec<u8>>,
+}
+
+impl Frames {
+    /// One after the other. Each has passed when the next one comes, so who looks what became of them sees it.
+    pub async fn run(self, shared: &Shared) -> Result<(), String> {
+        let port_no = self.port_no;
+        for frame in &self.frames {
+            let misses = misses(&shared.borrow());
+            let before = if logs_flows() { flow_texts(shared).await? } else { HashMap::new() };
+            let waiting = || {
+                let vswitch = shared.borrow();
+                let control = vswitch.dp.port(port_no).and_then(|p| p.as_dummy())?;
+                Some(control.waiting())
+            };
+            let inject = |control: &dyn packet::DummyControl| control.inject_at(self.queue, frame);
+            match shared.borrow().dp.port(port_no).and_then(|p| p.as_dummy()).and_then(inject) {
+                Some(true) => {}
+                Some(false) => return Err("the port's queue is full".into()),
+                None => return Err("the port was removed".into()),
+            }
+            let is_up = shared.borrow().ports.get(&port_no).is_some_and(|p| p.status.admin_up);
+            if is_up {
+                wait_for(PASS_WAIT, || waiting().is_none_or(|n| n == 0).then_some(())).await;
+            }
+            counters(shared).await;
+            while shared.borrow_mut().handle_events() {}
+            shared.borrow_mut().deliver();
+            shared.borrow().log_miss(port_no, frame, misses);
+            if logs_flows() {
+                let mut after: Vec<_> = flow_texts(shared).await?.into_iter().collect();
+                after.sort();
+                for (key, actions) in after.into_iter().filter(|(key, _)| !before.contains_key(key)) {
+                    tracing::debug!(target: "dpif_netdev", "flow_add: {key}, actions:{actions}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether new flows are logged.
+fn logs_flows() -> bool {
+    tracing::event_enabled!(target: "dpif_netdev", tracing::Level::DEBUG)
+}
+
+/// The actions of all cached flows by their keys.
+async fn flow_texts(shared: &Shared) -> Result<HashMap<String, String>, String> {
+    let mut texts = HashMap::new();
+    let see = |_: &Vswitch, _, flows: &[DumpedFlow]| {
+        for flow in flows {
+            let key = odp::flow(&flow.key, &flow.mask, &odp::numbers, false);
+            texts.insert(key, odp::actions(&flow.actions, ActionContext::of(&flow.key), &odp::numbers));
+        }
+    };
+    for_all_flows(shared, see).await?;
+    Ok(texts)
+}
+
+/// Packets so far whose flow was not cached.
+fn misses(vswitch: &Vswitch) -> u64 {
+    (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).misses.get()).sum()
+}
+
+impl Vswitch {
+    /// Logs a packet that was a miss, as Open vSwitch does. Its tests look for that.
+    fn log_miss(&self, port_no: PortNo, frame: &[u8], before: u64) {
+        if misses(self) == before || !tracing::event_enabled!(target: "dpif", tracing::Level::DEBUG) {
+            return;
+        }
+        let mut key = Key::default();
+        let of_port = self.ports.get(&port_no).map_or(OfPort::NONE, |p| p.of_port);
+        let ingress = Ingress::new(of_port, port_no, Depth::Everything);
+        if extract(frame, frame.len(), &ingress, &mut key).is_none() {
+            return;
+        }
+        let flow = odp::flow(&key, &odp::exact_mask(), &odp::numbers, false);
+        let name = super::datapath::name(self);
+        tracing::debug!(target: "dpif", has_lines = true, "{name}: miss upcall:\n{flow}");
+    }
+
+    /// Whether in Open vSwitch the main thread would poll the flow's port: a dummy, but no `dummy-pmd`.
+    pub(super) fn is_polled_by_main(&self, key: &Key) -> bool {
+        let port = self.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));
+        self.is_dummy
+            && port.is_some_and(|p| p.kind == "dummy" && p.interface.dummy_type != Some("dummy-pmd"))
+    }
 }
 
 /// Frames that were sent at a dummy port since the last call, one line of hexadecimal each.
@@ -98,6 +196,23 @@ pub fn set_admin_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String,
         vswitch.watch_port(port_no);
     }
     Ok("OK".into())
+}
+
+/// `netdev-dummy/conn-state [NAME]`: whether the other end of dummies' cables is there; without a name, of all that connect.
+pub fn conn_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    let state = |name: &str| {
+        let control = dummy(vswitch, name).ok();
+        match control.and_then(|(_, control)| control.is_connected()) {
+            Some(true) => Some("connected"),
+            Some(false) => Some("disconnected"),
+            None => None,
+        }
+    };
+    if let [name] = args {
+        return Ok(format!("{name}: {}\n", state(name).unwrap_or("unknown")));
+    }
+    let names = vswitch.ports.values().map(|p| &p.name);
+    Ok(names.filter_map(|name| Some(format!("{name}: {}\n", state(name)?))).collect())
 }
 
 /// Holds the control thread, as a bug in it would: workers must not notice.

@@ -30,7 +30,6 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("bridge/reconnect", "[bridge]", 0, 1, switching::reconnect),
     row("coverage/read-counter", "COUNTER", 1, 1, coverage::read_counter),
     row("coverage/show", "", 0, 0, coverage::show),
-    row("crosspoint/block", "MILLISECONDS", 1, 1, dummy::block),
     row("crosspoint/drops", "", 0, 0, datapath::drops),
     row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
@@ -58,15 +57,6 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("fdb/stats-clear", "[bridge]", 0, 1, fdb::stats_clear),
     row("fdb/stats-show", "bridge", 1, 1, fdb::stats_show),
     row("memory/show", "", 0, 0, coverage::memory),
-    row(
-        "netdev-dummy/receive",
-        "name [--qid queue_id] packet|flow [--len packet_len]",
-        2,
-        MANY,
-        dummy::receive,
-    ),
-    row("netdev-dummy/sent", "name", 1, 1, dummy::sent),
-    row("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
     row("ofproto/list", "", 0, 0, switching::list),
     row("ofproto/list-tunnels", "", 0, 0, switching::list_tunnels),
     row(
@@ -80,14 +70,29 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("qos/show-types", "interface", 1, 1, qos::show_types),
     row("revalidator/purge", "", 0, 0, datapath::purge),
     row("revalidator/wait", "", 0, 0, datapath::wait),
-    row("time/stop", "", 0, 0, time::stop),
-    row("time/warp", "[large_msecs] msecs", 1, 2, time::warp),
     row("upcall/disable-megaflows", "", 0, 0, datapath::disable_megaflows),
     row("upcall/disable-ufid", "", 0, 0, datapath::disable_ufid),
     row("upcall/enable-megaflows", "", 0, 0, datapath::enable_megaflows),
     row("upcall/enable-ufid", "", 0, 0, datapath::enable_ufid),
     row("upcall/set-flow-limit", "flow-limit-number", 1, 1, datapath::set_flow_limit),
     row("upcall/show", "", 0, 0, datapath::upcall_show),
+];
+
+/// Commands for tests, which exist only with `--enable-dummy`.
+const DUMMY: &[Command<Vswitch>] = &[
+    row("crosspoint/block", "MILLISECONDS", 1, 1, dummy::block),
+    row("netdev-dummy/conn-state", "[netdev]", 0, 1, dummy::conn_state),
+    row(
+        "netdev-dummy/receive",
+        "name [--qid queue_id] packet|flow [--len packet_len]",
+        2,
+        MANY,
+        dummy::receive,
+    ),
+    row("netdev-dummy/sent", "name", 1, 1, dummy::sent),
+    row("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
+    row("time/stop", "", 0, 0, time::stop),
+    row("time/warp", "[large_msecs] msecs", 1, 2, time::warp),
 ];
 
 const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();
@@ -114,7 +119,8 @@ pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, St
     let (result, begun) = {
         let vswitch = &mut *shared.borrow_mut();
         vswitch.counts.unixctl_received += 1;
-        let result = unixctl::run(&[COMMANDS, STANDARD], HIDDEN, vswitch, request);
+        let dummy = if vswitch.is_dummy { DUMMY } else { &[] };
+        let result = unixctl::run(&[COMMANDS, STANDARD, dummy], HIDDEN, vswitch, request);
         vswitch.deliver();
         (result, vswitch.begun.take())
     };
@@ -135,8 +141,8 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_and_hidden_ones_exist() {
-        assert!(COMMANDS.is_sorted_by_key(|c| c.name));
-        let is_there = |name: &&str| COMMANDS.iter().any(|c| c.name == *name);
+        assert!(COMMANDS.is_sorted_by_key(|c| c.name) && DUMMY.is_sorted_by_key(|c| c.name));
+        let is_there = |name: &&str| COMMANDS.iter().chain(DUMMY).any(|c| c.name == *name);
         assert!(HIDDEN.iter().chain(COUNTED).all(is_there));
     }
 

@@ -2,6 +2,7 @@
 //! which the control thread serves everybody else.
 
 use super::datapath::FlowDump;
+use super::dummy::Frames;
 use super::switching::RuleDump;
 use super::time::Warp;
 use crate::service::Shared;
@@ -17,6 +18,8 @@ const YIELDING: Duration = Duration::from_micros(500);
 pub(crate) enum Begun {
     /// Time is moved by hand.
     Warp(Warp),
+    /// Frames are received by a dummy.
+    Frames(Frames),
     /// Cached flows are dumped.
     Flows(Box<FlowDump>),
     /// A bridge's rules are dumped.
@@ -31,6 +34,7 @@ impl Begun {
                 warp.run(shared).await;
                 result
             }
+            Begun::Frames(frames) => frames.run(shared).await.and(result),
             Begun::Flows(dump) => dump.run(shared).await,
             Begun::Rules(dump) => Ok(dump.run(shared).await),
         }

@@ -225,7 +225,7 @@ pub fn list_patterns() -> String {
 
 /// A line at level EMER, for what ends the program: to syslog and file, for stderr has it in other words.
 pub fn emergency(module: &'static str, text: &str) {
-    log().write(module_named(module), Level::Emergency, text, false);
+    log().write(module_named(module), Level::Emergency, text, false, false);
 }
 
 /// An error of the operating system in its own words, without the number that Rust puts behind.
@@ -281,15 +281,18 @@ impl Subscriber for ToLog {
             match verdict {
                 Verdict::Drop => return,
                 Verdict::Pass => {}
-                Verdict::PassAfter(held_back) => log.write(module, level, &held_back.to_string(), true),
+                Verdict::PassAfter(held_back) => {
+                    log.write(module, level, &held_back.to_string(), false, true)
+                }
             }
         }
-        log.write(module, level, &text::of(event), true);
+        let (text, has_lines) = text::of(event);
+        log.write(module, level, &text, has_lines, true);
     }
 }
 
 impl Log {
-    fn write(&self, module: usize, level: Level, text: &str, to_console: bool) {
+    fn write(&self, module: usize, level: Level, text: &str, has_lines: bool, to_console: bool) {
         let wanted = |d: Destination| level as u8 <= self.levels[module][d as usize].load(Ordering::Relaxed);
         let console = to_console && wanted(Destination::Console);
         let (syslog, file) = (wanted(Destination::Syslog), wanted(Destination::File));
@@ -310,6 +313,7 @@ impl Log {
                 .filter(|n| *n != "main" && (*n != "ovsdb" || program::name() != "ovsdb-server")),
             level,
             text,
+            has_lines,
             facility: self.facility.load(Ordering::Relaxed),
             program: program::name(),
         };

@@ -19,6 +19,8 @@ pub struct Line<'a> {
     pub thread: Option<&'a str>,
     pub level: Level,
     pub text: &'a str,
+    /// The text has several lines, and none of what it names is others' to choose.
+    pub has_lines: bool,
     /// Facility of syslog, 0 to 23.
     pub facility: u8,
     pub program: &'a str,
@@ -78,6 +80,7 @@ fn field(what: char, inner: &str, line: &Line<'_>) -> String {
         // There is no local time here: a daemon's log is in UTC, as Open vSwitch's is by default.
         'd' | 'D' => strftime(&or("%Y-%m-%d %H:%M:%S"), line.since_epoch),
         'E' => hostname(),
+        'm' if line.has_lines => line.text.to_string(),
         'm' => escaped(line.text),
         'N' => line.number.to_string(),
         'n' => "\n".into(),
@@ -166,6 +169,7 @@ mod tests {
 
     fn line() -> Line<'static> {
         Line {
+            has_lines: false,
             since_epoch: Duration::from_millis(1_769_860_800_123),
             since_start: Duration::from_millis(42),
             number: 1,
@@ -176,6 +180,13 @@ mod tests {
             facility: 3,
             program: "ovs-vswitchd",
         }
+    }
+
+    #[test]
+    fn line_ends_stay_only_where_the_switch_chose_all_of_the_text() {
+        let two = Line { text: "one\ntwo", ..line() };
+        assert_eq!(format("%m", &two), "one\\ntwo");
+        assert_eq!(format("%m", &Line { has_lines: true, ..two }), "one\ntwo");
     }
 
     #[test]

@@ -156,8 +156,14 @@ fn member(action: &DpAction, context: ActionContext) -> Option<String> {
         ArpTha => (if is_arp { "tha" } else { "tll" }, mac),
         NdTarget => ("target", ipv6),
         Mpls0 => {
-            let (label, tc, ttl, bos) = (value >> 12, value >> 9 & 7, value & 0xff, value >> 8 & 1);
-            return Some(format!("label={label},tc={tc},ttl={ttl},bos={bos}"));
+            // What is left as it is, is not shown.
+            let parts = [("label", 12, 0xf_ffff), ("tc", 9, 7), ("ttl", 0, 0xff), ("bos", 8, 1)];
+            let set = parts.iter().filter(|(_, shift, ones)| mask >> shift & ones != 0);
+            let shown = set.map(|(name, shift, ones)| {
+                let (value, mask) = (value >> shift & ones, mask >> shift & ones);
+                format!("{name}={}", masked(decimal(value), mask, *ones, hex))
+            });
+            return Some(shown.collect::<Vec<_>>().join(","));
         }
         PktMark | SkbPriority => return Some(masked(hex(*value), *mask, field.ones(), hex)),
         _ => (field.name(), hex),
@@ -196,6 +202,11 @@ mod tests {
                 "set(ipv4(ttl=63,tos=0x10/0xfc)),set(eth(dst=02:00:00:00:00:01)),1",
             ),
             (vec![set(FieldId::TpDst, 80, 0xffff)], "set(tcp(dst=80))"),
+            (vec![set(FieldId::Mpls0, 3 << 9, 7 << 9)], "set(mpls(tc=3))"),
+            (
+                vec![set(FieldId::Mpls0, 20 << 12 | 1 << 8 | 63, 0xffff_ffff)],
+                "set(mpls(label=20,tc=0,ttl=63,bos=1))",
+            ),
             (vec![set(FieldId::PktMark, 5, 0xffff_ffff)], "set(skb_mark(0x5))"),
             (
                 vec![DpAction::PopVlan, DpAction::PushVlan { tpid: 0x8100, tci: 0x3005 }],

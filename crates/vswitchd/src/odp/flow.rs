@@ -1,6 +1,6 @@
 //! A flow's key under its mask.
 
-use super::{PortNames, decimal, hex, ipv4, ipv6, mac, port};
+use super::{PortNames, TCP_FLAGS, decimal, hex, ipv4, ipv6, mac, port, tcp_flags};
 use ::flow::{FieldId, Key, Mask};
 use base::PortNo;
 
@@ -218,7 +218,19 @@ impl Text<'_> {
         match proto {
             6 => {
                 self.group("tcp", &ports);
-                self.scalar("tcp_flags", TcpFlags, hex);
+                // Each flag that matters with a sign, unless all do.
+                let (value, mask) = self.get(TcpFlags);
+                if mask == TcpFlags.ones() || mask == 0 {
+                    self.scalar("tcp_flags", TcpFlags, tcp_flags);
+                } else {
+                    let of = |(bit, name): (usize, &&str)| match (mask >> bit & 1, value >> bit & 1) {
+                        (0, _) => String::new(),
+                        (_, 0) => format!("-{name}"),
+                        _ => format!("+{name}"),
+                    };
+                    let flags: String = TCP_FLAGS.iter().enumerate().map(of).collect();
+                    self.parts.push(format!("tcp_flags({flags})"));
+                }
             }
             17 => self.group("udp", &ports),
             132 => self.group("sctp", &ports),
@@ -308,6 +320,21 @@ mod tests {
         let text = flow(&key, &mask(&of), &|_| Some("p1".into()), false);
         assert!(text.contains("in_port(p1)"), "{text}");
         assert!(text.ends_with("proto=17,tos=0/0xfc,frag=no),udp(dst=53)"), "{text}");
+    }
+
+    #[test]
+    fn flags_of_tcp_have_names_and_signs_where_not_all_matter() {
+        use FieldId::*;
+        let key = key(&[(EthType, 0x800), (NwProto, 6), (TcpFlags, 0x12)]);
+        let shown = |flags: u128| {
+            flow(&key, &mask(&[(EthType, 0xffff), (NwProto, 0xff), (TcpFlags, flags)]), &numbers, false)
+        };
+        assert!(shown(TcpFlags.ones()).ends_with("tcp_flags(syn|ack)"), "{}", shown(TcpFlags.ones()));
+        assert!(shown(0x13).ends_with("tcp_flags(-fin+syn+ack)"), "{}", shown(0x13));
+        assert_eq!(
+            (super::super::tcp_flags_of("syn|ack"), super::super::tcp_flags_of("x")),
+            (Some(0x12), None)
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use wire::arp::ArpRepr;
 use wire::icmp::IcmpRepr;
 use wire::icmpv6::Icmpv6Repr;
 use wire::ipv6::Ipv6Repr;
+use wire::ipv6_ext::FragmentRepr;
 use wire::tcp::TcpFlags;
 use wire::vlan::VlanTag;
 use wire::{Compose, EthAddr, EtherType, IpProtocol};
@@ -27,6 +28,13 @@ fn bad<T>(what: impl std::fmt::Display) -> Result<T, BadFrame> {
 
 /// Payload behind the headers of a frame made from a flow, as Open vSwitch makes it.
 const PAYLOAD_BYTES: usize = 64;
+/// The fragments that a flow's `frag=` stands for.
+const FIRST_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 0, more_fragments: true, ident: 0 };
+const LATER_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 100, more_fragments: true, ident: 0 };
+/// Flags of TCP.
+const FIN: u16 = 1;
+const SYN: u16 = 1 << 1;
+const RST: u16 = 1 << 2;
 /// Deepest nesting of `encap(...)`.
 const DEPTH_MAX: usize = 4;
 /// Longest frame.
@@ -83,7 +91,8 @@ impl<'a> Members<'a> {
     fn parse(inner: &'a str) -> Result<Members<'a>, BadFrame> {
         let pairs = inner.split(',').filter(|p| !p.trim().is_empty());
         let pairs = pairs.map(|p| match p.split_once('=') {
-            Some((key, value)) => Ok((key.trim(), value.trim())),
+            // A mask says which bits a flow looks at; a frame has them all.
+            Some((key, value)) => Ok((key.trim(), value.split('/').next().unwrap_or_default().trim())),
             None => bad(p),
         });
         Ok(Members(pairs.collect::<Result<_, _>>()?))
@@ -111,6 +120,11 @@ fn number(text: &str) -> Result<u64, BadFrame> {
     parsed.or_else(|_| bad(text))
 }
 
+/// A number, whatever its mask.
+fn unmasked(text: &str) -> Result<u64, BadFrame> {
+    number(text.split('/').next().unwrap_or_default().trim())
+}
+
 fn compose(text: &str) -> Result<Vec<u8>, BadFrame> {
     let mut all = Vec::new();
     flatten(text, 0, &mut all)?;
@@ -124,7 +138,7 @@ fn compose(text: &str) -> Result<Vec<u8>, BadFrame> {
         let Attribute { name, inner } = attribute;
         frame = match *name {
             "eth_type" => {
-                eth_type = number(inner.trim())? as u16;
+                eth_type = unmasked(inner)? as u16;
                 frame.ethertype(EtherType(eth_type))
             }
             "vlan" => {
@@ -172,27 +186,41 @@ fn layer(frame: Compose, name: &str, inner: &str, eth_type: u16) -> Result<Compo
         return Ok(frame);
     }
     if name == "tcp_flags" {
-        return Ok(frame.tcp_flags(TcpFlags::from_bits(number(inner.trim())? as u16)));
+        let flags =
+            super::tcp_flags_of(inner.trim()).map_or_else(|| unmasked(inner).map(|n| n as u16), Ok)?;
+        let frame = frame.tcp_flags(TcpFlags::from_bits(flags));
+        // What begins or ends a connection carries nothing.
+        return Ok(if flags & (FIN | SYN | RST) != 0 { frame.payload(&[]) } else { frame });
     }
     let m = Members::parse(inner)?;
+    let fragmented = |frame: Compose| match m.0.get("frag").copied() {
+        None | Some("no") => Ok(frame),
+        Some("first") => Ok(frame.fragment(FIRST_FRAGMENT)),
+        Some("later") => Ok(frame.fragment(LATER_FRAGMENT)),
+        Some(other) => bad(format!("frag={other}")),
+    };
     let ports = |m: &Members<'_>| -> Result<(u16, u16), BadFrame> {
         Ok((m.number("src", 0)? as u16, m.number("dst", 0)? as u16))
     };
     Ok(match name {
-        "ipv4" => frame
-            .ipv4(m.parsed("src", [0, 0, 0, 0].into())?, m.parsed("dst", [0, 0, 0, 0].into())?)
-            .protocol(IpProtocol(m.number("proto", 0)? as u8))
-            .tos(m.number("tos", 0)? as u8)
-            .ttl(m.number("ttl", 64)? as u8),
+        "ipv4" => fragmented(
+            frame
+                .ipv4(m.parsed("src", [0, 0, 0, 0].into())?, m.parsed("dst", [0, 0, 0, 0].into())?)
+                .protocol(IpProtocol(m.number("proto", 0)? as u8))
+                .tos(m.number("tos", 0)? as u8)
+                .ttl(m.number("ttl", 64)? as u8),
+        )?,
         "ipv6" => {
             let (src, dst) = (m.parsed("src", [0; 16].into())?, m.parsed("dst", [0; 16].into())?);
             let mut repr = Ipv6Repr::new(src, dst, IpProtocol(m.number("proto", 0)? as u8));
             repr.flow_label = m.number("label", 0)? as u32 & 0xf_ffff;
-            frame
-                .ipv6_repr(repr)
-                .protocol(IpProtocol(m.number("proto", 0)? as u8))
-                .tos(m.number("tclass", 0)? as u8)
-                .ttl(m.number("hlimit", 64)? as u8)
+            fragmented(
+                frame
+                    .ipv6_repr(repr)
+                    .protocol(IpProtocol(m.number("proto", 0)? as u8))
+                    .tos(m.number("tclass", 0)? as u8)
+                    .ttl(m.number("hlimit", 64)? as u8),
+            )?
         }
         "arp" => {
             let arp = ArpRepr {
@@ -258,6 +286,25 @@ mod tests {
         ] {
             assert_eq!(key.get(field), value, "{field:?}");
         }
+    }
+
+    #[test]
+    fn what_a_dump_prints_of_a_flow_becomes_a_frame_with_its_values() {
+        let frag = |text: &str| {
+            let v4 = "in_port(1),eth_type(0x0800/0xffff),ipv4(src=10.0.0.1/255.0.0.0,proto=17/0,tos=0/0,ttl=64/0,frag=";
+            key(&format!("{v4}{text}),udp(src=1/0,dst=53)")).get(FieldId::NwFrag)
+        };
+        assert_eq!((frag("no"), frag("first"), frag("later")), (0, 1, 3));
+        assert!(frame("eth_type(0x0800),ipv4(proto=17,frag=some)").is_err());
+        let tcp = |flags: &str| {
+            let ip = "in_port(1),eth_type(0x0800),ipv4(src=10.0.0.1/0.0.0.0,proto=6,tos=0/0x3,frag=no),tcp(src=1,dst=2)";
+            key(&format!("skb_mark(0/0),ct_state(0/0),{ip},tcp_flags({flags})")).get(FieldId::TcpFlags)
+        };
+        assert_eq!((tcp("syn|ack"), tcp("ack"), tcp("-fin+syn"), tcp("0x2/0x3")), (0x12, 0x10, 2, 2));
+        let v6 = key(
+            "in_port(1),eth_type(0x86dd),ipv6(src=fc00::1/::,dst=fc00::2,proto=17,frag=later),udp(src=1,dst=2)",
+        );
+        assert_eq!((v6.get(FieldId::Ipv6Dst) as u16, v6.get(FieldId::NwFrag)), (2, 3));
     }
 
     #[test]

@@ -147,6 +147,16 @@ impl Vswitch {
             };
         }
         let s = self.dp.port_stats(record.port_no);
+        if record.shown_kind() == "dummy-internal" {
+            // It has no device that errors could happen in.
+            return PortStats {
+                rx_packets: s.rx_packets,
+                tx_packets: s.tx_packets,
+                rx_bytes: s.rx_bytes,
+                tx_bytes: s.tx_bytes,
+                ..port
+            };
+        }
         PortStats {
             rx_packets: s.rx_packets,
             tx_packets: s.tx_packets,

@@ -54,7 +54,7 @@ impl Vswitch {
         let is_local = name == bridge;
         let port_no =
             self.free_port_no(interface, is_local).ok_or_else(|| not_added("no port number is free"))?;
-        let (options, refused) = usable_options(interface, port_no, &self.files);
+        let (options, refused) = usable_options(interface, port_no, self.files_for(&interface.kind));
         let used = Interface { options, ..interface.clone() };
         let device = self.open_device(idx, &used, port_no, is_local)?;
         let of_port = if is_local {
@@ -72,6 +72,9 @@ impl Vswitch {
             r.options_error = refused;
         });
         tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
+        if !self.are_workers_told {
+            self.tell_workers();
+        }
         Ok(port_no)
     }
 
@@ -103,7 +106,7 @@ impl Vswitch {
                 mtu,
                 mac,
                 owner: self.owner.clone(),
-                ..device_spec(interface, port_no, &self.files)
+                ..device_spec(interface, port_no, self.files_for(&interface.kind))
             };
             ports::open(&spec, self.dp.pool())
         };
@@ -317,6 +320,7 @@ impl Vswitch {
     /// sense is an error, and all stays as it is. Whether the device must be opened anew for them, which costs its packets and all that is
     /// known of the port.
     fn needs_reopening(&mut self, port_no: PortNo, interface: &Interface) -> bool {
+        let files = self.files_for(&interface.kind).clone();
         let Some(record) = self.ports.get_mut(&port_no) else { return false };
         record.options_error = None;
         if record.device_options == interface.options {
@@ -325,14 +329,14 @@ impl Vswitch {
         let name = &interface.name;
         let runs = Interface { options: record.device_options.clone(), ..record.interface.clone() };
         if ports::have_same_effect(
-            &device_spec(&runs, port_no, &self.files),
-            &device_spec(interface, port_no, &self.files),
+            &device_spec(&runs, port_no, &files),
+            &device_spec(interface, port_no, &files),
         ) {
             record.device_options = interface.options.clone();
             return false;
         }
         let checked =
-            ports::check(&device_spec(interface, port_no, &self.files)).map_err(|e| open_error(name, &e));
+            ports::check(&device_spec(interface, port_no, &files)).map_err(|e| open_error(name, &e));
         let taken = checked.and_then(|()| match self.dp.port_mut(port_no) {
             Some(device) => device
                 .set_options(&interface.options)

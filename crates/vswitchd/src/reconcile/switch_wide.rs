@@ -1,11 +1,12 @@
 //! Settings of the switch as a whole.
 
-use crate::config::wanted::SwitchWide;
+use crate::config::wanted::{Interface, SwitchWide};
 use crate::numa::Topology;
 use crate::state::Vswitch;
 use crate::stream::Tls;
 use datapath::CacheConfig;
 use packet::thread::CpuSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Vswitch {
@@ -50,6 +51,24 @@ impl Vswitch {
     /// Megaflows per worker, and exact entries.
     pub(crate) fn flow_limit(&self) -> usize {
         self.flow_limit_by_hand.or(self.settings.flow_limit).unwrap_or(self.given.cache.flow_limit)
+    }
+
+    /// Logs how many workers there are, which scripts wait for: once there is a port that they alone poll, and whenever they
+    /// change.
+    pub(super) fn tell_workers(&mut self) {
+        let is_theirs = |i: &Interface| match i.kind.as_str() {
+            "dummy" => i.dummy_type == Some("dummy-pmd"),
+            kind => matches!(kind, "afxdp" | "dpdkvhostuser" | "dpdkvhostuserclient"),
+        };
+        if !self.ports.values().any(|p| is_theirs(&p.interface)) {
+            return;
+        }
+        self.are_workers_told = true;
+        let mut by_node: BTreeMap<usize, usize> = BTreeMap::new();
+        self.places.iter().for_each(|place| *by_node.entry(place.node).or_default() += 1);
+        for (node, workers) in by_node {
+            tracing::info!(target: "dpif_netdev", "There are {workers} pmd threads on numa node {node}");
+        }
     }
 
     /// One worker on each processor of the mask that is there; those that the switch was started with where there is none. Their caches
@@ -98,6 +117,7 @@ impl Vswitch {
                     tracing::debug!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
                 }
                 self.places = places;
+                self.tell_workers();
             }
             Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
         }

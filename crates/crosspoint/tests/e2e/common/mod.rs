@@ -111,6 +111,10 @@ impl Switch {
         if !args.contains(&"--pool-size") {
             args.extend(["--pool-size", "4096"]);
         }
+        // For the commands of tests.
+        if !args.iter().any(|a| a.starts_with("--enable-dummy")) {
+            args.push("--enable-dummy");
+        }
         let child = daemon(dir.path(), &args).spawn().unwrap();
         let mut switch = Switch { dir, child: Some(child) };
         wait_for("the switch to run", || {

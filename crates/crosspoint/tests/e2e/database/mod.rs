@@ -468,6 +468,19 @@ fn a_restart_keeps_port_numbers_and_a_killed_switch_comes_back_as_it_was() {
     for name in ["c", "a", "b"] {
         rig.add_dummy(name);
     }
+    // Otherwise dummies have addresses in the order in which a process makes them.
+    rig.vsctl(&[
+        "set",
+        "interface",
+        "a",
+        "mac=\"02:00:00:00:00:0a\"",
+        "--",
+        "set",
+        "interface",
+        "b",
+        "mac=\"02:00:00:00:00:0b\"",
+    ])
+    .ok();
     rig.vsctl(&["del-port", "c"]).ok();
     let before = rig.run("ovs-ofctl", &["show", "br0"]).ok();
     for signal in ["-TERM", "-KILL"] {

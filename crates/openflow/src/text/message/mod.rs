@@ -6,7 +6,7 @@ mod packet;
 mod port;
 mod stats;
 
-pub use packet::packet_text;
+pub use packet::{packet_flow_text, packet_text};
 pub use port::write_port_desc;
 
 use super::action::{reason_name, write_actions};

@@ -9,14 +9,29 @@ use flow::{FieldId, Key, Match, Mf};
 
 /// The headers of a packet, as a match that says each of its fields.
 pub fn packet_text(frame: &[u8]) -> String {
+    text_of(frame, false)
+}
+
+/// The fields of a packet of which nobody knows where it came from, as a flow: `arp,in_port=ANY,...`.
+pub fn packet_flow_text(frame: &[u8]) -> String {
+    text_of(frame, true)
+}
+
+fn text_of(frame: &[u8], is_flow: bool) -> String {
     let mut key = Key::default();
     let ingress = Ingress::new(OfPort::NONE, PortNo(0), Depth::Everything);
     let Some(layers) = extract(frame, frame.len(), &ingress, &mut key) else {
         return format!("(packet of {} bytes is too short)", frame.len());
     };
-    let m = all_fields(&key);
+    let mut m = all_fields(&key);
+    if is_flow {
+        m.set_mf(Mf::InPort, OfPort::NONE.0.into(), Mf::InPort.ones());
+    }
     let mut out = String::new();
     write_match(&mut out, &m, crate::message::DEFAULT_PRIORITY, PortNames::none());
+    if is_flow {
+        return out;
+    }
     // The transport checksum, which no field has.
     let at = |offset: usize| {
         let start = usize::from(layers.l4) + offset;
