@@ -46,8 +46,8 @@ pub enum Side {
 pub struct ConnectionConfig {
     /// Which end this is.
     pub side: Side,
-    /// Versions that may be spoken. What this end does not speak ([`VersionSet::SUPPORTED`], of a switch
-    /// [`VersionSet::SWITCH`]) is left out; where nothing is left, the hello offers it all the same, and no version is common.
+    /// Versions that may be spoken. What is not in [`VersionSet::SUPPORTED`] is left out; where nothing is left, the
+    /// hello offers it all the same, and no version is common.
     pub versions: VersionSet,
     /// Silence after which an echo request is sent; after as much again the connection ends. `None`: never.
     pub probe_interval: Option<Duration>,
@@ -179,12 +179,7 @@ pub struct Connection {
 impl Connection {
     /// A fresh connection; its hello waits to be sent.
     pub fn new(config: ConnectionConfig, now: Instant) -> Connection {
-        // The pipeline behind a switch's end is that of some versions only.
-        let spoken = match config.side {
-            Side::Switch => VersionSet::SWITCH,
-            Side::Controller | Side::Listener => VersionSet::SUPPORTED,
-        };
-        let versions = config.versions.intersect(spoken);
+        let versions = config.versions.intersect(VersionSet::SUPPORTED);
         let offered = if versions == VersionSet(0) { config.versions } else { versions };
         let mut connection = Connection {
             config: ConnectionConfig { versions, ..config },
@@ -586,6 +581,8 @@ impl std::error::Error for SendError {}
 mod tests {
     use super::*;
 
+    const V10_AND_V13: VersionSet = VersionSet::only(Version::V10).with(Version::V13);
+
     fn connection(side: Side, versions: VersionSet, now: Instant) -> Connection {
         Connection::new(
             ConnectionConfig { side, versions, probe_interval: Some(Duration::from_secs(5)) },
@@ -606,8 +603,8 @@ mod tests {
     }
 
     fn up(now: Instant) -> (Connection, Connection) {
-        let mut switch = connection(Side::Switch, VersionSet::SWITCH, now);
-        let mut controller = connection(Side::Controller, VersionSet::SWITCH, now);
+        let mut switch = connection(Side::Switch, V10_AND_V13, now);
+        let mut controller = connection(Side::Controller, V10_AND_V13, now);
         exchange(now, &mut switch, &mut controller);
         assert_eq!(switch.next_event(now), Some(Event::Up(Version::V13)));
         assert_eq!(controller.next_event(now), Some(Event::Up(Version::V13)));
@@ -618,7 +615,7 @@ mod tests {
     fn the_greatest_common_version_is_spoken() {
         let now = Instant::now();
         up(now);
-        let mut switch = connection(Side::Switch, VersionSet::SWITCH, now);
+        let mut switch = connection(Side::Switch, V10_AND_V13, now);
         // OpenFlow 1.2 without a bitmap: all up to it.
         assert_eq!(switch.handle_bytes(now, &[3, 0, 0, 8, 0, 0, 0, 9]), 8);
         assert_eq!(switch.next_event(now), Some(Event::Up(Version::V10)));
@@ -786,7 +783,7 @@ mod tests {
     #[test]
     fn no_hello_in_time_ends_it() {
         let now = Instant::now();
-        let mut switch = connection(Side::Switch, VersionSet::SWITCH, now);
+        let mut switch = connection(Side::Switch, V10_AND_V13, now);
         let due = switch.poll_timeout().unwrap();
         switch.handle_timeout(due);
         assert_eq!(switch.next_event(due), Some(Event::Closed(CloseReason::Silent)));

@@ -76,9 +76,6 @@ impl VersionSet {
     /// The versions that this crate encodes and decodes.
     pub const SUPPORTED: VersionSet = VersionSet::up_to(Version::V15 as u8);
 
-    /// The versions that our switch speaks: those whose behaviour its pipeline has.
-    pub const SWITCH: VersionSet = VersionSet(1 << Version::V10 as u8 | 1 << Version::V13 as u8);
-
     /// Just this one.
     pub const fn only(version: Version) -> VersionSet {
         VersionSet(1 << version as u8)

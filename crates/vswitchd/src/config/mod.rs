@@ -203,8 +203,8 @@ fn datapath_id(value: &str) -> Result<u64, String> {
 /// Versions as the column `protocols` names them, with `;` between.
 fn protocols(value: &str) -> Result<VersionSet, String> {
     let version = |name: &str| {
-        let known = Version::from_name(name).filter(|v| VersionSet::SWITCH.contains(*v));
-        let names: Vec<&str> = VersionSet::SWITCH.iter().map(Version::name).collect();
+        let known = Version::from_name(name).filter(|v| VersionSet::SUPPORTED.contains(*v));
+        let names: Vec<&str> = VersionSet::SUPPORTED.iter().map(Version::name).collect();
         known.ok_or_else(|| format!("protocols={value}: {name} is none of {}", names.join(", ")))
     };
     value.split(';').map(version).collect()
@@ -468,7 +468,7 @@ mod tests {
             ("br0,type=x", "a bridge has"),
             ("br0,local=x", "internal or dummy"),
             ("br0,controller=6653", "connection method"),
-            ("br0,protocols=OpenFlow13;OpenFlow19", "OpenFlow19 is none of OpenFlow10, OpenFlow13"),
+            ("br0,protocols=OpenFlow13;OpenFlow19", "OpenFlow19 is none of OpenFlow10, OpenFlow11"),
             ("br0,connection-mode=x", "in-band or out-of-band"),
             ("br0,disable-in-band=x", "true or false"),
         ] {

@@ -650,7 +650,7 @@ fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<VersionSet> {
     let (mut spoken, mut others) = (VersionSet(0), VersionSet(0));
     for name in &names {
         match Version::from_name(name) {
-            Some(version) if VersionSet::SWITCH.contains(version) => spoken = spoken.with(version),
+            Some(version) if VersionSet::SUPPORTED.contains(version) => spoken = spoken.with(version),
             unknown => {
                 others = unknown.map_or(others, |version| others.with(version));
                 wrong.push(format!("protocols: {name} is not spoken"));

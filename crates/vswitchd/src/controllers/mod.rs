@@ -260,5 +260,5 @@ struct OwnRule {
 /// Versions of OpenFlow that a bridge is to speak. The configuration leaves out what we do not speak, unless there is nothing
 /// else: then every connection ends with its hello.
 pub(crate) fn versions(settings: &BridgeSettings) -> VersionSet {
-    settings.protocols.unwrap_or(VersionSet::SWITCH)
+    settings.protocols.unwrap_or(VersionSet::SUPPORTED)
 }

@@ -103,7 +103,7 @@ impl Vswitch {
             _ => return Err(ErrorKind::OFPBFC_BAD_TYPE),
         }
         if let Some(kind) = control.kind.reply() {
-            let reply = BundleControl { kind, ..control };
+            let reply = BundleControl { kind, flags: BundleFlags::empty(), ..control };
             conn.send(request.xid, &Message::BundleControl(reply));
         }
         Ok(())

@@ -18,8 +18,8 @@ impl Vswitch {
         self.counts.flow_mods += 1;
         let now_ms = self.now_ms();
         let mut change = convert(fm, conn.version());
-        // OpenFlow 1.0 has no flag for it: what is added begins at 0. Section 4.6.
-        change.flags.reset_counts |= conn.version() == Version::V10 && change.command == Command::Add;
+        // OpenFlow 1.0 and 1.1 have no flag for it: what is added begins at 0. Section 4.6.
+        change.flags.reset_counts |= conn.version() <= Version::V11 && change.command == Command::Add;
         self.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
         self.dp.reserve_slots(self.control.slot_count());
         self.report_rules(Some((conn, request.xid)));

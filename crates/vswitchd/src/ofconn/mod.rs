@@ -224,7 +224,7 @@ impl Vswitch {
         self.next_conn += 1;
         // Who snoops hears all versions, in whatever version.
         let versions = if purpose == Purpose::Snoop {
-            VersionSet::SWITCH
+            VersionSet::SUPPORTED
         } else {
             controllers::versions(&bridge.settings)
         };

@@ -40,10 +40,11 @@ pub(crate) struct PacketNews {
 impl PacketNews {
     /// Why it is told, to a connection that speaks this version.
     fn reason(&self, version: Version) -> PacketInReason {
-        if self.is_table_miss && self.message.reason == PacketInReason::Action && version >= Version::V13 {
-            PacketInReason::NoMatch
-        } else {
-            self.message.reason
+        use PacketInReason::*;
+        match self.message.reason {
+            Action if self.is_table_miss && version >= Version::V13 => NoMatch,
+            ActionSet | Group | PacketOut if version < Version::V14 => Action,
+            reason => reason,
         }
     }
 }

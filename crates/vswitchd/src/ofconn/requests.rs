@@ -294,8 +294,11 @@ impl OfConn {
     /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports alone to
     /// secondaries.
     pub(super) fn async_config(&self) -> AsyncConfig {
+        // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a packet-out.
+        let packets: u32 = if self.version() >= Version::V14 { 0b11_1011 } else { 0b11 };
+        let invalid_ttl = u32::from(self.invalid_ttl_to_controller) << 2;
         self.async_config.unwrap_or(AsyncConfig {
-            packet_in: [if self.invalid_ttl_to_controller { 7 } else { 3 }, 0],
+            packet_in: [packets | invalid_ttl, 0],
             port_status: [7, 7],
             flow_removed: [0xf, 0],
             ..AsyncConfig::default()
