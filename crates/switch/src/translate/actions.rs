@@ -1,6 +1,6 @@
 //! The interpreter of actions.
 
-use super::{Cookie, STACK_MAX, Xlate};
+use super::{Cookie, Entry, STACK_MAX, Xlate};
 use crate::rule::Rule;
 use crate::switch::{Effect, FinTimeout};
 use crate::trace::Sink;
@@ -17,29 +17,35 @@ fn ones(count: u16) -> u128 {
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
-    /// Executes a list in order.
-    pub(super) fn actions(&mut self, list: &'a [Action]) {
+    /// Executes a list in order. False where one of its actions ended it before its end, as an expired TTL does.
+    pub(super) fn actions(&mut self, list: &'a [Action]) -> bool {
         for (i, action) in list.iter().enumerate() {
             if self.error.is_some() || self.exit {
-                return;
+                break;
             }
             if self.unread && needs_reading(action) {
                 self.freeze();
             }
             if self.freezing.is_some() {
                 self.leave_for_later(&list[i..]);
-                return;
+                break;
             }
             self.trace.begin_action(action);
             self.action(action);
-            if self.freezing.is_some() {
-                // The action itself wanted the packet read again: it is repeated then, if it is a lookup.
-                let done = matches!(action, Action::PopMpls(_) | Action::Controller { .. });
+            if let Some(steps) = &self.freezing {
+                // One that froze within a table stands among the steps already. A lookup that wanted the packet read
+                // before is repeated then.
+                let done =
+                    !steps.is_empty() || matches!(action, Action::PopMpls(_) | Action::Controller { .. });
                 let from = if done { i + 1 } else { i };
                 self.leave_for_later(&list[from..]);
-                return;
+                break;
+            }
+            if std::mem::take(&mut self.list_ends) {
+                return false;
             }
         }
+        true
     }
 
     fn action(&mut self, action: &'a Action) {
@@ -292,18 +298,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn resubmit(&mut self, in_port: Option<OfPort>, table: Option<u8>) {
         let table = table.unwrap_or(self.origin.table_id);
+        self.table_from(table, false, in_port.filter(|port| *port != OfPort::IN_PORT));
+    }
+
+    /// Looks into a table as if the packet had come from another port, for this lookup alone.
+    #[inline(never)]
+    pub(super) fn lookup_from(&mut self, port: OfPort, table_id: u8) -> Option<&'a Entry> {
         let place = FieldId::InPort.place();
         let (b, w) = (B_COMMON, usize::from(place.word));
-        match in_port {
-            None | Some(OfPort::IN_PORT) => self.table(table, false),
-            Some(port) => {
-                let before = (self.key.word(b, w) & 0xffff, self.written.0.word(b, w) & 0xffff);
-                self.write_field(FieldId::InPort, u128::from(port.0));
-                self.table(table, false);
-                let other = (self.key.word(b, w) & !0xffff, self.written.0.word(b, w) & !0xffff);
-                self.restore_word(b, w, (before.0 | other.0, before.1 | other.1));
-            }
-        }
+        let (before, any_written) = ((self.key.word(b, w), self.written.0.word(b, w)), self.any_written);
+        self.write_field(FieldId::InPort, u128::from(port.0));
+        let found = self.lookup(table_id);
+        self.restore_word(b, w, before);
+        self.any_written = any_written;
+        found
     }
 
     #[inline(never)]
@@ -344,9 +352,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         ordered.extend(last(|a| matches!(a, Action::SetQueue(_))));
         let outputs: [fn(&Action) -> bool; 2] = [is_output, |a| matches!(a, Action::Resubmit { .. })];
         ordered.extend(outputs.into_iter().find_map(last));
+        if self.controller_reason == PacketInReason::Action {
+            self.controller_reason = PacketInReason::ActionSet;
+        }
         for (i, action) in ordered.iter().enumerate() {
             if self.freezing.is_none() {
-                self.actions(std::slice::from_ref(*action));
+                if !self.actions(std::slice::from_ref(*action)) {
+                    break;
+                }
             } else if i < ordered.len() {
                 self.leave_for_later(std::slice::from_ref(*action));
             }
@@ -433,7 +446,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for id in if controllers.is_empty() { &[0][..] } else { controllers } {
             self.packet_in(u16::MAX, PacketInReason::InvalidTtl, *id, &[]);
         }
-        self.exit = true;
+        self.list_ends = true;
     }
 
     fn has_label(&mut self) -> bool {

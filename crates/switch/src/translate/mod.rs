@@ -128,10 +128,14 @@ pub(crate) struct Xlate<'a, S: Sink> {
     stack: Vec<u128>,
     action_set: Vec<&'a Action>,
     exit: bool,
+    /// The list that the action stands in ends here; those that have led to it go on.
+    list_ends: bool,
     /// The translation failed.
     error: Option<DropReason>,
     /// Why nothing has been output yet.
     drop_reason: DropReason,
+    /// What a packet-in of `output:CONTROLLER` says of where the action stood.
+    controller_reason: PacketInReason,
     /// Inside an `output(port=patch,max_len=..)`.
     max_bytes: Option<u32>,
     /// The packet was popped out of MPLS: what lies behind has not been read.
@@ -174,8 +178,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
             stack: Vec::new(),
             action_set: Vec::new(),
             exit: false,
+            list_ends: false,
             error: None,
             drop_reason: DropReason::ActionDrop,
+            controller_reason: PacketInReason::Action,
             max_bytes: None,
             unread: false,
             freezing: None,
@@ -340,6 +346,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// Looks into a table and does what its rule says. On a miss, what the bridge is configured to do on a miss, if
     /// `honor_miss`.
     fn table(&mut self, table_id: u8, honor_miss: bool) {
+        self.table_from(table_id, honor_miss, None);
+    }
+
+    /// The same, looked into as if the packet had come from `in_port`.
+    fn table_from(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {
         if self.unread {
             return self.freeze();
         }
@@ -356,11 +367,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let deepens = u32::from(table_id <= self.origin.table_id);
         self.resubmits += 1;
         self.depth += deepens;
-        self.enter(table_id, honor_miss);
+        self.enter(table_id, honor_miss, in_port);
         self.depth -= deepens;
     }
 
-    fn enter(&mut self, table_id: u8, honor_miss: bool) {
+    fn enter(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {
         let saved = self.origin;
         if self.is_fragment() {
             self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
@@ -369,7 +380,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 return self.trace.action(|| "drop".to_string());
             }
         }
-        let entry = self.lookup(table_id);
+        let entry = match in_port {
+            None => self.lookup(table_id),
+            Some(port) => self.lookup_from(port, table_id),
+        };
         self.trace.enter_table(table_id, entry.map(|e| &e.rule));
         match entry {
             Some(entry) => {
@@ -406,7 +420,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// The pipeline of the current bridge, from table 0 to the action set.
     fn pipeline(&mut self) {
-        self.enter(0, true);
+        self.enter(0, true, None);
         self.finish_pipeline();
     }
 
@@ -531,6 +545,7 @@ pub(crate) fn packet_out<S: Sink>(
     };
     let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
     x.trace.bridge(&bridge.config.name);
+    x.controller_reason = PacketInReason::PacketOut;
     x.actions(actions);
     x.finish_pipeline();
     x.finish();

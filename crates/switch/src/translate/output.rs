@@ -51,7 +51,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             OfPort::NORMAL => self.normal(),
             OfPort::FLOOD => self.flood(false),
             OfPort::ALL => self.flood(true),
-            OfPort::CONTROLLER => self.packet_in(max_len, PacketInReason::Action, 0, &[]),
+            OfPort::CONTROLLER => self.packet_in(max_len, self.controller_reason, 0, &[]),
             OfPort::NONE => {}
             // What a packet's in_port is, its mask always holds; one rewritten is the same for the whole flow.
             port if port == self.in_port() => {

@@ -828,3 +828,77 @@ fn what_becomes_of_watched_rules_is_noted() {
     rig.add(0, 1, Match::any(), vec![output(1)]);
     assert!(rig.control.take_rule_events().is_empty());
 }
+
+fn resubmit(in_port: Option<u16>, table: Option<u8>) -> Action {
+    Action::Resubmit { in_port: in_port.map(OfPort), table, ct: false }
+}
+
+#[test]
+fn a_resubmit_from_another_port_is_a_lookup_as_from_there_and_no_more() {
+    let mut r = rig();
+    let from = |port: u16| Match::any().with(FieldId::InPort, port.into());
+    r.add(0, 1, from(1), vec![resubmit(Some(3), None), output(4)]);
+    r.add(0, 1, from(3), vec![output(3), output(1), resubmit(None, Some(2))]);
+    r.add(2, 1, from(1), vec![output(2)]);
+    r.add(2, 1, from(3), vec![output(4), output(4)]);
+    // The rule of port 3 acts on a packet of port 1, to which nothing is sent back.
+    assert_eq!(r.actions(&packet(101)), [out(3), out(2), out(4)]);
+}
+
+#[test]
+fn an_expired_time_to_live_ends_its_own_list_and_not_those_that_led_to_it() {
+    let mut r = rig();
+    r.add(0, 1, Match::any(), vec![output(2), resubmit(None, Some(1)), output(3)]);
+    r.add(1, 1, Match::any().with(FieldId::EthType, 0x0800), vec![Action::DecTtl(vec![]), output(4)]);
+    let mut key = packet(101);
+    key.set(FieldId::NwTtl, 1);
+    let actions = r.actions(&key);
+    assert!(
+        matches!(&actions[..], [a, DpAction::PacketIn(_), b] if (a, b) == (&out(2), &out(3))),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn a_packet_that_was_paused_in_a_table_goes_on_behind_the_pause() {
+    let mut r = rig();
+    let pause = Action::Controller {
+        max_len: u16::MAX,
+        reason: flow::action::PacketInReason::Action,
+        id: 0,
+        userdata: vec![],
+        pause: true,
+        meter_id: None,
+    };
+    for leads in [resubmit(None, Some(1)), Action::GotoTable(1)] {
+        r.add(0, 1, Match::any(), vec![output(2), leads]);
+        r.add(1, 1, Match::any(), vec![pause.clone(), output(3)]);
+        let paused = r.actions(&packet(101));
+        let [first, DpAction::PacketIn(told)] = &paused[..] else { panic!("{paused:?}") };
+        assert_eq!(first, &out(2));
+        let mut resumed = Translation::default();
+        let id = told.continuation.expect("the rest waits");
+        let version = r.switch.version();
+        assert!(r.switch.translate_resumed(version, &packet(101), r.br, id, &r.reader, &mut resumed));
+        assert_eq!(resumed.actions, [out(3)], "no second packet-in");
+    }
+}
+
+#[test]
+fn a_packet_in_says_where_its_action_stood() {
+    use flow::action::PacketInReason;
+    let mut r = rig();
+    let told = Action::Output { port: OfPort::CONTROLLER, max_len: 64 };
+    r.add(0, 1, Match::any(), vec![told.clone(), Action::WriteActions(vec![told.clone()])]);
+    let reasons = |actions: &[DpAction]| -> Vec<PacketInReason> {
+        let of = |action: &DpAction| match action {
+            DpAction::PacketIn(spec) => Some(spec.reason),
+            _ => None,
+        };
+        actions.iter().filter_map(of).collect()
+    };
+    assert_eq!(reasons(&r.actions(&packet(101))), [PacketInReason::Action, PacketInReason::ActionSet]);
+    let mut out = Translation::default();
+    r.switch.translate_packet_out(r.switch.version(), &packet(101), r.br, &[told], &r.reader, &mut out);
+    assert_eq!(reasons(&out.actions), [PacketInReason::PacketOut]);
+}

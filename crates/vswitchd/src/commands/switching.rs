@@ -6,7 +6,7 @@ use crate::odp::{self, ActionContext};
 use crate::service::Shared;
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
-use datapath::{DpAction, Pipeline};
+use datapath::{DpAction, Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, Key, extract};
 use openflow::Version;
 use openflow::text::{PortNames, parse_packet, write_actions, write_match};
@@ -118,9 +118,11 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         return Err(format!("{unknown}: unknown option"));
     }
     let (flow, packet) = match rest[..] {
-        [flow] | [_, flow] if is_datapath_flow(flow) => (from_datapath(vswitch, flow)?, None),
-        [flow, packet] | [_, flow, packet] if is_datapath_flow(flow) => {
-            (from_datapath(vswitch, flow)?, Some(packet))
+        [flow] if is_datapath_flow(flow) => (from_datapath(vswitch, None, flow)?, None),
+        [flow, packet] if is_datapath_flow(flow) => (from_datapath(vswitch, None, flow)?, Some(packet)),
+        [name, flow] if is_datapath_flow(flow) => (from_datapath(vswitch, Some(name), flow)?, None),
+        [name, flow, packet] if is_datapath_flow(flow) => {
+            (from_datapath(vswitch, Some(name), flow)?, Some(packet))
         }
         [name, text] => (from_bridge(vswitch, name, text)?, None),
         [name, text, packet] => (from_bridge(vswitch, name, text)?, Some(packet)),
@@ -129,11 +131,17 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     };
     let Traced { bridge, in_port, port_no, mut key } = flow;
     let dp_port = port_no.unwrap_or(PortNo(0));
+    let mut frame = None;
     if let Some(packet) = packet {
-        let frame = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
-        key = key_of(&frame, in_port, dp_port)?;
+        let bytes = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
+        key = key_of(&bytes, in_port, dp_port)?;
+        frame = Some(bytes);
     }
     key.set(FieldId::DpPort, u128::from(dp_port.0));
+    if frame.is_none() && options.contains(&"-generate") {
+        let text = odp::flow(&key, &odp::exact_mask(), &odp::numbers, false);
+        frame = Some(odp::frame(&text).map_err(|e| e.to_string())?);
+    }
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
     let shown = if options.contains(&"--names") { &names } else { PortNames::none() };
@@ -148,7 +156,28 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     };
     let actions = |list: &[DpAction]| odp::actions(list, ActionContext::of(&key), &name);
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
-    Ok(switch::trace::trace(&vswitch.switch, start, texts, &reader).0)
+    let text = switch::trace::trace(&vswitch.switch, start, texts, &reader).0;
+    drop(reader);
+    if let (Some(frame), Some(port_no)) = (frame, port_no) {
+        vswitch.side_effects(&key, port_no, &frame);
+    }
+    Ok(text)
+}
+
+impl Vswitch {
+    /// What comes of a traced packet beside its forwarding: what is learned, and what controllers are told.
+    fn side_effects(&mut self, key: &Key, port_no: PortNo, frame: &[u8]) {
+        let mut translation = Translation::default();
+        let reader = self.domain.register();
+        self.switch.translate(self.switch.version(), key, &reader, &mut translation);
+        drop(reader);
+        self.control.apply(&translation.effects, self.dp.now_ms());
+        self.dp.reserve_slots(self.control.slot_count());
+        translation.actions.retain(|action| matches!(action, DpAction::PacketIn(_)));
+        if !translation.actions.is_empty() && !self.dp.execute(frame, port_no, translation.actions) {
+            tracing::warn!(target: "ofproto", "a traced packet is not told: no packet buffer is free");
+        }
+    }
 }
 
 /// Where a trace starts.
@@ -190,7 +219,11 @@ fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, Stri
     Ok(Traced { bridge, in_port, port_no, key })
 }
 
-fn from_datapath(vswitch: &Vswitch, text: &str) -> Result<Traced, String> {
+/// `name` is the datapath's.
+fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Traced, String> {
+    if name.is_some_and(|name| name != super::datapath::short_name(vswitch)) {
+        return Err("Cannot find the datapath".into());
+    }
     let after = text.split("in_port(").nth(1).unwrap_or_default();
     let port = after.split(')').next().unwrap_or_default();
     let record = match port.parse() {

@@ -2,6 +2,7 @@
 //! plainness, from OpenFlow 1.3 and ovs-actions(7), and sharing nothing with the translator.
 
 use base::{OfPort, PortNo};
+use flow::action::PacketInReason;
 use flow::{Action, FieldId, Key, Match, Mf};
 use std::collections::{BTreeMap, HashMap};
 use switch::{Effect, Fragments, PortKind, PortSpec, PriorityTags, VlanMode};
@@ -120,7 +121,12 @@ struct Place {
     packet: Packet,
     stack: Vec<u128>,
     set: Vec<Action>,
+    /// The action set is being executed.
+    in_set: bool,
+    /// All lists end.
     stopped: bool,
+    /// The list ends that is being executed.
+    list_ends: bool,
     depth: u32,
 }
 
@@ -185,24 +191,27 @@ impl Run<'_> {
             packet,
             stack: vec![],
             set: vec![],
+            in_set: false,
             stopped: false,
+            list_ends: false,
             depth,
         };
-        self.table(&mut place, 0);
+        self.table(&mut place, 0, None);
         if place.set.is_empty() || place.stopped {
             return;
         }
-        for action in in_order(&std::mem::take(&mut place.set)) {
-            if !place.stopped {
-                self.action(&mut place, &action, 0);
-            }
-        }
+        place.in_set = true;
+        let ordered = in_order(&std::mem::take(&mut place.set));
+        self.list(&mut place, &ordered, 0);
     }
 
-    fn table(&mut self, at: &mut Place, table: u8) {
+    fn table(&mut self, at: &mut Place, table: u8, in_port: Option<u16>) {
         let rules = self.model.bridges[at.bridge].tables.get(&table);
         at.packet.show_tags();
         let mut key = at.packet.key.clone();
+        if let Some(port) = in_port {
+            key.set(FieldId::InPort, port.into());
+        }
         if key.get64(FieldId::NwFrag) != 0 {
             match self.model.bridges[at.bridge].fragments {
                 Fragments::Normal => [FieldId::TpSrc, FieldId::TpDst].iter().for_each(|f| key.set(*f, 0)),
@@ -226,6 +235,9 @@ impl Run<'_> {
                 return;
             }
             self.action(at, action, table);
+            if std::mem::take(&mut at.list_ends) {
+                return;
+            }
         }
     }
 
@@ -249,16 +261,9 @@ impl Run<'_> {
             Action::SetTunnel { id, .. } => at.packet.key.set(FieldId::TunId, (*id).into()),
             Action::Sample { .. } | Action::Note(_) => {}
             Action::Resubmit { in_port, table: to, .. } => {
-                let before = at.in_port;
-                if let Some(port) = in_port {
-                    at.in_port = port.0;
-                    at.packet.key.set(FieldId::InPort, port.0.into());
-                }
-                self.resubmit(at, to.unwrap_or(table));
-                at.in_port = before;
-                at.packet.key.set(FieldId::InPort, before.into());
+                self.resubmit(at, to.unwrap_or(table), in_port.map(|port| port.0));
             }
-            Action::GotoTable(to) => self.resubmit(at, *to),
+            Action::GotoTable(to) => self.resubmit(at, *to, None),
             Action::SetField { field, value, mask } => set(at, *field, *value, *mask),
             Action::Load { target, value } => {
                 let ones = bits(target.count);
@@ -302,7 +307,7 @@ impl Run<'_> {
                     at.packet.key.set(FieldId::NwTtl, (ttl - 1).into());
                 } else {
                     self.fate.seen.push(Seen::Told(2, at.packet.wire()));
-                    at.stopped = true;
+                    at.list_ends = true;
                 }
             }
             Action::Clone(list) => {
@@ -315,13 +320,13 @@ impl Run<'_> {
         at.packet.show_tags();
     }
 
-    fn resubmit(&mut self, at: &mut Place, table: u8) {
+    fn resubmit(&mut self, at: &mut Place, table: u8, in_port: Option<u16>) {
         self.resubmits += 1;
         if self.resubmits > switch::RESUBMITS_MAX {
             self.failed = true;
         }
         if !self.failed {
-            self.table(at, table);
+            self.table(at, table, in_port);
         }
     }
 
@@ -329,7 +334,10 @@ impl Run<'_> {
         let bridge = &self.model.bridges[at.bridge];
         match port {
             OfPort::IN_PORT => self.send(at, OfPort(at.in_port)),
-            OfPort::CONTROLLER => self.fate.seen.push(Seen::Told(1, at.packet.wire())),
+            OfPort::CONTROLLER => {
+                let reason = if at.in_set { PacketInReason::ActionSet } else { PacketInReason::Action };
+                self.fate.seen.push(Seen::Told(reason as u8, at.packet.wire()));
+            }
             OfPort::NORMAL => self.normal(at),
             OfPort::FLOOD | OfPort::ALL => {
                 let all = bridge.ports.values().filter(|p| p.of_port.0 != at.in_port);
