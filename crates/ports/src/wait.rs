@@ -2,6 +2,10 @@
 //! that another thread signals, and a timer.
 
 use crate::PortError;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use rustix::time::{timerfd_create, timerfd_settime};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// An eventfd.
@@ -9,26 +13,29 @@ pub(crate) struct Event(OwnedFd);
 
 impl Event {
     pub(crate) fn new() -> Result<Event, PortError> {
-        // SAFETY: the call touches no memory of ours.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        Ok(Event(owned(fd, "make an eventfd")?))
+        let made = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        made.map(Event).map_err(refused("make an eventfd"))
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
+    /// The descriptor, to wait on.
+    pub(crate) fn source(&self) -> &OwnedFd {
+        &self.0
+    }
+
     /// Makes it readable.
     pub(crate) fn signal(&self) {
-        let one = 1u64.to_ne_bytes();
         // The one error that can happen, a full counter, means that it is readable.
-        // SAFETY: the buffer is 8 bytes long and outlives the call.
-        unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Makes it unreadable.
     pub(crate) fn clear(&self) {
-        drain(self.fd());
+        // The one error that can happen means that it is so.
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
 }
 
@@ -37,10 +44,8 @@ pub(crate) struct Timer(OwnedFd);
 
 impl Timer {
     pub(crate) fn new() -> Result<Timer, PortError> {
-        // SAFETY: the call touches no memory of ours.
-        let fd =
-            unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
-        Ok(Timer(owned(fd, "make a timerfd")?))
+        let made = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
+        made.map(Timer).map_err(refused("make a timerfd"))
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -58,20 +63,16 @@ impl Timer {
     }
 
     fn set(&self, ns: u64) {
-        let at = libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-        };
-        let spec = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
-        // SAFETY: `spec` is initialised and outlives the call; the old value is not asked for.
-        unsafe { libc::timerfd_settime(self.fd(), 0, &spec, std::ptr::null_mut()) };
+        let it_value = Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+        let time = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        // A time of fewer than 10^9 nanoseconds beside its seconds is refused by no timer.
+        let _ = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &time);
     }
 }
 
-fn drain(fd: RawFd) {
-    let mut count = [0u8; 8];
-    // SAFETY: the buffer is 8 bytes long and outlives the call; the descriptor does not block.
-    unsafe { libc::read(fd, count.as_mut_ptr().cast(), count.len()) };
+/// An error of a system call, by what was to be done.
+pub(crate) fn refused(call: &str) -> impl Fn(Errno) -> PortError + '_ {
+    move |errno| PortError::os(call, &errno.into())
 }
 
 pub(crate) fn owned(fd: RawFd, call: &str) -> Result<OwnedFd, PortError> {

@@ -83,8 +83,7 @@ impl Drop for Given {
 /// The kernel tells the seals of files on tmpfs and hugetlbfs, sealed or not, and those of no others; it asks no file system for that, as
 /// fstatfs(2) would.
 fn is_memory(fd: &OwnedFd) -> bool {
-    // SAFETY: the descriptor is open; the call takes no pointer.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) >= 0 }
+    rustix::fs::fcntl_get_seals(fd).is_ok()
 }
 
 /// A file's name begins with a slash.
@@ -94,13 +93,7 @@ fn is_eventfd(fd: &OwnedFd) -> bool {
 }
 
 fn is_unix_socket(fd: &OwnedFd) -> bool {
-    let mut domain: libc::c_int = -1;
-    let mut len = size_of_val(&domain) as libc::socklen_t;
-    let to = (&raw mut domain).cast();
-    // SAFETY: the value is as long as said; both outlive the call.
-    let result =
-        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN, to, &raw mut len) };
-    result == 0 && domain == libc::AF_UNIX
+    rustix::net::sockopt::socket_domain(fd) == Ok(rustix::net::AddressFamily::UNIX)
 }
 
 #[cfg(test)]
@@ -113,9 +106,7 @@ mod tests {
     fn only_what_the_kernel_backs_is_memory_and_the_rest_is_closed_aside() {
         let closer = Closer::default();
         let given = |fd: OwnedFd| Given::new(fd, &closer);
-        // SAFETY: the name is a literal with a terminating zero.
-        let memfd = unsafe { libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC) };
-        let memfd = crate::wait::owned(memfd, "make memory").unwrap();
+        let memfd = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         assert!(given(memfd.try_clone().unwrap()).eventfd().is_none());
         assert!(given(memfd).memory().is_some());
         let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -17,9 +17,10 @@ use super::ring::{Direction, Fault, Ring, RingParts, SIZE_MAX};
 use super::shared::{QUEUE_PAIRS_MAX, RINGS_MAX, Shared};
 use super::split::Split;
 use crate::PortError;
-use crate::wait::owned;
+use crate::wait::refused;
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, ftruncate, memfd_create};
 use std::fmt;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -403,10 +404,8 @@ fn socket(fd: Given) -> Result<OwnedFd, DeviceError> {
 fn notifier(fd: Option<Given>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
     let Some(fd) = fd else { return Ok(None) };
     let fd = fd.eventfd().ok_or(DeviceError::Protocol("a notifier that is no eventfd"))?;
-    // SAFETY: the call takes no pointer; the descriptor is open.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    // SAFETY: as above.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    let made_so = fcntl_getfl(&fd).and_then(|flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK));
+    made_so.map_err(refused("set up a guest's notifier"))?;
     Ok(Some(Arc::new(fd)))
 }
 
@@ -416,13 +415,9 @@ fn inflight_memory(wanted: Inflight) -> Result<Answer, DeviceError> {
     const ENTRY: u64 = 32;
     let queues = u64::from(wanted.queues).min(RINGS_MAX as u64);
     let len = (queues * (HEADER + ENTRY * u64::from(wanted.queue_size))).max(4096).next_multiple_of(4096);
-    // SAFETY: the name is a literal with a terminating zero.
-    let fd = unsafe { libc::memfd_create(c"vhost-inflight".as_ptr(), libc::MFD_CLOEXEC) };
-    let fd = owned(fd, "make memory for a guest's requests in flight")?;
-    // SAFETY: the descriptor is ours; the call takes no pointer.
-    if unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } != 0 {
-        return Err(PortError::last_os("size memory for a guest's requests in flight").into());
-    }
+    let os = refused("make memory for a guest's requests in flight");
+    let fd = memfd_create("vhost-inflight", MemfdFlags::CLOEXEC).map_err(&os)?;
+    ftruncate(&fd, len).map_err(&os)?;
     let answer = Inflight { len, offset: 0, ..wanted };
     Ok(Answer::WithFd(answer.encode()[..20].to_vec(), fd))
 }

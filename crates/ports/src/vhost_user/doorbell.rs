@@ -14,7 +14,8 @@
 //! Source: io_submit(2), io_getevents(2), eventfd(2), linux/aio_abi.h.
 
 use crate::PortError;
-use crate::wait::owned;
+use crate::wait::refused;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -36,10 +37,8 @@ pub(super) fn ring(eventfd: &OwnedFd) {
         .try_with(|bell| bell.borrow_mut().as_mut().is_some_and(|bell| bell.ring(eventfd)))
         .unwrap_or(false);
     if !is_rung {
-        let one = 1u64.to_ne_bytes();
         // A full counter means that it is readable, which is all that is wanted.
-        // SAFETY: the buffer is 8 bytes long and outlives the call.
-        unsafe { libc::write(eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
     }
 }
 
@@ -79,9 +78,7 @@ struct Doorbell {
 
 impl Doorbell {
     fn new() -> Result<Doorbell, PortError> {
-        // SAFETY: the name is a literal with a terminating zero.
-        let fd = unsafe { libc::memfd_create(c"doorbell".as_ptr(), libc::MFD_CLOEXEC) };
-        let empty = owned(fd, "make an empty file")?;
+        let empty = memfd_create("doorbell", MemfdFlags::CLOEXEC).map_err(refused("make an empty file"))?;
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes the context's handle, which outlives the call.
         if unsafe { libc::syscall(libc::SYS_io_setup, EVENTS_MAX, &raw mut context) } != 0 {
@@ -139,18 +136,14 @@ mod tests {
     use std::time::Duration;
 
     fn eventfd(count: u64) -> OwnedFd {
-        // SAFETY: the call takes no pointer.
-        let fd = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) }, "make an eventfd").unwrap();
-        let bytes = count.to_ne_bytes();
-        // SAFETY: the buffer is 8 bytes long and outlives the call.
-        assert_eq!(unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), 8) }, 8);
+        let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        assert_eq!(rustix::io::write(&fd, &count.to_ne_bytes()), Ok(8));
         fd
     }
 
     fn count(fd: &OwnedFd) -> u64 {
         let mut bytes = [0u8; 8];
-        // SAFETY: the buffer is 8 bytes long and outlives the call.
-        assert_eq!(unsafe { libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), 8) }, 8);
+        assert_eq!(rustix::io::read(fd, &mut bytes), Ok(8));
         u64::from_ne_bytes(bytes)
     }
 

@@ -6,7 +6,6 @@ use super::packed::Packed;
 use super::ring::{Direction, Fault, Ring, RingParts, Sent};
 use super::split::Split;
 use crate::QueueStats;
-use crate::wait::owned;
 use base::PortNo;
 use packet::lent::{HEAD_BYTES, Tails};
 use packet::{Batch, Lent, PoolCache, RxOutcome, RxQueue};
@@ -21,9 +20,8 @@ const SIZE: u16 = 16;
 /// Runs a ring over memory that begins with `input`: its first byte chooses layout, direction and features.
 pub fn rings(input: &[u8], cache: &mut PoolCache) {
     let Some((&choice, content)) = input.split_first() else { return };
-    // SAFETY: the name is a literal with a terminating zero.
-    let fd = unsafe { libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_CLOEXEC) };
-    let mut file = std::fs::File::from(owned(fd, "make memory").expect("a memfd can be had"));
+    let fd = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd can be had");
+    let mut file = std::fs::File::from(fd);
     file.set_len(MEMORY as u64).expect("memory can be sized");
     file.seek(SeekFrom::Start(0)).expect("memory has a start");
     file.write_all(&content[..content.len().min(MEMORY)]).expect("memory can be written");

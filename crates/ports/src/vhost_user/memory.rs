@@ -11,6 +11,7 @@
 use super::message::Region;
 use super::sigbus::Watch;
 use crate::PortError;
+use crate::wait::refused;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -69,14 +70,8 @@ impl Mapping {
     }
 }
 
-fn stat(fd: &OwnedFd) -> Result<libc::stat, PortError> {
-    // SAFETY: zero bytes are a valid stat.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure outlives the call.
-    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
-        return Err(PortError::last_os("look at a guest's memory"));
-    }
-    Ok(stat)
+fn stat(fd: &OwnedFd) -> Result<rustix::fs::Stat, PortError> {
+    rustix::fs::fstat(fd).map_err(refused("look at a guest's memory"))
 }
 
 impl Drop for Mapping {
@@ -264,9 +259,8 @@ mod tests {
 
     #[test]
     fn touched_memory_is_on_a_node_of_the_machine_and_what_is_no_memory_on_none() {
-        // SAFETY: the name is a literal with a terminating zero.
-        let fd = unsafe { libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC) };
-        let mut file = std::fs::File::from(crate::wait::owned(fd, "make memory").unwrap());
+        let fd = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(fd);
         file.write_all(&[1; 8192]).unwrap();
         let broken = Arc::new(AtomicBool::new(false));
         let region = Region { guest: 0, len: 8192, user: 0x1000, offset: 0 };

@@ -11,9 +11,11 @@
 use super::counts::RingCounts;
 use super::doorbell;
 use super::ring::{Fault, Ring};
-use crate::wait::{Event, owned};
+use crate::wait::{Event, refused};
 use crate::{PortError, QueueStats, stats};
 use packet::{PortStats, QueueCounts};
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -107,35 +109,29 @@ struct Wait {
 
 impl Wait {
     fn new() -> Result<Wait, PortError> {
-        // SAFETY: the call takes no pointer.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }, "make an epoll set")?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused("make an epoll set"))?;
         let wait = Wait { epoll, event: Event::new()? };
-        wait.add(wait.event.fd())?;
+        wait.add(wait.event.source())?;
         Ok(wait)
     }
 
-    fn add(&self, fd: RawFd) -> Result<(), PortError> {
-        let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-        let mut event = libc::epoll_event { events, u64: 0 };
-        // SAFETY: both descriptors are open; the event lives through the call.
-        let result =
-            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-        let error = std::io::Error::last_os_error();
-        if result != 0 && error.raw_os_error() != Some(libc::EEXIST) {
-            return Err(PortError::os("wait for a guest's notifications", &error));
+    fn add(&self, fd: &OwnedFd) -> Result<(), PortError> {
+        let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        match epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), events) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(e) => Err(refused("wait for a guest's notifications")(e)),
         }
-        Ok(())
     }
 
-    fn remove(&self, fd: RawFd) {
-        // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
-        unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    fn remove(&self, fd: &OwnedFd) {
+        // Not there is as good.
+        let _ = epoll::delete(&self.epoll, fd);
     }
 
     fn drain(&self) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
-        // SAFETY: `events` has room for the number given and lives through the call, which does not block.
-        unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, 0) };
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        // What could not be asked for is found by looking at the ring.
+        let _ = epoll::wait(&self.epoll, &mut [none; 2], Some(&Timespec::default()));
     }
 }
 
@@ -298,7 +294,7 @@ impl Shared {
     ) -> Result<(), PortError> {
         let is_rx = !index.is_multiple_of(2);
         if let (Some(kick), true) = (&kick, is_rx) {
-            self.wait(index / 2)?.add(kick.as_raw_fd())?;
+            self.wait(index / 2)?.add(kick)?;
         }
         ring.want_notifications(false);
         // A guest that waits for buffers to come back may have missed the last call of a predecessor.
@@ -340,7 +336,7 @@ impl Shared {
         let taken = std::mem::take(&mut *self.wait_for(index));
         let ring = taken.ring?;
         if let (Some(kick), Some(wait)) = (&taken.kick, self.waits[index / 2].get()) {
-            wait.remove(kick.as_raw_fd());
+            wait.remove(kick);
         }
         self.count_tx_rings();
         Some(ring)
