@@ -36,7 +36,7 @@ pub(crate) struct Now {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sweep {
     /// Nothing before the next round: all is folded, and nothing came since.
-    Rest,
+    Done,
     /// Nothing in this pass.
     Later,
     /// So many entries, the first of a round among them if `begins`.
@@ -77,7 +77,7 @@ impl Rounds {
             let request = (now.wanted != now.served).then_some(now.wanted);
             let unfolded = self.received != now.received;
             if request.is_none() && now.now_ms < self.next_ms && !(now.is_idle && unfolded) {
-                return if unfolded { Sweep::Later } else { Sweep::Rest };
+                return if unfolded { Sweep::Later } else { Sweep::Done };
             }
             // What the caches hold from here on is what the request is about.
             self.is_open = true;
@@ -101,7 +101,7 @@ impl Rounds {
     }
 
     /// How long there is nothing to do, without traffic and requests.
-    pub fn rest_ms(&self, now_ms: u64) -> u64 {
+    pub fn free_ms(&self, now_ms: u64) -> u64 {
         self.next_ms.saturating_sub(now_ms).clamp(1, ROUND_MS)
     }
 }
@@ -173,8 +173,8 @@ mod tests {
         let now = Now { now_ms: 5_000, received: 7, wanted: 0, served: 0, is_idle: true };
         assert_eq!(rounds.next(now), Sweep::Go { count: 1_024, begins: true });
         assert_eq!(rounds.ended(), None);
-        assert_eq!(rounds.next(now), Sweep::Rest);
-        assert_eq!(rounds.rest_ms(5_000), 1_000);
+        assert_eq!(rounds.next(now), Sweep::Done);
+        assert_eq!(rounds.free_ms(5_000), 1_000);
         assert_eq!(rounds.next(Now { received: 8, is_idle: false, ..now }), Sweep::Later);
         assert_eq!(rounds.next(Now { wanted: 1, ..now }), Sweep::Go { count: 1_024, begins: true });
         assert_eq!(rounds.ended(), Some(1));

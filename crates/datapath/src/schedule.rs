@@ -4,8 +4,8 @@
 //!   translation, which counts double) is passed over until they have caught up: who opens new flows at full speed takes
 //!   its own share of the worker alone, and what it is too late for waits, or is lost, in its own device.
 //! - **Idle queues** are polled in turn, at the price of a small share of the time that the others take.
-//! - **Rest.** A guest's queue is left alone for a moment after a short burst ([`rest`]).
-//! - **Back-pressure.** A queue that feeds one full output alone is held back until there is room ([`backlog`]).
+//! - **Coalescing.** A guest's queue is left alone for a moment after a short burst ([`coalescing`]).
+//! - **Back-pressure.** A queue that feeds one full output alone is held back until there is room ([`back_pressure`]).
 //! - **Sleep** comes after some time without a packet: the shorter the longer the last sleep was, and longer after
 //!   packets from guests (linger).
 //!
@@ -15,14 +15,14 @@
 //! [`Schedule::received`]; [`Schedule::moved`] where packets came, else [`Schedule::may_sleep`] and
 //! [`Schedule::woke`].
 
-mod backlog;
-mod rest;
+mod back_pressure;
+mod coalescing;
 #[cfg(test)]
 mod tests;
 
-use backlog::Backlog;
+use back_pressure::BackPressure;
 use base::PortNo;
-use rest::Rest;
+use coalescing::Coalescing;
 
 /// The policy's numbers, each with what it was measured by (`bench/runs/` has the runs).
 mod policy {
@@ -49,22 +49,22 @@ mod policy {
     /// After packets from guests it polls longer, for one part in so many of the time that they took, in all:
     /// a guest may lose its processor for milliseconds, and what it then sends at once fills its ring before
     /// a sleeper has woken. Rates without loss, `bench pvp`: 1.5 million a second without this and without
-    /// rests, 1.8 with both.
+    /// coalescing, 1.8 with both.
     pub const LINGER_SHARE: u64 = 8;
     /// And no longer than this at once.
     pub const LINGER_MAX_US: u64 = 5_000;
     /// Without a packet for this long, the caches are swept a good piece at a time. Not sooner: in the gap
     /// between two bursts of a guest's the lines that the next one needs would go for it.
     pub const SWEEP_IDLE_US: u64 = SHORT_SPIN_US;
-    /// How long a queue rests: what a guest that sends two million packets a second needs for half a burst.
+    /// How long a queue is left alone to coalesce: what a guest that sends two million packets a second needs for half a burst.
     /// The worker took 660 busy cycles per packet in place of 1,550, which met packets one by one.
-    pub const REST_US: u64 = 8;
+    pub const COALESCE_US: u64 = 8;
     /// A burst of so many packets is worth its poll.
     pub const SHORT_BURST: u64 = 16;
-    /// A rest after which fewer have come was in vain.
+    /// A wait after which fewer have come was in vain.
     pub const GATHERED_MIN: u64 = 4;
-    /// Short bursts that go by without a rest after one in vain, at the most.
-    pub const REST_SKIP_MAX: u32 = 1_024;
+    /// Short bursts that go by without a wait after one in vain, at the most.
+    pub const COALESCE_SKIP_MAX: u32 = 1_024;
     /// The longest that a queue is held back at once: what a guest of a million packets a second takes for a
     /// burst.
     pub const HOLD_US: u64 = 30;
@@ -96,8 +96,8 @@ struct Queue {
     is_busy: bool,
     /// Polls in vain since its last packet.
     quiet: u32,
-    backlog: Backlog,
-    rest: Rest,
+    back_pressure: BackPressure,
+    coalescing: Coalescing,
 }
 
 /// Whether a queue may be polled.
@@ -147,7 +147,7 @@ pub(crate) struct Schedule {
     /// Cycles that may be spent on looking at idle queues; negative for what was spent too much.
     idle_credit: i64,
     /// A queue, maybe with packets, was left alone in this pass.
-    holds: bool,
+    left_alone: bool,
     /// When the last packets were done, or the last sleep.
     idle_since: u64,
     /// How long it polls in vain before it sleeps, and how much longer.
@@ -163,7 +163,7 @@ impl Schedule {
             busy: Vec::with_capacity(64),
             idle_next: 0,
             idle_credit: 0,
-            holds: false,
+            left_alone: false,
             idle_since: now,
             spin: SPIN_US * cycles_per_us,
             linger: 0,
@@ -180,8 +180,8 @@ impl Schedule {
             gone: false,
             is_busy: true,
             quiet: 0,
-            backlog: Backlog::default(),
-            rest: Rest::default(),
+            back_pressure: BackPressure::default(),
+            coalescing: Coalescing::default(),
         });
         self.list_busy();
     }
@@ -285,17 +285,17 @@ impl Schedule {
     }
 
     /// Whether queue `n` may be polled. `now` is 0 for an idle one, whose time is not known: it has been
-    /// looked at in vain since it rested or was held back.
+    /// looked at in vain since it was left alone.
     #[inline(always)]
     pub fn admits(&mut self, n: usize, pass: &Pass, now: u64) -> Admission {
         let q = &mut self.queues[n];
         if q.gone || (q.active && q.served > pass.floor + AHEAD_CYCLES_MAX) {
             return Admission::No;
         }
-        if q.rest.is_on(now) || q.backlog.is_held(now) {
+        if q.coalescing.is_on(now) || q.back_pressure.is_held(now) {
             return self.leave_alone(n);
         }
-        if let Some(port) = q.backlog.needs_room() {
+        if let Some(port) = q.back_pressure.needs_room() {
             return Admission::IfRoom(port);
         }
         self.let_in(n, pass);
@@ -306,8 +306,8 @@ impl Schedule {
     /// anew.
     #[inline(never)]
     pub fn asked(&mut self, n: usize, pass: &Pass, has_room: bool, now: u64) -> (bool, bool) {
-        let was_held = self.queues[n].backlog.is_holding();
-        if !self.queues[n].backlog.may_receive(has_room, now, self.cycles_per_us) {
+        let was_held = self.queues[n].back_pressure.is_holding();
+        if !self.queues[n].back_pressure.may_receive(has_room, now, self.cycles_per_us) {
             self.leave_alone(n);
             return (false, !was_held);
         }
@@ -318,7 +318,7 @@ impl Schedule {
     fn leave_alone(&mut self, n: usize) -> Admission {
         // It must not hold back the others by its old account.
         self.queues[n].active = false;
-        self.holds = true;
+        self.left_alone = true;
         Admission::No
     }
 
@@ -343,7 +343,7 @@ impl Schedule {
     /// The port to which a burst of queue `n` is suspected to go alone.
     #[inline(always)]
     pub fn suspect(&self, n: usize) -> Option<PortNo> {
-        self.queues[n].backlog.output()
+        self.queues[n].back_pressure.output()
     }
 
     /// Queue `n` had packets.
@@ -353,11 +353,11 @@ impl Schedule {
         let cost = burst.end - burst.start;
         (q.active, q.quiet) = (true, 0);
         q.served += cost + burst.translation;
-        if q.backlog.output().is_some() {
-            q.backlog.received(burst.is_sole);
+        if q.back_pressure.output().is_some() {
+            q.back_pressure.received(burst.is_sole);
         }
         if q.is_guests {
-            q.rest.received(burst.packets, burst.end, self.cycles_per_us);
+            q.coalescing.received(burst.packets, burst.end, self.cycles_per_us);
             self.linger = (self.linger + cost / LINGER_SHARE).min(LINGER_MAX_US * self.cycles_per_us);
         }
         if !q.is_busy {
@@ -372,7 +372,7 @@ impl Schedule {
     #[cold]
     pub fn refused_at(&mut self, output: PortNo) {
         for &n in &self.busy {
-            self.queues[n].backlog.refused_at(output);
+            self.queues[n].back_pressure.refused_at(output);
         }
     }
 
@@ -386,8 +386,8 @@ impl Schedule {
 
     /// Whether a queue was left alone in the pass: there is more to do in a moment, too short to sleep in.
     #[inline(always)]
-    pub fn take_holds(&mut self) -> bool {
-        std::mem::take(&mut self.holds)
+    pub fn take_left_alone(&mut self) -> bool {
+        std::mem::take(&mut self.left_alone)
     }
 
     /// Whether nothing has come for so long that the caches may be swept a good piece at a time.

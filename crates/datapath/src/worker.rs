@@ -78,8 +78,8 @@ enum Turn {
     Stop,
     /// Packets came.
     Moved,
-    /// None came; `rest` where nothing else is to be done either.
-    Idle { end: u64, rest: bool },
+    /// None came; `is_done` where nothing else is to be done either.
+    Idle { end: u64, is_done: bool },
 }
 
 /// One worker, to be run on a thread of its own.
@@ -151,7 +151,7 @@ impl<P: Pipeline> Worker<P> {
             match self.turn(&mut batch) {
                 Turn::Stop => break,
                 // 5. Sleep.
-                Turn::Idle { end, rest: true } if self.schedule.may_sleep(end) => {
+                Turn::Idle { end, is_done: true } if self.schedule.may_sleep(end) => {
                     self.account(end);
                     self.sleep();
                     self.pass_start = tsc();
@@ -209,12 +209,12 @@ impl<P: Pipeline> Worker<P> {
             return Turn::Moved;
         }
         self.stats().idle_loops.add(1);
-        if self.schedule.take_holds() {
+        if self.schedule.take_left_alone() {
             self.sweep(false);
-            return Turn::Idle { end, rest: false };
+            return Turn::Idle { end, is_done: false };
         }
         // Folds come before sleep, so that counters are exact when traffic has stopped.
-        Turn::Idle { end, rest: self.sweep(self.schedule.is_idle(end)) }
+        Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
     }
 
     /// Charges what it cost to send the pass's last packets to the queues that they came from, by their numbers: a system call for
@@ -355,7 +355,7 @@ impl<P: Pipeline> Worker<P> {
         let (now_ms, received) = (self.process.now_ms, self.stats().rx.get());
         let (wanted, served) = (self.shared.fold_wanted.reached(), self.shared.fold_done.reached());
         let (count, begins) = match self.rounds.next(Now { now_ms, received, wanted, served, is_idle }) {
-            Sweep::Rest => return true,
+            Sweep::Done => return true,
             Sweep::Later => return false,
             Sweep::Go { count, begins } => (count, begins),
         };
@@ -401,7 +401,7 @@ impl<P: Pipeline> Worker<P> {
         if self.process.cache.is_empty() {
             return 60_000;
         }
-        self.rounds.rest_ms(self.process.now_ms) as u32
+        self.rounds.free_ms(self.process.now_ms) as u32
     }
 }
 
@@ -422,7 +422,7 @@ impl<P: Pipeline> SteppedWorker<P> {
     /// One pass of the loop. True when packets came, or the caches' counters are not all folded yet.
     pub fn turn(&mut self) -> bool {
         self.worker.schedule.assume_idle();
-        !matches!(self.worker.turn(&mut self.batch), Turn::Stop | Turn::Idle { rest: true, .. })
+        !matches!(self.worker.turn(&mut self.batch), Turn::Stop | Turn::Idle { is_done: true, .. })
     }
 }
 

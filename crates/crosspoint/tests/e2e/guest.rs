@@ -615,6 +615,33 @@ fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() 
     }
 }
 
+/// A worker that sleeps takes some 100 us to wake, in which a guest may fill its ring.
+#[test]
+fn a_sleeping_worker_that_is_woken_by_a_full_ring_loses_none_of_it() {
+    let served = Served::start(1, 2);
+    served.set_rules("in_port=1,actions=2\n");
+    let ((_guest1, mut from), (_guest2, mut to)) = (attach(&served, 1), attach(&served, 2));
+    let frame = |n: u32| [&[0x22; 60][..], &n.to_be_bytes()].concat();
+    let (mut sent, mut received) = (0u32, 0u32);
+    // A kick says that the worker had gone to sleep.
+    wait_for("ten sleeps", served.dir(), || {
+        let frames: Vec<Vec<u8>> = (sent..sent + 256).map(frame).collect();
+        assert_eq!(from.send_all(frames.iter().map(Vec::as_slice)), 256, "a full ring");
+        sent += 256;
+        // Nobody reads before all have been taken, so that they must all fit the receiver's ring.
+        wait_for("the worker to take all", served.dir(), || !from.is_sending());
+        wait_for("what was sent", served.dir(), || {
+            to.receive(256, |came| {
+                assert!(came == frame(received), "frame {received}");
+                received += 1;
+            });
+            received == sent
+        });
+        from.stats().kicks >= 10
+    });
+    assert_eq!((served.count(1, "rx", "drop"), served.count(2, "tx", "drop")), (0, 0));
+}
+
 /// A guest in this process, with its queues.
 fn attach(served: &Served, n: u32) -> (Guest, QueuePair) {
     let socket = served.dir().join(format!("guest{n}"));

@@ -19,7 +19,7 @@ use super::policy::{ASK_NS, CALM_BURSTS, HOLD_US, PROOF_BURSTS, PROOF_BURSTS_MAX
 use base::PortNo;
 
 /// One receive queue's state.
-pub(crate) struct Backlog {
+pub(crate) struct BackPressure {
     /// The port that refused packets.
     output: Option<PortNo>,
     /// Bursts in a row of which all packets were destined to it, and how many are proof.
@@ -35,15 +35,15 @@ pub(crate) struct Backlog {
     calm: u32,
 }
 
-impl Default for Backlog {
+impl Default for BackPressure {
     fn default() -> Self {
-        Backlog::suspect(None, PROOF_BURSTS)
+        BackPressure::suspect(None, PROOF_BURSTS)
     }
 }
 
-impl Backlog {
-    fn suspect(output: Option<PortNo>, proof: u32) -> Backlog {
-        Backlog { output, sole: 0, proof, was_held: false, held_since: 0, ask_at: 0, calm: 0 }
+impl BackPressure {
+    fn suspect(output: Option<PortNo>, proof: u32) -> BackPressure {
+        BackPressure { output, sole: 0, proof, was_held: false, held_since: 0, ask_at: 0, calm: 0 }
     }
 
     /// The output has refused packets, maybe of this queue's.
@@ -52,7 +52,7 @@ impl Backlog {
         if self.output == Some(output) {
             self.calm = 0;
         } else if self.sole == 0 {
-            *self = Backlog::suspect(Some(output), self.proof);
+            *self = BackPressure::suspect(Some(output), self.proof);
         }
     }
 
@@ -113,6 +113,6 @@ impl Backlog {
         }
         let was_wrong = self.was_held && !is_sole;
         let proof = if was_wrong { self.proof.saturating_mul(PROOF_FACTOR) } else { self.proof };
-        *self = Backlog::suspect(None, proof.min(PROOF_BURSTS_MAX));
+        *self = BackPressure::suspect(None, proof.min(PROOF_BURSTS_MAX));
     }
 }

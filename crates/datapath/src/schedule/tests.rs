@@ -174,7 +174,7 @@ impl World {
             }
             if pass.moved {
                 self.schedule.moved(start, self.now);
-            } else if !self.schedule.take_holds() && self.schedule.may_sleep(self.now) {
+            } else if !self.schedule.take_left_alone() && self.schedule.may_sleep(self.now) {
                 self.advance();
                 let begin = self.now;
                 if self.queues.iter().all(|q| q.waiting.is_empty()) {
@@ -271,10 +271,10 @@ fn a_guests_packets_are_met_in_bursts_and_a_ping_is_not_kept_waiting() {
         q.received / q.bursts
     };
     assert!(per_burst(true) >= GATHERED_MIN && per_burst(false) < 2, "{}", per_burst(true));
-    // One packet, its answer, the next: hardly one in a thousand rests.
+    // One packet, its answer, the next: hardly one in a thousand waits.
     let mut world = World::new(1, load(true, 30 * US), vec![Output::default()]);
     world.run(200 * MS);
-    assert!(world.queues[0].longest_wait <= REST_US * US + WAKE && world.slept.len() < 3);
+    assert!(world.queues[0].longest_wait <= COALESCE_US * US + WAKE && world.slept.len() < 3);
 }
 
 #[test]
@@ -322,5 +322,20 @@ fn after_packets_of_guests_it_lingers_for_a_share_of_their_time_and_no_longer_th
             linger / US
         );
         assert!(!world.schedule.may_sleep(idle_since + linger) || linger == 0);
+    }
+}
+
+#[test]
+fn a_full_ring_that_a_wake_up_finds_is_drained_at_once() {
+    let load = Load { cost: 200, is_guests: true, ..Load::default() };
+    let mut world = World::new(1, vec![load], vec![Output::default()]);
+    for _ in 0..10 {
+        world.run(MS);
+        let began = world.now;
+        world.queues[0].waiting = (0..RING).map(|_| began).collect();
+        world.run(40 * US);
+        let q = &world.queues[0];
+        // Coalescing would take longer than all its bursts.
+        assert!(q.waiting.is_empty() && q.longest_wait < RING as u64 * (200 + 10), "{}", q.longest_wait);
     }
 }

@@ -24,10 +24,10 @@ mod device;
 mod doorbell;
 pub mod features;
 pub mod fuzz;
-mod lobby;
 mod memory;
 pub mod message;
 mod packed;
+mod pending;
 mod queue;
 mod ring;
 mod shared;
@@ -40,8 +40,8 @@ use base::SOCKET_PATH_BYTES_MAX;
 use connection::{Connection, Ended};
 use descriptor::Closer;
 use device::{Answer, Device, DeviceError};
-use lobby::{Heard, Lobby};
 use packet::{LinkState, Port, PortStats, PortStatus, QueueCounts, RxQueue, TxQueue};
+use pending::{Heard, Pending};
 use queue::{VhostRx, VhostTx};
 use shared::Shared;
 use std::collections::BTreeMap;
@@ -106,8 +106,8 @@ impl VhostUserPort {
     pub fn open(spec: &PortSpec) -> Result<VhostUserPort, PortError> {
         let Settings { mode, path, retries_max, offloads } = settings(spec)?;
         let offered = if offloads { features::OFFERED } else { features::OFFERED & !features::OFFLOADS };
-        let lobby = match (mode, &path) {
-            (Mode::Server, Some(path)) => Some(Lobby::new(listen(path)?)),
+        let pending = match (mode, &path) {
+            (Mode::Server, Some(path)) => Some(Pending::new(listen(path)?)),
             _ => None,
         };
         let shared = Arc::new(Shared::new(spec.mtu.unwrap_or(MTU_DEFAULT))?);
@@ -116,7 +116,7 @@ impl VhostUserPort {
         let session = Session {
             shared: shared.clone(),
             offered,
-            lobby,
+            pending,
             next: None,
             connected_to: None,
             closer: Closer::default(),
@@ -369,7 +369,7 @@ fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
 struct Session {
     shared: Arc<Shared>,
     offered: u64,
-    lobby: Option<Lobby>,
+    pending: Option<Pending>,
     /// Who has spoken while somebody without a device was served.
     next: Option<UnixStream>,
     /// The socket that a client's connection is to.
@@ -418,8 +418,8 @@ impl Session {
                 return Some(stream);
             }
             let path = self.shared.facts().path.clone();
-            match (&mut self.lobby, path) {
-                (Some(lobby), _) => match lobby.wait(self.shared.event.fd(), None) {
+            match (&mut self.pending, path) {
+                (Some(pending), _) => match pending.wait(self.shared.event.fd(), None) {
                     Heard::Newcomer(stream) => return Some(stream),
                     Heard::Event | Heard::Present => self.shared.event.clear(),
                 },
@@ -442,7 +442,7 @@ impl Session {
 
     /// Whether a client is to be connected to another socket than it is.
     fn is_elsewhere(&self) -> bool {
-        self.lobby.is_none() && self.shared.facts().path != self.connected_to
+        self.pending.is_none() && self.shared.facts().path != self.connected_to
     }
 
     /// Waits until whatever the guest's monitor gave that is not ours to use is closed. False when the port goes.
@@ -471,13 +471,14 @@ impl Session {
         let mut device = Device::new(self.shared.clone(), self.offered);
         loop {
             let is_device = self.shared.is_device();
-            if let (Some(lobby), false) = (&mut self.lobby, is_device)
-                && let Heard::Newcomer(stream) = lobby.wait(self.shared.event.fd(), Some(connection.stream()))
+            if let (Some(pending), false) = (&mut self.pending, is_device)
+                && let Heard::Newcomer(stream) =
+                    pending.wait(self.shared.event.fd(), Some(connection.stream()))
             {
                 self.next = Some(stream);
                 return Ok(());
             }
-            let others_may_wait = self.lobby.is_some() && !is_device;
+            let others_may_wait = self.pending.is_some() && !is_device;
             connection.deadline = others_may_wait.then(|| Instant::now() + MESSAGE_TIME);
             let incoming = match connection.receive() {
                 Ok(incoming) => incoming,

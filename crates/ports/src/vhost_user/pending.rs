@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 64;
 /// How long nobody is accepted after that has failed.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-pub(super) struct Lobby {
+pub(super) struct Pending {
     listener: UnixListener,
     waiting: VecDeque<UnixStream>,
 }
@@ -30,10 +30,10 @@ pub(super) enum Heard {
     Newcomer(UnixStream),
 }
 
-impl Lobby {
+impl Pending {
     /// `listener` does not block.
-    pub(super) fn new(listener: UnixListener) -> Lobby {
-        Lobby { listener, waiting: VecDeque::new() }
+    pub(super) fn new(listener: UnixListener) -> Pending {
+        Pending { listener, waiting: VecDeque::new() }
     }
 
     /// Waits until something happens. `present` is who is served, if anybody is.
