@@ -1,9 +1,11 @@
 //! What a worker has for all packets: where they come from and go back to, where they are counted, and where
 //! those end that are not sent.
 
+use crate::input::Input;
 use crate::pipeline::PacketInSpec;
 use crate::recirculation::{Metadata, Recirculation};
 use crate::stats::{PortCounters, WorkerStats};
+use crate::tuner::ExactTier;
 use base::{DropReason, PortNo};
 use flow::{FieldId, Key};
 use packet::wait::Bell;
@@ -34,7 +36,9 @@ pub struct Context {
     pub cache: PoolCache,
     pub stats: Arc<WorkerStats>,
     pub recirculation: Recirculation,
-    /// By datapath port number: counters of this worker for packets that came in there.
+    /// The input port whose burst is in hand; between bursts it is none.
+    pub input: Box<Input>,
+    /// By datapath port number, for packets that do not leave in the burst in which they came.
     inputs: Vec<Option<Arc<PortCounters>>>,
     packet_ins: rtrb::Producer<PacketIn>,
     event_bell: Arc<Bell>,
@@ -52,6 +56,7 @@ impl Context {
             cache,
             stats,
             recirculation: Recirculation::new(),
+            input: Input::new(PortNo::NONE, None, ExactTier::Auto),
             inputs: (0..=u16::MAX).map(|_| None).collect(),
             packet_ins,
             event_bell,
@@ -60,27 +65,47 @@ impl Context {
     }
 
     /// Where this worker counts packets that come in at the port; `None` where it is not there (any more).
-    pub fn input(&self, port: PortNo) -> Option<&Arc<PortCounters>> {
+    pub fn counters_of(&self, port: PortNo) -> Option<&Arc<PortCounters>> {
         self.inputs[port.0 as usize & 0xffff].as_ref()
     }
 
-    pub fn set_input(&mut self, port: PortNo, counters: Option<Arc<PortCounters>>) {
+    pub fn set_counters_of(&mut self, port: PortNo, counters: Option<Arc<PortCounters>>) {
         self.inputs[port.0 as usize & 0xffff] = counters;
     }
 
-    /// Drops a packet for a reason.
+    /// Drops a packet of the burst in hand.
     #[inline]
     pub fn drop(&mut self, packet: Packet, reason: DropReason) {
-        self.count_drop(&packet, reason);
+        self.count_drops(reason, 1);
         self.cache.free(packet);
     }
 
+    /// Drops several.
     #[inline]
-    fn count_drop(&self, packet: &Packet, reason: DropReason) {
+    pub fn drop_all(&mut self, packets: impl Iterator<Item = Packet>, reason: DropReason) {
+        let mut count = 0;
+        for packet in packets {
+            self.cache.free(packet);
+            count += 1;
+        }
+        self.count_drops(reason, count);
+    }
+
+    #[inline]
+    fn count_drops(&self, reason: DropReason, count: u64) {
+        self.stats.drops.add(reason, count);
+        if let Some(c) = &self.input.counters {
+            c.drops.add(reason, count);
+        }
+    }
+
+    /// Drops a packet of a burst that was.
+    pub fn drop_late(&mut self, packet: Packet, reason: DropReason) {
         self.stats.drops.add(reason, 1);
-        if let Some(c) = self.input(packet.in_port) {
+        if let Some(c) = self.counters_of(packet.in_port) {
             c.drops.add(reason, 1);
         }
+        self.cache.free(packet);
     }
 
     /// Ends a packet of which copies have been delivered already: nothing is lost, and it is no drop.
@@ -94,7 +119,7 @@ impl Context {
         self.stats.copies.add(1);
         let copy = packet.copy(&mut self.cache);
         if copy.is_none() {
-            self.count_drop(packet, DropReason::PoolExhausted);
+            self.count_drops(DropReason::PoolExhausted, 1);
         }
         copy
     }

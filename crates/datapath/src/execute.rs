@@ -133,7 +133,7 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
 }
 
 fn drop_all<E: Ends>(run: &mut Run, reason: DropReason, to: &mut E) {
-    run.drain().for_each(|packet| to.context().drop(packet, reason));
+    to.context().drop_all(run.drain(), reason);
 }
 
 /// Whether a run's packets come out of each port in their order, and all of them. Not where a port gets each

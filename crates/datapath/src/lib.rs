@@ -13,6 +13,7 @@ pub mod control;
 mod depths;
 mod edit;
 mod execute;
+mod input;
 mod loan;
 pub mod pipeline;
 pub mod placement;

@@ -4,7 +4,7 @@
 //! for the memory that the next one needs:
 //!
 //! 1. *Extract*: keys from packets, to the depth that the input port's rules ask for.
-//! 2. *Exact tier*: hash, bucket, entry. Skipped while the port's [`Tuner`] finds it too dear.
+//! 2. *Exact tier*: hash, bucket, entry. Skipped while the port's tuner finds it too dear.
 //! 3. *Megaflow tier*, for what is left: mask after mask, the port's most hit first.
 //! 4. *Hits leave*: counters, and the action that the entry says. A flow older than the version that this
 //!    burst sees is first checked for changes, and treated as a miss where one touches it.
@@ -28,6 +28,7 @@ use crate::cache::sorts::Sights;
 use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, PORT_MASKS_MAX, Which};
 use crate::context::Context;
 use crate::execute::{Leaving, Run, execute};
+use crate::input::Input;
 use crate::loan::{Lending, Loan};
 use crate::pipeline::{Pipeline, Translation};
 use crate::recirculation::Metadata;
@@ -120,8 +121,6 @@ pub struct Process<P: Pipeline> {
     translation: Translation<P::Effect>,
     scratch: Scratch,
     loan: Box<Loan>,
-    /// By input port.
-    tuners: Vec<Option<Box<Tuner>>>,
     pub exact_tier: ExactTier,
     pub now_ms: u64,
     sample_next: u32,
@@ -165,7 +164,6 @@ impl<P: Pipeline> Process<P> {
                 depth: Depth::Everything,
             },
             loan: Box::new(Loan::new()),
-            tuners: (0..=u16::MAX).map(|_| None).collect(),
             exact_tier: ExactTier::Auto,
             now_ms: 0,
             sample_next: 0,
@@ -177,10 +175,12 @@ impl<P: Pipeline> Process<P> {
         &mut self.reader
     }
 
-    /// Processes a burst that came in at `port`; leaves the batch empty, and nothing lent. Returns the cycles that translation
+    /// Processes a burst that came in at a port; leaves the batch empty, and nothing lent. Returns the cycles that translation
     /// took. Once in the program, though called from two places: it is large.
     #[inline(never)]
-    pub fn burst(&mut self, port: PortNo, batch: &mut Batch, lent: Option<&mut Lent<'_>>) -> u64 {
+    pub fn burst(&mut self, input: &mut Box<Input>, batch: &mut Batch, lent: Option<&mut Lent<'_>>) -> u64 {
+        std::mem::swap(&mut self.out.input, input);
+        let port = self.out.input.port;
         // The version comes before the depth: what that version needs to see is extracted.
         let version = self.pipeline.version();
         let depth = self.pipeline.depth(port);
@@ -189,7 +189,9 @@ impl<P: Pipeline> Process<P> {
         let fresh = Arrival { port, metadata: Metadata::default(), depth };
         let cycles = self.round(fresh, version, batch, lent, &mut clock);
         clock.finish(&self.out.stats);
-        cycles + self.rounds(version)
+        let cycles = cycles + self.rounds(version);
+        std::mem::swap(&mut self.out.input, input);
+        cycles
     }
 
     /// Packets that go round again, until none is left.
@@ -220,9 +222,7 @@ impl<P: Pipeline> Process<P> {
         let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, depth)
             .with_metadata(metadata.recirc_id, metadata.pkt_mark);
         let at = Moment { version, now: Stamp::of(self.now_ms) };
-        let exact_tier = self.exact_tier;
-        let mut tuner =
-            self.tuners[port.0 as usize & 0xffff].take().unwrap_or_else(|| Box::new(Tuner::new(exact_tier)));
+        let tuner = &mut self.out.input.tuner;
         let started = tuner.start();
         let mut todo = Todo::new();
         let looked_up = batch.len();
@@ -242,8 +242,7 @@ impl<P: Pipeline> Process<P> {
             self.scratch.prepare_keys(batch, &ingress, &mut todo);
         }
         clock.lap(Stage::Extract);
-        let exact_hits =
-            if use_exact { self.exact_stage(&mut todo, at, batch, &ingress, &mut tuner) } else { 0 };
+        let exact_hits = if use_exact { self.exact_stage(&mut todo, at, batch, &ingress) } else { 0 };
         for i in todo.iter().filter(|&i| self.scratch.rows[i].exact.is_plain()) {
             Scratch::extract_plain(&mut self.scratch.keys[i], &batch[i], &ingress);
         }
@@ -257,10 +256,9 @@ impl<P: Pipeline> Process<P> {
         clock.lap(Stage::Execute);
         self.promote(use_exact, at);
         let missed = self.scratch.missed.len();
-        tuner.finish(started, looked_up, missed, masks);
-        let cycles = if missed > 0 { self.misses(port, metadata, at, &mut tuner) } else { 0 };
+        self.out.input.tuner.finish(started, looked_up, missed, masks);
+        let cycles = if missed > 0 { self.misses(metadata, at) } else { 0 };
         clock.lap(Stage::Miss);
-        self.tuners[port.0 as usize & 0xffff] = Some(tuner);
         let stats = &self.out.stats;
         stats.exact_hits.add(exact_hits);
         stats.megaflow_hits.add(megaflow_hits);
@@ -270,10 +268,13 @@ impl<P: Pipeline> Process<P> {
     /// Executes actions that the control thread gives (packet-out) on its packet.
     pub fn execute_now(&mut self, packet: Packet, actions: &[crate::DpAction]) {
         self.out.stats.rx.add(1);
+        let counters = self.out.counters_of(packet.in_port).cloned();
+        *self.out.input = Input { port: packet.in_port, counters, tuner: Tuner::new(self.exact_tier) };
         let mut run = Run::new(Metadata::default());
         run.push(packet, Layers::UNKNOWN);
         execute(actions, &mut run, &mut Leaving { context: &mut self.out, tx: &mut self.tx });
         self.rounds(self.pipeline.version());
+        (self.out.input.port, self.out.input.counters) = (PortNo::NONE, None);
     }
 }
 

@@ -164,7 +164,7 @@ impl Transmission {
     ) {
         let mut left = Vec::new();
         queue.leave(|packet| left.push(packet), |queue| last(queue, &mut context.cache));
-        left.into_iter().for_each(|packet| context.drop(packet, reason));
+        left.into_iter().for_each(|packet| context.drop_late(packet, reason));
     }
 
     /// Appends a packet to a port's batch.
@@ -190,11 +190,7 @@ impl Transmission {
     #[inline(always)]
     pub fn send_run(&mut self, context: &mut Context, port: u32, from: &mut Runs<'_>, mut count: usize) {
         let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
-            for _ in 0..count {
-                let packet = from.take().expect("the caller counted them");
-                context.drop(packet, DropReason::OutputPortGone);
-            }
-            return;
+            return context.drop_all((0..count).map_while(|_| from.take()), DropReason::OutputPortGone);
         };
         while count > 0 {
             if !slot.is_dirty {
@@ -371,6 +367,6 @@ fn refuse(batch: &mut Batch, counters: &PortCounters, context: &mut Context) -> 
         return false;
     }
     counters.tx_drops.add(batch.len() as u64);
-    batch.drain(..).for_each(|packet| context.drop(packet, DropReason::TxQueueFull));
+    batch.drain(..).for_each(|packet| context.drop_late(packet, DropReason::TxQueueFull));
     true
 }

@@ -12,13 +12,14 @@
 
 mod commands;
 
+use crate::input::Input;
 use crate::pipeline::Pipeline;
 use crate::process::Process;
 use crate::rounds::{Now, Rounds, Sweep};
 use crate::schedule::{Admission, Burst, Pass, Schedule};
-use crate::stats::{PortCounters, QueueLoad, WorkerStats};
+use crate::stats::{QueueLoad, WorkerStats};
+use base::Watermark;
 use base::clock::tsc;
-use base::{PortNo, Watermark};
 use packet::wait::{Bell, Waiter};
 use packet::{Batch, Lent, Packet, RxOutcome, RxQueue};
 use std::sync::Arc;
@@ -62,12 +63,12 @@ impl Clock {
 }
 
 struct Rx {
-    port: PortNo,
+    /// The port that it is of.
+    input: Box<Input>,
     /// Its number there.
     idx: usize,
     queue: Box<dyn RxQueue>,
     load: Arc<QueueLoad>,
-    counters: Option<Arc<PortCounters>>,
     /// Packets of this pass, whose sending is not charged to it yet.
     in_pass: u64,
 }
@@ -287,19 +288,19 @@ impl<P: Pipeline> Worker<P> {
             self.schedule.came_empty(n, outcome == RxOutcome::Gone);
             if outcome == RxOutcome::Gone {
                 // Full means that the control thread is far behind; it finds out by the port's status then.
-                let _ = self.replies.push(Reply::Gone(q.port));
+                let _ = self.replies.push(Reply::Gone(q.input.port));
             }
             return false;
         }
         let start = if now == 0 { tsc() } else { now };
         let packets = batch.len() as u64;
-        if let Some(c) = &q.counters {
+        if let Some(c) = &q.input.counters {
             c.rx_packets.add(packets);
             c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
         }
         let suspect = self.schedule.suspect(n);
         let before = suspect.map(|port| (port, self.process.tx.destined_to(port), out.stats.copies.get()));
-        let translation = self.process.burst(q.port, batch, Lent::of(q.queue.as_mut()).as_mut());
+        let translation = self.process.burst(&mut q.input, batch, Lent::of(q.queue.as_mut()).as_mut());
         let end = tsc();
         let is_sole = before.is_some_and(|(port, destined, copies)| {
             // A packet that was copied went elsewhere too.

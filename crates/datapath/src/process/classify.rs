@@ -154,7 +154,6 @@ impl<P: Pipeline> Process<P> {
         at: Moment,
         batch: &Batch,
         ingress: &Ingress,
-        tuner: &mut Tuner,
     ) -> u64 {
         let rows = &mut self.scratch.rows;
         for i in todo.iter() {
@@ -180,13 +179,13 @@ impl<P: Pipeline> Process<P> {
             false
         });
         if alone != 0 {
-            tuner.alone_hit();
+            self.out.input.tuner.alone_hit();
         }
         if full {
             self.fold_full(batch.len());
         }
         let packets = u64::from(packets);
-        if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, ingress, tuner) }
+        if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, ingress) }
     }
 
     /// Folds entries that the burst has hit, before their counters overflow.
@@ -199,17 +198,10 @@ impl<P: Pipeline> Process<P> {
 
     // 2b. Packets whose likely entry is another's, that are not plain, or that are to be judged in full.
     #[inline(never)]
-    fn exact_rest(
-        &mut self,
-        todo: &mut Todo,
-        at: Moment,
-        batch: &Batch,
-        ingress: &Ingress,
-        tuner: &mut Tuner,
-    ) -> u64 {
+    fn exact_rest(&mut self, todo: &mut Todo, at: Moment, batch: &Batch, ingress: &Ingress) -> u64 {
         let (mut lookup, mut sights, scratch) = self.lookup(Which::Exact, at);
         let Scratch { keys, rows, stale_exact, .. } = scratch;
-        let mut packets = 0;
+        let (mut packets, mut alone) = (0, 0);
         todo.retain(|i| {
             let row = &mut rows[i];
             let plain = row.exact.is_plain();
@@ -225,11 +217,12 @@ impl<P: Pipeline> Process<P> {
                 return true;
             }
             packets += u64::from(row.count);
-            if lookup.cache.entry(Which::Exact, idx).is_alone != 0 {
-                tuner.alone_hit();
-            }
+            alone |= lookup.cache.entry(Which::Exact, idx).is_alone;
             false
         });
+        if alone != 0 {
+            self.out.input.tuner.alone_hit();
+        }
         packets
     }
 

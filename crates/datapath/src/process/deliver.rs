@@ -100,6 +100,10 @@ impl<P: Pipeline> Process<P> {
                     self.execute_list(decision.body, &mut run);
                     continue;
                 }
+                Verdict::Drop(reason) => {
+                    self.out.drop_all((0..count).map_while(|_| runs.take()), reason);
+                    continue;
+                }
                 _ => {}
             }
             for _ in 0..count {

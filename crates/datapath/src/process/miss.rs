@@ -38,12 +38,12 @@ impl<P: Pipeline> Process<P> {
 
     // 6. Misses. Returns the cycles that they took.
     #[inline(never)]
-    pub(super) fn misses(&mut self, port: PortNo, metadata: Metadata, at: Moment, tuner: &mut Tuner) -> u64 {
+    pub(super) fn misses(&mut self, metadata: Metadata, at: Moment) -> u64 {
         let start = tsc();
         let mut missed = std::mem::take(&mut self.scratch.missed);
         for (i, packet) in missed.drain(..) {
             let i = usize::from(i);
-            let idx = self.cache.mega_search(port, &self.scratch.keys[i], at.version);
+            let idx = self.cache.mega_search(self.out.input.port, &self.scratch.keys[i], at.version);
             if idx != 0 {
                 let e = self.cache.entry(Which::Mega, idx);
                 e.hit(1, packet.len() as u32, at.now);
@@ -58,17 +58,17 @@ impl<P: Pipeline> Process<P> {
                 let e = self.cache.entry(Which::Exact, idx);
                 e.hit(1, packet.len() as u32, at.now);
                 let decision = e.decision;
-                tuner.alone_hit();
+                self.out.input.tuner.alone_hit();
                 self.out.stats.exact_hits.add(1);
                 self.decided(decision, i, packet, metadata);
                 continue;
             }
-            self.miss(i, packet, metadata, at, tuner);
+            self.miss(i, packet, metadata, at);
         }
         tsc() - start
     }
 
-    fn miss(&mut self, i: usize, packet: Packet, metadata: Metadata, at: Moment, tuner: &mut Tuner) {
+    fn miss(&mut self, i: usize, packet: Packet, metadata: Metadata, at: Moment) {
         self.out.stats.misses.add(1);
         let t = &mut self.translation;
         t.clear();
@@ -108,7 +108,7 @@ impl<P: Pipeline> Process<P> {
         let entry = match installed {
             Some(Installed::Megaflow(idx)) => Some(self.cache.entry(Which::Mega, idx)),
             Some(Installed::Exact(idx)) => {
-                tuner.alone_hit();
+                self.out.input.tuner.alone_hit();
                 Some(self.cache.entry(Which::Exact, idx))
             }
             None => None,

@@ -2,6 +2,7 @@
 
 use super::{Rx, Worker};
 use crate::cache::DumpedFlow;
+use crate::input::Input;
 use crate::pipeline::Pipeline;
 use crate::stats::{PortCounters, QueueLoad};
 use crate::transmission::TxHandle;
@@ -132,10 +133,10 @@ impl<P: Pipeline> Worker<P> {
                 Command::AddRx { port, idx, queue, load } => self.add_rx(port, idx, queue, load),
                 Command::ReleaseRx { port, idx, ticket } => self.release_rx(port, idx, ticket),
                 Command::AddTx { port, handle, counters } => {
-                    self.process.out.set_input(port, Some(counters.clone()));
+                    self.process.out.set_counters_of(port, Some(counters.clone()));
                     self.process.tx.add_port(port, handle, counters.clone());
-                    for q in self.rx.iter_mut().filter(|q| q.port == port) {
-                        q.counters = Some(counters.clone());
+                    for q in self.rx.iter_mut().filter(|q| q.input.port == port) {
+                        q.input.counters = Some(counters.clone());
                     }
                 }
                 Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
@@ -165,16 +166,17 @@ impl<P: Pipeline> Worker<P> {
             // A descriptor that epoll refuses is polled like one that is not there.
             let _ = self.waiter.add(fd);
         }
-        let counters = self.process.out.input(port).cloned();
+        let counters = self.process.out.counters_of(port).cloned();
+        let input = Input::new(port, counters, self.process.exact_tier);
         self.schedule.add(queue.lends());
-        self.rx.push(Rx { port, idx, queue, load, counters, in_pass: 0 });
+        self.rx.push(Rx { input, idx, queue, load, in_pass: 0 });
     }
 
     fn remove_port(&mut self, port: PortNo, ticket: u64) {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.close(&mut self.process.out.cache));
         let tx = self.process.tx.remove_port(&mut self.process.out, port);
-        self.process.out.set_input(port, None);
+        self.process.out.set_counters_of(port, None);
         self.answer(Reply::Removed { ticket, rx, tx });
     }
 
@@ -182,12 +184,12 @@ impl<P: Pipeline> Worker<P> {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.disarm());
         let tx = self.process.tx.release_port(&mut self.process.out, port);
-        self.process.out.set_input(port, None);
+        self.process.out.set_counters_of(port, None);
         self.answer(Reply::Released { ticket, port, rx, tx });
     }
 
     fn release_rx(&mut self, port: PortNo, idx: usize, ticket: u64) {
-        let at = self.rx.iter().position(|q| q.port == port && q.idx == idx);
+        let at = self.rx.iter().position(|q| q.input.port == port && q.idx == idx);
         let queue = at.map(|n| {
             let mut q = self.take_out(n);
             q.queue.disarm();
@@ -199,7 +201,7 @@ impl<P: Pipeline> Worker<P> {
     /// Takes a port's receive queues out, in their order.
     fn take_rx(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
         let mut taken = Vec::new();
-        while let Some(n) = self.rx.iter().position(|q| q.port == port) {
+        while let Some(n) = self.rx.iter().position(|q| q.input.port == port) {
             taken.push(self.take_out(n));
         }
         // One that came from another worker came last.
