@@ -144,7 +144,7 @@ impl<'a> Lent<'a> {
     /// The tails of the burst that was just received, if any is lent.
     #[inline(always)]
     pub fn of(sender: &'a mut dyn RxQueue) -> Option<Lent<'a>> {
-        sender.tails().is_some().then(|| Lent { sender })
+        sender.tails().is_some().then_some(Lent { sender })
     }
 
     #[inline(always)]

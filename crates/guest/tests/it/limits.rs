@@ -85,7 +85,7 @@ fn segments_for_a_guest_that_does_not_read_hold_no_more_than_its_share_of_the_po
             let payload_frames = longest.div_ceil(gso_size);
             refused.0 += u64::from(gso_size < MSS_MIN) * WORKERS as u64;
             refused.1 += u64::from(gso_size >= MSS_MIN && payload_frames > SEGMENTS_MAX) * WORKERS as u64;
-            let held = CHUNKS - pool.stats().free as usize;
+            let held = CHUNKS - pool.stats().free;
             assert!(held <= QUOTA, "round {round}, gso_size {gso_size}: {held} chunks wait at one port");
             // A neighbour notices nothing.
             let frames: Vec<Vec<u8>> = (0..32u8).map(|n| vec![n; 1514]).collect();
@@ -111,7 +111,7 @@ fn segments_for_a_guest_that_does_not_read_hold_no_more_than_its_share_of_the_po
         deaf.tx.iter_mut().for_each(|tx| tx.flush(&mut cache));
     }
     assert!(frames > SEGMENTS_MAX);
-    assert_eq!(pool.stats().free as usize, CHUNKS);
+    assert_eq!(pool.stats().free, CHUNKS);
     // Its share is free again.
     let before = deaf.port.stats().tx_quota_drops;
     let (header, frame) = segment(longest, 1448);

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// What takes frames that come.
+type Receiver = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
 /// Between two looks whether there is something to do.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes that a peer may leave unread beyond what its socket holds.
@@ -154,7 +157,7 @@ pub(super) struct Cable {
 impl Cable {
     /// Hands frames that come to `receive`.
     pub fn plug(end: Arc<End>, receive: impl Fn(&[u8]) + Send + Sync + 'static) -> Result<Cable, PortError> {
-        let receive: Arc<dyn Fn(&[u8]) + Send + Sync> = Arc::new(receive);
+        let receive: Receiver = Arc::new(receive);
         let listener = match end.role {
             Role::Listens => Some(listen(&end.path)?),
             Role::Connects => None,
@@ -199,7 +202,7 @@ fn listen(path: &PathBuf) -> Result<UnixListener, PortError> {
     })
 }
 
-fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Arc<dyn Fn(&[u8]) + Send + Sync>) {
+fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Receiver) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     let mut next_id = 0;
     while end.is_plugged() {
@@ -216,7 +219,7 @@ fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Arc<dyn Fn(&[u8]) +
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
-fn connect(end: &End, receive: &Arc<dyn Fn(&[u8]) + Send + Sync>) {
+fn connect(end: &End, receive: &Receiver) {
     while end.is_plugged() {
         if let Ok(stream) = UnixStream::connect(&end.path) {
             let _ = end.serve(0, stream, &**receive);
