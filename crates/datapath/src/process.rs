@@ -228,6 +228,7 @@ impl<P: Pipeline> Process<P> {
         let looked_up = batch.len();
         let use_exact = tuner.use_exact(self.now_ms);
         // 1. Extract.
+        self.cache.set_version(version);
         self.scratch.origin = self.cache.plain_origin(&ingress, &self.slots);
         self.scratch.depth = depth;
         if use_exact {

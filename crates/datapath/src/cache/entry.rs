@@ -184,8 +184,8 @@ pub struct Entry {
     pub is_alone: u8,
 }
 
-/// The low half of a version. An entry that is not met for the idle time is removed, and 2^32 changes take a thousand a second for
-/// 49 days: so it is as good as the whole.
+/// The low half of a version. The sweep, which visits an entry every second or so, removes one that is 2^31 versions old before
+/// it could be taken for a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct ShortVersion(u32);
@@ -200,7 +200,19 @@ impl ShortVersion {
     /// The whole, which is no newer than `now`.
     #[inline(always)]
     pub fn whole(self, now: Version) -> Version {
-        Version(now.0 - u64::from((now.0 as u32).wrapping_sub(self.0)))
+        Version(now.0 - u64::from(self.age(now)))
+    }
+
+    /// How many versions ago it was.
+    #[inline(always)]
+    fn age(self, now: Version) -> u32 {
+        (now.0 as u32).wrapping_sub(self.0)
+    }
+
+    /// Whether the entry must go before its version is taken for another.
+    #[inline(always)]
+    pub fn is_ancient(self, now: Version) -> bool {
+        self.age(now) > 1 << 31
     }
 }
 
@@ -556,6 +568,9 @@ mod tests {
         for (then, now) in [(0, 0), (7, 9), ((1 << 32) - 1, (1 << 32) + 5), (1 << 33, (1 << 33) + 100)] {
             assert_eq!(ShortVersion::of(Version(then)).whole(Version(now)), Version(then));
         }
+        let old = ShortVersion::of(Version(5));
+        assert!(!old.is_ancient(Version(5)) && !old.is_ancient(Version(5 + (1 << 31))));
+        assert!(old.is_ancient(Version(6 + (1 << 31))));
     }
 
     #[test]

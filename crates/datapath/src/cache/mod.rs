@@ -174,6 +174,8 @@ pub struct FlowCache {
     ports: Vec<Option<Box<PortMasks>>>,
     evictions: u64,
     now_ms: u64,
+    /// The newest version that packets have seen.
+    version: Version,
 }
 
 /// Where [`FlowCache::install`] put a flow.
@@ -202,6 +204,7 @@ impl FlowCache {
             ports: (0..=u16::MAX).map(|_| None).collect(),
             evictions: 0,
             now_ms: 0,
+            version: Version(0),
         })
     }
 
@@ -507,6 +510,12 @@ impl FlowCache {
     /// Sets the time, in milliseconds of the datapath's clock.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
+    }
+
+    /// Packets see this version now.
+    #[inline(always)]
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
     }
 
     /// Whether new flows may soon want the places of idle ones.

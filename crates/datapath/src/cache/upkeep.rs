@@ -239,7 +239,6 @@ impl FlowCache {
     }
 
     fn sweep_tier(&mut self, which: Which, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
-        let (max_idle_ms, now) = (self.config.max_idle_ms, Stamp::of(self.now_ms));
         let tier = self.tier(which);
         let end = (tier.swept + count).min(tier.high);
         for group in Groups(tier.swept, end) {
@@ -247,15 +246,14 @@ impl FlowCache {
                 prefetch(&self.tier(which).entries[idx as usize]);
             }
             for idx in group.clone() {
-                self.prefetch_swept(self.tier(which), idx, max_idle_ms);
+                self.prefetch_swept(self.tier(which), idx);
             }
             for idx in group {
                 if self.entry(which, idx).is_free() {
                     continue;
                 }
                 self.fold(which, idx, slots);
-                let is_idle = self.entry(which, idx).used.age_ms(now) > max_idle_ms;
-                if is_idle && *removals > 0 {
+                if self.is_to_go(&self.tier(which).entries[idx as usize]) && *removals > 0 {
                     *removals -= 1;
                     self.remove(which, idx, slots);
                 }
@@ -266,12 +264,19 @@ impl FlowCache {
         end >= tier.high
     }
 
+    /// Whether an entry in use has been idle for too long. A megaflow that exact entries keep alive may also be too old, without
+    /// having been met itself.
+    #[inline(always)]
+    fn is_to_go(&self, e: &Entry) -> bool {
+        e.used.age_ms(Stamp::of(self.now_ms)) > self.config.max_idle_ms || e.version.is_ancient(self.version)
+    }
+
     /// Asks for the lines beside the entry's own that its visit will touch: none where nothing came and it is not idle
     /// yet, as with most entries of a large cache.
     #[inline(always)]
-    fn prefetch_swept(&self, tier: &Tier, idx: u32, max_idle_ms: u32) {
+    fn prefetch_swept(&self, tier: &Tier, idx: u32) {
         let e = &tier.entries[idx as usize];
-        let is_idle = e.used.age_ms(Stamp::of(self.now_ms)) > max_idle_ms;
+        let is_idle = self.is_to_go(e);
         if e.is_free() || !is_idle && e.counts.is_empty() {
             return;
         }
