@@ -35,6 +35,7 @@ pub struct Round {
 pub struct Recirculation {
     /// Bound: with those in `spare` they are [`BATCHES_MAX`].
     waiting: VecDeque<Box<Round>>,
+    #[allow(clippy::vec_box)] // They move between the two lists, and are large.
     spare: Vec<Box<Round>>,
 }
 

@@ -398,8 +398,11 @@ fn ipv6(head: &[u8], layers: &Layers, depth: Depth, words: &mut [u64; 8], key: &
 /// layer, for what lies deeper; nothing below [`Depth::Transport`] and for later fragments.
 #[inline(always)]
 fn transport<'a>(head: &'a [u8], layers: &Layers, depth: Depth, words: &mut [u64; 8]) -> &'a [u8] {
-    words[4] =
-        u64::from(layers.is_fragment()) * FRAG_ANY | u64::from(layers.is_later_fragment()) * FRAG_LATER;
+    words[4] = match (layers.is_fragment(), layers.is_later_fragment()) {
+        (false, _) => 0,
+        (true, false) => FRAG_ANY,
+        (true, true) => FRAG_ANY | FRAG_LATER,
+    };
     if depth >= Depth::Network {
         words[4] |= u64::from(layers.protocol) << 8;
     }

@@ -189,11 +189,7 @@ pub(crate) fn to_wire_frames(
 /// does not count, as with the kernel's devices.
 pub(crate) fn is_longer_than(packet: &Packet, mtu: usize) -> bool {
     let max = mtu + ETHERNET_HEADER;
-    if packet.len() <= max || packet.gso_size > 0 {
-        return false;
-    }
-    let tagged = matches!(packet.data().get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
-    packet.len() > max + if tagged { 4 } else { 0 }
+    packet.len() > max && packet.gso_size == 0 && offload::is_longer_than(packet, max)
 }
 
 /// A locally administered address that depends on the port's name alone.
