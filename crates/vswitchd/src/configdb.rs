@@ -318,7 +318,12 @@ impl Follower {
         let Some(schema) = self.replica.schema().cloned() else { return };
         let tables =
             (0..schema.tables().len()).map(|n| self.replica.table(TableIdx(n as u16)).clone()).collect();
-        let reading = match rows::read(&Rows { schema, tables }, &self.wanted, self.dummy) {
+        let reading = match rows::read(
+            &Rows { schema, tables },
+            &self.wanted,
+            self.dummy,
+            self.run_dir.path(),
+        ) {
             Some(reading) => reading,
             None => {
                 let vhost_sock_dir = self.wanted.switch.vhost_sock_dir.clone();
@@ -344,6 +349,9 @@ impl Follower {
         }
         self.plan = Some(Reconciliation::plan(&self.shared.borrow(), &reading.wanted, &reading.before));
         self.wanted = reading.wanted.clone();
+        // A shorter interval holds at once.
+        let soon = clock::now() + Duration::from_millis(self.wanted.switch.stats_interval_ms);
+        self.statistics_due = self.statistics_due.min(soon);
         self.reading = reading;
     }
 
@@ -360,6 +368,8 @@ impl Follower {
                 Progress::Done => break,
             }
         }
+        // Queues are where they shall be when `ovs-vsctl` returns.
+        vswitch.place_due_queues();
         drop(vswitch);
         self.plan = None;
         self.sockets.follow(&self.shared);

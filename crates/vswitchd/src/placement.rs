@@ -62,13 +62,18 @@ impl Vswitch {
             self.placing.step_began_ms = now_ms;
             self.measure_queues();
         }
+        self.place_due_queues();
+        if let Some(auto) = self.settings.auto_balance {
+            self.balance(auto, now_ms);
+        }
+    }
+
+    /// Places queues if something has changed that says where they go.
+    pub(crate) fn place_due_queues(&mut self) {
         if self.placing.is_due || self.placing.is_full_due {
             let full = std::mem::take(&mut self.placing.is_full_due);
             self.placing.is_due = false;
             self.place_queues(full);
-        }
-        if let Some(auto) = self.settings.auto_balance {
-            self.balance(auto, now_ms);
         }
     }
 

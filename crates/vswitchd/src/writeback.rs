@@ -41,9 +41,10 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
     let Some(root) = rows.all("Open_vSwitch").next() else { return };
     let ports: BTreeMap<&str, &PortRecord> = vswitch.ports.values().map(|p| (p.name.as_str(), p)).collect();
     for bridge in rows.referenced(&root, "bridges", "Bridge") {
-        write_bridge(vswitch, txn, &bridge);
+        write_bridge(vswitch, txn, &bridge, reading);
         write_controllers(vswitch, txn, &rows, &bridge, round.statistics);
         for port in rows.referenced(&bridge, "ports", "Port") {
+            Cells::of(txn, "Port", port.row.uuid()).set("status", ignored(reading, "Port", &port));
             for interface in rows.referenced(&port, "interfaces", "Interface") {
                 let name = interface.text("name").unwrap_or_default();
                 let mut outcome = vswitch.outcome_of(name, ports.get(name).copied());
@@ -54,7 +55,14 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
                 outcome.error = outcome.error.or_else(|| loose_cable(vswitch, record?));
                 let mut cells = Cells::of(txn, "Interface", interface.row.uuid());
                 let rx_queues = record.map_or(0, |r| vswitch.dp.rx_workers(r.port_no).len());
-                write_interface(&mut cells, record, rx_queues, &outcome);
+                let without = reading.ignored.get(&("Interface".into(), name.into()));
+                write_interface(
+                    &mut cells,
+                    record,
+                    rx_queues,
+                    &outcome,
+                    without.map(|columns| columns.join(" ")),
+                );
                 let is_empty = interface.get("statistics").is_some_and(Datum::is_empty);
                 match record {
                     Some(record) if round.statistics || is_empty => {
@@ -138,10 +146,18 @@ fn write_root(cells: &mut Cells<'_>, dummy: EnableDummy) {
     cells.set("dpdk_version", text("none"));
 }
 
-fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>) {
+/// `status`: what of the row has no effect.
+fn ignored(reading: &Reading, table: &str, row: &RowRef<'_>) -> Datum {
+    let name = row.text("name").unwrap_or_default();
+    let columns = reading.ignored.get(&(table.into(), name.into()));
+    columns.map_or(Datum::EMPTY, |columns| texts(&[("ignored", columns.join(" "))]))
+}
+
+fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>, reading: &Reading) {
     let bridge = row.text("name").and_then(|name| vswitch.bridge_named(name));
     let mut cells = Cells::of(txn, "Bridge", row.row.uuid());
     cells.set("datapath_id", optional(bridge.map(|b| format!("{:016x}", b.datapath_id))));
+    cells.set("status", ignored(reading, "Bridge", row));
     cells.set("datapath_version", text(if bridge.is_some() { "<built-in>" } else { "<unknown>" }));
 }
 
@@ -182,7 +198,13 @@ fn loose_cable(vswitch: &Vswitch, record: &PortRecord) -> Option<String> {
     Some(format!("No usable peer '{peer}' exists in 'netdev' datapath."))
 }
 
-fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, rx_queues: usize, outcome: &Outcome) {
+fn write_interface(
+    cells: &mut Cells<'_>,
+    record: Option<&PortRecord>,
+    rx_queues: usize,
+    outcome: &Outcome,
+    ignored: Option<String>,
+) {
     let of_port = outcome.of_port.map_or(-1, |n| i64::from(n.0));
     cells.set("ofport", Datum::scalar(of_port));
     let broken = record.and_then(|r| Some(format!("{}: {}", r.name, r.complaint()?)));
@@ -201,14 +223,15 @@ fn write_interface(cells: &mut Cells<'_>, record: Option<&PortRecord>, rx_queues
     let ifindex = record.map(|r| if r.is_broken() { 0 } else { i64::from(r.status.ifindex) });
     cells.set("ifindex", optional(ifindex));
     cells.set("link_resets", optional(record.map(|r| r.link_resets as i64)));
-    cells.set("status", record.map_or(Datum::EMPTY, |r| status_map(r, rx_queues)));
+    cells.set("status", record.map_or(Datum::EMPTY, |r| status_map(r, rx_queues, ignored)));
     cells.set("lacp_current", Datum::EMPTY);
 }
 
 /// `status`: the driver's details, and what is not as it was asked for.
-fn status_map(record: &PortRecord, rx_queues: usize) -> Datum {
+fn status_map(record: &PortRecord, rx_queues: usize, ignored: Option<String>) -> Datum {
     let status = &record.status;
     let mut pairs = status.details.clone();
+    pairs.extend(ignored.map(|columns| ("ignored".into(), columns)));
     if let Some(error) = &status.error {
         pairs.push(("error".into(), error.clone()));
     }

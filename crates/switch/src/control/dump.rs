@@ -118,7 +118,7 @@ impl Control {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
         let stats = control.tables.iter().map(|(id, store)| TableStats {
             table_id: *id,
-            active: store.live,
+            active: store.shown,
             matched_slot: store.matched_slot,
             missed_slot: store.missed_slot,
         });

@@ -197,14 +197,15 @@ pub(super) struct RuleStore {
     /// By place; free places are empty.
     pub rules: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
-    pub live: usize,
+    /// Rules that clients see.
+    pub shown: usize,
     /// Rules removed but still linked.
     pub vanishing: usize,
 }
 
 impl RuleStore {
     pub fn new(matched_slot: u32, missed_slot: u32) -> RuleStore {
-        RuleStore { matched_slot, missed_slot, rules: Vec::new(), free: Vec::new(), live: 0, vanishing: 0 }
+        RuleStore { matched_slot, missed_slot, rules: Vec::new(), free: Vec::new(), shown: 0, vanishing: 0 }
     }
 
     fn place(&mut self) -> u32 {
@@ -215,8 +216,8 @@ impl RuleStore {
     }
 
     fn vacate(&mut self, idx: u32) {
-        if self.rules[idx as usize].take().is_some() {
-            self.live -= 1;
+        if let Some(rule) = self.rules[idx as usize].take() {
+            self.shown -= usize::from(!rule.flags.hidden);
             self.free.push(idx);
         }
     }
@@ -504,7 +505,7 @@ impl Inner {
         rule.idx = store.place();
         let rule = Arc::new(rule);
         store.rules[rule.idx as usize] = Some(rule.clone());
-        store.live += 1;
+        store.shown += usize::from(!rule.flags.hidden);
         let state = self.bridges[rule.bridge.0 as usize].as_ref().expect("its table is there").state.clone();
         let table = state.table(rule.table_id).expect("made above");
         let entry = Entry { rule: rule.clone(), actions: rule.actions.clone(), slot: rule.slot };
@@ -575,7 +576,7 @@ impl Inner {
             let at = store.free.iter().rposition(|i| *i == rule.idx).expect("its place is free again");
             store.free.remove(at);
             store.rules[rule.idx as usize] = Some(rule.clone());
-            store.live += 1;
+            store.shown += usize::from(!rule.flags.hidden);
         }
         for slot in batch.slots {
             self.slots.retire(slot);

@@ -6,6 +6,9 @@
 //!
 //! Source of names, ranges and defaults: ovs-vswitchd.conf.db(5).
 
+mod values;
+
+use self::values::*;
 use super::keys;
 use super::mac_address;
 use super::wanted::{
@@ -14,19 +17,16 @@ use super::wanted::{
 };
 use crate::reconcile::OfPortsBefore;
 use crate::rundir::RunDir;
-use crate::stream::{ActiveTarget, Host, OVSDB_PORT, TlsFiles};
 use base::OfPort;
 use datapath::placement::Policy;
-use openflow::{Version, VersionSet};
 use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
 
 /// Rows at one moment. Copying a table's rows costs next to nothing.
 pub struct Rows {
@@ -59,6 +59,8 @@ pub struct Reading {
     pub before: OfPortsBefore,
     /// Interfaces that cannot be, by name, and why: those of bridges that cannot be, and such that are named twice.
     pub impossible: BTreeMap<String, String>,
+    /// Columns whose features are not there, by table and name of the row.
+    pub ignored: BTreeMap<(String, String), Vec<&'static str>>,
     /// What is wrong with the rows, each a sentence that names its place.
     pub complaints: BTreeSet<String>,
     /// `next_cfg`.
@@ -69,9 +71,10 @@ pub struct Reading {
 const BRIDGE_NAME_BYTES_MAX: usize = 15;
 
 /// Reads all rows that can be reached from the one of table Open_vSwitch. `None` where that is missing.
-pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy) -> Option<Reading> {
+pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy, run_dir: &Path) -> Option<Reading> {
     let root = rows.all("Open_vSwitch").next()?;
-    let mut reader = Reader { rows, previous, dummy, reading: Reading::default(), seen: BTreeSet::new() };
+    let mut reader =
+        Reader { rows, previous, dummy, run_dir, reading: Reading::default(), seen: BTreeSet::new() };
     reader.switch_wide(&root);
     for bridge in rows.referenced(&root, "bridges", "Bridge") {
         reader.bridge(&bridge);
@@ -162,6 +165,8 @@ struct Reader<'a> {
     rows: &'a Rows,
     previous: &'a Wanted,
     dummy: EnableDummy,
+    /// Below which sockets may be.
+    run_dir: &'a Path,
     reading: Reading,
     /// Names of interfaces, to find those that are named twice.
     seen: BTreeSet<String>,
@@ -344,6 +349,8 @@ impl<'a> Reader<'a> {
             let Some(idx) = row.schema.find(column) else { continue };
             if *row.row.get(idx) != row.schema.column(idx).default {
                 self.complain(place, format_args!("{column} has no effect: there are no {feature} yet"));
+                let name = row.text("name").unwrap_or_default();
+                self.reading.ignored.entry((table.into(), name.into())).or_default().push(column);
             }
         }
     }
@@ -375,6 +382,11 @@ impl<'a> Reader<'a> {
         bridge.settings = self.bridge_settings(row, &place, &old);
         self.absent_features(&place, "Bridge", row);
         for controller in self.rows.referenced(row, "controller", "Controller") {
+            let target = controller.text("target").unwrap_or_default();
+            if let Some(why) = self.refused_target(target) {
+                self.complain(&place, why);
+                continue;
+            }
             let controller = self.controller(&controller, &bridge);
             bridge.controllers.insert(controller.target.clone(), controller);
         }
@@ -414,7 +426,8 @@ impl<'a> Reader<'a> {
             datapath_id: c.parsed(
                 "datapath-id",
                 "exactly 16 hexadecimal digits, not all zero, or fewer after 0x",
-                old.datapath_id,
+                // Zero is the way to say that there shall be none.
+                old.datapath_id.filter(|_| !text("datapath-id").is_some_and(|id| is_zero(&id))),
                 datapath_id,
             ),
             hwaddr: c.parsed("hwaddr", "an Ethernet address of one station", old.hwaddr, |v| {
@@ -436,6 +449,20 @@ impl<'a> Reader<'a> {
         };
         self.complain_all(place, c);
         settings
+    }
+
+    /// Why a client of the database may not name that target: a listening socket is a file that is made, and one that is in the
+    /// way is removed.
+    fn refused_target(&self, target: &str) -> Option<String> {
+        let path = Path::new(target.strip_prefix("punix:")?);
+        let is_plain = path.components().all(|c| !matches!(c, Component::ParentDir));
+        let below = path.is_relative() || path.starts_with(self.run_dir);
+        (!is_plain || !below).then(|| {
+            format!(
+                "controller {target} is not added: its socket must be below the run directory, {}",
+                self.run_dir.display()
+            )
+        })
     }
 
     fn controller(&mut self, row: &RowRef<'a>, bridge: &Bridge) -> Controller {
@@ -623,122 +650,6 @@ impl<'a> Reader<'a> {
             }
         }
         options
-    }
-}
-
-fn is_bridge_name(name: &str) -> bool {
-    let fits = (1..=BRIDGE_NAME_BYTES_MAX).contains(&name.len());
-    fits && !name.starts_with('.') && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
-}
-
-/// `other_config:datapath-id`: exactly 16 digits, or up to 16 after `0x`.
-fn datapath_id(text: &str) -> Option<u64> {
-    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-    let fits = digits.map_or(text.len() == 16, |d| (1..=16).contains(&d.len()));
-    let digits = digits.unwrap_or(text);
-    let is_plain = digits.chars().all(|c| c.is_ascii_hexdigit());
-    u64::from_str_radix(digits, 16).ok().filter(|id| *id != 0 && fits && is_plain)
-}
-
-/// The column `protocols`. Versions that the switch does not speak are left out, with a complaint. Where none is left, the
-/// bridge speaks none: a restriction never makes it speak what it excludes.
-fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<VersionSet> {
-    let names: Vec<&str> = row.get("protocols")?.as_set().iter().filter_map(|a| a.as_str()).collect();
-    if names.is_empty() {
-        return None;
-    }
-    let (mut spoken, mut others) = (VersionSet(0), VersionSet(0));
-    for name in &names {
-        match Version::from_name(name) {
-            Some(version) if VersionSet::SUPPORTED.contains(version) => spoken = spoken.with(version),
-            unknown => {
-                others = unknown.map_or(others, |version| others.with(version));
-                wrong.push(format!("protocols: {name} is not spoken"));
-            }
-        }
-    }
-    if spoken == VersionSet(0) {
-        wrong.push("protocols: none of them is spoken; no connection is made until one is".into());
-        return Some(others);
-    }
-    Some(spoken)
-}
-
-/// Of a port with several interfaces the one that is used, as long as there are no bonds: all of them would make a loop. The one that
-/// is named as primary, else the first by name.
-fn active_member(row: &RowRef<'_>, members: &[RowRef<'_>]) -> Option<String> {
-    let names = members.iter().filter_map(|member| member.text("name"));
-    let primary = row.value("other_config", "bond-primary");
-    let first = names.clone().find(|name| Some(*name) == primary).or_else(|| names.min());
-    first.filter(|_| members.len() > 1).map(String::from)
-}
-
-/// The files that a row of table SSL names.
-fn tls_files(row: &RowRef<'_>) -> TlsFiles {
-    let path = |column: &str| row.text(column).filter(|p| !p.is_empty()).map(PathBuf::from);
-    TlsFiles {
-        private_key: path("private_key"),
-        certificate: path("certificate"),
-        ca_cert: path("ca_cert"),
-        bootstrap_ca_cert: row.get("bootstrap_ca_cert").and_then(Datum::as_bool).unwrap_or(false),
-        ..TlsFiles::default()
-    }
-}
-
-/// Where a manager is that is reached through the bridges: one that is connected to, at an IPv4 address.
-fn in_band_address(row: &RowRef<'_>) -> Option<SocketAddrV4> {
-    if row.text("connection_mode") == Some("out-of-band") {
-        return None;
-    }
-    match ActiveTarget::parse(row.text("target")?, OVSDB_PORT).ok()? {
-        ActiveTarget::Tcp(Host::Address(IpAddr::V4(ip), _), port)
-        | ActiveTarget::Ssl(Host::Address(IpAddr::V4(ip), _), port) => Some(SocketAddrV4::new(ip, port)),
-        _ => None,
-    }
-}
-
-/// A port's part in VLANs.
-fn vlans(row: &RowRef<'_>, c: &mut Checked<'_>, old: &VlanConfig) -> VlanConfig {
-    let tag = row.integer("tag").and_then(|t| u16::try_from(t).ok());
-    let set = |column: &str| {
-        let set: VlanSet = row.integers(column).filter_map(|v| u16::try_from(v).ok()).collect();
-        (!set.is_empty()).then_some(set)
-    };
-    let trunks = set("trunks");
-    let mode = match (row.text("vlan_mode"), tag) {
-        (Some("access"), _) => VlanMode::Access,
-        (Some("native-tagged"), _) => VlanMode::NativeTagged,
-        (Some("native-untagged"), _) => VlanMode::NativeUntagged,
-        (Some("dot1q-tunnel"), _) => VlanMode::Dot1qTunnel,
-        (None, Some(_)) => VlanMode::Access,
-        _ => VlanMode::Trunk,
-    };
-    if mode == VlanMode::Access && trunks.is_some() {
-        c.wrong.push("trunks is ignored for an access port".into());
-    }
-    if mode == VlanMode::Trunk && tag.is_some() {
-        c.wrong.push("tag is ignored for a trunk port".into());
-    }
-    VlanConfig {
-        mode,
-        tag: if mode == VlanMode::Trunk { 0 } else { tag.unwrap_or(0) },
-        trunks: if mode == VlanMode::Access { None } else { trunks },
-        cvlans: if mode == VlanMode::Dot1qTunnel { set("cvlans") } else { None },
-        qinq_tpid: c
-            .parsed("qinq-ethtype", "802.1ad or 802.1q", Some(old.qinq_tpid), |v| match v {
-                "802.1ad" => Some(0x88a8),
-                "802.1q" => Some(0x8100),
-                _ => None,
-            })
-            .unwrap_or(0x88a8),
-        priority_tags: c
-            .parsed("priority-tags", "always, if-nonzero or never", Some(old.priority_tags), |v| match v {
-                "always" | "true" => Some(PriorityTags::Always),
-                "if-nonzero" => Some(PriorityTags::IfNonzero),
-                "never" | "false" => Some(PriorityTags::Never),
-                _ => None,
-            })
-            .unwrap_or_default(),
     }
 }
 

@@ -1,8 +1,10 @@
 //! From rows, written as transactions, to what is wanted.
 
 use super::*;
+use openflow::{Version, VersionSet};
 use ovsdb::{Context, Database, Execution, UuidGenerator};
 use serde_json::{Value, json};
+use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
 
 /// A database with one row of table Open_vSwitch, and what was wanted last.
 struct Rig {
@@ -71,7 +73,8 @@ impl Rig {
                 tables[idx.index()].insert(row.clone());
             }
         }
-        let reading = read(&Rows { schema, tables }, &self.wanted, self.dummy).unwrap();
+        let reading =
+            read(&Rows { schema, tables }, &self.wanted, self.dummy, Path::new("/run/ovs")).unwrap();
         self.wanted = reading.wanted.clone();
         reading
     }
@@ -260,7 +263,12 @@ fn columns_of_features_that_are_not_there_are_named_where_they_say_something() {
     let port = json!({"bond_mode": "balance-slb", "bond_fake_iface": true});
     let mut rig =
         Rig::with_port(json!({"stp_enable": true, "mcast_snooping_enable": false}), port, interface);
-    let complaints = rig.read().complaints;
+    let reading = rig.read();
+    let ignored = |table: &str, name: &str| reading.ignored[&(table.to_string(), name.to_string())].clone();
+    assert_eq!(ignored("Bridge", "br0"), ["stp_enable"]);
+    assert_eq!(ignored("Port", "p1"), ["bond_fake_iface", "bond_mode"]);
+    assert_eq!(ignored("Interface", "p1"), ["ingress_policing_rate", "lldp"]);
+    let complaints = reading.complaints;
     let named: Vec<&str> = complaints
         .iter()
         .filter(|c| c.contains("has no effect"))
@@ -346,6 +354,11 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
     let reading = rig.read();
     assert_eq!(reading.wanted.bridges["br0"].settings, wanted);
     assert_eq!(reading.complaints.len(), 7, "{:?}", reading.complaints);
+    // Zeros are no id, and say that there is to be none of one's own.
+    rig.set("Bridge", other_config(&[("datapath-id", "0")]));
+    let reading = rig.read();
+    assert_eq!(reading.wanted.bridges["br0"].settings.datapath_id, None);
+    assert_eq!(reading.complaints.len(), 1, "{:?}", reading.complaints);
     for (text, id) in
         [("0x1f", Some(0x1f)), ("0", None), ("0000000000000000", None), ("00000000000000zz", None)]
     {
@@ -527,6 +540,28 @@ fn controllers_are_read_with_their_limits() {
         let reading = rig.read();
         assert_eq!(reading.wanted.bridges["br0"].controllers["tcp:127.0.0.1:6653"], wanted);
         assert_eq!(reading.complaints.len(), complaints, "{:?}", reading.complaints);
+    }
+}
+
+#[test]
+fn sockets_that_controllers_connect_to_are_below_the_run_directory() {
+    for (path, is_allowed) in [
+        ("/run/ovs/br0.controller", true),
+        ("br0.controller", true),
+        ("/run/ovs/../x", false),
+        ("../x", false),
+        ("/etc/cron.d/x", false),
+        ("/run/ovsx/c", false),
+    ] {
+        let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "system"}));
+        let row = json!({"target": format!("punix:{path}")});
+        rig.transact(&[
+            json!({"op": "insert", "table": "Controller", "uuid-name": "c", "row": row}),
+            json!({"op": "update", "table": "Bridge", "where": [], "row": {"controller": ["set", [["named-uuid", "c"]]]}}),
+        ]);
+        let reading = rig.read();
+        assert_eq!(reading.wanted.bridges["br0"].controllers.len(), usize::from(is_allowed), "{path}");
+        assert_eq!(reading.complaints.len(), usize::from(!is_allowed), "{:?}", reading.complaints);
     }
 }
 
