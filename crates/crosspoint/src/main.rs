@@ -6,6 +6,7 @@
 mod output;
 
 mod bench;
+mod check;
 mod daemon_args;
 mod database;
 mod demo;
@@ -57,6 +58,8 @@ enum Command {
     /// Create, convert, read and change database files.
     #[command(disable_help_flag = true)]
     OvsdbTool(Elsewhere),
+    /// List what the switch would ignore or refuse of a database's configuration, before a migration.
+    Check(check::Args),
     /// Show live what the running switch does: workers, caches, queues, ports and drops.
     Top(top::Args),
     /// Measure this switch, and others beside it.
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         | Command::OvsdbClient(_) => {
             unreachable!("run above: their names are in the table of programs")
         }
+        Command::Check(args) => check::run(args),
         Command::Top(args) => top::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),

@@ -93,7 +93,7 @@ pub fn now_ms() -> u64 {
 }
 
 /// Names of rows, from the system's randomness.
-fn ids() -> io::Result<UuidGenerator> {
+pub(crate) fn ids() -> io::Result<UuidGenerator> {
     let mut seed = [0; 32];
     fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
     let word = |n: usize| u64::from_ne_bytes(seed[n * 8..][..8].try_into().expect("eight bytes"));

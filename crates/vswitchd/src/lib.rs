@@ -8,6 +8,7 @@
 #[macro_use]
 pub mod output;
 
+mod check;
 mod clock;
 mod commands;
 mod conffile;
@@ -38,6 +39,7 @@ mod sysstats;
 pub mod unixctl;
 mod writeback;
 
+pub use check::check;
 pub use config::Config;
 pub use daemon::{NAME, StartError, run};
 pub use state::{SetupError, Vswitch};

@@ -10,7 +10,7 @@ use std::fmt::Write;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Daemons", &["switch", "ovsdb-server"]),
     ("Configure and inspect a running switch", &["vsctl", "ofctl", "appctl", "dpctl", "top"]),
-    ("Databases", &["ovsdb-client", "ovsdb-tool"]),
+    ("Databases", &["check", "ovsdb-client", "ovsdb-tool"]),
     ("Try and measure", &["demo", "guest", "bench"]),
     ("Packaging", &["generate"]),
 ];
@@ -33,6 +33,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "Follow a database that another server serves.",
             ),
         ],
+    ),
+    (
+        "check",
+        &[(
+            "crosspoint check /etc/openvswitch/conf.db",
+            "List what of the configuration has no effect here.",
+        )],
     ),
     (
         "top",

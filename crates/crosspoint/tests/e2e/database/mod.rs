@@ -2,6 +2,7 @@
 //! happened is written back, and nothing else is disturbed.
 
 mod ports;
+mod settings;
 
 use crate::common::{Namespace, Said, UDP, binary, daemon, run_dir, wait_for};
 use std::io::{Read, Write};

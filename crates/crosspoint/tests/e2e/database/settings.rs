@@ -1,0 +1,108 @@
+//! Settings that hold by the time `ovs-vsctl` returns, and what the rows say of those that have no effect.
+
+use super::*;
+
+#[test]
+fn columns_of_features_that_do_not_exist_are_named_in_the_status() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    rig.vsctl(&["set", "bridge", "br0", "stp_enable=true", "rstp_enable=true"]).ok();
+    rig.vsctl(&["set", "port", "p1", "lacp=active", "--", "set", "interface", "p1", "lldp:enable=true"]).ok();
+    assert_eq!(rig.get("bridge", "br0", "status:ignored"), "\"rstp_enable stp_enable\"");
+    assert_eq!(rig.get("port", "p1", "status:ignored"), "lacp");
+    assert_eq!(rig.get("interface", "p1", "status:ignored"), "lldp");
+    rig.vsctl(&[
+        "--id=@q",
+        "create",
+        "qos",
+        "type=linux-htb",
+        "--",
+        "set",
+        "port",
+        "p1",
+        "qos=@q",
+        "lacp=[]",
+    ])
+    .ok();
+    assert_eq!(rig.get("port", "p1", "status:ignored"), "qos");
+    rig.vsctl(&["set", "bridge", "br0", "stp_enable=false", "rstp_enable=false"]).ok();
+    assert_eq!(rig.get("bridge", "br0", "status"), "{}");
+}
+
+#[test]
+fn queues_are_where_they_shall_be_when_vsctl_returns() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.vsctl(&["set", "open_vswitch", ".", "other_config:pmd-cpu-mask=3"]).ok();
+    rig.vsctl(&["add-port", "br0", "p1", "--", "set", "interface", "p1", "type=dummy-pmd"]).ok();
+    for core in ["0", "1", "0", "1"] {
+        let affinity = format!("other_config:pmd-rxq-affinity=0:{core}");
+        rig.vsctl(&["set", "interface", "p1", &affinity]).ok();
+        let shown = rig.appctl(&["dpif-netdev/pmd-rxq-show"]).ok();
+        let of_core = shown.split("pmd thread ").find(|worker| worker.contains("port: p1 "));
+        assert!(of_core.is_some_and(|worker| worker.contains(&format!("core_id {core}:"))), "{shown}");
+    }
+}
+
+#[test]
+fn a_datapath_id_of_zero_restores_the_default_and_a_shorter_interval_holds_at_once() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    let default = rig.get("bridge", "br0", "datapath_id");
+    rig.vsctl(&["set", "bridge", "br0", "other_config:datapath-id=00000000000000aa"]).ok();
+    assert_eq!(rig.get("bridge", "br0", "datapath_id"), "\"00000000000000aa\"");
+    rig.vsctl(&["set", "bridge", "br0", "other_config:datapath-id=0"]).ok();
+    assert_eq!(rig.get("bridge", "br0", "datapath_id"), default);
+
+    let interval = |ms: &str| {
+        rig.vsctl(&["set", "open_vswitch", ".", &format!("other_config:stats-update-interval={ms}")]).ok();
+    };
+    let received = || rig.get("interface", "p1", "statistics:rx_packets");
+    rig.receive("p1");
+    // What is due already is still told; the next time is in ten hours.
+    interval("36000000");
+    wait_for("statistics", || received() == "1");
+    rig.receive("p1");
+    interval("5000");
+    wait_for("statistics once more", || received() == "2");
+}
+
+#[test]
+fn a_check_of_a_database_lists_what_has_no_effect() {
+    let rig = Rig::start();
+    rig.vsctl(&["add-br", "br0"]).ok();
+    let check = || {
+        let output =
+            Command::new(binary()).arg("check").arg(rig.dir.path().join("conf.db")).output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    };
+    assert_eq!(check(), (String::new(), Some(0)));
+    rig.vsctl(&["--no-wait", "set", "bridge", "br0", "stp_enable=true"]).ok();
+    rig.vsctl(&["--no-wait", "add-port", "br0", "v1", "--", "set", "interface", "v1", "type=vxlan"]).ok();
+    rig.vsctl(&["--no-wait", "add-bond", "br0", "b0", "m1", "m2"]).ok();
+    let (said, code) = check();
+    assert_eq!(code, Some(1), "{said}");
+    for expected in [
+        "bridge br0: stp_enable has no effect: there are no spanning trees yet\n",
+        "interface v1: there is no type vxlan yet\n",
+        "interface m2: there are no bonds yet: of the interfaces of port b0, only m1 is used\n",
+    ] {
+        assert!(said.contains(expected), "{said}");
+    }
+    let none = Command::new(binary()).args(["check", "/nowhere/conf.db"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(2));
+}
+
+#[test]
+fn hidden_rules_are_not_among_those_that_tables_count() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    // It is in band: the bridge has rules of its own for it.
+    rig.vsctl(&["set-fail-mode", "br0", "secure", "--", "set-controller", "br0", "tcp:192.0.2.1:6653"]).ok();
+    rig.run("ovs-ofctl", &["add-flow", "br0", "in_port=1,actions=drop"]).ok();
+    wait_for("the bridge's own rules", || rig.appctl(&["bridge/dump-flows", "br0"]).ok().lines().count() > 1);
+    let tables = rig.run("ovs-ofctl", &["dump-tables", "br0"]).ok();
+    assert!(tables.contains("table 0:\n    active=1, "), "{tables}");
+}

@@ -1,0 +1,46 @@
+//! `crosspoint check`: what of a database the switch would not do, before a migration.
+
+use crate::conffile;
+use crate::config::wanted::PATCH;
+use crate::config::{EnableDummy, Wanted, rows};
+use crate::ovsdb::file::open_to_read;
+use crate::rundir::RunDir;
+use ovsdb::{RowMap, Schema, storage};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What is ignored, refused or wrong in the configuration that the file at `path` holds, each a sentence that names its
+/// place. The file stays as it is; one of another version of the schema is read as the switch would convert it.
+///
+/// # Errors
+/// A sentence: a file that cannot be read, or that holds another database.
+pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let file = open_to_read(path).map_err(|e| wrong(&e))?;
+    let found = storage::read_schema(&file).map_err(|e| wrong(&e))?;
+    let schema = Schema::open_vswitch();
+    if found.name != schema.name {
+        return Err(wrong(&format!("it holds the database {}, not {}", found.name, schema.name)));
+    }
+    let mut ids = conffile::ids().map_err(|e| wrong(&e))?;
+    let file = open_to_read(path).map_err(|e| wrong(&e))?;
+    let contents = storage::read_converted(&file, &schema, &mut ids).map_err(|e| wrong(&e))?;
+    let mut tables = vec![RowMap::default(); schema.tables().len()];
+    for (idx, _) in schema.tables_with_idx() {
+        for row in contents.database.rows(idx) {
+            tables[idx.index()].insert(row.clone());
+        }
+    }
+    let run_dir = RunDir::from_env();
+    let reading =
+        rows::read(&rows::Rows { schema, tables }, &Wanted::default(), EnableDummy::No, run_dir.path());
+    // Without its first row it configures nothing.
+    let Some(reading) = reading else { return Ok(BTreeSet::new()) };
+    let mut remarks = reading.complaints;
+    for (_, interface) in reading.wanted.bridges.values().flat_map(|bridge| bridge.interfaces()) {
+        if interface.kind != PATCH && !ports::KINDS.contains(&interface.kind.as_str()) {
+            remarks.insert(format!("interface {}: there is no type {} yet", interface.name, interface.kind));
+        }
+    }
+    Ok(remarks)
+}
