@@ -693,27 +693,3 @@ pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     vswitch.place_queues(true);
     Ok("pmd rxq rebalance requested.\n".into())
 }
-
-/// Our own: packets dropped, by reason and input port; those that a driver dropped at its port.
-pub fn drops(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let mut text = String::new();
-    for &reason in DropReason::ALL {
-        let total = vswitch.dp.drops(reason);
-        if total == 0 {
-            continue;
-        }
-        let _ = writeln!(text, "{}: {total}", reason.name());
-        let mut elsewhere = total;
-        for port in vswitch.ports.values() {
-            let here = vswitch.dp.port_drops(port.port_no, reason);
-            elsewhere = elsewhere.saturating_sub(here);
-            if here > 0 {
-                let _ = writeln!(text, "  {}: {here}", port.name);
-            }
-        }
-        if elsewhere > 0 {
-            let _ = writeln!(text, "  removed ports: {elsewhere}");
-        }
-    }
-    Ok(text)
-}

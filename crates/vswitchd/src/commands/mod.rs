@@ -2,6 +2,7 @@
 
 pub(crate) mod coverage;
 pub(crate) mod datapath;
+mod drops;
 mod dummy;
 mod fdb;
 mod qos;
@@ -30,7 +31,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("bridge/reconnect", "[bridge]", 0, 1, switching::reconnect),
     row("coverage/read-counter", "COUNTER", 1, 1, coverage::read_counter),
     row("coverage/show", "", 0, 0, coverage::show),
-    row("crosspoint/drops", "", 0, 0, datapath::drops),
+    row("crosspoint/drops", "", 0, 0, drops::drops),
     row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
