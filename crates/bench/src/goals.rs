@@ -257,7 +257,7 @@ mod tests {
         let run = crate::result::store::read(&runs.join("2026-11-22-rest")).unwrap();
         let held = of_run(&run);
         let one = held.iter().find(|h| h.what == "p2p flows=1000 order=shuffled rules=exact").unwrap();
-        // bench/README.md: 0.335 beside a goal of 0.25.
+        // bench/README.md says 0.335.
         assert!(
             (one.value - 0.335).abs() < 0.005 && one.verdict == "missed",
             "{} {}",

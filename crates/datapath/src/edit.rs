@@ -352,7 +352,7 @@ fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask:
         // Whoever finishes it sums what is there then.
         _ => return,
     };
-    let Some(at) = pseudo_checksum_at(layers).filter(|_| pseudo_header) else { return };
+    let Some(at) = pseudo_checksum_at(bytes, layers).filter(|_| pseudo_header) else { return };
     if !is_partial {
         fix_transport(bytes, layers, at, update);
     } else if let Some(sum) = be16(bytes, at) {
@@ -361,14 +361,16 @@ fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask:
     }
 }
 
-/// Where the transport checksum that covers the addresses is; of a header that is not whole, nothing is
-/// touched.
-fn pseudo_checksum_at(layers: &Layers) -> Option<usize> {
-    let l4 = transport(layers)?;
+/// Where the transport checksum that covers the addresses is, if the header's fixed part is there. As for Open vSwitch,
+/// it does not matter what TCP's data offset says.
+fn pseudo_checksum_at(bytes: &[u8], layers: &Layers) -> Option<usize> {
+    ip(layers)?;
+    let l4 = Some(usize::from(layers.l4)).filter(|l4| *l4 != 0)?;
+    let there = layers.end(bytes).checked_sub(l4)?;
     match layers.protocol {
-        TCP => Some(l4 + 16),
-        UDP => Some(l4 + 6),
-        ICMPV6 if layers.is_ipv6() => Some(l4 + 2),
+        TCP if there >= 20 => Some(l4 + 16),
+        UDP if there >= 8 => Some(l4 + 6),
+        ICMPV6 if layers.is_ipv6() && there >= 4 => Some(l4 + 2),
         _ => None,
     }
 }

@@ -90,7 +90,7 @@ fn named_in_tests() -> BTreeSet<String> {
             continue;
         }
         let shown = path.to_string_lossy().into_owned();
-        if !shown.ends_with(".rs") || shown.ends_with("vswitchd/tests/configuration.rs") {
+        if !shown.ends_with(".rs") || shown.ends_with("vswitchd/tests/it/configuration.rs") {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();

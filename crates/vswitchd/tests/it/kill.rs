@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use vswitchd::ovsdb::file::{DatabaseFile, open_to_read};
 
-const TEST: &str = "what_was_acknowledged_before_kill_9_is_there_after_it";
+const TEST: &str = "kill::what_was_acknowledged_before_kill_9_is_there_after_it";
 /// Names the file to the process that writes it.
 const FILE: &str = "CROSSPOINT_TEST_KILLED_WRITER_FILE";
 /// So many rows are there at any time.

@@ -338,7 +338,7 @@ fn pythons_idl_and_ovsdbapp_configure_a_switch_by_it() {
         options.databases.push(dir.join("conf.db"));
     });
     ok(rig.dir.path(), "ovs-vsctl", &["--no-wait", &format!("--db={}", rig.remote()), "init"]);
-    let script = testkit::root().join("crates/vswitchd/tests/ovsdb/idl.py");
+    let script = testkit::root().join("crates/vswitchd/tests/it/ovsdb/idl.py");
     let output = Command::new(testkit::python()).arg(script).arg(rig.remote()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
