@@ -139,7 +139,7 @@ fn is_same(a: &str, b: &str) -> bool {
 }
 
 impl Figure {
-    /// Of a ratio to a peer that of the figure; `mpps` in ratio is no `mpps`, so what is in ratio to ourselves has a name of its own.
+    /// How measurements ask for its goal. A ratio to a peer goes by the name of the figure itself.
     fn name(self) -> String {
         match self {
             Own(metric) | Ratio(metric, _) | Times(metric, _) => metric.into(),

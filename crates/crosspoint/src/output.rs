@@ -1,8 +1,9 @@
 //! Printing for every subcommand: `print!`, `println!`, `eprint!` and `eprintln!` that cannot panic.
 //!
-//! The macros of the standard library panic when the reader of a pipe is gone or the disk is full. These end the
-//! program instead: with success where nobody reads any more, and with exit code 1 and a sentence on standard error
-//! where the text cannot be written. What standard error does not take is lost, since there is nobody left to tell.
+//! The macros of the standard library panic when the reader of a pipe is gone or the disk is full. These end
+//! the program instead: with success where nobody reads any more, and with exit code 1 and a sentence on
+//! standard error where the text cannot be written. What standard error does not take is lost, since there is
+//! nobody left to tell.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};

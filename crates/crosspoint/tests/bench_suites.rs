@@ -111,8 +111,8 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
     let mut ways: Vec<&str> = guests.iter().map(|p| p["labels"]["topology"].as_str().unwrap()).collect();
     ways.sort_unstable();
     assert_eq!(ways, ["PVP", "PVVP"], "{guests:?}");
-    // What a guest's ring does not take is lost at the switch's port, and counted there. On a busy machine the kernel's
-    // counters of its interfaces and the switch's overlap by a percent or two.
+    // What a guest's ring does not take is lost at the switch's port, and counted there. On a busy machine
+    // the kernel's counters of its interfaces and the switch's overlap by a percent or two.
     for point in &guests {
         let of = |field: &str| point["account"][field].as_u64().unwrap();
         let dropped: u64 =

@@ -361,8 +361,8 @@ fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask:
     }
 }
 
-/// Where the transport checksum that covers the addresses is, if the header's fixed part is there. As for Open vSwitch,
-/// it does not matter what TCP's data offset says.
+/// Where the transport checksum that covers the addresses is, if the header's fixed part is there. As for
+/// Open vSwitch, it does not matter what TCP's data offset says.
 fn pseudo_checksum_at(bytes: &[u8], layers: &Layers) -> Option<usize> {
     ip(layers)?;
     let l4 = Some(usize::from(layers.l4)).filter(|l4| *l4 != 0)?;

@@ -1,7 +1,7 @@
 //! Execution of a flow's action list on a run of its packets.
 //!
 //! The single output and the drop, which nearly all flows consist of, do not come here: the entry itself says
-//! them (see [`crate::cache::entry::kind`]).
+//! them (see [`crate::cache::entry::Verdict`]).
 //!
 //! Each action is executed on all packets of the run before the next, so that what it needs is asked for
 //! once; unless a port would then get the packets in another order than that in which they came.

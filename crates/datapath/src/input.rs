@@ -1,5 +1,5 @@
-//! An input port, as each of its receive queues has it: what the packet path needs of the port, so that nothing is looked up
-//! by its number.
+//! An input port, as each of its receive queues has it: what the packet path needs of the port, so that
+//! nothing is looked up by its number.
 
 use crate::stats::PortCounters;
 use crate::tuner::{ExactTier, Tuner};

@@ -62,8 +62,8 @@ struct Arrival {
     depth: Depth,
 }
 
-/// What is known of one packet of the burst, in a cache line. Consecutive packets that are alike are a run: only the first's line
-/// is used.
+/// What is known of one packet of the burst, in a cache line. Consecutive packets that are alike are a run:
+/// only the first's line is used.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Row {
@@ -175,8 +175,8 @@ impl<P: Pipeline> Process<P> {
         &mut self.reader
     }
 
-    /// Processes a burst that came in at a port; leaves the batch empty, and nothing lent. Returns the cycles that translation
-    /// took. Once in the program, though called from two places: it is large.
+    /// Processes a burst that came in at a port; leaves the batch empty, and nothing lent. Returns the cycles
+    /// that translation took. Once in the program, though called from two places: it is large.
     #[inline(never)]
     pub fn burst(&mut self, input: &mut Box<Input>, batch: &mut Batch, lent: Option<&mut Lent<'_>>) -> u64 {
         std::mem::swap(&mut self.out.input, input);

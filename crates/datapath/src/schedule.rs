@@ -1,13 +1,15 @@
 //! When a worker polls which receive queue, when it leaves one alone, and when it sleeps.
 //!
-//! - **Fairness.** Queues are served by the cycles that they cost. One that is ahead of the others (its bursts need
-//!   translation, which counts double) is passed over until they have caught up: who opens new flows at full speed takes
-//!   its own share of the worker alone, and what it is too late for waits, or is lost, in its own device.
+//! - **Fairness.** Queues are served by the cycles that they cost. One that is ahead of the others (its
+//!   bursts need translation, which counts double) is passed over until they have caught up: who opens new
+//!   flows at full speed takes its own share of the worker alone, and what it is too late for waits, or is
+//!   lost, in its own device.
 //! - **Idle queues** are polled in turn, at the price of a small share of the time that the others take.
 //! - **Coalescing.** A guest's queue is left alone for a moment after a short burst ([`coalescing`]).
-//! - **Back-pressure.** A queue that feeds one full output alone is held back until there is room ([`back_pressure`]).
-//! - **Sleep** comes after some time without a packet: the shorter the longer the last sleep was, and longer after
-//!   packets from guests (linger).
+//! - **Back-pressure.** A queue that feeds one full output alone is held back until there is room
+//!   ([`back_pressure`]).
+//! - **Sleep** comes after some time without a packet: the shorter the longer the last sleep was, and longer
+//!   after packets from guests (linger).
 //!
 //! Pure: times are cycles of the time stamp counter, and arguments. The worker asks and tells, in this order:
 //! [`Schedule::begin`]; [`Schedule::next_busy`] until there is none; [`Schedule::idle_group`] and in each
@@ -56,8 +58,9 @@ mod policy {
     /// Without a packet for this long, the caches are swept a good piece at a time. Not sooner: in the gap
     /// between two bursts of a guest's the lines that the next one needs would go for it.
     pub const SWEEP_IDLE_US: u64 = SHORT_SPIN_US;
-    /// How long a queue is left alone to coalesce: what a guest that sends two million packets a second needs for half a burst.
-    /// The worker took 660 busy cycles per packet in place of 1,550, which met packets one by one.
+    /// How long a queue is left alone to coalesce: what a guest that sends two million packets a second needs
+    /// for half a burst. The worker took 660 busy cycles per packet in place of 1,550, which met packets one
+    /// by one.
     pub const COALESCE_US: u64 = 8;
     /// A burst of so many packets is worth its poll.
     pub const SHORT_BURST: u64 = 16;

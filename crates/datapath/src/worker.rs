@@ -8,7 +8,8 @@
 //! 5. after some time without a packet, the shorter the longer the last sleep was, and longer after packets from guests: sleep until a
 //!    descriptor is readable.
 //!
-//! Which queue is polled when, which is left alone, and when it sleeps is decided by the [schedule](crate::schedule).
+//! Which queue is polled when, which is left alone, and when it sleeps is decided by the
+//! [schedule](crate::schedule).
 
 mod commands;
 
@@ -264,8 +265,8 @@ impl<P: Pipeline> Worker<P> {
         self.schedule.idle_group_ended(pass, had_any, tsc());
     }
 
-    /// One burst from a queue, if it may be polled. True if anything came. `now` is 0 for an idle queue, which gets its first burst's
-    /// reception for nothing, and saves the clock when there is none.
+    /// One burst from a queue, if it may be polled. True if anything came. `now` is 0 for an idle queue,
+    /// which gets its first burst's reception for nothing, and saves the clock when there is none.
     #[inline(always)]
     fn poll_queue(&mut self, n: usize, now: u64, pass: &mut Pass, batch: &mut Batch) -> bool {
         let is_let_in = match self.schedule.admits(n, pass, now) {

@@ -1,4 +1,5 @@
-//! The packet path costs what bench/instructions.txt says, in instructions per packet, which noise does not reach.
+//! The packet path costs what bench/instructions.txt says, in instructions per packet, which noise does not
+//! reach.
 
 use std::collections::BTreeMap;
 use std::process::Command;

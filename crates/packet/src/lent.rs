@@ -4,13 +4,16 @@
 //! into the packet first, and is classified, changed and delivered from there, since the sender can change its memory at any time.
 //!
 //! A lent burst goes in five steps:
-//! 1. [`RxQueue::rx_begin`]: the driver receives heads, notes in [`Tails`] where each tail is, and holds the sender's ring;
-//! 2. the worker looks the packets up, by their heads and lengths alone, and fetches the tails of those that are to go
-//!    anywhere but to receivers that can copy them straight;
-//! 3. [`TxQueue::tx_write`](crate::TxQueue::tx_write): those receivers copy, one after the other, and hold their rings;
+//! 1. [`RxQueue::rx_begin`]: the driver receives heads, notes in [`Tails`] where each tail is, and holds the
+//!    sender's ring;
+//! 2. the worker looks the packets up, by their heads and lengths alone, and fetches the tails of those that
+//!    are to go anywhere but to receivers that can copy them straight;
+//! 3. [`TxQueue::tx_write`](crate::TxQueue::tx_write): those receivers copy, one after the other, and hold
+//!    their rings;
 //! 4. [`RxQueue::rx_end`]: the sender gets its buffers back, by [`Lent::settle`];
-//! 5. [`TxQueue::tx_publish`](crate::TxQueue::tx_publish): the receivers see their packets. Not before: whoever is killed at
-//!    any moment has not delivered what the sender still holds, so that nothing is delivered twice.
+//! 5. [`TxQueue::tx_publish`](crate::TxQueue::tx_publish): the receivers see their packets. Not before:
+//!    whoever is killed at any moment has not delivered what the sender still holds, so that nothing is
+//!    delivered twice.
 //!
 //! Invariant: a packet with a lent tail shows its head alone ([`Packet::data`]); a copy of it has a head of its own and the same
 //! tail; to ask it for segments, to cut it or to take it apart panics. None outlives the burst.
@@ -51,7 +54,8 @@ struct Tail {
     pieces: u16,
 }
 
-/// Where the tails of a burst are. A receive queue has one, and shows it as long as its sender's buffers are held.
+/// Where the tails of a burst are. A receive queue has one, and shows it as long as its sender's buffers are
+/// held.
 pub struct Tails {
     tails: ArrayVec<Tail, BURST>,
     pieces: ArrayVec<Piece, PIECES_MAX>,
@@ -262,8 +266,9 @@ impl PieceReader<'_> {
             let (now, later) = to.split_at_mut(len);
             // SAFETY: `used + len <= piece.len`.
             let from = unsafe { piece.at.add(self.used) };
-            // SAFETY: the piece can be read until its `Tails` are cleared, as `Tails::lend`'s caller has vouched, and they are borrowed
-            // here; what is borrowed to be written overlaps nobody else's memory.
+            // SAFETY: the piece can be read until its `Tails` are cleared, as `Tails::lend`'s caller has
+            // vouched, and they are borrowed here; what is borrowed to be written overlaps nobody else's
+            // memory.
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), now.as_mut_ptr(), len) };
             to = later;
             self.used += len;

@@ -33,8 +33,8 @@ pub trait RxQueue: Send {
         false
     }
 
-    /// Receives a burst as `rx_burst` does. The tails of some packets may be lent (see [`crate::lent`]): then `tails` shows
-    /// them, and the sender's buffers are held, until `rx_end`, which the worker owes soon.
+    /// Receives a burst as `rx_burst` does. The tails of some packets may be lent (see [`crate::lent`]): then
+    /// `tails` shows them, and the sender's buffers are held, until `rx_end`, which the worker owes soon.
     #[inline]
     fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         self.rx_burst(cache, batch)
@@ -80,9 +80,10 @@ pub trait TxQueue: Send {
         false
     }
 
-    /// Writes packets of which some have lent tails, as `tx_burst` does, once; leaves all of them to `tx_burst` where it can tell that
-    /// they are not as simple as that. Returns how many it took from the front, for the caller to free. The receiver sees nothing
-    /// of them before `tx_publish`, which the worker owes when their sender has its buffers back.
+    /// Writes packets of which some have lent tails, as `tx_burst` does, once; leaves all of them to
+    /// `tx_burst` where it can tell that they are not as simple as that. Returns how many it took from the
+    /// front, for the caller to free. The receiver sees nothing of them before `tx_publish`, which the worker
+    /// owes when their sender has its buffers back.
     fn tx_write(&mut self, _batch: &[Packet], _lent: &mut Lent<'_>) -> usize {
         0
     }
@@ -269,7 +270,8 @@ pub trait Port: Send {
 
 /// Handle by which tests inject and observe frames at a `dummy` port.
 pub trait DummyControl: Send + Sync {
-    /// Queues a frame as if it had been received at the first queue. False where the queue (of 10,000 frames) is full.
+    /// Queues a frame as if it had been received at the first queue. False where the queue (of 10,000 frames)
+    /// is full.
     fn inject(&self, frame: &[u8]) -> bool {
         self.inject_at(0, frame) == Some(true)
     }

@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex};
 /// Frames kept in either direction.
 pub const KEPT_MAX: usize = 10_000;
 
-/// Its options: the NUMA node that it pretends to be at, the transmit queues that it pretends to have, files that get
-/// what passes (received, sent, both), and the ends of its cable.
+/// Its options: the NUMA node that it pretends to be at, the transmit queues that it pretends to have, files
+/// that get what passes (received, sent, both), and the ends of its cable.
 pub(crate) const OPTIONS: &[&str] = &["numa_id", "n_txq", "rxq_pcap", "tx_pcap", "pcap", "pstream", "stream"];
 
 /// A port of type `dummy`.

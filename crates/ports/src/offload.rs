@@ -32,8 +32,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-/// The layers of a whole TCP, UDP or SCTP packet that begins at `start`. `None` for everything else, fragments, and
-/// whatever is cut off.
+/// The layers of a whole TCP, UDP or SCTP packet that begins at `start`. `None` for everything else,
+/// fragments, and whatever is cut off.
 #[inline(always)]
 fn find_transport(packet: &Packet, start: usize) -> Option<Layers> {
     let len = packet.len().checked_sub(start)?;

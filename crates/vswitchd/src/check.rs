@@ -9,8 +9,9 @@ use ovsdb::{RowMap, Schema, storage};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What is ignored, refused or wrong in the configuration that the file at `path` holds, each a sentence that names its
-/// place. The file stays as it is; one of another version of the schema is read as the switch would convert it.
+/// What is ignored, refused or wrong in the configuration that the file at `path` holds, each a sentence that
+/// names its place. The file stays as it is; one of another version of the schema is read as the switch would
+/// convert it.
 ///
 /// # Errors
 /// A sentence: a file that cannot be read, or that holds another database.

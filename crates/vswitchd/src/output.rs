@@ -1,5 +1,5 @@
-//! What a program prints to stderr. That it cannot be written is no reason to panic, as the macro of the standard
-//! library has it: this one takes its place in the whole crate.
+//! What a program prints to stderr. That it cannot be written is no reason to panic, as the macro of the
+//! standard library has it: this one takes its place in the whole crate.
 
 /// As the standard one, of an error output that may be closed or full.
 macro_rules! eprintln {

@@ -33,8 +33,8 @@ const SEARCH_STEPS: u32 = 7;
 /// A rate is tried so often before it counts as too high: where the machine takes a processor away from the switch or the
 /// tester for a moment, packets are lost that neither would lose.
 const TRIES: u32 = 8;
-/// Before a turn at a rate, packets come slowly, so that both switches are awake when it begins: how long it takes to wake is
-/// another measurement's question (`wake`).
+/// Before a turn at a rate, packets come slowly, so that both switches are awake when it begins: how long it
+/// takes to wake is another measurement's question (`wake`).
 const AWAKENING: Duration = Duration::from_millis(10);
 /// Packets per second meanwhile.
 const AWAKENING_RATE: u64 = 100_000;

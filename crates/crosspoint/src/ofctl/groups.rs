@@ -1,4 +1,5 @@
-//! Groups and meters, as far as scripts need them that save, clear and restore what a switch has: it has none.
+//! Groups and meters, as far as scripts need them that save, clear and restore what a switch has: it has
+//! none.
 
 use super::client::{Client, Failure, fail};
 use super::flows::read_file;

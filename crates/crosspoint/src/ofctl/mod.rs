@@ -88,7 +88,8 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
         }
     }
     if args.bundle {
-        // OpenFlow 1.3 has bundles by extension, earlier versions none. What stock tools allow is allowed too.
+        // OpenFlow 1.3 has bundles by extension, earlier versions none. What stock tools allow is allowed
+        // too.
         let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
         versions = match versions.intersect(with_bundles) {
             VersionSet(0) => with_bundles,

@@ -46,7 +46,8 @@ pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
             text.parse().map_err(|_| Failure(format!("{text}: not a level of verbosity (0 to 255)")))?
         }
     };
-    // What is said between messages of one connection is not known here: level 1 is what other commands print.
+    // What is said between messages of one connection is not known here: level 1 is what other commands
+    // print.
     let show = |bytes: &[u8]| print!("{}", bytes_text(bytes, PortNames::none(), verbosity.saturating_sub(1)));
     match options.word(1).unwrap_or("") {
         "-" => show(&hex(&read_file("-")?.0)?),

@@ -1,4 +1,5 @@
-//! Dummies as Open vSwitch's tests drive them: cables, captures, commands, what is logged of packets and flows.
+//! Dummies as Open vSwitch's tests drive them: cables, captures, commands, what is logged of packets and
+//! flows.
 
 use crate::common::{self, Switch, UDP, wait_for};
 

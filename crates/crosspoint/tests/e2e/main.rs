@@ -1,4 +1,5 @@
-//! End-to-end tests: the real binary, spoken to by the stock tools, one module per subject. What measures stands in files of its own.
+//! End-to-end tests: the real binary, spoken to by the stock tools, one module per subject. What measures
+//! stands in files of its own.
 
 mod actions_beside_stock;
 mod clients;

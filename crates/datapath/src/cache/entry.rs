@@ -1,10 +1,10 @@
 //! What the cache tiers hold: entries of one cache line, and the bodies that they refer to.
 //!
-//! An [`Entry`] is the same in both tiers: what its key is compared by, its counters since the last fold, version, and what becomes
-//! of its packets. The key of a plain packet fits into it, so that a hit touches this line and the index's bucket, and no
-//! more. Any other key, and every megaflow's, is beside the entry: block 0 in the tier, further blocks in the [`Arena`].
-//! What a hit does not need (counter slots, visited tables, action lists) is in the [`Body`], shared by a megaflow and the exact
-//! entries made from it.
+//! An [`Entry`] is the same in both tiers: what its key is compared by, its counters since the last fold,
+//! version, and what becomes of its packets. The key of a plain packet fits into it, so that a hit touches
+//! this line and the index's bucket, and no more. Any other key, and every megaflow's, is beside the entry:
+//! block 0 in the tier, further blocks in the [`Arena`]. What a hit does not need (counter slots, visited
+//! tables, action lists) is in the [`Body`], shared by a megaflow and the exact entries made from it.
 //!
 //! Memory: all arrays are mapped at their ceiling and cost what is touched; while they grow, memory is there ahead of it. Free places
 //! are chained through themselves, so that giving back allocates nothing.
@@ -69,8 +69,8 @@ impl EntryKey {
         EntryKey(key)
     }
 
-    /// Of a key that is beside the entry: its hash, which blocks it (or its mask) has, its mask's number, and where its further
-    /// blocks are in the arena, 0 where there are none.
+    /// Of a key that is beside the entry: its hash, which blocks it (or its mask) has, its mask's number, and
+    /// where its further blocks are in the arena, 0 where there are none.
     pub fn beside(hash: u64, present: u16, mask: u16, further: u32) -> EntryKey {
         EntryKey([hash, u64::from(further) | u64::from(present) << 32 | u64::from(mask) << 48, 0, 0])
     }
@@ -122,8 +122,9 @@ impl EntryKey {
     }
 }
 
-/// Packets and bytes in one word, so that a hit adds to both at once: bytes in the low 40 bits, packets above. To be folded once
-/// it [is full](Counts::is_full), which leaves room for a burst: 2^23 packets, of less than 2^17 bytes each.
+/// Packets and bytes in one word, so that a hit adds to both at once: bytes in the low 40 bits, packets
+/// above. To be folded once it [is full](Counts::is_full), which leaves room for a burst: 2^23 packets, of
+/// less than 2^17 bytes each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct Counts(u64);
@@ -184,8 +185,8 @@ pub struct Entry {
     pub is_alone: u8,
 }
 
-/// The low half of a version. The sweep, which visits an entry every second or so, removes one that is 2^31 versions old before
-/// it could be taken for a new one.
+/// The low half of a version. The sweep, which visits an entry every second or so, removes one that is 2^31
+/// versions old before it could be taken for a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct ShortVersion(u32);
@@ -446,7 +447,8 @@ impl Bodies {
 pub fn verdict_of(actions: &[DpAction]) -> Verdict {
     match actions {
         [] => Verdict::Drop(DropReason::ActionDrop),
-        // Ports of the datapath are numbered in 16 bits; whatever is not a port's number is as one that is gone.
+        // Ports of the datapath are numbered in 16 bits; whatever is not a port's number is as one that is
+        // gone.
         [DpAction::Output(PortNo(port))] => u16::try_from(*port).map_or(Verdict::Actions, Verdict::Output),
         [DpAction::Drop(reason)] => Verdict::Drop(*reason),
         _ => Verdict::Actions,

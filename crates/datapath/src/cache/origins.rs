@@ -1,8 +1,8 @@
 //! Where packets come from, as a number that fits into a plain packet's key.
 //!
-//! Two words of the key are the same for all packets of a round: both numbers of the input port, the recirculation id, the packet
-//! mark. What a plain packet's key has in their place is a number that no other pair of words was ever given while
-//! the keys in the cache live. It is asked for once a round.
+//! Two words of the key are the same for all packets of a round: both numbers of the input port, the
+//! recirculation id, the packet mark. What a plain packet's key has in their place is a number that no other
+//! pair of words was ever given while the keys in the cache live. It is asked for once a round.
 
 use base::hash::HashKey;
 
@@ -30,8 +30,8 @@ impl Origins {
         Origins { buckets: Box::new([[Origin::default(); WAYS]; BUCKETS]), last: 0 }
     }
 
-    /// The number of packets that have these words. `None` when numbers have run out: then no key may be left that has one,
-    /// and [`Self::clear`] starts again.
+    /// The number of packets that have these words. `None` when numbers have run out: then no key may be left
+    /// that has one, and [`Self::clear`] starts again.
     #[inline]
     pub fn number(&mut self, words: [u64; 2], secret: &HashKey) -> Option<u32> {
         let bucket = &mut self.buckets[secret.word(words[0], words[1]) as usize % BUCKETS];
@@ -42,7 +42,8 @@ impl Origins {
             return None;
         }
         self.last += 1;
-        // One that gives way is given another number when it is met again: its keys are then unknown, and age.
+        // One that gives way is given another number when it is met again: its keys are then unknown, and
+        // age.
         let way = bucket.iter().position(|o| o.number == 0).unwrap_or(self.last as usize % WAYS);
         bucket[way] = Origin { words, number: self.last };
         Some(self.last)

@@ -62,7 +62,8 @@ impl FlowCache {
         self.tier_mut(which).take()
     }
 
-    /// Fills a place, and has the index name it. `block` is the key's first where it does not fit into the entry.
+    /// Fills a place, and has the index name it. `block` is the key's first where it does not fit into the
+    /// entry.
     #[allow(clippy::too_many_arguments)] // The parts of an entry, whose line is written once.
     pub(super) fn put(
         &mut self,
@@ -264,15 +265,15 @@ impl FlowCache {
         end >= tier.high
     }
 
-    /// Whether an entry in use has been idle for too long. A megaflow that exact entries keep alive may also be too old, without
-    /// having been met itself.
+    /// Whether an entry in use has been idle for too long. A megaflow that exact entries keep alive may also
+    /// be too old, without having been met itself.
     #[inline(always)]
     fn is_to_go(&self, e: &Entry) -> bool {
         e.used.age_ms(Stamp::of(self.now_ms)) > self.config.max_idle_ms || e.version.is_ancient(self.version)
     }
 
-    /// Asks for the lines beside the entry's own that its visit will touch: none where nothing came and it is not idle
-    /// yet, as with most entries of a large cache.
+    /// Asks for the lines beside the entry's own that its visit will touch: none where nothing came and it is
+    /// not idle yet, as with most entries of a large cache.
     #[inline(always)]
     fn prefetch_swept(&self, tier: &Tier, idx: u32) {
         let e = &tier.entries[idx as usize];

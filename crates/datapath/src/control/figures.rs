@@ -39,8 +39,8 @@ fn dropped_by_driver(port: &dyn Port, reason: DropReason) -> u64 {
 const SLOTS_AHEAD: u32 = 4096;
 
 impl<P: Pipeline> Datapath<P> {
-    /// What a port has moved, as its driver counts it, and in `tx_dropped` also what it did not take when a worker had it to send
-    /// ([`DropReason::TxQueueFull`]). Zeros where there is no such port.
+    /// What a port has moved, as its driver counts it, and in `tx_dropped` also what it did not take when a
+    /// worker had it to send ([`DropReason::TxQueueFull`]). Zeros where there is no such port.
     pub fn port_stats(&self, no: PortNo) -> PortStats {
         let mut stats = self.port(no).map(|port| port.stats()).unwrap_or_default();
         stats.tx_dropped += self.port_counters(no).iter().map(|c| c.tx_drops.get()).sum::<u64>();
@@ -83,8 +83,9 @@ impl<P: Pipeline> Datapath<P> {
         by_workers + self.port(no).map_or(0, |port| dropped_by_driver(port, reason))
     }
 
-    /// Makes sure that crediting slots below `count`, and some thousand more, allocates nothing and waits for no page. The
-    /// pipeline's owner calls it after each change, and before one that may take more slots than that.
+    /// Makes sure that crediting slots below `count`, and some thousand more, allocates nothing and waits for
+    /// no page. The pipeline's owner calls it after each change, and before one that may take more slots than
+    /// that.
     pub fn reserve_slots(&mut self, count: u32) {
         let count = count.saturating_add(SLOTS_AHEAD);
         for w in &self.workers {
@@ -105,7 +106,8 @@ impl<P: Pipeline> Datapath<P> {
         sum
     }
 
-    /// Zeroes a slot to be given out again. Only after a fold that was requested when no flow could credit it any more.
+    /// Zeroes a slot to be given out again. Only after a fold that was requested when no flow could credit it
+    /// any more.
     pub fn clear_slot(&self, idx: u32) {
         for slots in self.workers.iter().map(|w| &w.slots).chain(self.retired.iter().map(|r| &r.slots)) {
             slots.clear(idx);

@@ -4,8 +4,9 @@ use super::figures::BY_DRIVERS;
 use super::*;
 
 impl<P: Pipeline> Datapath<P> {
-    /// Adds a port under a number. Its receive queues go to the workers with the fewest; each worker gets a transmit
-    /// queue, shared where the port has too few. In force when the workers have taken their next turn.
+    /// Adds a port under a number. Its receive queues go to the workers with the fewest; each worker gets a
+    /// transmit queue, shared where the port has too few. In force when the workers have taken their next
+    /// turn.
     pub fn add_port(&mut self, no: PortNo, mut port: Box<dyn Port>) -> Result<(), DatapathError> {
         if no.0 == 0 || no.0 > 0xffff || self.ports.contains_key(&no) {
             return Err(DatapathError::PortNumber(no));
@@ -60,8 +61,8 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Takes up receive queues that a port has got since it was added, and gives up those that it has lost: a guest decides how many it
-    /// uses. Returns how many there are now.
+    /// Takes up receive queues that a port has got since it was added, and gives up those that it has lost: a
+    /// guest decides how many it uses. Returns how many there are now.
     pub fn adopt_queues(&mut self, no: PortNo) -> usize {
         let Some(entry) = self.ports.get_mut(&no) else { return 0 };
         for _ in 0..entry.port.give_up_rx_queues() {
@@ -79,7 +80,8 @@ impl<P: Pipeline> Datapath<P> {
         let Some(worker) = entry.rx_queues.pop() else { return };
         let idx = entry.rx_queues.len();
         self.workers[worker].queues -= 1;
-        // Where the worker does not answer in time, its late answer finds nobody who polls the queue, and ends it then.
+        // Where the worker does not answer in time, its late answer finds nobody who polls the queue, and
+        // ends it then.
         drop(self.release_rx(worker, no, idx));
     }
 
@@ -102,8 +104,9 @@ impl<P: Pipeline> Datapath<P> {
         self.ports.get(&no).map_or(&[], |e| &e.loads)
     }
 
-    /// Has a port's receive queue polled by another worker from now on. What the one has received it has sent before it gives
-    /// the queue up, so no packet is lost and none overtakes another of its flow; what comes meanwhile waits in the device.
+    /// Has a port's receive queue polled by another worker from now on. What the one has received it has sent
+    /// before it gives the queue up, so no packet is lost and none overtakes another of its flow; what comes
+    /// meanwhile waits in the device.
     pub fn move_queue(&mut self, no: PortNo, idx: usize, worker: usize) -> Result<(), DatapathError> {
         let entry = self.ports.get(&no).ok_or(DatapathError::NoPort(no))?;
         let (Some(&from), true) = (entry.rx_queues.get(idx), worker < self.workers.len()) else {
@@ -128,8 +131,9 @@ impl<P: Pipeline> Datapath<P> {
         removed.pop().ok_or(DatapathError::NoPort(no))
     }
 
-    /// Takes ports away from all workers, and gives them back in their order; dropping one removes what it made in the kernel.
-    /// Waits until every worker has given up their queues: for many ports no longer than for one.
+    /// Takes ports away from all workers, and gives them back in their order; dropping one removes what it
+    /// made in the kernel. Waits until every worker has given up their queues: for many ports no longer than
+    /// for one.
     pub fn remove_ports(&mut self, numbers: &[PortNo]) -> Result<Vec<Box<dyn Port>>, DatapathError> {
         let removal = self.begin_removal(numbers)?;
         self.wait_for(&removal.tickets)?;

@@ -16,7 +16,8 @@ const PACKET_INS_RING: usize = 1024;
 const COMMANDS_RING: usize = 4096;
 
 impl<P: Pipeline> WorkerHandle<P> {
-    /// Its thread's id. Where the thread does not run yet, that is waited for: the system starts it in a moment.
+    /// Its thread's id. Where the thread does not run yet, that is waited for: the system starts it in a
+    /// moment.
     pub(super) fn started(&self) -> i32 {
         loop {
             match self.thread_id.load(std::sync::atomic::Ordering::Acquire) {
@@ -44,8 +45,8 @@ pub fn worker_name(n: usize) -> String {
 }
 
 impl<P: Pipeline> Datapath<P> {
-    /// Starts a worker, pinned to a processor or not. Start workers before ports: queues are given to the workers
-    /// that there are.
+    /// Starts a worker, pinned to a processor or not. Start workers before ports: queues are given to the
+    /// workers that there are.
     pub fn start_worker(&mut self, cpu: Option<usize>) -> Result<usize, DatapathError> {
         self.start_worker_on(CpuSet::from(cpu))
     }
@@ -68,8 +69,8 @@ impl<P: Pipeline> Datapath<P> {
         Ok(n)
     }
 
-    /// Adds a worker whose turns the caller takes, see [`SteppedWorker`]. What waits for workers ([`Self::remove_port`],
-    /// [`Self::fold`], [`Self::dump_flows`]) would wait in vain for it.
+    /// Adds a worker whose turns the caller takes, see [`SteppedWorker`]. What waits for workers
+    /// ([`Self::remove_port`], [`Self::fold`], [`Self::dump_flows`]) would wait in vain for it.
     pub fn stepped_worker(&mut self) -> Result<SteppedWorker<P>, DatapathError> {
         let (worker, handle) = self.make_worker()?;
         self.workers.push(handle);
@@ -119,7 +120,8 @@ impl<P: Pipeline> Datapath<P> {
         Ok((worker, handle))
     }
 
-    /// From now on there is one worker per element, each on these processors, with caches of these limits. Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
+    /// From now on there is one worker per element, each on these processors, with caches of these limits.
+    /// Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
     /// flows, unless the limits change; what those that end have counted stays counted. At least one worker.
     pub fn set_workers(&mut self, places: &[CpuSet], cache: CacheConfig) -> Result<(), DatapathError> {
         if places.is_empty() {

@@ -84,8 +84,8 @@ impl Scratch {
         mark_depth(key, ingress.depth());
     }
 
-    /// Where the headers of a packet are. A plain one, of which perhaps the header bytes alone were compared, is walked over by the
-    /// first change that is made to it.
+    /// Where the headers of a packet are. A plain one, of which perhaps the header bytes alone were compared,
+    /// is walked over by the first change that is made to it.
     pub(super) fn layers(&self, i: usize) -> Layers {
         if self.rows[i].exact.is_plain() { Layers::UNKNOWN } else { self.layers[i] }
     }
@@ -188,7 +188,8 @@ impl<P: Pipeline> Process<P> {
         if todo.is_empty() { packets } else { packets + self.exact_rest(todo, at, batch, ingress) }
     }
 
-    /// Folds entries that the burst has hit, before their counters overflow.
+    /// Folds entries that the burst has hit, before their counters overflow. A row that was not looked up names one of an
+    /// earlier burst: folding that early is right, too.
     #[cold]
     fn fold_full(&mut self, len: usize) {
         for row in &self.scratch.rows[..len] {
@@ -283,9 +284,9 @@ struct Lookup<'a, P: Pipeline> {
 }
 
 impl<P: Pipeline> Lookup<'_, P> {
-    /// Whether entry `idx` (0: none was found) is right for the row: of this version, or touched by no change since. Then the row is
-    /// counted and decided. `extract` completes the packet's `key` where the flow must be judged in full; `stale` is told of an
-    /// entry that is found to be out of date.
+    /// Whether entry `idx` (0: none was found) is right for the row: of this version, or touched by no change
+    /// since. Then the row is counted and decided. `extract` completes the packet's `key` where the flow must
+    /// be judged in full; `stale` is told of an entry that is found to be out of date.
     #[inline(always)]
     fn answers(
         &mut self,

@@ -70,8 +70,8 @@ impl<P: Pipeline> Process<P> {
         false
     }
 
-    // 4. Hits leave, in the order in which they came, runs with the same destination or list together; misses wait in
-    // `scratch.missed`.
+    // 4. Hits leave, in the order in which they came, runs with the same destination or list together; misses
+    //    wait in `scratch.missed`.
     #[inline(never)]
     pub(super) fn hits_leave(&mut self, batch: &mut Batch, metadata: Metadata) {
         let len = batch.len();

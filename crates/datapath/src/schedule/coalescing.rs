@@ -5,10 +5,11 @@
 //! worker with time to spare looks all the time and so meets every packet alone: the guest, which pays for it
 //! too, sends less, and the worker is busy with it.
 //!
-//! So a queue is left alone for `COALESCE_US` after a burst of fewer than `SHORT_BURST` packets: the packets of that
-//! time come together, as they do where a network card coalesces interrupts. Who sends one packet and waits for its
-//! answer, or sends rarely, would wait for nothing: a wait after which no more than a packet or two have come was in
-//! vain, and the more were in vain, the rarer is the next. A queue with full bursts never waits.
+//! So a queue is left alone for `COALESCE_US` after a burst of fewer than `SHORT_BURST` packets: the packets
+//! of that time come together, as they do where a network card coalesces interrupts. Who sends one packet and
+//! waits for its answer, or sends rarely, would wait for nothing: a wait after which no more than a packet or
+//! two have come was in vain, and the more were in vain, the rarer is the next. A queue with full bursts
+//! never waits.
 
 use super::policy::{COALESCE_SKIP_MAX, COALESCE_US, GATHERED_MIN, SHORT_BURST};
 

@@ -1,4 +1,5 @@
-//! The schedule against synthetic queues, loads and outputs, replayed from a seed, on a clock of the test's own.
+//! The schedule against synthetic queues, loads and outputs, replayed from a seed, on a clock of the test's
+//! own.
 
 use super::*;
 use std::collections::VecDeque;
@@ -279,14 +280,16 @@ fn a_guests_packets_are_met_in_bursts_and_a_ping_is_not_kept_waiting() {
 
 #[test]
 fn who_feeds_a_full_output_alone_is_held_back_and_others_lose_nothing() {
-    // One guest takes a packet every 0.8 us, of which its source offers one every 0.2; another source feeds another output.
+    // One guest takes a packet every 0.8 us, of which its source offers one every 0.2; another source feeds
+    // another output.
     let slow = Output { every: 8 * US / 10, ..Output::default() };
     let of = |output, every| Load { every, cost: 200, output, ..Load::default() };
     let mut world = World::new(1, vec![of(0, 400), of(1, 1_000)], vec![slow, Output::default()]);
     world.run(50 * MS);
     let (fed, other) = (&world.queues[0], &world.queues[1]);
     assert_eq!((other.lost, world.outputs[1].refused), (0, 0));
-    // 62,500 packets pass in that time; without being held back 250,000 were received, and three of four refused.
+    // 62,500 packets pass in that time; without being held back 250,000 were received, and three of four
+    // refused.
     assert!(fed.received - world.outputs[0].refused > 60_000, "{}", fed.received);
     assert!(world.outputs[0].refused * 10 < fed.received, "{} refused", world.outputs[0].refused);
 }

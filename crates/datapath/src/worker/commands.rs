@@ -1,4 +1,5 @@
-//! What the control thread asks of a worker, what the worker answers, and how it carries that out, between two bursts.
+//! What the control thread asks of a worker, what the worker answers, and how it carries that out, between
+//! two bursts.
 
 use super::{Rx, Worker};
 use crate::cache::DumpedFlow;
@@ -48,7 +49,8 @@ pub enum Command {
         /// See above.
         ticket: u64,
     },
-    /// Give up all queues of the port as they are, to be used by other workers; the answer is [`Reply::Released`].
+    /// Give up all queues of the port as they are, to be used by other workers; the answer is
+    /// [`Reply::Released`].
     ReleasePort {
         /// Which port.
         port: PortNo,
@@ -156,7 +158,8 @@ impl<P: Pipeline> Worker<P> {
         true
     }
 
-    /// The ring of answers has room for one per command, so this never fails; a full ring would leak into the drop here.
+    /// The ring of answers has room for one per command, so this never fails; a full ring would leak into the
+    /// drop here.
     pub(super) fn answer(&mut self, reply: Reply) {
         let _ = self.replies.push(reply);
     }

@@ -1,7 +1,8 @@
 //! Which asynchronous messages a controller wants (OFPT_SET_ASYNC, NXT_SET_ASYNC_CONFIG and ..CONFIG2).
 //!
-//! OpenFlow 1.3 and the first extension list six bitmaps, OpenFlow 1.4 and the second one a property for each. What is
-//! not known is ignored in the former and an error in the latter. Sources: OpenFlow 1.3 section 7.3.10, 1.4 section 7.3.10.
+//! OpenFlow 1.3 and the first extension list six bitmaps, OpenFlow 1.4 and the second one a property for
+//! each. What is not known is ignored in the former and an error in the latter. Sources: OpenFlow 1.3 section
+//! 7.3.10, 1.4 section 7.3.10.
 
 use super::bytes::{Put, Reader};
 use super::group::{read_property, write_property};
@@ -9,8 +10,8 @@ use crate::error::ErrorKind::{self, *};
 use crate::message::AsyncConfig;
 use crate::version::Version;
 
-/// The kinds of messages in the order of their properties' numbers, which are two each, secondaries first: the known
-/// reasons, and those of the oldest form.
+/// The kinds of messages in the order of their properties' numbers, which are two each, secondaries first:
+/// the known reasons, and those of the oldest form.
 const KNOWN: [(u32, u32); 6] = [(0x3f, 0x7), (0x7, 0x7), (0x3f, 0xf), (0x7, 0), (0x18, 0), (0x3, 0)];
 /// Kinds that the oldest form has.
 const OLD_KINDS: usize = 3;

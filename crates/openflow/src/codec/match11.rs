@@ -1,5 +1,5 @@
-//! `ofp_match` of OpenFlow 1.1: fixed fields, a bit for each that is not matched, and masks in which a set bit is one that
-//! does not matter. Source: OpenFlow 1.1 section A.2.3.
+//! `ofp_match` of OpenFlow 1.1: fixed fields, a bit for each that is not matched, and masks in which a set
+//! bit is one that does not matter. Source: OpenFlow 1.1 section A.2.3.
 
 use super::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};

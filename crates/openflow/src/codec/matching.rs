@@ -378,8 +378,8 @@ pub(super) fn read_match10(r: &mut Reader) -> Result<Match, ErrorKind> {
     Ok(m)
 }
 
-/// A match of OpenFlow 1.0 as a switch takes it: fields that mean nothing for want of what they require are ignored, as
-/// the standard has it, not refused.
+/// A match of OpenFlow 1.0 as a switch takes it: fields that mean nothing for want of what they require are
+/// ignored, as the standard has it, not refused.
 pub(super) fn read_normalized10(r: &mut Reader) -> Result<Match, ErrorKind> {
     read_match10(r).map(|m| normalized(&m))
 }

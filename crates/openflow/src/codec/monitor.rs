@@ -1,5 +1,5 @@
-//! Flow monitors on the wire: the Nicira extension (OpenFlow 1.0 to 1.3), the Open Networking Foundation's to 1.3, and
-//! OpenFlow 1.4's own. Sources: OpenFlow 1.4 sections 7.3.5.17 and 7.4.6; ovs-ofctl(8).
+//! Flow monitors on the wire: the Nicira extension (OpenFlow 1.0 to 1.3), the Open Networking Foundation's to
+//! 1.3, and OpenFlow 1.4's own. Sources: OpenFlow 1.4 sections 7.3.5.17 and 7.4.6; ovs-ofctl(8).
 
 use super::action;
 use super::bytes::{Put, Reader};

@@ -115,8 +115,8 @@ const EXPERIMENTERS_STATS: [(u32, u32, &str); 9] = [
     (ONF, onft::FLOW_MONITOR, "ONFST_FLOW_MONITOR"),
 ];
 
-/// The name of the message that begins with these bytes, such as `OFPT_FLOW_MOD` or `OFPST_DESC request`. An error where
-/// its type is not known, or where it ends before its type does.
+/// The name of the message that begins with these bytes, such as `OFPT_FLOW_MOD` or `OFPST_DESC request`. An
+/// error where its type is not known, or where it ends before its type does.
 pub fn message_name(bytes: &[u8]) -> Result<String, ErrorKind> {
     let header = Header::parse(bytes).ok_or(OFPBRC_BAD_LEN)?;
     if header.kind == 0 {

@@ -1,5 +1,5 @@
-//! Flow statistics of OpenFlow 1.5 (`ofp_stats`): a list of fields, each with a header as in OXM. Source: OpenFlow 1.5
-//! section 7.2.4.
+//! Flow statistics of OpenFlow 1.5 (`ofp_stats`): a list of fields, each with a header as in OXM. Source:
+//! OpenFlow 1.5 section 7.2.4.
 
 use super::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};

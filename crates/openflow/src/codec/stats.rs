@@ -445,14 +445,14 @@ fn write_ipfix(out: &mut Vec<u8>, s: &IpfixStats) {
     out.zeros(4);
 }
 
-/// What tables can do in OpenFlow 1.1 and 1.2: every instruction, action and field there is. The bits are those of the
-/// numbers on the wire.
+/// What tables can do in OpenFlow 1.1 and 1.2: every instruction, action and field there is. The bits are
+/// those of the numbers on the wire.
 const INSTRUCTIONS11: u32 = 0b11_1110;
 const ACTIONS11: u32 = 0x03ff_e7ff;
 const ACTIONS12: u32 = 0x03ff_8001;
 const OXM12: u64 = (1 << 36) - 1;
-/// Fields of OpenFlow 1.1: those that can be left out, and those that can be matched; instructions, actions to write and
-/// to apply; configuration.
+/// Fields of OpenFlow 1.1: those that can be left out, and those that can be matched; instructions, actions
+/// to write and to apply; configuration.
 const TABLE_BITS11: [u32; 6] = [0x3ff, 0x3ff, INSTRUCTIONS11, ACTIONS11, ACTIONS11, 0];
 /// Bytes of the same in OpenFlow 1.2.
 const TABLE_BITS12_LEN: usize = 64;

@@ -9,7 +9,8 @@ pub const GROUP_ALL: u32 = 0xffff_fffc;
 pub const GROUP_ANY: u32 = 0xffff_ffff;
 /// The greatest number that a group may have (OFPG_MAX).
 pub const GROUP_MAX: u32 = 0xffff_ff00;
-/// OFPG_BUCKET_*: places and sets of buckets, in `insert-buckets` and `remove-buckets`. Numbers of buckets are smaller.
+/// OFPG_BUCKET_*: places and sets of buckets, in `insert-buckets` and `remove-buckets`. Numbers of buckets
+/// are smaller.
 pub const BUCKET_FIRST: u32 = 0xffff_fffd;
 /// The last bucket.
 pub const BUCKET_LAST: u32 = 0xffff_fffe;

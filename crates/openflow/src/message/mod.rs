@@ -103,8 +103,8 @@ pub enum Message {
     RoleReply(RoleRequest),
     /// OFPT_ROLE_STATUS (1.4 and later) or its extension to 1.3.
     RoleStatus(RoleStatus),
-    /// OFPT_REQUESTFORWARD (1.4 and later) and its extensions: a group-mod or meter-mod of another controller, with
-    /// its transaction id.
+    /// OFPT_REQUESTFORWARD (1.4 and later) and its extensions: a group-mod or meter-mod of another
+    /// controller, with its transaction id.
     RequestForward(u32, Box<Message>),
     /// OFPT_TABLE_STATUS (1.4 and later).
     TableStatus(TableStatus),

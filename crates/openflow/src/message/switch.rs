@@ -99,8 +99,8 @@ pub struct RoleRequest {
     pub nicira: bool,
 }
 
-/// Which asynchronous messages a controller wants, as bitmaps of reasons. Element 0 is for primaries and equals,
-/// element 1 for secondaries.
+/// Which asynchronous messages a controller wants, as bitmaps of reasons. Element 0 is for primaries and
+/// equals, element 1 for secondaries.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AsyncConfig {
     /// Bits of OFPR_*.

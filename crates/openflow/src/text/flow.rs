@@ -19,7 +19,8 @@ pub struct Parsed {
     pub flow_mod: FlowMod,
     /// The encodings.
     pub protocols: Protocols,
-    /// The match as it was written, where something of it means nothing without what it requires, and so was left out.
+    /// The match as it was written, where something of it means nothing without what it requires, and so was
+    /// left out.
     pub before: Option<String>,
 }
 

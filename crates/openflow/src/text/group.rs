@@ -1,4 +1,5 @@
-//! Groups in text, as ovs-ofctl(8) reads them: `group_id=1,type=select,bucket=weight:5,actions=output:1,bucket=...`.
+//! Groups in text, as ovs-ofctl(8) reads them:
+//! `group_id=1,type=select,bucket=weight:5,actions=output:1,bucket=...`.
 
 use super::action::{ActionsIn, parse_actions};
 use super::field::parse_value;
@@ -23,7 +24,8 @@ const COMMANDS: [(&str, GroupCommand); 6] = [
     ("insert_buckets", GroupCommand::InsertBucket),
 ];
 
-/// Reads a line of a file: as [`parse_group_mod`], with the command before the group, or `add` where there is none.
+/// Reads a line of a file: as [`parse_group_mod`], with the command before the group, or `add` where there is
+/// none.
 pub fn parse_group_line(line: &str, ports: &PortNames) -> Result<GroupMod, TextError> {
     let text = line.trim();
     let word = text.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or("");

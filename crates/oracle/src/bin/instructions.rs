@@ -1,12 +1,14 @@
 //! Instructions per packet on the packet path, which noise does not reach.
 //!
-//! The command runs itself once more, under callgrind: a switch in memory whose worker is stepped by hand, so that every
-//! run executes the same instructions. Seeds are fixed and time stands still. Callgrind counts within
-//! `Process::burst` alone, from the packets' bytes to their outputs; the source in memory and the worker's loop are outside.
-//! One case after the other, each in a switch of its own and after bursts that are not counted.
+//! The command runs itself once more, under callgrind: a switch in memory whose worker is stepped by hand, so
+//! that every run executes the same instructions. Seeds are fixed and time stands still. Callgrind counts
+//! within `Process::burst` alone, from the packets' bytes to their outputs; the source in memory and the
+//! worker's loop are outside. One case after the other, each in a switch of its own and after bursts that are
+//! not counted.
 //!
-//! What it prints is the table that bench/instructions.txt has, which a test compares. It is a program of its own, so that the
-//! test has a release build of the packet path alone to wait for: `cargo run --release -p oracle --bin instructions`.
+//! What it prints is the table that bench/instructions.txt has, which a test compares. It is a program of its
+//! own, so that the test has a release build of the packet path alone to wait for: `cargo run --release -p
+//! oracle --bin instructions`.
 
 use base::hash::HashKey;
 use base::rcu::Domain;
@@ -16,7 +18,7 @@ use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
 use packet::{Pool, PoolConfig};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use switch::control::FlowMod;
 use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
@@ -54,9 +56,9 @@ const COUNTED_RUN: &str = "--counted";
 
 /// Runs this program under callgrind, and prints what it counted: a file for each case, in their order.
 fn print_table() -> Result<(), String> {
-    let dir = Dir::new("callgrind")?;
+    let dir = tempfile::tempdir().map_err(|e| format!("a directory: {e}"))?;
     let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
-    let out = dir.0.join("out");
+    let out = dir.path().join("out");
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet", "--collect-atstart=no", "--combine-dumps=no"])
         .arg(format!("--toggle-collect={COUNTED}"))
@@ -73,7 +75,7 @@ fn print_table() -> Result<(), String> {
         "# Instructions per packet in Process::burst. Made by: cargo run --release -p oracle --bin instructions"
     );
     for (n, case) in String::from_utf8_lossy(&run.stdout).lines().enumerate() {
-        let total = total(&dir.0.join(format!("out.{}", n + 1)))?;
+        let total = total(&dir.path().join(format!("out.{}", n + 1)))?;
         if total == 0 {
             return Err(format!("callgrind counted nothing in {case}: is there a function {COUNTED}?"));
         }
@@ -214,8 +216,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A rule by which packets leave without their label, after one round: what those of [`behind_a_label`] cost more is a
-/// second lookup, at the depth of the case "everything".
+/// A rule by which packets leave without their label, after one round: what those of [`behind_a_label`] cost
+/// more is a second lookup, at the depth of the case "everything".
 fn without_label() -> Vec<FlowMod> {
     let mpls = from_source().with(FieldId::EthType, 0x8847);
     let actions = [vec![Action::PopMpls(0x0800)], to_sink_actions()].concat();
@@ -246,8 +248,8 @@ struct Bench {
 
 impl Case {
     fn run(&self) -> Result<(), String> {
-        let dir = Dir::new(self.name)?;
-        let pcap = dir.0.join("frames.pcap");
+        let dir = tempfile::tempdir().map_err(|e| format!("a directory: {e}"))?;
+        let pcap = dir.path().join("frames.pcap");
         write_frames(&pcap, &self.frames)?;
         let mut bench = Bench::new(self.exact_tier, &self.rules)?;
         bench.add_port(&ports::PortSpec::new("sink", "null", SINK))?;
@@ -298,7 +300,8 @@ impl Bench {
         self.datapath.add_port(no, port).map_err(|e| e.to_string())
     }
 
-    /// Takes turns until so many packets more have come, and a rule changes before each where `changes` says so.
+    /// Takes turns until so many packets more have come, and a rule changes before each where `changes` says
+    /// so.
     fn receive(&mut self, packets: usize, changes: bool) -> Result<(), String> {
         let received = |bench: &Bench| bench.datapath.worker_stats(0).rx.get();
         let end = received(self) + packets as u64;
@@ -334,24 +337,6 @@ fn counting_begins() {
 #[inline(never)]
 fn counting_ends() {
     std::hint::black_box(1);
-}
-
-/// A directory that goes with it.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Result<Dir, String> {
-        let path =
-            std::env::temp_dir().join(format!("crosspoint-instructions-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Dir(path))
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Writes frames into a capture file.

@@ -141,7 +141,8 @@ fn a_packet_in_has_the_mark_of_its_own_packet() {
     pool_is_whole().unwrap();
 }
 
-/// Packets whose bytes are the same when they go round again are told apart by what goes with them, in the caches too.
+/// Packets whose bytes are the same when they go round again are told apart by what goes with them, in the
+/// caches too.
 #[test]
 fn packets_that_differ_in_their_mark_alone_go_their_own_ways() {
     for exact_tier in [ExactTier::On, ExactTier::Off] {

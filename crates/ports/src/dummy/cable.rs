@@ -1,9 +1,10 @@
-//! A cable between two dummies: a Unix socket on which each frame follows its length in two bytes, as Open vSwitch's
-//! dummies write them. One end listens (`options:pstream=punix:FILE`), and gets the frames of all who connect; the other
-//! connects (`options:stream=unix:FILE`), again and again until there is somebody.
+//! A cable between two dummies: a Unix socket on which each frame follows its length in two bytes, as Open
+//! vSwitch's dummies write them. One end listens (`options:pstream=punix:FILE`), and gets the frames of all
+//! who connect; the other connects (`options:stream=unix:FILE`), again and again until there is somebody.
 //!
-//! Threads: one for each connection and one that listens or connects. They look every [`LOOK`] whether the port is
-//! still there. Workers write without waiting: what a peer does not read lies in a bounded backlog, and then is dropped.
+//! Threads: one for each connection and one that listens or connects. They look every [`LOOK`] whether the
+//! port is still there. Workers write without waiting: what a peer does not read lies in a bounded backlog,
+//! and then is dropped.
 
 use crate::{PortError, PortSpec};
 use std::collections::VecDeque;

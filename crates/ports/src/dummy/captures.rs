@@ -1,4 +1,5 @@
-//! What passes a dummy, in capture files: each frame is in the file when whoever observes the frame's effect looks.
+//! What passes a dummy, in capture files: each frame is in the file when whoever observes the frame's effect
+//! looks.
 
 use crate::pcap::file::Writer;
 use crate::{PortError, PortSpec};

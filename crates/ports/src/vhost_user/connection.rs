@@ -144,8 +144,8 @@ fn wait_for(
     if polls[0].revents != 0 { Err(Ended::Woken) } else { Ok(polls[1].revents != 0) }
 }
 
-/// Reads what is there, at most `to`, and takes descriptors that come with it: all of them, so that those that are too many are closed with
-/// the list.
+/// Reads what is there, at most `to`, and takes descriptors that come with it: all of them, so that those
+/// that are too many are closed with the list.
 fn receive_some(socket: &UnixStream, to: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3 * FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

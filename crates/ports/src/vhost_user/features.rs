@@ -66,8 +66,8 @@ pub const OFFERED: u64 = {
     net | ring | d::RING_PACKED | d::IN_ORDER | d::PROTOCOL_FEATURES | OFFLOADS
 };
 
-/// What we offer its monitor. Not post-copy migration: a page that has not come would make a worker, and all ports that it serves,
-/// wait for as long as the monitor likes.
+/// What we offer its monitor. Not post-copy migration: a page that has not come would make a worker, and all
+/// ports that it serves, wait for as long as the monitor likes.
 pub const PROTOCOL_OFFERED: u64 = {
     use protocol as p;
     let net = p::MQ | p::LOG_SHMFD | p::RARP | p::REPLY_ACK | p::NET_MTU | p::BACKEND_REQ;

@@ -309,8 +309,9 @@ impl Port for VhostUserPort {
         Ok(())
     }
 
-    /// A guest that is connected stays so unless the socket is another one or the offloads are: `tx-retries-max` holds from
-    /// the next burst on. A client goes to another socket as the port that it is; one that listens is made anew for that, as it is for other offloads.
+    /// A guest that is connected stays so unless the socket is another one or the offloads are:
+    /// `tx-retries-max` holds from the next burst on. A client goes to another socket as the port that it is;
+    /// one that listens is made anew for that, as it is for other offloads.
     fn set_options(&mut self, options: &BTreeMap<String, String>) -> Result<bool, String> {
         let spec = PortSpec { options: options.clone(), ..self.spec.clone() };
         let (new, old) = (settings(&spec), settings(&self.spec));

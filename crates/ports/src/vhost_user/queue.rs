@@ -138,7 +138,8 @@ impl RxQueue for VhostRx {
         self.shared.rx_stats[self.pair].lent.add(straight);
         self.last_pause = if straight == 0 { (2 * self.last_pause).clamp(1, PAUSE_MAX) } else { 0 };
         self.pause = self.last_pause;
-        // SAFETY: the ring is kept from when tails are noted in `receive` until here, where they were just forgotten.
+        // SAFETY: the ring is kept from when tails are noted in `receive` until here, where they were just
+        // forgotten.
         let slot = unsafe { self.shared.take_up(self.ring()) };
         self.finish(slot, Ok(()));
     }

@@ -9,9 +9,10 @@
 //! made available, and none is held beyond a burst: hence the used index alone says where to go on after a crash, and
 //! a received packet is given back to the guest before anybody else sees it, so that none is delivered twice.
 //!
-//! Of a large frame only the head is copied at first ([`Ring::receive`]): a packet that goes to other guests is copied from
-//! memory to memory ([`Ring::write_lent`]), while the rings of all of them are held, and in this order: all is written, the sender gets
-//! its buffers back, the receivers are shown what they got ([`Ring::show`]).
+//! Of a large frame only the head is copied at first ([`Ring::receive`]): a packet that goes to other guests
+//! is copied from memory to memory ([`Ring::write_lent`]), while the rings of all of them are held, and in
+//! this order: all is written, the sender gets its buffers back, the receivers are shown what they got
+//! ([`Ring::show`]).
 //!
 //! Source: virtio 1.2, section 2.7 (split virtqueues), 2.8 (packed), 5.1.6 (network device).
 
@@ -270,8 +271,9 @@ impl Ring {
         if self.parts.memory.is_broken() { Err(Fault("the guest's memory vanished")) } else { Ok(()) }
     }
 
-    /// Receives what the guest sent, as much as `batch` has room for. Frames' tails may stay where they are, noted in `tails` if
-    /// those are given. The buffers are to be given back, by [`Self::give_back`], when nobody needs them any more.
+    /// Receives what the guest sent, as much as `batch` has room for. Frames' tails may stay where they are,
+    /// noted in `tails` if those are given. The buffers are to be given back, by [`Self::give_back`], when
+    /// nobody needs them any more.
     #[inline]
     pub(super) fn receive(
         &mut self,

@@ -1,9 +1,10 @@
 //! What a port's protocol thread and its queues share: the rings.
 //!
-//! One at a time holds a ring ([`Held`]). A worker only ever *tries*: it holds the ring for one burst, over several calls where
-//! tails are lent ([`Held::keep`]), and where it fails (the protocol thread is changing the ring, or another worker sends)
-//! it goes on with something else. The protocol thread waits, at most one burst long. A flag beside it says whether there
-//! is a ring at all, so that polling a queue that the guest does not use costs one load.
+//! One at a time holds a ring ([`Held`]). A worker only ever *tries*: it holds the ring for one burst, over
+//! several calls where tails are lent ([`Held::keep`]), and where it fails (the protocol thread is changing
+//! the ring, or another worker sends) it goes on with something else. The protocol thread waits, at most one
+//! burst long. A flag beside it says whether there is a ring at all, so that polling a queue that the guest
+//! does not use costs one load.
 //!
 //! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds whatever
 //! kick descriptor the guest has given.
@@ -43,7 +44,8 @@ struct Place {
     slot: UnsafeCell<Slot>,
 }
 
-// SAFETY: the slot, which may go from thread to thread, is reached through `Held` alone, of which there is one at a time.
+// SAFETY: the slot, which may go from thread to thread, is reached through `Held` alone, of which there is
+// one at a time.
 unsafe impl Sync for Place {}
 
 /// A ring's place, held: nobody else has it until this is dropped, or is kept and taken up again.

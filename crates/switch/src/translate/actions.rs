@@ -17,7 +17,8 @@ fn ones(count: u16) -> u128 {
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
-    /// Executes a list in order. False where one of its actions ended it before its end, as an expired TTL does.
+    /// Executes a list in order. False where one of its actions ended it before its end, as an expired TTL
+    /// does.
     pub(super) fn actions(&mut self, list: &'a [Action]) -> bool {
         for (i, action) in list.iter().enumerate() {
             if self.error.is_some() || self.exit {
@@ -33,8 +34,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.trace.begin_action(action);
             self.action(action);
             if let Some(steps) = &self.freezing {
-                // One that froze within a table stands among the steps already. A lookup that wanted the packet read
-                // before is repeated then.
+                // One that froze within a table stands among the steps already. A lookup that wanted the
+                // packet read before is repeated then.
                 let done =
                     !steps.is_empty() || matches!(action, Action::PopMpls(_) | Action::Controller { .. });
                 let from = if done { i + 1 } else { i };

@@ -77,7 +77,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// One after the other. Each has passed when the next one comes, so who looks what became of them sees it.
+    /// One after the other. Each has passed when the next one comes, so who looks what became of them sees
+    /// it.
     pub async fn run(self, shared: &Shared) -> Result<(), String> {
         let port_no = self.port_no;
         for frame in &self.frames {
@@ -198,7 +199,8 @@ pub fn set_admin_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String,
     Ok("OK".into())
 }
 
-/// `netdev-dummy/conn-state [NAME]`: whether the other end of dummies' cables is there; without a name, of all that connect.
+/// `netdev-dummy/conn-state [NAME]`: whether the other end of dummies' cables is there; without a name, of
+/// all that connect.
 pub fn conn_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let state = |name: &str| {
         let control = dummy(vswitch, name).ok();

@@ -451,8 +451,8 @@ impl<'a> Reader<'a> {
         settings
     }
 
-    /// Why a client of the database may not name that target: a listening socket is a file that is made, and one that is in the
-    /// way is removed.
+    /// Why a client of the database may not name that target: a listening socket is a file that is made, and
+    /// one that is in the way is removed.
     fn refused_target(&self, target: &str) -> Option<String> {
         let path = Path::new(target.strip_prefix("punix:")?);
         let is_plain = path.components().all(|c| !matches!(c, Component::ParentDir));

@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 use tracing::Event;
 use tracing::field::{Field, Visit};
 
-/// The message of an event, and its other fields behind it. Of one with the field `has_lines` all control characters
-/// of the message are its own.
+/// The message of an event, and its other fields behind it. Of one with the field `has_lines` all control
+/// characters of the message are its own.
 pub fn of(event: &Event<'_>) -> (String, bool) {
     #[derive(Default)]
     struct Text {

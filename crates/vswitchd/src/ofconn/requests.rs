@@ -294,7 +294,8 @@ impl OfConn {
     /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports alone to
     /// secondaries.
     pub(super) fn async_config(&self) -> AsyncConfig {
-        // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a packet-out.
+        // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a
+        // packet-out.
         let packets: u32 = if self.version() >= Version::V14 { 0b11_1011 } else { 0b11 };
         let invalid_ttl = u32::from(self.invalid_ttl_to_controller) << 2;
         self.async_config.unwrap_or(AsyncConfig {

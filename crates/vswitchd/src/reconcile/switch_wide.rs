@@ -53,8 +53,8 @@ impl Vswitch {
         self.flow_limit_by_hand.or(self.settings.flow_limit).unwrap_or(self.given.cache.flow_limit)
     }
 
-    /// Logs how many workers there are, which scripts wait for: once there is a port that they alone poll, and whenever they
-    /// change.
+    /// Logs how many workers there are, which scripts wait for: once there is a port that they alone poll,
+    /// and whenever they change.
     pub(super) fn tell_workers(&mut self) {
         let is_theirs = |i: &Interface| match i.kind.as_str() {
             "dummy" => i.dummy_type == Some("dummy-pmd"),

@@ -29,8 +29,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// `ovs-testcontroller` on a connection method. It speaks OpenFlow 1.3: at the first packet-in of 1.5 it crashes,
-/// whichever switch it comes from.
+/// `ovs-testcontroller` on a connection method. It speaks OpenFlow 1.3: at the first packet-in of 1.5 it
+/// crashes, whichever switch it comes from.
 fn testcontroller(dir: &Path, args: &[&str]) -> Running {
     let log = std::fs::File::create(dir.join("testcontroller.log")).unwrap();
     let child = Command::new("ovs-testcontroller")

@@ -28,7 +28,8 @@ mod of10 {
     pub const ENQUEUE: u16 = 11;
 }
 
-/// Numbers of OpenFlow 1.1's and later actions (OFPAT_*); those from SET_VLAN_VID to SET_MPLS_TC are 1.1's alone.
+/// Numbers of OpenFlow 1.1's and later actions (OFPAT_*); those from SET_VLAN_VID to SET_MPLS_TC are 1.1's
+/// alone.
 mod of12 {
     pub const OUTPUT: u16 = 0;
     pub const SET_VLAN_VID: u16 = 1;

@@ -11,8 +11,8 @@ use flow::{Action, FieldId, Match, Mf};
 pub(super) struct Checker {
     packet: Match,
     table: Option<u8>,
-    /// In an action set: other tables may have changed the packet by the time it is carried out, so that what an action
-    /// requires without naming a field is not asked for.
+    /// In an action set: other tables may have changed the packet by the time it is carried out, so that what
+    /// an action requires without naming a field is not asked for.
     in_set: bool,
     /// Name of the error of the first action that no version takes.
     pub error: Option<&'static str>,

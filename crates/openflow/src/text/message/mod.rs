@@ -64,7 +64,8 @@ fn write_version_and_xid(out: &mut String, version: Version, xid: u32) {
     put!(out, " (xid={xid:#x}):");
 }
 
-/// What bytes say that are said to be one message, ending with a newline: the message, or what is wrong with them.
+/// What bytes say that are said to be one message, ending with a newline: the message, or what is wrong with
+/// them.
 pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
     let mut out = String::new();
     let header = match Header::parse(bytes) {
@@ -327,7 +328,8 @@ fn queue_configs(out: &mut String, queues: &[QueueConfig], style: MessageStyle) 
     }
 }
 
-/// What is configured of a table: what becomes of misses (1.1, 1.2), eviction and vacancy events (1.4 and later).
+/// What is configured of a table: what becomes of misses (1.1, 1.2), eviction and vacancy events (1.4 and
+/// later).
 fn table_config(out: &mut String, m: &TableMod, version: Version) {
     match version {
         Version::V11 | Version::V12 => {
@@ -392,7 +394,8 @@ fn error(out: &mut String, error: &OfError, style: MessageStyle) {
         out.push('\n');
         return;
     }
-    // The beginning of the request that the error answers. An error within one is not read, so that none nests.
+    // The beginning of the request that the error answers. An error within one is not read, so that none
+    // nests.
     match Header::parse(&error.data) {
         Some(header) if header.kind != 1 => {
             out.push_str(&bytes_text(&error.data, style.ports, style.verbosity))

@@ -138,8 +138,8 @@ fn copy_head(
         if !is_fit(header) || !flow::extract::head_is_enough(head.data()) {
             return None;
         }
-        // SAFETY: the piece lies in a buffer that was taken, in memory that the ring keeps mapped, and the ring is kept until
-        // the tails are cleared.
+        // SAFETY: the piece lies in a buffer that was taken, in memory that the ring keeps mapped, and the
+        // ring is kept until the tails are cleared.
         return unsafe { tails.lend(head, std::iter::once(piece)) }.then_some(header);
     }
     let mut reader = SegmentReader { segments, used: 0 };

@@ -28,8 +28,8 @@ pub(super) fn is_zero(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|b| b == b'0')
 }
 
-/// The column `protocols`. Versions that the switch does not speak are left out, with a complaint. Where none is left, the
-/// bridge speaks none: a restriction never makes it speak what it excludes.
+/// The column `protocols`. Versions that the switch does not speak are left out, with a complaint. Where none
+/// is left, the bridge speaks none: a restriction never makes it speak what it excludes.
 pub(super) fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<VersionSet> {
     let names: Vec<&str> = row.get("protocols")?.as_set().iter().filter_map(|a| a.as_str()).collect();
     if names.is_empty() {
@@ -52,8 +52,8 @@ pub(super) fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<Ver
     Some(spoken)
 }
 
-/// Of a port with several interfaces the one that is used, as long as there are no bonds: all of them would make a loop. The one that
-/// is named as primary, else the first by name.
+/// Of a port with several interfaces the one that is used, as long as there are no bonds: all of them would
+/// make a loop. The one that is named as primary, else the first by name.
 pub(super) fn active_member(row: &RowRef<'_>, members: &[RowRef<'_>]) -> Option<String> {
     let names = members.iter().filter_map(|member| member.text("name"));
     let primary = row.value("other_config", "bond-primary");

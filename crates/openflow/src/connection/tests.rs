@@ -1,0 +1,248 @@
+use super::*;
+
+const V10_AND_V13: VersionSet = VersionSet::only(Version::V10).with(Version::V13);
+
+fn connection(side: Side, versions: VersionSet, now: Instant) -> Connection {
+    Connection::new(ConnectionConfig { side, versions, probe_interval: Some(Duration::from_secs(5)) }, now)
+}
+
+/// Moves what each has to send until both are quiet.
+fn exchange(now: Instant, a: &mut Connection, b: &mut Connection) {
+    fn send(now: Instant, from: &mut Connection, to: &mut Connection) {
+        let taken = to.handle_bytes(now, from.transmit());
+        from.transmitted(taken);
+    }
+    while !a.transmit().is_empty() || !b.transmit().is_empty() {
+        send(now, a, b);
+        send(now, b, a);
+    }
+}
+
+fn up(now: Instant) -> (Connection, Connection) {
+    let mut switch = connection(Side::Switch, V10_AND_V13, now);
+    let mut controller = connection(Side::Controller, V10_AND_V13, now);
+    exchange(now, &mut switch, &mut controller);
+    assert_eq!(switch.next_event(now), Some(Event::Up(Version::V13)));
+    assert_eq!(controller.next_event(now), Some(Event::Up(Version::V13)));
+    (switch, controller)
+}
+
+#[test]
+fn the_greatest_common_version_is_spoken() {
+    let now = Instant::now();
+    up(now);
+    let mut switch = connection(Side::Switch, V10_AND_V13, now);
+    // OpenFlow 1.2 without a bitmap: all up to it.
+    assert_eq!(switch.handle_bytes(now, &[3, 0, 0, 8, 0, 0, 0, 9]), 8);
+    assert_eq!(switch.next_event(now), Some(Event::Up(Version::V10)));
+}
+
+#[test]
+fn without_a_common_version_the_peer_is_told_so_and_the_connection_ends() {
+    let now = Instant::now();
+    let mut switch = connection(Side::Switch, VersionSet::only(Version::V13), now);
+    let hello = switch.transmit().len();
+    switch.transmitted(hello);
+    switch.handle_bytes(now, &[1, 0, 0, 8, 0, 0, 0, 9]);
+    let reason = CloseReason::NoCommonVersion(VersionSet::only(Version::V10));
+    assert_eq!(switch.next_event(now), Some(Event::Closed(reason)));
+    assert_eq!(switch.transmit()[..12], [1, 1, 0, 82, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let text = b"We support version 0x04, you support version 0x01, no common versions.";
+    assert_eq!(&switch.transmit()[12..], text);
+    assert_eq!(switch.next_event(now), None);
+}
+
+#[test]
+fn a_message_may_arrive_byte_by_byte() {
+    let now = Instant::now();
+    let (mut switch, mut controller) = up(now);
+    controller.send(77, &Message::BarrierRequest).unwrap();
+    let bytes = controller.transmit().to_vec();
+    for (i, byte) in bytes.iter().enumerate() {
+        assert_eq!(switch.next_event(now), None, "{i}");
+        switch.handle_bytes(now, &[*byte]);
+    }
+    let event = switch.next_event(now).unwrap();
+    assert!(matches!(event, Event::Message { xid: 77, message: Message::BarrierRequest, .. }), "{event:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_answered_and_the_connection_lives() {
+    let now = Instant::now();
+    let (mut switch, mut controller) = up(now);
+    let cases = [
+        (vec![4, 99, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
+        (vec![1, 5, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_VERSION),
+        (vec![4, 5, 0, 9, 0, 0, 0, 1, 0], ErrorKind::OFPBRC_BAD_LEN),
+        (vec![4, 6, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_LEN),
+        (vec![4, 21, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
+        (vec![4, 18, 0, 16, 0, 0, 0, 1, 0, 99, 0, 0, 0, 0, 0, 0], ErrorKind::OFPBRC_BAD_STAT),
+    ];
+    for (bytes, kind) in cases {
+        switch.handle_bytes(now, &bytes);
+        let event = switch.next_event(now).unwrap();
+        assert!(matches!(event, Event::Unreadable { xid: 1, error, .. } if error == kind), "{event:?}");
+        exchange(now, &mut switch, &mut controller);
+        let Some(Event::Message { message: Message::Error(error), .. }) = controller.next_event(now) else {
+            panic!("no error for {kind}");
+        };
+        assert_eq!((error.kind(), &error.data), (Some(kind), &bytes));
+    }
+    assert!(switch.version().is_some());
+}
+
+#[test]
+fn an_error_carries_the_whole_request() {
+    let now = Instant::now();
+    let (mut switch, mut controller) = up(now);
+    for length in [8u16, 64, 65, 300, 65_523, 65_524, 65_535] {
+        let mut request = vec![4, 99];
+        request.extend(length.to_be_bytes());
+        request.extend([0, 0, 0, 7]);
+        request.resize(usize::from(length), 0xaa);
+        let mut given = 0;
+        while given < request.len() {
+            given += switch.handle_bytes(now, &request[given..]);
+        }
+        assert!(matches!(switch.next_event(now), Some(Event::Unreadable { .. })));
+        exchange(now, &mut switch, &mut controller);
+        let Some(Event::Message { message: Message::Error(error), .. }) = controller.next_event(now) else {
+            panic!("no error for {length} bytes");
+        };
+        assert_eq!(error.data, request[..request.len().min(65_523)]);
+    }
+    // One that is read and then refused.
+    let echo = Message::QueueGetConfigRequest { port: None };
+    controller.send(9, &echo).unwrap();
+    exchange(now, &mut switch, &mut controller);
+    let Some(Event::Message { xid, head, .. }) = switch.next_event(now) else { panic!() };
+    switch.reply_error(xid, &head, ErrorKind::OFPBRC_EPERM);
+    exchange(now, &mut switch, &mut controller);
+    let Some(Event::Message { message: Message::Error(error), .. }) = controller.next_event(now) else {
+        panic!()
+    };
+    assert_eq!(error.data.len(), 16);
+}
+
+#[test]
+fn an_impossible_length_ends_the_connection() {
+    let now = Instant::now();
+    let (mut switch, _) = up(now);
+    switch.handle_bytes(now, &[4, 2, 0, 7, 0, 0, 0, 1]);
+    assert_eq!(switch.next_event(now), Some(Event::Closed(CloseReason::BadLength(7))));
+    assert!(!switch.wants_input() && !switch.transmit().is_empty());
+}
+
+#[test]
+fn a_silent_peer_is_probed_and_then_given_up() {
+    let start = Instant::now();
+    let (mut switch, mut controller) = up(start);
+    let seconds = |n| start + Duration::from_secs(n);
+    switch.handle_timeout(seconds(4));
+    assert!(switch.transmit().is_empty());
+    switch.handle_timeout(seconds(5));
+    exchange(seconds(6), &mut switch, &mut controller);
+    assert_eq!(controller.next_event(seconds(6)), None);
+    exchange(seconds(6), &mut switch, &mut controller);
+    assert_eq!(switch.next_event(seconds(6)), None);
+    assert_eq!(switch.poll_timeout(), Some(seconds(11)));
+    switch.handle_timeout(seconds(11));
+    switch.handle_timeout(seconds(15));
+    assert_eq!(switch.next_event(seconds(15)), None);
+    switch.handle_timeout(seconds(16));
+    assert_eq!(switch.next_event(seconds(16)), Some(Event::Closed(CloseReason::Silent)));
+}
+
+#[test]
+fn a_listener_reads_each_message_in_its_own_version_and_answers_nothing() {
+    let now = Instant::now();
+    let mut listener = connection(Side::Listener, VersionSet::only(Version::V10), now);
+    let sent = listener.transmit().len();
+    listener.transmitted(sent);
+    listener.handle_bytes(now, &[4, 0, 0, 8, 0, 0, 0, 1]);
+    assert_eq!(listener.next_event(now), Some(Event::Up(Version::V10)));
+    let heard: [(&[u8], &str); 4] = [
+        (&[4, 0, 0, 8, 0, 0, 0, 7], "OFPT_HELLO"),
+        (&[4, 2, 0, 8, 0, 0, 0, 7], "OFPT_ECHO_REQUEST"),
+        (&[4, 20, 0, 8, 0, 0, 0, 7], "OFPT_BARRIER_REQUEST"),
+        (&[1, 18, 0, 8, 0, 0, 0, 7], "OFPT_BARRIER_REQUEST"),
+    ];
+    for (bytes, name) in heard {
+        listener.handle_bytes(now, bytes);
+        let Some(Event::Message { xid: 7, message, head }) = listener.next_event(now) else {
+            panic!("{name} is not heard");
+        };
+        assert_eq!((message.name(), head.as_bytes()), (name, bytes));
+    }
+    // What cannot be read is no reason to say anything either.
+    listener.handle_bytes(now, &[5, 99, 0, 8, 0, 0, 0, 7]);
+    assert!(matches!(listener.next_event(now), Some(Event::Unreadable { xid: 7, .. })));
+    assert!(listener.transmit().is_empty());
+}
+
+#[test]
+fn a_tap_has_both_hellos() {
+    let now = Instant::now();
+    let v10 = VersionSet::only(Version::V10);
+    let (mut s, mut c) = (connection(Side::Switch, v10, now), connection(Side::Controller, v10, now));
+    s.start_tap();
+    exchange(now, &mut s, &mut c);
+    assert!(s.next_event(now).is_some());
+    assert_eq!(s.take_tap(), [[1, 0, 0, 8, 0, 0, 0, 1]; 2].concat());
+}
+
+#[test]
+fn no_hello_in_time_ends_it() {
+    let now = Instant::now();
+    let mut switch = connection(Side::Switch, V10_AND_V13, now);
+    let due = switch.poll_timeout().unwrap();
+    switch.handle_timeout(due);
+    assert_eq!(switch.next_event(due), Some(Event::Closed(CloseReason::Silent)));
+}
+
+#[test]
+fn input_and_output_are_bounded() {
+    let now = Instant::now();
+    let (mut switch, _) = up(now);
+    let mut echo = vec![4, 2, 0xff, 0xff, 0, 0, 0, 1];
+    echo.resize(0xffff, 0);
+    let mut fed = 0;
+    for _ in 0..1000 {
+        while switch.next_event(now).is_some() {}
+        fed += switch.handle_bytes(now, &echo[fed % 0xffff..]);
+    }
+    assert!(!switch.wants_input());
+    assert!(switch.transmit().len() <= OUTPUT_MAX + 2 * 0xffff, "{}", switch.transmit().len());
+    // When the peer reads, all of it is answered.
+    let mut answered = 0;
+    while !switch.transmit().is_empty() {
+        answered += switch.transmit().len();
+        let n = switch.transmit().len();
+        switch.transmitted(n);
+        while switch.next_event(now).is_some() {}
+    }
+    assert_eq!(answered, fed / 0xffff * 0xffff);
+}
+
+#[test]
+fn flow_mods_of_openflow_10_take_a_table_once_agreed() {
+    let now = Instant::now();
+    let v10 = VersionSet::only(Version::V10);
+    let (mut s, mut c) = (connection(Side::Switch, v10, now), connection(Side::Controller, v10, now));
+    exchange(now, &mut s, &mut c);
+    assert!(s.next_event(now).is_some() && c.next_event(now).is_some());
+    let mut flow_mod = crate::message::FlowMod::add();
+    flow_mod.table_id = 3;
+    for (agree, expected) in [(false, 0xff), (true, 3)] {
+        if agree {
+            c.send(1, &Message::FlowModTableId(true)).unwrap();
+        }
+        c.send(2, &Message::FlowMod(Box::new(flow_mod.clone()))).unwrap();
+        exchange(now, &mut s, &mut c);
+        if agree {
+            assert!(s.next_event(now).is_some());
+        }
+        let Some(Event::Message { message: Message::FlowMod(got), .. }) = s.next_event(now) else { panic!() };
+        assert_eq!(got.table_id, expected);
+    }
+}
