@@ -1,7 +1,10 @@
 # Each target is one script under scripts/, which installs by apt what that target lacks (scripts/install says how).
-.PHONY: demo test bench soak lint conformance install
-demo test bench soak lint:
+.PHONY: demo test test-unit test-interop interop bench soak lint conformance install
+demo test interop bench soak lint:
 	@scripts/$@
+# The two parts of make test.
+test-unit test-interop:
+	@scripts/test $(@:test-%=%)
 # TESTS names files or numbers of Open vSwitch's test suite: make conformance TESTS="ofproto-dpif 1091-1099".
 conformance:
 	@scripts/conformance $(TESTS)

@@ -1,11 +1,12 @@
 //! Keeps the memory of growing regions there before their owner touches it.
 //!
-//! A worker fills its caches' arrays from their start on. The first touch of a huge page costs it 0.2 ms at the least, and
-//! 5 ms were seen in a virtual machine: longer than any pass of its loop shall take. So one thread of the process
-//! looks, every [`PERIOD`], how far each growing region is used, and populates it some way ahead.
+//! A worker fills its caches' arrays from their start on. The first touch of a huge page costs it 0.2 ms at
+//! the least, and 5 ms were seen in a virtual machine: longer than any pass of its loop shall take. So one
+//! thread of the process looks, every [`PERIOD`], how far each growing region is used, and populates it some
+//! way ahead.
 //!
-//! Threads: the owner of a region stores one word, [`Growth::in_use`]; the rest belongs to the keeper's thread, which starts with the
-//! first region and ends some time after the last.
+//! Threads: the owner of a region stores one word, [`Growth::in_use`]; the rest belongs to the keeper's
+//! thread, which starts with the first region and ends some time after the last.
 
 use crate::region::Mapping;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +43,8 @@ impl Growth {
         (used + (used / 2).clamp(LEAD_MIN, LEAD_MAX)).min(self.len)
     }
 
-    /// Populates the next step towards the target; says whether there was one to take, or `None` when the region is gone.
+    /// Populates the next step towards the target; says whether there was one to take, or `None` when the
+    /// region is gone.
     fn advance(&self) -> Option<bool> {
         let mapping = self.mapping.upgrade()?;
         let (ready, target) = (self.ready.load(Ordering::Relaxed), self.target());

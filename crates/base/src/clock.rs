@@ -1,8 +1,9 @@
-//! The processor's time stamp counter, its rate, and time as tests bend it: stopped, and moved forward by hand.
+//! The processor's time stamp counter, its rate, and time as tests bend it: stopped, and moved forward by
+//! hand.
 //!
-//! Whatever times out in the switch goes by [`now`], or by a count of milliseconds made of [`stopped_tsc`] and [`warped_ms`], so that a
-//! command moves all of it at once. In production nobody calls [`stop`] or [`warp`], and both cost a load of a line that
-//! nobody writes.
+//! Whatever times out in the switch goes by [`now`], or by a count of milliseconds made of [`stopped_tsc`]
+//! and [`warped_ms`], so that a command moves all of it at once. In production nobody calls [`stop`] or
+//! [`warp`], and both cost a load of a line that nobody writes.
 //!
 //! Threads: any reads; one thread stops and warps.
 

@@ -30,6 +30,8 @@ drop_reasons! {
     TableMiss = "table_miss",
     /// The bridge has no port to send to but the one that the packet came from.
     NoOutput = "no_output",
+    /// The group has no live bucket, or there is no such group.
+    NoLiveBucket = "no_live_bucket",
     /// The output port is gone, or was never there.
     OutputPortGone = "output_port_gone",
     /// The output port's queue was full.
@@ -40,7 +42,8 @@ drop_reasons! {
     TxMtuExceeded = "tx_mtu_exceeded",
     /// The output port is down (administratively, or its `no_fwd` is set).
     TxPortDown = "tx_port_down",
-    /// The output port's driver did not send the packet: the link is down, the device gone, or no buffer of a guest's holds it.
+    /// The output port's driver did not send the packet: the link is down, the device gone, or no buffer of a
+    /// guest's holds it.
     TxError = "tx_error",
     /// The packet came in at a port whose configuration forbids receiving.
     RxPortConfig = "rx_port_config",
@@ -48,7 +51,8 @@ drop_reasons! {
     RxTruncated = "rx_truncated",
     /// The input port's driver had no buffer for the packet, or nobody took it in time.
     RxDropped = "rx_dropped",
-    /// A TCP segment that its sender wants cut into pieces smaller than any peer's maximum segment size (`gso_size`).
+    /// A TCP segment that its sender wants cut into pieces smaller than any peer's maximum segment size
+    /// (`gso_size`).
     RxGsoSize = "rx_gso_size",
     /// A segment that its sender wants cut into more pieces than a frame may become.
     RxGsoSegments = "rx_gso_segments",
@@ -78,6 +82,9 @@ drop_reasons! {
     MeterDrop = "meter",
     /// Over the ingress policing rate of the port.
     PolicerDrop = "policer",
+    /// The packet would begin a connection, and its input port has had its share of new ones for now
+    /// (`ct(commit)`).
+    CtPortShare = "ct_port_share",
     /// The translation failed (a stack underflow, an action that the switch cannot do).
     TranslationError = "translation_error",
     /// A packet-in found its ring to the control thread full.

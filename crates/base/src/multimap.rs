@@ -1,17 +1,19 @@
-//! A hash multimap with one writer at a time and any number of readers that neither wait nor write: the rules of
-//! a subtable.
+//! A hash multimap with one writer at a time and any number of readers that neither wait nor write: the rules
+//! of a subtable.
 //!
-//! Idea: open addressing with linear probing over an array of pointers; each element is one allocation that holds
-//! its hash, its value and its words (the matched words of a rule), and never moves. The low bits of a pointer are
-//! free by alignment and hold some bits of the hash, so that a probe past other elements seldom touches them.
-//! Growing makes a larger array of the same pointers and publishes it; elements and replaced arrays are freed by
-//! the [`Domain`] after a grace period, so a reader's references live as long as it is not quiescent.
+//! Idea: open addressing with linear probing over an array of pointers; each element is one allocation that
+//! holds its hash, its value and its words (the matched words of a rule), and never moves. The low bits of a
+//! pointer are free by alignment and hold some bits of the hash, so that a probe past other elements seldom
+//! touches them. Growing makes a larger array of the same pointers and publishes it; elements and replaced
+//! arrays are freed by the [`Domain`] after a grace period, so a reader's references live as long as it is
+//! not quiescent.
 //!
-//! Cost: a lookup takes two cache misses (array, element) and about 1.5 probes at a load of 1/4 to 2/3; insertion
-//! and removal are O(1) amortised. Many elements of one hash make one long run of probes for each of them.
+//! Cost: a lookup takes two cache misses (array, element) and about 1.5 probes at a load of 1/4 to 2/3;
+//! insertion and removal are O(1) amortised. Many elements of one hash make one long run of probes for each
+//! of them.
 //!
-//! Threads: writers wait for each other (mutex), readers for nobody. A reader that runs beside a writer sees each
-//! element that is there during the whole lookup, exactly once.
+//! Threads: writers wait for each other (mutex), readers for nobody. A reader that runs beside a writer sees
+//! each element that is there during the whole lookup, exactly once.
 
 use crate::rcu::{Domain, Garbage, Reader};
 use crate::slab::Chunk;
@@ -55,8 +57,8 @@ impl<T> Element<T> {
         unsafe { element.write(Element { hash, words_len: words.len() as u32, value }) };
         // SAFETY: `words_offset` lies within or at the end of the allocation.
         let to = unsafe { raw.byte_add(words_offset::<T>()) }.cast::<u64>();
-        // SAFETY: the layout has room for `words.len()` words there, aligned since the offset is a multiple of 16; the
-        // allocation is new, so they do not overlap.
+        // SAFETY: the layout has room for `words.len()` words there, aligned since the offset is a multiple
+        // of 16; the allocation is new, so they do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), to, words.len()) };
         element
     }
@@ -139,8 +141,8 @@ impl<T> Table<T> {
         self.slots().len() - 1
     }
 
-    /// Writer: puts an element that is not in the table into the first free slot of its run; whether that slot was
-    /// never used.
+    /// Writer: puts an element that is not in the table into the first free slot of its run; whether that
+    /// slot was never used.
     fn put(&self, element: NonNull<Element<T>>, hash: u32) -> bool {
         let mut i = hash as usize & self.mask();
         loop {
@@ -188,8 +190,9 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     #[inline(always)]
     fn table<'g>(&'g self, reader: &'g Reader) -> &'g Table<T> {
         assert!(reader.is_of(&self.domain), "the reader belongs to another domain");
-        // SAFETY: from `Box::into_raw`; a replaced table is freed after every reader of the domain was quiescent, which
-        // `reader`, borrowed for 'g, cannot be; the last one by `Drop`, and the map is borrowed for 'g too.
+        // SAFETY: from `Box::into_raw`; a replaced table is freed after every reader of the domain was
+        // quiescent, which `reader`, borrowed for 'g, cannot be; the last one by `Drop`, and the map is
+        // borrowed for 'g too.
         unsafe { &*self.table.load(Ordering::Acquire) }
     }
 
@@ -226,8 +229,8 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         unsafe { entry(element.as_ptr()) }
     }
 
-    /// Unlinks the element whose value is at `value` (an address from an [`Entry`]), to be freed when no reader sees
-    /// it any more. `false` if it is not there.
+    /// Unlinks the element whose value is at `value` (an address from an [`Entry`]), to be freed when no
+    /// reader sees it any more. `false` if it is not there.
     pub fn remove(&self, hash: u32, value: *const T) -> bool {
         let mut writer = self.writer.lock().expect("no holder panics");
         // SAFETY: only writers replace the table, and we hold their lock.
@@ -293,7 +296,8 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         self.len() == 0
     }
 
-    /// Bytes on the heap: elements (with the allocator's 8 bytes each) and slots; what waits to be freed is not counted.
+    /// Bytes on the heap: elements (with the allocator's 8 bytes each) and slots; what waits to be freed is
+    /// not counted.
     pub fn memory_bytes(&self) -> usize {
         let writer = self.writer.lock().expect("no holder panics");
         // SAFETY: only writers replace the table, and we hold their lock.

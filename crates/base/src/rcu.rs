@@ -14,18 +14,19 @@
 //! unlinking).
 //! - A reader that announces e has loaded e from the epoch with Acquire. The writer's increment released the
 //!   unlinking before it, so all that the reader loads later sees X unlinked. No fence is needed between the
-//!   announcement and later reads: they are ordered behind the *load* of the epoch, and what they need (that X
-//!   is unlinked) was true before the reader's announcement could be.
-//! - The announcement is a Release store and the writer loads it with Acquire: what the reader read of X before
-//!   happened before X is freed.
-//! - An unchanged epoch needs no announcement: the slot says it already, and nothing stamped later waits for less.
-//! - Coming online differs: until its slot is seen the writer does not wait for this reader at all. So the store of
-//!   the slot must be visible before the first read (fence, SeqCst), and the writer must look at the slots after its
-//!   unlinking is visible (fence, SeqCst): of these two fences one comes first, and either the writer sees the reader
-//!   online, or the reader sees X unlinked.
+//!   announcement and later reads: they are ordered behind the *load* of the epoch, and what they need (that
+//!   X is unlinked) was true before the reader's announcement could be.
+//! - The announcement is a Release store and the writer loads it with Acquire: what the reader read of X
+//!   before happened before X is freed.
+//! - An unchanged epoch needs no announcement: the slot says it already, and nothing stamped later waits for
+//!   less.
+//! - Coming online differs: until its slot is seen the writer does not wait for this reader at all. So the
+//!   store of the slot must be visible before the first read (fence, SeqCst), and the writer must look at the
+//!   slots after its unlinking is visible (fence, SeqCst): of these two fences one comes first, and either
+//!   the writer sees the reader online, or the reader sees X unlinked.
 //!
-//! Threads: any thread may defer and reclaim (a mutex orders them; in practice the control thread); any number of
-//! readers, each used by one thread at a time.
+//! Threads: any thread may defer and reclaim (a mutex orders them; in practice the control thread); any
+//! number of readers, each used by one thread at a time.
 //!
 //! Source: the scheme of liburcu's QSBR flavour.
 
@@ -198,8 +199,8 @@ impl Domain {
         reader
     }
 
-    /// Writer: frees `garbage`, which must already be unlinked, once no reader can see it. Takes effect with a later
-    /// [`Self::reclaim`].
+    /// Writer: frees `garbage`, which must already be unlinked, once no reader can see it. Takes effect with
+    /// a later [`Self::reclaim`].
     pub fn defer(&self, garbage: Box<dyn Send>) {
         self.defer_garbage(Garbage::Boxed(garbage));
     }
@@ -212,8 +213,8 @@ impl Domain {
         }
     }
 
-    /// Writer: frees all that has become free, and says how many objects still wait. Call it regularly: what was
-    /// deferred since the last call begins to wait for the readers now.
+    /// Writer: frees all that has become free, and says how many objects still wait. Call it regularly: what
+    /// was deferred since the last call begins to wait for the readers now.
     pub fn reclaim(&self) -> usize {
         self.deferred.lock().expect("no holder panics").close(&self.epoch);
         let safe = self.oldest_seen();
@@ -228,7 +229,8 @@ impl Domain {
         left
     }
 
-    /// Writer, at its end: [`Self::reclaim`] until nothing more becomes free, with what the freed objects deferred.
+    /// Writer, at its end: [`Self::reclaim`] until nothing more becomes free, with what the freed objects
+    /// deferred.
     pub fn reclaim_all(&self) {
         let mut left = usize::MAX;
         loop {
@@ -266,7 +268,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Says: I hold no reference to protected data now (that it borrows mutably proves it). Call once per loop.
+    /// Says: I hold no reference to protected data now (that it borrows mutably proves it). Call once per
+    /// loop.
     #[inline]
     pub fn quiescent(&mut self) {
         announce(&self.domain.epoch, &self.slot.seen, &mut self.seen);
@@ -302,8 +305,8 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// The last reader takes all the garbage with it: what is deferred may itself hold the domain, which nothing would
-    /// free then if no writer came by again.
+    /// The last reader takes all the garbage with it: what is deferred may itself hold the domain, which
+    /// nothing would free then if no writer came by again.
     fn drop(&mut self) {
         go_offline(&self.slot.seen);
         let mut readers = self.domain.readers.lock().expect("no reader panics here");
@@ -316,8 +319,8 @@ impl Drop for Reader {
     }
 }
 
-/// A value that is replaced as a whole: readers borrow the newest without waiting, replaced ones are freed after a
-/// grace period.
+/// A value that is replaced as a whole: readers borrow the newest without waiting, replaced ones are freed
+/// after a grace period.
 pub struct RcuCell<T: Send + Sync + 'static> {
     domain: Arc<Domain>,
     /// From `Box::into_raw`; replaced and deferred only under `publisher`.
@@ -338,9 +341,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     #[inline]
     pub fn read<'g>(&'g self, reader: &'g Reader) -> &'g T {
         assert!(reader.is_of(&self.domain), "the reader belongs to another domain");
-        // SAFETY: the pointer came from a box; it is freed only after it was replaced and then every reader of this
-        // domain was quiescent or offline, which `reader`, borrowed for 'g, cannot be; or by `Drop` of the cell,
-        // which is borrowed for 'g too.
+        // SAFETY: the pointer came from a box; it is freed only after it was replaced and then every reader
+        // of this domain was quiescent or offline, which `reader`, borrowed for 'g, cannot be; or by `Drop`
+        // of the cell, which is borrowed for 'g too.
         unsafe { &*self.value.load(Ordering::Acquire) }
     }
 
@@ -349,8 +352,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.update(|_| value);
     }
 
-    /// Replaces the value by what `next` makes of it. Publishers wait for each other, so `next` must not publish
-    /// to the same cell.
+    /// Replaces the value by what `next` makes of it. Publishers wait for each other, so `next` must not
+    /// publish to the same cell.
     pub fn update(&self, next: impl FnOnce(&T) -> T) {
         let _publisher = self.publisher.lock().expect("a publisher that panics leaves nothing half done");
         let old = self.value.load(Ordering::Relaxed);
@@ -365,7 +368,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
 impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw`, and `&mut self` says that nobody borrows through the cell.
+        // SAFETY: the pointer came from `Box::into_raw`, and `&mut self` says that nobody borrows through the
+        // cell.
         drop(unsafe { Box::from_raw(*self.value.get_mut()) });
     }
 }
@@ -448,8 +452,8 @@ mod tests {
     }
 }
 
-/// All interleavings, and all that the memory model lets each load see, of one reader and the writer; with twins that
-/// lack one ordering each and must be found out.
+/// All interleavings, and all that the memory model lets each load see, of one reader and the writer; with
+/// twins that lack one ordering each and must be found out.
 #[cfg(test)]
 mod model {
     use super::OFFLINE;

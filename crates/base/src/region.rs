@@ -46,6 +46,16 @@ unsafe impl<T: zerocopy::FromZeros + Sync> Sync for Region<T> {}
 impl<T: zerocopy::FromZeros> Region<T> {
     /// Maps room for `len` elements. Errors are the operating system's (address space exhausted).
     pub fn new(len: usize) -> std::io::Result<Region<T>> {
+        Region::mapped(len, true)
+    }
+
+    /// As [`Self::new`], for elements that are touched here and there, as those of a hash table: in small
+    /// pages, so that few of them do not cost a huge page each.
+    pub fn scattered(len: usize) -> std::io::Result<Region<T>> {
+        Region::mapped(len, false)
+    }
+
+    fn mapped(len: usize, in_huge_pages: bool) -> std::io::Result<Region<T>> {
         assert!(!std::mem::needs_drop::<T>(), "elements of a region are never dropped");
         const HUGE: usize = 2 << 20;
         let wanted = len.checked_mul(size_of::<T>()).ok_or(std::io::ErrorKind::OutOfMemory)?.max(1);
@@ -61,11 +71,14 @@ impl<T: zerocopy::FromZeros> Region<T> {
         let skip = if wanted >= HUGE { raw.cast::<u8>().align_offset(HUGE) } else { 0 };
         // SAFETY: `skip < HUGE`, and the mapping is HUGE longer than wanted where skip is not 0.
         let start = unsafe { raw.cast::<u8>().add(skip) };
+        #[cfg(not(target_os = "linux"))]
+        let _ = in_huge_pages;
         #[cfg(target_os = "linux")]
         if wanted >= HUGE {
+            let advice = if in_huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
             // A hint only; plain pages serve where the kernel declines.
             // SAFETY: the range lies within the mapping made above.
-            unsafe { libc::madvise(start.cast(), wanted, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(start.cast(), wanted, advice) };
         }
         // The alignment slack before the start stays mapped and untouched: it costs address space only.
         let start = NonNull::new(start).expect("mmap never returns null for a null hint");
@@ -73,8 +86,9 @@ impl<T: zerocopy::FromZeros> Region<T> {
         Ok(Region { start: start.cast(), len, mapping, growth: None, _owns: PhantomData })
     }
 
-    /// As [`Self::new`], for a region that is filled from its start on: while it grows, its memory is kept there ahead of the
-    /// one who fills it and must not wait for it, see [`crate::ahead`]. Tell how far it is used by [`Self::in_use`].
+    /// As [`Self::new`], for a region that is filled from its start on: while it grows, its memory is kept
+    /// there ahead of the one who fills it and must not wait for it, see [`crate::ahead`]. Tell how far it is
+    /// used by [`Self::in_use`].
     pub fn growing(len: usize) -> std::io::Result<Region<T>> {
         let mut region = Region::new(len)?;
         region.growth = Some(ahead::keep(&region.mapping, len * size_of::<T>()));
@@ -89,8 +103,8 @@ impl<T: zerocopy::FromZeros> Region<T> {
         }
     }
 
-    /// Has the memory of these elements there before somebody touches it who must not wait for it. What the elements hold
-    /// stays. A hint: kernels before 5.14 do nothing.
+    /// Has the memory of these elements there before somebody touches it who must not wait for it. What the
+    /// elements hold stays. A hint: kernels before 5.14 do nothing.
     pub fn populate(&self, elements: std::ops::Range<usize>) {
         let bytes = |n: usize| n.min(self.len) * size_of::<T>();
         self.mapping.populate(bytes(elements.start)..bytes(elements.end));
@@ -98,8 +112,9 @@ impl<T: zerocopy::FromZeros> Region<T> {
 }
 
 impl Mapping {
-    /// The first touch of a page takes a fraction of a millisecond, and several in a virtual machine whose host must find a
-    /// page too. `bytes` are counted from the start and must lie within the region, which ends at a whole page.
+    /// The first touch of a page takes a fraction of a millisecond, and several in a virtual machine whose
+    /// host must find a page too. `bytes` are counted from the start and must lie within the region, which
+    /// ends at a whole page.
     pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
         const PAGE: usize = 4096;
         let (start, end) = (bytes.start / PAGE * PAGE, bytes.end.next_multiple_of(PAGE));
@@ -119,8 +134,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: from the aligned start to the mapping's end, made in `Region::new`; every region whose memory it is holds
-        // it, so no borrow outlives it.
+        // SAFETY: from the aligned start to the mapping's end, made in `Region::new`; every region whose
+        // memory it is holds it, so no borrow outlives it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,9 +1,11 @@
-//! An array that grows without moving: counters that many threads read in place, nodes that lock-free readers walk over.
+//! An array that grows without moving: counters that many threads read in place, nodes that lock-free readers
+//! walk over.
 //!
-//! Idea: chunks, each as large as all before it together, are allocated when first needed and never freed or moved
-//! while the slab lives. A reader needs no guard: what it once found stays where it is.
+//! Idea: chunks, each as large as all before it together, are allocated when first needed and never freed or
+//! moved while the slab lives. A reader needs no guard: what it once found stays where it is.
 //!
-//! Threads: any. Elements are shared, so their type brings its own way to change (atomics, [`crate::Counter`]).
+//! Threads: any. Elements are shared, so their type brings its own way to change (atomics,
+//! [`crate::Counter`]).
 
 use crate::region::Region;
 use std::ptr::NonNull;
@@ -57,7 +59,8 @@ impl<T: FromZeros> Chunk<T> {
 
     #[inline(always)]
     pub(crate) fn elements(&self) -> &[T] {
-        // SAFETY: the owner's elements, which neither move nor go while it lives, and nobody borrows them mutably.
+        // SAFETY: the owner's elements, which neither move nor go while it lives, and nobody borrows them
+        // mutably.
         unsafe { self.elements.as_ref() }
     }
 }
@@ -88,8 +91,8 @@ impl<T: FromZeros> Slab<T> {
         Self::default()
     }
 
-    /// Makes the elements `0..len` exist, zeroed where they are new. Allocates, so not for the packet path. Panics
-    /// beyond [`Self::LEN_MAX`].
+    /// Makes the elements `0..len` exist, zeroed where they are new. Allocates, so not for the packet path.
+    /// Panics beyond [`Self::LEN_MAX`].
     pub fn reserve(&self, len: usize) {
         assert!(len <= Self::LEN_MAX, "a slab has at most {} elements", Self::LEN_MAX);
         if len == 0 {
@@ -102,8 +105,8 @@ impl<T: FromZeros> Slab<T> {
         }
     }
 
-    /// Reserves room up to `elements.end`, and has the memory from `elements.start` on there before anybody touches it, see
-    /// [`Region::populate`].
+    /// Reserves room up to `elements.end`, and has the memory from `elements.start` on there before anybody
+    /// touches it, see [`Region::populate`].
     pub fn populate(&self, elements: std::ops::Range<usize>) {
         self.reserve(elements.end);
         let mut first = 0;

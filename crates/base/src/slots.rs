@@ -33,8 +33,8 @@ pub struct SlotTable {
 }
 
 impl SlotTable {
-    /// Makes room for slots below `count`, so that crediting one allocates nothing later and waits for no page. For
-    /// the control thread, before it gives numbers out.
+    /// Makes room for slots below `count`, so that crediting one allocates nothing later and waits for no
+    /// page. For the control thread, before it gives numbers out.
     pub fn reserve(&self, count: u32) {
         let ready = self.ready.load(Ordering::Relaxed);
         if count as usize > ready {

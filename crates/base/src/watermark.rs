@@ -1,11 +1,13 @@
 //! A number that one thread raises, and by which it shows others all that it wrote before.
 //!
-//! A [`Counter`](crate::Counter) orders nothing: who sees its new value may still see old values of other words, on all processors
-//! but x86's. Where a number says that something *was done* (a request was made, or has been served), it is one of these.
+//! A [`Counter`](crate::Counter) orders nothing: who sees its new value may still see old values of other
+//! words, on all processors but x86's. Where a number says that something *was done* (a request was made, or
+//! has been served), it is one of these.
 
 use std::sync::atomic::AtomicU64;
 
-/// A number with one writing thread. Who sees it at `n` sees all that the writer wrote before it raised it to `n`.
+/// A number with one writing thread. Who sees it at `n` sees all that the writer wrote before it raised it to
+/// `n`.
 #[derive(Default, Debug)]
 pub struct Watermark(AtomicU64);
 
@@ -56,8 +58,8 @@ mod protocol {
     }
 }
 
-/// A request and its answer, each told by a watermark, under all that the memory model allows; with twins that lack one ordering each
-/// and must be found out.
+/// A request and its answer, each told by a watermark, under all that the memory model allows; with twins
+/// that lack one ordering each and must be found out.
 #[cfg(test)]
 mod model {
     use super::protocol::{self, Word};

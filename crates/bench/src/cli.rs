@@ -1,15 +1,20 @@
 //! `crosspoint bench`: suites and their results, and one hidden subcommand for each measurement that suites
 //! run.
 
+use crate::lab::guest::tap;
+use crate::lab::switch::loops;
 use crate::lab::topology::TOPOLOGIES;
-use crate::lab::{generator, guest, switch, traffic, trial};
+use crate::lab::traffic::{pattern::Pattern, serve};
+use crate::lab::{generator, guest, switch, trial};
 use crate::measure::{
-    afxdp_bridge, churn, counts, fairness, generate, load_rules, masks, memory, misses, ovsdb, p2p,
-    port_count, ports_config, pvp, pvp_types, scale, wake,
+    ablation, afxdp_bridge, churn, counts, explosion, fairness, flow_mods, generate, load_rules,
+    mac_learning, masks, memory, misses, ovsdb, p2p, pinning, port_count, ports_config, pvp, pvp_types,
+    rule_to_effect, scale, wake,
 };
 use crate::run::{Wish, now_utc};
 use crate::suite::Mode;
-use crate::suite::list::SUITES;
+use crate::suite::list::suites;
+use crate::trials::Wanted;
 use crate::units::Failure;
 use crate::{compare, goals, report, result, run as runner};
 use clap::Subcommand;
@@ -91,17 +96,41 @@ enum Bench {
     /// Sleep: what does waking cost, and an idle switch?
     #[command(hide = true)]
     Wake(wake::Args),
+    /// Caches, exact-match tier and batches, one of them smaller at a time: what is each worth?
+    #[command(hide = true)]
+    Ablation(ablation::Args),
+    /// A worker bound, free, contended, beside a busy sibling: what does a packet cost?
+    #[command(hide = true)]
+    Pinning(pinning::Args),
+    /// Frames with new source addresses: how many are learned, and what does NORMAL still forward?
+    #[command(hide = true)]
+    MacLearning(mac_learning::Args),
+    /// A rule changes under traffic: how long until a packet obeys, and until counters are told?
+    #[command(hide = true)]
+    RuleToEffect(rule_to_effect::Args),
+    /// Flow-mods one by one, in a bundle, and replacing all rules: how many per second?
+    #[command(hide = true)]
+    FlowMods(flow_mods::Args),
+    /// Few packets that each leave a mask: how much of the others' throughput is left?
+    #[command(hide = true)]
+    Explosion(explosion::Args),
     /// Send small UDP frames at a fixed rate (what `afxdp` runs in a namespace).
     #[command(hide = true)]
     Generate(generate::Args),
     /// Send numbered frames and account for those that come back (what trials run in a namespace).
     #[command(hide = true)]
-    Traffic(traffic::Args),
+    Traffic(serve::Args),
+    /// Send back what comes at a tap device (a guest of trials).
+    #[command(hide = true)]
+    TapGuest(tap::Args),
+    /// Forward between interfaces with one of four I/O loops (a switch of trials).
+    #[command(hide = true)]
+    Loop(loops::Args),
 }
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// Suites (`crosspoint bench list` names them), or `all`.
+    /// Suites (`crosspoint bench list` names them), steps of them as SUITE.STEP, or `all`.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Seconds for each step: shows that everything runs.
@@ -113,6 +142,13 @@ struct RunArgs {
     /// Measure this switch; all that are installed where the option is not given.
     #[arg(long, value_name = "S")]
     switch: Vec<String>,
+    /// Offer traffic by this generator, in suites of trials.
+    #[arg(long, value_name = "G")]
+    generator: Option<String>,
+    /// Offer this traffic in suites of trials: udp, tcp-syn, imix or pcap=FILE; flows that differ in l2, l3
+    /// or l4; in sequential, random or zipf order; vlan, ipv6. Joined by +.
+    #[arg(long, value_name = "T")]
+    traffic: Option<Pattern>,
     /// Where results go. By default bench-TIME in the current directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -129,6 +165,9 @@ struct ReportArgs {
     /// Where the report goes; into the first directory by default.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write the results as text in Markdown to this file, in place of the report.
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    markdown: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -153,6 +192,7 @@ pub fn run(args: Args) -> ExitCode {
             Ok(())
         }
         Bench::Run(args) => run_suites(args),
+        Bench::Report(ReportArgs { dirs, markdown: Some(file), .. }) => report::markdown(&dirs, &file),
         Bench::Report(args) => {
             report::run(&args.dirs, args.out.as_deref()).map(|page| println!("{}", page.display()))
         }
@@ -189,15 +229,23 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
         Bench::Scale(args) => scale::run(&args),
         Bench::Wake(args) => wake::run(&args),
+        Bench::Ablation(args) => ablation::run(&args),
+        Bench::Pinning(args) => pinning::run(&args),
+        Bench::MacLearning(args) => mac_learning::run(&args),
+        Bench::RuleToEffect(args) => rule_to_effect::run(&args),
+        Bench::FlowMods(args) => flow_mods::run(&args),
+        Bench::Explosion(args) => explosion::run(&args),
         Bench::Generate(args) => generate::run(&args),
-        Bench::Traffic(args) => traffic::run(&args),
+        Bench::Traffic(args) => serve::run(&args),
+        Bench::TapGuest(args) => tap::run(&args),
+        Bench::Loop(args) => loops::run(&args),
         Bench::List | Bench::Run(_) | Bench::Report(_) | Bench::Compare(_) | Bench::Goals(_) => Ok(()),
     }
 }
 
 fn list() {
     let mut group = "";
-    for suite in SUITES {
+    for suite in suites() {
         if suite.group != group {
             group = suite.group;
             println!("{group}");
@@ -206,10 +254,10 @@ fn list() {
     }
     println!("Topologies");
     for topology in TOPOLOGIES {
-        println!("  {:<20} {}", topology.name, topology.what);
+        println!("  {:<20} {} ({})", topology.name, topology.what, topology.direction());
     }
     println!("Switches: {}, crosspoint@PATH", switch::list::NAMES.join(", "));
-    println!("Generators: {}", names(generator::list::GENERATORS, |g| g.name()));
+    println!("Generators: {}, trex@HOST:PORT", generator::list::NAMES.join(", "));
     println!("Guests: {}", names(guest::list::GUESTS, |g| g.name()));
     println!("Trials: {}", names(trial::list::TRIALS, |t| t.name()));
 }
@@ -225,7 +273,8 @@ fn run_suites(args: RunArgs) -> Result<(), Failure> {
         _ => Mode::Normal,
     };
     let out = args.out.unwrap_or_else(|| PathBuf::from(format!("bench-{}", now_utc().replace(':', ""))));
-    let wish = Wish { names: args.names, mode, switches: args.switch, out, resume: args.resume };
+    let wanted = Wanted { switches: args.switch, generator: args.generator, traffic: args.traffic };
+    let wish = Wish { names: args.names, mode, wanted, out, resume: args.resume };
     let result = runner::run(&wish);
     // What was measured is drawn also where a step failed.
     if wish.out.join("run.json").exists() && !matches!(result, Err(Failure::Usage(_))) {

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 /// Chance that a comparison of equals names a regression at all.
 const LEVEL: f64 = 0.05;
 /// Turns of each of two builds.
-const ROUNDS: usize = 7;
+pub const ROUNDS: usize = 7;
 /// What two builds are compared by: short, and in the options of every build so far.
 const BUILD_BENCHES: &[&str] = &[
     "p2p --rules in_port --flows 1,1k --order shuffled --runs 1 --turn-ms 300",
@@ -54,7 +54,7 @@ pub enum Verdict {
 /// Compares; a failure of kind `Check` where B is worse.
 pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
     let (a, b) = match (a.is_file(), b.is_file()) {
-        (true, true) => builds(a, b)?,
+        (true, true) => builds(a, b, ROUNDS)?,
         (false, false) => (store::read(a).map_err(Failure::Usage)?, store::read(b).map_err(Failure::Usage)?),
         _ => return Err(Failure::Usage("give two runs (directories) or two builds (programs)".into())),
     };
@@ -63,12 +63,16 @@ pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{} and {} have no point in common", a.name, b.name)));
     }
     print(&compared, &a, &b);
-    let worse: Vec<&str> = compared
-        .iter()
-        .filter(|c| matches!(c.verdict, Verdict::Worse(..)))
-        .map(|c| c.what.as_str())
-        .collect();
-    if worse.is_empty() { Ok(()) } else { Err(Failure::Check(format!("worse in B: {}", worse.join("; ")))) }
+    match worse(&compared) {
+        worse if worse.is_empty() => Ok(()),
+        worse => Err(Failure::Check(format!("worse in B: {}", worse.join("; ")))),
+    }
+}
+
+/// What is worse in B.
+pub fn worse(compared: &[Compared]) -> Vec<&str> {
+    let is_worse = |c: &&Compared| matches!(c.verdict, Verdict::Worse(..));
+    compared.iter().filter(is_worse).map(|c| c.what.as_str()).collect()
 }
 
 fn print(compared: &[Compared], a: &Run, b: &Run) {
@@ -109,6 +113,15 @@ pub fn compare(a: &Run, b: &Run) -> Vec<Compared> {
         },
     };
     pairs.iter().map(compared).collect()
+}
+
+/// Two switches under the same load, by one figure that both have: the verdict on `b`.
+pub fn between(a: &Point, b: &Point, figure: &str) -> Verdict {
+    match (refusal(a, b), a.metrics.get(figure), b.metrics.get(figure)) {
+        (Some(why), ..) => Verdict::None(why),
+        (None, Some(of_a), Some(of_b)) => judge(of_a, of_b, LEVEL),
+        (None, ..) => Verdict::None(format!("one has no {figure}")),
+    }
 }
 
 /// Why two points allow no ratio: other conditions, or figures that are not the switch's.
@@ -195,13 +208,13 @@ fn student_quantile(freedom: f64, level: f64) -> f64 {
     freedom.sqrt() * low.tan()
 }
 
-/// Runs the benches of [`BUILD_BENCHES`] on two programs in turns.
-fn builds(a: &Path, b: &Path) -> Result<(Run, Run), Failure> {
+/// Runs the benches of [`BUILD_BENCHES`] on two programs in so many turns.
+pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> {
     let dir = TempDir::new("builds")?;
     let named = |path: &Path| Run { name: path.display().to_string(), ..Run::default() };
     let mut runs = [named(a), named(b)];
-    for round in 0..ROUNDS {
-        eprintln!("round {} of {ROUNDS}", round + 1);
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
         for bench in BUILD_BENCHES {
             // Who comes first alternates, so that neither is always the one after a pause.
             for n in if round % 2 == 0 { [0, 1] } else { [1, 0] } {

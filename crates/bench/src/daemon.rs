@@ -1,5 +1,5 @@
-//! Daemons run beside the benchmark: ours (this binary's `switch`) and Debian's Open vSwitch, each with a run directory
-//! of its own, driven by the stock tools, ended by their ids.
+//! Daemons run beside the benchmark: ours (this binary's `switch`) and Debian's Open vSwitch, each with a run
+//! directory of its own, driven by the stock tools, ended by their ids.
 
 use crate::process::{Process, TempDir, run, wait_for};
 use std::collections::BTreeMap;
@@ -8,12 +8,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const OVS: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+/// Debian's Open vSwitch.
+pub const OVS: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+/// The same with DPDK.
+pub const OVS_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// A switch that runs as a process.
 pub struct Daemon {
     process: Process,
+    /// What its control socket is named for.
+    target: String,
     _database: Option<Process>,
     dir: TempDir,
 }
@@ -45,15 +50,43 @@ impl Daemon {
         // Secure: no rule but those that are added.
         command.args(["switch", "--bridge", "br0,fail-mode=secure"]).args(args);
         let process = spawn(&mut command, &dir.0)?;
-        let daemon = Daemon { process, _database: None, dir };
+        let daemon = Daemon { process, target: "ovs-vswitchd".into(), _database: None, dir };
         daemon.wait_for_bridge()?;
         Ok(daemon)
     }
 
     /// Debian's Open vSwitch with a bridge `br0` of its user-space datapath (`netdev`) or of its dummy one.
     pub fn open_vswitch(namespace: Option<&str>, datapath_type: &str) -> Result<Daemon, String> {
-        if !Path::new(OVS).exists() {
-            return Err(format!("{OVS} is not there: install openvswitch-switch (make bench does)"));
+        let dummy: &[&str] = &["--enable-dummy=override", "--disable-system"];
+        let args = if datapath_type == "dummy" { dummy } else { &[] };
+        Daemon::stock(namespace, OVS, "openvswitch-switch", args, &[], datapath_type)
+    }
+
+    /// The same with DPDK: one polling thread, on the second processor where there is one.
+    pub fn open_vswitch_dpdk(namespace: Option<&str>) -> Result<Daemon, String> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let mask = format!("other_config:pmd-cpu-mask={:#x}", 1 << (cpus - 1).min(1));
+        let prefix = format!("--no-pci --file-prefix=xpb-ovs-{}", std::process::id());
+        let settings = [
+            "other_config:dpdk-init=true",
+            "other_config:dpdk-lcore-mask=0x1",
+            "other_config:dpdk-alloc-mem=1024",
+            &mask,
+            &format!("other_config:dpdk-extra=\"{prefix}\""),
+        ];
+        Daemon::stock(namespace, OVS_DPDK, "openvswitch-switch-dpdk", &[], &settings, "netdev")
+    }
+
+    fn stock(
+        namespace: Option<&str>,
+        program: &str,
+        package: &str,
+        args: &[&str],
+        settings: &[&str],
+        datapath_type: &str,
+    ) -> Result<Daemon, String> {
+        if !Path::new(program).exists() {
+            return Err(format!("{program} is not there: install {package} (make bench does)"));
         }
         let dir = TempDir::new("stock")?;
         let db = dir.0.join("conf.db");
@@ -62,14 +95,19 @@ impl Daemon {
         server.arg(&db).arg(format!("--remote=punix:{}/db.sock", dir.0.display()));
         let database = spawn(&mut server, &dir.0)?;
         wait_for(&dir.0.join("db.sock"))?;
-        let mut command = in_namespace(namespace, Path::new(OVS));
-        command.arg(format!("unix:{}/db.sock", dir.0.display())).arg("--pidfile");
-        if datapath_type == "dummy" {
-            command.args(["--enable-dummy=override", "--disable-system"]);
+        let socket = format!("unix:{}/db.sock", dir.0.display());
+        let vsctl = |args: &[&str]| {
+            run(Command::new("ovs-vsctl").arg(format!("--db={socket}")).args(["--no-wait"]).args(args))
+        };
+        vsctl(&["init"])?;
+        if !settings.is_empty() {
+            vsctl(&[&["set", "Open_vSwitch", "."][..], settings].concat())?;
         }
+        let mut command = in_namespace(namespace, Path::new(program));
+        command.arg(&socket).arg("--pidfile").args(args);
         let process = spawn(&mut command, &dir.0)?;
-        let daemon = Daemon { process, _database: Some(database), dir };
-        daemon.vsctl(&["--no-wait", "init"])?;
+        let target = program.rsplit('/').next().unwrap_or(program).to_string();
+        let daemon = Daemon { process, target, _database: Some(database), dir };
         let kind = format!("datapath_type={datapath_type}");
         daemon.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", &kind, "fail-mode=secure"])?;
         daemon.wait_for_bridge()?;
@@ -106,20 +144,44 @@ impl Daemon {
         self.ofctl(&["add-flows", "br0", &file.to_string_lossy()]).map(drop)
     }
 
-    /// What its ports 1 to `ports` count as dropped: `switch 1: rx_dropped`.
-    pub fn port_drops(&self, ports: usize) -> Result<BTreeMap<String, u64>, String> {
+    /// What these ports count as dropped: `switch port 1: rx_dropped`.
+    pub fn port_drops(&self, ports: &[usize]) -> Result<BTreeMap<String, u64>, String> {
         let mut drops = BTreeMap::new();
-        for port in 1..=ports {
+        for port in ports {
             let text = self.ofctl(&["dump-ports", "br0", &port.to_string()])?;
             for direction in ["rx", "tx"] {
                 let line = text.lines().find_map(|l| l.split_once(&format!("{direction} pkts=")));
                 let count = line.and_then(|(_, rest)| {
                     rest.split("drop=").nth(1)?.split(',').next()?.trim().parse::<u64>().ok()
                 });
-                drops.insert(format!("switch {port}: {direction}_dropped"), count.unwrap_or(0));
+                drops.insert(format!("switch port {port}: {direction}_dropped"), count.unwrap_or(0));
             }
         }
         Ok(drops)
+    }
+
+    /// Packets that a port has received.
+    pub fn port_received(&self, port: usize) -> Result<u64, String> {
+        let text = self.ofctl(&["dump-ports", "br0", &port.to_string()])?;
+        let count = text.split("rx pkts=").nth(1).and_then(|t| t.split(',').next()?.trim().parse().ok());
+        count.ok_or_else(|| format!("the switch does not tell what port {port} has received: {text}"))
+    }
+
+    /// Runs `ovs-appctl` on the switch.
+    pub fn appctl(&self, args: &[&str]) -> Result<String, String> {
+        let mut command = Command::new("ovs-appctl");
+        command.env("OVS_RUNDIR", &self.dir.0).args(["-T", "10", "-t", &self.target]).args(args);
+        run(&mut command).map_err(|e| self.explained(e))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Ends it as `kill -9` does.
+    pub fn kill(&mut self) -> Result<(), String> {
+        self.process.0.kill().and_then(|()| self.process.0.wait()).map(drop).map_err(|e| e.to_string())
     }
 
     /// Whether it still runs.
@@ -146,8 +208,11 @@ impl Daemon {
 impl Drop for Daemon {
     /// Lets it take back what it did to kernel interfaces, which it cannot when it is killed.
     fn drop(&mut self) {
+        if !self.is_alive() {
+            return;
+        }
         let mut exit = Command::new("ovs-appctl");
-        exit.env("OVS_RUNDIR", &self.dir.0).args(["-T", "5", "-t", "ovs-vswitchd", "exit"]);
+        exit.env("OVS_RUNDIR", &self.dir.0).args(["-T", "5", "-t", &self.target, "exit"]);
         if self._database.is_some() {
             exit.arg("--cleanup");
         }

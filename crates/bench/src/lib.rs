@@ -13,6 +13,7 @@
 mod cli;
 mod compare;
 mod daemon;
+mod documents;
 mod goals;
 mod lab;
 mod machine;

@@ -1,5 +1,6 @@
 //! `crosspoint bench run`: the steps of suites, one after the other, each stored as soon as it is over.
 
+use crate::compare;
 use crate::lab::switch::list::NAMES;
 use crate::machine::fingerprint::Fingerprint;
 use crate::machine::lease::{self, Lease};
@@ -8,9 +9,9 @@ use crate::process::Process;
 use crate::result::rows::RowFile;
 use crate::result::store::Store;
 use crate::result::{Point, RunInfo, SCHEMA};
-use crate::suite::list::{SUITES, find};
+use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
-use crate::trials::{self, Load};
+use crate::trials::{self, Load, Wanted};
 use crate::units::Failure;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,8 +28,8 @@ pub struct Wish {
     pub names: Vec<String>,
     /// How long.
     pub mode: Mode,
-    /// The switches to measure; all that are here where none is named.
-    pub switches: Vec<String>,
+    /// Switches, generator and traffic, where they are not the suites' own.
+    pub wanted: Wanted,
     /// Where results go.
     pub out: PathBuf,
     /// Go on with a run.
@@ -47,7 +48,7 @@ fn known_switches() -> Vec<&'static str> {
 
 fn peers() -> impl Iterator<Item = Peer> {
     let peer = |step: &Step| if let Step::Measure(measure) = step { measure.peer } else { None };
-    SUITES.iter().flat_map(|suite| suite.steps).filter_map(peer)
+    all_suites().flat_map(|suite| suite.steps).filter_map(peer)
 }
 
 /// Runs suites. Steps that fail are noted in the run, the others go on; then the result is a failure with
@@ -56,14 +57,17 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     let suites = suites(&wish.names)?;
     let known = known_switches();
     // Another version of ours is found, or refused, by its path.
-    for version in wish.switches.iter().filter(|s| s.starts_with("crosspoint@")) {
+    for version in wish.wanted.switches.iter().filter(|s| s.starts_with("crosspoint@")) {
         crate::lab::switch::list::find(version).map_err(Failure::Usage)?;
     }
+    if let Some(generator) = &wish.wanted.generator {
+        crate::lab::generator::list::find(generator).map_err(Failure::Usage)?;
+    }
     let is_known = |s: &str| s.starts_with("crosspoint@") || known.contains(&s);
-    if let Some(unknown) = wish.switches.iter().find(|s| !is_known(s)) {
+    if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
     }
-    for peer in peers().filter(|peer| wish.switches.iter().any(|s| s == peer.switch)) {
+    for peer in peers().filter(|peer| wish.wanted.switches.iter().any(|s| s == peer.switch)) {
         if !Path::new(peer.program).exists() {
             let (switch, program, package) = (peer.switch, peer.program, peer.package);
             let why = format!("{switch} cannot be measured here: {program} is missing; install {package}");
@@ -105,29 +109,55 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
 
 fn suites(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     if names.iter().any(|name| name == "all") {
-        return Ok(SUITES.iter().collect());
+        return Ok(all_suites().collect());
     }
-    let known = || SUITES.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
+    let known = || all_suites().map(|s| s.name).collect::<Vec<_>>().join(", ");
     let suite = |name: &String| {
-        find(name).ok_or_else(|| Failure::Usage(format!("unknown suite {name}; known: all, {}", known())))
+        let (suite_name, step) =
+            name.split_once('.').map_or((name.as_str(), None), |(s, step)| (s, Some(step)));
+        let suite = find(suite_name);
+        let suite =
+            suite.ok_or_else(|| Failure::Usage(format!("unknown suite {name}; known: all, {}", known())))?;
+        let steps = || suite.steps.iter().map(Step::name);
+        if step.is_some_and(|step| !steps().any(|s| s == step)) {
+            let steps = steps().collect::<Vec<_>>().join(", ");
+            return Err(Failure::Usage(format!("unknown step {name}; steps of {suite_name}: {steps}")));
+        }
+        Ok(suite)
     };
-    names.iter().map(suite).collect()
+    let mut suites: Vec<&'static Suite> = Vec::new();
+    for name in names {
+        let suite = suite(name)?;
+        // Two steps of one suite are named by two names.
+        if !suites.iter().any(|s| s.name == suite.name) {
+            suites.push(suite);
+        }
+    }
+    Ok(suites)
+}
+
+/// Whether a step was asked for, or its suite as a whole.
+fn is_wanted(names: &[String], suite: &Suite, step: &Step) -> bool {
+    let id = format!("{}.{}", suite.name, step.name());
+    names.iter().any(|name| name == "all" || name == suite.name || *name == id)
 }
 
 /// What is stored and resumed as a whole.
 enum Part {
     Measure(&'static Measure),
     Load(Load),
+    Builds,
 }
 
 fn parts(suite: &'static Suite, wish: &Wish) -> Vec<(String, &'static Suite, Part)> {
     let mut parts = Vec::new();
-    for step in suite.steps {
+    for step in suite.steps.iter().filter(|step| is_wanted(&wish.names, suite, step)) {
         let id = format!("{}.{}", suite.name, step.name());
         match step {
             Step::Measure(measure) => parts.push((id, suite, Part::Measure(measure))),
+            Step::Builds(_) => parts.push((id, suite, Part::Builds)),
             Step::Grid(grid) => {
-                let loads = trials::loads(grid, wish.mode, &wish.switches);
+                let loads = trials::loads(grid, wish.mode, &wish.wanted);
                 parts.extend(
                     loads.into_iter().map(|load| (format!("{id}.{}", load.id()), suite, Part::Load(load))),
                 );
@@ -159,6 +189,7 @@ impl Runner<'_> {
             let result = match part {
                 Part::Measure(measure) => self.measure(store, suite, measure, id),
                 Part::Load(load) => self.load(store, suite, load, id),
+                Part::Builds => self.builds(store, suite, id),
             };
             match result {
                 // An interruption leaves a load without its last turns.
@@ -202,6 +233,37 @@ impl Runner<'_> {
         Ok(measured.points)
     }
 
+    /// This build against others, in turns: points of both, and a failure where this one is worse.
+    fn builds(&self, store: &mut Store, suite: &Suite, id: &str) -> Result<Vec<Point>, String> {
+        let this = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+        let versions = self.wish.wanted.switches.iter().filter_map(|s| s.strip_prefix("crosspoint@"));
+        let mut others: Vec<PathBuf> = versions.map(PathBuf::from).collect();
+        if others.is_empty() {
+            store.warn("regression: no other build was named (--switch crosspoint@PATH), so this one is compared with itself".into())?;
+            others.push(this.clone());
+        }
+        let rounds = if self.wish.mode == Mode::Quick { 2 } else { compare::ROUNDS };
+        let mut points = Vec::new();
+        for other in &others {
+            let (mut a, mut b) = compare::builds(other, &this, rounds).map_err(|e| e.to_string())?;
+            let compared = compare::compare(&a, &b);
+            let worse = compare::worse(&compared);
+            if !worse.is_empty() {
+                let why = format!("slower than {}: {}", other.display(), worse.join("; "));
+                store.fail(&format!("{id}.verdict"), &why)?;
+            }
+            for (run, name) in
+                [(&mut a, format!("crosspoint@{}", other.display())), (&mut b, "crosspoint".into())]
+            {
+                for mut point in run.points.drain(..) {
+                    (point.suite, point.switch) = (suite.name.into(), name.clone());
+                    points.push(point);
+                }
+            }
+        }
+        Ok(points)
+    }
+
     fn measure(
         &self,
         store: &mut Store,
@@ -209,8 +271,9 @@ impl Runner<'_> {
         measure: &Measure,
         id: &str,
     ) -> Result<Vec<Point>, String> {
-        let wanted =
-            |name: &str| self.wish.switches.is_empty() || self.wish.switches.iter().any(|s| s == name);
+        let wanted = |name: &str| {
+            self.wish.wanted.switches.is_empty() || self.wish.wanted.switches.iter().any(|s| s == name)
+        };
         let peer = measure.peer.filter(|peer| wanted(peer.switch));
         let is_there = peer.is_some_and(|peer| Path::new(peer.program).exists());
         if let Some(peer) = peer.filter(|_| !is_there) {
@@ -318,6 +381,12 @@ mod tests {
         let error = suites(&["p2p".into(), "juggling".into()]).map(|_| ()).unwrap_err();
         assert_eq!(error.code(), 2);
         assert!(error.to_string().contains("juggling") && error.to_string().contains("pvp"), "{error}");
-        assert_eq!(suites(&["all".into()]).unwrap().len(), SUITES.len());
+        let error = suites(&["p2p.juggling".into()]).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("steps of p2p: in_port, exact, normal"), "{error}");
+        let suite = suites(&["p2p.exact".into()]).unwrap()[0];
+        let wanted: Vec<bool> =
+            suite.steps.iter().map(|step| is_wanted(&["p2p.exact".into()], suite, step)).collect();
+        assert_eq!(wanted, [false, true, false]);
+        assert_eq!(suites(&["all".into()]).unwrap().len(), all_suites().count());
     }
 }

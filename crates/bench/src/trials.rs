@@ -1,11 +1,12 @@
 //! The loads of a suite's grid: each is run on all its switches in turns, so that a slow minute of the
 //! machine hits all.
 
-use crate::lab::bed::Bed;
+use crate::lab::bed::{Bed, Parts};
 use crate::lab::generator::{self, Load as Offer};
 use crate::lab::guest;
-use crate::lab::switch::{self, Switch};
-use crate::lab::topology::{self, Topology};
+use crate::lab::switch::{self, Ask, Switch};
+use crate::lab::topology::{self, Topology, Vnic};
+use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::lab::trial::{self, Outcome, Times, Trial};
 use crate::result::Point;
 use crate::suite::{Grid, Mode};
@@ -14,9 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One combination of a grid, for all its switches.
 pub struct Load {
-    grid: &'static Grid,
     topology: &'static str,
     guest: &'static str,
+    generator: String,
+    pattern: Pattern,
     size: u16,
     flows: u32,
     rate: u64,
@@ -35,35 +37,55 @@ pub struct Measured {
     pub failed: BTreeMap<String, String>,
 }
 
-/// Every combination; for a quick run the first value of each of sizes, flows and rates.
-pub fn loads(grid: &'static Grid, mode: Mode, wanted: &[String]) -> Vec<Load> {
+/// What a run asks for beside the suite's own choice.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Switches; all of the suite's where there is none.
+    pub switches: Vec<String>,
+    /// Another generator.
+    pub generator: Option<String>,
+    /// Other traffic.
+    pub traffic: Option<Pattern>,
+}
+
+/// Every combination; for a quick run the first value of each of sizes, flows, rates and traffic.
+pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
     let few = mode == Mode::Quick;
     let some = |len: usize| if few { len.min(1) } else { len };
     let mut switches: Vec<String> = grid.switches.iter().map(|s| s.to_string()).collect();
-    if !wanted.is_empty() {
-        switches.retain(|s| wanted.contains(s));
+    if !wanted.switches.is_empty() {
+        switches.retain(|s| wanted.switches.contains(s));
         // Versions of ours take part wherever ours does.
-        switches.extend(wanted.iter().filter(|s| s.starts_with("crosspoint@")).cloned());
+        switches.extend(wanted.switches.iter().filter(|s| s.starts_with("crosspoint@")).cloned());
     }
+    let own = grid.traffic[..some(grid.traffic.len())].iter().map(|text| text.parse());
+    // A test parses each suite's patterns.
+    let patterns: Vec<Pattern> = match &wanted.traffic {
+        Some(pattern) => vec![pattern.clone()],
+        None => own.filter_map(Result::ok).collect(),
+    };
     let mut loads = Vec::new();
     for topology in grid.topologies {
         let has_guests = topology::find(topology).is_some_and(Topology::has_guests);
         let guests = if has_guests { grid.guests } else { &grid.guests[..1] };
         for guest in guests {
-            for size in &grid.sizes[..some(grid.sizes.len())] {
-                for flows in &grid.flows[..some(grid.flows.len())] {
-                    for rate in &grid.rates[..some(grid.rates.len())] {
-                        for trial in grid.trials {
-                            loads.push(Load {
-                                grid,
-                                topology,
-                                guest,
-                                size: *size,
-                                flows: *flows,
-                                rate: *rate,
-                                trial,
-                                switches: switches.clone(),
-                            });
+            for pattern in &patterns {
+                for size in &grid.sizes[..some(grid.sizes.len())] {
+                    for flows in &grid.flows[..some(grid.flows.len())] {
+                        for rate in &grid.rates[..some(grid.rates.len())] {
+                            for trial in grid.trials {
+                                loads.push(Load {
+                                    topology,
+                                    guest,
+                                    generator: wanted.generator.clone().unwrap_or(grid.generator.into()),
+                                    pattern: pattern.clone(),
+                                    size: (*size).max(pattern.size_min()),
+                                    flows: *flows,
+                                    rate: *rate,
+                                    trial,
+                                    switches: switches.clone(),
+                                });
+                            }
                         }
                     }
                 }
@@ -84,7 +106,16 @@ fn times(mode: Mode) -> Times {
 impl Load {
     /// The part of a file's name that tells it from other loads of its step.
     pub fn id(&self) -> String {
-        format!("{}.{}.{}.{}.{}.{}", self.topology, self.guest, self.size, self.flows, self.rate, self.trial)
+        let place = format!("{}.{}.{}.{}.{}", self.topology, self.guest, self.size, self.flows, self.rate);
+        // A capture's path has characters that a file's name cannot have.
+        let traffic = match &self.pattern.protocol {
+            Protocol::Pcap(path) => {
+                format!(".pcap-{}", path.file_stem().unwrap_or_default().to_string_lossy())
+            }
+            _ if self.pattern == Pattern::default() => String::new(),
+            _ => format!(".{}", self.pattern),
+        };
+        format!("{place}{traffic}.{}", self.trial)
     }
 
     /// Runs it on all switches in turns, until it is interrupted.
@@ -96,11 +127,13 @@ impl Load {
             return measured;
         };
         let mut points: Vec<(String, Option<Box<dyn Switch>>, Outcome, Point)> = Vec::new();
-        let names = if topology.ports.is_empty() { vec!["none".to_string()] } else { self.switches.clone() };
+        let vnic = guest::list::find(self.guest).map_or(Vnic::VhostUser, |guest| guest.vnic());
+        let ask = Ask { topology, vnic, pattern: &self.pattern };
+        let names = if topology.has_switch() { self.switches.clone() } else { vec!["none".to_string()] };
         for name in names {
             let found = if name == "none" { Ok(None) } else { switch::list::find(&name).map(Some) };
             let refused = match &found {
-                Ok(Some(switch)) => switch.refuses(topology),
+                Ok(Some(switch)) => switch.refuses(&ask),
                 Ok(None) => None,
                 Err(why) => Some(why.clone()),
             };
@@ -149,16 +182,33 @@ impl Load {
         point: &mut Point,
     ) -> Result<(), String> {
         let guest = guest::list::find(self.guest).ok_or("the suite names no guest that there is")?;
-        let generator =
-            generator::list::find(self.grid.generator).ok_or("the suite names no generator that there is")?;
-        let mut bed = Bed::start(topology, switch, guest, generator, self.flows)?;
+        let generator = generator::list::find(&self.generator)?;
+        let parts = Parts {
+            topology,
+            switch,
+            guest,
+            generator: generator.as_ref(),
+            flows: self.flows,
+            pattern: &self.pattern,
+        };
+        let mut bed = Bed::start(parts)?;
         let rate = Some(self.rate).filter(|rate| *rate > 0);
-        let load = Offer { size: self.size, flows: self.flows, rate, seconds, burst: None };
+        let pattern = self.pattern.clone();
+        let load = Offer { size: self.size, flows: self.flows, rate, seconds, burst: None, pattern };
         let new = trial.run(&mut bed, &load, Times { turns: 1, seconds })?;
         outcome.add(new);
         point.conditions = bed.conditions().clone();
         point.identity = bed.identity();
         Ok(())
+    }
+
+    /// Bytes of a frame, or how they are told.
+    fn size(&self) -> String {
+        match self.pattern.protocol {
+            Protocol::Imix => "imix".into(),
+            Protocol::Pcap(_) => "capture".into(),
+            _ => self.size.to_string(),
+        }
     }
 
     fn point(&self, suite: &str, switch: String, outcome: Outcome, mut point: Point) -> Point {
@@ -167,7 +217,7 @@ impl Load {
         let topology = topology::find(self.topology);
         let mut labels = vec![
             ("topology", self.topology.to_string()),
-            ("size", self.size.to_string()),
+            ("size", self.size()),
             ("flows", self.flows.to_string()),
             ("trial", self.trial.to_string()),
             ("copies", topology.map_or(1, Topology::copies).to_string()),
@@ -177,6 +227,9 @@ impl Load {
         }
         if topology.is_some_and(Topology::has_guests) {
             labels.push(("guest", self.guest.to_string()));
+        }
+        if self.pattern != Pattern::default() {
+            labels.push(("traffic", self.pattern.to_string()));
         }
         point.labels = labels.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
         point.warnings.extend(outcome.watched.warning());
@@ -195,7 +248,7 @@ impl Load {
 
 /// The figure that an operator looks for first.
 fn live(outcome: &Outcome) -> String {
-    let names = ["lossless_pps", "burst_frames", "rate_pps"];
+    let names = ["lossless_pps", "burst_frames", "reset_ms", "rate_pps"];
     let found = names.iter().find_map(|name| Some((name, outcome.metrics.get(*name)?.values.last()?)));
     found.map(|(name, value)| format!("{name} {}", crate::stats::short(*value))).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! `crosspoint check`: what of a database's configuration the switch would not do.
 
-use crate::programs::fail;
+use host::usage::fail;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use vswitchd::config::Database;

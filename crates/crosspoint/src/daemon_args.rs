@@ -1,8 +1,8 @@
 //! The options that all daemons have, for the subcommands of `crosspoint`.
 
-use vswitchd::daemonize::Options;
+use host::daemonize::Options;
 
-/// See `vswitchd::daemonize`.
+/// See `host::daemonize`.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Daemon options")]
 pub struct DaemonArgs {

@@ -1,9 +1,11 @@
 //! `crosspoint generate`: manual pages and completion scripts, as `make install` writes them.
 
-use crate::manual::{Manual, complete, own, page};
-use crate::programs::{PROGRAMS, fail, show};
+use crate::manual::{complete, own, page};
+use crate::programs::PROGRAMS;
 use clap::ValueEnum;
 use clap_complete::Shell;
+use host::manual::Manual;
+use host::usage::{fail, show};
 use std::process::ExitCode;
 
 /// Options of the subcommand.

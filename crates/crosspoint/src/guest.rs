@@ -52,8 +52,8 @@ pub struct Args {
     /// For source: size of the frames in bytes, without the frame check sequence.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(FRAME_MIN as i64..=9000))]
     size: u16,
-    /// For source: exit after sending this many frames over all queues. For check: count the rest of this many
-    /// frames as missing.
+    /// For source: exit after sending this many frames over all queues. For check: count the rest of this
+    /// many frames as missing.
     #[arg(long)]
     count: Option<u64>,
     /// For source: limit on frames per second, over all queues.

@@ -3,24 +3,18 @@
 //! Called by the name of one of Open vSwitch's programs, it is that program (see `programs`).
 
 #[macro_use]
-mod output;
+extern crate host;
 
 mod bench;
 mod check;
 mod daemon_args;
-mod database;
 mod demo;
 mod generate;
 mod guest;
 mod manual;
-mod ofctl;
-mod ovsdb_client;
-mod ovsdb_tool;
 mod programs;
-mod suggest;
 mod switch;
 mod top;
-mod vsctl;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
@@ -85,7 +79,7 @@ struct Elsewhere {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     if let Some(code) = programs::asked_for(&args) {
-        output::flush();
+        host::output::flush();
         return code;
     }
     let cli = Cli::from_arg_matches(&manual::own::cli().get_matches()).unwrap_or_else(|error| error.exit());

@@ -1,14 +1,14 @@
 //! `crosspoint switch`: the daemon, with bridges and ports from a database or from flags.
 
 use crate::daemon_args::DaemonArgs;
+use host::daemonize::{self, Options};
+use host::program;
+use host::rundir::RunDir;
 use ports::files::FileDirs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use vswitchd::config::{BridgeFlags, Config, Database, DatapathFlags, EnableDummy, PortFlags, cpu_mask};
-use vswitchd::daemonize::{self, Options};
-use vswitchd::program;
-use vswitchd::rundir::RunDir;
-use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
+use transport::{ActiveTarget, OVSDB_PORT, TlsFiles};
+use vswitchd::config::{Config, Database, DatapathFlags, EnableDummy, Flag, Flags, cpu_mask};
 
 /// Options of the subcommand.
 #[derive(clap::Args)]
@@ -27,13 +27,13 @@ pub struct Args {
     /// [,mac-table-size=N][,protocols=OpenFlow10;OpenFlow13][,controller=TARGET;...][,connection-mode=in-band|out-of-band]
     /// [,disable-in-band=true][,max-backoff=MS][,inactivity-probe=MS][,controller-rate-limit=N]
     /// [,controller-burst-limit=N][,controller-queue-size=N].
-    #[arg(long = "bridge", value_name = "NAME[,KEY=VALUE]...", value_parser = BridgeFlags::parse)]
-    bridges: Vec<BridgeFlags>,
+    #[arg(long = "bridge", value_name = "NAME[,KEY=VALUE]...", value_parser = Flag::parse)]
+    bridges: Vec<Flag>,
     /// A port:
     /// NAME[,type=TYPE][,ofport=N][,bridge=NAME][,mtu=BYTES][,mac=ADDRESS][,tag=VLAN][,OPTION=VALUE]...
     /// Further options are those of the type's driver.
-    #[arg(long = "port", value_name = "NAME[,KEY=VALUE]...", value_parser = PortFlags::parse)]
-    ports: Vec<PortFlags>,
+    #[arg(long = "port", value_name = "NAME[,KEY=VALUE]...", value_parser = Flag::parse)]
+    ports: Vec<Flag>,
     /// Number of workers, not bound to processors [default: one per NUMA node].
     #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
@@ -129,21 +129,20 @@ pub fn start(config: Config, mut options: Options) -> ExitCode {
 }
 
 fn config(args: Args) -> Result<Config, String> {
-    let cpus = args.pmd_cpu_mask.as_deref().map(cpu_mask).transpose()?.unwrap_or_default();
+    args.pmd_cpu_mask.as_deref().map(cpu_mask).transpose()?;
+    let dummy = args.enable_dummy.unwrap_or_default();
+    let flags = Flags { bridges: args.bridges, ports: args.ports, pmd_cpu_mask: args.pmd_cpu_mask };
     let database = match args.database {
         Some(target) => Database::Remote(target),
-        None if args.bridges.is_empty() && args.ports.is_empty() => Database::embedded(),
-        None => Database::None,
+        None if flags.is_empty() => Database::embedded(),
+        None => Database::Memory(flags),
     };
-    let config = Config {
+    Ok(Config {
         run_dir: RunDir::from_env(),
-        bridges: args.bridges,
-        ports: args.ports,
         database,
-        dummy: args.enable_dummy.unwrap_or_default(),
+        dummy,
         mlockall: false,
         datapath: DatapathFlags {
-            cpus,
             workers: args.workers,
             dummy_numa: args.dummy_numa,
             pool_packets: args.pool_size,
@@ -161,7 +160,5 @@ fn config(args: Args) -> Result<Config, String> {
             ..TlsFiles::default()
         },
         unixctl: args.unixctl,
-    };
-    config.check()?;
-    Ok(config)
+    })
 }

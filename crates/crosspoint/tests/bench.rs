@@ -103,7 +103,7 @@ fn packets_come_back_from_both_kinds_of_guests() {
     ];
     for guest in ["builtin", "testpmd"] {
         let rows =
-            check(&format!("pvp --sizes 64,1518 --flows 10 --guest {guest} --runs 1 --turn-ms 1000"), SHAPE);
+            check(&format!("pvp --sizes 64,1518 --flows 10 --guest {guest} --runs 1 --turn-ms 200"), SHAPE);
         assert_eq!(rows.len(), 2);
         for row in &rows {
             assert!(row["void"].is_boolean() && row["guest"] == guest, "{row}");
@@ -173,14 +173,13 @@ fn masks_are_as_many_in_the_cache_as_in_the_rules_and_a_forced_tier_serves() {
         ("raw", 'a'),
     ];
     let rows = check("masks --masks 4 --flows 1k --runs 1 --turn-ms 300", SHAPE);
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 4);
     for row in &rows {
         assert_eq!(row["cached_masks"], 4, "{row}");
         let ratio = |name: &str| row[name].as_f64().unwrap();
         match row["exact_tier"].as_str().unwrap() {
             "on" => assert!(ratio("emc_hit_ratio") > 0.9, "{row}"),
-            "off" => assert!(ratio("emc_hit_ratio") == 0.0 && ratio("megaflow_hit_ratio") > 0.9, "{row}"),
-            _ => {}
+            _ => assert!(ratio("emc_hit_ratio") == 0.0 && ratio("megaflow_hit_ratio") > 0.9, "{row}"),
         }
     }
 }
@@ -323,4 +322,67 @@ fn ovsdb_measures_both_servers_in_every_respect() {
             .collect();
         assert_eq!(of.len(), 9, "{of:?}");
     }
+}
+
+#[test]
+fn parts_that_make_it_fast_are_taken_away_one_at_a_time() {
+    const SHAPE: Shape = &[
+        ("switch", 's'),
+        ("what", 's'),
+        ("setting", 's'),
+        ("cycles_per_packet", 'n'),
+        ("ratio", 'n'),
+        ("raw", 'a'),
+    ];
+    let rows = check("ablation --flows 1k --runs 1 --turn-ms 50", SHAPE);
+    let count = |what: &str| rows.iter().filter(|r| r["what"] == what).count();
+    assert_eq!((count("cache"), count("exact_tier"), count("batch")), (4, 2, 3));
+    // A cache of 64 flows misses most of a thousand; one that holds them all misses none.
+    let misses = |flows: &str| {
+        let row = rows.iter().find(|r| r["what"] == "cache" && r["setting"] == flows).unwrap();
+        row["miss_ratio"].as_f64().unwrap()
+    };
+    assert!(misses("64") > 0.5 && misses("8000") < 0.1, "{rows:?}");
+}
+
+#[test]
+fn workers_are_measured_bound_free_and_contended() {
+    const SHAPE: Shape =
+        &[("what", 's'), ("cycles_per_packet", 'n'), ("wall_cycles_per_packet", 'n'), ("cpu_switch", 'n')];
+    let rows = check("pinning --runs 1 --turn-ms 50", SHAPE);
+    let names: Vec<&str> = rows.iter().map(|r| r["what"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["pinned", "free", "contended"]);
+}
+
+#[test]
+fn every_new_address_is_learned() {
+    const SHAPE: Shape =
+        &[("new_percent", 'n'), ("learned_per_s", 'n'), ("learned_ratio", 'n'), ("raw", 'a')];
+    let rows = check("mac-learning --frames 2k --new 0,100 --runs 1 --turn-ms 50", SHAPE);
+    assert_eq!(
+        (rows[0]["learned_per_s"].as_f64(), rows[1]["learned_ratio"].as_f64()),
+        (Some(0.0), Some(1.0))
+    );
+}
+
+#[test]
+fn changes_and_requests_are_timed_while_traffic_runs() {
+    const SHAPE: Shape =
+        &[("what", 's'), ("rules", 'n'), ("effect_us", 'n'), ("effect_p99_us", 'n'), ("raw", 'a')];
+    let rows = check("rule-to-effect --rules 10 --flows 10 --runs 1 --turn-ms 50", SHAPE);
+    assert_eq!((&rows[0]["what"], &rows[1]["what"]), (&"flow_mod".into(), &"statistics".into()));
+}
+
+#[test]
+fn flow_mods_are_counted_singly_bundled_and_replacing() {
+    const SHAPE: Shape = &[("what", 's'), ("rules", 'n'), ("flow_mods_made_per_s", 'n'), ("raw", 'a')];
+    assert_eq!(check("flow-mods --rules 100 --runs 2", SHAPE).len(), 3);
+}
+
+#[test]
+fn packets_that_each_leave_a_mask_are_sent_beside_others() {
+    const SHAPE: Shape = &[("attack_pps", 'n'), ("cached_masks", 'n'), ("kept_ratio", 'n'), ("raw", 'a')];
+    let rows = check("explosion --rates 1k --flows 100 --runs 1 --turn-ms 200", SHAPE);
+    // The trace makes masks: without it there is one for the flows.
+    assert!(rows[0]["cached_masks"].as_f64().unwrap() > 10.0, "{}", rows[0]);
 }

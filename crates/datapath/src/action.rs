@@ -1,10 +1,12 @@
 //! What the datapath does to a packet: the flat list that a translation yields, with no table, no
 //! register and no decision left in it.
 
+use crate::conntrack::Request;
 use base::{DropReason, PortNo};
 use flow::FieldId;
 use std::sync::Arc;
 
+use crate::meter::MeterRef;
 use crate::pipeline::PacketInSpec;
 
 /// One step. A list that ends without an output drops the packet; the translator says why with a last
@@ -20,8 +22,8 @@ pub enum DpAction {
         /// Longest frame, in bytes, at least 14.
         max_bytes: u32,
     },
-    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`. A packet that lacks the
-    /// header stays as it is.
+    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`. A packet
+    /// that lacks the header stays as it is.
     Set {
         /// A field of the packet's headers; VLAN fields change the outer tag.
         field: FieldId,
@@ -51,8 +53,14 @@ pub enum DpAction {
         /// Type of what lies behind.
         eth_type: u16,
     },
-    /// Start again with extraction and lookup under this recirculation id; ends the list.
+    /// Drop the packets, or raise the drop precedence of those, that are over a rate.
+    Meter(MeterRef),
+    /// Start again with extraction and lookup under this recirculation id. What follows is done with a copy.
     Recirc(u32),
+    /// Track the packet's connection; what the tracker says of it goes with the packet from here on.
+    Ct(Arc<Request>),
+    /// Forget what the tracker has said of the packet.
+    CtClear,
     /// Execute `actions` on a copy, for `probability` of 2^32 packets.
     Sample {
         /// Out of 2^32; `u32::MAX` is always.

@@ -1,14 +1,16 @@
 //! Commands that workers have not answered yet.
 //!
-//! Each command that has an answer has a ticket of its own, which the answer carries: a late one is never taken for the
-//! answer to a later command. A worker that takes longer than [`PATIENCE`] is reported, once for each command.
+//! Each command that has an answer has a ticket of its own, which the answer carries: a late one is never
+//! taken for the answer to a later command. A worker that takes longer than [`PATIENCE`] is reported, once
+//! for each command.
 //!
 //! Pure: the time is an argument. Thread: the control thread.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a worker may take for an answer before that is reported: it looks for commands between two bursts.
+/// How long a worker may take for an answer before that is reported: it looks for commands between two
+/// bursts.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A worker that does not answer.

@@ -1,12 +1,15 @@
 //! What a worker has for all packets: where they come from and go back to, where they are counted, and where
 //! those end that are not sent.
 
+use crate::conntrack::Tracker;
+use crate::conntrack::share::Share;
+use crate::conntrack::tuple::Tuple;
 use crate::input::Input;
 use crate::pipeline::PacketInSpec;
+use crate::ports::PortTable;
 use crate::recirculation::{Metadata, Recirculation};
 use crate::stats::{PortCounters, WorkerStats};
-use crate::tuner::ExactTier;
-use base::{DropReason, PortNo};
+use base::DropReason;
 use flow::{FieldId, Key};
 use packet::wait::Bell;
 use packet::{Packet, PoolCache};
@@ -16,8 +19,10 @@ use std::sync::Arc;
 pub struct PacketIn {
     /// Why, and what to tell. It belongs to the flow.
     pub spec: Arc<PacketInSpec>,
-    /// The packet's own mark.
-    pub pkt_mark: u32,
+    /// What goes with the packet.
+    pub metadata: Metadata,
+    /// If it was tracked, the original tuple of its connection.
+    pub original: Option<Tuple>,
     /// The packet; the control thread frees it.
     pub packet: Packet,
 }
@@ -26,10 +31,15 @@ impl PacketIn {
     /// The pipeline's fields as this packet has them.
     pub fn metadata(&self) -> Key {
         let mut metadata = self.spec.metadata.clone();
-        metadata.set(FieldId::PktMark, self.pkt_mark.into());
+        metadata.set(FieldId::PktMark, self.metadata.pkt_mark.into());
+        self.metadata.tracking.put(self.original.as_ref(), &mut metadata);
         metadata
     }
 }
+
+/// How often a worker clears away connections that have ended, and how many it looks at.
+const EXPIRY_MS: u64 = 16;
+const EXPIRY_BUDGET: u32 = 1024;
 
 /// See the module's text.
 pub struct Context {
@@ -38,8 +48,14 @@ pub struct Context {
     pub recirculation: Recirculation,
     /// The input port whose burst is in hand; between bursts it is none.
     pub input: Box<Input>,
-    /// By datapath port number, for packets that do not leave in the burst in which they came.
-    inputs: Vec<Option<Arc<PortCounters>>>,
+    /// Behind an `Arc` of the worker's own, so that holding it writes no line that others write.
+    pub tracker: Arc<Arc<Tracker>>,
+    pub now_ms: u64,
+    /// Who has the worker's time for new connections.
+    pub share: Share,
+    next_expiry_ms: u64,
+    /// Where this worker counts packets that came in at a port and are dropped later than in their burst.
+    pub counters: PortTable<Arc<PortCounters>>,
     packet_ins: rtrb::Producer<PacketIn>,
     event_bell: Arc<Bell>,
     random: u64,
@@ -51,26 +67,22 @@ impl Context {
         stats: Arc<WorkerStats>,
         packet_ins: rtrb::Producer<PacketIn>,
         event_bell: Arc<Bell>,
+        tracker: Arc<Tracker>,
     ) -> Context {
         Context {
+            tracker: Arc::new(tracker),
+            now_ms: 0,
+            share: Share::default(),
+            next_expiry_ms: 0,
             cache,
             stats,
             recirculation: Recirculation::new(),
-            input: Input::new(PortNo::NONE, None, ExactTier::Auto),
-            inputs: (0..=u16::MAX).map(|_| None).collect(),
+            input: Input::none(),
+            counters: PortTable::new(),
             packet_ins,
             event_bell,
             random: 0x9e37_79b9_7f4a_7c15,
         }
-    }
-
-    /// Where this worker counts packets that come in at the port; `None` where it is not there (any more).
-    pub fn counters_of(&self, port: PortNo) -> Option<&Arc<PortCounters>> {
-        self.inputs[port.0 as usize & 0xffff].as_ref()
-    }
-
-    pub fn set_counters_of(&mut self, port: PortNo, counters: Option<Arc<PortCounters>>) {
-        self.inputs[port.0 as usize & 0xffff] = counters;
     }
 
     /// Drops a packet of the burst in hand.
@@ -102,7 +114,7 @@ impl Context {
     /// Drops a packet of a burst that was.
     pub fn drop_late(&mut self, packet: Packet, reason: DropReason) {
         self.stats.drops.add(reason, 1);
-        if let Some(c) = self.counters_of(packet.in_port) {
+        if let Some(c) = self.counters.get(packet.in_port) {
             c.drops.add(reason, 1);
         }
         self.cache.free(packet);
@@ -112,6 +124,20 @@ impl Context {
     pub fn surplus(&mut self, packet: Packet) {
         self.stats.surplus.add(1);
         self.cache.free(packet);
+    }
+
+    /// A millisecond or more has passed.
+    pub fn tick(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        if now_ms >= self.next_expiry_ms && self.tracker.count() > 0 {
+            self.next_expiry_ms = now_ms + EXPIRY_MS;
+            self.tracker.expire(now_ms, EXPIRY_BUDGET);
+        }
+    }
+
+    /// Whether the input port may begin one more connection in this millisecond.
+    pub fn may_begin_connection(&mut self) -> bool {
+        self.share.may_begin(&mut self.input.begun, self.now_ms)
     }
 
     /// A copy of the packet; `None` (counted as a drop of a copy) when the pool is exhausted.
@@ -125,8 +151,14 @@ impl Context {
     }
 
     /// Hands a packet to the control thread, or drops it when its ring is full.
-    pub fn packet_in(&mut self, spec: &Arc<PacketInSpec>, packet: Packet, pkt_mark: u32) {
-        match self.packet_ins.push(PacketIn { spec: spec.clone(), pkt_mark, packet }) {
+    pub fn packet_in(
+        &mut self,
+        spec: &Arc<PacketInSpec>,
+        packet: Packet,
+        metadata: Metadata,
+        original: Option<Tuple>,
+    ) {
+        match self.packet_ins.push(PacketIn { spec: spec.clone(), metadata, original, packet }) {
             Ok(()) => {
                 self.stats.packet_ins.add(1);
                 self.event_bell.ring();
@@ -137,8 +169,8 @@ impl Context {
 
     /// Has a packet wait for another round.
     #[inline]
-    pub fn recirculate(&mut self, metadata: Metadata, packet: Packet) {
-        match self.recirculation.push(metadata, packet) {
+    pub fn recirculate(&mut self, metadata: Metadata, original: Option<&Tuple>, packet: Packet) {
+        match self.recirculation.push(metadata, original, packet) {
             Ok(()) => self.stats.recirculations.add(1),
             Err(packet) => self.drop(packet, DropReason::RecircDepth),
         }

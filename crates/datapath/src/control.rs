@@ -1,8 +1,9 @@
 //! The control thread's side of the datapath: workers started, ports added and removed, counters read,
 //! effects and packet-ins collected.
 //!
-//! Commands go to a worker through a bounded ring and are carried out between two bursts. Nothing here makes a worker wait.
-//! What a worker gives up (a queue, a driver's buffers) comes back through its ring of replies and is dropped here.
+//! Commands go to a worker through a bounded ring and are carried out between two bursts. Nothing here makes
+//! a worker wait. What a worker gives up (a queue, a driver's buffers) comes back through its ring of replies
+//! and is dropped here.
 
 mod figures;
 mod ports;
@@ -14,12 +15,14 @@ pub use workers::worker_name;
 use crate::action::DpAction;
 use crate::awaited::{Awaited, Overdue, PATIENCE};
 use crate::cache::{CacheConfig, DumpedFlow};
+use crate::conntrack::Tracker;
 use crate::context::PacketIn;
+use crate::input::{ExactTier, Input};
 use crate::pipeline::Pipeline;
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use crate::transmission::TxHandle;
-use crate::tuner::ExactTier;
 use crate::worker::{Clock, Command, Reply, Shared, SteppedWorker};
+use base::hash::HashKey;
 use base::rcu::Domain;
 use base::slots::SlotTable;
 use base::{DropReason, PortNo};
@@ -37,10 +40,10 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Seed of the hashes; `None` takes the operating system's randomness. For replays.
     pub hash_seed: Option<u64>,
-    /// Who decides whether the exact-match tier is used.
+    /// Whether the exact-match tier is used.
     pub exact_tier: ExactTier,
-    /// Whether workers measure the CPU time of their longest pass (see [`WorkerStats::longest_pass_ns`]): ten thousand
-    /// system calls per second. For benchmarks.
+    /// Whether workers measure the CPU time of their longest pass (see [`WorkerStats::longest_pass_ns`]): ten
+    /// thousand system calls per second. For benchmarks.
     pub measure_passes: bool,
 }
 
@@ -152,6 +155,7 @@ pub struct Datapath<P: Pipeline> {
     pipeline: Arc<P>,
     domain: Arc<Domain>,
     config: Config,
+    tracker: Arc<Tracker>,
     clock: Clock,
     workers: Vec<WorkerHandle<P>>,
     /// Those of the highest numbers first.
@@ -184,7 +188,9 @@ impl<P: Pipeline> Datapath<P> {
         domain: Arc<Domain>,
         config: Config,
     ) -> Result<Datapath<P>, DatapathError> {
+        let secret = config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
         Ok(Datapath {
+            tracker: Arc::new(Tracker::with_secret(secret)?),
             pool,
             pipeline,
             domain,
@@ -206,6 +212,11 @@ impl<P: Pipeline> Datapath<P> {
             dropped_by_gone: BTreeMap::new(),
             slots_reserved: 0,
         })
+    }
+
+    /// The connection tracker.
+    pub fn tracker(&self) -> &Arc<Tracker> {
+        &self.tracker
     }
 
     /// The packet pool.
@@ -251,8 +262,8 @@ impl<P: Pipeline> Datapath<P> {
 
     // ---- commands
 
-    /// Executes actions on a packet of these bytes, as if it had come in at `in_port`. False when no buffer is
-    /// free or the frame is longer than one.
+    /// Executes actions on a packet of these bytes, as if it had come in at `in_port`. False when no buffer
+    /// is free or the frame is longer than one.
     pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
         if self.workers.is_empty() {
             return false;
@@ -263,7 +274,8 @@ impl<P: Pipeline> Datapath<P> {
             return false;
         }
         packet.in_port = in_port;
-        self.send(0, Command::Execute { packet, actions });
+        let input = self.input(in_port, 0);
+        self.send(0, Command::Execute { input, packet, actions });
         true
     }
 
@@ -274,8 +286,8 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Asks a worker for some of its megaflows from a place on, 0 at first: see [`Self::take_flows`]. `None` where there is no such
-    /// worker.
+    /// Asks a worker for some of its megaflows from a place on, 0 at first: see [`Self::take_flows`]. `None`
+    /// where there is no such worker.
     pub fn request_flows(&mut self, worker: usize, from: u32) -> Option<u64> {
         if worker >= self.workers.len() {
             return None;
@@ -349,16 +361,17 @@ impl<P: Pipeline> Datapath<P> {
                         }
                     }
                     Reply::Gone(port) => self.gone.push_back(port),
-                    Reply::Spent(actions) => drop(actions),
+                    Reply::Spent(input, actions) => drop((input, actions)),
                 }
             }
         }
-        // Nobody waits any more for a queue whose worker took too long: it goes on where it is said to be, if anywhere.
+        // Nobody waits any more for a queue whose worker took too long: it goes on where it is said to be, if
+        // anywhere.
         for (port, idx, queue) in late {
             let entry = self.ports.get(&port);
             let place = entry.and_then(|e| Some((*e.rx_queues.get(idx)?, e.loads[idx].clone())));
             if let (Some(queue), Some((worker, load))) = (queue, place) {
-                self.send(worker, Command::AddRx { port, idx, queue, load });
+                self.add_rx(worker, port, idx, queue, load);
             }
         }
     }

@@ -52,6 +52,22 @@ pub fn apply(packet: &mut Packet, layers: &mut Layers, action: &DpAction) -> Edi
     }
 }
 
+/// Raises the drop precedence of an IP packet; others stay as they are.
+pub fn remark(packet: &mut Packet, layers: &mut Layers, by: u8) -> Edit {
+    layers.know(packet.data(), packet.len(), TAGS_MAX);
+    let l3 = usize::from(layers.l3);
+    let tos = match (layers.eth_type, packet.data().get(l3..).unwrap_or(&[])) {
+        (0x0800, [_, tos, ..]) => *tos,
+        (0x86dd, [high, low, ..]) => high << 4 | low >> 4,
+        _ => return Ok(()),
+    };
+    let value = crate::meter::remarked(tos, by);
+    if value == tos {
+        return Ok(());
+    }
+    set(packet, layers, FieldId::NwTos, value.into(), 0xfc)
+}
+
 /// Whether the action looks at more of the packet than its headers.
 pub fn reads_payload(packet: &Packet, layers: &mut Layers, action: &DpAction) -> bool {
     if !matches!(action, DpAction::Set { field: FieldId::TpSrc | FieldId::TpDst, .. }) {

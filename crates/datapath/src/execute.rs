@@ -7,12 +7,15 @@
 //! once; unless a port would then get the packets in another order than that in which they came.
 
 use crate::action::DpAction;
+use crate::conntrack::run::track_all;
+use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::Context;
 use crate::edit;
-use crate::recirculation::Metadata;
+use crate::meter::{self, Meter, Metered};
+use crate::recirculation::{Metadata, Originals};
 use crate::transmission::Transmission;
 use arrayvec::ArrayVec;
-use base::DropReason;
+use base::{DropReason, PortNo};
 use flow::FieldId;
 use packet::batch::Runs;
 use packet::{BURST, Batch, Packet};
@@ -22,16 +25,18 @@ use wire::Layers;
 pub struct Run {
     /// What goes with each of them.
     pub metadata: Metadata,
-    packets: Batch,
+    pub(crate) packets: Batch,
     /// Where the headers of each are, if that is known. Bound: as many as packets.
-    layers: ArrayVec<Layers, BURST>,
+    pub(crate) layers: ArrayVec<Layers, BURST>,
+    /// Original tuples of the packets' connections, if they were tracked.
+    pub originals: Originals,
 }
 
 impl Run {
     /// None yet.
     #[inline(always)]
     pub fn new(metadata: Metadata) -> Run {
-        Run { metadata, packets: Batch::new(), layers: ArrayVec::new() }
+        Run { metadata, packets: Batch::new(), layers: ArrayVec::new(), originals: Originals::new() }
     }
 
     /// Adds a packet. Bound: no run is longer than the burst that it is of.
@@ -44,17 +49,35 @@ impl Run {
     /// Copies of all packets for which the pool has room.
     fn copy(&self, context: &mut Context) -> Run {
         let mut copies = Run::new(self.metadata);
-        for (packet, layers) in self.packets.iter().zip(&self.layers) {
+        for (n, (packet, layers)) in self.packets.iter().zip(&self.layers).enumerate() {
             if let Some(copy) = context.copy(packet) {
                 copies.push(copy, *layers);
+                copies.originals.extend(self.originals.get(n).copied());
             }
         }
         copies
     }
 
+    /// The packets and what goes with each, taken out.
+    fn drain_with_originals(&mut self) -> impl Iterator<Item = (Packet, Option<Tuple>)> {
+        self.layers.clear();
+        let mut originals = std::mem::take(&mut self.originals).into_iter();
+        self.packets.drain(..).map(move |packet| (packet, originals.next()))
+    }
+
+    /// Takes the packet out whose number this is.
+    pub(crate) fn remove(&mut self, n: usize) -> Packet {
+        self.layers.remove(n);
+        if n < self.originals.len() {
+            self.originals.remove(n);
+        }
+        self.packets.remove(n)
+    }
+
     /// Takes all packets out.
     fn drain(&mut self) -> impl Iterator<Item = Packet> {
         self.layers.clear();
+        self.originals.clear();
         self.packets.drain(..)
     }
 }
@@ -65,7 +88,7 @@ pub trait Ends {
     fn context(&mut self) -> &mut Context;
 
     /// Sends packets to a port, now or when all of their burst may go, and leaves the batch empty.
-    fn send(&mut self, port: u32, packets: &mut Batch);
+    fn send(&mut self, port: PortNo, packets: &mut Batch);
 
     /// Has a packet whose tail is lent be like any other. False where the pool has no room for it.
     fn make_whole(&mut self, packet: &mut Packet) -> bool;
@@ -84,7 +107,7 @@ impl Ends for Leaving<'_> {
     }
 
     #[inline(always)]
-    fn send(&mut self, port: u32, packets: &mut Batch) {
+    fn send(&mut self, port: PortNo, packets: &mut Batch) {
         let count = packets.len();
         self.tx.send_run(self.context, port, &mut Runs::new(packets), count);
     }
@@ -101,9 +124,13 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
     if run.packets.len() > 1 && !keeps_order(actions, &mut 0) {
         return each_by_itself(actions, run, to);
     }
+    execute_rest(actions, false, run, to);
+}
+
+/// As [`execute`], where copies may have been delivered before.
+fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Run, to: &mut E) {
     // The last action that takes the packets gets them, those before a copy of each.
     let last_taker = actions.iter().rposition(takes);
-    let mut delivered = false;
     for (n, action) in actions.iter().enumerate() {
         match action {
             DpAction::Drop(reason) if !delivered => return drop_all(run, *reason, to),
@@ -114,10 +141,19 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
             }
             // Queues hang on the priority; no port has any so far, so it ends here.
             DpAction::Set { field: FieldId::SkbPriority, .. } => {}
+            DpAction::Meter(meter) => meter_all(meter, run, to),
+            DpAction::Ct(request) => {
+                let rest = &actions[n + 1..];
+                return track_all(request, run, to, |run, to| execute_rest(rest, delivered, run, to));
+            }
+            DpAction::CtClear => {
+                run.metadata.tracking = Tracking::default();
+                run.originals.clear();
+            }
             DpAction::Sample { probability, .. } if !chosen(*probability, to.context()) => {}
             taker if takes(taker) => {
                 delivered = true;
-                if last_taker == Some(n) || matches!(taker, DpAction::Recirc(_)) {
+                if last_taker == Some(n) {
                     return give(taker, run, to);
                 }
                 give(taker, &mut run.copy(to.context()), to);
@@ -162,9 +198,11 @@ fn chosen(probability: u32, context: &mut Context) -> bool {
 }
 
 fn each_by_itself<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
+    let mut originals = std::mem::take(&mut run.originals).into_iter();
     for (packet, layers) in run.packets.drain(..).zip(run.layers.drain(..)) {
         let mut alone = Run::new(run.metadata);
         alone.push(packet, layers);
+        alone.originals.extend(originals.next());
         execute(actions, &mut alone, to);
     }
 }
@@ -186,25 +224,55 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
     match action {
         DpAction::Output(port) => {
             run.layers.clear();
-            to.send(port.0, &mut run.packets);
+            run.originals.clear();
+            to.send(*port, &mut run.packets);
         }
         DpAction::OutputTrunc { port, max_bytes } => {
             let cache = &mut to.context().cache;
             let mut cut: Batch =
                 run.drain().map(|packet| edit::truncate(packet, *max_bytes as usize, cache)).collect();
-            to.send(port.0, &mut cut);
+            to.send(*port, &mut cut);
         }
         DpAction::Sample { actions, .. } | DpAction::Clone(actions) => execute(actions, run, to),
         DpAction::PacketIn(spec) => {
-            let mark = run.metadata.pkt_mark;
-            run.drain().for_each(|packet| to.context().packet_in(spec, packet, mark));
+            let metadata = run.metadata;
+            let each = run.drain_with_originals();
+            each.for_each(|(packet, original)| to.context().packet_in(spec, packet, metadata, original));
         }
         DpAction::Recirc(recirc_id) => {
             let recirc_depth = run.metadata.recirc_depth + 1;
             let metadata = Metadata { recirc_id: *recirc_id, recirc_depth, ..run.metadata };
-            run.drain().for_each(|packet| to.context().recirculate(metadata, packet));
+            if run.originals.is_empty() {
+                run.drain().for_each(|packet| to.context().recirculate(metadata, None, packet));
+            } else {
+                let each = run.drain_with_originals();
+                each.for_each(|(packet, original)| {
+                    to.context().recirculate(metadata, original.as_ref(), packet);
+                });
+            }
         }
         _ => unreachable!("`takes` names the actions that come here"),
+    }
+}
+
+/// Has a meter judge all packets of a run, at one time.
+#[inline(never)]
+fn meter_all<E: Ends>(meter: &Meter, run: &mut Run, to: &mut E) {
+    let now_ns = meter::now_ns();
+    let mut n = 0;
+    while let (Some(packet), Some(layers)) = (run.packets.get_mut(n), run.layers.get_mut(n)) {
+        let verdict = match meter.admit(now_ns, packet.len() as u64) {
+            Metered::Pass => Ok(()),
+            Metered::Drop => Err(DropReason::MeterDrop),
+            Metered::Remark(by) => edit::remark(packet, layers, by),
+        };
+        match verdict {
+            Ok(()) => n += 1,
+            Err(reason) => {
+                let packet = run.remove(n);
+                to.context().drop(packet, reason);
+            }
+        }
     }
 }
 
@@ -221,8 +289,8 @@ fn change_all<E: Ends>(change: &DpAction, run: &mut Run, to: &mut E) {
         match changed {
             Ok(()) => n += 1,
             Err(reason) => {
-                run.layers.remove(n);
-                to.context().drop(run.packets.remove(n), reason);
+                let packet = run.remove(n);
+                to.context().drop(packet, reason);
             }
         }
     }

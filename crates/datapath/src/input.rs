@@ -1,23 +1,116 @@
 //! An input port, as each of its receive queues has it: what the packet path needs of the port, so that
-//! nothing is looked up by its number.
+//! nothing is looked up by its number. The control side makes it.
 
+use crate::conntrack::share::Begun;
 use crate::stats::PortCounters;
-use crate::tuner::{ExactTier, Tuner};
-use base::PortNo;
+use base::{OfPort, PortNo};
+use flow::Depth;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// See the module's text.
 pub struct Input {
     /// Which port.
     pub port: PortNo,
-    /// This worker's counters of packets that come in there; `None` as long as nobody has given it any.
+    /// What the pipeline says of it.
+    pub view: Arc<PortView>,
+    /// This worker's counters of packets that come in there; `None` where no worker has any.
     pub counters: Option<Arc<PortCounters>>,
-    /// Which tier of the caches is asked first.
-    pub tuner: Tuner,
+    exact_tier: ExactTier,
+    /// Until when the exact tier is asked whatever was chosen: a flow that lives there alone was met.
+    alone_until_ms: u64,
+    /// Connections that its packets have begun lately.
+    pub begun: Begun,
 }
 
+/// Whether the exact-match tier is used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ExactTier {
+    /// It is.
+    #[default]
+    On,
+    /// It is not, as long as no flow lives in it alone. For comparison.
+    Off,
+}
+
+/// So long after the last packet of a flow that is cached alone, its tier stays in use.
+const ALONE_MS: u64 = 10_000;
+
 impl Input {
-    pub fn new(port: PortNo, counters: Option<Arc<PortCounters>>, exact_tier: ExactTier) -> Box<Input> {
-        Box::new(Input { port, counters, tuner: Tuner::new(exact_tier) })
+    pub fn new(
+        port: PortNo,
+        view: Arc<PortView>,
+        counters: Option<Arc<PortCounters>>,
+        exact_tier: ExactTier,
+    ) -> Box<Input> {
+        Box::new(Input { port, view, counters, exact_tier, alone_until_ms: 0, begun: Begun::default() })
+    }
+
+    /// No port.
+    pub fn none() -> Box<Input> {
+        Input::new(PortNo::NONE, Arc::default(), None, ExactTier::On)
+    }
+
+    /// Whether a burst that comes now goes through the exact tier.
+    #[inline(always)]
+    pub fn use_exact(&self, now_ms: u64) -> bool {
+        self.exact_tier == ExactTier::On || now_ms < self.alone_until_ms
+    }
+
+    /// A flow that lives in the exact tier alone was installed or met.
+    #[inline(always)]
+    pub fn met_alone(&mut self, now_ms: u64) {
+        self.alone_until_ms = now_ms + ALONE_MS;
+    }
+}
+
+/// What the pipeline says of a port to all workers, while they read its packets: its number in its bridge,
+/// and how deep they read. Both change together.
+#[derive(Debug)]
+pub struct PortView(AtomicU32);
+
+impl Default for PortView {
+    /// Of a port that is in no bridge.
+    fn default() -> PortView {
+        PortView::new(OfPort::NONE, Depth::Metadata)
+    }
+}
+
+impl PortView {
+    /// A port of this number whose packets are read so deep.
+    pub fn new(of_port: OfPort, depth: Depth) -> PortView {
+        PortView(AtomicU32::new(word(of_port, depth)))
+    }
+
+    /// Changes both. Release: with what was done before.
+    pub fn set(&self, of_port: OfPort, depth: Depth) {
+        self.0.store(word(of_port, depth), Ordering::Release);
+    }
+
+    /// Its number in its bridge, [`OfPort::NONE`] where it is in none, and how deep its packets are read.
+    #[inline(always)]
+    pub fn get(&self) -> (OfPort, Depth) {
+        let word = self.0.load(Ordering::Acquire);
+        (OfPort(word as u16), Depth::ALL[(word >> 16) as usize % Depth::ALL.len()])
+    }
+}
+
+fn word(of_port: OfPort, depth: Depth) -> u32 {
+    u32::from(of_port.0) | (depth as u32) << 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_that_are_cached_alone_keep_the_exact_tier_on() {
+        let mut input = Input::new(PortNo(1), Arc::default(), None, ExactTier::Off);
+        assert!(!input.use_exact(5_000));
+        input.met_alone(5_000);
+        assert!(input.use_exact(5_001) && !input.use_exact(5_000 + ALONE_MS));
+        // A time that is over does not come back when 32 bits of milliseconds have passed.
+        assert!(!input.use_exact(5_001 + (1 << 32)));
+        assert!(Input::none().use_exact(0));
     }
 }

@@ -1,13 +1,15 @@
 //! The fast path: workers that poll receive queues, caches that remember what the pipeline decided, and
 //! the execution of its actions on packets.
 //!
-//! It names no driver (ports come in as [`packet::RxQueue`] and [`packet::TxQueue`]) and no OpenFlow: what a packet's
-//! fate is, [`Pipeline`] says, which the crate `switch` implements and the tests' linear pipeline too. The
-//! worker's loop neither allocates nor locks once it is warm.
+//! It names no driver (ports come in as [`packet::RxQueue`] and [`packet::TxQueue`]) and no OpenFlow: what a
+//! packet's fate is, [`Pipeline`] says, which the crate `switch` implements and the tests' linear pipeline
+//! too. The worker's loop neither allocates nor locks once it is warm.
 
 pub mod action;
 mod awaited;
 mod cache;
+#[allow(missing_docs)] // Names are those of ovs-fields(7), ovs-actions(7) and the RFCs.
+pub mod conntrack;
 mod context;
 pub mod control;
 mod depths;
@@ -15,8 +17,10 @@ mod edit;
 mod execute;
 mod input;
 mod loan;
+pub mod meter;
 pub mod pipeline;
 pub mod placement;
+mod ports;
 mod process;
 mod recirculation;
 mod rounds;
@@ -24,7 +28,6 @@ mod schedule;
 mod stamp;
 pub mod stats;
 mod transmission;
-mod tuner;
 pub mod watch;
 mod worker;
 
@@ -33,7 +36,7 @@ pub use awaited::Overdue;
 pub use cache::{CacheConfig, DumpedFlow};
 pub use context::PacketIn;
 pub use control::{Config, Datapath, DatapathError, Event, FlowPiece, Removal, SlotTotals, worker_name};
+pub use input::{ExactTier, PortView};
 pub use pipeline::{FlowView, PacketInSpec, Pipeline, Rewrite, Translation, Visit};
 pub use stats::{PortCounters, WorkerStats};
-pub use tuner::ExactTier;
 pub use worker::{Clock, SteppedWorker};

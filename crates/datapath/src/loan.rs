@@ -1,18 +1,19 @@
 //! A burst whose packets' tails are lent, on its way out.
 //!
-//! Until the sender has its buffers back nobody may see a packet of the burst. So outputs are noted here, for at most
-//! [`PORTS_MAX`] ports that copy tails straight from where they are, and as whole packets for a few others; actions that change headers
-//! are executed meanwhile, on heads of the packets' own. Then all ports copy, the sender gets its buffers back, and what is here leaves.
+//! Until the sender has its buffers back nobody may see a packet of the burst. So outputs are noted here, for
+//! at most [`PORTS_MAX`] ports that copy tails straight from where they are, and as whole packets for a few
+//! others; actions that change headers are executed meanwhile, on heads of the packets' own. Then all ports
+//! copy, the sender gets its buffers back, and what is here leaves.
 //!
-//! Packets of one flow keep their order: whether a list's packets come here is decided by ports, which are bound for the whole burst, and by
-//! room, which nobody asks for again once somebody was refused.
+//! Packets of one flow keep their order: whether a list's packets come here is decided by ports, which are
+//! bound for the whole burst, and by room, which nobody asks for again once somebody was refused.
 
 use crate::action::DpAction;
 use crate::context::Context;
 use crate::execute::Ends;
 use crate::transmission::{Bound, Transmission};
 use arrayvec::ArrayVec;
-use base::DropReason;
+use base::{DropReason, PortNo};
 use packet::batch::Runs;
 use packet::{Batch, Lent, Packet};
 
@@ -25,11 +26,11 @@ const ACTIONS_MAX: usize = 32;
 
 /// What waits for the sender to have its buffers back; nothing between bursts.
 pub struct Loan {
-    /// Bound: [`Loan::bind`] refuses where it is full. A batch in it takes each packet of the burst once, since
-    /// [`Loan::may_take`] refuses lists that send to a port twice.
+    /// Bound: [`Loan::bind`] refuses where it is full. A batch in it takes each packet of the burst once,
+    /// since [`Loan::may_take`] refuses lists that send to a port twice.
     bound: ArrayVec<Bound, PORTS_MAX>,
     /// Bound: [`Loan::may_take`] counts what a list would put here before any packet of it is executed.
-    whole: ArrayVec<(u32, Packet), WHOLE_MAX>,
+    whole: ArrayVec<(PortNo, Packet), WHOLE_MAX>,
     is_closed: bool,
 }
 
@@ -39,7 +40,7 @@ impl Loan {
     }
 
     /// The place for what goes to a port, if it copies lent tails straight.
-    pub fn bind(&mut self, port: u32, tx: &Transmission) -> Option<&mut Batch> {
+    pub fn bind(&mut self, port: PortNo, tx: &Transmission) -> Option<&mut Batch> {
         let place = self.bound.iter().position(|bound| bound.port == port);
         if place.is_none() {
             if self.bound.is_full() || !tx.takes_lent(port) {
@@ -51,8 +52,8 @@ impl Loan {
         Some(&mut self.bound[n].batch)
     }
 
-    /// Whether `count` packets can go by this list while their tails are lent: it changes headers and sends, to no port twice, and at
-    /// least once to one that copies straight.
+    /// Whether `count` packets can go by this list while their tails are lent: it changes headers and sends,
+    /// to no port twice, and at least once to one that copies straight.
     pub fn may_take(&mut self, actions: &[DpAction], count: usize, tx: &Transmission) -> bool {
         if self.is_closed || actions.len() > ACTIONS_MAX {
             return false;
@@ -61,7 +62,7 @@ impl Loan {
         for (n, action) in actions.iter().enumerate() {
             match action {
                 DpAction::Output(_) if actions[..n].contains(action) => return false,
-                DpAction::Output(port) if self.bind(port.0, tx).is_some() => straight += 1,
+                DpAction::Output(port) if self.bind(*port, tx).is_some() => straight += 1,
                 DpAction::Output(_) => whole += count,
                 DpAction::Set { .. }
                 | DpAction::PushVlan { .. }
@@ -101,7 +102,7 @@ impl Ends for Lending<'_, '_> {
         self.context
     }
 
-    fn send(&mut self, port: u32, packets: &mut Batch) {
+    fn send(&mut self, port: PortNo, packets: &mut Batch) {
         if let Some(batch) = self.loan.bind(port, self.tx) {
             let count = packets.len();
             return Runs::new(packets).move_to(count, batch);

@@ -6,17 +6,21 @@
 //! counters each such packet adds to; the tables that it visited, so that a later change can be judged on
 //! the flow; and effects as data.
 //!
-//! Versions: the control thread makes a change invisible, logs it, publishes it by counting the version up. A worker reads the version
-//! once per burst, before it reads the depth of extraction; whatever it looks up in that burst, it looks up at that version.
+//! Versions: the control thread makes a change invisible, logs it, publishes it by counting the version up. A
+//! worker reads the version once per burst, before it reads the depth of extraction; whatever it looks up in
+//! that burst, it looks up at that version.
 
 use crate::action::DpAction;
+use crate::input::PortView;
 use crate::watch::{Marks, Sight, Sort, Watch};
-use base::{PortNo, Version, rcu};
+use base::{OfPort, PortNo, Version, rcu};
 use flow::action::PacketInReason;
 use flow::{Depth, Key, Mask};
+use std::sync::Arc;
 
-/// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline numbers its tables by
-/// (OpenFlow tables of each bridge, MAC tables, port sets); of some it may use the other two numbers as it likes.
+/// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline
+/// numbers its tables by (OpenFlow tables of each bridge, MAC tables, port sets); of some it may use the
+/// other two numbers as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, zerocopy::FromZeros)]
 #[repr(C)]
 pub struct Visit {
@@ -28,8 +32,8 @@ pub struct Visit {
     pub rewrites_len: u16,
 }
 
-/// One word of the key in which earlier actions had set the bits `mask` to `value` before a lookup. Such bits count as
-/// held by the flow's mask, with this value.
+/// One word of the key in which earlier actions had set the bits `mask` to `value` before a lookup. Such bits
+/// count as held by the flow's mask, with this value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rewrite {
     /// Bits that had been set.
@@ -55,14 +59,14 @@ pub struct FlowView<'a> {
     pub rewrites: &'a [Rewrite],
 }
 
-/// What a translation found out. Reused from packet to packet: its vectors keep their room, so a warm miss does not
-/// allocate.
+/// What a translation found out. Reused from packet to packet: its vectors keep their room, so a warm miss
+/// does not allocate.
 #[derive(Clone, Debug)]
 pub struct Translation<E> {
     /// What to do.
     pub actions: Vec<DpAction>,
-    /// Which bits of the key decided that. Always holds the input port (both numbers), recirculation id, Ethernet
-    /// type, and the fragment bits of IP.
+    /// Which bits of the key decided that. Always holds the input port (both numbers), recirculation id,
+    /// Ethernet type, and the fragment bits of IP.
     pub mask: Mask,
     /// Counter slots (rules, tables, patch ports, MAC entries) to which every packet of the flow counts.
     pub credits: Vec<u32>,
@@ -124,8 +128,11 @@ pub struct PacketInSpec {
     pub userdata: Vec<u8>,
     /// What the pipeline calls the rest of its work on the packet, where that waits for the controller.
     pub continuation: Option<u32>,
-    /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those that differ from packet to packet are
-    /// in [`crate::PacketIn`].
+    /// It is for no controller: the control thread translates the packet, whose metadata is all of its key,
+    /// and carries out what comes of it.
+    pub slow_path: bool,
+    /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those
+    /// that differ from packet to packet are in [`crate::PacketIn`].
     pub metadata: Key,
 }
 
@@ -137,14 +144,20 @@ pub trait Pipeline: Send + Sync + 'static {
     /// The newest version. Acquire: what that version contains is visible after this call.
     fn version(&self) -> Version;
 
-    /// How deep extraction must read for packets from this input port, at any version up to the one read before.
-    fn depth(&self, port: PortNo) -> Depth;
+    /// What workers are told of a port for as long as they read its packets. For the control thread: it may
+    /// lock.
+    fn port_view(&self, port: PortNo) -> Arc<PortView>;
 
-    /// The 16-bit OpenFlow number of a port in its bridge, for the key; 0xffff for a port that is in none.
-    fn of_port(&self, port: PortNo) -> u16;
+    /// The OpenFlow number of a port in its bridge, and how deep extraction must read for packets from there,
+    /// at any version up to the one read before.
+    #[inline(always)]
+    fn ingress(&self, view: &PortView) -> (OfPort, Depth) {
+        view.get()
+    }
 
-    /// Translates. `out` is empty at the call. `reader` guards what the lookup walks over. `key` was extracted at least as deep
-    /// as [`Self::depth`] says; the worker asks again with a deeper one where the mask turns out to hold deeper fields.
+    /// Translates. `out` is empty at the call. `reader` guards what the lookup walks over. `key` was
+    /// extracted at least as deep as [`Self::ingress`] says; the worker asks again with a deeper one where
+    /// the mask turns out to hold deeper fields.
     fn translate(
         &self,
         version: Version,
@@ -153,11 +166,12 @@ pub trait Pipeline: Send + Sync + 'static {
         out: &mut Translation<Self::Effect>,
     );
 
-    /// Whether a change in `(since, now]` may touch the flow, so that it must be translated again. True is always right, false must be.
+    /// Whether a change in `(since, now]` may touch the flow, so that it must be translated again. True is
+    /// always right, false must be.
     fn touched(&self, flow: FlowView<'_>, since: Version, now: Version, reader: &rcu::Reader) -> bool;
 
-    /// What is to be watched for a sort of flows, brought up to `now` and remembered in `watch`, which is as the last such
-    /// call for the sort left it. The reader's domain is the one that guards what is returned.
+    /// What is to be watched for a sort of flows, brought up to `now` and remembered in `watch`, which is as
+    /// the last such call for the sort left it. The reader's domain is the one that guards what is returned.
     ///
     /// By itself this watches nothing, and each flow is asked about.
     fn sight<'g>(

@@ -1,10 +1,11 @@
 //! Which worker polls which receive queue: a pure function of what is measured and what is asked for.
 //!
-//! Three ways, as Open vSwitch names them. `cycles`: the queues that cost most first, over the workers to and fro. `group`:
-//! the queues that cost most first, each to the worker that has least so far; those that have cost nothing yet go by their number,
-//! or all of them would be on the worker that was idle first. `roundrobin`: in their order, costs not looked at. A queue may be
-//! bound to a processor; the worker there then takes no others, unless it is told to share. Queues go to workers of their own NUMA
-//! node where it has any; those of devices without a node go to all.
+//! Three ways, as Open vSwitch names them. `cycles`: the queues that cost most first, over the workers to and
+//! fro. `group`: the queues that cost most first, each to the worker that has least so far; those that have
+//! cost nothing yet go by their number, or all of them would be on the worker that was idle first.
+//! `roundrobin`: in their order, costs not looked at. A queue may be bound to a processor; the worker there
+//! then takes no others, unless it is told to share. Queues go to workers of their own NUMA node where it has
+//! any; those of devices without a node go to all.
 //!
 //! Source: ovs-vswitchd.conf.db(5), other_config:pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb; Interface
 //! other_config:pmd-rxq-affinity.
@@ -183,7 +184,8 @@ pub fn loads(demands: &[Demand], workers: &[usize], count: usize) -> Vec<u64> {
     loads
 }
 
-/// By how many per cent the variance of the workers' loads falls from one placement to another, 0 where it does not.
+/// By how many per cent the variance of the workers' loads falls from one placement to another, 0 where it
+/// does not.
 pub fn improvement_percent(before: &[u64], after: &[u64]) -> u32 {
     let (before, after) = (variance(before), variance(after));
     if before <= after || before <= 0.0 { 0 } else { ((before - after) * 100.0 / before) as u32 }

@@ -1,29 +1,29 @@
 //! One burst of packets from one input port, from bytes to outputs.
 //!
-//! The stages, numbered as in [`Process::burst`]; each runs over the whole burst before the next begins, and asks
-//! for the memory that the next one needs:
+//! The stages, numbered as in [`Process::burst`]; each runs over the whole burst before the next begins, and
+//! asks for the memory that the next one needs:
 //!
 //! 1. *Extract*: keys from packets, to the depth that the input port's rules ask for.
-//! 2. *Exact tier*: hash, bucket, entry. Skipped while the port's tuner finds it too dear.
+//! 2. *Exact tier*: hash, bucket, entry. Skipped where it is switched off.
 //! 3. *Megaflow tier*, for what is left: mask after mask, the port's most hit first.
 //! 4. *Hits leave*: counters, and the action that the entry says. A flow older than the version that this
 //!    burst sees is first checked for changes, and treated as a miss where one touches it.
 //! 5. *Promotion*: megaflow hits get exact entries; outdated entries go.
-//! 6. *Misses*: looked up once more (a packet before it in the burst may have been of the same flow), else translated, installed,
-//!    executed.
+//! 6. *Misses*: looked up once more (a packet before it in the burst may have been of the same flow), else
+//!    translated, installed, executed.
 //!
-//! Stages 1 to 3 are in `classify`, stage 4 in `deliver`, stages 5 and 6 in `miss`.
+//! Stages 1 to 3 are in `burst::classify`, stage 4 in `deliver`, stages 5 and 6 in `miss`; the states between
+//! them, and what holds in each, in `burst`.
 //!
 //! Packets that go round again come back as such bursts, after the one that they are of.
-//!
-//! Until stage 5 no entry is added or removed, so that the entry numbers gathered in stages 2 and 3 hold.
 
-mod classify;
+mod burst;
 mod deliver;
 mod miss;
 
-use self::classify::Todo;
-use crate::cache::entry::{Decision, EntryKey, ShortVersion, Verdict};
+use self::burst::{Arrival, Classified, Delivered, Memory, Miss, Missed, Received};
+use crate::cache::entry::{Decision, Entry, EntryKey, ShortVersion, Verdict};
+use crate::cache::origins::Origin;
 use crate::cache::sorts::Sights;
 use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, PORT_MASKS_MAX, Which};
 use crate::context::Context;
@@ -35,13 +35,11 @@ use crate::recirculation::Metadata;
 use crate::stamp::Stamp;
 use crate::stats::{Stage, WorkerStats};
 use crate::transmission::Transmission;
-use crate::tuner::{ExactTier, Tuner};
 use arrayvec::ArrayVec;
 use base::clock::tsc;
 use base::region::prefetch;
-use base::slots::SlotTable;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, extract, extract_keeping_metadata, plain_key};
+use flow::extract::{Ingress, PlainKey, extract, extract_keeping_metadata, plain_key};
 use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -52,76 +50,19 @@ use wire::Layers;
 /// How many packets ahead headers are asked for.
 const AHEAD: usize = 4;
 
-/// What is the same for all packets of a batch.
-#[derive(Clone, Copy)]
-struct Arrival {
-    /// Where they came in.
-    port: PortNo,
-    metadata: Metadata,
-    /// How deep they are read.
-    depth: Depth,
-}
-
-/// What is known of one packet of the burst, in a cache line. Consecutive packets that are alike are a run:
-/// only the first's line is used.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Row {
-    /// What the exact tier compares, of a plain packet.
-    exact: EntryKey,
-    hash: u64,
-    /// What becomes of it. [`Verdict::Unknown`] until a lookup finds it.
-    decision: Decision,
-    /// The entry that it most likely is.
-    likely: u32,
-    /// Bytes of the run.
-    len: u32,
-    /// Packets of the run.
-    count: u32,
-}
-
-const _: () = assert!(size_of::<Row>() == 64);
-
-impl Row {
-    const EMPTY: Row =
-        Row { exact: EntryKey::NONE, hash: 0, decision: Decision::UNKNOWN, likely: 0, len: 0, count: 1 };
-}
-
-/// The burst's working memory, kept from burst to burst.
-struct Scratch {
-    keys: Box<[Key; BURST]>,
-    rows: Box<[Row; BURST]>,
-    masked: Box<[[u64; 8]; BURST]>,
-    /// (packet, megaflow) to be given exact entries. Bound: a packet is no longer looked up after its first hit.
-    promote: ArrayVec<(u8, u32), BURST>,
-    /// Exact entries found out of date. Bound: each packet finds at most one.
-    stale_exact: ArrayVec<u32, BURST>,
-    /// Megaflows found out of date. Bound: each packet finds at most one under each mask of its input port, and an entry
-    /// is pushed once, when it becomes stale. A packet that finds one goes on under the next mask.
-    stale_mega: ArrayVec<u32, { BURST * PORT_MASKS_MAX }>,
-    /// Bound: each packet leaves the batch once.
-    missed: ArrayVec<(u8, Packet), BURST>,
-    /// Where the headers of packets are whose keys were extracted at once; not of plain packets.
-    layers: [Layers; BURST],
-    /// What plain packets' keys say of where the burst came from, and how deep it is read.
-    origin: u64,
-    depth: Depth,
-}
-
 /// Everything that a burst touches.
 pub struct Process<P: Pipeline> {
     pipeline: Arc<P>,
     reader: rcu::Reader,
     pub cache: FlowCache,
-    pub slots: Arc<SlotTable>,
-    pub out: Context,
+    pub context: Context,
     pub tx: Transmission,
     effects: rtrb::Producer<P::Effect>,
     event_bell: Arc<Bell>,
     translation: Translation<P::Effect>,
-    scratch: Scratch,
+    /// Out while a round is under way.
+    memory: Option<Box<Memory>>,
     loan: Box<Loan>,
-    pub exact_tier: ExactTier,
     pub now_ms: u64,
     sample_next: u32,
 }
@@ -134,37 +75,21 @@ impl<P: Pipeline> Process<P> {
         pipeline: Arc<P>,
         reader: rcu::Reader,
         cache: FlowCache,
-        slots: Arc<SlotTable>,
-        out: Context,
+        context: Context,
         effects: rtrb::Producer<P::Effect>,
         event_bell: Arc<Bell>,
     ) -> Self {
-        let keys: Vec<Key> = (0..BURST).map(|_| Key::default()).collect();
-        let keys: Box<[Key; BURST]> = keys.try_into().unwrap_or_else(|_| unreachable!("BURST keys"));
         Process {
             pipeline,
             reader,
             cache,
-            slots,
-            out,
+            context,
             tx: Transmission::new(),
             effects,
             event_bell,
             translation: Translation::default(),
-            scratch: Scratch {
-                keys,
-                rows: Box::new([Row::EMPTY; BURST]),
-                masked: Box::new([[0; 8]; BURST]),
-                promote: ArrayVec::new(),
-                stale_exact: ArrayVec::new(),
-                stale_mega: ArrayVec::new(),
-                missed: ArrayVec::new(),
-                layers: [Layers::UNKNOWN; BURST],
-                origin: 0,
-                depth: Depth::Everything,
-            },
+            memory: Some(Memory::new()),
             loan: Box::new(Loan::new()),
-            exact_tier: ExactTier::Auto,
             now_ms: 0,
             sample_next: 0,
         }
@@ -179,103 +104,89 @@ impl<P: Pipeline> Process<P> {
     /// that translation took. Once in the program, though called from two places: it is large.
     #[inline(never)]
     pub fn burst(&mut self, input: &mut Box<Input>, batch: &mut Batch, lent: Option<&mut Lent<'_>>) -> u64 {
-        std::mem::swap(&mut self.out.input, input);
-        let port = self.out.input.port;
+        std::mem::swap(&mut self.context.input, input);
         // The version comes before the depth: what that version needs to see is extracted.
         let version = self.pipeline.version();
-        let depth = self.pipeline.depth(port);
+        let (of_port, depth) = self.pipeline.ingress(&self.context.input.view);
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
-        self.out.stats.rx.add(batch.len() as u64);
-        let fresh = Arrival { port, metadata: Metadata::default(), depth };
-        let cycles = self.round(fresh, version, batch, lent, &mut clock);
-        clock.finish(&self.out.stats);
-        let cycles = cycles + self.rounds(version);
-        std::mem::swap(&mut self.out.input, input);
+        self.context.stats.rx.add(batch.len() as u64);
+        self.context.share.note(self.context.input.port);
+        let cycles = self.round((of_port, depth), Metadata::default(), version, batch, lent, &mut clock);
+        clock.finish(&self.context.stats);
+        let cycles = cycles + self.rounds(of_port, version);
+        std::mem::swap(&mut self.context.input, input);
         cycles
     }
 
     /// Packets that go round again, until none is left.
-    fn rounds(&mut self, version: Version) -> u64 {
+    fn rounds(&mut self, of_port: OfPort, version: Version) -> u64 {
         let mut cycles = 0;
-        while let Some(mut round) = self.out.recirculation.next() {
-            let clock = &mut StageClock::off();
-            let again = Arrival { port: round.port, metadata: round.metadata, depth: Depth::Everything };
-            cycles += self.round(again, version, &mut round.batch, None, clock);
-            self.out.recirculation.done(round);
+        while let Some(mut round) = self.context.recirculation.next() {
+            let (metadata, clock) = (round.metadata, &mut StageClock::off());
+            if metadata.tracking.state != 0
+                && let Some(memory) = &mut self.memory
+            {
+                memory.originals.clone_from(&round.originals);
+            }
+            let read = (of_port, Depth::Everything);
+            cycles += self.round(read, metadata, version, &mut round.batch, None, clock);
+            self.context.recirculation.done(round);
         }
         cycles
     }
 
-    /// One round of a batch.
+    /// One round of a batch, whose port has this number in its bridge and is read so deep.
     fn round(
         &mut self,
-        arrival: Arrival,
+        (of_port, depth): (OfPort, Depth),
+        metadata: Metadata,
         version: Version,
         batch: &mut Batch,
         lent: Option<&mut Lent<'_>>,
         clock: &mut StageClock,
     ) -> u64 {
-        let Arrival { port, metadata, depth } = arrival;
         for packet in batch.iter().take(AHEAD) {
             prefetch(packet.data());
         }
-        let ingress = Ingress::new(OfPort(self.pipeline.of_port(port)), port, depth)
-            .with_metadata(metadata.recirc_id, metadata.pkt_mark);
-        let at = Moment { version, now: Stamp::of(self.now_ms) };
-        let tuner = &mut self.out.input.tuner;
-        let started = tuner.start();
-        let mut todo = Todo::new();
-        let looked_up = batch.len();
-        let use_exact = tuner.use_exact(self.now_ms);
-        // 1. Extract.
+        let input = &self.context.input;
+        let port = input.port;
+        debug_assert!(batch.iter().all(|packet| packet.in_port == port));
+        let use_exact = input.use_exact(self.now_ms);
         self.cache.set_version(version);
-        self.scratch.origin = self.cache.plain_origin(&ingress, &self.slots);
-        self.scratch.depth = depth;
-        if use_exact {
-            match depth {
-                Depth::Metadata => self.scratch.prepare_exact::<0>(&self.cache, batch, &ingress, &mut todo),
-                Depth::Ethernet => self.scratch.prepare_exact::<1>(&self.cache, batch, &ingress, &mut todo),
-                Depth::Network => self.scratch.prepare_exact::<2>(&self.cache, batch, &ingress, &mut todo),
-                Depth::Transport => self.scratch.prepare_exact::<3>(&self.cache, batch, &ingress, &mut todo),
-                Depth::Everything => self.scratch.prepare_exact::<4>(&self.cache, batch, &ingress, &mut todo),
-            }
-        } else {
-            self.scratch.prepare_keys(batch, &ingress, &mut todo);
+        let origin = self.cache.plain_origin(port, Origin::new(of_port, metadata), depth);
+        if origin.is_none() {
+            self.context.stats.origins_full.add(batch.len() as u64);
         }
-        clock.lap(Stage::Extract);
-        let exact_hits = if use_exact { self.exact_stage(&mut todo, at, batch, &ingress) } else { 0 };
-        for i in todo.iter().filter(|&i| self.scratch.rows[i].exact.is_plain()) {
-            Scratch::extract_plain(&mut self.scratch.keys[i], &batch[i], &ingress);
-        }
-        clock.lap(Stage::Exact);
-        let (masks, megaflow_hits) = self.megaflow_stage(port, &mut todo, at);
-        clock.lap(Stage::Megaflow);
-        match lent {
-            None => self.hits_leave(batch, metadata),
-            Some(lent) => self.lent_leave(batch, metadata, lent),
-        }
+        let ingress = Ingress::new(of_port, port, depth).with_metadata(metadata.recirc_id, metadata.pkt_mark);
+        let at = Moment { version, now: Stamp::of(self.now_ms) };
+        let mut memory = self.memory.take().expect("one round at a time");
+        memory.tracking = metadata.tracking;
+        let received = Received::new(memory, Arrival { port, metadata, ingress, origin, use_exact, at });
+        // 1 to 3.
+        let classified = self.classify(received, batch, clock);
+        // 4.
+        let delivered = self.deliver(classified, batch, lent);
         clock.lap(Stage::Execute);
-        self.promote(use_exact, at);
-        let missed = self.scratch.missed.len();
-        self.out.input.tuner.finish(started, looked_up, missed, masks);
-        let cycles = if missed > 0 { self.misses(metadata, at) } else { 0 };
+        // 5.
+        let mut left = self.learn(delivered);
+        // 6.
+        let cycles = if left.is_empty() { 0 } else { self.misses(&mut left) };
         clock.lap(Stage::Miss);
-        let stats = &self.out.stats;
-        stats.exact_hits.add(exact_hits);
-        stats.megaflow_hits.add(megaflow_hits);
+        self.memory = Some(left.done());
         cycles
     }
 
     /// Executes actions that the control thread gives (packet-out) on its packet.
-    pub fn execute_now(&mut self, packet: Packet, actions: &[crate::DpAction]) {
-        self.out.stats.rx.add(1);
-        let counters = self.out.counters_of(packet.in_port).cloned();
-        *self.out.input = Input { port: packet.in_port, counters, tuner: Tuner::new(self.exact_tier) };
+    pub fn execute_now(&mut self, input: &mut Box<Input>, packet: Packet, actions: &[crate::DpAction]) {
+        self.context.stats.rx.add(1);
+        std::mem::swap(&mut self.context.input, input);
         let mut run = Run::new(Metadata::default());
         run.push(packet, Layers::UNKNOWN);
-        execute(actions, &mut run, &mut Leaving { context: &mut self.out, tx: &mut self.tx });
-        self.rounds(self.pipeline.version());
-        (self.out.input.port, self.out.input.counters) = (PortNo::NONE, None);
+        execute(actions, &mut run, &mut Leaving { context: &mut self.context, tx: &mut self.tx });
+        let version = self.pipeline.version();
+        let (of_port, _) = self.pipeline.ingress(&self.context.input.view);
+        self.rounds(of_port, version);
+        std::mem::swap(&mut self.context.input, input);
     }
 }
 

@@ -1,11 +1,13 @@
 //! What goes with a packet beside its bytes, and the packets that go round again with it.
 //!
-//! Packets wait in batches of those that came in at one port and have the same metadata. So a round is a
-//! burst like any other: what differs from packet to packet is their bytes alone, and plain ones are looked
-//! up by these. Packets with the same metadata keep their order.
+//! Packets of a burst, which came in at one port, wait in batches of those that have the same metadata. So a
+//! round is a burst like any other: what differs from packet to packet is their bytes alone, and plain ones
+//! are looked up by these. Packets with the same metadata keep their order.
 
-use base::PortNo;
-use packet::{Batch, Packet};
+use crate::conntrack::Tracking;
+use crate::conntrack::tuple::Tuple;
+use arrayvec::ArrayVec;
+use packet::{BURST, Batch, Packet};
 use std::collections::VecDeque;
 
 /// What goes with a packet beside its bytes, and comes back with it in the next round.
@@ -17,7 +19,13 @@ pub struct Metadata {
     pub pkt_mark: u32,
     /// Rounds so far.
     pub recirc_depth: u8,
+    /// What the connection tracker has said.
+    pub tracking: Tracking,
 }
+
+/// What goes with tracked packets one by one: the tuple of the direction that opened the connection. As many
+/// as packets, or none where they were not tracked.
+pub type Originals = ArrayVec<Tuple, BURST>;
 
 /// Most rounds of one packet.
 const DEPTH_MAX: u8 = 8;
@@ -26,9 +34,9 @@ const BATCHES_MAX: usize = 64;
 
 /// Packets that are the next round's burst.
 pub struct Round {
-    pub port: PortNo,
     pub metadata: Metadata,
     pub batch: Batch,
+    pub originals: Originals,
 }
 
 /// Rounds that are to come.
@@ -41,7 +49,8 @@ pub struct Recirculation {
 
 impl Recirculation {
     pub fn new() -> Recirculation {
-        let empty = || Round { port: PortNo::NONE, metadata: Metadata::default(), batch: Batch::new() };
+        let empty =
+            || Round { metadata: Metadata::default(), batch: Batch::new(), originals: Originals::new() };
         Recirculation {
             waiting: VecDeque::with_capacity(BATCHES_MAX),
             spare: (0..BATCHES_MAX).map(|_| Box::new(empty())).collect(),
@@ -51,21 +60,29 @@ impl Recirculation {
     /// Has a packet wait for the next round. Gives it back where it has gone round too often, or too many
     /// wait.
     #[inline]
-    pub fn push(&mut self, metadata: Metadata, packet: Packet) -> Result<(), Packet> {
-        let port = packet.in_port;
-        let newest = self.waiting.iter_mut().rev().find(|r| r.port == port && r.metadata == metadata);
+    pub fn push(
+        &mut self,
+        metadata: Metadata,
+        original: Option<&Tuple>,
+        packet: Packet,
+    ) -> Result<(), Packet> {
+        let newest = self.waiting.iter_mut().rev().find(|r| r.metadata == metadata);
         if let Some(round) = newest
             && !round.batch.is_full()
         {
             round.batch.push(packet);
+            // Bound: as many as packets.
+            round.originals.extend(original.copied());
             return Ok(());
         }
         if metadata.recirc_depth > DEPTH_MAX {
             return Err(packet);
         }
         let Some(mut round) = self.spare.pop() else { return Err(packet) };
-        (round.port, round.metadata) = (port, metadata);
+        round.metadata = metadata;
         round.batch.push(packet);
+        round.originals.clear();
+        round.originals.extend(original.copied());
         self.waiting.push_back(round);
         Ok(())
     }
@@ -89,44 +106,43 @@ mod tests {
     use packet::{Pool, PoolConfig};
 
     #[test]
-    fn packets_wait_in_their_order_with_those_that_have_their_port_and_metadata() {
+    fn packets_wait_in_their_order_with_those_that_have_their_metadata() {
         let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
         let mut cache = pool.cache();
         let mut waiting = Recirculation::new();
         let metadata = |recirc_id| Metadata { recirc_id, ..Metadata::default() };
-        let mut push = |waiting: &mut Recirculation, port, recirc_id, n: u8| {
+        let mut push = |waiting: &mut Recirculation, recirc_id, n: u8| {
             let mut packet = cache.alloc().unwrap();
             packet.fill(&[n]).unwrap();
-            packet.in_port = PortNo(port);
-            waiting.push(metadata(recirc_id), packet).map_err(|packet| cache.free(packet))
+            waiting.push(metadata(recirc_id), None, packet).map_err(|packet| cache.free(packet))
         };
         for n in 0..80 {
-            push(&mut waiting, u32::from(n % 2), u32::from(n / 2 % 2), n).unwrap();
+            push(&mut waiting, u32::from(n % 4), n).unwrap();
         }
         let mut seen = Vec::new();
         while let Some(mut round) = waiting.next() {
             let bytes = round.batch.drain(..).map(|packet| {
-                assert_eq!(packet.in_port, round.port);
                 let n = packet.data()[0];
                 pool.cache().free(packet);
                 n
             });
-            seen.push((round.port.0, round.metadata.recirc_id, bytes.collect::<Vec<_>>()));
+            seen.push((round.metadata.recirc_id, bytes.collect::<Vec<_>>()));
             waiting.done(round);
         }
         assert_eq!(seen.len(), 4);
-        for (port, recirc_id, bytes) in seen {
-            assert!(bytes.is_sorted() && bytes.len() == 20, "{port} {recirc_id}: {bytes:?}");
+        for (recirc_id, bytes) in seen {
+            assert!(bytes.is_sorted() && bytes.len() == 20, "{recirc_id}: {bytes:?}");
+            assert!(bytes.iter().all(|n| u32::from(n % 4) == recirc_id));
         }
         // More than wait at once, and more than fit one batch.
         for recirc_id in 0..BATCHES_MAX as u32 {
-            push(&mut waiting, 1, recirc_id, 0).unwrap();
+            push(&mut waiting, recirc_id, 0).unwrap();
         }
-        assert_eq!(push(&mut waiting, 1, BATCHES_MAX as u32, 0), Err(()));
+        assert_eq!(push(&mut waiting, BATCHES_MAX as u32, 0), Err(()));
         for _ in 1..packet::BURST {
-            push(&mut waiting, 1, 0, 0).unwrap();
+            push(&mut waiting, 0, 0).unwrap();
         }
-        assert_eq!(push(&mut waiting, 1, 0, 0), Err(()));
+        assert_eq!(push(&mut waiting, 0, 0), Err(()));
         while let Some(mut round) = waiting.next() {
             pool.cache().free_all(&mut round.batch);
             waiting.done(round);
@@ -141,8 +157,8 @@ mod tests {
         let mut cache = pool.cache();
         let mut waiting = Recirculation::new();
         let deep = |recirc_depth| Metadata { recirc_depth, ..Metadata::default() };
-        assert!(waiting.push(deep(DEPTH_MAX), cache.alloc().unwrap()).is_ok());
-        let refused = waiting.push(deep(DEPTH_MAX + 1), cache.alloc().unwrap());
+        assert!(waiting.push(deep(DEPTH_MAX), None, cache.alloc().unwrap()).is_ok());
+        let refused = waiting.push(deep(DEPTH_MAX + 1), None, cache.alloc().unwrap());
         cache.free(refused.expect_err("too deep"));
         let mut round = waiting.next().unwrap();
         cache.free_all(&mut round.batch);

@@ -1,22 +1,25 @@
 //! When the worker sweeps its caches, and how far: rounds over all entries.
 //!
-//! A round folds every entry's counters into their slots and removes what has been idle. One begins each second, and
-//! one for each request for exact counters. A round that is open always runs to its end: the requests that come meanwhile
-//! are served by the next one together, so that however often somebody asks, each round ends, rules expire in time, and
-//! the first request is served as soon as if it were the only one.
+//! A round folds every entry's counters into their slots and removes what has been idle. One begins each
+//! second, and one for each request for exact counters. A round that is open always runs to its end: the
+//! requests that come meanwhile are served by the next one together, so that however often somebody asks,
+//! each round ends, rules expire in time, and the first request is served as soon as if it were the only one.
 //!
-//! Pure: time, the number of entries and the requests are arguments. Times are milliseconds of the worker's clock.
+//! Pure: time, the number of entries and the requests are arguments. Times are milliseconds of the worker's
+//! clock.
 
 /// A round begins each second: flows expire no later than that, unless there are many.
 const ROUND_MS: u64 = 1_000;
-/// Entries per millisecond that a request asks for, within the bounds: 100,000 flows are folded in a tenth of a second.
+/// Entries per millisecond that a request asks for, within the bounds: 100,000 flows are folded in a tenth of
+/// a second.
 const REQUESTED_PER_MS: u64 = 1_000;
 const REQUESTED_MS: std::ops::RangeInclusive<u64> = 100..=800;
 /// Entries swept per pass while there is traffic, at the least and at the most.
 const SWEEP_MIN: u64 = 32;
 const SWEEP_MAX: u64 = 1_024;
-/// Idle flows removed per millisecond while there is traffic and room for new flows. Each removal touches four or five lines
-/// that no cache holds; a million flows that fall idle at once go in some seconds, and traffic does not feel it.
+/// Idle flows removed per millisecond while there is traffic and room for new flows. Each removal touches
+/// four or five lines that no cache holds; a million flows that fall idle at once go in some seconds, and
+/// traffic does not feel it.
 const REMOVALS_PER_MS: u32 = 250;
 
 /// What the worker knows when it asks what to sweep.
@@ -61,7 +64,8 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// A millisecond has passed. `len`: entries that a round visits; `is_asked`: a request waits to be served.
+    /// A millisecond has passed. `len`: entries that a round visits; `is_asked`: a request waits to be
+    /// served.
     pub fn tick(&mut self, len: u64, is_asked: bool) {
         let bounds = REQUESTED_MS;
         let requested_ms = || (len / REQUESTED_PER_MS).clamp(*bounds.start(), *bounds.end());
@@ -110,8 +114,8 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// A saturated worker of so many entries, which passes `passes` times a millisecond. Somebody asks each millisecond: after
-    /// how many milliseconds each request was served that was, and how many rounds ended.
+    /// A saturated worker of so many entries, which passes `passes` times a millisecond. Somebody asks each
+    /// millisecond: after how many milliseconds each request was served that was, and how many rounds ended.
     fn asked_each_millisecond(len: u64, passes: u64, total_ms: u64) -> (Vec<u64>, u32) {
         let (mut rounds, mut at, mut ended) = (Rounds::default(), 0, 0);
         let (mut served, mut waits) = (0, Vec::new());

@@ -1,8 +1,8 @@
 //! The time of a cached flow's last use, in four bytes: an entry has no room for eight.
 //!
-//! It is the low half of the datapath's clock in milliseconds, which wraps every 49.7 days. Two stamps are compared by how long
-//! ago they are, never by their numbers; that is right as long as a flow is looked at once in that time, and each entry is
-//! visited every second.
+//! It is the low half of the datapath's clock in milliseconds, which wraps every 49.7 days. Two stamps are
+//! compared by how long ago they are, never by their numbers; that is right as long as a flow is looked at
+//! once in that time, and each entry is visited every second.
 
 /// See the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]

@@ -62,6 +62,8 @@ pub struct WorkerStats {
     pub not_cached: Counter,
     /// Translations that read deeper than extraction had: the pipeline's depth was wrong.
     pub depth_misses: Counter,
+    /// Packets looked up by their whole keys since their port has too many origins (see `cache::origins`).
+    pub origins_full: Counter,
     /// Packets that went round again.
     pub recirculations: Counter,
     /// Loops, those that moved packets alone.
@@ -72,8 +74,8 @@ pub struct WorkerStats {
     pub busy_cycles: Counter,
     /// TSC cycles of polling in vain.
     pub idle_cycles: Counter,
-    /// Most CPU time in nanoseconds that a pass of the loop took, [`crate::Config::measure_passes`] given: at most
-    /// 100 us too much. The reader may set it to 0.
+    /// Most CPU time in nanoseconds that a pass of the loop took, [`crate::Config::measure_passes`] given: at
+    /// most 100 us too much. The reader may set it to 0.
     pub longest_pass_ns: Counter,
     /// Times that a receive queue was held back because the one output that it feeds was full.
     pub held_back: Counter,

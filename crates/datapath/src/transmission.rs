@@ -1,6 +1,7 @@
 //! The sending side of a worker: a batch per output port, and when each leaves.
 
 use crate::context::Context;
+use crate::ports::PortTable;
 use crate::stats::PortCounters;
 use arrayvec::ArrayVec;
 use base::{DropReason, PortNo};
@@ -66,7 +67,7 @@ impl TxHandle {
 /// Packets for one port.
 pub struct Bound {
     /// Where they go.
-    pub port: u32,
+    pub port: PortNo,
     /// They, in their order.
     pub batch: Batch,
 }
@@ -81,60 +82,49 @@ struct TxSlot {
     is_pending: bool,
 }
 
-/// Port numbers that are looked at: each list of them has a port once at most.
-const PORTS_MAX: usize = 1 << 16;
-
 /// All outputs of one worker.
 pub struct Transmission {
-    slots: Vec<Option<Box<TxSlot>>>,
+    slots: PortTable<Box<TxSlot>>,
     /// Ports with packets in their batches, and perhaps some without, since the last flush. Bound: each once
     /// ([`TxSlot::is_dirty`]).
-    dirty: Vec<u16>,
+    dirty: Vec<PortNo>,
     /// Ports whose queues are to be flushed. Bound: each once ([`TxSlot::is_pending`]).
-    pending: Vec<u16>,
+    pending: Vec<PortNo>,
     /// The last port that did not take all of a batch, until somebody takes note of it.
     pub refusing: Option<PortNo>,
 }
 
 impl Transmission {
     pub fn new() -> Transmission {
-        Transmission {
-            slots: (0..=u16::MAX).map(|_| None).collect(),
-            dirty: Vec::with_capacity(PORTS_MAX),
-            pending: Vec::with_capacity(PORTS_MAX),
-            refusing: None,
-        }
+        Transmission { slots: PortTable::new(), dirty: Vec::new(), pending: Vec::new(), refusing: None }
     }
 
     /// Gives the worker a way to send to a port.
     pub fn add_port(&mut self, port: PortNo, handle: TxHandle, counters: Arc<PortCounters>) {
-        self.slots[port.0 as usize & 0xffff] = Some(Box::new(TxSlot {
-            handle,
-            batch: Batch::new(),
-            counters,
-            is_dirty: false,
-            is_pending: false,
-        }));
-        self.forget(port.0 as u16);
+        let slot = TxSlot { handle, batch: Batch::new(), counters, is_dirty: false, is_pending: false };
+        self.slots.insert(port, Box::new(slot));
+        self.forget(port);
+        // Room for every port, so that no packet's way allocates.
+        for list in [&mut self.dirty, &mut self.pending] {
+            list.reserve(self.slots.room() - list.len());
+        }
     }
 
     /// Takes it away as it is, after sending what waits there.
     pub fn release_port(&mut self, context: &mut Context, port: PortNo) -> Option<TxHandle> {
-        let n = port.0 as usize & 0xffff;
-        let mut slot = self.slots[n].take()?;
+        let mut slot = self.slots.remove(port)?;
         transmit(&mut slot, context);
         slot.handle.flush(&mut context.cache);
         if let TxHandle::Shared(q) = &slot.handle {
             Transmission::leave(context, q, DropReason::TxQueueFull, |q, cache| q.flush(cache));
         }
-        self.forget(n as u16);
+        self.forget(port);
         Some(slot.handle)
     }
 
     /// Takes it away again; what waits there is dropped.
     pub fn remove_port(&mut self, context: &mut Context, port: PortNo) -> Option<TxHandle> {
-        let n = port.0 as usize & 0xffff;
-        let mut slot = self.slots[n].take()?;
+        let mut slot = self.slots.remove(port)?;
         for packet in slot.batch.drain(..) {
             context.stats.drops.add(DropReason::PortRemoved, 1);
             context.cache.free(packet);
@@ -145,12 +135,12 @@ impl Transmission {
                 Transmission::leave(context, q, DropReason::PortRemoved, |q, cache| q.close(cache))
             }
         }
-        self.forget(n as u16);
+        self.forget(port);
         Some(slot.handle)
     }
 
     /// Nothing is to be done any more for the port of this number that was there.
-    fn forget(&mut self, port: u16) {
+    fn forget(&mut self, port: PortNo) {
         self.dirty.retain(|&p| p != port);
         self.pending.retain(|&p| p != port);
     }
@@ -169,49 +159,49 @@ impl Transmission {
 
     /// Appends a packet to a port's batch.
     #[inline(always)]
-    pub fn send(&mut self, context: &mut Context, port: u32, packet: Packet) {
-        let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
+    pub fn send(&mut self, context: &mut Context, port: PortNo, packet: Packet) {
+        let Some(slot) = self.slots.get_mut(port) else {
             return context.drop(packet, DropReason::OutputPortGone);
         };
         if !slot.is_dirty {
             slot.is_dirty = true;
-            self.dirty.push(port as u16);
+            self.dirty.push(port);
         }
         slot.batch.push(packet);
         if slot.batch.is_full() {
             if transmit(slot, context) {
-                self.refusing = Some(PortNo(port));
+                self.refusing = Some(port);
             }
-            note_sent(slot, &mut self.dirty, &mut self.pending, port as u16);
+            note_sent(slot, &mut self.dirty, &mut self.pending, port);
         }
     }
 
     /// Appends the next `count` packets of `from` to a port's batch.
     #[inline(always)]
-    pub fn send_run(&mut self, context: &mut Context, port: u32, from: &mut Runs<'_>, mut count: usize) {
-        let Some(slot) = self.slots.get_mut(port as usize).and_then(Option::as_deref_mut) else {
+    pub fn send_run(&mut self, context: &mut Context, port: PortNo, from: &mut Runs<'_>, mut count: usize) {
+        let Some(slot) = self.slots.get_mut(port) else {
             return context.drop_all((0..count).map_while(|_| from.take()), DropReason::OutputPortGone);
         };
         while count > 0 {
             if !slot.is_dirty {
                 slot.is_dirty = true;
-                self.dirty.push(port as u16);
+                self.dirty.push(port);
             }
             let n = count.min(slot.batch.remaining_capacity());
             from.move_to(n, &mut slot.batch);
             count -= n;
             if slot.batch.is_full() {
                 if transmit(slot, context) {
-                    self.refusing = Some(PortNo(port));
+                    self.refusing = Some(port);
                 }
-                note_sent(slot, &mut self.dirty, &mut self.pending, port as u16);
+                note_sent(slot, &mut self.dirty, &mut self.pending, port);
             }
         }
     }
 
     /// Whether a port copies lent tails from where they are. One whose queue others use too is not asked.
-    pub fn takes_lent(&self, port: u32) -> bool {
-        let slot = self.slots.get(port as usize).and_then(Option::as_deref);
+    pub fn takes_lent(&self, port: PortNo) -> bool {
+        let slot = self.slots.get(port);
         slot.is_some_and(|slot| matches!(&slot.handle, TxHandle::Own(q) if q.takes_lent()))
     }
 
@@ -219,12 +209,12 @@ impl Transmission {
     /// Nothing is lent any more then, and nobody has seen any of them before.
     pub fn send_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
         for Bound { port, .. } in &*bound {
-            let Some(slot) = self.slots[*port as usize & 0xffff].as_deref_mut() else { continue };
+            let Some(slot) = self.slots.get_mut(*port) else { continue };
             if !slot.batch.is_empty() {
                 if transmit(slot, context) {
-                    self.refusing = Some(PortNo(*port));
+                    self.refusing = Some(*port);
                 }
-                note_sent(slot, &mut self.dirty, &mut self.pending, *port as u16);
+                note_sent(slot, &mut self.dirty, &mut self.pending, *port);
             }
         }
         self.copy_lent(context, bound, lent);
@@ -237,8 +227,8 @@ impl Transmission {
                     self.send(context, *port, packet);
                 }
             }
-            if let Some(slot) = self.slots[*port as usize & 0xffff].as_deref_mut() {
-                slot.await_flush(&mut self.pending, *port as u16);
+            if let Some(slot) = self.slots.get_mut(*port) {
+                slot.await_flush(&mut self.pending, *port);
             }
         }
     }
@@ -250,8 +240,8 @@ impl Transmission {
         let Context { cache, stats, .. } = context;
         let mut written: ArrayVec<usize, { crate::loan::PORTS_MAX }> = ArrayVec::new();
         for Bound { port, batch } in &mut *bound {
-            let taken = match slots[*port as usize & 0xffff].as_deref_mut() {
-                Some(TxSlot { handle: TxHandle::Own(q), .. }) => q.tx_write(batch, lent),
+            let taken = match slots.get_mut(*port).map(|slot| &mut slot.handle) {
+                Some(TxHandle::Own(q)) => q.tx_write(batch, lent),
                 // A shared one gets whole packets, later.
                 _ => 0,
             };
@@ -260,7 +250,7 @@ impl Transmission {
         }
         lent.settle();
         for (Bound { port, batch }, taken) in bound.iter_mut().zip(written).filter(|(_, taken)| *taken > 0) {
-            let Some(slot) = slots[*port as usize & 0xffff].as_deref_mut() else { continue };
+            let Some(slot) = slots.get_mut(*port) else { continue };
             if let TxHandle::Own(q) = &mut slot.handle {
                 q.tx_publish();
             }
@@ -279,16 +269,16 @@ impl Transmission {
     /// Sends what waits, rings the doorbells. Once per loop.
     pub fn flush(&mut self, context: &mut Context) {
         for port in self.dirty.drain(..) {
-            let Some(slot) = &mut self.slots[usize::from(port)] else { continue };
+            let Some(slot) = self.slots.get_mut(port) else { continue };
             slot.is_dirty = false;
             if !slot.batch.is_empty() && transmit(slot, context) {
-                self.refusing = Some(PortNo(port.into()));
+                self.refusing = Some(port);
             }
             slot.await_flush(&mut self.pending, port);
         }
         let Transmission { slots, pending, .. } = self;
         pending.retain(|&port| {
-            slots[usize::from(port)].as_mut().is_some_and(|slot| {
+            slots.get_mut(port).is_some_and(|slot| {
                 if slot.handle.has_waiting() {
                     transmit(slot, context);
                 }
@@ -301,14 +291,14 @@ impl Transmission {
     /// Whether the port would take a burst now, beside what waits for it already; true where it cannot tell
     /// or is not there.
     pub fn has_room(&mut self, port: PortNo) -> bool {
-        let slot = self.slots.get_mut(port.0 as usize).and_then(Option::as_deref_mut);
+        let slot = self.slots.get_mut(port);
         slot.is_none_or(|slot| slot.batch.is_empty() && slot.handle.has_room())
     }
 
     /// Packets that were ever to leave by the port: sent, refused, or waiting in its batch. 0 where it is not
     /// there.
     pub fn destined_to(&self, port: PortNo) -> u64 {
-        let slot = self.slots.get(port.0 as usize).and_then(Option::as_deref);
+        let slot = self.slots.get(port);
         slot.map_or(0, |s| s.counters.tx_packets.get() + s.counters.tx_drops.get() + s.batch.len() as u64)
     }
 
@@ -320,7 +310,7 @@ impl Transmission {
 
 /// The port's batch has just been sent: it need not be flushed, only its doorbell rung.
 #[inline(always)]
-fn note_sent(slot: &mut TxSlot, dirty: &mut Vec<u16>, pending: &mut Vec<u16>, port: u16) {
+fn note_sent(slot: &mut TxSlot, dirty: &mut Vec<PortNo>, pending: &mut Vec<PortNo>, port: PortNo) {
     // Elsewhere in the list it stays; flushing an empty batch costs nothing.
     if dirty.last() == Some(&port) {
         dirty.pop();
@@ -332,7 +322,7 @@ fn note_sent(slot: &mut TxSlot, dirty: &mut Vec<u16>, pending: &mut Vec<u16>, po
 impl TxSlot {
     /// Its queue, which has got packets, is to be flushed.
     #[inline(always)]
-    fn await_flush(&mut self, pending: &mut Vec<u16>, port: u16) {
+    fn await_flush(&mut self, pending: &mut Vec<PortNo>, port: PortNo) {
         if !self.is_pending {
             self.is_pending = true;
             pending.push(port);

@@ -1,14 +1,16 @@
 //! Changes, judged for many flows at once.
 //!
-//! Under constant change every hit is a first hit in its version, and [`Pipeline::touched`](crate::Pipeline::touched) needs
-//! the flow's visits and the packet's key, which lie where a hit does not look. But flows come in few *sorts*: those of one
-//! sort have the same mask and looked into the same tables. What the changes of one kind (the rules of one mask in
-//! one table) mean to a sort is asked once per version, and what is left to ask of a flow is one small number for each kind,
-//! its *mark*: the hash of its values under the changes' mask. The pipeline keeps an array of versions by mark; a flow
+//! Under constant change every hit is a first hit in its version, and
+//! [`Pipeline::touched`](crate::Pipeline::touched) needs the flow's visits and the packet's key, which lie
+//! where a hit does not look. But flows come in few *sorts*: those of one sort have the same mask and looked
+//! into the same tables. What the changes of one kind (the rules of one mask in one table) mean to a sort is
+//! asked once per version, and what is left to ask of a flow is one small number for each kind, its *mark*:
+//! the hash of its values under the changes' mask. The pipeline keeps an array of versions by mark; a flow
 //! whose places in the arrays are no newer than itself is untouched.
 //!
-//! A mark is computed when a flow has been judged in full, and stays with its cache entry. Marks belong to a *set* of kinds;
-//! when the pipeline watches other kinds for a sort, the set's number changes and each flow is judged in full once more.
+//! A mark is computed when a flow has been judged in full, and stays with its cache entry. Marks belong to a
+//! *set* of kinds; when the pipeline watches other kinds for a sort, the set's number changes and each flow
+//! is judged in full once more.
 //!
 //! Everything here is a shortcut to "not touched": whatever does not fit is judged flow by flow.
 
@@ -105,8 +107,8 @@ impl<'g> Sight<'g> {
         Sight { floor: watch.floor, set: watch.set, arrays: [&[]; KINDS_MAX], len: 0 }
     }
 
-    /// The versions of changes of the next of at most [`KINDS_MAX`] kinds, by mark; as long as a power of two up to 2^16. An empty one stands for a
-    /// kind whose changes all lie below the floor.
+    /// The versions of changes of the next of at most [`KINDS_MAX`] kinds, by mark; as long as a power of two
+    /// up to 2^16. An empty one stands for a kind whose changes all lie below the floor.
     pub fn push(&mut self, versions: &'g [AtomicU64]) {
         self.arrays[self.len] = versions;
         self.len += 1;

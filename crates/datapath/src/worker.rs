@@ -5,8 +5,8 @@
 //! 2. each receive queue in turn, one burst;
 //! 3. what was gathered for the outputs leaves;
 //! 4. the clock, and the caches' sweep;
-//! 5. after some time without a packet, the shorter the longer the last sleep was, and longer after packets from guests: sleep until a
-//!    descriptor is readable.
+//! 5. after some time without a packet, the shorter the longer the last sleep was, and longer after packets
+//!    from guests: sleep until a descriptor is readable.
 //!
 //! Which queue is polled when, which is left alone, and when it sleeps is decided by the
 //! [schedule](crate::schedule).
@@ -36,7 +36,8 @@ pub struct Shared {
     pub fold_done: Watermark,
 }
 
-/// Milliseconds since the datapath started, from the time stamp counter; offset so that no time of use is 0 or lies before it.
+/// Milliseconds since the datapath started, from the time stamp counter; offset so that no time of use is 0
+/// or lies before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: u64,
@@ -140,7 +141,7 @@ impl<P: Pipeline> Worker<P> {
     }
 
     fn stats(&self) -> &WorkerStats {
-        &self.process.out.stats
+        &self.process.context.stats
     }
 
     /// Runs until [`Command::Stop`].
@@ -165,10 +166,11 @@ impl<P: Pipeline> Worker<P> {
         self.close();
     }
 
-    /// Ends the last pass's account at `now`: what it did after its packets, sweeping above all, was its work too.
+    /// Ends the last pass's account at `now`: what it did after its packets, sweeping above all, was its work
+    /// too.
     #[inline(always)]
     fn account(&mut self, now: u64) {
-        let stats = &self.process.out.stats;
+        let stats = &self.process.context.stats;
         let cycles = if self.was_busy { &stats.busy_cycles } else { &stats.idle_cycles };
         cycles.add(now - self.pass_start);
         self.pass_start = now;
@@ -188,7 +190,7 @@ impl<P: Pipeline> Worker<P> {
         let moved = self.poll(start, batch);
         // 3. Outputs.
         let polled = if moved { tsc() } else { start };
-        self.process.tx.flush(&mut self.process.out);
+        self.process.tx.flush(&mut self.process.context);
         let end = tsc();
         if moved {
             self.charge(end - polled);
@@ -219,8 +221,8 @@ impl<P: Pipeline> Worker<P> {
         Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
     }
 
-    /// Charges what it cost to send the pass's last packets to the queues that they came from, by their numbers: a system call for
-    /// them is work of theirs, which queues are placed by.
+    /// Charges what it cost to send the pass's last packets to the queues that they came from, by their
+    /// numbers: a system call for them is work of theirs, which queues are placed by.
     #[inline(always)]
     fn charge(&mut self, cycles: u64) {
         let busy = self.schedule.busy();
@@ -236,7 +238,7 @@ impl<P: Pipeline> Worker<P> {
 
     fn close(&mut self) {
         for slot in 0..self.rx.len() {
-            self.rx[slot].queue.close(&mut self.process.out.cache);
+            self.rx[slot].queue.close(&mut self.process.context.cache);
         }
     }
 
@@ -283,8 +285,8 @@ impl<P: Pipeline> Worker<P> {
             return false;
         }
         let q = &mut self.rx[n];
-        let out = &mut self.process.out;
-        let outcome = q.queue.rx_begin(&mut out.cache, batch);
+        let context = &mut self.process.context;
+        let outcome = q.queue.rx_begin(&mut context.cache, batch);
         if batch.is_empty() {
             self.schedule.came_empty(n, outcome == RxOutcome::Gone);
             if outcome == RxOutcome::Gone {
@@ -300,13 +302,14 @@ impl<P: Pipeline> Worker<P> {
             c.rx_bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
         }
         let suspect = self.schedule.suspect(n);
-        let before = suspect.map(|port| (port, self.process.tx.destined_to(port), out.stats.copies.get()));
+        let before =
+            suspect.map(|port| (port, self.process.tx.destined_to(port), context.stats.copies.get()));
         let translation = self.process.burst(&mut q.input, batch, Lent::of(q.queue.as_mut()).as_mut());
         let end = tsc();
         let is_sole = before.is_some_and(|(port, destined, copies)| {
             // A packet that was copied went elsewhere too.
             self.process.tx.destined_to(port).wrapping_sub(destined) == packets
-                && self.process.out.stats.copies.get() == copies
+                && self.process.context.stats.copies.get() == copies
         });
         q.load.cycles.add(end - start);
         q.load.packets.add(packets);
@@ -342,6 +345,7 @@ impl<P: Pipeline> Worker<P> {
         self.next_tick = now + self.clock.ticks_per_ms;
         let now_ms = self.clock.at_ms(now);
         self.process.now_ms = now_ms;
+        self.process.context.tick(now_ms);
         self.process.cache.set_now(now_ms);
         if now_ms - self.last_rank_ms >= 100 {
             self.last_rank_ms = now_ms;
@@ -367,7 +371,7 @@ impl<P: Pipeline> Worker<P> {
         let mut unbounded = u32::MAX;
         let is_pressing = is_idle || self.process.cache.is_crowded();
         let removals = if is_pressing { &mut unbounded } else { &mut self.rounds.removals_due };
-        if self.process.cache.sweep(count, removals, &self.process.slots)
+        if self.process.cache.sweep(count, removals)
             && let Some(request) = self.rounds.ended()
         {
             // Who waits for the counters of flows wants to know how many there are, too.
@@ -407,8 +411,8 @@ impl<P: Pipeline> Worker<P> {
     }
 }
 
-/// A worker without a thread: who holds it takes its turns. For tests that are to replay, and for measuring what a
-/// turn does (allocations, say) from within its thread. It never sleeps.
+/// A worker without a thread: who holds it takes its turns. For tests that are to replay, and for measuring
+/// what a turn does (allocations, say) from within its thread. It never sleeps.
 pub struct SteppedWorker<P: Pipeline> {
     worker: Worker<P>,
     batch: Box<Batch>,

@@ -1,7 +1,8 @@
 //! The actions and instructions of OpenFlow that rules carry, in a form of no version.
 //!
 //! Decoders of every version produce these, the translator interprets them, the printer shows them in the
-//! syntax of ovs-actions(7). Where two wire forms mean the same but print differently, there are two variants.
+//! syntax of ovs-actions(7). Where two wire forms mean the same but print differently, there are two
+//! variants.
 
 use crate::mf::Mf;
 use crate::options::Wide;
@@ -49,6 +50,189 @@ pub enum SampleDirection {
     Egress = 2,
 }
 
+/// What a hash that spreads packets over links is made of (NX_HASH_FIELDS_*), the number on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+#[allow(missing_docs)]
+pub enum HashFields {
+    EthSrc = 0,
+    /// Ethernet and IP addresses, VLAN, protocol and ports; both directions hash alike.
+    SymmetricL4 = 1,
+    /// IP addresses and TCP or SCTP ports; both directions hash alike.
+    SymmetricL3L4 = 2,
+    /// UDP ports too.
+    SymmetricL3L4Udp = 3,
+    NwSrc = 4,
+    NwDst = 5,
+    /// IP addresses; both directions hash alike.
+    SymmetricL3 = 6,
+}
+
+/// How `multipath` makes a link of a hash (NX_MP_ALG_*), the number on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+#[allow(missing_docs)]
+pub enum LinkChoice {
+    ModuloN = 0,
+    HashThreshold = 1,
+    /// Highest random weight.
+    Hrw = 2,
+    IterHash = 3,
+}
+
+/// `multipath(..)`: chooses one of so many links by a hash, and writes its number to a field.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub struct Multipath {
+    pub fields: HashFields,
+    pub basis: u16,
+    pub algorithm: LinkChoice,
+    /// Links minus one.
+    pub max_link: u16,
+    /// Of the algorithm.
+    pub arg: u32,
+    pub target: SubField,
+}
+
+/// How `bundle` chooses a member (NX_BD_ALG_*), the number on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+pub enum MemberChoice {
+    /// The first that is up.
+    ActiveBackup = 0,
+    /// Highest random weight.
+    Hrw = 1,
+}
+
+/// `bundle(..)` and `bundle_load(..)`: chooses one of the ports that are up, and outputs to it or writes its
+/// number.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub struct Bundle {
+    pub fields: HashFields,
+    pub basis: u16,
+    pub algorithm: MemberChoice,
+    /// Where the number goes; `None`: output to it.
+    pub target: Option<SubField>,
+    pub members: Vec<OfPort>,
+}
+
+/// Where a part of a learned rule comes from.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum LearnSource {
+    /// The packet.
+    Field(SubField),
+    /// The action: the lowest bits of a number.
+    Value(Box<Wide>),
+}
+
+/// What a part of a learned rule is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LearnTarget {
+    /// It matches these bits.
+    Match(SubField),
+    /// It loads them.
+    Load(SubField),
+    /// It outputs to the port.
+    Output,
+}
+
+/// One part of a learned rule.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub struct LearnSpec {
+    pub source: LearnSource,
+    pub target: LearnTarget,
+}
+
+/// `learn(..)`: adds or modifies a rule made of the packet.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub struct Learn {
+    pub table_id: u8,
+    pub idle_timeout_s: u16,
+    pub hard_timeout_s: u16,
+    pub fin_idle_timeout_s: u16,
+    pub fin_hard_timeout_s: u16,
+    pub priority: u16,
+    pub cookie: u64,
+    pub send_flow_removed: bool,
+    /// The learned rules go when the last rule goes that learns with this cookie into this table.
+    pub delete_learned: bool,
+    /// Most rules with this cookie in the table; 0 for no limit.
+    pub limit: u32,
+    /// One bit: whether the rule could be learned within the limit.
+    pub result: Option<SubField>,
+    pub specs: Vec<LearnSpec>,
+}
+
+/// A property of an encapsulation in a network service header.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum NshProperty {
+    /// Type of the metadata, 1 or 2.
+    MdType(u8),
+    Tlv {
+        class: u16,
+        kind: u8,
+        value: Vec<u8>,
+    },
+}
+
+/// Connection tracking: what `ct` is told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Ct {
+    /// A new connection is put down.
+    pub commit: bool,
+    /// One that was opened from the other end is forgotten.
+    pub force: bool,
+    /// Where it is tracked.
+    pub zone: CtZone,
+    /// Where a copy goes on with what was found.
+    pub table: Option<u8>,
+    /// The port whose helper watches the connection; 0: none.
+    pub alg: u16,
+    /// Translation, and what is set in the connection.
+    pub actions: Vec<Action>,
+}
+
+/// A zone of connection tracking.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CtZone {
+    /// This number.
+    Is(u16),
+    /// The number in a field's 16 bits.
+    In(SubField),
+}
+
+/// Which end of a connection is translated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NatSide {
+    /// The end that opens it.
+    Src,
+    /// The other.
+    Dst,
+}
+
+/// Translation of a connection's addresses. The default: as it has it already.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Nat {
+    /// What is translated in a new connection.
+    pub side: Option<NatSide>,
+    /// Lowest and highest address.
+    pub addresses: Option<(u128, u128)>,
+    /// Whether they are IPv6's.
+    pub is_ipv6: bool,
+    /// Lowest and highest port.
+    pub ports: Option<(u16, u16)>,
+    /// `persistent`.
+    pub is_persistent: bool,
+    /// `hash`.
+    pub is_hash: bool,
+    /// `random`.
+    pub is_random: bool,
+}
+
 /// One action or instruction. Lists keep the order given; the codec puts instructions in theirs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // Field names are those of ovs-actions(7).
@@ -72,11 +256,11 @@ pub enum Action {
     Enqueue { port: OfPort, queue: u32 },
     /// `set_field:VALUE[/MASK]->FIELD` and OpenFlow 1.0's `mod_*` (which print as such where 1.0 can).
     SetField { field: Mf, value: u128, mask: u128 },
-    /// `set_field:VALUE[/MASK]->tun_metadataN`, and what `load` does to tunnel options; a mask of [`Wide::ONES`] is the
-    /// whole option.
+    /// `set_field:VALUE[/MASK]->tun_metadataN`, and what `load` does to tunnel options; a mask of
+    /// [`Wide::ONES`] is the whole option.
     SetOption { idx: u8, value: Box<Wide>, mask: Box<Wide> },
-    /// `mod_tp_src`: source port of whatever transport protocol the packet has (OpenFlow 1.0 and 1.1; later versions
-    /// have it as a set-field of the protocol that the match says).
+    /// `mod_tp_src`: source port of whatever transport protocol the packet has (OpenFlow 1.0 and 1.1; later
+    /// versions have it as a set-field of the protocol that the match says).
     SetTpSrc(u16),
     /// `mod_tp_dst`, likewise.
     SetTpDst(u16),
@@ -144,6 +328,10 @@ pub enum Action {
     },
     /// `fin_timeout(idle_timeout=..,hard_timeout=..)`: the rule's timeouts once TCP FIN or RST was seen.
     FinTimeout { idle_timeout_s: u16, hard_timeout_s: u16 },
+    /// `ct(...)`.
+    Ct(Box<Ct>),
+    /// `nat(...)` within `ct`.
+    Nat(Nat),
     /// `ct_clear`.
     CtClear,
     /// `delete_field:FIELD` (tunnel options).
@@ -160,4 +348,19 @@ pub enum Action {
     Group(u32),
     /// `meter:ID`.
     Meter(u32),
+    /// `learn(..)`.
+    Learn(Box<Learn>),
+    /// `multipath(..)`.
+    Multipath(Box<Multipath>),
+    /// `bundle(..)` and `bundle_load(..)`.
+    Bundle(Box<Bundle>),
+    /// `encap(HEADER(PROPERTY,..))`; the type is one of `packet_type`'s.
+    Encap { packet_type: u32, header_size: u16, properties: Vec<NshProperty> },
+    /// `decap(packet_type(ns=..,type=..))`; [`Action::USE_NEXT_PROTO`] where none is given.
+    Decap { packet_type: u32 },
+}
+
+impl Action {
+    /// The packet type of `decap()`: as the removed header says.
+    pub const USE_NEXT_PROTO: u32 = 0xfffe;
 }

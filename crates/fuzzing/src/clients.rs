@@ -1,12 +1,13 @@
 //! What the clients of a database read: command lines of `vsctl`, and what a server sends to a replica.
 
-use ovsdb::ctl::table::{Format, Printer, Style};
-use ovsdb::jsonrpc::{Framer, Limits, Message};
+use client::ctl::table::{Format, Printer, Style};
+use client::vsctl::commands::{self, Output, Settings, Stop};
+use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Replica, Selection};
-use ovsdb::vsctl::{self, Output, Settings, Stop};
 use ovsdb::{Schema, UuidGenerator};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use transport::jsonrpc::{Framer, Limits};
 
 /// Lines of words, each run by `vsctl` on what those before it made of an empty database, without a socket.
 /// What a line is refused for is a sentence; what it comes to prints in every format; and the transaction is
@@ -18,7 +19,7 @@ pub fn vsctl_command(input: &[u8]) {
     let mut replica = Replica::with_rows(schema.clone(), []);
     for line in text.lines().take(32) {
         let args: Vec<String> = words(line);
-        let commands = match vsctl::parse_chain(&args, BTreeMap::new(), vsctl::COMMANDS) {
+        let commands = match commands::parse_chain(&args, BTreeMap::new(), commands::COMMANDS) {
             Ok(commands) => commands,
             Err(error) => {
                 assert!(!error.is_empty());
@@ -26,11 +27,11 @@ pub fn vsctl_command(input: &[u8]) {
             }
         };
         let mut warnings = Vec::new();
-        if vsctl::prepare(&commands, &schema, &mut warnings).is_err() {
+        if commands::prepare(&commands, &schema, &mut warnings).is_err() {
             continue;
         }
         let settings = Settings { comment: line.to_owned(), is_dry_run: false, counts: true };
-        let ran = match vsctl::run(&commands, &replica, &settings, &mut uuids, &mut warnings) {
+        let ran = match commands::run(&commands, &replica, &settings, &mut uuids, &mut warnings) {
             Ok(ran) => ran,
             Err(Stop::Fatal(error)) => {
                 assert!(!error.is_empty());
@@ -47,7 +48,7 @@ pub fn vsctl_command(input: &[u8]) {
             .tables_with_idx()
             .flat_map(|(table, _)| ran.transaction.table(table).iter().map(move |row| (table, row.clone())))
             .collect();
-        print(vsctl::outputs(ran, None));
+        print(commands::outputs(ran, None));
         replica = Replica::with_rows(Arc::clone(&schema), rows);
     }
 }

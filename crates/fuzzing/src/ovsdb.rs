@@ -13,7 +13,8 @@ pub fn ovsdb_schema(input: &[u8]) {
     }
 }
 
-/// Two tables that refer to each other, strongly and weakly, with an index, bounds and a table that holds one row.
+/// Two tables that refer to each other, strongly and weakly, with an index, bounds and a table that holds one
+/// row.
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     let schema = serde_json::json!({"name": "Fuzz", "version": "1.0.0", "tables": {
         "R": {"isRoot": true, "indexes": [["s"]], "columns": {
@@ -31,7 +32,8 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     Schema::from_json(&schema).expect("it is well-formed")
 });
 
-/// Every line is a transaction: refused ones change nothing, and those in force tell what they changed, and can be taken back.
+/// Every line is a transaction: refused ones change nothing, and those in force tell what they changed, and
+/// can be taken back.
 pub fn ovsdb_transaction(input: &[u8]) {
     let mut database = Database::new(SCHEMA.clone());
     let mut ids = UuidGenerator::from_seed(1);
@@ -84,7 +86,8 @@ fn without_versions(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// The text of a value: the first byte chooses a column of the schema `Open_vSwitch` or of the one above; what is read is printed and read the same.
+/// The text of a value: the first byte chooses a column of the schema `Open_vSwitch` or of the one above;
+/// what is read is printed and read the same.
 pub fn ovsdb_text(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else { return };
     let Ok(input) = std::str::from_utf8(input) else { return };

@@ -1,13 +1,14 @@
 //! What clients of a database server send: the framing of JSON-RPC, monitors and their conditions, whole
 //! sessions.
 
-use ovsdb::jsonrpc::{BadStream, Framer, Limits, Message};
+use ovsdb::jsonrpc::Message;
 use ovsdb::monitor::{Form, Monitors, Spec};
 use ovsdb::server::{Model, Now, Server};
 use ovsdb::{Database, Datum, Schema, UuidGenerator};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use transport::jsonrpc::{BadFrame, Framer, Limits};
 
 const LIMITS: Limits = Limits { bytes_max: 1 << 16, depth_max: 20 };
 
@@ -27,7 +28,7 @@ pub fn ovsdb_jsonrpc(input: &[u8]) {
     }
 }
 
-fn objects(input: &[u8], piece: usize) -> (Vec<String>, Option<BadStream>) {
+fn objects(input: &[u8], piece: usize) -> (Vec<String>, Option<BadFrame>) {
     let mut framer = Framer::new(LIMITS);
     let mut objects = Vec::new();
     for bytes in input.chunks(piece) {

@@ -1,7 +1,7 @@
 //! What clients of the control socket send, and the frames that they describe.
 
+use transport::unixctl::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 use vswitchd::odp;
-use vswitchd::unixctl::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
 /// Requests do not depend on how their bytes are cut, keep a bounded buffer, and never panic; nor does the
 /// text of a frame.

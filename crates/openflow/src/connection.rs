@@ -1,14 +1,17 @@
 //! One OpenFlow connection, on either side: framing, hello, liveness, errors for what cannot be read.
 //!
-//! The owner moves the bytes and tells the time: what arrives goes into [`Connection::handle_bytes`], what is to be
-//! sent comes from [`Connection::transmit`], [`Connection::poll_timeout`] says when [`Connection::handle_timeout`] is
-//! due, and [`Connection::next_event`] gives what happened, message by message.
+//! The owner moves the bytes and tells the time: what arrives goes into [`Connection::handle_bytes`], what is
+//! to be sent comes from [`Connection::transmit`], [`Connection::poll_timeout`] says when
+//! [`Connection::handle_timeout`] is due, and [`Connection::next_event`] gives what happened, message by
+//! message.
 //!
 //! Invariants:
-//! - Memory is bounded: input beyond [`INPUT_MAX`] is not taken, and while more than [`OUTPUT_MAX`] waits to be sent
-//!   no further message is handled (replies to one may exceed it; what the switch sends by itself may be dropped).
-//! - A message that cannot be read is answered with its error and skipped; the connection lives. It ends where the
-//!   bytes can no longer be split into messages, where no version is common, and where the peer is silent.
+//! - Memory is bounded: input beyond [`INPUT_MAX`] is not taken, and while more than [`OUTPUT_MAX`] waits to
+//!   be sent no further message is handled (replies to one may exceed it; what the switch sends by itself may
+//!   be dropped).
+//! - A message that cannot be read is answered with its error and skipped; the connection lives. It ends
+//!   where the bytes can no longer be split into messages, where no version is common, and where the peer is
+//!   silent.
 //! - Echo requests are answered, and probes sent, here; requests of several parts are put together.
 //!
 //! Source: OpenFlow 1.3 sections 6.3 and 7.5.
@@ -36,8 +39,8 @@ pub enum Side {
     Switch,
     /// The controller, or `ofctl`: takes everything, answers nothing by itself but echo requests.
     Controller,
-    /// Who listens to what others say (`snoop`): takes every message, hellos too, in the message's own version, and answers
-    /// nothing.
+    /// Who listens to what others say (`snoop`): takes every message, hellos too, in the message's own
+    /// version, and answers nothing.
     Listener,
 }
 
@@ -80,7 +83,8 @@ impl RequestHead {
     }
 }
 
-/// The error in answer to a request of which all bytes are at hand: it carries as much of them as a message has room for.
+/// The error in answer to a request of which all bytes are at hand: it carries as much of them as a message
+/// has room for.
 fn whole_error(kind: ErrorKind, request: &[u8]) -> OfError {
     let room = usize::from(u16::MAX) - HEADER_LEN - ERROR_HEADER_LEN;
     OfError { code: ErrorCode::Known(kind), data: request[..request.len().min(room)].to_vec() }
@@ -219,7 +223,8 @@ impl Connection {
         xid
     }
 
-    /// Takes bytes that arrived; returns how many. Fewer than given means: handle events first, then give the rest.
+    /// Takes bytes that arrived; returns how many. Fewer than given means: handle events first, then give the
+    /// rest.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if self.handled > 0 && (self.handled == self.input.len() || self.handled >= INPUT_MAX / 2) {
             self.input.drain(..self.handled);
@@ -292,7 +297,8 @@ impl Connection {
             && let Some(version) = Version::from_wire(header.version)
             && VersionSet::SUPPORTED.contains(version)
         {
-            // Which connections agreed on tables in flow-mods of 1.0 is not known; where they did not, the table reads as 0.
+            // Which connections agreed on tables in flow-mods of 1.0 is not known; where they did not, the
+            // table reads as 0.
             codec = Codec { version, flow_mod_table_id: true };
         }
         let bytes = &self.input[range];
@@ -422,7 +428,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what the peer did not ask for, unless too much waits to be sent already: then `false`, and it is lost.
+    /// Sends what the peer did not ask for, unless too much waits to be sent already: then `false`, and it is
+    /// lost.
     pub fn send_unasked(&mut self, message: &Message) -> Result<bool, SendError> {
         if self.is_congested() {
             return Ok(false);
@@ -437,7 +444,8 @@ impl Connection {
         self.tap_output(start);
     }
 
-    /// Answers a request with an error, which carries all of the request if that is the last event's, else its beginning.
+    /// Answers a request with an error, which carries all of the request if that is the last event's, else
+    /// its beginning.
     pub fn reply_error(&mut self, xid: u32, head: &RequestHead, kind: ErrorKind) {
         let current = &self.input[self.current.clone()];
         let error =
@@ -475,8 +483,8 @@ impl Connection {
         self.sent_before + self.output.len() as u64
     }
 
-    /// The peer has taken something after so much waited that nothing more could be sent: it lives, though what it says may
-    /// wait to be read, and our probe to be sent.
+    /// The peer has taken something after so much waited that nothing more could be sent: it lives, though
+    /// what it says may wait to be read, and our probe to be sent.
     pub fn progressed(&mut self, now: Instant) {
         self.last_rx = self.last_rx.max(now);
     }
@@ -515,7 +523,8 @@ impl Connection {
         }
     }
 
-    /// Probes a silent peer, and gives up on one that stays silent. Gives up on requests of which parts do not come.
+    /// Probes a silent peer, and gives up on one that stays silent. Gives up on requests of which parts do
+    /// not come.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((xid, head)) = self.parts.expire(now) {
             self.send_error(xid, head.error(ErrorKind::OFPBRC_MULTIPART_REQUEST_TIMEOUT));
@@ -539,7 +548,8 @@ impl Connection {
         self.send(xid, &Message::EchoRequest(Vec::new())).expect("up, and every version has echo requests");
     }
 
-    /// Keeps a copy of every message in either direction from now on, for `snoop`; of the hello too if it waits to be sent.
+    /// Keeps a copy of every message in either direction from now on, for `snoop`; of the hello too if it
+    /// waits to be sent.
     pub fn start_tap(&mut self) {
         let is_fresh = matches!(self.state, State::AwaitHello { .. }) && self.sent == 0;
         let hello = if is_fresh { &self.output[..] } else { &[] };

@@ -6,13 +6,13 @@
 //! - [`Connection`]: framing, hello, liveness, on either side.
 //! - [`reply`]: replies of any length (a dump of a million flows), split into messages as they fill.
 //! - [`text`]: matches, actions, flows and messages in the syntax of ovs-ofctl(8), read and written.
-//! - [`check`]: whether actions make sense after a match.
+//! - [`check_actions`]: whether actions make sense after a match; [`actions_table`]: all there are.
 //! - [`error`]: the errors of the standard in one table.
 //!
 //! Sources: OpenFlow 1.0.0 to 1.5.1 (Open Networking Foundation); the Nicira extensions as ovs-fields(7) and
 //! ovs-actions(7) describe them. Versions 1.0 and 1.3 are spoken so far; the tables have rows for all.
 
-pub mod check;
+mod action;
 pub mod codec;
 pub mod connection;
 pub mod error;
@@ -22,7 +22,7 @@ pub mod reply;
 pub mod text;
 pub mod version;
 
-pub use check::check_actions;
+pub use action::{actions_table, check_actions};
 pub use codec::{Codec, Header, Unencodable};
 pub use connection::{Connection, ConnectionConfig, Event, Side};
 pub use error::{ErrorKind, OfError};

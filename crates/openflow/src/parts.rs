@@ -1,8 +1,8 @@
 //! Multipart requests that come in several messages: held until the last has come, then handled as one.
 //!
-//! Requests of lists (table features, flow monitors) grow by each part; of others, which fit one message, the last part says
-//! all. What waits is bounded in bytes and in time. Since OpenFlow 1.3; before, requests have no such flag.
-//! Source: OpenFlow 1.3 section 7.3.5.
+//! Requests of lists (table features, flow monitors) grow by each part; of others, which fit one message, the
+//! last part says all. What waits is bounded in bytes and in time. Since OpenFlow 1.3; before, requests have
+//! no such flag. Source: OpenFlow 1.3 section 7.3.5.
 
 use crate::connection::RequestHead;
 use crate::error::ErrorKind::{self, *};

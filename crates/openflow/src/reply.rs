@@ -1,13 +1,14 @@
 //! Replies of any length, split into messages as they fill.
 //!
-//! A dump of a million flows is some 2,000 messages. [`ReplyWriter`] takes one entry after another and gives a message
-//! whenever one is full, so that the caller decides how much is in memory at once. Every message but the last says
-//! that more follows, and each holds whole entries only.
+//! A dump of a million flows is some 2,000 messages. [`ReplyWriter`] takes one entry after another and gives
+//! a message whenever one is full, so that the caller decides how much is in memory at once. Every message
+//! but the last says that more follows, and each holds whole entries only.
 
 use crate::codec::{Codec, finish, write_flow_stats, write_flow_update};
 use crate::message::{FlowForm, FlowStatsRef, FlowUpdate, Message, StatsBody, StatsReply};
 
-/// Bytes at which a message counts as full. Below the 65,535 that the length can say, with room for the next entry.
+/// Bytes at which a message counts as full. Below the 65,535 that the length can say, with room for the next
+/// entry.
 const FULL: usize = 32 * 1024;
 /// The longest message.
 const MESSAGE_MAX: usize = 0xffff;
@@ -106,7 +107,8 @@ impl ReplyWriter {
         self.flush(false, out);
     }
 
-    /// How many flows were left out because no message can hold them: theirs have more than 64 KiB of actions.
+    /// How many flows were left out because no message can hold them: theirs have more than 64 KiB of
+    /// actions.
     pub fn too_long(&self) -> u64 {
         self.too_long
     }

@@ -3,9 +3,9 @@
 use crate::common::chance::Chance;
 use crate::common::world::HEADER;
 use base::rcu::Reader;
-use base::{PortNo, Version};
+use base::{OfPort, PortNo, Version};
 use datapath::watch::{Marks, Sight, Sort, Watch};
-use datapath::{FlowView, Pipeline, Translation, Visit};
+use datapath::{FlowView, Pipeline, PortView, Translation, Visit};
 use flow::{Depth, FieldId, Key, Mask};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +19,11 @@ impl Pipeline for Uncached {
     fn version(&self) -> Version {
         self.0.version()
     }
-    fn depth(&self, _port: PortNo) -> Depth {
-        Depth::Everything
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        self.0.port_view(port)
     }
-    fn of_port(&self, port: PortNo) -> u16 {
-        self.0.of_port(port)
+    fn ingress(&self, view: &PortView) -> (OfPort, Depth) {
+        (view.get().0, Depth::Everything)
     }
     fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {
         self.0.translate(version, key, reader, out);
@@ -84,16 +84,17 @@ impl Pipeline for Mistaken {
     fn version(&self) -> Version {
         self.switch.version()
     }
-    fn depth(&self, port: PortNo) -> Depth {
-        let depth = self.switch.depth(port);
-        match self.mistake {
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        self.switch.port_view(port)
+    }
+    fn ingress(&self, view: &PortView) -> (OfPort, Depth) {
+        let (of_port, depth) = view.get();
+        let read = match self.mistake {
             Mistake::TooShallow => Depth::ALL[(depth as usize).saturating_sub(1)],
             Mistake::DeeperAtTimes => Depth::ALL[(depth as usize + self.any(3) as usize).min(4)],
             _ => depth,
-        }
-    }
-    fn of_port(&self, port: PortNo) -> u16 {
-        self.switch.of_port(port)
+        };
+        (of_port, read)
     }
     fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {
         self.switch.translate(version, key, reader, out);
@@ -101,7 +102,8 @@ impl Pipeline for Mistaken {
             Mistake::MaskBitLost => lose_a_bit(&mut out.mask, &mut Chance::new(version.0)),
             // The worker would notice by the mask.
             Mistake::TooShallow => {
-                let depth = self.depth(PortNo(key.get64(FieldId::DpPort) as u32));
+                let port = PortNo(key.get64(FieldId::DpPort) as u32);
+                let (_, depth) = self.ingress(&self.port_view(port));
                 for f in FieldId::ALL.iter().filter(|f| f.depth() > depth) {
                     out.mask.set(*f, 0);
                 }

@@ -80,7 +80,7 @@ impl<P: Pipeline> Rig<P> {
                 Event::Effect(effect) => effects.push(effect),
                 Event::PacketIn(packet_in) => {
                     let frame = packet_in.packet.segments().flatten().copied().collect();
-                    told.push(Told { pkt_mark: packet_in.pkt_mark, spec: packet_in.spec, frame });
+                    told.push(Told { pkt_mark: packet_in.metadata.pkt_mark, spec: packet_in.spec, frame });
                     self.dp.free(packet_in.packet);
                 }
                 Event::PortGone(port) => panic!("port {port} cannot be gone"),

@@ -1,9 +1,11 @@
-//! How many small transactions a second does a database make, in process, from the request's text to the reply's; and what do large
-//! ones cost, in time and memory?
+//! How many small transactions a second does a database make, in process, from the request's text to the
+//! reply's; and what do large ones cost, in time and memory?
 //!
-//! `cargo bench -p ovsdb --bench transactions [NAME]`: microseconds of the thread's CPU time per transaction, the median of some
-//! runs, and transactions per second. Names are questions: `text/…` begins with parsing JSON and ends with writing the reply, `ops/…` begins
-//! with parsed operations, `server/…` is a server with sessions, monitors and a log, without the system's part. Instructions: `valgrind --tool=callgrind` on the binary with one name and `runs=1`.
+//! `cargo bench -p ovsdb --bench transactions [NAME]`: microseconds of the thread's CPU time per transaction,
+//! the median of some runs, and transactions per second. Names are questions: `text/…` begins with parsing
+//! JSON and ends with writing the reply, `ops/…` begins with parsed operations, `server/…` is a server with
+//! sessions, monitors and a log, without the system's part. Instructions: `valgrind --tool=callgrind` on the
+//! binary with one name and `runs=1`.
 
 use std::hint::black_box;
 use std::io;
@@ -337,8 +339,8 @@ fn change(uuid: &str, value: usize) -> String {
     )
 }
 
-/// The way of a small transaction through a server, without the system: eight clients with one request each between flushes, and
-/// changes that 100 monitors are told of, as time per monitor.
+/// The way of a small transaction through a server, without the system: eight clients with one request each
+/// between flushes, and changes that 100 monitors are told of, as time per monitor.
 fn served(bench: &Bench) {
     if bench.wants("server/eight_clients") {
         let mut served = Served::new();

@@ -1,8 +1,8 @@
-//! Single values: integers, reals, booleans, strings and UUIDs (RFC 7047 section 3.2 `<atomic-type>`), and their JSON
-//! (section 5.1 `<atom>`).
+//! Single values: integers, reals, booleans, strings and UUIDs (RFC 7047 section 3.2 `<atomic-type>`), and
+//! their JSON (section 5.1 `<atom>`).
 //!
-//! An atom is 24 bytes, strings of up to 23 bytes included; longer strings are shared when they are copied. Atoms of one
-//! type are totally ordered: numbers by value, strings by bytes, UUIDs by their text.
+//! An atom is 24 bytes, strings of up to 23 bytes included; longer strings are shared when they are copied.
+//! Atoms of one type are totally ordered: numbers by value, strings by bytes, UUIDs by their text.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -91,8 +91,9 @@ impl fmt::Display for AtomType {
     }
 }
 
-/// A finite double with a total order; there is no negative zero, so that what is equal also prints equal, and nothing
-/// subnormal, which Open vSwitch's programs do not read: a database that holds such a number would be lost for them.
+/// A finite double with a total order; there is no negative zero, so that what is equal also prints equal,
+/// and nothing subnormal, which Open vSwitch's programs do not read: a database that holds such a number
+/// would be lost for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Real(f64);
 
@@ -191,8 +192,8 @@ impl Atom {
         }
     }
 
-    /// Reads the JSON of an atom of type `kind`. A UUID may also be `["named-uuid", NAME]` where there are `symbols`,
-    /// which give the name a UUID on its first use. Constraints are not looked at.
+    /// Reads the JSON of an atom of type `kind`. A UUID may also be `["named-uuid", NAME]` where there are
+    /// `symbols`, which give the name a UUID on its first use. Constraints are not looked at.
     pub fn from_json(
         json: &Json<'_>,
         kind: AtomType,

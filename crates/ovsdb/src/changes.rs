@@ -4,8 +4,9 @@ use crate::row::Row;
 use crate::schema::TableIdx;
 use crate::uuid::Uuid;
 
-/// The rows that a committed transaction changed, what followed from it included (rows that nothing refers to any more, weak
-/// references to them). Each row is there once; its old and new versions differ in a column besides `_version`.
+/// The rows that a committed transaction changed, what followed from it included (rows that nothing refers to
+/// any more, weak references to them). Each row is there once; its old and new versions differ in a column
+/// besides `_version`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// By table, and within a table by UUID.

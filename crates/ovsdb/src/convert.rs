@@ -1,4 +1,5 @@
-//! Conversion of a database to another schema, while it is in use or as a file (ovsdb-server(7) "Schema Conversion").
+//! Conversion of a database to another schema, while it is in use or as a file (ovsdb-server(7) "Schema
+//! Conversion").
 
 use std::sync::Arc;
 
@@ -9,9 +10,10 @@ use crate::schema::{ColumnSchema, Schema};
 use crate::uuid::UuidGenerator;
 
 impl Database {
-    /// A database of `schema` with the rows of this one, under their names. Tables and columns that `schema` has not are left out,
-    /// those that are new have their defaults, and what a column holds is read anew as of its new type: an integer may become a real,
-    /// or a set of one a scalar, where every row allows it. All constraints of `schema` hold; `Err` with the first that does not.
+    /// A database of `schema` with the rows of this one, under their names. Tables and columns that `schema`
+    /// has not are left out, those that are new have their defaults, and what a column holds is read anew as
+    /// of its new type: an integer may become a real, or a set of one a scalar, where every row allows it.
+    /// All constraints of `schema` hold; `Err` with the first that does not.
     pub fn convert(
         &self,
         schema: impl Into<Arc<Schema>>,

@@ -1,10 +1,11 @@
-//! What one column of one row holds: a set of atoms or a map from atoms to atoms (RFC 7047 section 3.2), and its JSON
-//! (section 5.1 `<value>`).
+//! What one column of one row holds: a set of atoms or a map from atoms to atoms (RFC 7047 section 3.2), and
+//! its JSON (section 5.1 `<value>`).
 //!
-//! A scalar is a set of one. Sets and the keys of maps are sorted and hold nothing twice, so that equal values have one
-//! form, comparing is one pass, and what is printed is in the order in which the stock tools print it. The form is
-//! private: nothing at all and a single atom are kept in place, in 24 bytes, everything else is shared by its copies.
-//! An empty datum does not know whether it is a set or a map; its column's type does.
+//! A scalar is a set of one. Sets and the keys of maps are sorted and hold nothing twice, so that equal
+//! values have one form, comparing is one pass, and what is printed is in the order in which the stock tools
+//! print it. The form is private: nothing at all and a single atom are kept in place, in 24 bytes, everything
+//! else is shared by its copies. An empty datum does not know whether it is a set or a map; its column's type
+//! does.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -232,8 +233,8 @@ impl Datum {
         }
     }
 
-    /// What of `self` is not in `other`: elements; of a map pairs whose key is in `other` with the same value where that is a
-    /// map, or in any case where it is a set of keys.
+    /// What of `self` is not in `other`: elements; of a map pairs whose key is in `other` with the same value
+    /// where that is a map, or in any case where it is a set of keys.
     pub fn difference(&self, other: &Datum) -> Datum {
         if !other.keys().any(|key| self.contains(key)) {
             return self.clone();
@@ -251,9 +252,10 @@ impl Datum {
         }
     }
 
-    /// What `update2` and `update3` notifications and the log send for a change to `new` (ovsdb-server(7), "Update2
-    /// notification"): of sets, the elements in only one of them; of maps, pairs whose key is in only one of them, and those of
-    /// `new` whose value changed. Columns of a single value send the new value instead.
+    /// What `update2` and `update3` notifications and the log send for a change to `new` (ovsdb-server(7),
+    /// "Update2 notification"): of sets, the elements in only one of them; of maps, pairs whose key is in
+    /// only one of them, and those of `new` whose value changed. Columns of a single value send the new value
+    /// instead.
     pub fn symmetric_difference(&self, new: &Datum) -> Datum {
         match (&self.0, &new.0) {
             (Form::Map(_), _) | (_, Form::Map(_)) => {
@@ -324,7 +326,8 @@ impl Datum {
     }
 }
 
-/// One sorted list of two; of equal elements the first's. Few elements of `b` are each looked for in what is left of `a`.
+/// One sorted list of two; of equal elements the first's. Few elements of `b` are each looked for in what is
+/// left of `a`.
 fn merge<T: Clone>(mut a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     let mut merged = Vec::with_capacity(a.len() + b.len());
     let is_short = b.len() < a.len() / 8;
@@ -349,8 +352,8 @@ fn merge<T: Clone>(mut a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -
 }
 
 impl Datum {
-    /// Its JSON for a column of type `of`, which says what an empty one is: an atom, `["set", […]]` or `["map", […]]`. Sets of
-    /// one are written as their atom.
+    /// Its JSON for a column of type `of`, which says what an empty one is: an atom, `["set", […]]` or
+    /// `["map", […]]`. Sets of one are written as their atom.
     pub fn to_json(&self, of: &ColumnType) -> Value {
         match &self.0 {
             Form::Empty if of.is_map() => json!(["map", []]),
@@ -367,8 +370,8 @@ impl Datum {
         }
     }
 
-    /// Reads the JSON of a column of type `of`, checks its number of elements and every constraint of its atoms.
-    /// With `symbols`, UUIDs may be names (see [`Atom::from_json`]).
+    /// Reads the JSON of a column of type `of`, checks its number of elements and every constraint of its
+    /// atoms. With `symbols`, UUIDs may be names (see [`Atom::from_json`]).
     pub fn from_json(
         json: &Value,
         of: &ColumnType,
@@ -445,8 +448,8 @@ impl Datum {
         })
     }
 
-    /// The memory that it takes beside its 24 bytes, in bytes: what the elements of a set or map take, and long strings.
-    /// What is shared counts whole.
+    /// The memory that it takes beside its 24 bytes, in bytes: what the elements of a set or map take, and
+    /// long strings. What is shared counts whole.
     pub fn heap_bytes(&self) -> usize {
         let long = |atom: &Atom| match atom {
             Atom::String(text) if text.is_heap_allocated() => text.len() + 16,

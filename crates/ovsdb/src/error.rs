@@ -1,4 +1,5 @@
-//! What goes wrong, in the words of RFC 7047 section 3.1 `<error>`: a name from its lists, and details for people.
+//! What goes wrong, in the words of RFC 7047 section 3.1 `<error>`: a name from its lists, and details for
+//! people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +7,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// An error as clients get it: `{"error": NAME, "details": TEXT}`, and for bad JSON `"syntax"` with the part that is meant.
+/// An error as clients get it: `{"error": NAME, "details": TEXT}`, and for bad JSON `"syntax"` with the part
+/// that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The name: "constraint violation", "referential integrity violation", "syntax error", …

@@ -1,8 +1,9 @@
 //! JSON as a request is read from it: a tree whose strings are parts of the text that it was read from.
 //!
-//! `serde_json::Value` has memory of its own for each string and for each object's tree of members: of a small transaction that is
-//! most of what reading it costs. Here strings without escapes are borrowed, and the members of an object are a sorted list.
-//! Written again, it is what the same `Value` would be: members by name, and of a name that is there twice the last one.
+//! `serde_json::Value` has memory of its own for each string and for each object's tree of members: of a
+//! small transaction that is most of what reading it costs. Here strings without escapes are borrowed, and
+//! the members of an object are a sorted list. Written again, it is what the same `Value` would be: members
+//! by name, and of a name that is there twice the last one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -44,7 +45,8 @@ impl<'a> Json<'a> {
         if let Json::String(text) = self { Some(text) } else { None }
     }
 
-    /// The memory that it takes beside its own place, in bytes, with a string's whether it is borrowed or not.
+    /// The memory that it takes beside its own place, in bytes, with a string's whether it is borrowed or
+    /// not.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Json::Null | Json::Bool(_) | Json::Number(_) => 0,

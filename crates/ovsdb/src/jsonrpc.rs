@@ -1,9 +1,9 @@
-//! JSON-RPC 1.0 as OVSDB speaks it: JSON objects one after the other on a stream of bytes, nothing but white space between.
+//! JSON-RPC 1.0 as OVSDB speaks it: JSON objects one after the other on a stream of bytes, nothing but white
+//! space between.
 //!
-//! [`Framer`] finds where an object ends, looking at each byte once however the stream is cut, and refuses what is longer
-//! or more deeply nested than its limits before anything is built. [`Message`] is one object: a request, a notification,
-//! a reply or an error. Parameters and results stay the text that they came as ([`RawValue`]) until whoever
-//! knows their shape reads them: a transaction of 100 MB is parsed once, and typed.
+//! [`Message`] is one object: a request, a notification, a reply or an error. (The crate `transport` finds
+//! where it ends.) Parameters and results stay the text that they came as ([`RawValue`]) until whoever knows
+//! their shape reads them: a transaction of 100 MB is parsed once, and typed.
 //!
 //! Source: RFC 7047 section 4; JSON-RPC 1.0.
 
@@ -16,31 +16,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Bounds on what a peer may send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Longest message in bytes.
-    pub bytes_max: usize,
-    /// Deepest nesting of objects and arrays; at most 120, since the parser itself stops at 128.
-    pub depth_max: u32,
-}
-
-impl Default for Limits {
-    /// 256 MiB, room for a restored database of a million small rows, and 100 levels, where OVSDB needs ten.
-    fn default() -> Limits {
-        Limits { bytes_max: 256 << 20, depth_max: 100 }
-    }
-}
-
-/// Why a stream cannot go on. The connection is to be closed.
+/// Why a message is refused. The connection is to be closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum BadStream {
-    /// Longer than the limit, in bytes.
-    TooLong(usize),
-    /// More deeply nested than the limit.
-    TooDeep(u32),
-    /// No JSON object begins here.
-    NotAnObject(u8),
+pub enum BadMessage {
     /// The object is no JSON.
     NotJson(String),
     /// It is JSON and no message: why.
@@ -49,176 +27,17 @@ pub enum BadStream {
     Unexpected(&'static str),
 }
 
-impl fmt::Display for BadStream {
+impl fmt::Display for BadMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadStream::TooLong(max) => write!(f, "error parsing stream: a message longer than {max} bytes"),
-            BadStream::TooDeep(max) => {
-                write!(f, "error parsing stream: a message nested deeper than {max} levels")
-            }
-            BadStream::NotAnObject(b'[' | b'"') => {
-                f.write_str("received bad JSON-RPC message: message is not a JSON object")
-            }
-            BadStream::NotAnObject(byte) => {
-                write!(f, "error parsing stream: '{}' where a JSON object should begin", byte.escape_ascii())
-            }
-            BadStream::NotJson(why) => write!(f, "error parsing stream: {why}"),
-            BadStream::NotAMessage(why) => write!(f, "received bad JSON-RPC message: {why}"),
-            BadStream::Unexpected(what) => write!(f, "received unexpected {what} message"),
+            BadMessage::NotJson(why) => write!(f, "error parsing stream: {why}"),
+            BadMessage::NotAMessage(why) => write!(f, "received bad JSON-RPC message: {why}"),
+            BadMessage::Unexpected(what) => write!(f, "received unexpected {what} message"),
         }
     }
 }
 
-impl std::error::Error for BadStream {}
-
-/// Takes bytes, yields the text of objects.
-#[derive(Debug)]
-pub struct Framer {
-    limits: Limits,
-    buffer: Vec<u8>,
-    /// Where in `buffer` the object under way begins.
-    start: usize,
-    /// Up to where in `buffer` the scanner has looked.
-    scanned: usize,
-    depth: u32,
-    in_string: bool,
-    escaped: bool,
-}
-
-/// A buffer that grew beyond this is given back once it is empty.
-const BUFFER_KEPT: usize = 64 << 10;
-
-impl Framer {
-    /// An empty one.
-    pub fn new(limits: Limits) -> Framer {
-        assert!(limits.depth_max <= 120, "the parser stops at 128 levels, with an error that says less");
-        Framer {
-            limits,
-            buffer: Vec::new(),
-            start: 0,
-            scanned: 0,
-            depth: 0,
-            in_string: false,
-            escaped: false,
-        }
-    }
-
-    /// Takes what was received. Call [`Self::next_object`] until it yields no more before the next bytes come, so that what is
-    /// kept stays bounded.
-    pub fn feed(&mut self, bytes: &[u8]) {
-        self.compact();
-        self.buffer.extend_from_slice(bytes);
-    }
-
-    /// A place to read into directly: append to it, nothing else.
-    pub fn space(&mut self) -> &mut Vec<u8> {
-        self.compact();
-        &mut self.buffer
-    }
-
-    /// The text of the next complete object. `None`: more bytes are needed. After an error the stream is of no more use.
-    pub fn next_object(&mut self) -> Result<Option<&str>, BadStream> {
-        if self.depth == 0 && !self.begin()? {
-            return Ok(None);
-        }
-        while self.scanned < self.buffer.len() {
-            if self.in_string {
-                self.skip_string();
-                continue;
-            }
-            let byte = self.buffer[self.scanned];
-            self.scanned += 1;
-            match byte {
-                b'"' => self.in_string = true,
-                b'{' | b'[' => {
-                    self.depth += 1;
-                    if self.depth > self.limits.depth_max {
-                        return Err(BadStream::TooDeep(self.limits.depth_max));
-                    }
-                }
-                b'}' | b']' => {
-                    self.depth -= 1;
-                    if self.depth == 0 {
-                        return self.take().map(Some);
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.check_length()?;
-        Ok(None)
-    }
-
-    /// Bytes kept of an object that is not complete.
-    pub fn buffered(&self) -> usize {
-        self.buffer.len() - self.start
-    }
-
-    /// Bytes of memory held.
-    pub fn capacity(&self) -> usize {
-        self.buffer.capacity()
-    }
-
-    /// Skips white space. Whether an object has begun.
-    fn begin(&mut self) -> Result<bool, BadStream> {
-        let blank = self.buffer[self.scanned..].iter().take_while(|b| b.is_ascii_whitespace()).count();
-        self.scanned += blank;
-        self.start = self.scanned;
-        match self.buffer.get(self.scanned) {
-            None => Ok(false),
-            Some(b'{') => {
-                self.depth = 1;
-                self.scanned += 1;
-                Ok(true)
-            }
-            Some(&other) => Err(BadStream::NotAnObject(other)),
-        }
-    }
-
-    fn skip_string(&mut self) {
-        let rest = &self.buffer[self.scanned..];
-        if self.escaped {
-            self.escaped = false;
-            self.scanned += 1;
-            return;
-        }
-        match rest.iter().position(|&b| b == b'"' || b == b'\\') {
-            None => self.scanned = self.buffer.len(),
-            Some(at) => {
-                self.scanned += at + 1;
-                if rest[at] == b'"' { self.in_string = false } else { self.escaped = true }
-            }
-        }
-    }
-
-    fn take(&mut self) -> Result<&str, BadStream> {
-        self.check_length()?;
-        let object = &self.buffer[self.start..self.scanned];
-        self.start = self.scanned;
-        std::str::from_utf8(object).map_err(|e| BadStream::NotJson(e.to_string()))
-    }
-
-    fn check_length(&self) -> Result<(), BadStream> {
-        match self.scanned - self.start > self.limits.bytes_max {
-            true => Err(BadStream::TooLong(self.limits.bytes_max)),
-            false => Ok(()),
-        }
-    }
-
-    /// Drops what was taken.
-    fn compact(&mut self) {
-        if self.start == self.buffer.len() {
-            self.buffer.clear();
-            if self.buffer.capacity() > BUFFER_KEPT {
-                self.buffer = Vec::new();
-            }
-        } else if self.start > 0 {
-            self.buffer.drain(..self.start);
-        }
-        self.scanned -= self.start;
-        self.start = 0;
-    }
-}
+impl std::error::Error for BadMessage {}
 
 /// One message.
 #[derive(Clone, Debug)]
@@ -255,7 +74,8 @@ pub enum Message {
     },
 }
 
-/// One message as it came. What a request asks for is a part of the message's text: thousands of them may come in a second.
+/// One message as it came. What a request asks for is a part of the message's text: thousands of them may
+/// come in a second.
 #[derive(Debug)]
 pub enum Received<'a> {
     /// See [`Message::Request`].
@@ -271,8 +91,8 @@ pub enum Received<'a> {
     Other(Message),
 }
 
-/// All members that a message may have; of one that is there twice, the last. A member that is there and null is told from one that is
-/// missing by nobody.
+/// All members that a message may have; of one that is there twice, the last. A member that is there and null
+/// is told from one that is missing by nobody.
 #[derive(Default)]
 struct Members<'a> {
     method: Option<Text<'a>>,
@@ -322,7 +142,8 @@ pub(crate) struct Transact<'a> {
 }
 
 impl<'a> Transact<'a> {
-    /// `None`: the text is something else, or there is something to say against it; [`Received::parse`] tells.
+    /// `None`: the text is something else, or there is something to say against it; [`Received::parse`]
+    /// tells.
     pub(crate) fn parse(text: &'a str) -> Option<Transact<'a>> {
         serde_json::from_str(text).ok()
     }
@@ -345,7 +166,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Transact<'a> {
                     match &*name {
                         "id" if id.is_none() => id = Some(map.next_value::<Value>()?),
                         "method" if !is_transact => {
-                            // As a rule this comes before parameters, so that those of others are not read in vain.
+                            // As a rule this comes before parameters, so that those of others are not read in
+                            // vain.
                             if map.next_value::<Text<'_>>()?.0 != "transact" {
                                 return Err(other());
                             }
@@ -367,12 +189,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Transact<'a> {
 
 impl<'a> Received<'a> {
     /// Reads the text of one object.
-    pub fn parse(text: &'a str) -> Result<Received<'a>, BadStream> {
+    pub fn parse(text: &'a str) -> Result<Received<'a>, BadMessage> {
         let members: Members<'a> = serde_json::from_str(text).map_err(|e| match e.classify() {
-            serde_json::error::Category::Data => BadStream::NotAMessage(e.to_string()),
-            _ => BadStream::NotJson(e.to_string()),
+            serde_json::error::Category::Data => BadMessage::NotAMessage(e.to_string()),
+            _ => BadMessage::NotJson(e.to_string()),
         })?;
-        let bad = |why: &str| Err(BadStream::NotAMessage(why.into()));
+        let bad = |why: &str| Err(BadMessage::NotAMessage(why.into()));
         let Members { method, params, result, error, id } = members;
         Ok(Received::Other(match (method, params, result, error) {
             (Some(Text(method)), Some(params), None, None) => {
@@ -422,7 +244,7 @@ impl Message {
     }
 
     /// Reads the text of one object.
-    pub fn parse(text: &str) -> Result<Message, BadStream> {
+    pub fn parse(text: &str) -> Result<Message, BadMessage> {
         Ok(match Received::parse(text)? {
             Received::Request { method, params, id } => {
                 Message::Request { method: method.into_owned(), params: params.to_owned(), id }
@@ -498,71 +320,6 @@ fn null() -> Box<RawValue> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    fn objects(framer: &mut Framer, bytes: &[u8]) -> Result<Vec<String>, BadStream> {
-        framer.feed(bytes);
-        let mut objects = Vec::new();
-        while let Some(object) = framer.next_object()? {
-            objects.push(object.to_owned());
-        }
-        Ok(objects)
-    }
-
-    #[test]
-    fn objects_are_found_however_the_bytes_are_cut() {
-        let text = b" {\"a\":[1,{\"b\":\"}]{\\\"\\\\\"}]}\n{}\t{\"c\":\"\\\\\"} {\"half\":";
-        let mut framer = Framer::new(Limits::default());
-        let whole = objects(&mut framer, text).unwrap();
-        assert_eq!(whole.len(), 3);
-        assert_eq!(framer.buffered(), "{\"half\":".len());
-        for size in [1, 2, 3, 7] {
-            let mut framer = Framer::new(Limits::default());
-            let pieces: Vec<_> =
-                text.chunks(size).flat_map(|piece| objects(&mut framer, piece).unwrap()).collect();
-            assert_eq!(pieces, whole, "cut into pieces of {size}");
-        }
-    }
-
-    #[test]
-    fn what_is_too_long_or_too_deep_is_refused_at_the_bound() {
-        let limits = Limits { bytes_max: 1 << 20, depth_max: 10 };
-        let mut framer = Framer::new(limits);
-        objects(&mut framer, b"{\"a\":\"").unwrap();
-        let result = (0..100).try_for_each(|_| objects(&mut framer, &[b'x'; 65_536]).map(|_| ()));
-        assert_eq!(result, Err(BadStream::TooLong(1 << 20)));
-        assert!(framer.capacity() <= 4 << 20);
-
-        let deep = "[".repeat(9) + &"]".repeat(9);
-        assert!(objects(&mut Framer::new(limits), format!("{{\"a\":{deep}}}").as_bytes()).is_ok());
-        let result = objects(&mut Framer::new(limits), format!("{{\"a\":[{deep}]}}").as_bytes());
-        assert_eq!(result, Err(BadStream::TooDeep(10)));
-    }
-
-    #[test]
-    fn blanks_without_end_take_no_memory() {
-        let mut framer = Framer::new(Limits::default());
-        (0..100).for_each(|_| assert!(objects(&mut framer, &[b' '; 65_536]).unwrap().is_empty()));
-        assert!(framer.capacity() <= 2 * 65_536);
-    }
-
-    #[test]
-    fn a_large_buffer_is_given_back() {
-        let mut framer = Framer::new(Limits::default());
-        let big = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
-        assert_eq!(objects(&mut framer, big.as_bytes()).unwrap().len(), 1);
-        objects(&mut framer, b" ").unwrap();
-        assert!(framer.capacity() <= BUFFER_KEPT);
-    }
-
-    #[test]
-    fn what_is_no_object_ends_the_stream() {
-        for bad in [&b"hello"[..], b"]", b"[]", b"\"\"", b"1"] {
-            let result = objects(&mut Framer::new(Limits::default()), bad);
-            assert!(matches!(result, Err(BadStream::NotAnObject(_))), "{bad:?}: {result:?}");
-        }
-        let result = objects(&mut Framer::new(Limits::default()), b"{\"\xff\"}");
-        assert!(matches!(result, Err(BadStream::NotJson(_))));
-    }
 
     #[test]
     fn of_a_member_that_is_there_twice_the_last_counts() {

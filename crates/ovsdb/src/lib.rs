@@ -1,17 +1,21 @@
-//! The database that configures the switch, as RFC 7047 describes it: schemas, values, transactions, monitors, the
-//! sessions of its clients, and the format of its log file.
+//! The database that configures the switch, as RFC 7047 describes it: schemas, values, transactions,
+//! monitors, the sessions of its clients, and the format of its log file.
 //!
-//! No sockets, no files and no clock: bytes come in and go out by calls, the time is an argument, and a log is written
-//! to whatever implements a trait. The daemon (crate `vswitchd`) has the rest.
+//! No sockets, no files and no clock: bytes come in and go out by calls, the time is an argument, and a log
+//! is written to whatever implements a trait. The daemon (crate `vswitchd`) has the rest.
 //!
 //! From the bottom up:
 //!
-//! - [`Uuid`] and [`UuidGenerator`]; [`Atom`], a single value; [`Datum`], a set or a map of them, which is what one column of one row holds.
-//! - [`ColumnType`] with its [`BaseType`]s, and the [`Schema`] with its [`TableSchema`]s and [`ColumnSchema`]s. Tables and columns
-//!   are found by name once and then named by [`TableIdx`] and [`ColumnIdx`].
-//! - [`Row`], cheap to copy, and [`Database`]: rows by table. [`Database::snapshot`] is a copy at almost no cost.
-//! - [`Transaction`]: changes by calls, all or nothing. [`Database::execute`]: changes by the operations of RFC 7047 section
-//!   5.2. Both end in the same commit, with its checks, and yield [`Changes`]: for each row that changed its old and its new version.
+//! - [`Uuid`] and [`UuidGenerator`]; [`Atom`], a single value; [`Datum`], a set or a map of them, which is
+//!   what one column of one row holds.
+//! - [`ColumnType`] with its [`BaseType`]s, and the [`Schema`] with its [`TableSchema`]s and
+//!   [`ColumnSchema`]s. Tables and columns are found by name once and then named by [`TableIdx`] and
+//!   [`ColumnIdx`].
+//! - [`Row`], cheap to copy, and [`Database`]: rows by table. [`Database::snapshot`] is a copy at almost no
+//!   cost.
+//! - [`Transaction`]: changes by calls, all or nothing. [`Database::execute`]: changes by the operations of
+//!   RFC 7047 section 5.2. Both end in the same commit, with its checks, and yield [`Changes`]: for each row
+//!   that changed its old and its new version.
 //! - [`text`]: values as the stock tools' command lines write them.
 //!
 //! ```
@@ -34,16 +38,13 @@
 //! # Ok::<(), ovsdb::Error>(())
 //! ```
 
-pub mod ctl;
 pub mod jsonrpc;
 pub mod log;
 pub mod monitor;
-pub mod reconnect;
 pub mod replica;
 pub mod server;
 pub mod storage;
 pub mod text;
-pub mod vsctl;
 
 mod atom;
 mod changes;

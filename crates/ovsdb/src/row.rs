@@ -71,11 +71,11 @@ impl fmt::Debug for Row {
     }
 }
 
-/// The rows of a table by UUID, in its order. A copy costs as much as there are shards, and later changes cost a copy of
-/// the shard that they fall into, once.
+/// The rows of a table by UUID, in its order. A copy costs as much as there are shards, and later changes
+/// cost a copy of the shard that they fall into, once.
 ///
-/// Shards are ranges of the UUID's first bits. UUIDs are random, so shards are of one size; where a client chooses them
-/// otherwise, only the copies cost more.
+/// Shards are ranges of the UUID's first bits. UUIDs are random, so shards are of one size; where a client
+/// chooses them otherwise, only the copies cost more.
 #[derive(Clone, Debug)]
 pub struct RowMap {
     /// A power of two of them.

@@ -1,8 +1,8 @@
 //! Schemas: the tables and columns of a database (RFC 7047 section 3.2), as data.
 //!
-//! Columns 0 and 1 of every table are `_uuid` and `_version`, so that conditions, selects and monitors treat them as any
-//! other. The others follow in the order of their names, as do the tables; a [`TableIdx`] or [`ColumnIdx`] is a place in that order and
-//! means nothing in another schema.
+//! Columns 0 and 1 of every table are `_uuid` and `_version`, so that conditions, selects and monitors treat
+//! them as any other. The others follow in the order of their names, as do the tables; a [`TableIdx`] or
+//! [`ColumnIdx`] is a place in that order and means nothing in another schema.
 
 use std::fmt;
 
@@ -136,7 +136,8 @@ impl Schema {
         for table in &mut tables {
             for column in &mut table.columns {
                 column.references = references(&table.name, column, &by_name)?;
-                // A row that only an ephemeral column kept would be gone after a restart, and with it what it refers to.
+                // A row that only an ephemeral column kept would be gone after a restart, and with it what it
+                // refers to.
                 let keeps_rows = |r: &ColumnReference| r.kind == RefKind::Strong && !is_root[r.table.index()];
                 if column.references.iter().any(keeps_rows) {
                     column.is_ephemeral = false;
@@ -253,7 +254,8 @@ fn is_version(text: &str) -> bool {
 }
 
 impl TableSchema {
-    /// A mutable table without a limit of rows. `columns` are those of the schema, without `_uuid` and `_version`; `indexes` are by name.
+    /// A mutable table without a limit of rows. `columns` are those of the schema, without `_uuid` and
+    /// `_version`; `indexes` are by name.
     pub fn new(
         name: &str,
         is_root: bool,
@@ -397,7 +399,8 @@ fn indexes_from_json(json: &[Json<'_>]) -> Result<Vec<Vec<String>>, Error> {
 }
 
 fn internal_column(name: &str, is_mutable: bool) -> ColumnSchema {
-    // Neither is written to the log as a column: a row's UUID is its key there, and its version need not last.
+    // Neither is written to the log as a column: a row's UUID is its key there, and its version need not
+    // last.
     ColumnSchema {
         is_mutable,
         is_ephemeral: true,

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use crate::error::Error;
 use crate::uuid::{Uuid, UuidGenerator};
 
-/// The names of one transaction. A name may be used before the insertion that defines it: it gets its UUID on its first use.
+/// The names of one transaction. A name may be used before the insertion that defines it: it gets its UUID on
+/// its first use.
 #[derive(Debug)]
 pub struct Symbols<'g> {
     names: HashMap<String, Symbol>,

@@ -1,7 +1,8 @@
-//! Atoms and data as text, in the syntax of the stock tools: `[1, 2]`, `{key=value}`, strings quoted where they are not plain
-//! words. [`Printed`] and [`Bare`] print, [`Reader`] parses.
+//! Atoms and data as text, in the syntax of the stock tools: `[1, 2]`, `{key=value}`, strings quoted where
+//! they are not plain words. [`Printed`] and [`Bare`] print, [`Reader`] parses.
 //!
-//! Source: ovs-vsctl(8), "Database Values"; the texts of errors are those of the stock tools, since people search for them.
+//! Source: ovs-vsctl(8), "Database Values"; the texts of errors are those of the stock tools, since people
+//! search for them.
 
 use std::fmt;
 
@@ -65,7 +66,8 @@ pub fn real(value: f64) -> String {
     }
 }
 
-/// A datum as `ovs-vsctl list` prints it. Sets that could have several elements, or have none, are in brackets.
+/// A datum as `ovs-vsctl list` prints it. Sets that could have several elements, or have none, are in
+/// brackets.
 pub struct Printed<'a>(pub &'a Datum, pub &'a ColumnType);
 
 impl fmt::Display for Printed<'_> {
@@ -112,7 +114,8 @@ fn elements(datum: &Datum) -> impl Iterator<Item = (&Atom, Option<&Atom>)> {
     datum.as_set().iter().map(|atom| (atom, None)).chain(pairs)
 }
 
-/// What a type is called in messages: "string", "set of up to 4096 integers", "map of (string, string) pairs".
+/// What a type is called in messages: "string", "set of up to 4096 integers", "map of (string, string)
+/// pairs".
 pub struct English<'a>(pub &'a ColumnType);
 
 impl fmt::Display for English<'_> {
@@ -143,7 +146,8 @@ pub fn is_delimiter(byte: u8) -> bool {
     b":=, []{}!<>".contains(&byte)
 }
 
-/// Splits the first word off `text`: up to a delimiter that is not in quotes. Quotes and backslashes stay in it.
+/// Splits the first word off `text`: up to a delimiter that is not in quotes. Quotes and backslashes stay in
+/// it.
 pub fn word(text: &str) -> Result<(&str, &str), String> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -194,7 +198,8 @@ impl<'n> Reader<'n> {
         }
     }
 
-    /// Reads a datum, which takes all of `text`, checks its number of elements and the constraints of its atoms.
+    /// Reads a datum, which takes all of `text`, checks its number of elements and the constraints of its
+    /// atoms.
     pub fn datum(&mut self, text: &str, of: &ColumnType) -> Result<Datum, String> {
         let (open, close) = if of.is_map() { ('{', '}') } else { ('[', ']') };
         let mut rest = text.trim_start_matches(' ');
@@ -226,7 +231,8 @@ impl<'n> Reader<'n> {
                     let key = self.atom(key, &of.key)?;
                     let after = after.trim_start_matches(' ');
                     let Some(after) = after.strip_prefix('=') else {
-                        // The stock tools print the NUL that ends a string here, and with it their message ends.
+                        // The stock tools print the NUL that ends a string here, and with it their message
+                        // ends.
                         return Err(match after.chars().next() {
                             Some(c) => format!("{start}: syntax error at \"{c}\" expecting \"=\""),
                             None => format!("{start}: syntax error at \""),

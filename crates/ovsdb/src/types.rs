@@ -1,5 +1,5 @@
-//! Types of columns: what atoms they take, within which constraints, and how many (RFC 7047 section 3.2 `<type>` and
-//! `<base-type>`).
+//! Types of columns: what atoms they take, within which constraints, and how many (RFC 7047 section 3.2
+//! `<type>` and `<base-type>`).
 
 use std::borrow::Cow;
 use std::fmt;

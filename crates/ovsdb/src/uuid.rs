@@ -108,16 +108,17 @@ impl FromStr for Uuid {
     }
 }
 
-/// Makes random UUIDs (version 4) from a seed: equal seeds give equal UUIDs, for replays. A server seeds it with
-/// 256 bits of the system's randomness.
+/// Makes random UUIDs (version 4) from a seed: equal seeds give equal UUIDs, for replays. A server seeds it
+/// with 256 bits of the system's randomness.
 ///
-/// xoshiro256** (Blackman and Vigna 2018): its period and its equidistribution make a repetition as unlikely as for
-/// truly random bits. Not for secrets.
+/// xoshiro256** (Blackman and Vigna 2018): its period and its equidistribution make a repetition as unlikely
+/// as for truly random bits. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct UuidGenerator([u64; 4]);
 
 impl UuidGenerator {
-    /// A generator from 256 random bits. All zeros, from which the generator would never leave, count as another seed.
+    /// A generator from 256 random bits. All zeros, from which the generator would never leave, count as
+    /// another seed.
     pub fn new(seed: [u64; 4]) -> UuidGenerator {
         if seed == [0; 4] { UuidGenerator::from_seed(0) } else { UuidGenerator(seed) }
     }

@@ -18,8 +18,8 @@ impl<'a> Runs<'a> {
     #[inline(always)]
     pub fn new(batch: &'a mut Batch) -> Runs<'a> {
         let len = batch.len();
-        // SAFETY: 0 is within the capacity; what lies below `len` stays initialised and is moved out at most once, since
-        // `next` only grows.
+        // SAFETY: 0 is within the capacity; what lies below `len` stays initialised and is moved out at most
+        // once, since `next` only grows.
         unsafe { batch.set_len(0) };
         Runs { batch, next: 0, len }
     }
@@ -30,7 +30,8 @@ impl<'a> Runs<'a> {
         self.len - self.next
     }
 
-    /// Moves the next `count` packets to the end of `to`. Panics if there are not so many, or no room for them.
+    /// Moves the next `count` packets to the end of `to`. Panics if there are not so many, or no room for
+    /// them.
     #[inline(always)]
     pub fn move_to(&mut self, count: usize, to: &mut Batch) {
         assert!(count <= self.left() && count <= to.remaining_capacity());
@@ -38,8 +39,8 @@ impl<'a> Runs<'a> {
         let from = unsafe { self.batch.as_ptr().add(self.next) };
         // SAFETY: `to.len() <= capacity` of its storage.
         let end = unsafe { to.as_mut_ptr().add(to.len()) };
-        // SAFETY: `count` initialised packets lie at `from` and as much room at `end`, both asserted above; two batches
-        // never overlap.
+        // SAFETY: `count` initialised packets lie at `from` and as much room at `end`, both asserted above;
+        // two batches never overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, end, count) };
         let len = to.len() + count;
         // SAFETY: within the capacity, asserted above, and initialised by the copy.

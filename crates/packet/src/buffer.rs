@@ -3,8 +3,8 @@
 //! 48 bytes by value: where its bytes are, where it came from, and what the driver said about its checksums.
 //!
 //! Jumbo frames: a frame longer than a chunk is a chain of segments. The first segment holds at least the
-//! headers (up to 256 bytes, or the whole frame); [`Packet::data`] is the first segment alone, [`Packet::len`]
-//! the whole frame.
+//! headers (up to 256 bytes, or the whole frame); [`Packet::data`] is the first segment alone,
+//! [`Packet::len`] the whole frame.
 
 use crate::BURST;
 use crate::pool::{HEADROOM_BYTES, LINE_BYTES, Line, Pool, PoolCache};
@@ -13,8 +13,8 @@ use std::ptr::NonNull;
 
 /// "No further segment".
 const NO_SEGMENT: u32 = u32::MAX;
-/// From here up to [`NO_SEGMENT`]: the rest of the frame is the burst's tail of that number (see [`crate::lent`]). No chunk has such an
-/// index, so that whoever takes it for one panics.
+/// From here up to [`NO_SEGMENT`]: the rest of the frame is the burst's tail of that number (see
+/// [`crate::lent`]). No chunk has such an index, so that whoever takes it for one panics.
 const LENT: u32 = NO_SEGMENT - BURST as u32;
 
 /// What is known of a packet beside its bytes.
@@ -109,8 +109,8 @@ impl Packet {
         }
     }
 
-    /// Writes a packet to `slot` that is like this one, but in chunk `idx`, which starts at `chunk`, with its frame
-    /// from `data_off` on.
+    /// Writes a packet to `slot` that is like this one, but in chunk `idx`, which starts at `chunk`, with its
+    /// frame from `data_off` on.
     ///
     /// # Safety
     /// `slot` can be written and holds no packet; the caller owns chunk `idx` of this packet's pool, and
@@ -123,7 +123,8 @@ impl Packet {
         chunk: NonNull<u8>,
         data_off: usize,
     ) {
-        // SAFETY: `slot` is valid for writes, as the caller vouches; the copy becomes a packet of its own below.
+        // SAFETY: `slot` is valid for writes, as the caller vouches; the copy becomes a packet of its own
+        // below.
         unsafe { std::ptr::copy_nonoverlapping(self, slot, 1) };
         // SAFETY: `slot` was initialised on the line above.
         let sibling = unsafe { &mut *slot };
@@ -196,8 +197,9 @@ impl Packet {
         self.len = u32::from(self.seg_len) + tail_len as u32;
     }
 
-    /// Ends the loan of a packet's tail: where the caller puts the first `len` bytes of it now, which fit its chunk. It has no
-    /// more than those then: what is left of the tail is to be appended. Panics on any other packet.
+    /// Ends the loan of a packet's tail: where the caller puts the first `len` bytes of it now, which fit its
+    /// chunk. It has no more than those then: what is left of the tail is to be appended. Panics on any other
+    /// packet.
     #[inline(always)]
     pub(crate) fn take_over_tail(&mut self, len: usize) -> &mut [u8] {
         assert!(self.is_lent() && len <= self.tailroom());
@@ -298,7 +300,8 @@ impl Packet {
     /// Appends `tail` (itself possibly a chain) as further segments. The whole frame's length grows.
     pub fn append(&mut self, tail: Packet) {
         self.len += tail.len;
-        // The tail's own length must survive as its segment's: store link, offset and length at its chunk's front.
+        // The tail's own length must survive as its segment's: store link, offset and length at its chunk's
+        // front.
         tail.store_link(tail.next);
         let mut last = self.idx;
         let mut next = self.next;
@@ -347,8 +350,8 @@ impl Packet {
         }))
     }
 
-    /// A copy in fresh chunks, metadata included; of a packet whose tail is lent a copy of the head, whose tail is the same. `None` when
-    /// the pool is exhausted (counted there).
+    /// A copy in fresh chunks, metadata included; of a packet whose tail is lent a copy of the head, whose
+    /// tail is the same. `None` when the pool is exhausted (counted there).
     pub fn copy(&self, cache: &mut PoolCache) -> Option<Packet> {
         let mut copy = cache.alloc()?;
         copy.data_off = self.data_off.max(HEADROOM_BYTES as u16);

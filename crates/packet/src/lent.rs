@@ -1,7 +1,9 @@
-//! Packets of which only the head has been copied: the tail is still in its sender's memory, lent until the burst has gone.
+//! Packets of which only the head has been copied: the tail is still in its sender's memory, lent until the
+//! burst has gone.
 //!
-//! From guest to guest a payload is so copied once, from one's memory into the other's. The head, up to [`HEAD_BYTES`], is copied
-//! into the packet first, and is classified, changed and delivered from there, since the sender can change its memory at any time.
+//! From guest to guest a payload is so copied once, from one's memory into the other's. The head, up to
+//! [`HEAD_BYTES`], is copied into the packet first, and is classified, changed and delivered from there,
+//! since the sender can change its memory at any time.
 //!
 //! A lent burst goes in five steps:
 //! 1. [`RxQueue::rx_begin`]: the driver receives heads, notes in [`Tails`] where each tail is, and holds the
@@ -15,8 +17,9 @@
 //!    whoever is killed at any moment has not delivered what the sender still holds, so that nothing is
 //!    delivered twice.
 //!
-//! Invariant: a packet with a lent tail shows its head alone ([`Packet::data`]); a copy of it has a head of its own and the same
-//! tail; to ask it for segments, to cut it or to take it apart panics. None outlives the burst.
+//! Invariant: a packet with a lent tail shows its head alone ([`Packet::data`]); a copy of it has a head of
+//! its own and the same tail; to ask it for segments, to cut it or to take it apart panics. None outlives the
+//! burst.
 
 use crate::pool::{CHUNK_BYTES_MIN, HEADROOM_BYTES};
 use crate::{BURST, Packet, PoolCache, RxQueue};
@@ -88,8 +91,8 @@ impl Tails {
         self.tails.is_empty()
     }
 
-    /// Makes `packet`, which holds its head alone, one whose tail is these pieces. False, and the packet as it was, where it is a
-    /// chain, or the burst has more pieces than are kept.
+    /// Makes `packet`, which holds its head alone, one whose tail is these pieces. False, and the packet as
+    /// it was, where it is a chain, or the burst has more pieces than are kept.
     ///
     /// # Safety
     /// All bytes of the pieces can be read until [`Self::clear`]; they may change meanwhile.
@@ -156,8 +159,8 @@ impl<'a> Lent<'a> {
         self.sender.tails().expect("a tail is asked for before its sender has it back")
     }
 
-    /// Copies the packet's tail, if it is lent, into the pool: it is a packet like any other from then on. False, and the packet as it
-    /// was, where it takes more chunks than its own and the pool has none.
+    /// Copies the packet's tail, if it is lent, into the pool: it is a packet like any other from then on.
+    /// False, and the packet as it was, where it takes more chunks than its own and the pool has none.
     #[inline]
     pub fn fetch(&mut self, packet: &mut Packet, cache: &mut PoolCache) -> bool {
         if !packet.is_lent() {
@@ -172,7 +175,8 @@ impl<'a> Lent<'a> {
         true
     }
 
-    /// The same of several packets. Those for which the pool has no room are still lent then: the caller frees them.
+    /// The same of several packets. Those for which the pool has no room are still lent then: the caller
+    /// frees them.
     #[inline]
     pub fn fetch_all(&mut self, packets: &mut [Packet], cache: &mut PoolCache) {
         for packet in packets {
@@ -187,8 +191,8 @@ impl<'a> Lent<'a> {
         PieceReader { pieces, used: 0 }.read(&mut to[before..]);
     }
 
-    /// Where the packet's tail is, for a receiver that copies it straight from there; counted as having done so. Nothing for a
-    /// packet that is whole. The sum of the lengths is what `len()` exceeds the head by.
+    /// Where the packet's tail is, for a receiver that copies it straight from there; counted as having done
+    /// so. Nothing for a packet that is whole. The sum of the lengths is what `len()` exceeds the head by.
     #[inline]
     pub fn straight(&mut self, packet: &Packet) -> &[Piece] {
         let Some(idx) = packet.lent_idx() else { return &[] };
@@ -200,7 +204,8 @@ impl<'a> Lent<'a> {
         pieces
     }
 
-    /// Gives the sender its buffers back, once nobody needs a tail any more. Does nothing when that was done already.
+    /// Gives the sender its buffers back, once nobody needs a tail any more. Does nothing when that was done
+    /// already.
     #[inline]
     pub fn settle(&mut self) {
         self.sender.rx_end();

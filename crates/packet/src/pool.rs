@@ -199,8 +199,9 @@ const MAP_TOUCHED: libc::c_int = libc::MAP_POPULATE;
 const MAP_TOUCHED: libc::c_int = libc::MAP_PREFAULT_READ;
 
 /// Bytes by which a short frame starts behind the headroom, depending on its chunk. Chunks are a power of two
-/// apart: without this the frames of a burst would fall into two sets of the first-level cache, which hold 16 to 24
-/// lines, and evict each other (measured: 2.5 cycles per packet of 13 from a source straight into a sink).
+/// apart: without this the frames of a burst would fall into two sets of the first-level cache, which hold 16
+/// to 24 lines, and evict each other (measured: 2.5 cycles per packet of 13 from a source straight into a
+/// sink).
 #[inline(always)]
 fn stagger(idx: u32) -> usize {
     (idx as usize >> 1 & 7) * LINE_BYTES
@@ -344,8 +345,8 @@ impl PoolCache {
         self.account.free.set(self.free.len() as u64);
     }
 
-    /// A packet that holds a copy of `bytes`, in as many chunks as it takes. `None` (counted) when the pool is
-    /// exhausted. Panics beyond 16 MB, which is no frame.
+    /// A packet that holds a copy of `bytes`, in as many chunks as it takes. `None` (counted) when the pool
+    /// is exhausted. Panics beyond 16 MB, which is no frame.
     pub fn alloc_frame(&mut self, bytes: &[u8]) -> Option<Packet> {
         assert!(bytes.len() < 16 << 20, "no frame is that long");
         let room = self.pool.config.chunk_bytes - HEADROOM_BYTES;
@@ -363,8 +364,8 @@ impl PoolCache {
         Some(packet)
     }
 
-    /// The loop of [`Self::alloc_copies`] for frames of one line: 32 times per burst of the headline benchmark. One
-    /// handle is made and copied, since three wide stores cost less than nine narrow ones.
+    /// The loop of [`Self::alloc_copies`] for frames of one line: 32 times per burst of the headline
+    /// benchmark. One handle is made and copied, since three wide stores cost less than nine narrow ones.
     #[inline]
     fn copy_short(&self, batch: &mut Batch, in_port: PortNo, lines: &[Line], len: usize) {
         let Some(newest) = self.free.len().checked_sub(1) else { return };
@@ -395,9 +396,10 @@ impl PoolCache {
         unsafe { batch.set_len(made) };
     }
 
-    /// Copies frames of equal length into fresh chunks and appends them to `batch`: for sources that replay from
-    /// memory. Frame `i` is the first `len` bytes of `lines[i * lines_each..][..lines_each]`. Stops where the
-    /// batch is full, the lines end, or the pool is exhausted (counted), and returns how many frames it made.
+    /// Copies frames of equal length into fresh chunks and appends them to `batch`: for sources that replay
+    /// from memory. Frame `i` is the first `len` bytes of `lines[i * lines_each..][..lines_each]`. Stops
+    /// where the batch is full, the lines end, or the pool is exhausted (counted), and returns how many
+    /// frames it made.
     ///
     /// Panics where `len` is more than `lines_each` lines hold, or a frame does not fit one chunk.
     #[inline]

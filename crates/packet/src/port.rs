@@ -5,8 +5,8 @@
 //! belong to the worker; nothing in them is shared with the `Port` but counters and flags.
 //!
 //! Traps: `rx_burst` is called in a tight loop and must cost next to nothing when there is nothing. A queue
-//! that can be waited on says so by `wait_fd`, and `arm` then asks the driver to make that descriptor readable for
-//! what has *already* arrived as well as for what comes, else a wake-up is lost.
+//! that can be waited on says so by `wait_fd`, and `arm` then asks the driver to make that descriptor
+//! readable for what has *already* arrived as well as for what comes, else a wake-up is lost.
 
 use crate::lent::Tails;
 use crate::{Batch, Lent, Packet, PoolCache};
@@ -24,8 +24,8 @@ pub enum RxOutcome {
 
 /// One receive queue, owned by the worker that polls it.
 pub trait RxQueue: Send {
-    /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port` and
-    /// what it knows of checksums.
+    /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port`
+    /// and what it knows of checksums.
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome;
 
     /// Whether packets' tails may stay with their sender, whose memory it is, after `rx_begin`.
@@ -63,16 +63,17 @@ pub trait RxQueue: Send {
     /// After sleeping, or instead of it: no wake-ups are needed any more.
     fn disarm(&mut self) {}
 
-    /// The worker gives the queue up (it is removed or moves): the driver takes back buffers it holds in rings of its own.
+    /// The worker gives the queue up (it is removed or moves): the driver takes back buffers it holds in
+    /// rings of its own.
     fn close(&mut self, _cache: &mut PoolCache) {}
 }
 
-/// One transmit queue. Belongs to one worker, or is [shared](crate::SharedTx) where a port has fewer than there
-/// are workers.
+/// One transmit queue. Belongs to one worker, or is [shared](crate::SharedTx) where a port has fewer than
+/// there are workers.
 pub trait TxQueue: Send {
-    /// Takes packets from the front of `batch` and leaves those that did not fit, in order. The driver frees what it
-    /// took when it is done with it, and counts what it sent. A packet that can never be sent (longer than the MTU)
-    /// is taken, freed and counted under `PortStats`.
+    /// Takes packets from the front of `batch` and leaves those that did not fit, in order. The driver frees
+    /// what it took when it is done with it, and counts what it sent. A packet that can never be sent (longer
+    /// than the MTU) is taken, freed and counted under `PortStats`.
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch);
 
     /// Whether it copies lent tails straight from where they are, by `tx_write`.
@@ -91,8 +92,8 @@ pub trait TxQueue: Send {
     /// The receiver sees what was written. Does nothing where nothing was.
     fn tx_publish(&mut self) {}
 
-    /// Whether it would take `packets` now, as far as it can tell cheaply. A worker asks where the queue has refused some, so as
-    /// not to receive what it would only have to drop. True where it cannot tell.
+    /// Whether it would take `packets` now, as far as it can tell cheaply. A worker asks where the queue has
+    /// refused some, so as not to receive what it would only have to drop. True where it cannot tell.
     fn has_room(&mut self, _packets: usize) -> bool {
         true
     }
@@ -194,23 +195,25 @@ pub struct PortStatus {
     pub speed_bps: u64,
     /// The kernel's interface index, 0 where there is none; of a guest's port a number made of its name.
     pub ifindex: u32,
-    /// Driver-specific keys and values for the `status` column (the mode that AF_XDP chose, why a port does not work).
+    /// Driver-specific keys and values for the `status` column (the mode that AF_XDP chose, why a port does
+    /// not work).
     pub details: Vec<(String, String)>,
     /// Why the port does not work, where it does not.
     pub error: Option<String>,
 }
 
-/// A port, from the control thread's side. Dropping it removes what it made in the kernel, but for a device that shall outlive the
-/// process; that may take the kernel long.
+/// A port, from the control thread's side. Dropping it removes what it made in the kernel, but for a device
+/// that shall outlive the process; that may take the kernel long.
 pub trait Port: Send {
     /// The port type of Open vSwitch's naming (`afxdp`, `tap`, `dummy`, ...).
     fn kind(&self) -> &'static str;
 
-    /// The receive queues; later calls return those that the device has got since (a guest decides how many it uses).
+    /// The receive queues; later calls return those that the device has got since (a guest decides how many
+    /// it uses).
     fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>>;
 
-    /// How many of the receive queues, the last ones, are of no use any more: whoever polls them drops them. `take_rx_queues` may
-    /// give such ones again. (Those of a guest that is gone.)
+    /// How many of the receive queues, the last ones, are of no use any more: whoever polls them drops them.
+    /// `take_rx_queues` may give such ones again. (Those of a guest that is gone.)
     fn give_up_rx_queues(&mut self) -> usize {
         0
     }
@@ -245,19 +248,21 @@ pub trait Port: Send {
         Err(format!("the address of a port of type {} is not the switch's to set", self.kind()))
     }
 
-    /// Takes new options while the port runs: true where they are in force, false where the port must be opened anew for them,
-    /// and nothing has changed. `options` are all of them, and such as the type takes.
+    /// Takes new options while the port runs: true where they are in force, false where the port must be
+    /// opened anew for them, and nothing has changed. `options` are all of them, and such as the type takes.
     fn set_options(&mut self, _options: &BTreeMap<String, String>) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// The NUMA node at which its packets are at home: the device's, or that of a guest's memory. `None` where it has none.
+    /// The NUMA node at which its packets are at home: the device's, or that of a guest's memory. `None`
+    /// where it has none.
     fn numa_node(&self) -> Option<usize> {
         None
     }
 
-    /// The index of the kernel's device that the port has made, and that is to be removed when the port is given up for good:
-    /// before the port is dropped, and many together, which costs the kernel little more than one.
+    /// The index of the kernel's device that the port has made, and that is to be removed when the port is
+    /// given up for good: before the port is dropped, and many together, which costs the kernel little more
+    /// than one.
     fn own_device(&self) -> Option<u32> {
         None
     }

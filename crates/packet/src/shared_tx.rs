@@ -1,14 +1,16 @@
 //! A transmit queue that several workers send by, because its port has fewer queues than there are workers.
 //!
-//! No worker waits for another: one that finds the queue in use leaves its packets beside it and goes on, and the worker
-//! that has the queue sends them before it goes on itself. What waits there is bounded; beyond that the sender keeps its
-//! packets, and drops and counts them as where a device is full.
+//! No worker waits for another: one that finds the queue in use leaves its packets beside it and goes on, and
+//! the worker that has the queue sends them before it goes on itself. What waits there is bounded; beyond
+//! that the sender keeps its packets, and drops and counts them as where a device is full.
 //!
-//! Invariant: no packet is left behind. Whoever gives the queue back looks afterwards whether something was left
-//! meanwhile, and whoever leaves something tries the queue afterwards once more. One of the two sees the other, since
-//! both change the same flag in place ([`protocol`]; modelled below, with twins that lack one ordering each).
+//! Invariant: no packet is left behind. Whoever gives the queue back looks afterwards whether something was
+//! left meanwhile, and whoever leaves something tries the queue afterwards once more. One of the two sees the
+//! other, since both change the same flag in place ([`protocol`]; modelled below, with twins that lack one
+//! ordering each).
 //!
-//! A worker keeps its packets' order: it leaves them where it left the ones before, and what was left is sent first.
+//! A worker keeps its packets' order: it leaves them where it left the ones before, and what was left is sent
+//! first.
 
 use crate::{BURST, Batch, Packet, TxQueue};
 use crossbeam_queue::ArrayQueue;
@@ -17,7 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Packets that wait beside a queue in use, at most.
 const WAITING_MAX: usize = 8 * BURST;
-/// How often a worker that has sent sends what was left meanwhile, before it goes on: its next flush finds the rest.
+/// How often a worker that has sent sends what was left meanwhile, before it goes on: its next flush finds
+/// the rest.
 const TURNS_MAX: usize = 4;
 
 /// A transmit queue and the packets left beside it.
@@ -43,8 +46,9 @@ impl SharedTx {
         }
     }
 
-    /// Sends `batch` by `send`, which leaves nothing in the batch that it is given, after what others left. Where the queue is in use
-    /// the packets are left beside it, and those for which there is no room stay in `batch`.
+    /// Sends `batch` by `send`, which leaves nothing in the batch that it is given, after what others left.
+    /// Where the queue is in use the packets are left beside it, and those for which there is no room stay in
+    /// `batch`.
     pub fn send(&self, batch: &mut Batch, mut send: impl FnMut(&mut dyn TxQueue, &mut Batch)) {
         for _ in 0..TURNS_MAX {
             let is_ours = self.try_with(|queue| {
@@ -115,13 +119,14 @@ impl SharedTx {
             }
         }
         let _taken = Taken(&self.in_use);
-        // SAFETY: `in_use` was ours to set, so nobody else has a reference until `_taken` goes, after this one.
+        // SAFETY: `in_use` was ours to set, so nobody else has a reference until `_taken` goes, after this
+        // one.
         let queue = unsafe { &mut *self.queue.get() };
         Some(f(queue.as_mut()))
     }
 
-    /// A worker that will not use the queue any more says so. The last one gets to do something with the queue, and the packets left
-    /// beside it, if any, before that.
+    /// A worker that will not use the queue any more says so. The last one gets to do something with the
+    /// queue, and the packets left beside it, if any, before that.
     pub fn leave(&self, left: impl FnMut(Packet), last: impl FnOnce(&mut dyn TxQueue)) {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             std::iter::from_fn(|| self.waiting.pop()).for_each(left);
@@ -136,15 +141,18 @@ impl SharedTx {
     }
 }
 
-/// The orderings on which no packet is left behind, apart from what they order, so that a model can check them.
+/// The orderings on which no packet is left behind, apart from what they order, so that a model can check
+/// them.
 ///
-/// Both sides change the flag in place, so one of the two comes first. If the attempt in vain does, giving back reads what it
-/// wrote (or what another attempt wrote after it) and so sees what was left before it. If giving back does, the attempt succeeds.
+/// Both sides change the flag in place, so one of the two comes first. If the attempt in vain does, giving
+/// back reads what it wrote (or what another attempt wrote after it) and so sees what was left before it. If
+/// giving back does, the attempt succeeds.
 mod protocol {
     use crate::flag::Flag;
     use std::sync::atomic::Ordering::AcqRel;
 
-    /// Takes what the flag guards. Release, also where it is in vain: what was left before is shown to who has it.
+    /// Takes what the flag guards. Release, also where it is in vain: what was left before is shown to who
+    /// has it.
     #[inline(always)]
     pub(super) fn try_take(flag: &impl Flag) -> bool {
         !flag.swap(true, AcqRel)
@@ -256,8 +264,8 @@ mod tests {
     }
 }
 
-/// All interleavings, and all that the memory model lets each load see, of two workers that send; with twins that lack one ordering
-/// each and must be found out.
+/// All interleavings, and all that the memory model lets each load see, of two workers that send; with twins
+/// that lack one ordering each and must be found out.
 #[cfg(test)]
 mod model {
     use super::protocol;

@@ -39,13 +39,14 @@ impl From<Option<usize>> for CpuSet {
     }
 }
 
-/// Pins the calling thread to a processor. False where there is no such processor (the thread then stays unpinned).
+/// Pins the calling thread to a processor. False where there is no such processor (the thread then stays
+/// unpinned).
 pub fn pin(cpu: usize) -> bool {
     bind(0, &CpuSet::from(Some(cpu)))
 }
 
-/// Binds a thread of this process, by [`id`] (0: the calling one), to processors. False where there are no such processors, or no
-/// such thread.
+/// Binds a thread of this process, by [`id`] (0: the calling one), to processors. False where there are no
+/// such processors, or no such thread.
 pub fn bind(id: i32, to: &CpuSet) -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -11,7 +11,8 @@ pub struct Waiter {
     bell: Arc<Bell>,
 }
 
-/// Wakes a [`Waiter`] from any thread. Ringing it again before it is cleared costs one atomic exchange and no system call.
+/// Wakes a [`Waiter`] from any thread. Ringing it again before it is cleared costs one atomic exchange and no
+/// system call.
 ///
 /// Clear it *before* looking for work: what is published before a ring is then seen after the clear.
 pub struct Bell {
@@ -167,7 +168,8 @@ mod protocol {
     /// `signal` makes the descriptor readable.
     #[inline]
     pub(super) fn ring(rung: &impl Flag, signal: impl FnOnce()) {
-        // Release, also where it was rung already and nothing is written: who clears it later sees what was published before.
+        // Release, also where it was rung already and nothing is written: who clears it later sees what was
+        // published before.
         if !rung.swap(true, AcqRel) {
             signal();
         }
@@ -177,9 +179,9 @@ mod protocol {
     #[inline]
     pub(super) fn clear(rung: &impl Flag, drain: impl FnOnce()) {
         drain();
-        // After the draining: were it before, a ring in between would be eaten by it and leave `rung` set, and no later one would
-        // write. In place: a ring that found it set, and wrote nothing, comes before this; Acquire shows what was published
-        // before that ring. A plain store would not.
+        // After the draining: were it before, a ring in between would be eaten by it and leave `rung` set,
+        // and no later one would write. In place: a ring that found it set, and wrote nothing, comes before
+        // this; Acquire shows what was published before that ring. A plain store would not.
         rung.swap(false, AcqRel);
     }
 }
@@ -213,9 +215,8 @@ mod tests {
     }
 }
 
-/// All interleavings, and all that the memory model lets each load see, of a thread that publishes and rings twice and one that
-/// clears and looks; with twins that
-/// lack one ordering each and must be found out.
+/// All interleavings, and all that the memory model lets each load see, of a thread that publishes and rings
+/// twice and one that clears and looks; with twins that lack one ordering each and must be found out.
 #[cfg(test)]
 mod model {
     use super::protocol;

@@ -1,5 +1,5 @@
-//! What does a packet cost from a `pcap` source straight into a `null` sink? That is the floor under the headline
-//! benchmark: `io_cycles_per_packet`.
+//! What does a packet cost from a `pcap` source straight into a `null` sink? That is the floor under the
+//! headline benchmark: `io_cycles_per_packet`.
 //!
 //! `cargo bench -p ports --bench source_to_sink [-- FLOWS…]`. Cycles are those of the time stamp counter per
 //! packet and second of the thread's CPU time, the median of the rounds.

@@ -1,5 +1,5 @@
-//! What forwarding one packet between two AF_XDP ports costs the thread that does it: small UDP frames from one
-//! namespace over two veth pairs to another, as fast as a sender on the other core makes them.
+//! What forwarding one packet between two AF_XDP ports costs the thread that does it: small UDP frames from
+//! one namespace over two veth pairs to another, as fast as a sender on the other core makes them.
 //!
 //! `cargo run --release -p ports --example afxdp_cost [seconds] [key=value port options]`, as root.
 #![allow(unsafe_code)]

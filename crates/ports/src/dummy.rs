@@ -1,8 +1,8 @@
 //! `dummy`: a port for tests. Frames are injected and observed by command; there is no device.
 //!
-//! Injected frames wait in a bounded queue until the worker polls, the queue's event wakes it where it sleeps.
-//! Sent frames are kept, the last [`KEPT_MAX`] of them. A [`Cable`] connects two dummies, of one switch or of
-//! two, and what passes may be written to [capture files](Captures).
+//! Injected frames wait in a bounded queue until the worker polls, the queue's event wakes it where it
+//! sleeps. Sent frames are kept, the last [`KEPT_MAX`] of them. A [`Cable`] connects two dummies, of one
+//! switch or of two, and what passes may be written to [capture files](Captures).
 //!
 //! Threads: injector, observer, cable and workers meet at locks. That is fine for a port of the tests and no
 //! example for another.

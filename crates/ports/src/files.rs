@@ -1,9 +1,10 @@
 //! The files that a port's options may name.
 //!
-//! Options come from clients of the database, who are not root, while the switch may be. So a file is only read or written below
-//! directories that the administrator named when the switch was started; the way there from the directory follows no symbolic link and
-//! never goes up; and the file must be a regular one: a FIFO could keep the control thread waiting, a device could never end.
-//! Nothing here blocks, and no file is changed before it is known to be regular.
+//! Options come from clients of the database, who are not root, while the switch may be. So a file is only
+//! read or written below directories that the administrator named when the switch was started; the way there
+//! from the directory follows no symbolic link and never goes up; and the file must be a regular one: a FIFO
+//! could keep the control thread waiting, a device could never end. Nothing here blocks, and no file is
+//! changed before it is known to be regular.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::fs::File;
@@ -28,7 +29,8 @@ struct Dir {
 }
 
 impl FileDirs {
-    /// These, as they are now: relative ones are below the process's working directory. The error names the one that is no directory.
+    /// These, as they are now: relative ones are below the process's working directory. The error names the
+    /// one that is no directory.
     pub fn new(dirs: impl IntoIterator<Item = PathBuf>) -> Result<FileDirs, String> {
         let dir = |path: PathBuf| {
             let is = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());

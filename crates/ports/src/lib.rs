@@ -1,13 +1,13 @@
 //! The drivers: everything through which packets come in and go out.
 //!
-//! A driver implements [`packet::Port`] for the control thread, and hands out receive and transmit queues that
-//! belong to workers from then on. [`open`] makes a port from a [`PortSpec`], which is what the database or
-//! the command line says about it; the datapath sees the traits alone and names no driver.
+//! A driver implements [`packet::Port`] for the control thread, and hands out receive and transmit queues
+//! that belong to workers from then on. [`open`] makes a port from a [`PortSpec`], which is what the database
+//! or the command line says about it; the datapath sees the traits alone and names no driver.
 //!
-//! Invariants: a driver frees every packet it took, and takes back every chunk it lent to a device, by the time
-//! its queues are closed; what the world does to a device (deletes it, takes the link down, changes its MTU) is a
-//! state in [`packet::PortStatus`] and never a panic; statistics are counted by the queue that moved the packet,
-//! one writer per counter.
+//! Invariants: a driver frees every packet it took, and takes back every chunk it lent to a device, by the
+//! time its queues are closed; what the world does to a device (deletes it, takes the link down, changes its
+//! MTU) is a state in [`packet::PortStatus`] and never a panic; statistics are counted by the queue that
+//! moved the packet, one writer per counter.
 //!
 //! `unsafe` is system calls, rings shared with the kernel, and nothing else.
 #![allow(unsafe_code)]
@@ -58,8 +58,8 @@ pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortE
     })
 }
 
-/// Whether [`open`] would take the options: the error that it would give for one of them, with nothing opened and nothing
-/// changed. What only the device itself can refuse is not found.
+/// Whether [`open`] would take the options: the error that it would give for one of them, with nothing opened
+/// and nothing changed. What only the device itself can refuse is not found.
 pub fn check(spec: &PortSpec) -> Result<(), PortError> {
     match spec.kind.as_str() {
         "afxdp" => af_xdp::check(spec),
@@ -73,8 +73,9 @@ pub fn check(spec: &PortSpec) -> Result<(), PortError> {
     }
 }
 
-/// Whether the options of two ports of one name and type come to the same, as where one gives the value that the other has by default.
-/// False where one of them would be refused, and for `dpdkvhostuser` and its client, which find out themselves: see [`Port::set_options`].
+/// Whether the options of two ports of one name and type come to the same, as where one gives the value that
+/// the other has by default. False where one of them would be refused, and for `dpdkvhostuser` and its
+/// client, which find out themselves: see [`Port::set_options`].
 pub fn have_same_effect(a: &PortSpec, b: &PortSpec) -> bool {
     fn same<T: PartialEq>(
         of: impl Fn(&PortSpec) -> Result<T, PortError>,

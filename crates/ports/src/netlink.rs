@@ -1,7 +1,7 @@
 //! Network interfaces of the kernel: asked about, changed, made, removed and watched over rtnetlink.
 //!
-//! Only what the drivers and their tests need, in blocking calls of one request and one answer, on a socket per
-//! call: all of it happens when a port is made, changed or asked, never per packet. The crates for
+//! Only what the drivers and their tests need, in blocking calls of one request and one answer, on a socket
+//! per call: all of it happens when a port is made, changed or asked, never per packet. The crates for
 //! netlink bring an asynchronous runtime with them.
 //!
 //! Source: netlink(7), rtnetlink(7), linux/if_link.h, linux/rtnetlink.h; network_namespaces(7).
@@ -143,9 +143,10 @@ pub fn delete_link(ifindex: u32) -> Result<(), PortError> {
     Message::link(libc::RTM_DELLINK, libc::NLM_F_ACK, ifindex).send("remove a network interface").map(drop)
 }
 
-/// Removes interfaces. Many at once cost the kernel little more than one: each removal by itself waits until no processor looks
-/// at the interface any more, here all wait together. (They are put into a group of their own, and the group is removed.) One that is gone
-/// already is as good. On an error the others are removed all the same.
+/// Removes interfaces. Many at once cost the kernel little more than one: each removal by itself waits until
+/// no processor looks at the interface any more, here all wait together. (They are put into a group of their
+/// own, and the group is removed.) One that is gone already is as good. On an error the others are removed
+/// all the same.
 pub fn delete_links(indexes: &[u32]) -> Result<(), PortError> {
     let gone = |result: Result<(), PortError>| match result {
         Err(e) if e.errno() == Some(libc::ENODEV) => Ok(()),

@@ -1,7 +1,7 @@
 //! `null`: a source of frames made from a template, a sink that counts, or both.
 //!
-//! Without options it is a sink and receives nothing. `size` or `template` makes it a source too, at full speed or at
-//! `rate` packets per second; `flows` varies the addresses.
+//! Without options it is a sink and receives nothing. `size` or `template` makes it a source too, at full
+//! speed or at `rate` packets per second; `flows` varies the addresses.
 
 use crate::replay::{Moved, Replay};
 use crate::virtual_link::{VirtualLink, refuse_unsendable};
@@ -113,8 +113,8 @@ fn parse_hex(text: &str) -> Option<Vec<u8>> {
     digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect())
 }
 
-/// A frame of `size` bytes, UDP over IPv4 from 10.0.0.0 + `flow` to 10.128.0.0 + `flow`, ports 1000 to 2000, without a UDP
-/// checksum. `size` is at least [`HEADERS_LEN`].
+/// A frame of `size` bytes, UDP over IPv4 from 10.0.0.0 + `flow` to 10.128.0.0 + `flow`, ports 1000 to 2000,
+/// without a UDP checksum. `size` is at least [`HEADERS_LEN`].
 pub fn udp_frame(size: usize, flow: u32) -> Vec<u8> {
     let mut f = vec![0u8; size];
     f[..6].copy_from_slice(&[0x02, 0, 0, 0, 0, 2]);

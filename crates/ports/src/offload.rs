@@ -1,21 +1,23 @@
 //! What a sender leaves to its device, done in software: transport checksums and segmentation.
 //!
 //! Inside one machine nobody finishes a checksum that nobody will check: the kernel hands a packet from one
-//! virtual device to the next with the folded sum of the pseudo-header in the checksum field and a note beside the
-//! packet (CHECKSUM_PARTIAL). XDP gives the packet without the note. So it is recognised here by its value, and from then on the
-//! note travels in [`PacketFlags::CSUM_PARTIAL`]: a port that can pass it on does, and one that cannot calls
-//! [`complete_checksum`].
+//! virtual device to the next with the folded sum of the pseudo-header in the checksum field and a note
+//! beside the packet (CHECKSUM_PARTIAL). XDP gives the packet without the note. So it is recognised here by
+//! its value, and from then on the note travels in [`PacketFlags::CSUM_PARTIAL`]: a port that can pass it on
+//! does, and one that cannot calls [`complete_checksum`].
 //!
-//! Why the value is enough: say P is the folded pseudo-header sum and R the sum of the rest of the segment without its
-//! checksum field. An unfinished packet has P in the field and needs ~(P + R). A finished one has ~(P + R); where
-//! that happens to equal P (one packet in 65,536), finishing it again yields ~(P + R), which is what is there. So the
-//! comparison with P needs no second look at the payload: where it is wrong, it does no harm.
+//! Why the value is enough: say P is the folded pseudo-header sum and R the sum of the rest of the segment
+//! without its checksum field. An unfinished packet has P in the field and needs ~(P + R). A finished one has
+//! ~(P + R); where that happens to equal P (one packet in 65,536), finishing it again yields ~(P + R), which
+//! is what is there. So the comparison with P needs no second look at the payload: where it is wrong, it does
+//! no harm.
 //!
 //! A UDP checksum of zero means "none" and is left alone: P is never zero, as the protocol number is not.
 //!
-//! The same holds inside a tunnel: a host that encapsulates leaves the inner checksum to the device, and computes
-//! the outer one so that it will fit. So packets to the ports of VXLAN and Geneve are looked into. SCTP's checksum, a
-//! CRC, is left as zero, and no port of ours can pass that on: it is finished where it is found.
+//! The same holds inside a tunnel: a host that encapsulates leaves the inner checksum to the device, and
+//! computes the outer one so that it will fit. So packets to the ports of VXLAN and Geneve are looked into.
+//! SCTP's checksum, a CRC, is left as zero, and no port of ours can pass that on: it is finished where it is
+//! found.
 //!
 //! Source: RFC 1071, RFC 768, RFC 9293, RFC 9260, RFC 7348, RFC 8926; Linux's
 //! Documentation/networking/checksum-offloads.rst.
@@ -156,8 +158,8 @@ fn finish_sctp(packet: &mut Packet, layers: &Layers) {
     packet.data_mut()[field].copy_from_slice(&crc.finish().to_le_bytes());
 }
 
-/// A TCP packet that no link would take: its sender counts on segmentation. The size of the segments was in a note that is lost;
-/// the MTU bounds it.
+/// A TCP packet that no link would take: its sender counts on segmentation. The size of the segments was in a
+/// note that is lost; the MTU bounds it.
 #[cold]
 fn recognise_segmentation(packet: &mut Packet, layers: &Layers, frame_max: usize) {
     if layers.protocol != TCP || !is_longer_than(packet, frame_max) {
@@ -182,8 +184,9 @@ pub fn is_segmentation_pending(packet: &Packet) -> bool {
     packet.gso_size > 0 && (packet.flags.has(PacketFlags::GSO_TCP) || packet.flags.has(PacketFlags::GSO_UDP))
 }
 
-/// Finishes the checksum of a packet that says it is unfinished, and clears the flag. Without effect on others. Where
-/// the note points outside the packet's first segment nothing can be finished; the flag is cleared all the same.
+/// Finishes the checksum of a packet that says it is unfinished, and clears the flag. Without effect on
+/// others. Where the note points outside the packet's first segment nothing can be finished; the flag is
+/// cleared all the same.
 pub fn complete_checksum(packet: &mut Packet) {
     if !packet.flags.has(PacketFlags::CSUM_PARTIAL) {
         return;
@@ -222,9 +225,9 @@ pub fn chunks_after_segmentation(packet: &Packet) -> usize {
     count * (size + headers).div_ceil(packet.pool().config().chunk_bytes - HEADROOM_BYTES)
 }
 
-/// Cuts a packet whose segmentation is pending into frames of `gso_size` bytes of payload, in fresh chunks, each
-/// with its checksum unfinished ([`PacketFlags::CSUM_PARTIAL`]: most devices do the rest). Appends them to `out` and
-/// frees the packet.
+/// Cuts a packet whose segmentation is pending into frames of `gso_size` bytes of payload, in fresh chunks,
+/// each with its checksum unfinished ([`PacketFlags::CSUM_PARTIAL`]: most devices do the rest). Appends them
+/// to `out` and frees the packet.
 ///
 /// Errors: the packet itself, when it is no TCP or UDP packet over IPv4 or IPv6, its headers are not in its
 /// first segment, or the pool is exhausted; then `out` is as it was.
@@ -276,7 +279,8 @@ struct Part {
     size: usize,
 }
 
-/// Makes the copied headers those of one segment: lengths, IPv4 identification and checksum, sequence number, flags.
+/// Makes the copied headers those of one segment: lengths, IPv4 identification and checksum, sequence number,
+/// flags.
 fn write_headers(frame: &mut [u8], layers: &Layers, part: Part) {
     let [l3, l4, payload] = [layers.l3, layers.l4, layers.payload].map(usize::from);
     let l4_len = payload - l4 + part.len;
@@ -325,8 +329,8 @@ fn gather(packet: &Packet, skip: usize) -> Gather<'_, impl Iterator<Item = &[u8]
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
-    /// A fresh packet of `headers` and the next `len` bytes (fewer at the end), in as many chunks as it takes.
-    /// `None` when the pool is exhausted.
+    /// A fresh packet of `headers` and the next `len` bytes (fewer at the end), in as many chunks as it
+    /// takes. `None` when the pool is exhausted.
     fn take(&mut self, cache: &mut PoolCache, headers: &[u8], len: usize) -> Option<Packet> {
         let room = cache.pool().config().chunk_bytes - HEADROOM_BYTES;
         let mut left = len;
@@ -374,8 +378,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
     }
 }
 
-/// A copy of a packet with the usual headroom in front of every segment, metadata included. `None` when the pool is
-/// exhausted.
+/// A copy of a packet with the usual headroom in front of every segment, metadata included. `None` when the
+/// pool is exhausted.
 pub fn copy_linear(packet: &Packet, cache: &mut PoolCache) -> Option<Packet> {
     let mut copy = gather(packet, 0).take(cache, &[], packet.len())?;
     copy.in_port = packet.in_port;

@@ -1,7 +1,7 @@
 //! Frames that wait in memory to be received, for the sources `pcap` and `null`.
 //!
-//! What: frames laid out one after the other in whole cache lines, with a table of runs of equal length, and a
-//! cursor that copies the next ones into fresh packets.
+//! What: frames laid out one after the other in whole cache lines, with a table of runs of equal length, and
+//! a cursor that copies the next ones into fresh packets.
 //!
 //! Why so: this is the source of the headline benchmark, so a frame must cost a handful of cycles. Whole
 //! lines are copied with a constant size; the run-length table keeps the length out of the loop, so that a
@@ -89,8 +89,8 @@ impl Replay {
         self.run >= self.runs.len()
     }
 
-    /// Appends up to `max` copies of the next frames to `batch`, fewer where it is full, the list ends, or the pool
-    /// is exhausted.
+    /// Appends up to `max` copies of the next frames to `batch`, fewer where it is full, the list ends, or
+    /// the pool is exhausted.
     #[inline]
     pub(crate) fn rx(&mut self, cache: &mut PoolCache, batch: &mut Batch, max: usize) -> Moved {
         let mut moved = Moved::default();
@@ -101,8 +101,8 @@ impl Replay {
             let frames = (run.frames - self.frame).min(wanted);
             let from = run.first_line + self.frame * run.lines_each;
             let lines = &self.lines[from..from + frames * run.lines_each];
-            // The next burst's, which come by the time this one has been switched. The hardware's own prefetch
-            // ends at each page.
+            // The next burst's, which come by the time this one has been switched. The hardware's own
+            // prefetch ends at each page.
             for ahead in 0..frames {
                 prefetch_at(&self.lines, from + (frames + ahead) * run.lines_each);
             }

@@ -10,7 +10,8 @@ use std::str::FromStr;
 /// A port as the database's `Interface` row or a `--port` flag describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSpec {
-    /// The port's name. For ports on a kernel interface, that interface's name unless an option says otherwise.
+    /// The port's name. For ports on a kernel interface, that interface's name unless an option says
+    /// otherwise.
     pub name: String,
     /// The type, as in the `type` column: one of [`crate::KINDS`].
     pub kind: String,
@@ -24,8 +25,8 @@ pub struct PortSpec {
     pub mtu: Option<u32>,
     /// Ethernet address (the `mac` column), `None` to leave it as it is.
     pub mac: Option<[u8; 6]>,
-    /// Devices that the port makes outlive the process, and carry this text as their alias, by which the next process knows them for its
-    /// own. `None`: they go with the process.
+    /// Devices that the port makes outlive the process, and carry this text as their alias, by which the next
+    /// process knows them for its own. `None`: they go with the process.
     pub owner: Option<String>,
     /// Where files are that options may name: nowhere, unless it is said.
     pub files: FileDirs,
@@ -53,7 +54,8 @@ impl PortSpec {
         self
     }
 
-    /// The same with files that options may name in the directories of those given. Panics where there is no such directory.
+    /// The same with files that options may name in the directories of those given. Panics where there is no
+    /// such directory.
     pub fn with_files_beside<'a>(self, files: impl IntoIterator<Item = &'a Path>) -> PortSpec {
         let dir = |file: &Path| file.parent().expect("a file is in a directory").to_path_buf();
         let files = FileDirs::new(files.into_iter().map(dir)).expect("files that are there");
@@ -130,7 +132,8 @@ pub enum PortError {
         /// The name.
         name: String,
     },
-    /// The interface is the loopback device: a switch that took its packets would cut the machine off from itself.
+    /// The interface is the loopback device: a switch that took its packets would cut the machine off from
+    /// itself.
     Loopback {
         /// Its name.
         name: String,

@@ -1,8 +1,9 @@
 //! `system`: any interface of the kernel, by the best driver that works on it.
 //!
-//! Packet sockets on a veth that passes TCP segments on whole: with AF_XDP its kernel would cut every segment up, and TCP between
-//! containers be four times slower. On everything else AF_XDP where the interface takes it, else packet sockets. `driver=af_xdp` or
-//! `driver=af_packet` decides by hand. The choice and its reason are in the port's status.
+//! Packet sockets on a veth that passes TCP segments on whole: with AF_XDP its kernel would cut every segment
+//! up, and TCP between containers be four times slower. On everything else AF_XDP where the interface takes
+//! it, else packet sockets. `driver=af_xdp` or `driver=af_packet` decides by hand. The choice and its reason
+//! are in the port's status.
 
 use crate::af_packet::{self, AfPacketPort};
 use crate::af_xdp::AfXdpPort;
@@ -27,7 +28,8 @@ pub struct SystemPort {
 }
 
 impl SystemPort {
-    /// Whether segmentation makes packet sockets the better choice. Who asks for something that only AF_XDP has gets AF_XDP.
+    /// Whether segmentation makes packet sockets the better choice. Who asks for something that only AF_XDP
+    /// has gets AF_XDP.
     fn prefers_packets(spec: &PortSpec) -> bool {
         let name = spec.option("ifname").unwrap_or(&spec.name);
         AF_XDP_OPTIONS.iter().all(|option| spec.option(option).is_none())

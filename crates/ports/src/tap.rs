@@ -1,19 +1,21 @@
 //! `tap` and `internal`: an interface of the kernel whose other end is the switch.
 //!
-//! What: /dev/net/tun with a virtio-net header in front of each frame, so that neither checksums are finished nor
-//! segments cut between the host's TCP and wherever the packet goes: a segment of 64 KB is read into a chain of
-//! chunks and written from one. `internal` is the same under the bridge's name: its local port.
+//! What: /dev/net/tun with a virtio-net header in front of each frame, so that neither checksums are finished
+//! nor segments cut between the host's TCP and wherever the packet goes: a segment of 64 KB is read into a
+//! chain of chunks and written from one. `internal` is the same under the bridge's name: its local port.
 //!
-//! Cost: there is no system call that moves several frames, so each is one read or write. Hence: (1) a queue that was
-//! empty is left alone for a few microseconds, growing to [`IDLE_MAX_US`], since asking costs as much as switching
-//! two packets; (2) a read has two places, the fresh chunk and a scratch buffer that is copied from, because a list of
-//! 34 chunks costs 0.1 µs even where one is used; when large frames come the list is used for a while.
+//! Cost: there is no system call that moves several frames, so each is one read or write. Hence: (1) a queue
+//! that was empty is left alone for a few microseconds, growing to [`IDLE_MAX_US`], since asking costs as
+//! much as switching two packets; (2) a read has two places, the fresh chunk and a scratch buffer that is
+//! copied from, because a list of 34 chunks costs 0.1 µs even where one is used; when large frames come the
+//! list is used for a while.
 //!
 //! The interface is made with the port and removed with it, unless it was there before (made persistent by
-//! somebody else: then it stays). With [`PortSpec::owner`] it outlives the process instead, however that ends, with its index, its addresses
-//! and routes, and the next process that opens it under the same mark takes it up as its own. If it is deleted under us the queues say
-//! [`RxOutcome::Gone`]. It may be moved to another network namespace; state is then asked there, and it goes with the
-//! process, since the next one would not find it.
+//! somebody else: then it stays). With [`PortSpec::owner`] it outlives the process instead, however that
+//! ends, with its index, its addresses and routes, and the next process that opens it under the same mark
+//! takes it up as its own. If it is deleted under us the queues say [`RxOutcome::Gone`]. It may be moved to
+//! another network namespace; state is then asked there, and it goes with the process, since the next one
+//! would not find it.
 //!
 //! Threads: a receive queue and a transmit queue share a file descriptor, which the kernel allows.
 //!
@@ -100,8 +102,8 @@ impl TapPort {
     ///
     /// * `ifname`: the interface's name, where it is not the port's.
     ///
-    /// Needs CAP_NET_ADMIN. A new interface is down until somebody sets it up; MTU and address are those of the specification, a local
-    /// address that depends on the name alone where it has none.
+    /// Needs CAP_NET_ADMIN. A new interface is down until somebody sets it up; MTU and address are those of
+    /// the specification, a local address that depends on the name alone where it has none.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<TapPort, PortError> {
         let (name, queues) = settings(spec)?;
         let kind = if spec.kind == "internal" { "internal" } else { "tap" };
@@ -117,7 +119,8 @@ impl TapPort {
         let open_queues =
             || (0..queues).map(|_| open_queue(&name, queues > 1)).collect::<Result<Vec<_>, _>>();
         let files = match (open_queues(), &before) {
-            // It was made with one queue and shall have several, or the other way round: that cannot be changed.
+            // It was made with one queue and shall have several, or the other way round: that cannot be
+            // changed.
             (Err(e), Some(link)) if origin == Origin::Adopted && e.errno() == Some(libc::EINVAL) => {
                 netlink::delete_link(link.ifindex)?;
                 origin = Origin::Made;
@@ -251,7 +254,8 @@ impl Shared {
         Ok(link)
     }
 
-    /// Its state where it is as it was opened, which is asked without waiting for the kernel's lock of all devices.
+    /// Its state where it is as it was opened, which is asked without waiting for the kernel's lock of all
+    /// devices.
     fn link_at_home(&self) -> Option<Link> {
         let state = self.device.state().ok().filter(|state| state.name == self.name)?;
         Some(Link {
@@ -470,7 +474,8 @@ impl TapRx {
         Ok(Read { len, from_list })
     }
 
-    /// Makes a packet of what `read` read. `None` (counted) where it makes no sense, or the pool is exhausted.
+    /// Makes a packet of what `read` read. `None` (counted) where it makes no sense, or the pool is
+    /// exhausted.
     fn finish(&mut self, mut head: Packet, read: Read, cache: &mut PoolCache) -> Option<Packet> {
         let Read { len, from_list } = read;
         let first_len = len.min(head.len());

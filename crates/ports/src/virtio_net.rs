@@ -1,9 +1,10 @@
-//! The header that travels in front of a frame to and from taps, packet sockets and guests: what remains to be done
-//! about its checksum and its length.
+//! The header that travels in front of a frame to and from taps, packet sockets and guests: what remains to
+//! be done about its checksum and its length.
 //!
-//! It maps one to one onto a packet's flags, so that between two ports which both speak it a segment of 64 KB crosses the
-//! switch whole and with its checksum unfinished. What comes from outside is checked against the frame: a
-//! position beyond the first segment is refused, since whoever finishes the checksum would write there.
+//! It maps one to one onto a packet's flags, so that between two ports which both speak it a segment of 64 KB
+//! crosses the switch whole and with its checksum unfinished. What comes from outside is checked against the
+//! frame: a position beyond the first segment is refused, since whoever finishes the checksum would write
+//! there.
 //!
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr); linux/virtio_net.h.
 
@@ -22,11 +23,11 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// The smallest maximum segment size that TCP is cut to: Linux sends no smaller segments either (TCP_MIN_SND_MSS: the longest
-/// options and 8 bytes). It counts the options, which `gso_size` does not.
+/// The smallest maximum segment size that TCP is cut to: Linux sends no smaller segments either
+/// (TCP_MIN_SND_MSS: the longest options and 8 bytes). It counts the options, which `gso_size` does not.
 pub const MSS_MIN: usize = 48;
-/// Frames that one segment may become. One of 64 KB with a `gso_size` of 257 stays below, and so does the most that Linux lets a
-/// program send over UDP (UDP_MAX_SEGMENTS, 128).
+/// Frames that one segment may become. One of 64 KB with a `gso_size` of 257 stays below, and so does the
+/// most that Linux lets a program send over UDP (UDP_MAX_SEGMENTS, 128).
 pub const SEGMENTS_MAX: usize = 256;
 
 /// Why a frame with its header is refused.
@@ -40,7 +41,8 @@ pub enum BadHeader {
     GsoSegments,
 }
 
-/// Sets the packet's flags as its header (in the machine's byte order) says. On an error the packet is as it was.
+/// Sets the packet's flags as its header (in the machine's byte order) says. On an error the packet is as it
+/// was.
 #[inline]
 pub fn apply(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {
     // All zero but for the number of buffers: nearly every packet of small traffic.
@@ -50,7 +52,8 @@ pub fn apply(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHe
     apply_offloads(header, packet)
 }
 
-/// Whether all that a header says of its frame is about its first `len` bytes: no checksum field lies beyond them.
+/// Whether all that a header says of its frame is about its first `len` bytes: no checksum field lies beyond
+/// them.
 #[inline]
 pub fn is_for_head(header: &[u8], len: usize) -> bool {
     let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));

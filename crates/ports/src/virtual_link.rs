@@ -1,8 +1,8 @@
 //! The state that ports without a device share: administrative state, MTU, counters, and the events that wake
 //! their queues.
 //!
-//! Threads: the control thread sets, workers read; each queue has one event, so that waking one worker does not
-//! swallow another's.
+//! Threads: the control thread sets, workers read; each queue has one event, so that waking one worker does
+//! not swallow another's.
 
 use crate::wait::Event;
 use crate::{PortError, PortSpec, QueueStats, offload, stats};
@@ -161,8 +161,8 @@ fn refuse(link: &VirtualLink, stats: &QueueStats, cache: &mut PoolCache, packet:
     None
 }
 
-/// Moves what may be sent from `batch` to `frames`, as it would look on a wire: segments cut, checksums finished.
-/// For ports that show frames to somebody. The rest is freed and counted.
+/// Moves what may be sent from `batch` to `frames`, as it would look on a wire: segments cut, checksums
+/// finished. For ports that show frames to somebody. The rest is freed and counted.
 pub(crate) fn to_wire_frames(
     link: &VirtualLink,
     stats: &QueueStats,

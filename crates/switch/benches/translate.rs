@@ -1,7 +1,8 @@
-//! What does a miss cost in the pipeline, with few and with many exact rules and under NORMAL; what does asking whether a
-//! flow was touched cost; how fast do rules load, and what memory do they take?
+//! What does a miss cost in the pipeline, with few and with many exact rules and under NORMAL; what does
+//! asking whether a flow was touched cost; how fast do rules load, and what memory do they take?
 //!
-//! `cargo bench -p switch --bench translate [NAME]`: nanoseconds of the thread's CPU time, the median of 15 runs.
+//! `cargo bench -p switch --bench translate [NAME]`: nanoseconds of the thread's CPU time, the median of 15
+//! runs.
 
 use base::clock::thread_cpu_ns;
 use base::hash::HashKey;

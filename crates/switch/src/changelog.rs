@@ -1,22 +1,25 @@
-//! The log of changes, and the one question that workers ask of it: has anything changed since that this flow saw?
+//! The log of changes, and the one question that workers ask of it: has anything changed since that this flow
+//! saw?
 //!
-//! A change is a rule that appears or vanishes: a table, a mask, values. It touches a flow if the two agree on every
-//! bit that both hold at that table. Per table and mask of changes there is an array of versions, indexed by a keyed
-//! hash of the masked values: the version of the last change that fell there. Where the change's mask lies within what
-//! the flow holds, all packets of the flow fall into one element, and one look-up answers for all changes ever.
-//! Elsewhere the last [`RING`] changes of that mask are compared one by one, and a flow older than those counts as touched.
+//! A change is a rule that appears or vanishes: a table, a mask, values. It touches a flow if the two agree
+//! on every bit that both hold at that table. Per table and mask of changes there is an array of versions,
+//! indexed by a keyed hash of the masked values: the version of the last change that fell there. Where the
+//! change's mask lies within what the flow holds, all packets of the flow fall into one element, and one
+//! look-up answers for all changes ever. Elsewhere the last [`RING`] changes of that mask are compared one by
+//! one, and a flow older than those counts as touched.
 //!
-//! Tables of ports and MAC addresses are looked up by one exact word each (see [`Visit`]'s words in [`word_table`]), so
-//! an array of versions by word is all that they need: see `words`.
+//! Tables of ports and MAC addresses are looked up by one exact word each (see [`Visit`]'s words in
+//! [`word_table`]), so an array of versions by word is all that they need: see `words`.
 //!
-//! False positives cost a translation, false negatives misforward: every doubt counts as touched. What is bounded: the
-//! array per mask ([`BUCKETS_MAX`]), the masks per table ([`MASKS_MAX`]; the one that changed longest ago gives way and
-//! raises the floor below which every flow of that table is touched), the ring.
+//! False positives cost a translation, false negatives misforward: every doubt counts as touched. What is
+//! bounded: the array per mask ([`BUCKETS_MAX`]), the masks per table ([`MASKS_MAX`]; the one that changed
+//! longest ago gives way and raises the floor below which every flow of that table is touched), the ring.
 //!
 //! Workers that meet flow after flow in a new version ask for all of a sort at once: see `sight`.
 //!
-//! Threads: one writer, any number of readers, who neither wait nor write. The writer logs a change before it publishes
-//! its version, so who acquired the version sees the change. A reader may see changes of versions to come; they count, needlessly.
+//! Threads: one writer, any number of readers, who neither wait nor write. The writer logs a change before it
+//! publishes its version, so who acquired the version sees the change. A reader may see changes of versions
+//! to come; they count, needlessly.
 
 mod sight;
 mod words;
@@ -39,19 +42,32 @@ pub const BUCKETS_MAX: usize = 16_384;
 /// Masks per table at most.
 pub const MASKS_MAX: usize = 16;
 
-/// Numbers of the tables that are looked up by one exact word. A visit to one has no rewrites: of ports and
-/// settings it holds the word itself, of MAC addresses the word's hash ([`visit`](word_table::visit)).
+/// Numbers of the tables that are looked up by one exact word. A visit to one has no rewrites: of ports,
+/// groups and settings it holds the word itself, of MAC addresses the word's hash
+/// ([`visit`](word_table::visit)).
 pub mod word_table {
     use datapath::Visit;
 
     /// The tables of single words have this bit.
     pub const BIT: u32 = 1 << 31;
     const MAC: u32 = BIT | 1 << 30;
+    const GROUP: u32 = BIT | 1 << 29;
+    const METER: u32 = BIT | 1 << 28;
 
     /// The ports and settings of a bridge, looked up by [`port`], [`FLOOD`], [`SETTINGS`] or
     /// [`FROZEN`].
     pub fn ports(bridge: u32) -> u32 {
         BIT | bridge
+    }
+
+    /// The groups of a bridge, looked up by number.
+    pub fn groups(bridge: u32) -> u32 {
+        GROUP | bridge
+    }
+
+    /// The meters of a bridge, looked up by number.
+    pub fn meters(bridge: u32) -> u32 {
+        METER | bridge
     }
 
     /// The datapath's ports, looked up by number.
@@ -62,7 +78,8 @@ pub mod word_table {
         MAC | bridge
     }
 
-    /// A visit to a table of words: ports' words have 32 bits, and so have the hashes of addresses.
+    /// A visit to a table of words: those of ports and groups have 32 bits, and so have the hashes of
+    /// addresses.
     pub fn visit(table: u32, word: u64) -> Visit {
         Visit { table, rewrites_start: word as u16, rewrites_len: (word >> 16) as u16 }
     }
@@ -131,7 +148,8 @@ impl Ring {
         self.count.store(count + 1, Ordering::Relaxed);
     }
 
-    /// Whether a change after `since` agrees with the flow on the bits that both hold, or may have been forgotten.
+    /// Whether a change after `since` agrees with the flow on the bits that both hold, or may have been
+    /// forgotten.
     fn touched(&self, since: u64, shape: &[ShapeWord], flow: &FlowView<'_>, rewrites: &[Rewrite]) -> bool {
         for entry in self.entries.chunks_exact(self.stride) {
             let version = entry[0].load(Ordering::Acquire);

@@ -1,17 +1,20 @@
-//! The switch proper: bridges and ports, OpenFlow tables, MAC learning, and the translation of a packet's key into
-//! the datapath's actions. Pure: no I/O, no clock, no `unsafe`; time and counters come in as arguments.
+//! The switch proper: bridges and ports, OpenFlow tables, MAC learning, and the translation of a packet's key
+//! into the datapath's actions. Pure: no I/O, no clock, no `unsafe`; time and counters come in as arguments.
 //!
 //! Two halves. [`Switch`] is shared by the workers, who translate on it without a lock (it implements
-//! [`datapath::Pipeline`]). [`Control`] is the one writer: it takes flow-mods, ports and bridges, the effects of
-//! translations, and the passing of time, and publishes each change as one version. Nothing that a worker may still
-//! be looking at is freed before a grace period.
+//! [`datapath::Pipeline`]). [`Control`] is the one writer: it takes flow-mods, ports and bridges, the effects
+//! of translations, and the passing of time, and publishes each change as one version. Nothing that a worker
+//! may still be looking at is freed before a grace period.
 //!
-//! A change is made in this order: it is put in place invisibly, it is logged in the [`changelog`], the depth of
-//! extraction is widened where it must be, and then the version is counted up.
+//! A change is made in this order: it is put in place invisibly, it is logged in the [`changelog`], the depth
+//! of extraction is widened where it must be, and then the version is counted up.
 
 pub mod changelog;
 pub mod control;
+mod group;
 mod mac;
+mod meter;
+mod numbered;
 pub mod rule;
 pub mod shape;
 pub mod slots;
@@ -22,6 +25,8 @@ pub mod trace;
 mod translate;
 
 pub use control::Control;
+pub use group::Group;
+pub use meter::Meter;
 pub use rule::{Actions, Rule, RuleFlags, Timeouts};
 pub use slots::{RetiredSlots, SlotReader, SlotStats};
 pub use switch::{Effect, FinTimeout, Switch};

@@ -1,8 +1,9 @@
 //! MAC learning: where an address in a VLAN was last seen, per bridge.
 //!
-//! Workers look addresses up in a shared table of which each entry says from which version to which it holds; what they
-//! find out (an address is new, or has moved) they report as an effect, and the control thread writes it down. An entry has
-//! a counter slot that flows from that address credit, so that its age needs no message.
+//! Workers look addresses up in a shared table of which each entry says from which version to which it holds;
+//! what they find out (an address is new, or has moved) they report as an effect, and the control thread
+//! writes it down. An entry has a counter slot that flows from that address credit, so that its age needs no
+//! message.
 
 use base::hash::HashKey;
 use base::multimap::Multimap;

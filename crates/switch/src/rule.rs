@@ -4,7 +4,7 @@
 use crate::shape::MiniMatch;
 use crate::topology::BridgeIdx;
 use base::OfPort;
-use flow::action::SubField;
+use flow::action::{Learn, LearnSource, LearnTarget, SubField};
 use flow::{Action, Depth, Mf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -24,6 +24,8 @@ pub struct RuleFlags {
     pub no_byte_counts: bool,
     /// Leave it out of dumps and out of the reach of controllers: rules of the switch itself.
     pub hidden: bool,
+    /// It was made by `learn`.
+    pub learned: bool,
 }
 
 /// A validated list of actions, shared by the rules that have equal ones.
@@ -35,6 +37,41 @@ pub struct Actions {
     pub(crate) depth: Depth,
     /// Tables that they may go to, sorted.
     pub(crate) tables: Box<[u8]>,
+    /// Groups that they refer to, sorted.
+    pub(crate) groups: Box<[u32]>,
+    /// Meters, likewise.
+    pub(crate) meters: Box<[u32]>,
+    /// What `learn` actions among them ask to be counted.
+    pub(crate) learns: Box<[CountedLearn]>,
+}
+
+/// A `learn` action whose rules are counted: by table and cookie.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct CountedLearn {
+    pub table_id: u8,
+    pub cookie: u64,
+    /// The learned rules go with the last rule that learns them.
+    pub deletes: bool,
+    /// There may be only so many.
+    pub limits: bool,
+}
+
+/// The counted `learn` actions of a list.
+pub(crate) fn counted_learns(list: &[Action]) -> Vec<CountedLearn> {
+    let mut all = Vec::new();
+    for action in list {
+        match action {
+            Action::Learn(learn) if learn.delete_learned || learn.limit > 0 => all.push(CountedLearn {
+                table_id: learn.table_id,
+                cookie: learn.cookie,
+                deletes: learn.delete_learned,
+                limits: learn.limit > 0,
+            }),
+            Action::Clone(inner) => all.extend(counted_learns(inner)),
+            _ => {}
+        }
+    }
+    all
 }
 
 impl Actions {
@@ -55,14 +92,7 @@ impl Actions {
 
     /// Whether any of them is the group.
     pub fn uses_group(&self, group: u32) -> bool {
-        fn any(list: &[Action], group: u32) -> bool {
-            list.iter().any(|a| match a {
-                Action::Group(g) => *g == group,
-                Action::WriteActions(inner) | Action::Clone(inner) => any(inner, group),
-                _ => false,
-            })
-        }
-        any(&self.list, group)
+        self.groups.binary_search(&group).is_ok()
     }
 }
 
@@ -79,13 +109,29 @@ pub(crate) fn options_of(list: &[Action]) -> u64 {
             | Action::Load { target, .. }
             | Action::CheckPktLarger { target, .. } => of(target),
             Action::Move { source, target } => of(source) | of(target),
+            Action::Multipath(m) => of(&m.target),
+            Action::Bundle(bundle) => bundle.target.as_ref().map_or(0, of),
+            Action::Learn(learn) => options_of_learn(learn),
             Action::WriteActions(inner) | Action::Clone(inner) => options_of(inner),
             _ => 0,
         }
     })
 }
 
-/// When a rule ends by itself. `fin_timeout` lowers them while the rule lives; the control thread alone does so.
+fn options_of_learn(learn: &Learn) -> u64 {
+    let of = |sub: &SubField| if let Mf::TunMetadata(idx) = sub.field { 1 << idx } else { 0 };
+    learn.specs.iter().fold(learn.result.as_ref().map_or(0, of), |used, part| {
+        let source = if let LearnSource::Field(source) = &part.source { of(source) } else { 0 };
+        let target = match &part.target {
+            LearnTarget::Match(target) | LearnTarget::Load(target) => of(target),
+            LearnTarget::Output => 0,
+        };
+        used | source | target
+    })
+}
+
+/// When a rule ends by itself. `fin_timeout` lowers them while the rule lives; the control thread alone does
+/// so.
 #[derive(Debug, Default)]
 pub struct Timeouts {
     idle_s: AtomicU16,
@@ -108,7 +154,8 @@ impl Timeouts {
         self.hard_s.load(Relaxed)
     }
 
-    /// Lowers what is longer than these, never included; 0 leaves it as it is. Whether anything is another now.
+    /// Lowers what is longer than these, never included; 0 leaves it as it is. Whether anything is another
+    /// now.
     pub(crate) fn lower(&self, idle_s: u16, hard_s: u16) -> bool {
         let lower = |timeout: &AtomicU16, to: u16| {
             let now = timeout.load(Relaxed);
@@ -152,6 +199,8 @@ pub struct Rule {
     pub modified_ms: u64,
     /// Counter slot.
     pub slot: u32,
+    /// Of a learned rule with a hard timeout: the slot that says when it was last learned.
+    pub learn_slot: Option<u32>,
     /// What it matches.
     pub matching: MiniMatch,
     /// What it does.

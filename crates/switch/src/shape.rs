@@ -1,8 +1,9 @@
-//! Matches in few bytes: the words of a mask that are not zero, shared by all matches that have that mask, and
-//! the values under them.
+//! Matches in few bytes: the words of a mask that are not zero, shared by all matches that have that mask,
+//! and the values under them.
 //!
-//! A [`flow::matching::Match`] is 1.7 kB, because it has room for every field; a million rules need something like the
-//! fifty bytes that say the same. Words are sorted by block and word, so that two matches compare by a merge.
+//! A [`flow::matching::Match`] is 1.7 kB, because it has room for every field; a million rules need something
+//! like the fifty bytes that say the same. Words are sorted by block and word, so that two matches compare by
+//! a merge.
 
 use flow::{Depth, FieldId, Key, Mask, Match};
 use std::collections::HashMap;

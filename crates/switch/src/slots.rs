@@ -1,9 +1,11 @@
-//! Counter slots: the numbers under which workers count packets for rules, tables, patch ports and MAC entries.
+//! Counter slots: the numbers under which workers count packets for rules, tables, patch ports and MAC
+//! entries.
 //!
-//! The switch gives numbers out and takes them back; the counting is the datapath's, in one slab per worker. A
-//! number that was given up may still be credited by flows that workers have cached, so it is not given out again
-//! before the datapath says that every worker has passed a grace period and folded its flows once: the owner of
-//! the control side takes the batch of retired numbers, has them folded and cleared, and hands the batch back.
+//! The switch gives numbers out and takes them back; the counting is the datapath's, in one slab per worker.
+//! A number that was given up may still be credited by flows that workers have cached, so it is not given out
+//! again before the datapath says that every worker has passed a grace period and folded its flows once: the
+//! owner of the control side takes the batch of retired numbers, has them folded and cleared, and hands the
+//! batch back.
 //!
 //! Threads: the control thread only.
 
@@ -30,7 +32,8 @@ impl<F: Fn(u32) -> SlotStats> SlotReader for F {
     }
 }
 
-/// Slots that were given up together, to be cleared and then handed back with [`crate::Control::recycle_slots`].
+/// Slots that were given up together, to be cleared and then handed back with
+/// [`crate::Control::recycle_slots`].
 #[derive(Default, Debug)]
 #[must_use = "slots that are not handed back are lost"]
 pub struct RetiredSlots(pub(crate) Vec<u32>);

@@ -1,22 +1,24 @@
 //! The switch as workers share it: published state, read without a lock, and the [`Pipeline`] on it.
 
 use crate::changelog::ChangeLog;
+use crate::control::FlowMod;
 use crate::topology::{self, BridgeIdx, History, Topology};
 use crate::trace::{Quiet, Sink};
 use crate::translate::frozen::{self, Generations};
-use crate::translate::{self, Snapshot};
+use crate::translate::{self, Snapshot, learn};
 use base::hash::HashKey;
 use base::rcu::{Domain, RcuCell, Reader};
 use base::{OfPort, PortNo, Version};
 use datapath::pipeline::FlowView;
 use datapath::watch::{Marks, Sight, Sort, Watch};
-use datapath::{Pipeline, Translation};
+use datapath::{Pipeline, PortView, Translation};
 use flow::{Action, Depth, Key};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a translation wants written down.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// An address was seen at a port where it was not known to be.
     Learn {
@@ -31,9 +33,24 @@ pub enum Effect {
     },
     /// A rule's timeouts are to be lowered.
     FinTimeout(FinTimeout),
+    /// A rule is to be added or modified, before the packet goes on. Workers leave it to the control thread,
+    /// and have no such effect.
+    LearnRule(Box<LearnedRule>),
 }
 
-/// A packet with FIN or RST has passed a rule with `fin_timeout`: which rule, and to how many seconds, 0 for as it is.
+/// What `learn` makes of a packet.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LearnedRule {
+    /// Of which bridge.
+    pub bridge: BridgeIdx,
+    /// The change.
+    pub flow_mod: FlowMod,
+    /// Most rules with its cookie in its table; 0 for no limit.
+    pub limit: u32,
+}
+
+/// A packet with FIN or RST has passed a rule with `fin_timeout`: which rule, and to how many seconds, 0 for
+/// as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub struct FinTimeout {
@@ -56,12 +73,9 @@ pub struct Switch {
     pub(crate) history: RcuCell<History>,
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) frozen: RcuCell<Generations>,
-    /// Per port of the datapath: its OpenFlow number, and above that the depth of extraction.
-    pub(crate) ports: Box<[AtomicU32]>,
+    /// What workers read of each port that they or the control side have asked about. They do not lock it.
+    ports: Mutex<BTreeMap<PortNo, Arc<PortView>>>,
 }
-
-/// A port that is in no bridge.
-const NO_PORT: u32 = 0xffff;
 
 impl Switch {
     pub(crate) fn new(domain: Arc<Domain>, secret: HashKey) -> Switch {
@@ -70,7 +84,7 @@ impl Switch {
             history: RcuCell::new(domain.clone(), history),
             log: Arc::new(ChangeLog::new(domain.clone(), secret)),
             frozen: RcuCell::new(domain.clone(), Generations::default()),
-            ports: (0..PORTS_MAX).map(|_| AtomicU32::new(NO_PORT)).collect(),
+            ports: Mutex::default(),
             version: AtomicU64::new(1),
             domain,
             secret,
@@ -83,10 +97,7 @@ impl Switch {
     }
 
     pub(crate) fn set_port(&self, port: PortNo, of_port: Option<OfPort>, depth: Depth) {
-        if let Some(cell) = self.ports.get(port.0 as usize) {
-            let number = of_port.map_or(NO_PORT, |p| u32::from(p.0));
-            cell.store((depth as u32) << 16 | number, Ordering::Release);
-        }
+        self.port_view(port).set(of_port.unwrap_or(OfPort::NONE), depth);
     }
 
     /// Bridges and ports as they are at a version.
@@ -94,7 +105,8 @@ impl Switch {
         topology::at(self.history.read(reader), version)
     }
 
-    /// Translates actions that come with their packet (a packet-out). `key` holds the packet and the input port's numbers.
+    /// Translates actions that come with their packet (a packet-out). `key` holds the packet and the input
+    /// port's numbers.
     pub fn translate_packet_out(
         &self,
         version: Version,
@@ -104,12 +116,13 @@ impl Switch {
         reader: &Reader,
         out: &mut Translation<Effect>,
     ) {
-        let at = Snapshot { switch: self, version, reader };
+        let at = Snapshot { switch: self, version, reader, learned: None };
         translate::packet_out(at, key, bridge, actions, out, &mut Quiet);
     }
 
-    /// Goes on with a packet that waited for a controller. `key` holds the packet as it came back, the input port's
-    /// numbers, and the pipeline's fields as the controller wants them. `false`: what was left to do is forgotten.
+    /// Goes on with a packet that waited for a controller. `key` holds the packet as it came back, the input
+    /// port's numbers, and the pipeline's fields as the controller wants them. `false`: what was left to do
+    /// is forgotten.
     pub fn translate_resumed(
         &self,
         version: Version,
@@ -122,9 +135,23 @@ impl Switch {
         if !frozen::is_known(self.frozen.read(reader), continuation, bridge) {
             return false;
         }
-        let at = Snapshot { switch: self, version, reader };
+        let at = Snapshot { switch: self, version, reader, learned: None };
         frozen::resume(at, continuation, key, out, &mut Quiet);
         true
+    }
+
+    /// Translates in place of a worker a packet that something is learned from. The effects must be applied
+    /// before the packet goes on. `learned` counts a table's rules by cookie.
+    pub fn translate_for_control(
+        &self,
+        version: Version,
+        key: &Key,
+        reader: &Reader,
+        learned: &dyn Fn(BridgeIdx, u8, u64) -> u32,
+        out: &mut Translation<Effect>,
+    ) {
+        let at = Snapshot { switch: self, version, reader, learned: Some(learned) };
+        translate::packet(at, key, out, &mut Quiet);
     }
 
     pub(crate) fn translate_watched<S: Sink>(
@@ -135,7 +162,7 @@ impl Switch {
         out: &mut Translation<Effect>,
         sink: &mut S,
     ) {
-        translate::packet(Snapshot { switch: self, version, reader }, key, out, sink);
+        translate::packet(Snapshot { switch: self, version, reader, learned: None }, key, out, sink);
     }
 
     /// As [`Self::translate_watched`], of a packet from a port that the bridge does not have.
@@ -148,7 +175,13 @@ impl Switch {
         out: &mut Translation<Effect>,
         sink: &mut S,
     ) {
-        translate::packet_in_bridge(Snapshot { switch: self, version, reader }, key, bridge, out, sink);
+        translate::packet_in_bridge(
+            Snapshot { switch: self, version, reader, learned: None },
+            key,
+            bridge,
+            out,
+            sink,
+        );
     }
 }
 
@@ -160,19 +193,16 @@ impl Pipeline for Switch {
         Version(self.version.load(Ordering::Acquire))
     }
 
-    #[inline]
-    fn depth(&self, port: PortNo) -> Depth {
-        let Some(cell) = self.ports.get(port.0 as usize) else { return Depth::Everything };
-        Depth::ALL[(cell.load(Ordering::Acquire) >> 16) as usize % Depth::ALL.len()]
-    }
-
-    #[inline]
-    fn of_port(&self, port: PortNo) -> u16 {
-        self.ports.get(port.0 as usize).map_or(NO_PORT as u16, |cell| cell.load(Ordering::Acquire) as u16)
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.entry(port).or_default().clone()
     }
 
     fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {
         self.translate_watched(version, key, reader, out, &mut Quiet);
+        if !out.effects.is_empty() {
+            learn::hand_over(key, out);
+        }
     }
 
     #[inline]

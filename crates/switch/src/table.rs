@@ -8,8 +8,8 @@ use flow::classifier::Classifier;
 use flow::{Key, Mask};
 use std::sync::Arc;
 
-/// What the classifier keeps of a rule: what a translation needs lies beside the matched words, so that a look-up among a
-/// million rules does not wait for another line of memory.
+/// What the classifier keeps of a rule: what a translation needs lies beside the matched words, so that a
+/// look-up among a million rules does not wait for another line of memory.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub rule: Arc<Rule>,

@@ -1,10 +1,13 @@
 //! Bridges and ports as translations see them: an immutable snapshot per version, of shared parts.
 //!
-//! Changes here are rare (a person or a database makes them), so each makes a new snapshot that shares all ports and
-//! bridges that did not change; the last few are kept until no worker can still be at their version. What is large and
-//! changes often (rules, MAC addresses) hangs on the bridge by reference and is versioned by itself.
+//! Changes here are rare (a person or a database makes them), so each makes a new snapshot that shares all
+//! ports and bridges that did not change; the last few are kept until no worker can still be at their
+//! version. What is large and changes often (rules, MAC addresses) hangs on the bridge by reference and is
+//! versioned by itself.
 
+use crate::group::GroupTable;
 use crate::mac::MacTable;
+use crate::meter::MeterTable;
 use crate::table::Table;
 use base::{OfPort, PortNo, Version};
 use flow::options::OptionTable;
@@ -171,8 +174,8 @@ impl Default for VlanColumns {
 }
 
 impl VlanConfig {
-    /// What the columns mean together: without a mode, a port with a tag is an access port, another a trunk; a trunk has
-    /// no tag, whatever the column says; other modes without a tag have VLAN 0.
+    /// What the columns mean together: without a mode, a port with a tag is an access port, another a trunk;
+    /// a trunk has no tag, whatever the column says; other modes without a tag have VLAN 0.
     pub fn new(columns: &VlanColumns) -> VlanConfig {
         let implied = if columns.tag.is_some() { VlanMode::Access } else { VlanMode::Trunk };
         let mode = columns.mode.unwrap_or(implied);
@@ -249,7 +252,8 @@ pub struct Port {
 /// What becomes of fragments of IP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Fragments {
-    /// Matched like other packets, with transport ports (ICMP type and code) of 0, those of a first fragment too.
+    /// Matched like other packets, with transport ports (ICMP type and code) of 0, those of a first fragment
+    /// too.
     #[default]
     Normal,
     /// Dropped before the first table.
@@ -302,6 +306,8 @@ impl BridgeConfig {
 pub(crate) struct BridgeState {
     pub tables: Box<[OnceLock<Table>]>,
     pub macs: MacTable,
+    pub groups: GroupTable,
+    pub meters: MeterTable,
 }
 
 impl BridgeState {

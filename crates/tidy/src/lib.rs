@@ -6,6 +6,7 @@
 //! that it must refuse; `tests/tree.rs` runs all of them on the project. Nothing here ships.
 
 pub mod architecture;
+pub mod circles;
 pub mod leftovers;
 pub mod limits;
 pub mod links;

@@ -14,26 +14,39 @@ pub const LINES_MAX: usize = 700;
 pub const COLUMNS_MAX: usize = 110;
 
 /// Files over [`LINES_MAX`].
-pub const TOO_LONG: &[&str] =
-    &["crates/ovsdb/src/log/transaction.rs", "crates/vswitchd/src/ovsdb/remotes.rs"];
+pub const TOO_LONG: &[&str] = &["crates/ovsdb/src/log/transaction.rs"];
 
 /// Files and directories with lines over [`COLUMNS_MAX`].
-pub const TOO_WIDE: &[&str] = &[
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "crates/base/",
-    "crates/bench/",
-    "crates/crosspoint/",
+pub const TOO_WIDE: &[&str] = &[];
+
+/// Files and directories whose files import each other in a [circle](crate::circles).
+pub const CIRCLES: &[&str] = &[
+    "crates/base/src/ahead.rs",
+    "crates/base/src/region.rs",
+    "crates/bench/src/machine/",
+    "crates/bench/src/process.rs",
+    "crates/client/src/ofctl/",
+    "crates/client/src/ovsdb_client/",
+    "crates/client/src/ovsdb_tool/",
+    "crates/client/src/vsctl/",
+    "crates/crosspoint/src/demo/",
+    "crates/crosspoint/src/generate.rs",
+    "crates/crosspoint/src/main.rs",
+    "crates/crosspoint/src/manual/",
     "crates/datapath/",
-    "crates/flow/src/action.rs",
-    "crates/fuzzing/src/ovsdb.rs",
+    "crates/flow/",
+    "crates/guest/",
+    "crates/host/src/daemonize/",
+    "crates/host/src/log/",
     "crates/openflow/",
-    "crates/oracle/",
     "crates/ovsdb/",
     "crates/packet/",
     "crates/ports/",
     "crates/switch/",
+    "crates/transport/src/stream/",
     "crates/vswitchd/",
+    "crates/wire/src/bytes.rs",
+    "crates/wire/src/ethernet.rs",
 ];
 
 /// Files of shipping code that are too long, and exceptions that are not needed.

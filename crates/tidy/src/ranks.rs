@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::Problems;
 use crate::architecture::Crate;
+use crate::tree::File;
 
 /// A package of the workspace with its imports from the workspace.
 #[derive(Debug, Deserialize)]
@@ -82,6 +83,26 @@ pub fn check(documented: &[Crate], packages: &[Package]) -> Problems {
     problems
 }
 
+/// Dependencies of crates that state a version of their own: that of the workspace is the only one.
+pub fn versions(files: &[File]) -> Problems {
+    let manifests = files.iter().filter(|file| file.crate_name().is_some() && file.ends_with("/Cargo.toml"));
+    let mut problems = Problems::new();
+    for file in manifests {
+        let mut in_dependencies = false;
+        for (idx, line) in file.text.lines().enumerate() {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies");
+            }
+            let Some((name, value)) = line.split_once(" = ").filter(|_| in_dependencies) else { continue };
+            if value.starts_with('"') || value.contains("version") {
+                let place = format!("{}:{}", file.path, idx + 1);
+                problems.push(format!("{place}: state the version of {name} in the workspace's Cargo.toml"));
+            }
+        }
+    }
+    problems
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +162,16 @@ mod tests {
         let problems = check(&table(), &packages);
         assert_eq!(problems.len(), 2);
         assert!(problems[0].contains("new") && problems[1].contains("testkit"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_version_beside_the_workspaces_is_found() {
+        let manifest = |text: &str| versions(&[File::new("crates/flow/Cargo.toml", text)]).len();
+        assert_eq!(manifest("[package]\nname = \"flow\"\n[dependencies]\nserde.workspace = true\n"), 0);
+        assert_eq!(manifest("[dependencies]\nserde = \"1\"\nlibc = { version = \"0.2\" }\n"), 2);
+        assert_eq!(
+            manifest("[dev-dependencies]\nserde = { workspace = true, features = [\"derive\"] }\n"),
+            0
+        );
     }
 }

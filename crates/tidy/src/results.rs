@@ -86,7 +86,7 @@ const TABLES: &[Table] = &[
         More,
     ),
     Table {
-        only: &[("exact_tier", Kind::Is("auto"))],
+        only: &[("exact_tier", Kind::Is("on"))],
         ..table(
             "masks",
             "Many masks",

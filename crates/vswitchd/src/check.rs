@@ -3,9 +3,9 @@
 use crate::conffile;
 use crate::config::wanted::PATCH;
 use crate::config::{EnableDummy, Wanted, rows};
-use crate::ovsdb::file::open_to_read;
-use crate::rundir::RunDir;
-use ovsdb::{RowMap, Schema, storage};
+use host::database_file::open_to_read;
+use host::rundir::RunDir;
+use ovsdb::{Schema, storage};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -26,18 +26,13 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     let mut ids = conffile::ids().map_err(|e| wrong(&e))?;
     let file = open_to_read(path).map_err(|e| wrong(&e))?;
     let contents = storage::read_converted(&file, &schema, &mut ids).map_err(|e| wrong(&e))?;
-    let mut tables = vec![RowMap::default(); schema.tables().len()];
-    for (idx, _) in schema.tables_with_idx() {
-        for row in contents.database.rows(idx) {
-            tables[idx.index()].insert(row.clone());
-        }
-    }
     let run_dir = RunDir::from_env();
     let reading =
-        rows::read(&rows::Rows { schema, tables }, &Wanted::default(), EnableDummy::No, run_dir.path());
+        rows::read(&rows::Rows::of(&contents.database), &Wanted::default(), EnableDummy::No, run_dir.path());
     // Without its first row it configures nothing.
     let Some(reading) = reading else { return Ok(BTreeSet::new()) };
     let mut remarks = reading.complaints;
+    remarks.extend(reading.warnings);
     for (_, interface) in reading.wanted.bridges.values().flat_map(|bridge| bridge.interfaces()) {
         if interface.kind != PATCH && !ports::KINDS.contains(&interface.kind.as_str()) {
             remarks.insert(format!("interface {}: there is no type {} yet", interface.name, interface.kind));

@@ -1,7 +1,8 @@
-//! The file of the embedded server's database before it is served: made where there is none, converted where its schema is
-//! older, after a copy was put beside it under the name that Open vSwitch's `ovs-ctl` gives to such copies.
+//! The file of the embedded server's database before it is served: made where there is none, converted where
+//! its schema is older, after a copy was put beside it under the name that Open vSwitch's `ovs-ctl` gives to
+//! such copies.
 
-use crate::ovsdb::file::{DatabaseFile, open_to_read};
+use host::database_file::{DatabaseFile, open_to_read};
 use ovsdb::log::transaction::Note;
 use ovsdb::storage::{self, Storage};
 use ovsdb::{Changes, Database, Schema, UuidGenerator};
@@ -13,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Makes the file at `path` ready to be served.
 ///
 /// # Errors
-/// A sentence: a file that holds another database, one that cannot be read, or whatever the system refuses. The file is as
-/// it was then.
+/// A sentence: a file that holds another database, one that cannot be read, or whatever the system refuses.
+/// The file is as it was then.
 pub fn prepare(path: &Path) -> Result<(), String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     if let Some(dir) = path.parent() {
@@ -57,8 +58,8 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the one row of table Open_vSwitch, which whoever configures the switch looks for and without which there is nothing to
-/// configure. `None` where it is there already.
+/// Makes the one row of table Open_vSwitch, which whoever configures the switch looks for and without which
+/// there is nothing to configure. `None` where it is there already.
 pub fn add_first_row(
     database: &mut Database,
     ids: &mut UuidGenerator,

@@ -1,14 +1,17 @@
-//! The switch as a client of its database: it follows the rows, becomes what they say, and writes back what happened.
+//! The switch as a client of its database: it follows the rows, becomes what they say, and writes back what
+//! happened.
 //!
-//! One task. It holds the connection, the copy of the rows ([`Replica`]) and the plan that is being carried out. Each pass:
+//! One task. It holds the connection, the copy of the rows ([`Replica`]) and the plan that is being carried
+//! out. Each pass:
 //! 1. what came from the server goes into the replica;
-//! 2. if rows that configure changed, or the kernel told of a device, what is wanted is read anew and compared with what runs;
+//! 2. if rows that configure changed, or the kernel told of a device, what is wanted is read anew and
+//!    compared with what runs;
 //! 3. some steps of the plan are carried out, no more than [`TURN`] of them at once;
 //! 4. when the plan is done, or statistics are due, the rows are told.
 //!
-//! While the connection is lost the switch runs on as it is. The lock `ovs_vswitchd` keeps two switches from one database.
+//! While the connection is lost the switch runs on as it is. The lock `ovs_vswitchd` keeps two switches from
+//! one database.
 
-use crate::clock;
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
 use crate::config::wanted::SwitchWide;
@@ -16,20 +19,23 @@ use crate::devices::{DEVICE_WAIT, Devices};
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
 use crate::reconcile::{Progress, Reconciliation};
-use crate::rundir::RunDir;
 use crate::service::Shared;
-use crate::stream::{ActiveTarget, Stream, StreamError, Tls};
 use crate::writeback::{self, Round};
-use ovsdb::jsonrpc::{Framer, Limits, Message};
-use ovsdb::reconnect::{Action, Options, Reconnect};
+use host::rundir::RunDir;
+use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
 use ovsdb::{RowChange, TableIdx};
 use ports::netlink::LinkEvent;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
+use transport::clock;
+use transport::jsonrpc::{Framer, Limits};
+use transport::reconnect::{Action, Options, Reconnect};
+use transport::{ActiveTarget, CLOSED, Keep, Stream, StreamError, Tls, keep_connected};
 
 /// The lock that a switch holds on its database.
 const LOCK: &str = "ovs_vswitchd";
@@ -45,14 +51,19 @@ pub enum Server {
     /// Another process, reached over a stream; TLS for `ssl:`.
     Elsewhere(ActiveTarget, Option<Box<Tls>>),
     /// A thread of this process, reached over a pair of sockets.
-    Embedded(Rc<Handle>),
+    Embedded {
+        /// The thread.
+        handle: Rc<Handle>,
+        /// The database ends with the process.
+        in_memory: bool,
+    },
 }
 
 impl Server {
     async fn connect(&self) -> Result<Stream, StreamError> {
         match self {
             Server::Elsewhere(target, tls) => Stream::connect(target, tls.as_deref()).await,
-            Server::Embedded(handle) => Ok(Stream::of_pair(handle.connect("ovs-vswitchd")?)?),
+            Server::Embedded { handle, .. } => Ok(Stream::of_pair(handle.connect("ovs-vswitchd")?)?),
         }
     }
 }
@@ -61,7 +72,7 @@ impl std::fmt::Display for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Server::Elsewhere(target, _) => target.fmt(f),
-            Server::Embedded(_) => f.write_str("embedded database"),
+            Server::Embedded { .. } => f.write_str("embedded database"),
         }
     }
 }
@@ -90,6 +101,7 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         sockets,
         dummy,
         run_dir,
+        is_lasting: !matches!(server, Server::Embedded { in_memory: true, .. }),
         replica,
         reading: Reading::default(),
         wanted: Wanted::default(),
@@ -104,61 +116,44 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         hold_until: None,
         to_tell: None,
     };
-    Connection { server, follower, devices }.run().await;
+    let mut reconnect = Reconnect::new(Options::default(), clock::now());
+    reconnect.enable(clock::now());
+    keep_connected(&mut Connection { server, reconnect, follower, devices }).await;
 }
-
-/// How the end of a connection is called that the server has closed.
-const CLOSED: &str = "connection closed by peer";
 
 struct Connection {
     server: Server,
+    reconnect: Reconnect,
     follower: Follower,
     devices: Option<Devices>,
 }
 
-impl Connection {
-    async fn run(mut self) {
-        let mut reconnect = Reconnect::new(Options::default(), clock::now());
-        reconnect.enable(clock::now());
-        let target = self.server.to_string();
-        loop {
-            match reconnect.run(clock::now()) {
-                Some(Action::Connect) => {
-                    tracing::info!(target: "reconnect", "{target}: connecting...");
-                    match self.server.connect().await {
-                        Ok(stream) => {
-                            reconnect.connected(clock::now());
-                            tracing::info!(target: "reconnect", "{target}: connected");
-                            let error = self.converse(stream, &mut reconnect).await;
-                            self.follower.disconnected();
-                            // A server that is stopped on purpose takes its leave this way.
-                            if error == CLOSED {
-                                tracing::info!(target: "reconnect", "{target}: {CLOSED}");
-                            } else {
-                                tracing::warn!(target: "reconnect", "{target}: connection dropped ({error})");
-                            }
-                            reconnect.disconnected(clock::now(), Some(&error));
-                        }
-                        Err(error) => {
-                            let error = error.to_string();
-                            if reconnect.last_error() != Some(&error) {
-                                tracing::info!(target: "reconnect", "{target}: connection attempt failed ({error})");
-                            }
-                            reconnect.failed(clock::now(), &error);
-                        }
-                    }
-                }
-                Some(_) => {}
-                None => match reconnect.deadline() {
-                    Some(at) => clock::sleep_until(at).await,
-                    None => return,
-                },
-            }
-        }
+impl Keep for Connection {
+    type Link = Stream;
+    type Done = std::convert::Infallible;
+
+    fn name(&self) -> String {
+        self.server.to_string()
     }
 
+    fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T> {
+        Some(f(&mut self.reconnect))
+    }
+
+    async fn connect(&mut self) -> Result<Stream, String> {
+        self.server.connect().await.map_err(|error| error.to_string())
+    }
+
+    async fn converse(&mut self, stream: Stream) -> ControlFlow<Self::Done, Option<String>> {
+        let why = self.follow(stream).await;
+        self.follower.disconnected();
+        ControlFlow::Continue(Some(why))
+    }
+}
+
+impl Connection {
     /// Talks to the server until that is no longer possible; returns why.
-    async fn converse(&mut self, stream: Stream, reconnect: &mut Reconnect) -> String {
+    async fn follow(&mut self, stream: Stream) -> String {
         let (mut reader, mut writer): (ReadHalf<Stream>, WriteHalf<Stream>) = tokio::io::split(stream);
         let mut framer = Framer::new(Limits::default());
         let mut input = vec![0; 64 * 1024];
@@ -169,7 +164,7 @@ impl Connection {
             while let Some(message) = self.follower.replica.poll_transmit() {
                 message.write(&mut output);
             }
-            let due = [self.follower.due(), reconnect.deadline()].into_iter().flatten().min();
+            let due = [self.follower.due(), self.reconnect.deadline()].into_iter().flatten().min();
             let due = if more {
                 clock::now()
             } else {
@@ -179,7 +174,7 @@ impl Connection {
                 read = reader.read(&mut input) => match read {
                     Ok(0) => return CLOSED.into(),
                     Ok(n) => {
-                        reconnect.heard(clock::now());
+                        self.reconnect.heard(clock::now());
                         framer.feed(&input[..n]);
                         if let Err(why) = self.take(&mut framer) {
                             return why;
@@ -202,7 +197,7 @@ impl Connection {
                 // By the world's time: devices go also while ours is stopped.
                 () = tokio::time::sleep(DEVICE_WAIT), if self.follower.is_waiting => {}
             }
-            match reconnect.run(clock::now()) {
+            match self.reconnect.run(clock::now()) {
                 Some(Action::Disconnect) => return "no response to inactivity probe".into(),
                 Some(Action::Probe) => {
                     let empty: [u8; 0] = [];
@@ -237,6 +232,8 @@ struct Follower {
     sockets: BridgeSockets,
     dummy: EnableDummy,
     run_dir: RunDir,
+    /// Whether the next process finds the same database.
+    is_lasting: bool,
     replica: Replica,
     /// What the rows said when they were last read.
     reading: Reading,
@@ -279,9 +276,14 @@ impl Follower {
             return false;
         }
         let changes = self.replica.take_changes();
+        self.replan |= self.shared.borrow_mut().devices.has_come_back();
         if self.replan || changes.iter().any(|c| configures(&self.replica, c)) {
             self.replan = false;
             self.read();
+        }
+        if root_row(&self.replica).is_none() {
+            // Nobody has made the configuration yet, and who does it may wait for this process.
+            self.is_configured();
         }
         self.is_waiting = false;
         match self.go_on() {
@@ -342,10 +344,13 @@ impl Follower {
         for complaint in reading.complaints.difference(&self.said) {
             tracing::debug!(target: "bridge", "{complaint}");
         }
-        self.said = reading.complaints.clone();
+        for warning in reading.warnings.difference(&self.said) {
+            tracing::warn!(target: "bridge", "{warning}");
+        }
+        self.said = reading.complaints.union(&reading.warnings).cloned().collect();
         // What is made from now on outlives this process: the next one finds it by the database's first row.
-        if let Some(root) = root_row(&self.replica) {
-            self.shared.borrow_mut().owner = Some(format!("crosspoint {root}"));
+        if let Some(root) = root_row(&self.replica).filter(|_| self.is_lasting) {
+            self.shared.borrow_mut().devices.set_owner(format!("crosspoint {root}"));
         }
         self.plan = Some(Reconciliation::plan(&self.shared.borrow(), &reading.wanted, &reading.before));
         self.wanted = reading.wanted.clone();
@@ -375,11 +380,16 @@ impl Follower {
         self.sockets.follow(&self.shared);
         self.to_tell = Some(self.reading.next_cfg);
         self.status_due = Some(clock::now());
+        self.is_configured();
+        Progress::Done
+    }
+
+    /// Tells the one who waits for the first configuration, once.
+    fn is_configured(&mut self) {
         if let Some(configured) = self.configured.take() {
             // Nobody listens any more where the daemon is about to end.
             let _ = configured.send(());
         }
-        Progress::Done
     }
 
     /// 4. Tells the rows, where that is due and nothing is under way.

@@ -2,21 +2,17 @@
 
 use crate::commands;
 use crate::conffile;
-use crate::config::{Config, Database};
+use crate::config::{Config, Database, EnableDummy, Flags};
 use crate::configdb::{self, DatabaseClient, Server};
-use crate::daemonize::{Daemon, PidFile};
-use crate::devices;
 use crate::listeners::BridgeSockets;
-use crate::log;
 use crate::ovsdb::{self, Handle, TlsSources};
-use crate::program;
-use crate::reconcile::{OfPortsBefore, reconcile};
-use crate::rundir::{Socket, remove_stale_control_sockets};
 use crate::schedule::TICK_MS;
 use crate::service::Shared;
 use crate::state::{SetupError, Vswitch};
-use crate::stream::{Tls, TlsFiles};
-use crate::unixctl;
+use host::daemonize::{Daemon, PidFile};
+use host::log;
+use host::program;
+use host::rundir::remove_stale_control_sockets;
 use packet::wait::Bell;
 use rustix::mm::MlockAllFlags;
 use std::cell::RefCell;
@@ -29,6 +25,8 @@ use std::time::Duration;
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
+use transport::unixctl;
+use transport::{Tls, TlsFiles};
 
 /// The daemon's name: that of its pid file and control socket, by which the stock tools find it.
 pub const NAME: &str = "ovs-vswitchd";
@@ -36,8 +34,6 @@ pub const NAME: &str = "ovs-vswitchd";
 /// Why the daemon did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The flags contradict each other.
-    Config(String),
     /// A socket of a bridge cannot be had.
     Socket(PathBuf, io::Error),
     /// The socket for commands cannot be had.
@@ -53,7 +49,7 @@ pub enum StartError {
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            StartError::Config(why) | StartError::Database(why) => f.write_str(why),
+            StartError::Database(why) => f.write_str(why),
             StartError::Socket(path, e) => write!(f, "{}: {}", path.display(), log::os_text(e)),
             StartError::ControlSocket(path, e) => {
                 write!(f, "{}: could not initialize control socket ({})", path.display(), log::os_text(e))
@@ -66,14 +62,14 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Runs the switch until SIGTERM, SIGINT, or the command `exit`, and tells `daemon` when it serves. Removes its sockets and what
-/// its ports made in the kernel, but for devices that are there for the next process.
+/// Runs the switch until SIGTERM, SIGINT, or the command `exit`, and tells `daemon` when it serves. Removes
+/// its sockets and what its ports made in the kernel, but for devices that are there for the next process.
 pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
-    config.check().map_err(StartError::Config)?;
     log::start();
     program::set_daemon_name(NAME);
     if config.mlockall {
-        // What is reserved and not used yet is locked when it is touched: the caches reserve far more than they need.
+        // What is reserved and not used yet is locked when it is touched: the caches reserve far more than
+        // they need.
         let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
         if let Err(e) = rustix::mm::mlockall(flags) {
             tracing::error!(target: "vswitchd", "mlockall failed: {}", log::os_text(&e.into()));
@@ -98,48 +94,39 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let ctl_path = ctl_path.unwrap_or_else(|| dir.file(&format!("{NAME}.{}.ctl", std::process::id())));
     remove_stale_control_sockets(&ctl_path);
     let (ctl, ctl_listener) =
-        Socket::listen(&ctl_path).map_err(|e| StartError::ControlSocket(ctl_path, e))?;
+        transport::Listener::at(&ctl_path).map_err(|e| StartError::ControlSocket(ctl_path, e))?;
     let embedded = match &config.database {
         Database::Embedded(file) => Some(Embedded::start(&config, file)?),
-        Database::None | Database::Remote(_) => None,
+        Database::Memory(flags) => Some(Embedded::in_memory(flags, config.dummy)?),
+        Database::Remote(_) => None,
     };
     let mut sockets = BridgeSockets::new(dir.clone());
-    // Where there is no database, they stay as they are.
-    let mut _kept = None;
-    let mut first_configuration = None;
-    for bridge in &config.bridges {
-        sockets.listen(&bridge.name)?;
-    }
-    let mut vswitch = Vswitch::new(&config).map_err(StartError::Setup)?;
-    let outcomes = reconcile(&mut vswitch, &config.wanted(), &OfPortsBefore::new());
     // Who says by flags what there shall be wants to know at once what cannot be.
-    if let Some((name, error)) = outcomes.into_iter().find_map(|(name, o)| Some((name, o.error?))) {
-        return Err(StartError::Setup(SetupError::Port(name, error)));
+    let flags = match &config.database {
+        Database::Memory(flags) => Some(flags),
+        Database::Embedded(_) | Database::Remote(_) => None,
+    };
+    for bridge in flags.iter().flat_map(|flags| &flags.bridges) {
+        sockets.listen(bridge.name())?;
     }
+    let vswitch = Vswitch::new(&config).map_err(StartError::Setup)?;
     let bell = vswitch.dp.event_bell().clone();
-    let (workers, ports) = (vswitch.dp.workers(), vswitch.ports.len());
+    let workers = vswitch.dp.workers();
     let shared: Shared = Rc::new(RefCell::new(vswitch));
-    sockets.follow(&shared);
-    match &config.database {
-        Database::None => {
-            _kept = Some(sockets);
-            tokio::task::spawn_local(devices::keep(shared.clone(), config.wanted()));
+    let server = match (&config.database, &embedded) {
+        (Database::Remote(target), _) => {
+            let tls = config.tls_files().map(Tls::new);
+            Server::Elsewhere(target.clone(), tls.map(Box::new))
         }
-        Database::Embedded(_) | Database::Remote(_) => {
-            let server = match (&config.database, &embedded) {
-                (Database::Remote(target), _) => {
-                    let tls = config.tls_files().map(Tls::new);
-                    Server::Elsewhere(target.clone(), tls.map(Box::new))
-                }
-                (_, Some(embedded)) => Server::Embedded(embedded.handle.clone()),
-                (_, None) => unreachable!("started above"),
-            };
-            let (configured, is_configured) = oneshot::channel();
-            first_configuration = Some(is_configured);
-            let client = DatabaseClient { server, dummy: config.dummy, run_dir: dir.clone(), configured };
-            tokio::task::spawn_local(configdb::run(client, shared.clone(), sockets));
+        (_, Some(embedded)) => {
+            Server::Embedded { handle: embedded.handle.clone(), in_memory: flags.is_some() }
         }
-    }
+        (_, None) => unreachable!("started above"),
+    };
+    let dummy = if flags.is_some() { Flags::dummies(config.dummy) } else { config.dummy };
+    let (configured, is_configured) = oneshot::channel();
+    let client = DatabaseClient { server, dummy, run_dir: dir.clone(), configured };
+    tokio::task::spawn_local(configdb::run(client, shared.clone(), sockets));
     let exit = Arc::new(Notify::new());
     let answer = {
         let (shared, exit) = (shared.clone(), exit.clone());
@@ -156,8 +143,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     tokio::task::spawn_local(tick(shared.clone()));
     tracing::debug!(
         target: "vswitchd",
-        "crosspoint {} serves: {} bridges, {ports} ports, {workers} workers; commands on {}",
-        env!("CARGO_PKG_VERSION"), config.bridges.len(), ctl.path().display()
+        "crosspoint {} serves with {workers} workers; commands on {}",
+        env!("CARGO_PKG_VERSION"), ctl.path().display()
     );
     let ending = async {
         tokio::select! {
@@ -175,19 +162,23 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         }
     };
     tokio::pin!(ending);
-    // Who starts a daemon in the background is told when the database's configuration is in force, as by Open vSwitch:
-    // `ovs-ctl` restores rules into bridges then.
-    if let Some(configured) = first_configuration {
-        tokio::select! {
-            () = &mut ending => {
-                shared.borrow_mut().close();
-                return Ok(());
-            }
-            _ = configured => {}
+    // Who starts a daemon in the background is told when the database's configuration is in force, as by Open
+    // vSwitch: `ovs-ctl` restores rules into bridges then.
+    tokio::select! {
+        () = &mut ending => {
+            shared.borrow_mut().close();
+            return Ok(());
         }
+        _ = is_configured => {}
+    }
+    let refused = flags.and_then(|_| shared.borrow().first_error());
+    if let Some((name, error)) = refused {
+        shared.borrow_mut().close();
+        return Err(StartError::Setup(SetupError::Port(name, error)));
     }
     daemon.complete();
-    // As Open vSwitch does: scripts wait for this line, and it never reaches the terminal of a process that went to the background.
+    // As Open vSwitch does: scripts wait for this line, and it never reaches the terminal of a process that
+    // went to the background.
     tracing::info!(target: "bridge", "{}", program::version_line(NAME));
     ending.await;
     shared.borrow_mut().close();
@@ -199,7 +190,8 @@ fn told_to_end(signal: u32, name: &str) {
     tracing::warn!(target: "fatal_signal", "terminating with signal {signal} ({name})");
 }
 
-/// Waits until somebody ends the embedded server, with which the process ends: the stock programs that stop one wait for that.
+/// Waits until somebody ends the embedded server, with which the process ends: the stock programs that stop
+/// one wait for that.
 async fn database_exited(embedded: Option<&Embedded>) {
     match embedded {
         Some(embedded) => embedded.handle.exited().await,
@@ -210,10 +202,20 @@ async fn database_exited(embedded: Option<&Embedded>) {
 /// The database server of this process, with the files by which the stock tools find one.
 struct Embedded {
     handle: Rc<Handle>,
-    _pid_file: PidFile,
+    _pid_file: Option<PidFile>,
 }
 
 impl Embedded {
+    /// With the database that flags stand for, which nobody else can reach.
+    fn in_memory(flags: &Flags, dummy: EnableDummy) -> Result<Embedded, StartError> {
+        let made = conffile::ids().map_err(|e| transport::reason(&e));
+        let made = made.and_then(|mut ids| flags.database(&mut ids, dummy));
+        let in_memory = Some(made.map_err(StartError::Database)?);
+        let options = ovsdb::Options { in_memory, ..ovsdb::Options::default() };
+        let handle = ovsdb::serve(options).map_err(StartError::Database)?;
+        Ok(Embedded { handle: Rc::new(handle), _pid_file: None })
+    }
+
     fn start(config: &Config, file: &Path) -> Result<Embedded, StartError> {
         let dir = &config.run_dir;
         // First, so that a server that runs there is not disturbed.
@@ -237,7 +239,7 @@ impl Embedded {
             target: "ovsdb",
             "serving the database {} on {}", file.display(), socket.display()
         );
-        Ok(Embedded { handle: Rc::new(handle), _pid_file: pid_file })
+        Ok(Embedded { handle: Rc::new(handle), _pid_file: Some(pid_file) })
     }
 }
 

@@ -1,11 +1,9 @@
 //! Network devices that come, go and change under the switch, as the kernel tells of them.
 //!
-//! A port whose device is gone stays, its link down, until there is a device of that name again: then it is opened anew. A
-//! device that was replaced by another of its name is gone too, however quickly that went: the two have different indexes.
+//! A port whose device is gone stays, its link down, until there is a device of that name again: then it is
+//! opened anew. A device that was replaced by another of its name is gone too, however quickly that went: the
+//! two have different indexes.
 
-use crate::config::Wanted;
-use crate::reconcile::{OfPortsBefore, Progress, Reconciliation};
-use crate::service::Shared;
 use crate::state::{PortRecord, Vswitch};
 use base::PortNo;
 use ports::netlink::{LinkEvent, LinkEvents, links};
@@ -22,8 +20,8 @@ pub const DEVICE_WAIT: Duration = Duration::from_millis(5);
 /// The kernel's word on devices of this network namespace.
 pub struct Devices {
     events: LinkEvents,
-    /// The same socket, to wait for it. The runtime waits for sockets of the kinds that it knows; what it is read as
-    /// does not matter, since it is never read here.
+    /// The same socket, to wait for it. The runtime waits for sockets of the kinds that it knows; what it is
+    /// read as does not matter, since it is never read here.
     ready: UdpSocket,
 }
 
@@ -63,26 +61,6 @@ impl Devices {
     }
 }
 
-/// Opens ports of a switch without a database anew when their devices come again.
-pub async fn keep(shared: Shared, wanted: Wanted) {
-    let Some(mut devices) = Devices::new() else { return };
-    loop {
-        let events = devices.next().await;
-        if !shared.borrow_mut().devices_changed(&events) {
-            continue;
-        }
-        let mut plan = Reconciliation::plan(&shared.borrow(), &wanted, &OfPortsBefore::new());
-        loop {
-            let progress = plan.step(&mut shared.borrow_mut());
-            match progress {
-                Progress::More => tokio::task::yield_now().await,
-                Progress::Waiting => tokio::time::sleep(DEVICE_WAIT).await,
-                Progress::Done => break,
-            }
-        }
-    }
-}
-
 impl Vswitch {
     /// Takes note of what happened. True where a port may come that could not before.
     pub(crate) fn devices_changed(&mut self, events: &[LinkEvent]) -> bool {
@@ -110,8 +88,8 @@ impl Vswitch {
         may_come
     }
 
-    /// Ports whose device is gone know it now, before a worker has noticed. Only devices of others: those of the switch may
-    /// have been moved to another network namespace, where they work on.
+    /// Ports whose device is gone know it now, before a worker has noticed. Only devices of others: those of
+    /// the switch may have been moved to another network namespace, where they work on.
     fn devices_gone(&mut self, is_gone: impl Fn(&PortRecord) -> bool) {
         let is_others = |r: &&PortRecord| matches!(r.interface.kind.as_str(), "system" | "afxdp");
         let gone: Vec<PortNo> = (self.ports.values().filter(is_others))

@@ -1,4 +1,5 @@
-//! The `statistics` of an interface that tell frames by size, by kind of address and by queue, with Open vSwitch's keys.
+//! The `statistics` of an interface that tell frames by size, by kind of address and by queue, with Open
+//! vSwitch's keys.
 
 use packet::{FrameCounts, QueueCounts};
 
@@ -67,7 +68,8 @@ mod tests {
         let statistics = frame_statistics(&[first, QueueCounts { rx, tx }]);
         let map: BTreeMap<&str, u64> = statistics.iter().map(|(k, v)| (k.as_str(), *v)).collect();
         assert_eq!(map.len(), statistics.len(), "a key comes once");
-        // Those that Open vSwitch 3.1 with DPDK shows of a guest's port with a pair of queues, beside those of all ports.
+        // Those that Open vSwitch 3.1 with DPDK shows of a guest's port with a pair of queues, beside those
+        // of all ports.
         assert_eq!(map.len(), 2 * (9 + 2 * 17));
         for (key, value) in [
             ("rx_1_to_64_packets", 6),

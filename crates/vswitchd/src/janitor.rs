@@ -1,9 +1,10 @@
 //! Takes down what the kernel takes long to take down, on a thread of its own.
 //!
-//! A network device goes when no processor looks at it any more, for which the kernel makes whoever removes it wait:
-//! tens of milliseconds on a busy machine, a thousand times over for a bridge of a thousand internal ports. So the control
-//! thread hands ports that it gives up to this thread, which removes the devices of many with one request and then drops the ports: closes their
-//! files, detaches their programs, closes their sockets.
+//! A network device goes when no processor looks at it any more, for which the kernel makes whoever removes
+//! it wait: tens of milliseconds on a busy machine, a thousand times over for a bridge of a thousand internal
+//! ports. So the control thread hands ports that it gives up to this thread, which removes the devices of
+//! many with one request and then drops the ports: closes their files, detaches their programs, closes their
+//! sockets.
 //!
 //! Until that is done a device's name is *leaving*: a port that wants a device of that name waits, see
 //! [`Janitor::is_leaving`]. There are at most [`WAITING_MAX`] ports waiting, more are not given up before.
@@ -15,8 +16,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Devices removed together. The kernel's lock of all devices is held for some of the time, and who makes one waits for it; most of the time
-/// is a wait without it that many cost no more than one.
+/// Devices removed together. The kernel's lock of all devices is held for some of the time, and who makes one
+/// waits for it; most of the time is a wait without it that many cost no more than one.
 const BATCH_MAX: usize = 128;
 /// Ports that wait; a thousand files and rings are some megabytes.
 const WAITING_MAX: usize = 4096;

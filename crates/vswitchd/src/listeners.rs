@@ -3,12 +3,12 @@
 use crate::controllers::Controllers;
 use crate::daemon::StartError;
 use crate::ofconn::Purpose;
-use crate::rundir::{RunDir, Socket};
 use crate::service::{self, Shared};
+use host::rundir::{RunDir, Socket};
 use std::collections::BTreeMap;
 use switch::BridgeIdx;
-use tokio::net::UnixListener;
 use tokio::task::AbortHandle;
+use transport::Listener;
 
 /// All of them. Dropping it removes the sockets.
 pub struct BridgeSockets {
@@ -26,7 +26,7 @@ struct Pair {
 
 enum State {
     /// The bridge is not there yet.
-    Waiting(Vec<UnixListener>),
+    Waiting(Vec<Listener>),
     Serving(BridgeIdx, Vec<AbortHandle>),
 }
 
@@ -42,7 +42,7 @@ impl BridgeSockets {
     pub fn listen(&mut self, bridge: &str) -> Result<(), StartError> {
         let [mgmt, snoop] = PURPOSES.map(|(suffix, _)| {
             let path = self.dir.file(&format!("{bridge}.{suffix}"));
-            Socket::listen(&path).map_err(|e| StartError::Socket(path, e))
+            Listener::at(&path).map_err(|e| StartError::Socket(path, e))
         });
         let ((mgmt, mgmt_listener), (snoop, snoop_listener)) = (mgmt?, snoop?);
         let state = State::Waiting(vec![mgmt_listener, snoop_listener]);
@@ -50,7 +50,8 @@ impl BridgeSockets {
         Ok(())
     }
 
-    /// Serves the bridges that there are, and no others, and connects to their controllers. A socket that cannot be had is tried again the next time.
+    /// Serves the bridges that there are, and no others, and connects to their controllers. A socket that
+    /// cannot be had is tried again the next time.
     pub fn follow(&mut self, shared: &Shared) {
         let there: BTreeMap<String, BridgeIdx> =
             shared.borrow().bridges.values().map(|b| (b.name.clone(), b.idx)).collect();

@@ -1,12 +1,13 @@
-//! What the control thread does by itself: it applies effects, expires rules, forgets addresses, tells of removed rules once
-//! their counters are final, gives counter slots back, and watches ports.
+//! What the control thread does by itself: it applies effects, expires rules, forgets addresses, tells of
+//! removed rules once their counters are final, gives counter slots back, and watches ports.
 //!
-//! Counters are final in three steps. A rule vanishes with a version; when every worker has passed a quiescent point, none
-//! credits the rule any more; a fold that begins after that gathers what flows still hold. Deadlines are judged on
-//! counters too: a rule is expired as of the moment at which a fold that is done was asked for.
+//! Counters are final in three steps. A rule vanishes with a version; when every worker has passed a
+//! quiescent point, none credits the rule any more; a fold that begins after that gathers what flows still
+//! hold. Deadlines are judged on counters too: a rule is expired as of the moment at which a fold that is
+//! done was asked for.
 //!
-//! Folding costs the workers time, so folds are spaced out: a fifth of a second apart, half a second where a worker
-//! caches many flows.
+//! Folding costs the workers time, so folds are spaced out: a fifth of a second apart, half a second where a
+//! worker caches many flows.
 
 use crate::ofconn::Asynchronous;
 use crate::state::Vswitch;
@@ -70,7 +71,7 @@ impl Vswitch {
         self.fold_on_schedule(now_ms);
         let left = self.control.tick(now_ms);
         self.watch_ports();
-        self.tick_controllers(crate::clock::now());
+        self.tick_controllers(transport::clock::now());
         self.look_after_queues(now_ms);
         self.sample_coverage(now_ms);
         self.tell_overdue();
@@ -86,6 +87,7 @@ impl Vswitch {
         for event in events {
             match event {
                 Event::Effect(effect) => effects.push(effect),
+                Event::PacketIn(packet_in) if packet_in.spec.slow_path => self.slow_path(packet_in),
                 Event::PacketIn(packet_in) => {
                     self.counts.packet_ins += 1;
                     let bridge = switch::BridgeIdx(packet_in.spec.bridge);
@@ -114,6 +116,7 @@ impl Vswitch {
             return;
         }
         record.gone = true;
+        self.devices.note_lost(&record.interface);
         record.status.link = LinkState::Down;
         tracing::warn!(target: "netdev", "{}: the device is gone", record.name);
         self.update_port(port, |spec| spec.link_up = false);
@@ -210,6 +213,8 @@ impl Vswitch {
                 RemovedReason::IdleTimeout => FlowRemovedReason::IdleTimeout,
                 RemovedReason::HardTimeout => FlowRemovedReason::HardTimeout,
                 RemovedReason::Delete => FlowRemovedReason::Delete,
+                RemovedReason::MeterDelete => FlowRemovedReason::MeterDelete,
+                RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
             },
             table_id: rule.table_id,
             cookie: rule.cookie,

@@ -1,21 +1,19 @@
-//! The tasks that move bytes between sockets and the OpenFlow connections of bridges: those of a bridge's own sockets, and
-//! those that controllers have.
+//! The tasks that move bytes between sockets and the OpenFlow connections of bridges: those of a bridge's own
+//! sockets, and those that controllers have.
 //!
 //! One task per connection. It takes bytes only while its connection wants them, so that a client who sends
-//! faster than it is served is held up by the socket, and a client who does not read its replies holds up itself.
+//! faster than it is served is held up by the socket, and a client who does not read its replies holds up
+//! itself.
 //!
-//! A client that waits for each answer before it asks again (`ovs-ofctl add-flows` does so a million times) spends its
-//! time in being woken up. So after answering a barrier the task looks at the socket for some microseconds more before it
-//! goes to sleep.
+//! A client that waits for each answer before it asks again (`ovs-ofctl add-flows` does so a million times)
+//! spends its time in being woken up. So after answering a barrier the task looks at the socket for some
+//! microseconds more before it goes to sleep.
 //!
-//! What is due by a connection's own clock (probes, packets held back) goes by [`clock`], which tests bend; waits for
-//! workers and for sockets are in true time.
+//! What is due by a connection's own clock (probes, packets held back) goes by [`clock`], which tests bend;
+//! waits for workers and for sockets are in true time.
 
-use crate::clock;
 use crate::ofconn::{LinkOf, OfConn, Purpose, Served};
 use crate::state::Vswitch;
-use crate::stream::Stream;
-use crate::unixctl::Idlers;
 use rustix::net::RecvFlags;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -23,15 +21,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixListener;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
+use transport::{Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
 
-/// Connections to one socket at once. For a further one the connection that has said nothing for longest gives way.
+/// Connections to one socket at once. For a further one the connection that has said nothing for longest
+/// gives way.
 const CONNECTIONS_MAX: usize = 200;
 /// How long to look for the next request after a barrier was answered.
 const BRISK: Duration = Duration::from_micros(40);
@@ -40,8 +38,9 @@ const YIELDING: Duration = Duration::from_micros(500);
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long a connection that we end may take to send what waits: the one deadline of all connections. A peer that failed its
-/// probe has none, for it has taken nothing for as long as the probe may go without an answer.
+/// How long a connection that we end may take to send what waits: the one deadline of all connections. A peer
+/// that failed its probe has none, for it has taken nothing for as long as the probe may go without an
+/// answer.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Longest wait where a connection's own clock asks for none.
@@ -51,39 +50,26 @@ const FOR_EVER: Duration = Duration::from_secs(3_600);
 pub type Shared = Rc<RefCell<Vswitch>>;
 
 /// Serves a socket of a bridge for ever.
-pub async fn serve(listener: UnixListener, shared: Shared, bridge: BridgeIdx, purpose: Purpose) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let idle = Rc::new(Idlers::default());
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                if places.available_permits() == 0 {
-                    idle.dismiss_one();
+pub async fn serve(listener: Listener, shared: Shared, bridge: BridgeIdx, purpose: Purpose) {
+    let failed = |why: &str| tracing::warn!(target: "vconn", "accept failed: {why}");
+    let serve = |incoming: Incoming, place: Place| {
+        let shared = shared.clone();
+        tokio::task::spawn_local(async move {
+            let Ok(stream) = incoming.establish().await else { return };
+            if let Some(mut carrier) = Carrier::new(&shared, bridge, purpose, None, stream) {
+                carrier.idlers = Some(place.idlers());
+                if let Err(error) = carrier.run().await {
+                    tracing::debug!(target: "vconn", "a connection broke: {error}");
                 }
-                let place = places.clone().acquire_owned().await.expect("never closed");
-                let (shared, idle) = (shared.clone(), idle.clone());
-                tokio::task::spawn_local(async move {
-                    let carrier = Carrier::new(&shared, bridge, purpose, None, Stream::Unix(stream));
-                    if let Some(mut carrier) = carrier {
-                        carrier.idlers = Some(idle);
-                        if let Err(error) = carrier.run().await {
-                            tracing::debug!(target: "vconn", "a connection broke: {error}");
-                        }
-                    }
-                    drop(place);
-                });
             }
-            Err(error) => {
-                // Out of descriptors, most likely.
-                idle.dismiss_one();
-                tracing::warn!(target: "vconn", "accept failed: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+            drop(place);
+        });
+    };
+    accept(&listener, &Places::new(CONNECTIONS_MAX), failed, serve).await;
 }
 
-/// Carries the bytes of one connection. The connection leaves its bridge with it, also when its task is cancelled.
+/// Carries the bytes of one connection. The connection leaves its bridge with it, also when its task is
+/// cancelled.
 pub(crate) struct Carrier {
     shared: Shared,
     bridge: BridgeIdx,
@@ -100,7 +86,8 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// A new connection of a bridge, perhaps a controller's. `None`: the bridge, or the controller's row, is gone.
+    /// A new connection of a bridge, perhaps a controller's. `None`: the bridge, or the controller's row, is
+    /// gone.
     pub fn new(
         shared: &Shared,
         bridge: BridgeIdx,
@@ -318,7 +305,8 @@ impl Carrier {
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        // Tasks are dropped between turns, when nobody borrows; at the end of the daemon nobody looks any more.
+        // Tasks are dropped between turns, when nobody borrows; at the end of the daemon nobody looks any
+        // more.
         if let Ok(mut vswitch) = self.shared.try_borrow_mut() {
             vswitch.disconnected(self.bridge, self.id);
         }

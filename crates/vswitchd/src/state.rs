@@ -1,30 +1,32 @@
-//! All that the control thread knows: the switch's writing half, the datapath, and per bridge and port what neither
-//! of them keeps (names, addresses, connections).
+//! All that the control thread knows: the switch's writing half, the datapath, and per bridge and port what
+//! neither of them keeps (names, addresses, connections).
 //!
-//! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the outside world.
+//! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the
+//! outside world.
 
 use crate::commands::coverage;
-use crate::commands::datapath::PmdStats;
 use crate::commands::waits::Begun;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
 use crate::config::{Config, EnableDummy};
 use crate::controllers::BridgeControllers;
-use crate::janitor::{Fate, Janitor};
-use crate::numa::{Topology, WorkerPlace};
+use crate::device_manager::DeviceManager;
+use crate::figures::WorkerCounters;
+use crate::janitor::Fate;
 use crate::ofconn::{Asynchronous, OfConn};
 use crate::reconcile::Failure;
 use crate::schedule::Schedule;
-use crate::stream::Tls;
+use crate::scheduler::{Event, Scheduler};
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{CacheConfig, Datapath};
+use host::numa::{Topology, WorkerPlace};
 use openflow::message::{PortReason, PortState, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig, PortStatus};
-use ports::files::FileDirs;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use switch::{BridgeIdx, Control, PortConfig, SlotStats, Switch};
+use transport::Tls;
 
 /// Why the switch could not be set up as asked.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ pub struct Vswitch {
     /// Whether it was logged how many there are.
     pub(crate) are_workers_told: bool,
     /// Which worker polls which queue.
-    pub(crate) placing: crate::placement::Placing,
+    pub(crate) scheduler: Scheduler,
     /// The number of the next connection: none is given out twice.
     pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
@@ -87,25 +89,15 @@ pub struct Vswitch {
     /// What `coverage/show` says of the past.
     pub(crate) coverage: coverage::History,
     /// Workers' counters when `pmd-stats-clear` was said.
-    pub(crate) pmd_cleared: BTreeMap<usize, PmdStats>,
+    pub(crate) pmd_cleared: BTreeMap<usize, WorkerCounters>,
     /// What `upcall/set-flow-limit` set, until the configuration says another limit.
     pub(crate) flow_limit_by_hand: Option<usize>,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
     pub(crate) given_tls: Option<Arc<Tls>>,
-    /// Ports whose queues workers have not all given up yet.
-    pub(crate) leaving: Vec<(datapath::Removal, Vec<PortRecord>)>,
-    /// Takes down devices that are given up.
-    pub(crate) janitor: Janitor,
-    /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the database.
-    pub(crate) owner: Option<String>,
-    /// Where files are that options of ports may name.
-    pub(crate) files: FileDirs,
-    /// The same of dummies: with `--enable-dummy` those below the working and the run directory.
-    pub(crate) dummy_files: FileDirs,
-    /// Devices that an earlier process left were looked for.
-    pub(crate) is_swept: bool,
+    /// Opens and gives up devices.
+    pub(crate) devices: DeviceManager,
     /// Set by the command `exit`.
     pub(crate) exiting: bool,
     /// Set by `exit --cleanup`: no device is left.
@@ -134,6 +126,8 @@ pub(crate) struct Counts {
     pub connections_cut: u64,
     pub flow_mods: u64,
     pub packet_ins: u64,
+    /// Packets that the control thread translated, since something was learned from them.
+    pub slow_path: u64,
     pub packet_ins_lost: u64,
     pub packet_outs: u64,
     pub effects: u64,
@@ -278,7 +272,7 @@ impl Vswitch {
             topology,
             places,
             are_workers_told: false,
-            placing: crate::placement::Placing::default(),
+            scheduler: Scheduler::default(),
             next_conn: 0,
             schedule: Schedule::default(),
             news: Vec::new(),
@@ -289,23 +283,14 @@ impl Vswitch {
             flow_limit_by_hand: None,
             tls: tls.clone(),
             given_tls: tls,
-            leaving: Vec::new(),
-            janitor: Janitor::start().map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
-            owner: None,
-            files: flags.files.clone(),
-            dummy_files: dummy_files(config),
-            is_swept: false,
+            devices: DeviceManager::new(config)
+                .map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
             exiting: false,
             cleanup: false,
             begun: None,
             is_dummy: config.dummy != EnableDummy::No,
         };
         Ok(vswitch)
-    }
-
-    /// Where files and sockets are that options of a port of this type may name.
-    pub(crate) fn files_for(&self, kind: &str) -> &FileDirs {
-        if kind == "dummy" && self.is_dummy { &self.dummy_files } else { &self.files }
     }
 
     /// Now, on the clock that rules and counters go by.
@@ -358,11 +343,15 @@ impl Vswitch {
     /// Looks at a port's device, and tells of what changed.
     pub(crate) fn watch_port(&mut self, port_no: PortNo) {
         let queues_before = self.dp.rx_workers(port_no).len();
-        self.placing.is_due |= self.dp.adopt_queues(port_no) != queues_before;
+        if self.dp.adopt_queues(port_no) != queues_before {
+            self.scheduler.note(Event::QueuesChanged);
+        }
         let Some(record) = self.ports.get_mut(&port_no) else { return };
         let Some(port) = self.dp.port(port_no) else { return };
         let numa = port.numa_node();
-        self.placing.is_due |= record.numa != numa;
+        if record.numa != numa {
+            self.scheduler.note(Event::QueuesChanged);
+        }
         record.numa = numa;
         let mut status = port.status();
         if record.gone {
@@ -456,29 +445,22 @@ impl Vswitch {
         ((ms / 1000) as u32, (ms % 1000) as u32 * 1_000_000)
     }
 
-    /// Gives a port's driver up, which the kernel may take long for.
-    pub(crate) fn give_up(&self, interface: &Interface, port: Box<dyn packet::Port>, fate: Fate) {
-        if interface.is_kernels() {
-            self.janitor.take_port(interface.device(), port, fate);
-        }
-    }
-
-    /// The end: ports go. Devices that the switch has made stay for the next one where there is a database by which that knows
-    /// them, unless the command was to leave none.
+    /// The end: ports go. Devices that the switch has made stay for the next one where there is a database by
+    /// which that knows them, unless the command was to leave none.
     pub(crate) fn close(&mut self) {
-        let fate = if self.cleanup || self.owner.is_none() { Fate::Removed } else { Fate::Left };
+        let fate = if self.cleanup || !self.devices.outlive() { Fate::Removed } else { Fate::Left };
         let records: Vec<PortRecord> =
             std::mem::take(&mut self.ports).into_values().filter(|r| !r.is_patch()).collect();
         let numbers: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
         match self.dp.remove_ports(&numbers) {
             Ok(ports) => {
                 for (record, port) in records.iter().zip(ports) {
-                    self.give_up(&record.interface, port, fate);
+                    self.devices.give_up(&record.interface, port, fate);
                 }
             }
             Err(error) => tracing::error!(target: "dpif", "the ports were not given up: {error}"),
         }
-        self.janitor.finish();
+        self.devices.finish();
     }
 
     /// Tells connections what happened. Called after every piece of work, when no connection is borrowed.
@@ -493,16 +475,6 @@ impl Vswitch {
             }
         }
     }
-}
-
-/// Tests name files in the directory that they run in, which is the run directory as a rule.
-fn dummy_files(config: &Config) -> FileDirs {
-    if config.dummy == EnableDummy::No {
-        return FileDirs::default();
-    }
-    let here = std::env::current_dir().ok().filter(|dir| dir.parent().is_some());
-    let dirs = here.into_iter().chain([config.run_dir.path().to_path_buf()]).filter(|dir| dir.is_dir());
-    FileDirs::new(dirs).unwrap_or_default()
 }
 
 fn features(speed_bps: u64) -> (openflow::message::PortFeatures, u32) {
@@ -521,7 +493,8 @@ fn features(speed_bps: u64) -> (openflow::message::PortFeatures, u32) {
     (current, (speed_bps / 1000).min(u64::from(u32::MAX)) as u32)
 }
 
-/// An Ethernet address for a bridge that is the same at every start: made of the machine's id and the bridge's name.
+/// An Ethernet address for a bridge that is the same at every start: made of the machine's id and the
+/// bridge's name.
 pub(crate) fn stable_mac(name: &str) -> [u8; 6] {
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     // FNV-1a: spread, not secret.

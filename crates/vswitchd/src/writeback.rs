@@ -1,8 +1,8 @@
 //! What the database is told: what became of its configuration, and how things are.
 //!
-//! [`write`] says of every row that the switch uses what its columns of status shall hold; the transaction sends those that
-//! differ from what the database has, so an update in which nothing changed costs no message. All of a round is one
-//! transaction: `cur_cfg` is never there before the rest.
+//! [`write`] says of every row that the switch uses what its columns of status shall hold; the transaction
+//! sends those that differ from what the database has, so an update in which nothing changed costs no
+//! message. All of a round is one transaction: `cur_cfg` is never there before the rest.
 //!
 //! Names and forms are Open vSwitch's, which exporters and scripts read (ovs-vswitchd.conf.db(5)).
 
@@ -10,8 +10,8 @@ use crate::config::rows::{EnableDummy, Reading, RowRef, Rows};
 use crate::frame_statistics::frame_statistics;
 use crate::reconcile::Outcome;
 use crate::state::{PortRecord, Vswitch};
-use crate::sysstats;
 use base::DropReason;
+use host::sysstats;
 use ovsdb::replica::Transaction;
 use ovsdb::{Atom, Datum, TableIdx, Uuid};
 use packet::LinkState;
@@ -49,7 +49,8 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
                 let name = interface.text("name").unwrap_or_default();
                 let mut outcome = vswitch.outcome_of(name, ports.get(name).copied());
                 if let Some(why) = reading.impossible.get(name) {
-                    outcome = Outcome { of_port: None, error: Some(why.clone()) };
+                    outcome =
+                        Outcome { of_port: None, error: Some(why.clone()).filter(|why| !why.is_empty()) };
                 }
                 let record = ports.get(name).copied().filter(|_| outcome.of_port.is_some());
                 outcome.error = outcome.error.or_else(|| loose_cable(vswitch, record?));
@@ -131,7 +132,7 @@ fn mac_text(mac: [u8; 6]) -> String {
 
 fn write_root(cells: &mut Cells<'_>, dummy: EnableDummy) {
     let version = cells.txn.schema().version.clone();
-    cells.set("ovs_version", text(crate::program::OVS_VERSION));
+    cells.set("ovs_version", text(host::program::OVS_VERSION));
     if !version.is_empty() {
         cells.set("db_version", text(&version));
     }
@@ -161,8 +162,8 @@ fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>, read
     cells.set("datapath_version", text(if bridge.is_some() { "<built-in>" } else { "<unknown>" }));
 }
 
-/// The connections to a bridge's controllers. How long they last changes all the time: that is told with the statistics, and
-/// when something else changes.
+/// The connections to a bridge's controllers. How long they last changes all the time: that is told with the
+/// statistics, and when something else changes.
 fn write_controllers(
     vswitch: &Vswitch,
     txn: &mut Transaction,

@@ -1,13 +1,14 @@
 //! A test bed: namespaces, guests and a switch that are up, and a generator that offers loads to them. Every
 //! load is accounted for, and the machine watched meanwhile.
 
-use super::generator::{Generator, Load};
-use super::guest::{DESCRIPTORS, Guest};
+use super::generator::{Generator, Load, Offering, Place, Stage};
+use super::guest::{self, DESCRIPTORS, Guest};
 use super::net::Net;
-use super::switch::{Running, Setup, Switch, rules};
-use super::topology::{End, Topology};
+use super::switch::{Running, Setup, Switch, Twice, rules};
+use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
-use crate::machine::watch::{Watch, Watched};
+use super::traffic::pattern::{Pattern, Protocol};
+use crate::machine::watch::{Watch, Watched, context_switches};
 use crate::process::{Process, TempDir, wait_for};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,15 +18,39 @@ use std::time::{Duration, Instant};
 const START: Duration = Duration::from_secs(20);
 /// Where less than this share is lost of all that a generator can send, it was itself the limit.
 const LOSS_OF_SWITCH: f64 = 0.001;
+/// A paced generator that is further off its rate was the limit.
+const RATE_ERROR_MAX: f64 = 0.001;
+/// How long a control thread is blocked, and the share of a load's time that this is at most.
+const BLOCK_MS: u64 = 5_000;
+const BLOCK_SHARE: f64 = 0.65;
+/// How often late frames and counters are waited for before an account is given up.
+const AGAIN_MAX: u32 = 10;
+
+/// What a bed is made of.
+pub struct Parts<'a> {
+    /// The packets' way.
+    pub topology: &'a Topology,
+    /// None where the topology has none.
+    pub switch: Option<&'a dyn Switch>,
+    /// Of topologies with guests.
+    pub guest: &'a dyn Guest,
+    /// Outside.
+    pub generator: &'a dyn Generator,
+    /// Rules are made for these.
+    pub flows: u32,
+    /// What the frames are.
+    pub pattern: &'a Pattern,
+}
 
 /// See the module's text.
 pub struct Bed<'a> {
     // Dropped in this order: the switch leaves before its guests and its namespace do.
     running: Option<Box<dyn Running>>,
-    guests: Vec<Process>,
+    guests: BTreeMap<usize, Process>,
+    offering: Box<dyn Offering>,
     net: Net,
-    topology: &'a Topology,
-    generator: &'a dyn Generator,
+    parts: Parts<'a>,
+    sockets: BTreeMap<usize, PathBuf>,
     conditions: BTreeMap<String, String>,
     _dir: TempDir,
 }
@@ -39,6 +64,14 @@ pub struct Offered {
     pub switch_cpu_s: Option<f64>,
     /// CPU time of all guests.
     pub guest_cpu_s: f64,
+    /// Memory that the switch has in use, where it is a process.
+    pub switch_rss_bytes: Option<u64>,
+    /// Lookups of the switch's caches by tier.
+    pub caches: BTreeMap<String, u64>,
+    /// Packets of each of its workers, where there are several.
+    pub spread: Vec<u64>,
+    /// How often the switch's threads gave up or lost their processor.
+    pub context_switches: Option<u64>,
     /// What the machine did.
     pub watched: Watched,
     /// Who else was the limit.
@@ -52,41 +85,74 @@ impl Offered {
     }
 }
 
+/// What is done to a bed while a load is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upset {
+    /// The switch ends in order and is started again.
+    Restart,
+    /// The switch is killed and started again.
+    Kill,
+    /// A guest is killed and started again.
+    Guest,
+    /// The link of the last interface by which frames come back goes down for half a second.
+    Link,
+    /// The switch's control thread is blocked for five seconds.
+    Block,
+}
+
+/// Counters, as they are read.
+type Counts = BTreeMap<String, u64>;
+
 impl<'a> Bed<'a> {
-    /// Starts everything. Without a switch the topology is `direct`.
-    pub fn start(
-        topology: &'a Topology,
-        switch: Option<&dyn Switch>,
-        guest: &dyn Guest,
-        generator: &'a dyn Generator,
-        flows: u32,
-    ) -> Result<Bed<'a>, String> {
+    /// Starts everything.
+    pub fn start(parts: Parts<'a>) -> Result<Bed<'a>, String> {
+        let topology = parts.topology;
         let dir = TempDir::new("bed")?;
-        let nics: Vec<usize> = (0..topology.ports.len()).filter(|n| topology.ports[*n] == End::Nic).collect();
-        let net = Net::new(&nics)?;
-        let (mut guests, mut sockets) = (Vec::new(), BTreeMap::<usize, PathBuf>::new());
-        for index in (0..topology.ports.len()).filter(|n| topology.ports[*n] == End::Guest) {
-            let socket = dir.0.join(format!("vm{index}"));
-            guests.push(guest.start(&socket)?);
-            wait_for(&socket)?;
-            sockets.insert(index, socket);
+        let of = |ends: &[End]| -> Vec<usize> {
+            (0..topology.ports.len()).filter(|n| ends.contains(&topology.ports[*n])).collect()
+        };
+        let net = Net::new(&of(&[End::Nic, End::Idle]), topology.ports.is_empty())?;
+        let vnic = parts.guest.vnic();
+        if !topology.has_switch() && topology.has_guests() && vnic == Vnic::Tap {
+            return Err("a guest behind a tap device cannot be reached without a kernel between".into());
         }
-        let mut conditions: BTreeMap<String, String> = [
-            ("mtu", "1500".to_string()),
-            ("rules", rules::kind(flows).to_string()),
-            ("generator", generator.name().to_string()),
-        ]
-        .map(|(k, v)| (k.to_string(), v))
-        .into();
-        if topology.has_guests() {
-            conditions.insert("guest".into(), guest.name().into());
-            conditions.insert("descriptors".into(), DESCRIPTORS.to_string());
+        let mut sockets = BTreeMap::new();
+        if vnic == Vnic::VhostUser {
+            sockets.extend(
+                of(&[End::Guest, End::Station]).into_iter().map(|n| (n, dir.0.join(format!("vm{n}")))),
+            );
         }
-        let setup = Setup { net: &net, topology, sockets: &sockets, flows };
-        let running = switch.map(|switch| switch.start(&setup)).transpose()?;
-        let mut bed = Bed { running, guests, net, topology, generator, conditions, _dir: dir };
+        let mut guests = BTreeMap::new();
+        for index in of(&[End::Guest]) {
+            guests.insert(index, start_guest(&parts, &net, &sockets, index)?);
+        }
+        let stage = stage(topology, &net, vnic, &sockets);
+        let offering = parts.generator.start(&stage)?;
+        for place in &stage.places {
+            if let Place::Tap(name) = place {
+                net.take_tap(name)?;
+            }
+        }
+        let conditions = conditions(&parts);
+        let mut bed = Bed { running: None, guests, offering, net, parts, sockets, conditions, _dir: dir };
+        bed.start_switch()?;
         bed.wait()?;
         Ok(bed)
+    }
+
+    fn start_switch(&mut self) -> Result<(), String> {
+        let Some(switch) = self.parts.switch else { return Ok(()) };
+        let setup = Setup {
+            net: &self.net,
+            topology: self.parts.topology,
+            sockets: &self.sockets,
+            flows: self.parts.flows,
+            pattern: self.parts.pattern,
+        };
+        let running = switch.start(&setup)?;
+        self.conditions.extend(running.conditions().into_iter().map(|(k, v)| (k.to_string(), v)));
+        self.running = Some(running);
+        Ok(())
     }
 
     /// What must be equal in beds that are compared.
@@ -99,25 +165,34 @@ impl<'a> Bed<'a> {
         self.running.as_ref().map(|r| r.identity()).unwrap_or_default()
     }
 
-    fn outputs(&self) -> Vec<String> {
-        match self.topology.outputs() {
-            outputs if outputs.is_empty() => vec!["e1".into()],
-            outputs => outputs.iter().map(|n| format!("e{n}")).collect(),
-        }
+    /// Why the generator cannot offer a load.
+    pub fn refuses(&self, load: &Load) -> Option<String> {
+        let stage = stage(self.parts.topology, &self.net, self.parts.guest.vnic(), &self.sockets);
+        self.parts.generator.refuses(load, &stage)
     }
 
     /// Waits until frames come through: guests connect, links come up, caches fill.
     fn wait(&mut self) -> Result<(), String> {
-        let probe = Load { size: 64, flows: 1, rate: Some(200), seconds: 0.2, burst: None };
-        let probe = match self.generator.refuses(&probe) {
+        let pattern = self.parts.pattern.clone();
+        let size = pattern.size_min();
+        let probe = Load { size, flows: 1, rate: Some(200), seconds: 0.1, burst: None, pattern };
+        let probe = match self.refuses(&probe) {
             None => probe,
             Some(_) => Load { rate: None, ..probe },
         };
+        if let Some(why) = self.refuses(&probe) {
+            return Err(why);
+        }
         let start = Instant::now();
         loop {
-            let sent = self.generator.offer(&self.net, &self.outputs(), &probe)?;
+            self.offering.begin(&probe)?;
+            let sent = self.offering.finish()?;
             // All of them: a port that is just coming up takes the last few.
             if sent.account.received > 0 && sent.account.lost() == sent.account.not_sent {
+                return Ok(());
+            }
+            // One that cannot be paced loses some even when all is up.
+            if probe.rate.is_none() && sent.account.received > 0 {
                 return Ok(());
             }
             self.check_alive()?;
@@ -133,58 +208,282 @@ impl<'a> Bed<'a> {
         if is_dead { Err("the switch has died".into()) } else { Ok(()) }
     }
 
+    /// Drops that kernel and switch have counted so far.
+    fn drops(&self) -> Result<Counts, String> {
+        let mut all = self.net.dropped()?;
+        if let Some(running) = &self.running {
+            all.extend(running.dropped()?);
+        }
+        Ok(all)
+    }
+
+    fn cpu(&self) -> (Option<u64>, u64) {
+        let guests: u64 = self.guests.values().map(Process::cpu_ns).sum();
+        (self.running.as_ref().and_then(|r| r.cpu_ns()), guests)
+    }
+
+    fn caches(&self) -> Counts {
+        // They are a help to the reader; a switch that does not tell them is measured all the same.
+        self.running.as_ref().and_then(|r| r.caches().ok()).unwrap_or_default()
+    }
+
+    fn spread(&self) -> Vec<u64> {
+        // See `caches`.
+        self.running.as_ref().and_then(|r| r.spread().ok()).filter(|s| s.len() > 1).unwrap_or_default()
+    }
+
+    fn context_switches(&self) -> Option<u64> {
+        Some(context_switches(self.running.as_ref()?.pid()?))
+    }
+
     /// Offers a load and accounts for it.
     pub fn offer(&mut self, load: &Load) -> Result<Offered, String> {
-        if let Some(why) = self.generator.refuses(load) {
+        if let Some(why) = self.refuses(load) {
             return Err(why);
         }
-        let drops = |bed: &Bed| -> Result<BTreeMap<String, u64>, String> {
-            let mut all = bed.net.dropped()?;
-            if let Some(running) = &bed.running {
-                all.extend(running.dropped()?);
-            }
-            Ok(all)
-        };
-        let cpu = |bed: &Bed| {
-            let guests: u64 = bed.guests.iter().map(Process::cpu_ns).sum();
-            (bed.running.as_ref().and_then(|r| r.cpu_ns()), guests)
-        };
-        let pids: Vec<u32> = self.guests.iter().map(|g| g.0.id()).collect();
-        let (before, cpu_before) = (drops(self)?, cpu(self));
+        let pids: Vec<u32> = self.guests.values().map(|g| g.0.id()).collect();
+        let (before, cpu_before, caches) = (self.drops()?, self.cpu(), self.caches());
+        let (spread, context_switches) = (self.spread(), self.context_switches());
         let watch = Watch::start(&pids);
-        let mut sent = self.generator.offer(&self.net, &self.outputs(), load)?;
+        self.offering.begin(load)?;
+        let mut sent = self.offering.finish()?;
         let watched = watch.end();
         self.check_alive()?;
-        let (after, cpu_after) = (drops(self)?, cpu(self));
-        for (name, count) in after {
+        let cpu_after = self.cpu();
+        let mut dropped = self.dropped_since(&before, &sent)?;
+        // A stalled switch still has frames, and its counters are not those of one moment.
+        for _ in 0..AGAIN_MAX {
+            let mut account = sent.account.clone();
+            account.dropped.extend(dropped.clone());
+            if account.unexplained() == 0 {
+                break;
+            }
+            let Some(again) = self.offering.again()? else { break };
+            sent.account = again.account;
+            dropped = self.dropped_since(&before, &sent)?;
+        }
+        sent.account.dropped.extend(dropped);
+        let caches = self.caches().into_iter().map(|(tier, n)| {
+            let old = caches.get(&tier).copied().unwrap_or(0);
+            (tier, n.saturating_sub(old))
+        });
+        let caches = caches.collect();
+        let spread = self.spread().iter().zip(&spread).map(|(a, b)| a.saturating_sub(*b)).collect();
+        let context_switches =
+            self.context_switches().zip(context_switches).map(|(a, b)| a.saturating_sub(b));
+        let limit = limit(load, &sent);
+        let switch_cpu_s = cpu_before.0.zip(cpu_after.0).map(|(b, a)| a.saturating_sub(b) as f64 / 1e9);
+        let guest_cpu_s = (cpu_after.1 - cpu_before.1) as f64 / 1e9;
+        let pid = self.running.as_ref().and_then(|r| r.pid());
+        let switch_rss_bytes = pid.and_then(|pid| crate::daemon::status_bytes(pid, "VmRSS:").ok());
+        Ok(Offered {
+            sent,
+            switch_cpu_s,
+            guest_cpu_s,
+            switch_rss_bytes,
+            caches,
+            spread,
+            context_switches,
+            watched,
+            limit,
+        })
+    }
+
+    fn dropped_since(&self, before: &Counts, sent: &Sent) -> Result<Counts, String> {
+        let mut dropped = Counts::new();
+        for (name, count) in self.drops()? {
             let more = count.saturating_sub(before.get(&name).copied().unwrap_or(0));
             if more > 0 {
-                sent.account.dropped.insert(name, more);
+                dropped.insert(name, more);
             }
         }
-        count_once(&mut sent.account.dropped, self.topology.ports.len());
-        let account = &sent.account;
-        let is_late = account.not_sent > account.offered / 1000;
-        let is_unpaced = load.rate.is_none() && load.burst.is_none();
-        let is_limit = is_late || (is_unpaced && account.loss() < LOSS_OF_SWITCH);
-        let limit = is_limit.then(|| "the generator, which shares the processors".to_string());
-        let switch_cpu_s = cpu_before.0.zip(cpu_after.0).map(|(b, a)| (a - b) as f64 / 1e9);
-        let guest_cpu_s = (cpu_after.1 - cpu_before.1) as f64 / 1e9;
-        Ok(Offered { sent, switch_cpu_s, guest_cpu_s, watched, limit })
+        let twice = self.running.as_ref().map(|r| r.twice()).unwrap_or_default();
+        count_once(&mut dropped, self.parts.topology.ports.len().max(2), twice, &sent.refused);
+        Ok(dropped)
+    }
+
+    /// Offers a load and does something to the bed when a tenth of its time is over. What is lost is not
+    /// taken apart: counters go with the process that had them.
+    pub fn offer_while(&mut self, load: &Load, upset: Upset) -> Result<Sent, String> {
+        if let Some(why) = self.refuses(load) {
+            return Err(why);
+        }
+        self.offering.begin(load)?;
+        std::thread::sleep(Duration::from_secs_f64(load.seconds / 10.0));
+        let done = self.upset(upset, load.seconds);
+        let sent = self.offering.finish()?;
+        done?;
+        Ok(sent)
+    }
+
+    fn upset(&mut self, upset: Upset, seconds: f64) -> Result<(), String> {
+        match upset {
+            Upset::Restart => {
+                self.running = None;
+                self.start_switch()
+            }
+            Upset::Kill => {
+                self.running.as_mut().ok_or("there is no switch")?.kill()?;
+                self.running = None;
+                self.start_switch()
+            }
+            Upset::Guest => {
+                let index = *self.guests.keys().next().ok_or("the topology has no guest")?;
+                self.guests.remove(&index);
+                if let Some(socket) = self.sockets.get(&index) {
+                    let _ = std::fs::remove_file(socket);
+                }
+                let guest = start_guest(&self.parts, &self.net, &self.sockets, index)?;
+                self.guests.insert(index, guest);
+                Ok(())
+            }
+            Upset::Block => {
+                let ms = BLOCK_MS.min((seconds * 1e3 * BLOCK_SHARE) as u64);
+                self.running.as_mut().ok_or("there is no switch")?.block(ms)
+            }
+            Upset::Link => {
+                let outputs = self.parts.topology.outputs();
+                let is_nic = |n: &&usize| self.parts.topology.ports[**n] == End::Nic;
+                let last =
+                    *outputs.iter().filter(is_nic).next_back().ok_or("no frames come back by a NIC")?;
+                self.net.batch(&self.net.outside, &format!("link set e{last} down"))?;
+                std::thread::sleep(Duration::from_millis(500));
+                self.net.batch(&self.net.outside, &format!("link set e{last} up"))
+            }
+        }
+    }
+
+    /// Why that cannot be done here.
+    pub fn refuses_upset(&self, upset: Upset) -> Option<String> {
+        let is_process = self.running.as_ref().is_some_and(|r| r.pid().is_some());
+        match upset {
+            Upset::Restart | Upset::Kill if !is_process => Some("the switch is part of the kernel".into()),
+            Upset::Guest if self.guests.is_empty() => Some("the topology has no guest".into()),
+            _ => None,
+        }
     }
 }
 
-/// A switch's port at a kernel interface counts the kernel's drops with its own: what the kernel counted is taken from
-/// the port's.
-fn count_once(dropped: &mut BTreeMap<String, u64>, ports: usize) {
-    for port in 0..ports {
-        for direction in ["rx", "tx"] {
-            let of_kernel =
-                dropped.get(&format!("kernel p{port}: {direction}_dropped")).copied().unwrap_or(0);
-            if let Some(count) = dropped.get_mut(&format!("switch {}: {direction}_dropped", port + 1)) {
-                *count = count.saturating_sub(of_kernel);
-            }
+fn start_guest(
+    parts: &Parts,
+    net: &Net,
+    sockets: &BTreeMap<usize, PathBuf>,
+    index: usize,
+) -> Result<Process, String> {
+    let interface = format!("vm{index}");
+    let nowhere = PathBuf::new();
+    let socket = sockets.get(&index).unwrap_or(&nowhere);
+    let place = guest::Place { socket, interface: &interface, namespace: &net.switch };
+    let guest = parts.guest.start(&place)?;
+    if sockets.contains_key(&index) {
+        wait_for(socket)?;
+        return Ok(guest);
+    }
+    let start = Instant::now();
+    while net.batch(&net.switch, &format!("link set {interface} up")).is_err() {
+        if start.elapsed() > START {
+            return Err(format!("the guest made no interface {interface}"));
         }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(guest)
+}
+
+/// The generator's places, by the index of the port that each leads to.
+fn stage<'n>(topology: &Topology, net: &'n Net, vnic: Vnic, sockets: &BTreeMap<usize, PathBuf>) -> Stage<'n> {
+    let descriptors = DESCRIPTORS;
+    if topology.ports.is_empty() {
+        let places = ["e0", "e1"].map(|name| Place::Interface(name.into())).to_vec();
+        return Stage { net, places, sources: vec![(0, false)], outputs: vec![1], copies: 1, descriptors };
+    }
+    if !topology.has_switch() {
+        let places = sockets.values().map(|socket| Place::Backend(socket.clone())).collect();
+        return Stage { net, places, sources: vec![(0, false)], outputs: vec![0], copies: 1, descriptors };
+    }
+    let outputs = topology.outputs();
+    let used: Vec<usize> =
+        (0..topology.ports.len()).filter(|n| topology.sources.contains(n) || outputs.contains(n)).collect();
+    let place = |n: &usize| match (topology.ports[*n], vnic) {
+        (End::Station, Vnic::Tap) => Place::Tap(format!("vm{n}")),
+        (End::Station, Vnic::VhostUser) => Place::Socket(sockets[n].clone()),
+        _ => Place::Interface(format!("e{n}")),
+    };
+    let at = |n: &usize| used.iter().position(|u| u == n).unwrap_or(0);
+    Stage {
+        net,
+        places: used.iter().map(place).collect(),
+        sources: topology.sources.iter().map(|n| (at(n), topology.backward.contains(n))).collect(),
+        outputs: outputs.iter().map(at).collect(),
+        copies: topology.copies(),
+        descriptors,
+    }
+}
+
+fn conditions(parts: &Parts) -> BTreeMap<String, String> {
+    let mut conditions: BTreeMap<String, String> = [
+        ("mtu", "1500".to_string()),
+        ("rules", rules::kind(parts.flows).to_string()),
+        ("generator", parts.generator.name().to_string()),
+        ("direction", parts.topology.direction().to_string()),
+    ]
+    .map(|(k, v)| (k.to_string(), v))
+    .into();
+    if parts.topology.has_guests() {
+        conditions.insert("guest".into(), parts.guest.name().into());
+        conditions.insert("vnic".into(), parts.guest.vnic().name().into());
+        conditions.insert("descriptors".into(), DESCRIPTORS.to_string());
+    }
+    conditions
+}
+
+/// Who was the limit, if not the switch.
+fn limit(load: &Load, sent: &Sent) -> Option<String> {
+    let account = &sent.account;
+    let is_late = account.not_sent > account.offered / 1000;
+    let is_unpaced = load.rate.is_none() && load.burst.is_none();
+    let has_numbers = !matches!(load.pattern.protocol, Protocol::Pcap(_));
+    // A short trial has too few frames for its rate to be known so well.
+    let is_off = load.rate.filter(|_| load.burst.is_none() && account.offered >= 2_000).is_some_and(|rate| {
+        sent.sent_pps > 0.0 && (sent.sent_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
+    });
+    let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_OF_SWITCH);
+    is_limit.then(|| "the generator, which shares the processors".to_string())
+}
+
+/// Takes a drop that is in several counters from all but one of them.
+///
+/// 1. A veth pair whose receiving end queues nothing counts a frame that the receiver has no room for at both
+///    ends: as sent in vain, and as received in vain.
+/// 2. A device that refuses a generator's frame counts it; the generator has it among those not sent.
+/// 3. An AF_XDP socket that has no room: kernel and switch both count.
+/// 4. A device that tells a switch that it dropped a frame: kernel and switch both count.
+fn count_once(dropped: &mut Counts, ports: usize, twice: Twice, refused: &Counts) {
+    let get = |dropped: &Counts, name: &str| dropped.get(name).copied().unwrap_or(0);
+    let take = |dropped: &mut Counts, name: &str, count: u64| {
+        if let Some(value) = dropped.get_mut(name) {
+            *value = value.saturating_sub(count);
+        }
+    };
+    let (mut into, mut out_of) = (0, 0);
+    for n in 0..ports {
+        for interface in ["p", "vm"] {
+            into += get(dropped, &format!("kernel {interface}{n}: rx_dropped"));
+            out_of += get(dropped, &format!("kernel {interface}{n}: tx_dropped"));
+        }
+        if !twice.xdp {
+            let sent_in_vain = get(dropped, &format!("kernel e{n}: tx_dropped"));
+            take(dropped, &format!("kernel p{n}: rx_dropped"), sent_in_vain);
+        }
+        let sent_in_vain = get(dropped, &format!("kernel p{n}: tx_dropped"));
+        take(dropped, &format!("kernel e{n}: rx_dropped"), sent_in_vain);
+        let known = refused.get(&format!("e{n}")).copied().unwrap_or(0);
+        take(dropped, &format!("kernel e{n}: tx_dropped"), known);
+    }
+    if twice.rx {
+        take(dropped, "switch: rx_dropped", into);
+    }
+    if twice.tx {
+        take(dropped, "switch: tx_error", out_of);
     }
     dropped.retain(|_, count| *count > 0);
 }
@@ -193,14 +492,38 @@ fn count_once(dropped: &mut BTreeMap<String, u64>, ports: usize) {
 mod tests {
     use super::*;
 
+    fn counts(pairs: &[(&str, u64)]) -> Counts {
+        pairs.iter().map(|(name, n)| (name.to_string(), *n)).collect()
+    }
+
+    fn once(pairs: &[(&str, u64)], twice: Twice, refused: &[(&str, u64)]) -> Counts {
+        let mut dropped = counts(pairs);
+        count_once(&mut dropped, 2, twice, &counts(refused));
+        dropped
+    }
+
     #[test]
-    fn a_drop_that_kernel_and_port_count_is_one_drop() {
-        let counts =
-            [("kernel p0: rx_dropped", 10), ("switch 1: rx_dropped", 12), ("switch 2: tx_dropped", 7)];
-        let mut dropped: BTreeMap<String, u64> = counts.map(|(k, v)| (k.to_string(), v)).into();
-        count_once(&mut dropped, 2);
-        let counts =
-            [("kernel p0: rx_dropped", 10), ("switch 1: rx_dropped", 2), ("switch 2: tx_dropped", 7)];
-        assert_eq!(dropped, counts.map(|(k, v)| (k.to_string(), v)).into());
+    fn a_drop_that_kernel_and_socket_count_is_one_drop() {
+        let all = [("kernel p0: rx_dropped", 10), ("switch: rx_dropped", 12), ("switch: tx_queue_full", 7)];
+        let xdp = Twice { rx: true, xdp: true, ..Twice::default() };
+        let left = [("kernel p0: rx_dropped", 10), ("switch: rx_dropped", 2), ("switch: tx_queue_full", 7)];
+        assert_eq!(once(&all, xdp, &[]), counts(&left));
+        let tap = [("kernel vm1: rx_dropped", 4), ("switch: rx_dropped", 4)];
+        assert_eq!(once(&tap, xdp, &[]), counts(&[("kernel vm1: rx_dropped", 4)]));
+        // A packet socket's own drops are nobody else's.
+        assert_eq!(once(&all, Twice { tx: true, ..Twice::default() }, &[]), counts(&all));
+    }
+
+    #[test]
+    fn a_pair_that_drops_counts_at_both_ends_and_whoever_was_told_counts_too() {
+        let all = [("kernel e0: tx_dropped", 5), ("kernel p0: rx_dropped", 5), ("kernel p1: tx_dropped", 3)];
+        let none = Twice::default();
+        assert_eq!(
+            once(&all, none, &[("e0", 4)]),
+            counts(&[("kernel e0: tx_dropped", 1), ("kernel p1: tx_dropped", 3)])
+        );
+        let told = [("kernel p1: tx_dropped", 3), ("kernel e1: rx_dropped", 3), ("switch: tx_error", 4)];
+        let left = [("kernel p1: tx_dropped", 3), ("switch: tx_error", 1)];
+        assert_eq!(once(&told, Twice { tx: true, ..none }, &[]), counts(&left));
     }
 }

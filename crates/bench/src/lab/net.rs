@@ -8,6 +8,8 @@ use std::process::Command;
 
 /// The address of `p0`, to which frames go, so that a switch that routes takes them.
 pub const MAC: &str = "02:00:00:00:00:02";
+/// The address of `p1`, to which frames of the other direction go.
+pub const MAC_BACK: &str = "02:00:00:00:00:01";
 
 /// See the module's text. Gone when dropped.
 pub struct Net {
@@ -18,38 +20,58 @@ pub struct Net {
 }
 
 impl Net {
-    /// Makes both, with these pairs. None of them: one pair that leads from the generator to itself, `e0` and
+    /// Makes both, with these pairs. With `is_loop` one pair leads from the generator to itself, `e0` and
     /// `e1`.
-    pub fn new(pairs: &[usize]) -> Result<Net, String> {
+    pub fn new(pairs: &[usize], is_loop: bool) -> Result<Net, String> {
         let prefix = format!("xpb{}", std::process::id());
         let (switch, outside) = (format!("{prefix}s"), format!("{prefix}o"));
         let net = Net { switch, outside };
         for name in [&net.switch, &net.outside] {
             lease::note(&Resource::Namespace(name))?;
             run(Command::new("ip").args(["netns", "add", name]))?;
+            // No neighbour discovery of the kernel's own between the packets that are counted.
+            net.on(name, "sysctl -qw net.ipv6.conf.default.disable_ipv6=1")?;
         }
-        if pairs.is_empty() {
+        let mut switch_lines = String::new();
+        let mut outside_lines = String::new();
+        if is_loop {
             net.pair((&net.outside, "e0"), (&net.outside, "e1"))?;
+            outside_lines += "link set e0 up\nlink set e1 up\n";
         }
         for n in pairs {
             net.pair((&net.switch, &format!("p{n}")), (&net.outside, &format!("e{n}")))?;
+            switch_lines += &format!("link set p{n} up\n");
+            outside_lines += &format!("link set e{n} up\n");
         }
-        if !pairs.is_empty() {
-            net.on(&net.switch, &format!("ip link set p0 address {MAC}"))?;
+        for (port, mac) in [(0, MAC), (1, MAC_BACK)] {
+            if pairs.contains(&port) {
+                switch_lines += &format!("link set p{port} address {mac}\n");
+            }
         }
+        net.batch(&net.switch, &switch_lines)?;
+        net.batch(&net.outside, &outside_lines)?;
         Ok(net)
     }
 
     fn pair(&self, a: (&str, &str), b: (&str, &str)) -> Result<(), String> {
         run(Command::new("ip")
             .args(["link", "add", a.1, "netns", a.0, "type", "veth"])
-            .args(["peer", "name", b.1, "netns", b.0]))?;
-        for (namespace, interface) in [a, b] {
-            // No neighbour discovery of the kernel's own between the packets that are counted.
-            self.on(namespace, &format!("sysctl -qw net.ipv6.conf.{interface}.disable_ipv6=1"))?;
-            self.on(namespace, &format!("ip link set {interface} up"))?;
+            .args(["peer", "name", b.1, "netns", b.0]))
+        .map(drop)
+    }
+
+    /// Runs lines of `ip` in one of the namespaces.
+    pub fn batch(&self, namespace: &str, lines: &str) -> Result<(), String> {
+        for line in lines.lines() {
+            run(Command::new("ip").args(["-n", namespace]).args(line.split_whitespace()))?;
         }
         Ok(())
+    }
+
+    /// Takes over a tap device that the generator has made outside.
+    pub fn take_tap(&self, name: &str) -> Result<(), String> {
+        self.batch(&self.outside, &format!("link set {name} netns {}", self.switch))?;
+        self.batch(&self.switch, &format!("link set {name} up"))
     }
 
     /// Runs a command in one of the namespaces.
@@ -57,16 +79,17 @@ impl Net {
         run(Command::new("ip").args(["netns", "exec", namespace]).args(line.split_whitespace()))
     }
 
-    /// Packets that the kernel counts as dropped at each end of each pair.
+    /// Packets that the kernel counts as dropped at each end of each pair, and at tap devices.
     pub fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         let mut counts = BTreeMap::new();
         for namespace in [&self.switch, &self.outside] {
-            let text = self.on(namespace, "ip -s -j link")?;
+            let text = run(Command::new("ip").args(["-n", namespace, "-s", "-j", "link"]))?;
             let links: serde_json::Value =
                 serde_json::from_str(&text).map_err(|e| format!("ip -s -j link: {e}"))?;
             for link in links.as_array().into_iter().flatten() {
                 let name = link["ifname"].as_str().unwrap_or_default();
-                if !name.starts_with(['p', 'e']) {
+                let number = name.trim_start_matches(|c: char| c.is_ascii_lowercase());
+                if number.parse::<usize>().is_err() || !name.starts_with(['p', 'e', 'v']) {
                     continue;
                 }
                 for direction in ["rx", "tx"] {
@@ -77,6 +100,51 @@ impl Net {
         }
         Ok(counts)
     }
+
+    /// Reads what packet sockets in the switch's namespace drop.
+    pub fn socket_reader(&self) -> SocketReader {
+        SocketReader { namespace: self.switch.clone() }
+    }
+}
+
+/// See [`Net::socket_reader`].
+pub struct SocketReader {
+    namespace: String,
+}
+
+impl SocketReader {
+    /// Packets that the kernel has received at interfaces of the switch's namespace, by their names.
+    pub fn received(&self) -> Result<BTreeMap<String, u64>, String> {
+        let text = run(Command::new("ip").args(["-n", &self.namespace, "-s", "-j", "link"]))?;
+        let links: serde_json::Value =
+            serde_json::from_str(&text).map_err(|e| format!("ip -s -j link: {e}"))?;
+        let one = |link: &serde_json::Value| {
+            Some((link["ifname"].as_str()?.to_string(), link["stats64"]["rx"]["packets"].as_u64()?))
+        };
+        Ok(links.as_array().into_iter().flatten().filter_map(one).collect())
+    }
+
+    /// Packets for which the queues of packet sockets had no room: `kernel p0: packet socket full`. The
+    /// kernel counts them at the socket alone.
+    pub fn drops(&self) -> Result<BTreeMap<String, u64>, String> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace, "ss", "-0", "-a", "-n", "-m"]);
+        Ok(parse_socket_drops(&run(&mut command)?))
+    }
+}
+
+fn parse_socket_drops(text: &str) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let mut words = line.split_whitespace();
+        let interface = words.find_map(|w| w.strip_prefix("*:")).unwrap_or_default().to_string();
+        let memory = line.split("skmem:(").nth(1).and_then(|m| m.split(')').next()).unwrap_or_default();
+        let drops = memory.split(',').find_map(|f| f.strip_prefix('d')?.parse::<u64>().ok());
+        if let Some(drops) = drops.filter(|_| !interface.is_empty()) {
+            *counts.entry(format!("kernel {interface}: packet socket full")).or_default() += drops;
+        }
+    }
+    counts
 }
 
 impl Drop for Net {
@@ -84,5 +152,20 @@ impl Drop for Net {
         for name in [&self.switch, &self.outside] {
             let _ = run(Command::new("ip").args(["netns", "del", name]));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_packet_sockets_are_read() {
+        let text = "Netid State Recv-Q Send-Q Local Address:Port Peer Address:PortProcess\n\
+                    p_raw UNCONN 0 0 *:p0 *  skmem:(r0,rb212992,t0,tb212992,f0,w0,o0,bl0,d17)\n\
+                    p_raw UNCONN 0 0 *:p1 *  skmem:(r0,rb212992,t0,tb212992,f0,w0,o0,bl0,d0)\n";
+        let counts = parse_socket_drops(text);
+        assert_eq!(counts["kernel p0: packet socket full"], 17);
+        assert_eq!(counts["kernel p1: packet socket full"], 0);
     }
 }

@@ -70,16 +70,23 @@ fn ticks() -> [f64; 3] {
 }
 
 fn preemptions(pids: &[u32]) -> u64 {
+    pids.iter().map(|pid| of_threads(*pid, "nonvoluntary_ctxt_switches:")).sum()
+}
+
+/// How often a process's threads gave up or lost their processor.
+pub fn context_switches(pid: u32) -> u64 {
+    of_threads(pid, "nonvoluntary_ctxt_switches:") + of_threads(pid, "voluntary_ctxt_switches:")
+}
+
+/// A count in the status of each of a process's threads.
+fn of_threads(pid: u32, name: &str) -> u64 {
     let of_task = |task: fs::DirEntry| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
-        let line = status.lines().find_map(|l| l.strip_prefix("nonvoluntary_ctxt_switches:"))?;
+        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
         line.trim().parse::<u64>().ok()
     };
-    let of = |pid: &u32| -> u64 {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        tasks.filter_map(of_task).sum()
-    };
-    pids.iter().map(of).sum()
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(of_task).sum()
 }
 
 #[cfg(test)]

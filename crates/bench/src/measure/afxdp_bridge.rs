@@ -1,11 +1,13 @@
 //! Kernel interfaces: between two veth pairs, AF_XDP against Open vSwitch and the Linux bridge.
 //!
-//! Three namespaces: a generator, the switch, a receiver that counts at its interface. One at a time our daemon, Open vSwitch with
-//! each port type that its build has, and the kernel's bridge forward the same stream; the turns alternate. The cost is the
-//! whole machine's: its non-idle time per packet that arrived, less what the generator alone needs for the same rate (into a pair of
-//! interfaces with nothing behind), since the kernel charges its own work to whoever runs. The switch's own CPU time stands beside it.
+//! Three namespaces: a generator, the switch, a receiver that counts at its interface. One at a time our
+//! daemon, Open vSwitch with each port type that its build has, and the kernel's bridge forward the same
+//! stream; the turns alternate. The cost is the whole machine's: its non-idle time per packet that arrived,
+//! less what the generator alone needs for the same rate (into a pair of interfaces with nothing behind),
+//! since the kernel charges its own work to whoever runs. The switch's own CPU time stands beside it.
 //!
-//! A switch that polls (Open vSwitch's `afxdp`) keeps a processor busy at any rate; its row says what that costs.
+//! A switch that polls (Open vSwitch's `afxdp`) keeps a processor busy at any rate; its row says what that
+//! costs.
 
 use crate::daemon::{Daemon, in_namespace};
 use crate::machine::lease::{self, Resource};
@@ -129,7 +131,8 @@ impl Namespaces {
 pub(crate) struct Net(Namespaces);
 
 impl Net {
-    /// `pairs` veth pairs: `p0`, `p1` ... in the switch's namespace, the other ends `eth0` in a namespace each.
+    /// `pairs` veth pairs: `p0`, `p1` ... in the switch's namespace, the other ends `eth0` in a namespace
+    /// each.
     pub(crate) fn new(pairs: usize) -> Result<Net, String> {
         let net = Net(Namespaces(format!("benches{}", std::process::id())));
         let names = &net.0;
@@ -231,7 +234,8 @@ pub fn run_bench(args: &Args) -> Result<(), String> {
 fn compare(rows: &[Row], rate: usize, goals: &mut Goals) {
     let Some(ours) = rows.iter().find(|r| r.switch == "crosspoint") else { return };
     for theirs in rows.iter().filter(|r| r.switch == "ovs" || r.switch == "bridge") {
-        // What the generator costs falls out of a difference; in a ratio its noise would be divided by what is left.
+        // What the generator costs falls out of a difference; in a ratio its noise would be divided by what
+        // is left.
         let differences: Vec<f64> = ours.raw.iter().zip(&theirs.raw).map(|(o, t)| o - t).collect();
         let what = format!("cycles/packet above {} {} at {rate}/s", theirs.switch, theirs.port_type);
         if theirs.switch == "ovs" {
@@ -369,8 +373,8 @@ fn background_share() -> Result<f64, String> {
     Ok((busy_ns()? - before) as f64 / start.elapsed().as_nanos() as f64 / cpus)
 }
 
-/// Non-idle time of the machine since it started, in nanoseconds: all but idle and waiting for disks, over all
-/// processors.
+/// Non-idle time of the machine since it started, in nanoseconds: all but idle and waiting for disks, over
+/// all processors.
 fn busy_ns() -> Result<u64, String> {
     let text = std::fs::read_to_string(Path::new("/proc/stat")).map_err(|e| format!("/proc/stat: {e}"))?;
     let line = text.lines().next().unwrap_or_default();

@@ -1,11 +1,11 @@
 //! Change under traffic: rules come and go, all rules are replaced at once, idle flows expire.
 //!
-//! The traffic is a source in memory at full speed over 100,000 flows, one exact rule for each. Throughput is packets per second of the
-//! worker's own CPU time, in ratio to the same rig's steady state just before.
+//! The traffic is a source in memory at full speed over 100,000 flows, one exact rule for each. Throughput is
+//! packets per second of the worker's own CPU time, in ratio to the same rig's steady state just before.
 
 use crate::measure::frames::{Order, addresses, sequence};
 use crate::measure::p2p::exact_match;
-use crate::measure::rig::Rig;
+use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -87,8 +87,8 @@ struct Row {
     worst_window_ratio: f64,
     /// The most CPU time that a pass of the worker's loop took.
     longest_pass_ms: f64,
-    /// The same in steady state, watched for as long: what the machine itself adds (a hypervisor that takes the processor
-    /// away is charged to the thread), and under which no pass can be measured.
+    /// The same in steady state, watched for as long: what the machine itself adds (a hypervisor that takes
+    /// the processor away is charged to the thread), and under which no pass can be measured.
     steady_longest_pass_ms: f64,
     /// Share of the packets that were translated (`churn` alone): flows that a change was taken to touch.
     miss_ratio: f64,
@@ -163,8 +163,8 @@ fn write_flows(path: &Path, flows: usize) -> Result<(), String> {
     trial::write_frames(path, frames)
 }
 
-/// Measures in windows while `change` runs on this thread, and until `done` after it. Returns the cost over all of it, and
-/// that of the worst window.
+/// Measures in windows while `change` runs on this thread, and until `done` after it. Returns the cost over
+/// all of it, and that of the worst window.
 fn watch(rig: &mut Rig, change: impl FnOnce(&mut Rig) + Send, until: impl Fn() -> bool + Sync) -> (f64, f64) {
     // The reading thread needs the worker's counters only, which live as long as the worker.
     let stats = rig.datapath.shared_worker_stats(0);
@@ -202,7 +202,7 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
     write_flows(&pcap, args.flows)?;
     let mut rig = rig(args.flows, Config { measure_passes: true, ..Config::default() })?;
     rig.add_port(&trial::source(SOURCE, &pcap))?;
-    rig.warm_up(Duration::from_secs(3));
+    rig.warm_up(settle(3_000, args.common.turn_ms));
     let mut turns = Vec::new();
     for _ in 0..args.common.runs {
         take_longest_pass_ms(&rig);
@@ -262,10 +262,11 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
     write_flows(&pcap, args.flows)?;
     let mut rig = rig(args.rules, Config { measure_passes: true, ..Config::default() })?;
     rig.add_port(&trial::source(SOURCE, &pcap))?;
-    rig.warm_up(Duration::from_secs(3));
+    rig.warm_up(settle(3_000, args.common.turn_ms));
     let mut turns = Vec::new();
-    // About what a replacement takes with the second after it: the passes of steady state are watched for as long.
-    let mut as_long = args.common.turn().max(Duration::from_secs(4));
+    // About what a replacement takes with the second after it: the passes of steady state are watched for as
+    // long.
+    let mut as_long = args.common.turn().max(settle(4_000, args.common.turn_ms));
     for turn in 0..args.common.runs {
         take_longest_pass_ms(&rig);
         let steady = rig.measure(as_long).cycles_per_packet;
@@ -340,7 +341,7 @@ pub fn run_expiry(args: &ExpiryArgs) -> Result<(), String> {
     let mut turns = Vec::new();
     for _ in 0..args.common.runs {
         rig.add_port(&trial::source(SOURCE, &all))?;
-        rig.warm_up(Duration::from_secs(2));
+        rig.warm_up(settle(2_000, args.common.turn_ms));
         rig.detach(SOURCE)?;
         rig.add_port(&trial::source(SOURCE, &active))?;
         turns.push(one_expiry(&mut rig, args)?);

@@ -1,6 +1,7 @@
 //! Counters under traffic: how long until what all flows have counted so far is in their rules' counters?
 //!
-//! A dump of rules asks for that before it answers, so what it shows is no older than this. One rule for each flow, all flows active.
+//! A dump of rules asks for that before it answers, so what it shows is no older than this. One rule for each
+//! flow, all flows active.
 
 use crate::measure::frames::addresses;
 use crate::measure::p2p::exact_match;

@@ -1,8 +1,8 @@
-//! Those who try to take more than their share: a port that opens new flows as fast as it can, and flows whose keys
-//! collide under a hash without a secret.
+//! Those who try to take more than their share: a port that opens new flows as fast as it can, and flows
+//! whose keys collide under a hash without a secret.
 
 use crate::measure::frames::{Order, addresses, sequence};
-use crate::measure::rig::Rig;
+use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -16,7 +16,8 @@ use switch::control::FlowMod;
 
 /// Share of its rate that an established flow keeps.
 const FAIRNESS_GOAL: f64 = 0.5;
-/// Colliding flows cost at most this many times what others cost: "nothing degrades", and what is left is noise.
+/// Colliding flows cost at most this many times what others cost: "nothing degrades", and what is left is
+/// noise.
 const COLLIDE_GOAL: f64 = 1.1;
 /// The port that opens new flows.
 const FLOODER: PortNo = PortNo(3);
@@ -36,7 +37,8 @@ pub struct FairnessArgs {
     /// Beside whom an established flow is measured.
     #[arg(long, value_enum, default_value = "new-flows")]
     beside: Beside,
-    /// Flows that the flooding port goes through; twice as many as the cache holds, so each is new when it comes.
+    /// Flows that the flooding port goes through; twice as many as the cache holds, so each is new when it
+    /// comes.
     #[arg(long, value_parser = count, default_value = "1m")]
     flows: usize,
     #[command(flatten)]
@@ -77,7 +79,7 @@ pub fn run_fairness(args: &FairnessArgs) -> Result<(), String> {
     rig.detach(FLOODER)?;
     let established = Match::any().with(FieldId::InPort, SOURCE.0.into());
     rig.add_rules(&[FlowMod::add(established, trial::to_sink()), trial::every_pair_a_flow(FLOODER)])?;
-    rig.warm_up(Duration::from_secs(1));
+    rig.warm_up(settle(1_000, args.common.turn_ms));
     let (mut alone, mut beside, mut new) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.common.runs {
         alone.push(rate_of_source(&mut rig, args.common.turn()).0);
@@ -152,7 +154,8 @@ struct CollideRow {
 /// The polynomials, reflected.
 const POLYNOMIALS: [(&str, u32); 2] = [("crc32", 0xedb8_8320), ("crc32c", 0x82f6_3b78)];
 
-/// `collide`: flows whose address pair makes the CRC of the whole key the same, wherever the pair stands in it and in either byte order.
+/// `collide`: flows whose address pair makes the CRC of the whole key the same, wherever the pair stands in
+/// it and in either byte order.
 pub fn run_collide(args: &CollideArgs) -> Result<(), String> {
     let dir = TempDir::new("collide")?;
     let mut kinds: Vec<(&'static str, Vec<u64>)> = vec![("none", random_words(args.flows))];
@@ -251,7 +254,8 @@ fn random_words(count: usize) -> Vec<u64> {
     std::iter::from_fn(|| Some(next())).filter(|w| seen.insert(*w)).take(count).collect()
 }
 
-/// The CRC register after these bytes, from 0: linear in the bytes, so words whose difference gives 0 collide in any message.
+/// The CRC register after these bytes, from 0: linear in the bytes, so words whose difference gives 0 collide
+/// in any message.
 fn crc(polynomial: u32, bytes: [u8; 8]) -> u32 {
     let mut state = 0u32;
     for byte in bytes {
@@ -263,8 +267,9 @@ fn crc(polynomial: u32, bytes: [u8; 8]) -> u32 {
     state
 }
 
-/// Distinct words with one CRC, in the byte order in which the key holds them and, where the dimensions suffice, in that of the packet: 64 bits
-/// of address less 32 of the CRC leave 2^32 of them, so the order of the key it is, which the packet's reversed words share.
+/// Distinct words with one CRC, in the byte order in which the key holds them and, where the dimensions
+/// suffice, in that of the packet: 64 bits of address less 32 of the CRC leave 2^32 of them, so the order of
+/// the key it is, which the packet's reversed words share.
 fn colliding_words(polynomial: u32, count: usize) -> Vec<u64> {
     // Gaussian elimination over the bits of the word: which sums of bits have the CRC 0.
     let mut pivots: Vec<(u32, u64)> = Vec::new();

@@ -1,4 +1,5 @@
-//! The traffic: 60-byte UDP frames, as a generator gives them without the frame check sequence, one address pair a flow.
+//! The traffic: 60-byte UDP frames, as a generator gives them without the frame check sequence, one address
+//! pair a flow.
 
 use std::io::{self, BufWriter};
 use std::net::Ipv4Addr;

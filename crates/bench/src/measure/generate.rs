@@ -1,5 +1,5 @@
-//! A traffic generator for kernel interfaces: small UDP frames at a fixed rate through a packet socket, in bursts
-//! between which it sleeps, so that what it costs the machine is what it does.
+//! A traffic generator for kernel interfaces: small UDP frames at a fixed rate through a packet socket, in
+//! bursts between which it sleeps, so that what it costs the machine is what it does.
 
 use crate::measure::frames;
 use crate::units::count;

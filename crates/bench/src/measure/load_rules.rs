@@ -1,7 +1,8 @@
 //! Many rules loaded by the stock `ovs-ofctl add-flows`: how long, and how much memory?
 //!
-//! Our daemon and Debian's ovs-vswitchd on its dummy datapath get the same file in the same run. The time is the client's, from its
-//! start to its end, its own parsing included; the memory is what the daemon has in use more than before, and in all.
+//! Our daemon and Debian's ovs-vswitchd on its dummy datapath get the same file in the same run. The time is
+//! the client's, from its start to its end, its own parsing included; the memory is what the daemon has in
+//! use more than before, and in all.
 
 use crate::daemon::Daemon;
 use crate::measure::frames::addresses;

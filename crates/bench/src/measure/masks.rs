@@ -1,12 +1,12 @@
-//! Many distinct masks: what a packet costs, which tier served it, and whether the worker chose the cheaper way.
+//! Many distinct masks: what a packet costs, which tier served it, and whether the exact-match tier pays.
 //!
-//! Mask (a, b) is a rule for `nw_src` under a prefix of `a` bits and `nw_dst` under one of `b`. The prefixes of each
-//! field branch off one path (1, 01, 001, ...), so they do not overlap, every packet matches one rule, and the tries of the classifier decide
-//! after `a` and `b` bits: one megaflow, of one mask, for each rule (`wide`). With `per_flow` the rules' actions read the
-//! UDP ports too, by which the flows differ: the masks are as many, and each flow is a megaflow.
+//! Mask (a, b) is a rule for `nw_src` under a prefix of `a` bits and `nw_dst` under one of `b`. The prefixes
+//! of each field branch off one path (1, 01, 001, ...), so they do not overlap, every packet matches one
+//! rule, and the tries of the classifier decide after `a` and `b` bits: one megaflow, of one mask, for each
+//! rule (`wide`). With `per_flow` the rules' actions read the UDP ports too, by which the flows differ: the
+//! masks are as many, and each flow is a megaflow.
 //!
-//! Three switches take turns: one that decides by measurement whether the exact-match tier is used, and one each that always and
-//! never uses it. What the first costs is compared with the cheaper of the others.
+//! Two switches take turns: one that uses the exact-match tier, and one that does not.
 
 use crate::measure::frames::{Order, sequence};
 use crate::measure::rig::{Rig, Sample};
@@ -20,7 +20,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use switch::control::FlowMod;
 
-/// The measured choice costs at most this many times the cheaper way.
+/// With the exact-match tier a packet costs at most this many times what it costs without.
 const GOAL: f64 = 1.1;
 /// The most masks that are asked for; the prefixes give 1024.
 const MASKS_MAX: usize = 1000;
@@ -59,7 +59,7 @@ fn masks(text: &str) -> Result<usize, String> {
 #[derive(serde::Serialize)]
 struct Row {
     switch: &'static str,
-    /// `auto`: by measurement; `on`, `off`: always, never.
+    /// `on` or `off`.
     exact_tier: &'static str,
     masks: usize,
     flows: usize,
@@ -75,8 +75,7 @@ struct Row {
     raw: Vec<f64>,
 }
 
-const WAYS: [(&str, ExactTier); 3] =
-    [("auto", ExactTier::Auto), ("on", ExactTier::On), ("off", ExactTier::Off)];
+const WAYS: [(&str, ExactTier); 2] = [("on", ExactTier::On), ("off", ExactTier::Off)];
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
@@ -96,9 +95,8 @@ pub fn run(args: &Args) -> Result<(), String> {
                 let source = trial::source(SOURCE, &pcap);
                 let new = point(args, &source, &prefixes, flows, megaflows)?;
                 let raw = |n: usize| new[n].raw.iter();
-                let cheaper = raw(1).zip(raw(2)).map(|(on, off)| on.min(*off));
-                let ratios: Vec<f64> = raw(0).zip(cheaper).map(|(auto, best)| auto / best).collect();
-                goals.at_most(&format!("{megaflows:?} {masks} masks {flows} flows: choice"), &ratios, GOAL);
+                let ratios: Vec<f64> = raw(0).zip(raw(1)).map(|(on, off)| on / off).collect();
+                goals.at_most(&format!("{megaflows:?} {masks} masks {flows} flows: on/off"), &ratios, GOAL);
                 rows.extend(new);
             }
         }
@@ -106,7 +104,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     args.common.finish(rows, goals)
 }
 
-/// The three ways, in turns.
+/// Both ways, in turns.
 fn point(
     args: &Args,
     source: &ports::PortSpec,
@@ -127,7 +125,6 @@ fn point(
     for turn in 0..args.common.runs {
         for (rig, samples) in rigs.iter_mut().zip(&mut samples) {
             rig.add_port(source)?;
-            // The first trials are over after the first warm-up, later ones are part of what is measured.
             let settle_ms = args.common.turn_ms * if turn == 0 { 4 } else { 1 };
             rig.warm_up(Duration::from_millis(settle_ms.min(4_000)));
             samples.push(rig.measure(args.common.turn()));
@@ -201,8 +198,8 @@ fn rules(prefixes: &[(u32, u32)], megaflows: Megaflows) -> Vec<FlowMod> {
     prefixes.iter().map(|pair| FlowMod::add(matching(pair), actions())).collect()
 }
 
-/// The frame of flow `n`: of mask `n` in turn, with addresses and ports of its own. The narrowest masks have fewer addresses than
-/// their share of a million flows: what they have no room for goes to the widest.
+/// The frame of flow `n`: of mask `n` in turn, with addresses and ports of its own. The narrowest masks have
+/// fewer addresses than their share of a million flows: what they have no room for goes to the widest.
 fn frame(prefixes: &[(u32, u32)], n: usize) -> Vec<u8> {
     let (mut a, mut b) = prefixes[n % prefixes.len()];
     let mut within = (n / prefixes.len()) as u64;

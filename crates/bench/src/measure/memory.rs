@@ -1,7 +1,8 @@
 //! Memory: what a million rules and a million active flows on one worker take.
 //!
-//! The resident set of this process is read before anything, with the rules, and with the flows active. It holds the
-//! switch, the packet pool, and the frames of the source (which are subtracted, being the benchmark's own).
+//! The resident set of this process is read before anything, with the rules, and with the flows active. It
+//! holds the switch, the packet pool, and the frames of the source (which are subtracted, being the
+//! benchmark's own).
 
 use crate::measure::frames::addresses;
 use crate::measure::p2p::exact_match;

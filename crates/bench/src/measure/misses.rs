@@ -1,11 +1,12 @@
 //! Packets of ever new flows: translation and installation.
 //!
-//! Every packet is the first of its flow. The rules are exact ones (`ip,in_port,nw_src,nw_dst`) for other flows, and one of low priority
-//! for all IPv4 whose actions read both addresses: each pair is a megaflow of its own, none of which answers for another. The
-//! capture is replayed once, and the worker's CPU time for exactly these packets is taken.
+//! Every packet is the first of its flow. The rules are exact ones (`ip,in_port,nw_src,nw_dst`) for other
+//! flows, and one of low priority for all IPv4 whose actions read both addresses: each pair is a megaflow of
+//! its own, none of which answers for another. The capture is replayed once, and the worker's CPU time for
+//! exactly these packets is taken.
 //!
-//! Two figures: `cold`, on memory that the worker has never touched, and `warm`, after the flows were flushed once; the goal is held to
-//! the warm one, since a switch is started once.
+//! Two figures: `cold`, on memory that the worker has never touched, and `warm`, after the flows were flushed
+//! once; the goal is held to the warm one, since a switch is started once.
 
 use crate::goals;
 use crate::measure::frames::addresses;
@@ -97,8 +98,9 @@ fn rig(rules: usize) -> Result<Rig, String> {
     Ok(rig)
 }
 
-/// The worker sleeps before and after, so all the CPU time between belongs to these packets. It counts a burst when it has
-/// received it and again when it has looked it up; a reading between the two would lack the last burst's misses.
+/// The worker sleeps before and after, so all the CPU time between belongs to these packets. It counts a
+/// burst when it has received it and again when it has looked it up; a reading between the two would lack the
+/// last burst's misses.
 fn replay_once(rig: &mut Rig, pcap: &Path, packets: usize) -> Result<Sample, String> {
     let source = trial::source(SOURCE, pcap).with("loop", "false");
     let before = Meter::read(rig);

@@ -1,5 +1,6 @@
-//! Debian's Open vSwitch with its user-space datapath on DPDK, run beside us: a database server and a daemon of our own in
-//! a directory of our own, driven by the stock tools, stopped (SIGSTOP) while another is measured.
+//! Debian's Open vSwitch with its user-space datapath on DPDK, run beside us: a database server and a daemon
+//! of our own in a directory of our own, driven by the stock tools, stopped (SIGSTOP) while another is
+//! measured.
 
 use crate::machine::huge_pages::HugePages;
 use crate::measure::rig::{Sample, WORKER_CPU};
@@ -102,8 +103,8 @@ impl OvsDpdk {
         self.appctl(&["fdb/add", "br0", port, "0", mac]).map(drop)
     }
 
-    /// Replaces the source, port 1, by one that replays this file. The device's number is new each time: DPDK may
-    /// still hold the old one.
+    /// Replaces the source, port 1, by one that replays this file. The device's number is new each time: DPDK
+    /// may still hold the old one.
     pub fn set_source(&mut self, pcap: &Path) -> Result<(), String> {
         self.drop_source()?;
         self.sources += 1;

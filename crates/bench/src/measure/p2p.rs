@@ -1,13 +1,14 @@
 //! Port to port in memory: the price of switching.
 //!
-//! A source replays a capture of 60-byte UDP frames from memory, each packet copied into a fresh buffer; a sink counts. With
-//! `--peer ovs-dpdk` the same is measured on Open vSwitch's user-space datapath and on testpmd, in turns. What is compared is
-//! the switching cost: total cycles per packet less those of the same source and sink with no switch between.
+//! A source replays a capture of 60-byte UDP frames from memory, each packet copied into a fresh buffer; a
+//! sink counts. With `--peer ovs-dpdk` the same is measured on Open vSwitch's user-space datapath and on
+//! testpmd, in turns. What is compared is the switching cost: total cycles per packet less those of the same
+//! source and sink with no switch between.
 
 use crate::goals;
 use crate::measure::frames::{self, DST_MAC, Order, addresses};
 use crate::measure::ovs_dpdk::OvsDpdk;
-use crate::measure::rig::{Rig, Sample};
+use crate::measure::rig::{Rig, Sample, settle};
 use crate::measure::rows::{json_file, write_json};
 use crate::measure::{io_floor, testpmd};
 use crate::process::TempDir;
@@ -38,6 +39,10 @@ pub enum Rules {
     Exact,
     /// One rule: `actions=NORMAL`, the destination known.
     Normal,
+    /// One rule for a prefix of 16 bits of the source address, which holds all flows.
+    Prefix,
+    /// One rule for each source address.
+    PerSource,
 }
 
 /// Who is measured beside us.
@@ -113,12 +118,17 @@ fn goal(rules: Rules, flows: usize, figure: &str) -> Option<f64> {
         Rules::InPort => "in_port",
         Rules::Exact => "exact",
         Rules::Normal => "normal",
+        Rules::Prefix => "prefix",
+        Rules::PerSource => "per_source",
     };
     goals::bound("p2p", &[("rules", rules), ("flows", &flows.to_string())], figure)
 }
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
+    if args.rules == Rules::Prefix && args.flows.iter().any(|flows| *flows > 1 << 16) {
+        return Err("--rules prefix: at most 65536 --flows, as many as the prefix has addresses".into());
+    }
     let dir = TempDir::new("p2p")?;
     let orders = match args.order.as_slice() {
         [] => vec![Order::Sequential, Order::Shuffled],
@@ -246,7 +256,7 @@ fn point(
         peer.pause();
         rig.add_port(&source)?;
     }
-    rig.warm_up(Duration::from_millis(if flows > 10_000 { 4_000 } else { 1_500 }));
+    rig.warm_up(settle(if flows > 10_000 { 4_000 } else { 1_500 }, args.turn_ms));
     let (mut ours, mut our_floors) = (Vec::new(), Vec::new());
     let (mut theirs, mut their_floors) = (Vec::new(), Vec::new());
     for _ in 0..args.runs {
@@ -262,7 +272,7 @@ fn point(
             their_floors.push(testpmd::measure(pcap, turn)?);
         }
         rig.add_port(&source)?;
-        rig.warm_up(Duration::from_millis(if flows > 10_000 { 1_500 } else { 400 }));
+        rig.warm_up(settle(if flows > 10_000 { 1_500 } else { 400 }, args.turn_ms));
     }
     let mut rows = vec![row("crosspoint", args.rules, order, flows, &our_floors, &ours)];
     if peer.is_some() {
@@ -317,7 +327,20 @@ fn rules(rules: Rules, flows: usize) -> Vec<FlowMod> {
             vec![FlowMod::add(Match::any(), vec![normal])]
         }
         Rules::Exact => (0..flows).map(|n| FlowMod::add(exact_match(n), to_sink())).collect(),
+        Rules::Prefix => {
+            let (first, _) = addresses(0);
+            let prefix = source_match().with_masked(FieldId::NwSrc, first.to_bits().into(), 0xffff_0000);
+            vec![FlowMod::add(prefix, to_sink())]
+        }
+        Rules::PerSource => {
+            let of = |n| source_match().with(FieldId::NwSrc, addresses(n).0.to_bits().into());
+            (0..flows).map(|n| FlowMod::add(of(n), to_sink())).collect()
+        }
     }
+}
+
+fn source_match() -> Match {
+    Match::any().with(FieldId::InPort, 1).with(FieldId::EthType, 0x0800)
 }
 
 /// `ip,in_port=1,nw_src=..,nw_dst=..` of flow `n`.
@@ -334,6 +357,11 @@ fn rules_text(rules: Rules, flows: usize) -> String {
     match rules {
         Rules::InPort => "in_port=1,actions=output:2\n".into(),
         Rules::Normal => "actions=NORMAL\n".into(),
+        Rules::Prefix => "ip,in_port=1,nw_src=10.0.0.0/16,actions=output:2\n".into(),
+        Rules::PerSource => {
+            let rule = |n| format!("ip,in_port=1,nw_src={},actions=output:2\n", addresses(n).0);
+            (0..flows).map(rule).collect()
+        }
         Rules::Exact => (0..flows)
             .map(|n| {
                 let (src, dst) = addresses(n);

@@ -1,8 +1,10 @@
 //! Many ports, traffic on two of them: does a packet cost more for the idle ones?
 //!
-//! The two that carry traffic are sources and sinks at once, each sends to the other. The others have a receive queue each, which
-//! the worker must look at. The numbers of ports take turns, and each is compared with two ports in the same turn.
+//! The two that carry traffic are sources and sinks at once, each sends to the other. The others have a
+//! receive queue each, which the worker must look at. The numbers of ports take turns, and each is compared
+//! with two ports in the same turn.
 
+use crate::measure::limited::Limited;
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
@@ -26,6 +28,9 @@ pub struct Args {
     /// Type of the idle ports: `null` or `dummy`.
     #[arg(long, default_value = "null")]
     idle: String,
+    /// Packets per poll at most.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=32))]
+    batch: u8,
     /// Flows in each direction.
     #[arg(long, value_parser = count, default_value = "100")]
     flows: usize,
@@ -38,6 +43,7 @@ struct Row {
     switch: &'static str,
     ports: usize,
     idle_type: String,
+    batch: u8,
     flows: usize,
     cycles_per_packet: f64,
     /// In ratio to two ports in the same turns.
@@ -58,7 +64,10 @@ pub fn run(args: &Args) -> Result<(), String> {
     for _ in 0..args.common.runs {
         for (rig, samples) in rigs.iter_mut().zip(&mut samples) {
             for no in [1, 2] {
-                rig.add_port(&busy(args, no))?;
+                let pool = rig.datapath.pool();
+                let port = ports::open(&busy(args, no), pool).map_err(|e| e.to_string())?;
+                let port = Box::new(Limited::new(port, usize::from(args.batch)));
+                rig.datapath.add_port(PortNo(no), port).map_err(|e| e.to_string())?;
             }
             rig.warm_up(Duration::from_millis(args.common.turn_ms.min(500)));
             samples.push(rig.measure(args.common.turn()));
@@ -81,6 +90,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             switch: "crosspoint",
             ports,
             idle_type: args.idle.clone(),
+            batch: args.batch,
             flows: args.flows,
             cycles_per_packet: median(&raw),
             ratio_to_two: median(&ratios),

@@ -1,22 +1,21 @@
 //! Ports by the thousand: how long does it take until a configuration with many is in force, and one more?
 //!
-//! The switch is made what it shall be as the daemon does it, by a plan of differences, in a network namespace of its own: this process calls
-//! itself in one. For AF_XDP the kernel's own time is measured in turns with ours: a program loaded and attached and a socket bound for
-//! each device, and nothing else.
+//! The switch is made what it shall be as the daemon does it, by a plan of differences, in a network
+//! namespace of its own: this process calls itself in one. For AF_XDP the kernel's own time is measured in
+//! turns with ours: a program loaded and attached and a socket bound for each device, and nothing else.
 
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
 use crate::units::count;
+use host::rundir::RunDir;
 use packet::{Pool, PoolConfig};
 use ports::af_xdp::Bare;
 use std::process::Command;
 use std::time::Instant;
 use vswitchd::Vswitch;
 use vswitchd::config::wanted::{Bridge, Interface, Wanted};
-use vswitchd::config::{Config, Database, DatapathFlags, EnableDummy};
+use vswitchd::config::{Config, Database, DatapathFlags, Flags};
 use vswitchd::reconcile::{OfPortsBefore, reconcile};
-use vswitchd::rundir::RunDir;
-use vswitchd::stream::TlsFiles;
 
 /// A thousand ports in one transaction, in milliseconds.
 const ALL_GOAL_MS: f64 = 5_000.0;
@@ -140,18 +139,9 @@ fn measure(args: &Args, kind: &str, ports: usize) -> Result<Row, String> {
 }
 
 fn switch(pool_packets: usize) -> Result<Vswitch, String> {
-    let config = Config {
-        run_dir: RunDir::new("/nowhere"),
-        bridges: Vec::new(),
-        ports: Vec::new(),
-        database: Database::None,
-        dummy: EnableDummy::No,
-        tls: TlsFiles::default(),
-        mlockall: false,
-        datapath: DatapathFlags { pool_packets, pool_packet_bytes: CHUNK_BYTES, ..DatapathFlags::default() },
-        unixctl: None,
-    };
-    Vswitch::new(&config).map_err(|e| e.to_string())
+    let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+    let datapath = DatapathFlags { pool_packets, pool_packet_bytes: CHUNK_BYTES, ..DatapathFlags::default() };
+    Vswitch::new(&Config { datapath, ..config }).map_err(|e| e.to_string())
 }
 
 fn name(kind: &str, n: usize) -> String {

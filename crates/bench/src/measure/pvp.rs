@@ -1,13 +1,14 @@
 //! The test of the Red Hat text on Open vSwitch's performance: physical port, virtual machine, physical port.
 //!
-//! A source in memory stands for the wire; its packets go to a guest over vhost-user, are looped back by it, and end in a sink,
-//! with one OpenFlow rule for each flow and direction. The worker has one processor, the guest the other. With `--peer ovs-dpdk`
-//! the same is measured on Open vSwitch with DPDK in turns: the same frames from memory, the same rules, a guest of the same kind with
-//! rings of the same size. Wire speed is offered and loss allowed; packets are counted at the sink, and the cost of one is the
-//! switch's busy cycles per packet delivered there.
+//! A source in memory stands for the wire; its packets go to a guest over vhost-user, are looped back by it,
+//! and end in a sink, with one OpenFlow rule for each flow and direction. The worker has one processor, the
+//! guest the other. With `--peer ovs-dpdk` the same is measured on Open vSwitch with DPDK in turns: the same
+//! frames from memory, the same rules, a guest of the same kind with rings of the same size. Wire speed is
+//! offered and loss allowed; packets are counted at the sink, and the cost of one is the switch's busy cycles
+//! per packet delivered there.
 //!
-//! With `--path guest-to-guest`, or to look for the highest rate that loses no more than `--loss` allows, the packets come from a
-//! guest of the benchmark's own ([`pvp_guests`]) in place of a source in memory.
+//! With `--path guest-to-guest`, or to look for the highest rate that loses no more than `--loss` allows, the
+//! packets come from a guest of the benchmark's own ([`pvp_guests`]) in place of a source in memory.
 
 use crate::goals;
 use crate::measure::frames::{self, Order};
@@ -17,7 +18,7 @@ use crate::measure::pvp_guests::{self, Route};
 use crate::measure::pvp_types::{
     Args, GUEST, GuestKind, RING_SIZE, Row, SINK, SOURCE, Turn, Way, row, rules, rules_text,
 };
-use crate::measure::rig::{DRIVER_CPU, Rig};
+use crate::measure::rig::{DRIVER_CPU, Rig, settle};
 use crate::measure::rows::write_json;
 use crate::process::{Process, TempDir};
 use crate::stats::lower_bound;
@@ -228,10 +229,10 @@ fn point(
         .with("vhost-server-path", &our_socket.to_string_lossy());
     rig.add_port(&PortSpec::new("sink", "null", SINK))?;
     rig.add_port(&guest)?;
-    wait_for_link(&rig, dir)?;
+    wait_for_link(&rig, dir, settle(2_000, args.turn_ms))?;
     rig.add_rules(&rules(flows, Some(SINK)))?;
     rig.add_port(&source)?;
-    rig.warm_up(Duration::from_millis(2_000));
+    rig.warm_up(settle(2_000, args.turn_ms));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..args.runs {
         ours.push(our_turn(&mut rig, &our_guest, turn));
@@ -256,12 +257,12 @@ fn point(
     Ok(rows)
 }
 
-fn wait_for_link(rig: &Rig, dir: &Path) -> Result<(), String> {
+fn wait_for_link(rig: &Rig, dir: &Path, long: Duration) -> Result<(), String> {
     let start = Instant::now();
     let link = || rig.datapath.port(GUEST).map(|port| port.status().link);
     // A driver may start twice before it stays.
     let mut up_since = None;
-    while up_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(2)) {
+    while up_since.is_none_or(|since: Instant| since.elapsed() < long) {
         up_since = if link() == Some(LinkState::Up) { up_since.or(Some(Instant::now())) } else { None };
         if start.elapsed() > Duration::from_secs(30) {
             let log = std::fs::read_to_string(dir.join("guest.log")).unwrap_or_default();

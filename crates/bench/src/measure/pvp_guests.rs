@@ -1,16 +1,17 @@
 //! Two guests in one thread of the benchmark's own: a tester that knows exactly what it has offered.
 //!
-//! The thread plays the drivers of both guests in turns, so that it has one processor to itself and neither guest waits for the
-//! other's time slice. Guest A sends, at a given rate or as fast as its ring takes packets. With [`Route::GuestToGuest`] guest B takes
-//! what comes; with [`Route::Loopback`] it sends it back, and A takes it: A then stands for the wire of the test
-//! through a guest, with the rate under control that a source in memory has not.
+//! The thread plays the drivers of both guests in turns, so that it has one processor to itself and neither
+//! guest waits for the other's time slice. Guest A sends, at a given rate or as fast as its ring takes
+//! packets. With [`Route::GuestToGuest`] guest B takes what comes; with [`Route::Loopback`] it sends it back,
+//! and A takes it: A then stands for the wire of the test through a guest, with the rate under control that a
+//! source in memory has not.
 //!
-//! A packet that is due while A's ring is full is offered and lost, as on a wire. When the thread itself was held up, what
-//! it could not offer in time is not offered at all.
+//! A packet that is due while A's ring is full is offered and lost, as on a wire. When the thread itself was
+//! held up, what it could not offer in time is not offered at all.
 
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::pvp_types::{Args, GUEST, RING_SIZE, Row, SOURCE, Turn, row, rules, rules_text};
-use crate::measure::rig::{DRIVER_CPU, Rig};
+use crate::measure::rig::{DRIVER_CPU, Rig, settle};
 use base::PortNo;
 use base::clock::tsc;
 use datapath::Config;
@@ -30,8 +31,8 @@ const OVERDUE_MAX: u64 = 256;
 const UNPACED: u64 = u64::MAX;
 /// Steps of the search for the highest rate: it ends within a hundredth of the highest.
 const SEARCH_STEPS: u32 = 7;
-/// A rate is tried so often before it counts as too high: where the machine takes a processor away from the switch or the
-/// tester for a moment, packets are lost that neither would lose.
+/// A rate is tried so often before it counts as too high: where the machine takes a processor away from the
+/// switch or the tester for a moment, packets are lost that neither would lose.
 const TRIES: u32 = 8;
 /// Before a turn at a rate, packets come slowly, so that both switches are awake when it begins: how long it
 /// takes to wake is another measurement's question (`wake`).
@@ -224,8 +225,8 @@ trait Switch {
 
     /// One turn at this rate.
     fn turn(&mut self, rate: u64, time: Duration) -> Result<Turn, String> {
-        // What is under way from before is none of this turn's, and nothing of its own is forgotten: what was offered is compared
-        // with what came from one moment at which nothing is under way to another.
+        // What is under way from before is none of this turn's, and nothing of its own is forgotten: what was
+        // offered is compared with what came from one moment at which nothing is under way to another.
         self.drain();
         let empty_before = self.tester().reading();
         if rate == UNPACED {
@@ -366,12 +367,12 @@ pub fn point(
         None => switch.turn(UNPACED, time),
     };
     let mut ours = ours(sockets("ours"), frames.clone(), route, flows)?;
-    warm_up(&mut ours)?;
+    warm_up(&mut ours, args.turn_ms)?;
     let mut theirs = match peer {
         Some(peer) => {
             peer.resume();
             let mut theirs = theirs(peer, sockets("theirs"), frames, route, flows)?;
-            warm_up(&mut theirs)?;
+            warm_up(&mut theirs, args.turn_ms)?;
             theirs.peer.pause();
             Some(theirs)
         }
@@ -398,8 +399,8 @@ pub fn point(
     Ok(rows)
 }
 
-fn warm_up(switch: &mut dyn Switch) -> Result<(), String> {
-    let turn = switch.turn(UNPACED, Duration::from_millis(1_500))?;
+fn warm_up(switch: &mut dyn Switch, turn_ms: u64) -> Result<(), String> {
+    let turn = switch.turn(UNPACED, settle(1_500, turn_ms))?;
     if turn.delivered == 0 { Err("nothing came through the switch".into()) } else { Ok(()) }
 }
 

@@ -48,13 +48,15 @@ pub struct Args {
     /// Numbers of flows; k and m stand for thousands and millions.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "10,1k,10k")]
     pub flows: Vec<usize>,
-    /// The guest. On the way from guest to guest, and where a rate is looked for, both guests are the benchmark's own.
+    /// The guest. On the way from guest to guest, and where a rate is looked for, both guests are the
+    /// benchmark's own.
     #[arg(long, value_enum, default_value = "testpmd")]
     pub guest: GuestKind,
     /// The packets' way.
     #[arg(long, value_enum, default_value = "loopback")]
     pub path: Way,
-    /// Look for the highest rate at which no more than this share of the packets is lost (0: none), by halving.
+    /// Look for the highest rate at which no more than this share of the packets is lost (0: none), by
+    /// halving.
     #[arg(long, value_parser = share)]
     pub loss: Option<f64>,
     /// Measure another switch beside ours, in turns.
@@ -95,9 +97,10 @@ pub struct Row {
     pub mpps: f64,
     /// The same of each turn.
     pub raw_mpps: Vec<f64>,
-    /// Share of the offered packets that were not delivered; null where none was offered. With a source in memory what is under way
-    /// when a turn begins and ends (as many as the guest's two rings hold, at most) is counted at one end alone: where next to
-    /// nothing is lost in a short turn, this may be a little below 0.
+    /// Share of the offered packets that were not delivered; null where none was offered. With a source in
+    /// memory what is under way when a turn begins and ends (as many as the guest's two rings hold, at most)
+    /// is counted at one end alone: where next to nothing is lost in a short turn, this may be a little below
+    /// 0.
     pub loss: f64,
     /// Share of a processor.
     pub cpu_switch: f64,

@@ -50,6 +50,12 @@ pub struct Rig {
     events: Waiter,
 }
 
+/// How long caches are given to settle: as long as it takes for turns of half a second and more, less where
+/// turns are so short that they show no more than that all runs.
+pub fn settle(ms: u64, turn_ms: u64) -> Duration {
+    Duration::from_millis(if turn_ms >= 500 { ms } else { (ms * turn_ms / 1000).max(100) })
+}
+
 /// The packet memory that all rigs of this process share: pools live as long as the process.
 pub fn pool() -> Result<&'static Pool, String> {
     static POOL: std::sync::OnceLock<Result<&'static Pool, String>> = std::sync::OnceLock::new();
@@ -60,13 +66,23 @@ pub fn pool() -> Result<&'static Pool, String> {
 impl Rig {
     /// A bridge without ports, and a worker.
     pub fn new(config: Config) -> Result<Rig, String> {
+        Rig::on(config, Some(WORKER_CPU))
+    }
+
+    /// The same with the worker on this processor, or on any.
+    pub fn on(config: Config, cpu: Option<usize>) -> Result<Rig, String> {
+        Rig::with_bridge(config, cpu, BridgeConfig::new("br0"))
+    }
+
+    /// The same with this bridge.
+    pub fn with_bridge(config: Config, cpu: Option<usize>, bridge: BridgeConfig) -> Result<Rig, String> {
         packet::thread::pin(DRIVER_CPU);
         let domain = Domain::new();
         let (switch, mut control) = Control::new(domain.clone(), HashKey::random());
-        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        let bridge = control.add_bridge(bridge);
         let mut datapath =
             Datapath::new(pool()?, switch as Arc<Switch>, domain, config).map_err(|e| e.to_string())?;
-        datapath.start_worker(Some(WORKER_CPU)).map_err(|e| e.to_string())?;
+        datapath.start_worker(cpu).map_err(|e| e.to_string())?;
         let events = Waiter::new().map_err(|e| e.to_string())?;
         events.add(datapath.event_bell().fd()).map_err(|e| e.to_string())?;
         Ok(Rig { datapath, control, bridge, events })
@@ -116,8 +132,9 @@ impl Rig {
         more
     }
 
-    /// Runs for a while. As in a daemon the control thread has its turn when a worker rings, and each [`TICK`]: more often would take the
-    /// processor from whoever shares it, and the peers' control threads sleep as long.
+    /// Runs for a while. As in a daemon the control thread has its turn when a worker rings, and each
+    /// [`TICK`]: more often would take the processor from whoever shares it, and the peers' control threads
+    /// sleep as long.
     pub fn run_for(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -161,8 +178,8 @@ impl Rig {
         }
     }
 
-    /// Runs until the caches have settled: no misses for a while, the tuner's first trials over. Where translation is dear it
-    /// takes as long as that needs, up to some seconds of the worker's CPU time.
+    /// Runs until the caches have settled: no misses for a while. Where translation is dear it takes as
+    /// long as that needs, up to some seconds of the worker's CPU time.
     pub fn warm_up(&mut self, least: Duration) {
         self.run_for(least);
         let start = self.reading().cpu_ns;

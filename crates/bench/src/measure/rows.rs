@@ -43,8 +43,8 @@ impl Machine {
     }
 }
 
-/// A `--json` argument: a file that can be written. It is tried at once, not when hours of turns are over; what it holds stays until
-/// there is something new, and a new one is made only then.
+/// A `--json` argument: a file that can be written. It is tried at once, not when hours of turns are over;
+/// what it holds stays until there is something new, and a new one is made only then.
 pub fn json_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let tried = if path.exists() {

@@ -1,13 +1,13 @@
 //! From one worker to two: how much more do two do?
 //!
-//! Each worker has a source and a sink in memory of its own; tables, pool and everything else they share. One worker's cost per
-//! packet is measured while the other has nothing to do, then both are measured at once, in turns. What two workers
-//! achieve together is the sum of their packets per second of their own CPU time, in ratio to what one achieves
-//! alone: where they share nothing that is written per packet, it is 2.
+//! Each worker has a source and a sink in memory of its own; tables, pool and everything else they share. One
+//! worker's cost per packet is measured while the other has nothing to do, then both are measured at once, in
+//! turns. What two workers achieve together is the sum of their packets per second of their own CPU time, in
+//! ratio to what one achieves alone: where they share nothing that is written per packet, it is 2.
 
 use crate::measure::frames::{Order, addresses, sequence};
 use crate::measure::p2p::exact_match;
-use crate::measure::rig::{DRIVER_CPU, Rig, WORKER_CPU};
+use crate::measure::rig::{self, DRIVER_CPU, Rig, WORKER_CPU};
 use crate::measure::trial::{self, Common, Goals, Meter, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -126,7 +126,7 @@ fn row(args: &Args, load: Load, dir: &Path, goals: &mut Goals) -> Result<Row, St
     for source in &sources {
         rig.add_port(source)?;
     }
-    let warm_up = Duration::from_millis(if flows > 10_000 { 4_000 } else { 1_500 });
+    let warm_up = rig::settle(if flows > 10_000 { 4_000 } else { 1_500 }, args.common.turn_ms);
     rig.run_for(warm_up);
     settle(&mut rig)?;
     let (mut alone, mut both, mut ratios, mut misses) =

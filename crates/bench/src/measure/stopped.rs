@@ -1,12 +1,12 @@
 //! A guest that stops reading, and the rate that another port keeps beside it.
 //!
-//! An established flow goes from a source in memory to a sink; another source sends, as fast as it is polled, to a guest of the
-//! benchmark's own (`feeds`: to nobody else, or every other packet to the sink, so that it is never held back). The guest reads or does
-//! not, in turns: what leaves by the sink while it does not, in ratio to what leaves while it does, is what the
-//! other port keeps.
+//! An established flow goes from a source in memory to a sink; another source sends, as fast as it is polled,
+//! to a guest of the benchmark's own (`feeds`: to nobody else, or every other packet to the sink, so that it
+//! is never held back). The guest reads or does not, in turns: what leaves by the sink while it does not, in
+//! ratio to what leaves while it does, is what the other port keeps.
 
 use crate::measure::frames::addresses;
-use crate::measure::rig::{DRIVER_CPU, Rig};
+use crate::measure::rig::{DRIVER_CPU, Rig, settle};
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -145,7 +145,7 @@ fn add_guest(rig: &mut Rig, socket: &Path) -> Result<Reader, String> {
 }
 
 fn measure(rig: &mut Rig, reader: &Reader, common: &Common, feeds: &'static str) -> Row {
-    rig.warm_up(Duration::from_secs(1));
+    rig.warm_up(settle(1_000, common.turn_ms));
     let (mut reading, mut stopped, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..common.runs {
         reading.push(rates(rig, common.turn()).0);
@@ -180,7 +180,8 @@ fn measure(rig: &mut Rig, reader: &Reader, common: &Common, feeds: &'static str)
     row
 }
 
-/// Packets that left by the sink, and packets that the guest's port lost, per second of the worker's CPU time.
+/// Packets that left by the sink, and packets that the guest's port lost, per second of the worker's CPU
+/// time.
 fn rates(rig: &mut Rig, time: Duration) -> (f64, f64) {
     let read = |rig: &Rig| {
         let cpu = base::clock::cpu_time_ns(rig.datapath.worker_thread_id(0)).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! What the benches in memory share: their flags, the goals they are held to, traffic made to measure, and a meter that can
-//! be read while something else goes on.
+//! What the benches in memory share: their flags, the goals they are held to, traffic made to measure, and a
+//! meter that can be read while something else goes on.
 
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::rows::{json_file, write_json};
@@ -196,8 +196,8 @@ pub fn to_sink() -> Vec<Action> {
     vec![Action::Output { port: base::OfPort(SINK.0 as u16), max_len: 0 }]
 }
 
-/// Actions that read these fields of every packet, into registers, before they output: so each combination of their values
-/// is a flow of its own, whatever little the match looks at.
+/// Actions that read these fields of every packet, into registers, before they output: so each combination of
+/// their values is a flow of its own, whatever little the match looks at.
 pub fn reading(fields: &[(Mf, u16)]) -> Vec<Action> {
     let whole = |field, count| SubField { field, offset: 0, count };
     let moves = fields.iter().zip(0u8..).map(|(&(field, bits), n)| Action::Move {

@@ -1,17 +1,19 @@
 //! Sleep: what waking costs, and what an idle switch costs.
 //!
-//! Wake: a frame is put into a port while the worker sleeps, and the time is taken until it has come out of another; against it, in
-//! turns, a bare thread that waits on an eventfd and answers. The difference is what the switch adds.
+//! Wake: a frame is put into a port while the worker sleeps, and the time is taken until it has come out of
+//! another; against it, in turns, a bare thread that waits on an eventfd and answers. The difference is what
+//! the switch adds.
 //!
-//! Guest: a guest that sleeps sends a frame to the sleeping switch, which sends it back by the port that it came from. That takes two
-//! wakes, the switch's and the guest's; what it takes beside is the switch's and the rings'. And the CPU time of that
-//! switch while the guest says nothing.
+//! Guest: a guest that sleeps sends a frame to the sleeping switch, which sends it back by the port that it
+//! came from. That takes two wakes, the switch's and the guest's; what it takes beside is the switch's and
+//! the rings'. And the CPU time of that switch while the guest says nothing.
 //!
-//! Idle: our daemon with eight ports of a kind on kernel interfaces and no traffic; its CPU time in ratio to the time that passes.
+//! Idle: our daemon with eight ports of a kind on kernel interfaces and no traffic; its CPU time in ratio to
+//! the time that passes.
 
 use crate::daemon::Daemon;
 use crate::measure::afxdp_bridge::Net;
-use crate::measure::rig::{Rig, WORKER_CPU};
+use crate::measure::rig::{Rig, WORKER_CPU, settle};
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -269,7 +271,7 @@ fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
     for n in 0..IDLE_PORTS {
         net.set_up(&format!("p{n}"))?;
     }
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(settle(2_000, args.common.turn_ms));
     let mut raw = Vec::new();
     for _ in 0..args.common.runs {
         let (before, start) = (daemon.cpu_ns(), Instant::now());

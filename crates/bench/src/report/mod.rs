@@ -1,5 +1,6 @@
 //! The report of runs: tables as CSV, and one HTML page that needs nothing else.
 
+pub mod markdown;
 pub mod page;
 pub mod plot;
 pub mod style;
@@ -22,6 +23,13 @@ pub fn run(dirs: &[PathBuf], out: Option<&Path>) -> Result<PathBuf, Failure> {
     let html = to.join("report.html");
     write_whole(&html, page::page(&runs, &held).as_bytes())?;
     Ok(html)
+}
+
+/// Writes these runs as text in Markdown.
+pub fn markdown(dirs: &[PathBuf], file: &Path) -> Result<(), Failure> {
+    let runs: Result<Vec<Run>, String> = dirs.iter().map(|dir| store::read(dir)).collect();
+    let text = markdown::text(&runs.map_err(Failure::Usage)?);
+    write_whole(file, text.as_bytes()).map_err(Failure::Check)
 }
 
 /// A line for each figure of each point, with its turns.

@@ -8,13 +8,13 @@ use crate::machine::fingerprint::Fingerprint;
 use crate::result::{Better, Point, Run};
 use crate::stats::short;
 use crate::suite::Suite;
-use crate::suite::list::SUITES;
+use crate::suite::list::suites;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The whole page. `held` are the goals of each run.
 pub fn page(runs: &[Run], held: &[Vec<Held>]) -> String {
     let suites: Vec<&Suite> =
-        SUITES.iter().filter(|s| runs.iter().any(|r| r.points.iter().any(|p| p.suite == s.name))).collect();
+        suites().filter(|s| runs.iter().any(|r| r.points.iter().any(|p| p.suite == s.name))).collect();
     let names: Vec<&str> = runs.iter().map(|r| r.name.as_str()).collect();
     let page = html! {
         (DOCTYPE)
@@ -112,6 +112,7 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
                     }
                 }
             }
+            (documents(suite))
             details open[suite.plots.is_empty()] { summary { "Figures" }
                 @for run in runs.iter().filter(|r| r.points.iter().any(|p| p.suite == suite.name)) {
                     @if runs.len() > 1 { h3 { (run.name) } }
@@ -120,6 +121,23 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
             }
         }
     }
+}
+
+/// What the documents whose experiment it is have found.
+fn documents(suite: &Suite) -> Markup {
+    let figures = crate::documents::of_suite(suite.name);
+    html! { @if figures.clone().next().is_some() {
+        details { summary { "Figures of the documents" }
+            p.warn { "Not measured side by side: other machines, years and versions." }
+            div.scroll { table {
+                (head(&["Document", "Experiment", "Hardware", "Switch", "Load", "Value", "Unit"]))
+                tbody { @for figure in figures { tr {
+                    td { (figure.document) } td { (figure.experiment) } td { (figure.hardware) } td { (figure.switch) }
+                    td { (figure.load) } (number(figure.value)) td { (figure.unit) }
+                } } }
+            } }
+        }
+    } }
 }
 
 fn legend(lines: &[Line]) -> Markup {

@@ -30,6 +30,8 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("cpu_switch", "processors", Neither),
     ("cycles_per_packet", "cycles", Lower),
     ("dropped_per_s", "1/s", Neither),
+    ("effect_p99_us", "us", Lower),
+    ("effect_us", "us", Lower),
     ("emc_hit_ratio", "ratio", Neither),
     ("exact_entries", "flows", Neither),
     ("flow_mods_made_per_s", "1/s", Higher),
@@ -37,6 +39,8 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("io_cycles_per_packet", "cycles", Neither),
     ("kept_ratio", "ratio", Higher),
     ("kernel_ms", "ms", Neither),
+    ("learned_per_s", "1/s", Higher),
+    ("learned_ratio", "ratio", Higher),
     ("longest_pass_ms", "ms", Lower),
     ("longest_wait_ms", "ms", Lower),
     ("loss", "ratio", Lower),
@@ -53,6 +57,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("own_cycles_per_packet", "cycles", Lower),
     ("packets", "packets", Neither),
     ("packets_per_cpu_second", "1/s", Higher),
+    ("packets_per_s", "1/s", Higher),
     ("peak_rss_bytes", "bytes", Lower),
     ("pool_bytes", "bytes", Neither),
     ("ratio", "ratio", Lower),
@@ -75,6 +80,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("throughput_ratio", "ratio", Higher),
     ("wait_ms", "ms", Lower),
     ("wake_us", "us", Lower),
+    ("wall_cycles_per_packet", "cycles", Lower),
     ("worst_window_ratio", "ratio", Higher),
 ];
 
@@ -98,6 +104,12 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("afxdp", "io-loop", "machine_cycles_per_packet_with_generator"),
     ("wake", "wake", "added_us"),
     ("scale", "cores", "scaling"),
+    ("ablation", "ablation", "cycles_per_packet"),
+    ("pinning", "pinning", "cycles_per_packet"),
+    ("mac-learning", "mac-learning", "cycles_per_packet"),
+    ("rule-to-effect", "rule-to-effect", "effect_us"),
+    ("flow-mods", "flow-mod", "flow_mods_made_per_s"),
+    ("explosion", "masks", "kept_ratio"),
 ];
 
 /// A file as a measurement writes it.

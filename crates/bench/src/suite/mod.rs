@@ -2,6 +2,9 @@
 //! data; [`list`] has all of them.
 
 pub mod list;
+pub mod measured;
+pub mod offered;
+pub mod parts;
 
 /// How long a run takes the time for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +48,9 @@ pub enum Step {
     Measure(Measure),
     /// Trials on test beds.
     Grid(Grid),
+    /// This program against the versions of it that the run names, in turns; it fails where this one is
+    /// worse.
+    Builds(&'static str),
 }
 
 /// Every combination of these. All switches see the same load in turns before the next load begins.
@@ -65,6 +71,8 @@ pub struct Grid {
     pub flows: &'static [u32],
     /// Offered frames per second, for trials that do not look for a rate; 0: as many as go.
     pub rates: &'static [u64],
+    /// What the frames are, as `--traffic` has it.
+    pub traffic: &'static [&'static str],
     /// Names of trials.
     pub trials: &'static [&'static str],
 }
@@ -102,6 +110,7 @@ impl Step {
         match self {
             Step::Measure(measure) => measure.step,
             Step::Grid(grid) => grid.step,
+            Step::Builds(step) => step,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! `crosspoint demo`: real packets through a real switch, between two network namespaces, with figures.
 //!
-//! The usual test of switches for virtual machines (PVP): in at a physical port (here a veth), to a guest over
-//! vhost-user, back, and out at another port. Eight stages, each of which says what it does and with which
-//! command. Everything that it makes has one prefix and is removed at the end, on failure and on a signal; the
-//! next start removes what a killed demo left behind. One thread; every wait checks for the stop flag.
+//! The usual test of switches for virtual machines (PVP): in at a physical port (here a veth), to a guest
+//! over vhost-user, back, and out at another port. Eight stages, each of which says what it does and with
+//! which command. Everything that it makes has one prefix and is removed at the end, on failure and on a
+//! signal; the next start removes what a killed demo left behind. One thread; every wait checks for the stop
+//! flag.
 //!
 //! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by its
 //! database and by OpenFlow, with the stock tools where they are installed, and asked by its control socket,

@@ -1,9 +1,9 @@
-//! The switch's counters, read from the texts of its control commands. Those are an interface: what
-//! monitoring scripts read, the demo can read.
+//! The switch's counters: of its [figures](vswitchd::figures), those that the demo shows.
 
 use super::lab::{GUEST_PORT, PORTS};
 use std::fs;
 use std::time::Instant;
+use vswitchd::figures::{Figures, WorkerCounters};
 
 /// Counters at a moment.
 #[derive(Clone, Debug)]
@@ -63,56 +63,28 @@ pub struct Port {
 /// Drops: reason, packets, and the same by input port.
 pub type Drops = Vec<(String, u64, Vec<(String, u64)>)>;
 
-/// From `dpif-netdev/pmd-stats-show`.
-pub fn lookups(text: &str) -> Lookups {
-    let sum = |key: &str| {
-        let values = text.lines().filter_map(|line| line.trim().strip_prefix(key)?.strip_prefix(": "));
-        values.filter_map(|value| value.trim().parse::<u64>().ok()).sum()
-    };
-    Lookups {
-        exact: sum("emc hits"),
-        megaflow: sum("megaflow hits"),
-        missed: sum("miss with success upcall") + sum("miss with failed upcall"),
-    }
+/// Lookups of all workers.
+pub fn lookups(figures: &Figures) -> Lookups {
+    let sum = |of: fn(&WorkerCounters) -> u64| figures.workers.iter().map(|w| of(&w.counters)).sum();
+    Lookups { exact: sum(|c| c.exact_hits), megaflow: sum(|c| c.megaflow_hits), missed: sum(|c| c.misses) }
 }
 
-/// From `dpctl/show -s`: the ports that carry packets, which the bridge's own does not.
-pub fn ports(text: &str) -> Vec<Port> {
-    let mut ports: Vec<Port> = Vec::new();
-    for line in text.lines().map(str::trim) {
-        if let Some(rest) = line.strip_prefix("port ") {
-            let name = rest.split_whitespace().nth(1).unwrap_or_default().trim_end_matches(':');
-            ports.push(Port { name: name.into(), ..Port::default() });
-        } else if let (Some(port), Some(rest)) = (ports.last_mut(), line.strip_prefix("RX packets:")) {
-            port.rx = leading(rest);
-            port.rx_dropped = rest.split("dropped:").nth(1).map_or(0, leading);
-        } else if let (Some(port), Some(rest)) = (ports.last_mut(), line.strip_prefix("TX packets:")) {
-            port.tx = leading(rest);
-        }
-    }
-    ports.retain(|port| port.name == GUEST_PORT || PORTS.contains(&port.name.as_str()));
-    ports
+/// The ports that carry packets, which the bridge's own does not.
+pub fn ports(figures: &Figures) -> Vec<Port> {
+    let is_shown = |name: &str| name == GUEST_PORT || PORTS.contains(&name);
+    let shown = figures.ports.iter().filter(|port| is_shown(&port.name));
+    let ports = shown.map(|port| Port {
+        name: port.name.clone(),
+        rx: port.rx_packets,
+        rx_dropped: port.rx_dropped,
+        tx: port.tx_packets,
+    });
+    ports.collect()
 }
 
-/// From `crosspoint/drops`.
-pub fn drops(text: &str) -> Drops {
-    let mut drops = Drops::new();
-    for line in text.lines() {
-        let Some((name, count)) = line.trim().rsplit_once(": ") else { continue };
-        let count = leading(count);
-        if !line.starts_with(' ') {
-            drops.push((name.into(), count, Vec::new()));
-        } else if let Some((_, _, ports)) = drops.last_mut() {
-            ports.push((name.into(), count));
-        }
-    }
-    drops
-}
-
-/// The number that a text begins with; 0 where there is none.
-fn leading(text: &str) -> u64 {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().unwrap_or(0)
+/// Drops by reason and port.
+pub fn drops(figures: Figures) -> Drops {
+    figures.drops.into_iter().map(|drop| (drop.reason, drop.packets, drop.ports)).collect()
 }
 
 /// CPU time of all threads of a process, by the scheduler's own account.
@@ -125,36 +97,16 @@ pub fn cpu_ns(pid: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vswitchd::figures::Worker;
 
     #[test]
     fn lookups_are_summed_over_workers() {
-        let worker = "pmd thread numa_id 0 core_id 0:\n  packets received: 9\n  emc hits: 4\n  smc hits: 70\n  \
-                      megaflow hits: 3\n  avg. subtable lookups per megaflow hit: 1.00\n  \
-                      miss with success upcall: 2\n  miss with failed upcall: 1\n";
-        let counted = lookups(&worker.repeat(2));
+        let counters =
+            WorkerCounters { exact_hits: 4, megaflow_hits: 3, misses: 3, ..WorkerCounters::default() };
+        let worker = Worker { counters, ..Worker::default() };
+        let counted = lookups(&Figures { workers: vec![worker.clone(), worker], ..Figures::default() });
         assert_eq!(counted, Lookups { exact: 8, megaflow: 6, missed: 6 });
         assert_eq!((counted.total(), counted.since(&counted).total()), (20, 0));
-    }
-
-    #[test]
-    fn ports_are_read_with_their_counters() {
-        let text = "netdev@ovs-netdev:\n  lookups: hit:1 missed:2 lost:0\n  flows: 3\n  port 100: cp-demo-br0 (internal)\n    \
-                    RX packets:0 errors:0 dropped:0 overruns:0 frame:0\n    TX packets:7 errors:0 dropped:0\n  \
-                    port 1: cp-demo-p1 (afxdp: xdp-mode=native)\n    \
-                    RX packets:12 errors:0 dropped:34 overruns:0 frame:0\n    \
-                    TX packets:56 errors:0 dropped:0 aborted:? carrier:?\n    collisions:0\n    RX bytes:1  TX bytes:2\n";
-        assert_eq!(ports(text), [Port { name: "cp-demo-p1".into(), rx: 12, rx_dropped: 34, tx: 56 }]);
-        assert_eq!(ports(""), []);
-    }
-
-    #[test]
-    fn drops_are_read_by_reason_and_port() {
-        let text = "table_miss: 1000\n  p1: 999\n  p2: 1\ntx_queue_full: 3\n";
-        let ports = vec![("p1".to_string(), 999), ("p2".to_string(), 1)];
-        assert_eq!(
-            drops(text),
-            [("table_miss".to_string(), 1000, ports), ("tx_queue_full".into(), 3, vec![])]
-        );
     }
 
     #[test]

@@ -305,7 +305,7 @@ pub fn strangers(shell: &Shell, switch: &Switch) -> Result<Drops, DemoError> {
     for line in text.lines() {
         shell.say(line);
     }
-    Ok(sample::drops(&text))
+    Ok(sample::drops(switch.figures()?))
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use super::sample::{self, Sample};
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
-use vswitchd::unixctl::Client;
+use transport::unixctl::Client;
+use vswitchd::figures::Figures;
 
 /// How long it may take to start.
 const START_WITHIN: Duration = Duration::from_secs(10);
@@ -91,10 +92,15 @@ impl Switch {
         }
     }
 
+    /// All that it counts.
+    pub fn figures(&self) -> Result<Figures, DemoError> {
+        Figures::parse(&self.ask("crosspoint/figures", &[])?).map_err(DemoError::new)
+    }
+
     /// Its counters now.
     pub fn sample(&self) -> Result<Sample, DemoError> {
-        let lookups = sample::lookups(&self.ask("dpif-netdev/pmd-stats-show", &[])?);
-        let ports = sample::ports(&self.ask("dpctl/show", &["-s"])?);
+        let figures = self.figures()?;
+        let (lookups, ports) = (sample::lookups(&figures), sample::ports(&figures));
         let (cpu_ns, guest_cpu_ns) = (sample::cpu_ns(self.child.pid()), sample::cpu_ns(self.guest_pid));
         Ok(Sample { at: Instant::now(), cpu_ns, guest_cpu_ns, lookups, ports })
     }

@@ -3,9 +3,9 @@
 //! The stock names do not parse with clap; their tables are turned into a [`clap::Command`] that is only ever
 //! completed.
 
-use super::{Flag, Manual};
 use clap::{Arg, ArgAction, Command, ValueHint};
 use clap_complete::Shell;
+use host::manual::{Flag, Manual};
 use std::collections::BTreeSet;
 
 /// The script for a program.

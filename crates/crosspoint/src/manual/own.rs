@@ -1,9 +1,9 @@
 //! Manuals of `crosspoint` itself and of the subcommands that clap parses.
 
-use super::{Entry, Flag, Group, Manual, examples};
 use crate::Cli;
 use crate::programs::PROGRAMS;
 use clap::{Arg, Command, CommandFactory};
+use host::manual::{Entry, Flag, Group, Manual, examples};
 use std::fmt::Write;
 
 /// The subcommands by what they are for, as `crosspoint --help` lists them.

@@ -2,9 +2,9 @@
 //!
 //! Source: groff_man(7), groff_man_style(7).
 
-use super::{Entry, Manual};
+use host::manual::{Entry, Manual};
+use host::program;
 use std::fmt::Write;
-use vswitchd::program;
 
 /// The section of a page: user commands 1, administration 8, where Open vSwitch has the pages of the same
 /// names.

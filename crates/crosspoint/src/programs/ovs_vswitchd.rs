@@ -1,16 +1,16 @@
 //! `ovs-vswitchd`: the switch, configured by a database that somebody else serves.
 
-use super::{CLIENT_TLS, Usage, fail, take_tls};
-use crate::manual::Manual;
 use crate::switch;
+use host::daemonize::{DAEMON, LOGGING, Options};
+use host::getopt::{Opt, Order, flag, optional, value};
+use host::manual::Manual;
+use host::program;
+use host::rundir::RunDir;
+use host::usage::{Usage, fail};
 use ports::files::FileDirs;
 use std::process::ExitCode;
-use vswitchd::config::{Config, Database, DatapathFlags, EnableDummy};
-use vswitchd::daemonize::{DAEMON, LOGGING, Options};
-use vswitchd::getopt::{Opt, Order, flag, optional, value};
-use vswitchd::program;
-use vswitchd::rundir::RunDir;
-use vswitchd::stream::{ActiveTarget, OVSDB_PORT, TlsFiles};
+use transport::{ActiveTarget, CLIENT_TLS, OVSDB_PORT, take_tls};
+use vswitchd::config::{Config, Database, EnableDummy};
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
@@ -35,7 +35,7 @@ pub const OPTIONS: &[Opt] = &[
 ];
 
 pub fn run(args: &[String]) -> ExitCode {
-    vswitchd::log::start();
+    host::log::start();
     program::set_daemon_name(vswitchd::NAME);
     let usage = Usage {
         tables: &[DAEMON, LOGGING, CLIENT_TLS, OPTIONS],
@@ -44,17 +44,7 @@ pub fn run(args: &[String]) -> ExitCode {
         version: &[],
     };
     let mut options = Options::with_datapath();
-    let mut config = Config {
-        run_dir: RunDir::from_env(),
-        database: Database::None,
-        tls: TlsFiles::default(),
-        dummy: EnableDummy::No,
-        mlockall: false,
-        bridges: Vec::new(),
-        ports: Vec::new(),
-        datapath: DatapathFlags::default(),
-        unixctl: None,
-    };
+    let mut config = Config::new(RunDir::from_env(), Database::embedded());
     let mut pcap_dirs = Vec::new();
     let taken = |name: &str, value: Option<&str>| match name {
         "pcap-dir" => {

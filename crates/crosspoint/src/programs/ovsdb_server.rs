@@ -1,18 +1,18 @@
 //! `ovsdb-server`: databases for whoever connects, without a switch.
 
-use super::{Usage, fail};
-use crate::manual::Manual;
+use host::daemonize::{DAEMON, LOGGING, Options as DaemonOptions, describe, fatal, signal_name};
+use host::getopt::{Opt, Order, flag, optional, value};
+use host::manual::Manual;
+use host::program;
+use host::rundir::RunDir;
+use host::usage::{Usage, fail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use vswitchd::daemonize::{DAEMON, LOGGING, Options as DaemonOptions, describe, fatal, signal_name};
-use vswitchd::getopt::{Opt, Order, flag, optional, value};
 use vswitchd::ovsdb::{ConfigFile, Handle, Options, serve};
-use vswitchd::program;
-use vswitchd::rundir::RunDir;
 
 /// The name by which the stock tools find it: that of its pid file and control socket.
 const NAME: &str = "ovsdb-server";
@@ -26,7 +26,7 @@ pub const OPTIONS: &[Opt] = &[
     value("unixctl").arg("SOCKET").help("path of the control socket"),
     value("sync-from").arg("SERVER").help("be a backup of SERVER"),
     value("sync-exclude-tables").arg("DB:TABLE,...").help("tables that are not copied from SERVER"),
-    flag("active").help("with --sync-from, be active until told otherwise"),
+    flag("active").help("be active until told otherwise, also with --sync-from"),
     value("private-key").short('p').arg("FILE").help("private key of this server"),
     value("certificate").short('c').arg("FILE").help("certificate for the private key"),
     value("ca-cert").short('C').arg("FILE").help("certificates that peers are verified with"),
@@ -44,7 +44,7 @@ pub const OPTIONS: &[Opt] = &[
 ];
 
 pub fn run(args: &[String]) -> ExitCode {
-    vswitchd::log::start();
+    host::log::start();
     program::set_daemon_name(NAME);
     let usage = Usage {
         tables: &[DAEMON, LOGGING, OPTIONS],
@@ -169,9 +169,6 @@ impl CommandLine {
         }
         if self.options.databases.is_empty() && !self.no_databases {
             self.options.databases.push(program::database_directory().join("conf.db"));
-        }
-        if self.options.active && self.options.sync_from.is_none() {
-            return Err("--active needs --sync-from".into());
         }
         Ok(())
     }

@@ -2,16 +2,17 @@
 //!
 //! On a terminal each sample replaces the one before; with `--batch`, `--once`, or if standard output is no
 //! terminal, they follow each other as plain text, for programs to read. Rates are averages between two
-//! samples. It runs the commands that `ovs-appctl` runs too: four a second, at no cost to the workers.
+//! samples. It asks for one snapshot of the switch's figures each time, at no cost to the workers.
 
 mod sample;
 
-use sample::{Port, Sample, Worker};
+use sample::Sample;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
-use vswitchd::unixctl::Client;
+use transport::unixctl::Client;
+use vswitchd::figures::{Figures, Port, Worker};
 
 /// How long it waits for the switch to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,7 +61,8 @@ fn watch(args: &Args) -> Result<(), String> {
     while left != Some(0) {
         std::thread::sleep(args.interval);
         let now = Sample::take(&mut client)?;
-        let text = render(&args.target, &before, &now);
+        let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
+        let text = render(&args.target, &before.figures, &now.figures, seconds);
         // From the top left corner on, and what is left of the look before is erased.
         let text = if redraws { format!("\x1b[H\x1b[J{text}") } else { format!("{text}\n") };
         let mut out = std::io::stdout().lock();
@@ -85,8 +87,7 @@ fn short(value: f64) -> String {
 }
 
 /// What changed, as text. Workers, ports and reasons that were not there before count from nothing.
-fn render(target: &str, before: &Sample, now: &Sample) -> String {
-    let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
+fn render(target: &str, before: &Figures, now: &Figures, seconds: f64) -> String {
     // A counter that went back belongs to another thing of the same name.
     let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
     let mut text = format!(
@@ -100,13 +101,13 @@ fn render(target: &str, before: &Sample, now: &Sample) -> String {
         "WORKER", "BUSY%", "RX PKT/S", "EXACT%", "MEGAF%", "MISS%", "CYCLES/PKT"
     );
     for worker in &now.workers {
-        let was = before.workers.iter().find(|w| w.core == worker.core).cloned().unwrap_or_default();
+        let was = before.workers.iter().find(|w| w.worker == worker.worker).cloned().unwrap_or_default();
         let _ = writeln!(text, "{}", worker_line(worker, &was, seconds));
     }
     let _ = writeln!(text, "\n{:<16} {:>5} {:<10} {:>12}", "QUEUE OF", "NO", "WORKER", "LAST MINUTE%");
     for q in &now.queues {
-        let core = format!("core {}", q.core);
-        let _ = writeln!(text, "{:<16} {:>5} {core:<10} {:>12}", q.port, q.number, q.usage);
+        let core = now.workers.get(q.worker).map_or("-".into(), |w| format!("core {}", w.core));
+        let _ = writeln!(text, "{:<16} {:>5} {core:<10} {:>12}", q.port, q.queue, q.usage_percent);
     }
     let _ = writeln!(
         text,
@@ -123,16 +124,17 @@ fn render(target: &str, before: &Sample, now: &Sample) -> String {
             port.kind,
             of(|p| p.rx_packets, 1.0),
             of(|p| p.rx_bytes, 8.0),
-            of(|p| p.rx_lost, 1.0),
+            of(|p| p.rx_dropped + p.rx_errors, 1.0),
             of(|p| p.tx_packets, 1.0),
             of(|p| p.tx_bytes, 8.0),
-            of(|p| p.tx_lost, 1.0),
+            of(|p| p.tx_dropped + p.tx_errors, 1.0),
         );
     }
     let _ = writeln!(text, "\n{:<28} {:>9} {:>14}", "DROPPED FOR", "PKT/S", "IN ALL");
-    for (reason, count) in &now.drops {
-        let was = before.drops.iter().find(|(name, _)| name == reason).map_or(0, |(_, n)| *n);
-        let _ = writeln!(text, "{reason:<28} {:>9} {count:>14}", short(rate(*count, was)));
+    for drop in &now.drops {
+        let was = before.drops.iter().find(|was| was.reason == drop.reason).map_or(0, |was| was.packets);
+        let _ =
+            writeln!(text, "{:<28} {:>9} {:>14}", drop.reason, short(rate(drop.packets, was)), drop.packets);
     }
     if now.drops.is_empty() {
         text.push_str("(nothing)\n");
@@ -141,22 +143,20 @@ fn render(target: &str, before: &Sample, now: &Sample) -> String {
 }
 
 fn worker_line(now: &Worker, was: &Worker, seconds: f64) -> String {
-    let since = |f: fn(&Worker) -> u64| f(now).checked_sub(f(was)).unwrap_or(f(now)) as f64;
+    let since = now.counters.since(&was.counters);
     let share =
         |part: f64, whole: f64| if whole > 0.0 { format!("{:.1}", 100.0 * part / whole) } else { "-".into() };
-    let (busy, idle) = (since(|w| w.busy_cycles), since(|w| w.idle_cycles));
-    let received = since(|w| w.received);
-    let (exact, mega, missed) = (since(|w| w.exact_hits), since(|w| w.megaflow_hits), since(|w| w.misses));
-    let looked_up = exact + mega + missed;
+    let (busy, idle, received) = (since.busy_cycles as f64, since.idle() as f64, since.rx as f64);
+    let looked_up = since.lookups() as f64;
     let cost = if received > 0.0 { format!("{:.1}", busy / received) } else { "-".into() };
     format!(
         "{:<10} {:>6} {:>10} {:>8} {:>8} {:>8} {:>11}",
         format!("core {}", now.core),
         share(busy, busy + idle),
         short(received / seconds),
-        share(exact, looked_up),
-        share(mega, looked_up),
-        share(missed, looked_up),
+        share(since.exact_hits as f64, looked_up),
+        share(since.megaflow_hits as f64, looked_up),
+        share(since.misses as f64, looked_up),
         cost
     )
 }
@@ -164,26 +164,39 @@ fn worker_line(now: &Worker, was: &Worker, seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
+    use vswitchd::figures::{Drop, Queue};
+
+    fn figures() -> Figures {
+        let worker = |worker, core| Worker { worker, core, ..Worker::default() };
+        let port = |name: &str, kind: &str| Port { name: name.into(), kind: kind.into(), ..Port::default() };
+        let mut figures = Figures {
+            workers: vec![worker(0, 1), worker(1, 3)],
+            queues: vec![Queue { port: "vm1".into(), queue: 1, worker: 0, usage_percent: 12 }],
+            ports: vec![port("p1", "tap"), port("vm1", "dpdkvhostuserclient")],
+            drops: vec![Drop { reason: "tx_queue_full".into(), packets: 7, ports: Vec::new() }],
+            ..Figures::default()
+        };
+        figures.workers[0].counters.rx = 2_000;
+        figures
+    }
 
     #[test]
     fn rates_are_what_changed_between_two_looks() {
-        let start = Instant::now();
-        let before = sample::tests::sample(start);
-        let mut now = sample::tests::sample(start + Duration::from_secs(2));
-        let worker = &mut now.workers[0];
-        worker.received += 40_000;
+        let (before, mut now) = (figures(), figures());
+        let worker = &mut now.workers[0].counters;
+        worker.rx += 40_000;
         worker.exact_hits += 30_000;
         worker.megaflow_hits += 9_000;
         worker.misses += 1_000;
         worker.busy_cycles += 4_000_000;
-        worker.idle_cycles += 4_000_000;
+        worker.idle_cycles += 1_000_000;
+        worker.sleep_cycles += 3_000_000;
         now.ports[0].rx_packets += 40_000;
         now.ports[0].rx_bytes += 4_000_000;
-        now.ports[1].tx_lost += 10;
-        now.drops[0].1 += 10;
-        now.drops.push(("no_such_rule".into(), 4));
-        let text = render("ovs-vswitchd", &before, &now);
+        now.ports[1].tx_dropped += 10;
+        now.drops[0].packets += 10;
+        now.drops.push(Drop { reason: "no_such_rule".into(), packets: 4, ports: Vec::new() });
+        let text = render("ovs-vswitchd", &before, &now, 2.0);
         let line = |start: &str| {
             let line =
                 text.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
@@ -193,18 +206,16 @@ mod tests {
         assert_eq!(line("core 3"), ["core", "3", "-", "0", "-", "-", "-", "-"]);
         assert_eq!(line("p1               tap"), ["p1", "tap", "20.0k", "16.00M", "0", "0", "0", "0"]);
         assert_eq!(line("vm1              dpdk").last(), Some(&"5"));
-        assert_eq!(line("vm1                  1"), ["vm1", "1", "core", "1", "0"]);
+        assert_eq!(line("vm1                  1"), ["vm1", "1", "core", "1", "12"]);
         assert_eq!(line("tx_queue_full"), ["tx_queue_full", "5", "17"]);
         assert_eq!(line("no_such_rule"), ["no_such_rule", "2", "4"]);
     }
 
     #[test]
     fn a_worker_that_was_replaced_counts_from_nothing() {
-        let start = Instant::now();
-        let before = sample::tests::sample(start);
-        let mut now = sample::tests::sample(start + Duration::from_secs(1));
-        now.workers[0].received = 500;
-        let text = render("ovs-vswitchd", &before, &now);
+        let (before, mut now) = (figures(), figures());
+        now.workers[0].counters.rx = 500;
+        let text = render("ovs-vswitchd", &before, &now, 1.0);
         assert!(text.contains(" 500 "), "{text}");
     }
 }

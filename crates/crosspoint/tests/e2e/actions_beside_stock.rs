@@ -13,7 +13,7 @@ use std::path::Path;
 use testkit::stock::Stock;
 
 /// Both switches, with a bridge br0 and dummy ports p1 to p3 each.
-struct Both {
+pub struct Both {
     ours: Switch,
     stock: Stock,
 }
@@ -22,7 +22,7 @@ struct Both {
 type Verdict = Result<(), String>;
 
 impl Both {
-    fn start(name: &str) -> Both {
+    pub fn start(name: &str) -> Both {
         let stock = Stock::start(name);
         let mut commands =
             "add-br br0 -- set Bridge br0 fail_mode=secure datapath_type=dummy other_config:hwaddr=02:00:00:00:00:01 \
@@ -58,7 +58,7 @@ impl Both {
     }
 
     #[track_caller]
-    fn rules(&self, of: &str, rules: &[&str]) {
+    pub fn rules(&self, of: &str, rules: &[&str]) {
         self.verdict(&["-O", of, "del-flows", "br0"]).unwrap();
         for rule in rules {
             self.verdict(&["-O", of, "add-flow", "br0", rule]).unwrap_or_else(|e| panic!("{rule}: {e}"));
@@ -90,7 +90,7 @@ impl Both {
     }
 
     #[track_caller]
-    fn same_fates(&mut self, what: &str, frames: &[(&str, Vec<u8>)]) {
+    pub fn same_fates(&mut self, what: &str, frames: &[(&str, Vec<u8>)]) {
         for (name, frame) in frames {
             let [ours, stock] = self.fates(frame);
             assert_eq!(ours, stock, "ours and the stock switch's: {what}, {name}, {}", hex(frame));
@@ -113,7 +113,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn ethernet(eth_type: u16, payload: &[u8]) -> Vec<u8> {
+pub fn ethernet(eth_type: u16, payload: &[u8]) -> Vec<u8> {
     let addresses = [0x50, 0x54, 0, 0, 0, 7, 0x50, 0x54, 0, 0, 0, 5];
     [&addresses[..], &eth_type.to_be_bytes(), payload].concat()
 }

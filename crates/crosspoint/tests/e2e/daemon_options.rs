@@ -158,6 +158,11 @@ struct OnDatabase {
 
 impl OnDatabase {
     fn start(options: &[&str]) -> OnDatabase {
+        OnDatabase::start_after(&["--no-wait", "--timeout=30", "init"], options)
+    }
+
+    /// Once `ovs-vsctl` has run with arguments of `first`.
+    fn start_after(first: &[&str], options: &[&str]) -> OnDatabase {
         let dir = run_dir();
         let schema = "/usr/share/openvswitch/vswitch.ovsschema";
         let file = dir.path().join("conf.db");
@@ -172,11 +177,13 @@ impl OnDatabase {
             .unwrap();
         let on = OnDatabase { dir, server };
         wait_for("the database", || testkit::listens(on.dir.path().join("db.sock")));
-        assert!(on.run("ovs-vsctl", &["--no-wait", "--timeout=30", "init"]).status.success());
-        std::os::unix::fs::symlink(binary(), on.dir.path().join("ovs-vswitchd")).unwrap();
+        assert!(on.run("ovs-vsctl", first).status.success());
+        let program = on.dir.path().join("ovs-vswitchd");
+        std::os::unix::fs::symlink(binary(), &program).unwrap();
+        let program = program.to_str().unwrap();
         let started = on.run(
-            on.dir.path().join("ovs-vswitchd"),
-            &[&["--detach", "--pidfile", "--log-file", "-vconsole:off"], options].concat(),
+            "timeout",
+            &[&["60", program, "--detach", "--pidfile", "--log-file", "-vconsole:off"], options].concat(),
         );
         assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
         on
@@ -207,6 +214,17 @@ impl Drop for OnDatabase {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
+}
+
+#[test]
+fn detach_returns_before_the_database_has_its_first_row() {
+    let on = OnDatabase::start_after(&["--version"], &["--enable-dummy"]);
+    let empty = on.run("ovsdb-client", &["dump", "Open_vSwitch", "Open_vSwitch", "next_cfg"]);
+    assert!(!text(&empty.stdout).contains('0'), "{empty:?}");
+    let made = on.run("ovs-vsctl", &["--timeout=30", "add-br", "br0"]);
+    assert!(made.status.success(), "{made:?}");
+    let datapath = on.run("ovs-vsctl", &["--timeout=30", "get", "bridge", "br0", "datapath_id"]);
+    assert_ne!(text(&datapath.stdout).trim(), "[]", "the switch waited in the background");
 }
 
 #[test]
@@ -297,10 +315,10 @@ fn levels_patterns_and_destinations_follow_their_commands() {
     let mut buffer = [0; 2048];
     let n = syslog.recv(&mut buffer).unwrap();
     let first = text(&buffer[..n]);
-    // local1 is 17, INFO is 6.
-    assert!(first.starts_with("<142> ") && first.contains("crosspoint switch: ovs|00001|"), "{first}");
+    // local1 is 17; INFO is 5, notice, as in Open vSwitch.
+    assert!(first.starts_with("<141> ") && first.contains("crosspoint switch: ovs|00001|"), "{first}");
     let n = collector.recv(&mut buffer).unwrap();
-    assert!(text(&buffer[..n]).starts_with("<142>1 20"));
+    assert!(text(&buffer[..n]).starts_with("<141>1 20"));
     let said = |args: &[&str]| switch.appctl(args).ok();
     let received = || switch.log().lines().filter(|l| *l == "DBG-unixctl-received request vlog/list").count();
     assert!(said(&["vlog/list-pattern"]).contains("\nCONSOLE  none  "));

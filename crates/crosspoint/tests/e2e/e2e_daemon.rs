@@ -99,7 +99,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_behind() {
     for (args, why) in [
         (&["--bridge", "br0", "--port", "p1,type=nonesuch"][..], "unknown port type \"nonesuch\""),
         (&["--bridge", "br0", "--port", "p1,type=dummy,colour=red"], "colour"),
-        (&["--bridge", "br0,fail-mode=open"], "expected standalone or secure"),
+        (&["--bridge", "br0,fail-mode=open"], "fail-mode=open: "),
         (&["--bridge", "br0", "--port", "p1,type=dummy", "--port", "p1,type=dummy"], "p1 is given twice"),
         (&["--port", "p1,type=dummy"], "add --bridge NAME"),
         (&["--bridge", "br0", "--workers", "0"], "1 to 256"),

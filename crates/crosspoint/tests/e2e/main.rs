@@ -2,8 +2,10 @@
 //! stands in files of its own.
 
 mod actions_beside_stock;
+mod bundles;
 mod clients;
 mod common;
+mod connection_tracking;
 mod daemon_options;
 mod database;
 mod demo;
@@ -11,6 +13,7 @@ mod e2e_controllers;
 mod e2e_daemon;
 mod e2e_dummies;
 mod e2e_openflow;
+mod groups;
 mod guest;
 mod installed;
 mod numa;

@@ -748,6 +748,26 @@ fn stopped_time_moves_by_hand_and_all_that_times_out_follows() {
     assert_eq!(appctl(&["dpctl/dump-flows"]).lines().filter(|l| l.contains("in_port")).count(), 0);
 }
 
+#[test]
+fn the_figures_are_one_snapshot_with_which_the_texts_agree() {
+    let switch = Switch::dummy();
+    switch.add_flow("in_port=1,actions=drop");
+    (0..3).for_each(|_| switch.receive("p1", UDP));
+    let figures = || -> serde_json::Value {
+        serde_json::from_str(&switch.appctl(&["crosspoint/figures"]).ok()).unwrap()
+    };
+    wait_for("the drops", || figures()["drops"][0]["packets"] == 3);
+    let figures = figures();
+    assert_eq!(figures["version"], 1);
+    assert_eq!(figures["drops"][0]["ports"][0], serde_json::json!(["p1", 3]));
+    let port = figures["ports"].as_array().unwrap().iter().find(|port| port["name"] == "p1").unwrap();
+    assert_eq!((&port["kind"], &port["rx_packets"]), (&"dummy".into(), &3.into()));
+    assert_eq!(figures["workers"][0]["counters"]["rx"], 3);
+    let drops = switch.appctl(&["crosspoint/drops"]).ok();
+    let reason = figures["drops"][0]["reason"].as_str().unwrap();
+    assert_eq!(drops, format!("{reason}: 3\n  p1: 3\n"));
+}
+
 /// `crosspoint top`, followed until it has shown what crosses the switch.
 #[test]
 fn top_shows_workers_queues_ports_and_drops_while_packets_cross() {

@@ -6,8 +6,8 @@
 //! block 0 in the tier, further blocks in the [`Arena`]. What a hit does not need (counter slots, visited
 //! tables, action lists) is in the [`Body`], shared by a megaflow and the exact entries made from it.
 //!
-//! Memory: all arrays are mapped at their ceiling and cost what is touched; while they grow, memory is there ahead of it. Free places
-//! are chained through themselves, so that giving back allocates nothing.
+//! Memory: all arrays are mapped at their ceiling and cost what is touched; while they grow, memory is there
+//! ahead of it. Free places are chained through themselves, so that giving back allocates nothing.
 
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation, Visit};

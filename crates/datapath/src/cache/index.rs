@@ -1,15 +1,15 @@
 //! The hash index of both cache tiers: from a 64-bit hash to candidate entries, in one or two cache lines.
 //!
-//! A bucket is one line of eight 16-bit signatures, eight 16-bit pieces of the hash, and eight entry numbers. A
-//! hash has two buckets to live in; an entry goes to the first unless that is full, so that nearly
-//! every lookup touches one line, and four entries per bucket fit on average without evicting anybody.
+//! A bucket is one line of eight 16-bit signatures, eight 16-bit pieces of the hash, and eight entry numbers.
+//! A hash has two buckets to live in; an entry goes to the first unless that is full, so that nearly every
+//! lookup touches one line, and four entries per bucket fit on average without evicting anybody.
 //!
 //! It grows in place, by linear hashing: once half full it doubles, a few buckets split per insertion, and
 //! the piece of the hash in the bucket says which half an entry belongs to, so a split touches two lines
 //! and no entry. The room for all buckets is mapped at the start and costs memory only where it is touched.
 //!
-//! A full pair of buckets first moves one occupant to its other bucket (its hash follows from bucket, piece and
-//! signature); only when none can move is somebody evicted.
+//! A full pair of buckets first moves one occupant to its other bucket (its hash follows from bucket, piece
+//! and signature); only when none can move is somebody evicted.
 //!
 //! Invariants: `idx == 0` means an empty place (entry 0 is never used); an entry stands in exactly one place;
 //! `piece` holds bits 8..24 of the hash half by which the entry got there.
@@ -132,8 +132,9 @@ impl Index {
         if let Some(found) = self.find_in(self.bucket_of(probe.first), probe.sig, &mut is_it) {
             return Some(found);
         }
-        // An entry stands in the second bucket only if the first was full when it came. A bucket that is not full may
-        // have been full then: places are emptied without moving anybody. So the second is always looked at.
+        // An entry stands in the second bucket only if the first was full when it came. A bucket that is not
+        // full may have been full then: places are emptied without moving anybody. So the second is always
+        // looked at.
         self.find_in(self.bucket_of(probe.second()), probe.sig, &mut is_it)
     }
 
@@ -192,7 +193,8 @@ impl Index {
         for way in 0..WAYS {
             let bucket = &self.buckets[b];
             let (idx, sig, piece) = (bucket.idx[way], bucket.sig_at(way), bucket.piece[way]);
-            // The occupant's half of the hash: its high bits are in the piece, the low eight in the bucket's number.
+            // The occupant's half of the hash: its high bits are in the piece, the low eight in the bucket's
+            // number.
             let its_half = u32::from(piece) << LOG2_START | b as u32 & ((1 << LOG2_START) - 1);
             let other = its_half ^ distance(sig);
             if self.bucket_of(other) != b && self.place(other, sig, idx) {
@@ -217,8 +219,8 @@ impl Index {
         false
     }
 
-    /// Doubles, a few buckets per insertion: a round starts when buckets are half full on average and is over a
-    /// quarter as many insertions later, so that buckets not yet split never get much fuller than that.
+    /// Doubles, a few buckets per insertion: a round starts when buckets are half full on average and is over
+    /// a quarter as many insertions later, so that buckets not yet split never get much fuller than that.
     fn grow(&mut self) {
         let round = self.mask as usize + 1;
         if (self.split == 0 && self.len < round * WAYS / 2) || 2 * round > self.buckets.len() {

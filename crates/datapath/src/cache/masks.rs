@@ -3,6 +3,7 @@
 use super::entry::{Arena, EntryKey};
 use super::{MASKS_MAX, PORT_MASKS_MAX, sorts::NO_SORT};
 use arrayvec::ArrayVec;
+use base::PortNo;
 use base::hash::HashKey;
 use flow::{Key, Mask};
 
@@ -106,7 +107,8 @@ pub struct MaskEntry {
     next: u16,
     /// Megaflows under it: it is searched while there are any.
     pub flows: u32,
-    /// Bodies that name it, megaflows' and exact entries': it is given another meaning only when there are none.
+    /// Bodies that name it, megaflows' and exact entries': it is given another meaning only when there are
+    /// none.
     pub bodies: u32,
     /// The first of the sorts of its flows, 0 for none.
     pub first_sort: u16,
@@ -198,7 +200,8 @@ impl PortMasks {
     pub fn add(&mut self, id: u16) {
         match self.list.iter_mut().find(|m| m.id == id) {
             Some(m) => m.flows += 1,
-            // Bound: a new mask is chosen only where `has_room_for` said so or the list was not full, see `mask_for`.
+            // Bound: a new mask is chosen only where `has_room_for` said so or the list was not full, see
+            // `mask_for`.
             None => self.list.push(PortMask { id, flows: 1, hits: 0 }),
         }
     }
@@ -215,8 +218,8 @@ impl PortMasks {
 
 /// The input port's number in a key's block 0, which every mask holds.
 #[inline(always)]
-pub fn dp_port(common: &[u64; 8]) -> usize {
-    (common[0] >> 16 & 0xffff) as usize
+pub fn dp_port(common: &[u64; 8]) -> PortNo {
+    PortNo((common[0] >> 16 & 0xffff) as u32)
 }
 
 #[cfg(test)]

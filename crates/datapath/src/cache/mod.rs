@@ -1,43 +1,49 @@
 //! One worker's memory of what the pipeline decided: the exact-match tier and the megaflow tier.
 //!
-//! Exact match: the whole key, one probe. Megaflows: for each mask that the input port has flows of, the masked
-//! key, one probe. All megaflows share one index; the mask's number is salt to the hash.
+//! Exact match: the whole key, one probe. Megaflows: for each mask that the input port has flows of, the
+//! masked key, one probe. All megaflows share one index; the mask's number is salt to the hash.
 //!
 //! The number of masks is bounded ([`MASKS_MAX`], no input port over [`PORT_MASKS_MAX`]). Past it a new
-//! megaflow takes an existing mask that covers its own, which makes it narrower and is always right; where there is none, its flow is cached alone in the
-//! exact-match tier, as a flow that matches every bit.
+//! megaflow takes an existing mask that covers its own, which makes it narrower and is always right; where
+//! there is none, its flow is cached alone in the exact-match tier, as a flow that matches every bit.
 //!
-//! Counters: a hit adds to its entry; [`FlowCache::fold`] moves what an entry has gathered to the flow's slots. A sweep visits
-//! every entry in turn, folds it and removes what has been idle. Whatever leaves the cache is folded first, so no
-//! count is lost.
+//! Counters: a hit adds to its entry; [`FlowCache::fold`] moves what an entry has gathered to the flow's
+//! slots. A sweep visits every entry in turn, folds it and removes what has been idle. Whatever leaves the
+//! cache is folded first, so no count is lost.
 //!
 //! Threads: all of it belongs to one worker.
 
+mod config;
 pub mod entry;
 pub mod index;
 mod masks;
-mod origins;
+pub mod origins;
 pub mod sorts;
 mod upkeep;
 
 use crate::action::DpAction;
+use crate::conntrack;
 use crate::pipeline::{FlowView, Pipeline, Translation};
+use crate::ports::PortTable;
 use crate::stamp::Stamp;
 use crate::watch::Marks;
+use arrayvec::ArrayVec;
 use base::hash::HashKey;
 use base::region::{Region, prefetch_at};
 use base::slots::SlotTable;
 use base::{PortNo, Version};
+pub use config::CacheConfig;
 use entry::{
     Arena, Bodies, Decision, Entry, EntryKey, PLAIN, ShortVersion, Verdict, further_blocks, verdict_of,
     wide_of,
 };
-use flow::extract::{Ingress, PLAIN_ORIGIN_SHIFT, PlainKey};
-use flow::{Block, Key, Mask};
+use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
+use flow::{Block, Depth, Key, Mask};
 use index::{Index, Probe};
 use masks::{MaskEntry, Masks, PortMasks, dp_port, masked_wide_equal, mega_hash};
-use origins::Origins;
+use origins::{Origin, Origins, SLOT_BITS};
 use sorts::{Sights, Sorts};
+use std::sync::Arc;
 pub use upkeep::Judged;
 
 /// Most distinct masks of one worker.
@@ -46,21 +52,6 @@ pub const MASKS_MAX: usize = 128;
 pub const PORT_MASKS_MAX: usize = 32;
 /// The mask number of flows that are cached alone: every bit matters.
 pub const MASK_EXACT: u16 = 0;
-
-/// Limits of a cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CacheConfig {
-    /// Most megaflows, and most exact entries (each).
-    pub flow_limit: usize,
-    /// A flow unused for this long is removed.
-    pub max_idle_ms: u32,
-}
-
-impl Default for CacheConfig {
-    fn default() -> Self {
-        CacheConfig { flow_limit: 2_000_000, max_idle_ms: 10_000 }
-    }
-}
 
 /// A packet's key as the exact tier compares it.
 #[derive(Clone, Copy)]
@@ -163,20 +154,31 @@ pub struct CacheSize {
 pub struct FlowCache {
     config: CacheConfig,
     secret: HashKey,
+    /// Where flows are counted.
+    pub slots: Arc<SlotTable>,
     exact: Tier,
     mega: Tier,
     bodies: Bodies,
     arena: Arena,
     masks: Masks,
     sorts: Sorts,
-    origins: Origins,
-    /// By datapath port number; its input port's number is in every megaflow's key.
-    ports: Vec<Option<Box<PortMasks>>>,
+    /// The ports that flows come from.
+    ports: PortTable<Box<InputPort>>,
     evictions: u64,
     now_ms: u64,
     /// The newest version that packets have seen.
     version: Version,
 }
+
+/// What a port's flows have in common.
+#[derive(Default)]
+struct InputPort {
+    masks: PortMasks,
+    origins: Origins,
+}
+
+/// A depth in a plain key takes so many bits.
+const DEPTH_BITS: u32 = 3;
 
 /// Where [`FlowCache::install`] put a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,19 +191,19 @@ pub enum Installed {
 
 impl FlowCache {
     /// Maps the room for a cache.
-    pub fn new(config: CacheConfig, secret: HashKey) -> std::io::Result<FlowCache> {
+    pub fn new(config: CacheConfig, secret: HashKey, slots: Arc<SlotTable>) -> std::io::Result<FlowCache> {
         let limit = config.flow_limit.max(64);
         Ok(FlowCache {
             config,
             secret,
+            slots,
             exact: Tier::new(limit)?,
             mega: Tier::new(limit)?,
             bodies: Bodies::new(2 * limit)?,
             arena: Arena::new(4 * limit)?,
             masks: Masks::new(),
             sorts: Sorts::new(),
-            origins: Origins::new(),
-            ports: (0..=u16::MAX).map(|_| None).collect(),
+            ports: PortTable::new(),
             evictions: 0,
             now_ms: 0,
             version: Version(0),
@@ -210,20 +212,29 @@ impl FlowCache {
 
     // ---- exact tier
 
-    /// What the last word of plain packets' keys says of where they come from, and how deep they are read.
+    /// What the last word of plain packets' keys says of where they come from and how deep they are read.
+    /// `None` where their port has no number left for them: they are then looked up by their whole keys.
     #[inline(always)]
-    pub fn plain_origin(&mut self, ingress: &Ingress, slots: &SlotTable) -> u64 {
-        let words = [ingress.word0(), ingress.word7()];
-        let number =
-            self.origins.number(words, &self.secret).unwrap_or_else(|| self.renumbered(words, slots));
-        PLAIN | (u64::from(number) << 3 | ingress.depth() as u64) << PLAIN_ORIGIN_SHIFT
+    pub fn plain_origin(&mut self, port: PortNo, origin: Origin, depth: Depth) -> Option<u64> {
+        if self.ports.get(port).is_none() {
+            self.port_mut(port);
+        }
+        let slot = self.ports.get_mut(port)?.origins.slot(origin, &self.secret)?;
+        let number = u64::from(port.0) << SLOT_BITS | u64::from(slot);
+        Some(PLAIN | (number << DEPTH_BITS | depth as u64) << PLAIN_ORIGIN_SHIFT)
     }
 
-    #[cold]
-    fn renumbered(&mut self, words: [u64; 2], slots: &SlotTable) -> u32 {
-        self.flush(slots);
-        self.origins.clear();
-        self.origins.number(words, &self.secret).unwrap_or_default()
+    /// What there is of a port that flows come from. Allocates when a worker meets the port for the first
+    /// time.
+    fn port_mut(&mut self, port: PortNo) -> &mut InputPort {
+        self.ports.get_or_insert_with(port, Box::default)
+    }
+
+    /// The count of entries that have the origin of a plain key.
+    fn origin_entries(&mut self, key: &EntryKey) -> &mut u32 {
+        let number = (key.0[3] & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
+        let (port, slot) = (number >> SLOT_BITS, number as u8);
+        self.port_mut(PortNo(port as u32)).origins.entries(slot)
     }
 
     /// Hash of a key for the exact tier, and its line asked for.
@@ -249,6 +260,15 @@ impl FlowCache {
         let idx = self.exact.index.peek(Probe::new(hash));
         prefetch_at(&self.exact.entries, idx as usize);
         idx
+    }
+
+    /// The entry whose key equals this one, or 0. `likely` is what [`Self::exact_prefetch`] said.
+    #[inline(always)]
+    pub fn exact_find_likely(&self, likely: u32, hash: u64, key: &ExactKey<'_>) -> u32 {
+        match key {
+            ExactKey::Whole(key) if likely != 0 && self.is_whole(likely, hash, key) => likely,
+            key => self.exact_find(hash, key),
+        }
     }
 
     /// The entry whose key equals this one, or 0.
@@ -282,8 +302,8 @@ impl FlowCache {
         further_blocks(key, key.present()).zip(self.arena.run(start, len)).all(|(a, b)| equal(a, b))
     }
 
-    /// All exact entries, by their numbers, and what tells whether changes touch them. Those that the index does not name
-    /// are in no use.
+    /// All exact entries, by their numbers, and what tells whether changes touch them. Those that the index
+    /// does not name are in no use.
     #[inline(always)]
     pub fn exact_entries<'a, P: Pipeline>(
         &'a mut self,
@@ -293,13 +313,7 @@ impl FlowCache {
     }
 
     /// Remembers a key whose packets all belong to the body's flow. Evicts where it must.
-    pub fn insert_exact(
-        &mut self,
-        key: &ExactKey<'_>,
-        hash: u64,
-        from: &FlowRef,
-        slots: &SlotTable,
-    ) -> Option<u32> {
+    pub fn insert_exact(&mut self, key: &ExactKey<'_>, hash: u64, from: &FlowRef) -> Option<u32> {
         let (entry_key, block) = match *key {
             ExactKey::Plain(words) => (EntryKey::plain(words), None),
             ExactKey::Whole(key) => {
@@ -307,8 +321,8 @@ impl FlowCache {
                 (EntryKey::beside(hash, key.present(), MASK_EXACT, further), Some(key.common()))
             }
         };
-        let idx = self.take(Which::Exact, slots)?;
-        self.put(Which::Exact, idx, entry_key, block, hash, from, slots);
+        let idx = self.take(Which::Exact)?;
+        self.put(Which::Exact, idx, entry_key, block, hash, from);
         Some(idx)
     }
 
@@ -356,29 +370,25 @@ impl FlowCache {
             && (!e.has_further() || masked_wide_equal(m, key, &self.arena, e))
     }
 
-    /// How many masks the flows of an input port have.
+    /// The masks of an input port's flows, in the order in which they are searched.
     #[inline(always)]
-    pub fn port_masks(&self, port: PortNo) -> usize {
-        self.ports[port.0 as usize & 0xffff].as_ref().map_or(0, |m| m.list.len())
-    }
-
-    /// Number of the port's `n`th mask to search.
-    #[inline(always)]
-    pub fn port_mask(&self, port: PortNo, n: usize) -> u16 {
-        self.ports[port.0 as usize & 0xffff].as_ref().map_or(MASK_EXACT, |m| m.list[n].id)
+    pub fn port_masks(&self, port: PortNo) -> ArrayVec<u16, PORT_MASKS_MAX> {
+        self.ports.get(port).map_or_else(ArrayVec::new, |port| port.masks.list.iter().map(|m| m.id).collect())
     }
 
     /// Counts hits of the port's `n`th mask.
     #[inline]
     pub fn port_mask_hit(&mut self, port: PortNo, n: usize, hits: u32) {
-        if let Some(masks) = &mut self.ports[port.0 as usize & 0xffff] {
-            masks.list[n].hits = masks.list[n].hits.saturating_add(hits);
+        if let Some(port) = self.ports.get_mut(port) {
+            let mask = &mut port.masks.list[n];
+            mask.hits = mask.hits.saturating_add(hits);
         }
     }
 
-    /// Orders each port's masks by their hits, and forgets half of the past so that the order follows the traffic.
+    /// Orders each port's masks by their hits, and forgets half of the past so that the order follows the
+    /// traffic.
     pub fn rank_masks(&mut self) {
-        for masks in self.ports.iter_mut().flatten() {
+        for masks in self.ports.iter_mut().map(|port| &mut port.masks) {
             masks.list.sort_by_key(|m| std::cmp::Reverse(m.hits));
             for m in &mut masks.list {
                 m.hits /= 2;
@@ -386,11 +396,11 @@ impl FlowCache {
         }
     }
 
-    /// Searches all the port's masks for a flow of this version: for the slow path, which looks once more before it translates.
+    /// Searches all the port's masks for a flow of this version: for the slow path, which looks once more
+    /// before it translates.
     pub fn mega_search(&self, port: PortNo, key: &Key, version: Version) -> u32 {
         let mut masked = [0; 8];
-        for n in 0..self.port_masks(port) {
-            let id = self.port_mask(port, n);
+        for id in self.port_masks(port) {
             let hash = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
             // An older one that was not found out of date earlier in the burst is not known to be right.
@@ -422,7 +432,6 @@ impl FlowCache {
         exact: &ExactKey<'_>,
         t: &Translation<E>,
         at: Moment,
-        slots: &SlotTable,
     ) -> Option<Installed> {
         let verdict = verdict_of(&t.actions);
         let mask = self.mask_for(&t.mask, key).unwrap_or(MASK_EXACT);
@@ -434,19 +443,30 @@ impl FlowCache {
         (b.refs, b.sort) = (1, sort);
         let decision = Decision { verdict, body };
         let from = FlowRef { decision, mask, sort, set: 0, marks: Marks::default(), at };
-        let installed = if mask == MASK_EXACT {
+        let installed = if mask == MASK_EXACT
+            && matches!(exact, ExactKey::Plain(_))
+            && conntrack::reads_original(&t.mask)
+        {
+            None
+        } else if mask == MASK_EXACT {
             let hash = self.exact_probe(exact);
             // One that was not looked up in this burst, or not found to be right.
             let old = self.exact_find(hash, exact);
             if old != 0 {
-                self.remove(Which::Exact, old, slots);
+                self.remove(Which::Exact, old);
             }
-            self.insert_exact(exact, hash, &from, slots).map(Installed::Exact)
+            self.insert_exact(exact, hash, &from).map(Installed::Exact)
         } else {
-            self.insert_mega(key, mask, &from, slots).map(Installed::Megaflow)
+            self.insert_mega(key, mask, &from).map(Installed::Megaflow)
         };
         self.release_body(body);
         installed
+    }
+
+    /// Whether flows of a mask differ in what the header bytes of plain packets do not say: the tuple that
+    /// opened their connection.
+    pub fn is_too_narrow_for(&self, mask: u16, key: &ExactKey<'_>) -> bool {
+        matches!(key, ExactKey::Plain(_)) && conntrack::reads_original(&self.masks[usize::from(mask)].mask)
     }
 
     /// Notes the length of the packet whose miss made a flow.
@@ -454,26 +474,29 @@ impl FlowCache {
         self.bodies.get_mut(body).first_bytes = bytes as u32;
     }
 
-    fn insert_mega(&mut self, key: &Key, mask: u16, from: &FlowRef, slots: &SlotTable) -> Option<u32> {
+    fn insert_mega(&mut self, key: &Key, mask: u16, from: &FlowRef) -> Option<u32> {
         let m = &self.masks[usize::from(mask)];
         let present = m.present;
         let further = self.arena.store(&wide_of(&key.masked(&m.mask), present))?;
-        let idx = self.take(Which::Mega, slots)?;
+        let idx = self.take(Which::Mega)?;
         let m = &mut self.masks[usize::from(mask)];
         m.flows += 1;
         let mut masked = [0; 8];
         let hash = mega_hash(m, key, &self.secret, &mut masked);
-        self.ports[dp_port(&masked)].get_or_insert_default().add(mask);
+        self.port_mut(dp_port(&masked)).masks.add(mask);
         self.bodies.get_mut(from.decision.body).megaflow = idx;
         let entry_key = EntryKey::beside(hash, present, mask, further);
-        self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from, slots);
+        self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from);
         Some(idx)
     }
 
     /// The number of the mask under which to cache a flow: its own, or else one that covers it.
     fn mask_for(&mut self, mask: &Mask, key: &Key) -> Option<u16> {
-        let port = self.ports[dp_port(&key.common().0)].get_or_insert_default();
-        let own = self.masks.find(mask, &self.secret);
+        let port = dp_port(&key.common().0);
+        self.port_mut(port);
+        let FlowCache { masks: all, ports, secret, .. } = self;
+        let port = &ports.get(port)?.masks;
+        let own = all.find(mask, secret);
         if let Some(n) = own
             && port.has_room_for(n)
         {
@@ -481,15 +504,15 @@ impl FlowCache {
         }
         if own.is_none()
             && !port.list.is_full()
-            && let Some(n) = self.masks.add(mask, &self.secret)
+            && let Some(n) = all.add(mask, secret)
         {
             return Some(n);
         }
         // The least specific of those that cover it keeps the flow as wide as it can be.
-        (1..self.masks.len())
-            .filter(|&n| self.masks[n].bodies > 0 && port.has_room_for(n as u16))
-            .filter(|&n| self.masks[n].mask.covers(mask))
-            .min_by_key(|&n| self.masks[n].mask.count_ones())
+        (1..all.len())
+            .filter(|&n| all[n].bodies > 0 && port.has_room_for(n as u16))
+            .filter(|&n| all[n].mask.covers(mask))
+            .min_by_key(|&n| all[n].mask.count_ones())
             .map(|n| n as u16)
     }
 
@@ -549,7 +572,8 @@ impl FlowCache {
         }
     }
 
-    /// Writes up to `room` megaflows from entry `from` on into `out`, and returns where to go on, `None` at the end.
+    /// Writes up to `room` megaflows from entry `from` on into `out`, and returns where to go on, `None` at
+    /// the end.
     pub fn dump(&self, from: u32, room: usize, out: &mut Vec<DumpedFlow>) -> Option<u32> {
         let mut taken = 0;
         for idx in from.max(1)..=self.mega.high {
@@ -651,7 +675,8 @@ pub struct Judge<'a, P: Pipeline> {
 }
 
 impl<P: Pipeline> Judge<'_, P> {
-    /// As [`FlowCache::renew_exact`]. A call, so that a loop in which it is rare keeps its registers for itself.
+    /// As [`FlowCache::renew_exact`]. A call, so that a loop in which it is rare keeps its registers for
+    /// itself.
     #[inline(never)]
     pub fn renew(&mut self, e: &mut Entry) -> bool {
         self.sights.renew(self.sorts, self.masks, e)

@@ -1,79 +1,158 @@
-//! Where packets come from, as a number that fits into a plain packet's key.
+//! Where plain packets come from, as a number that fits into their keys.
 //!
-//! Two words of the key are the same for all packets of a round: both numbers of the input port, the
-//! recirculation id, the packet mark. What a plain packet's key has in their place is a number that no other
-//! pair of words was ever given while the keys in the cache live. It is asked for once a round.
+//! Packets of one round have the same input port, by both its numbers, and the same metadata. A plain
+//! packet's key has a number in the place of all that: the port's, and one of 256 that the port has for those
+//! *origins*. It is asked for once a round. No other origin gets the number while an entry of the cache has
+//! it.
+//!
+//! A port whose packets differ in their metadata one by one (rules may copy bits of a packet into its mark)
+//! runs out of numbers. The packets of further origins are then looked up by their whole keys, until entries
+//! of others have gone. That costs this port alone, and not those of its packets that go round for the first
+//! time.
 
+use crate::recirculation::Metadata;
+use base::OfPort;
 use base::hash::HashKey;
 
-const BUCKETS: usize = 512;
+/// An origin's number within its port has so many bits.
+pub const SLOT_BITS: u32 = 8;
 const WAYS: usize = 8;
-/// Numbers have so many bits.
-const NUMBER_BITS: u32 = 24;
+/// The first set is for packets in their first round.
+const SETS: usize = (1 << SLOT_BITS) / WAYS;
 
-#[derive(Clone, Copy, Default)]
-struct Origin {
-    words: [u64; 2],
-    /// 0 for an empty place.
-    number: u32,
+/// What the packets of a round have in common beside their port.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Origin {
+    of_port: OfPort,
+    metadata: Metadata,
 }
 
-/// The origins that were met last, with their numbers.
+impl Origin {
+    /// How often packets have gone round is no part of their keys.
+    #[inline(always)]
+    pub fn new(of_port: OfPort, metadata: Metadata) -> Origin {
+        Origin { of_port, metadata: Metadata { recirc_depth: 0, ..metadata } }
+    }
+}
+
+/// One port's origins.
 pub struct Origins {
-    buckets: Box<[[Origin; WAYS]; BUCKETS]>,
-    /// The last number given.
-    last: u32,
+    all: [Origin; SETS * WAYS],
+    /// How many entries of the cache have each.
+    entries: [u32; SETS * WAYS],
+}
+
+impl Default for Origins {
+    fn default() -> Self {
+        let none = Origin::new(OfPort(0), Metadata::default());
+        Origins { all: [none; SETS * WAYS], entries: [0; SETS * WAYS] }
+    }
 }
 
 impl Origins {
-    pub fn new() -> Origins {
-        Origins { buckets: Box::new([[Origin::default(); WAYS]; BUCKETS]), last: 0 }
+    /// The number of an origin; `None` where all that it may have are in use by others.
+    #[inline(always)]
+    pub fn slot(&mut self, origin: Origin, secret: &HashKey) -> Option<u8> {
+        if self.all[0] == origin { Some(0) } else { self.search(origin, secret) }
     }
 
-    /// The number of packets that have these words. `None` when numbers have run out: then no key may be left
-    /// that has one, and [`Self::clear`] starts again.
-    #[inline]
-    pub fn number(&mut self, words: [u64; 2], secret: &HashKey) -> Option<u32> {
-        let bucket = &mut self.buckets[secret.word(words[0], words[1]) as usize % BUCKETS];
-        if let Some(known) = bucket.iter().find(|o| o.number != 0 && o.words == words) {
-            return Some(known.number);
-        }
-        if self.last + 1 == 1 << NUMBER_BITS {
-            return None;
-        }
-        self.last += 1;
-        // One that gives way is given another number when it is met again: its keys are then unknown, and
-        // age.
-        let way = bucket.iter().position(|o| o.number == 0).unwrap_or(self.last as usize % WAYS);
-        bucket[way] = Origin { words, number: self.last };
-        Some(self.last)
+    #[inline(never)]
+    fn search(&mut self, origin: Origin, secret: &HashKey) -> Option<u8> {
+        let Metadata { recirc_id, pkt_mark, .. } = origin.metadata;
+        let set = match recirc_id {
+            0 => 0,
+            id => 1 + secret.word(id.into(), pkt_mark.into()) as usize % (SETS - 1),
+        };
+        let first = set * WAYS;
+        let known = (first..first + WAYS).find(|&n| self.all[n] == origin);
+        let n = known.or_else(|| (first..first + WAYS).find(|&n| self.entries[n] == 0))?;
+        self.all[n] = origin;
+        Some(n as u8)
     }
 
-    /// Forgets all of them.
-    pub fn clear(&mut self) {
-        self.buckets.as_flattened_mut().fill(Origin::default());
-        self.last = 0;
+    /// How many entries have the origin of this number.
+    pub fn entries(&mut self, slot: u8) -> &mut u32 {
+        &mut self.entries[usize::from(slot)]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
+    use crate::Translation;
+    use crate::cache::{CacheConfig, ExactKey, FlowCache, FlowRef, Installed, Moment, Which};
+    use crate::stamp::Stamp;
+    use crate::watch::Marks;
+    use base::{PortNo, Version};
+    use flow::{Depth, Key};
+
+    fn round(recirc_id: u32, pkt_mark: u32) -> Origin {
+        Origin::new(OfPort(7), Metadata { recirc_id, pkt_mark, recirc_depth: 1, ..Metadata::default() })
+    }
 
     #[test]
-    fn numbers_are_never_given_twice_and_kept_by_those_that_are_met_often() {
-        let (mut origins, secret) = (Origins::new(), HashKey::from_seed(3));
-        let mut given = HashSet::new();
-        let first = origins.number([7, 0], &secret).unwrap();
-        for n in 0..3 * (BUCKETS * WAYS) as u64 {
-            assert!(given.insert(origins.number([n << 32, 1], &secret).unwrap()));
-            assert_eq!(origins.number([n << 32, 1], &secret).unwrap() as usize, given.len() + 1);
+    fn a_number_that_an_entry_has_is_given_to_no_other_origin() {
+        let (mut origins, secret) = (Origins::default(), HashKey::from_seed(3));
+        let kept = round(1, 5);
+        let slot = origins.slot(kept, &secret).unwrap();
+        *origins.entries(slot) = 1;
+        for mark in 6..10_000 {
+            assert_ne!(origins.slot(round(1, mark), &secret), Some(slot));
+            assert_eq!(origins.slot(kept, &secret), Some(slot));
         }
-        assert!(!given.contains(&first));
-        origins.last = (1 << NUMBER_BITS) - 1;
-        assert_eq!(origins.number([8, 9], &secret), None);
-        origins.clear();
-        assert_eq!(origins.number([8, 9], &secret), Some(1));
+        *origins.entries(slot) = 0;
+        assert!((6..10_000).any(|mark| origins.slot(round(1, mark), &secret) == Some(slot)));
+    }
+
+    /// A cache with one flow of this origin, in the exact tier.
+    fn cache_with_a_flow(port: PortNo, origin: Origin) -> FlowCache {
+        let config = CacheConfig { flow_limit: 1024, max_idle_ms: 10_000 };
+        let mut cache = FlowCache::new(config, HashKey::from_seed(1), Default::default()).unwrap();
+        install(&mut cache, port, origin);
+        assert_eq!(cache.size().exact, 1);
+        cache
+    }
+
+    /// Puts a flow into the exact tier. False where its origin has no number.
+    fn install(cache: &mut FlowCache, port: PortNo, origin: Origin) -> bool {
+        let Some(number) = cache.plain_origin(port, origin, Depth::Everything) else { return false };
+        let at = Moment { version: Version(1), now: Stamp::of(0) };
+        let exact = ExactKey::Plain([1, 2, 3, number]);
+        let installed = cache.install(&Key::default(), &exact, &Translation::<()>::default(), at);
+        let Some(Installed::Megaflow(mega)) = installed else { panic!("{installed:?}") };
+        let e = cache.entry(Which::Mega, mega);
+        let from = FlowRef {
+            decision: e.decision,
+            mask: e.key.mask(),
+            sort: 0,
+            set: 0,
+            marks: Marks::default(),
+            at,
+        };
+        let hash = cache.exact_probe(&exact);
+        cache.insert_exact(&exact, hash, &from).expect("there is room");
+        cache.remove(Which::Mega, mega);
+        true
+    }
+
+    #[test]
+    fn a_port_whose_packets_come_from_ever_new_origins_costs_no_other_port_a_flow() {
+        let mut cache = cache_with_a_flow(PortNo(2), round(1, 0));
+        for mark in 0..(1 << 24) + 2 {
+            cache.plain_origin(PortNo(1), round(1, mark), Depth::Everything);
+        }
+        assert_eq!(cache.size().exact, 1, "the other port's flow is gone");
+    }
+
+    #[test]
+    fn a_port_without_numbers_has_some_again_when_its_flows_have_gone_and_always_for_a_first_round() {
+        let mut cache = cache_with_a_flow(PortNo(1), round(1, 0));
+        let got = (0..10_000).filter(|&mark| install(&mut cache, PortNo(1), round(2, mark))).count();
+        assert!((200..256).contains(&got), "{got} numbers");
+        assert!(!install(&mut cache, PortNo(1), round(2, 10_000)));
+        assert!(install(&mut cache, PortNo(1), round(0, 0)));
+        assert!(install(&mut cache, PortNo(2), round(2, 10_000)));
+        cache.flush();
+        assert!(install(&mut cache, PortNo(1), round(2, 10_000)));
     }
 }

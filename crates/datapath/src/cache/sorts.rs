@@ -1,7 +1,8 @@
-//! The sorts of the flows in a worker's cache: which there are, and what is watched for each; see [`crate::watch`].
+//! The sorts of the flows in a worker's cache: which there are, and what is watched for each; see
+//! [`crate::watch`].
 //!
-//! A sort lives as long as a body names it, so its mask's number keeps its meaning. Sorts of one mask are chained. Their
-//! number is bounded; flows beyond are of sort 0, each of which is judged by itself.
+//! A sort lives as long as a body names it, so its mask's number keeps its meaning. Sorts of one mask are
+//! chained. Their number is bounded; flows beyond are of sort 0, each of which is judged by itself.
 
 use super::entry::{Entry, ShortVersion};
 use super::masks::MaskEntry;
@@ -115,7 +116,8 @@ impl<'g, P: Pipeline> Sights<'g, P> {
         Sights { pipeline, reader, now, number: NO_SORT, sight: Sight::NONE }
     }
 
-    /// Whether no change since touches the entry's flow, as far as what is watched can tell: then it is of this version now.
+    /// Whether no change since touches the entry's flow, as far as what is watched can tell: then it is of
+    /// this version now.
     #[inline(always)]
     pub fn renew(&mut self, sorts: &mut Sorts, masks: &[MaskEntry], e: &mut Entry) -> bool {
         if e.sort != self.number {

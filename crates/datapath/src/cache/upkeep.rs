@@ -1,4 +1,5 @@
-//! What happens to the entries of either tier, in one way for both: they are filled, judged by changes, folded, swept, removed.
+//! What happens to the entries of either tier, in one way for both: they are filled, judged by changes,
+//! folded, swept, removed.
 
 use super::entry::{Counts, Entry, EntryKey, ShortVersion, Verdict};
 use super::masks::dp_port;
@@ -10,7 +11,6 @@ use crate::watch::Marks;
 use base::Version;
 use base::rcu::Reader;
 use base::region::prefetch;
-use base::slots::SlotTable;
 use flow::{Block, Key};
 use index::{Inserted, Probe};
 
@@ -52,13 +52,13 @@ impl FlowCache {
     // ---- filling
 
     /// A place for an entry, another's where all are in use.
-    pub(super) fn take(&mut self, which: Which, slots: &SlotTable) -> Option<u32> {
+    pub(super) fn take(&mut self, which: Which) -> Option<u32> {
         if let Some(idx) = self.tier_mut(which).take() {
             return Some(idx);
         }
         let victim = self.tier_mut(which).victim();
         self.evictions += 1;
-        self.remove(which, victim, slots);
+        self.remove(which, victim);
         self.tier_mut(which).take()
     }
 
@@ -73,7 +73,6 @@ impl FlowCache {
         block: Option<&Block>,
         hash: u64,
         from: &FlowRef,
-        slots: &SlotTable,
     ) {
         let tier = self.tier_mut(which);
         if let Some(block) = block {
@@ -91,9 +90,12 @@ impl FlowCache {
             is_alone: (from.mask == MASK_EXACT).into(),
         };
         self.bodies.get_mut(from.decision.body).refs += 1;
+        if key.is_plain() {
+            *self.origin_entries(&key) += 1;
+        }
         if let Inserted::Evicted(lost) = self.tier_mut(which).index.insert(Probe::new(hash), idx) {
             self.evictions += 1;
-            self.end(which, lost, slots);
+            self.end(which, lost);
         }
     }
 
@@ -104,7 +106,8 @@ impl FlowCache {
 
     // ---- judging
 
-    /// Whether what is watched says that no change since has touched the entry's flow: then it is of this version now.
+    /// Whether what is watched says that no change since has touched the entry's flow: then it is of this
+    /// version now.
     #[inline(always)]
     pub fn renew<P: Pipeline>(&mut self, which: Which, idx: u32, sights: &mut Sights<'_, P>) -> bool {
         let e = match which {
@@ -114,8 +117,8 @@ impl FlowCache {
         sights.renew(&mut self.sorts, &self.masks, e)
     }
 
-    /// Asks the pipeline whether a change since touches the entry's flow. If none does, what is watched will tell from here on.
-    /// `key` is of any packet of the flow.
+    /// Asks the pipeline whether a change since touches the entry's flow. If none does, what is watched will
+    /// tell from here on. `key` is of any packet of the flow.
     pub fn judge<P: Pipeline>(
         &mut self,
         which: Which,
@@ -153,8 +156,9 @@ impl FlowCache {
 
     // ---- counting
 
-    /// Moves what an entry has gathered to the flow's slots. An exact entry tells its megaflow that it is in use.
-    pub fn fold(&mut self, which: Which, idx: u32, slots: &SlotTable) {
+    /// Moves what an entry has gathered to the flow's slots. An exact entry tells its megaflow that it is in
+    /// use.
+    pub fn fold(&mut self, which: Which, idx: u32) {
         let e = self.entry(which, idx);
         if e.counts.is_empty() {
             return;
@@ -168,7 +172,7 @@ impl FlowCache {
         let b = self.bodies.get(body);
         let used_ms = used.at_ms(self.now_ms);
         for &slot in self.bodies.credits(b) {
-            slots.credit(slot, packets, bytes, used_ms);
+            self.slots.credit(slot, packets, bytes, used_ms);
         }
         let mega = b.megaflow;
         if which == Which::Exact && mega != 0 {
@@ -180,26 +184,29 @@ impl FlowCache {
     // ---- removing
 
     /// Takes an entry out, its counts folded first. Exact entries made from a megaflow live on with its body.
-    pub fn remove(&mut self, which: Which, idx: u32, slots: &SlotTable) {
+    pub fn remove(&mut self, which: Which, idx: u32) {
         let e = &self.tier(which).entries[idx as usize];
         if !e.is_free() {
             let hash = self.hash_of(e);
             self.tier_mut(which).index.remove(Probe::new(hash), idx);
-            self.end(which, idx, slots);
+            self.end(which, idx);
         }
     }
 
     /// The same of one that the index does not name any more.
-    fn end(&mut self, which: Which, idx: u32, slots: &SlotTable) {
-        self.fold(which, idx, slots);
+    fn end(&mut self, which: Which, idx: u32) {
+        self.fold(which, idx);
         let e = &self.tier(which).entries[idx as usize];
+        let mega_mask = e.key.mask();
         let (body, (further, further_len)) = (e.decision.body, e.key.further());
+        if e.key.is_plain() {
+            let key = e.key;
+            *self.origin_entries(&key) -= 1;
+        }
         if which == Which::Mega {
-            let mask = e.key.mask();
-            if let Some(masks) = &mut self.ports[dp_port(&self.mega.blocks[idx as usize].0)] {
-                masks.remove(mask);
-            }
-            self.masks[usize::from(mask)].flows -= 1;
+            let port = dp_port(&self.mega.blocks[idx as usize].0);
+            self.port_mut(port).masks.remove(mega_mask);
+            self.masks[usize::from(mega_mask)].flows -= 1;
             self.bodies.get_mut(body).megaflow = 0;
         }
         self.arena.release(further, further_len);
@@ -217,10 +224,10 @@ impl FlowCache {
     }
 
     /// Removes everything, folded.
-    pub fn flush(&mut self, slots: &SlotTable) {
+    pub fn flush(&mut self) {
         for which in [Which::Exact, Which::Mega] {
             for idx in 1..=self.tier(which).high {
-                self.remove(which, idx, slots);
+                self.remove(which, idx);
             }
         }
     }
@@ -232,14 +239,14 @@ impl FlowCache {
         (self.exact.swept, self.mega.swept) = (0, 0);
     }
 
-    /// Visits the next `count` entries of each tier: folds them, and removes idle ones, `removals` at most, from which it
-    /// subtracts. True when this ended a round over all of both tiers that started with [`Self::start_round`].
-    pub fn sweep(&mut self, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
-        self.sweep_tier(Which::Exact, count, removals, slots)
-            && self.sweep_tier(Which::Mega, count, removals, slots)
+    /// Visits the next `count` entries of each tier: folds them, and removes idle ones, `removals` at most,
+    /// from which it subtracts. True when this ended a round over all of both tiers that started with
+    /// [`Self::start_round`].
+    pub fn sweep(&mut self, count: u32, removals: &mut u32) -> bool {
+        self.sweep_tier(Which::Exact, count, removals) && self.sweep_tier(Which::Mega, count, removals)
     }
 
-    fn sweep_tier(&mut self, which: Which, count: u32, removals: &mut u32, slots: &SlotTable) -> bool {
+    fn sweep_tier(&mut self, which: Which, count: u32, removals: &mut u32) -> bool {
         let tier = self.tier(which);
         let end = (tier.swept + count).min(tier.high);
         for group in Groups(tier.swept, end) {
@@ -253,10 +260,10 @@ impl FlowCache {
                 if self.entry(which, idx).is_free() {
                     continue;
                 }
-                self.fold(which, idx, slots);
+                self.fold(which, idx);
                 if self.is_to_go(&self.tier(which).entries[idx as usize]) && *removals > 0 {
                     *removals -= 1;
-                    self.remove(which, idx, slots);
+                    self.remove(which, idx);
                 }
             }
         }

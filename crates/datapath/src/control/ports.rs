@@ -45,6 +45,25 @@ impl<P: Pipeline> Datapath<P> {
         self.assign(no, rx);
     }
 
+    /// Has a worker poll a port's queue.
+    pub(super) fn add_rx(
+        &mut self,
+        worker: usize,
+        port: PortNo,
+        idx: usize,
+        queue: Box<dyn RxQueue>,
+        load: Arc<QueueLoad>,
+    ) {
+        let input = self.input(port, worker);
+        self.send(worker, Command::AddRx { input, idx, queue, load });
+    }
+
+    /// A port as a worker has it whose packets come in there.
+    pub(super) fn input(&self, port: PortNo, worker: usize) -> Box<Input> {
+        let counters = self.port_counters(port).get(worker).cloned();
+        Input::new(port, self.pipeline.port_view(port), counters, self.config.exact_tier)
+    }
+
     /// Gives each queue to the worker with the fewest.
     pub(super) fn assign(&mut self, no: PortNo, queues: Vec<Box<dyn RxQueue>>) {
         for queue in queues {
@@ -57,7 +76,7 @@ impl<P: Pipeline> Datapath<P> {
             // A queue that changes hands with its worker counts on.
             entry.loads.resize_with(entry.loads.len().max(idx + 1), Arc::default);
             let load = entry.loads[idx].clone();
-            self.send(n, Command::AddRx { port: no, idx, queue, load });
+            self.add_rx(n, no, idx, queue, load);
         }
     }
 
@@ -121,7 +140,7 @@ impl<P: Pipeline> Datapath<P> {
         let load = entry.loads[idx].clone();
         self.workers[from].queues -= 1;
         self.workers[worker].queues += 1;
-        self.send(worker, Command::AddRx { port: no, idx, queue, load });
+        self.add_rx(worker, no, idx, queue, load);
         Ok(())
     }
 

@@ -87,18 +87,17 @@ impl<P: Pipeline> Datapath<P> {
         slots.reserve(self.slots_reserved);
         let shared = Arc::new(Shared::default());
         let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
-        let cache = FlowCache::new(self.config.cache, secret)?;
-        let out = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, self.event_bell.clone());
-        let mut process = Process::new(
+        let cache = FlowCache::new(self.config.cache, secret, slots.clone())?;
+        let (bell, tracker) = (self.event_bell.clone(), self.tracker.clone());
+        let context = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, bell, tracker);
+        let process = Process::new(
             self.pipeline.clone(),
             self.domain.register(),
             cache,
-            slots.clone(),
-            out,
+            context,
             effects_tx,
             self.event_bell.clone(),
         );
-        process.exact_tier = self.config.exact_tier;
         let waiter = Waiter::new()?;
         let mut worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
         worker.measures_passes = self.config.measure_passes;

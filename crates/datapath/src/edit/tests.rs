@@ -1,5 +1,5 @@
-//! Every change, on every kind of packet: the field that was set has its new value, no other field has another, the
-//! checksums verify. Extraction and the header views of `wire` are the judges.
+//! Every change, on every kind of packet: the field that was set has its new value, no other field has
+//! another, the checksums verify. Extraction and the header views of `wire` are the judges.
 
 use super::*;
 use flow::extract::{Ingress, extract};

@@ -16,7 +16,7 @@ pub enum Command {
     /// Poll this queue.
     AddRx {
         /// Whose queue.
-        port: PortNo,
+        input: Box<Input>,
         /// Its number there.
         idx: usize,
         /// It.
@@ -59,6 +59,8 @@ pub enum Command {
     },
     /// Execute actions on a packet of the control thread's.
     Execute {
+        /// The port that it came in at, as it were.
+        input: Box<Input>,
         /// The packet, allocated by the control thread from the same pool.
         packet: Packet,
         /// What to do.
@@ -124,7 +126,7 @@ pub enum Reply {
     /// The port's device is gone.
     Gone(PortNo),
     /// A used command's memory, to be freed off the packet path.
-    Spent(Vec<crate::DpAction>),
+    Spent(Box<Input>, Vec<crate::DpAction>),
 }
 
 impl<P: Pipeline> Worker<P> {
@@ -132,26 +134,23 @@ impl<P: Pipeline> Worker<P> {
     pub(super) fn obey(&mut self) -> bool {
         while let Ok(command) = self.commands.pop() {
             match command {
-                Command::AddRx { port, idx, queue, load } => self.add_rx(port, idx, queue, load),
+                Command::AddRx { input, idx, queue, load } => self.add_rx(input, idx, queue, load),
                 Command::ReleaseRx { port, idx, ticket } => self.release_rx(port, idx, ticket),
                 Command::AddTx { port, handle, counters } => {
-                    self.process.out.set_counters_of(port, Some(counters.clone()));
-                    self.process.tx.add_port(port, handle, counters.clone());
-                    for q in self.rx.iter_mut().filter(|q| q.input.port == port) {
-                        q.input.counters = Some(counters.clone());
-                    }
+                    self.process.context.counters.insert(port, counters.clone());
+                    self.process.tx.add_port(port, handle, counters);
                 }
                 Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
                 Command::ReleasePort { port, ticket } => self.release_port(port, ticket),
-                Command::Execute { packet, actions } => {
-                    self.process.execute_now(packet, &actions);
-                    self.answer(Reply::Spent(actions));
+                Command::Execute { mut input, packet, actions } => {
+                    self.process.execute_now(&mut input, packet, &actions);
+                    self.answer(Reply::Spent(input, actions));
                 }
                 Command::Dump { ticket, from, mut out } => {
                     let next = self.process.cache.dump(from, out.capacity(), &mut out);
                     self.answer(Reply::Dump { ticket, flows: out, next });
                 }
-                Command::Flush => self.process.cache.flush(&self.process.slots),
+                Command::Flush => self.process.cache.flush(),
                 Command::Stop => return false,
             }
         }
@@ -164,30 +163,28 @@ impl<P: Pipeline> Worker<P> {
         let _ = self.replies.push(reply);
     }
 
-    fn add_rx(&mut self, port: PortNo, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
+    fn add_rx(&mut self, input: Box<Input>, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
         if let Some(fd) = queue.wait_fd() {
             // A descriptor that epoll refuses is polled like one that is not there.
             let _ = self.waiter.add(fd);
         }
-        let counters = self.process.out.counters_of(port).cloned();
-        let input = Input::new(port, counters, self.process.exact_tier);
         self.schedule.add(queue.lends());
         self.rx.push(Rx { input, idx, queue, load, in_pass: 0 });
     }
 
     fn remove_port(&mut self, port: PortNo, ticket: u64) {
         let mut rx = self.take_rx(port);
-        rx.iter_mut().for_each(|q| q.close(&mut self.process.out.cache));
-        let tx = self.process.tx.remove_port(&mut self.process.out, port);
-        self.process.out.set_counters_of(port, None);
+        rx.iter_mut().for_each(|q| q.close(&mut self.process.context.cache));
+        let tx = self.process.tx.remove_port(&mut self.process.context, port);
+        self.process.context.counters.remove(port);
         self.answer(Reply::Removed { ticket, rx, tx });
     }
 
     fn release_port(&mut self, port: PortNo, ticket: u64) {
         let mut rx = self.take_rx(port);
         rx.iter_mut().for_each(|q| q.disarm());
-        let tx = self.process.tx.release_port(&mut self.process.out, port);
-        self.process.out.set_counters_of(port, None);
+        let tx = self.process.tx.release_port(&mut self.process.context, port);
+        self.process.context.counters.remove(port);
         self.answer(Reply::Released { ticket, port, rx, tx });
     }
 

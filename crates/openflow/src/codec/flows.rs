@@ -1,7 +1,6 @@
 //! Flow-mods, flow-removed, and flows in statistics.
 
 use super::Codec;
-use super::action::{read_actions, read_instructions, write_actions, write_instructions};
 use super::bytes::{Put, Reader};
 use super::kind::{Kind, NICIRA, nxt};
 use super::matching::{
@@ -9,6 +8,7 @@ use super::matching::{
     write_nxm_match,
 };
 use super::oxs::{self, Oxs};
+use crate::action::{read_actions, read_instructions, write_actions, write_instructions};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     FlowFlags, FlowForm, FlowInfo, FlowMod, FlowModCommand, FlowRemoved, FlowRemovedReason, FlowStats,

@@ -3,10 +3,10 @@
 //! OpenFlow 1.1 to 1.4 have one form, 1.5 another, in which buckets have numbers and properties. The
 //! extension to 1.0 has that of 1.5. Sources: OpenFlow 1.3 section 7.3.4.2, 1.5 sections 7.3.4.3 and 7.3.5.9.
 
-use super::action::{read_actions, write_actions};
 use super::bytes::{Put, Reader};
 use super::flows::NONE32;
 use super::matching::{read_header, write_header};
+use crate::action::{read_actions, write_actions};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     BUCKET_ALL, BUCKET_MAX, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupStats, GroupType,

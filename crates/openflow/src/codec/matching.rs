@@ -1,8 +1,8 @@
 //! Matches on the wire: `ofp_match` of OpenFlow 1.0, and the lists of NXM and OXM entries.
 //!
-//! An NXM entry is a header of 4 bytes (8 with an experimenter), the value, and with the has-mask bit a mask of the
-//! same length. Bits of the value outside the mask must be zero, a field comes once, and after what it requires.
-//! Sources: OpenFlow 1.0 section 5.2.3, 1.3 section 7.2.3; ovs-fields(7).
+//! An NXM entry is a header of 4 bytes (8 with an experimenter), the value, and with the has-mask bit a mask
+//! of the same length. Bits of the value outside the mask must be zero, a field comes once, and after what it
+//! requires. Sources: OpenFlow 1.0 section 5.2.3, 1.3 section 7.2.3; ovs-fields(7).
 
 use super::bytes::{Put, Reader};
 use super::fields::for_each_field;
@@ -17,18 +17,18 @@ use flow::{FieldId, Match, Mf};
 /// The flow's cookie as a pseudo-field of NXM requests.
 const COOKIE: Wire = Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
 
-/// The port on which a packet came in below a logical port. There are none that lie above another here, so it is the
-/// input port, which it requires: a match of it holds nothing more.
+/// The port on which a packet came in below a logical port. There are none that lie above another here, so it
+/// is the input port, which it requires: a match of it holds nothing more.
 const IN_PHY_PORT: (u16, u8) = (0x8000, 1);
 
 /// A decoded entry: of a field, or of a tunnel option, which may be longer than any number.
-pub(super) enum AnyEntry {
+pub(crate) enum AnyEntry {
     Field(Entry),
     Option(Box<OptionMatch>),
 }
 
 /// A decoded entry of a field.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub mf: Mf,
     pub value: u128,
     pub mask: u128,
@@ -37,7 +37,7 @@ pub(super) struct Entry {
 }
 
 /// Reads a header, and the experimenter that belongs to it.
-pub(super) fn read_header(r: &mut Reader) -> Result<NxmHeader, ErrorKind> {
+pub(crate) fn read_header(r: &mut Reader) -> Result<NxmHeader, ErrorKind> {
     let head = NxmHeader(u64::from(r.u32()?) << 32);
     if !head.is_experimenter() {
         return Ok(head);
@@ -48,7 +48,7 @@ pub(super) fn read_header(r: &mut Reader) -> Result<NxmHeader, ErrorKind> {
     Ok(NxmHeader(head.0 | u64::from(r.u32()?)))
 }
 
-pub(super) fn write_header(out: &mut Vec<u8>, header: NxmHeader) {
+pub(crate) fn write_header(out: &mut Vec<u8>, header: NxmHeader) {
     out.u32((header.0 >> 32) as u32);
     if header.is_experimenter() {
         out.u32(header.experimenter());
@@ -65,7 +65,7 @@ fn value_to_wire(mf: Mf, value: u128) -> u128 {
 }
 
 /// Reads one entry. Errors are those of matches; actions translate them.
-pub(super) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
+pub(crate) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
     let header = read_header(r)?;
     let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
     let mut body = r.sub(payload)?.with_error(OFPBMC_BAD_LEN);
@@ -77,8 +77,8 @@ pub(super) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
     }
 }
 
-/// A tunnel option's value, and mask. They are as long as who sends them likes: what is shorter than the option lacks zeros
-/// in front. Without a value but with the has-mask bit, it says that the option is there.
+/// A tunnel option's value, and mask. They are as long as who sends them likes: what is shorter than the
+/// option lacks zeros in front. Without a value but with the has-mask bit, it says that the option is there.
 fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMatch, ErrorKind> {
     let masked = header.has_mask();
     let bytes = if masked { body.len() / 2 } else { body.len() };
@@ -210,7 +210,7 @@ pub(super) fn write_entries(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u6
 }
 
 /// Appends an entry of a tunnel option: as long as the option where that is known, else as short as can be.
-pub(super) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
+pub(crate) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
     let Some(wire) = Mf::TunMetadata(option.idx).wire(minor) else { return };
     let masked = option.mask != Wide::ONES;
     let needed = if masked { option.mask.byte_len() } else { option.value.byte_len() };
@@ -223,7 +223,7 @@ pub(super) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
 }
 
 /// Appends one entry. A field without a number on the wire is left out.
-pub(super) fn write_entry(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mask: u128) {
+pub(crate) fn write_entry(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mask: u128) {
     let Some(wire) = mf.wire(minor) else { return };
     let bytes = usize::from(mf.row().bytes);
     let masked = mask != mf.ones();

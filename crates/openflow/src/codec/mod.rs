@@ -1,12 +1,12 @@
 //! Messages on the wire: bytes to [`Message`] and back, for one version.
 //!
-//! A message is a header of 8 bytes (version, type, length, transaction id) and a body. The tables in `kind.rs` give
-//! the numbers of types in each version; bodies are read and written beside each other, one file per subject. Decoding
-//! never panics and answers bad input with the standard's error; what a version cannot say is an [`Unencodable`].
+//! A message is a header of 8 bytes (version, type, length, transaction id) and a body. The tables in
+//! `kind.rs` give the numbers of types in each version; bodies are read and written beside each other, one
+//! file per subject. Decoding never panics and answers bad input with the standard's error; what a version
+//! cannot say is an [`Unencodable`].
 
-mod action;
 mod asynchronous;
-mod bytes;
+pub(crate) mod bytes;
 mod extension;
 mod features;
 mod fields;
@@ -14,7 +14,7 @@ mod flows;
 mod group;
 mod kind;
 mod match11;
-mod matching;
+pub(crate) mod matching;
 mod meter;
 mod monitor;
 mod names;
@@ -315,23 +315,25 @@ impl Codec {
         })
     }
 
-    /// Reads a list of actions, of which `bytes` are all.
+    /// Reads a list of actions, of which `bytes` are all. Instructions in the form of actions, as OpenFlow
+    /// 1.0 has them, are refused.
     pub fn decode_actions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
-        action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN))
+        let actions = crate::action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN))?;
+        if actions.iter().any(crate::action::is_instruction) { Err(OFPBIC_UNSUP_INST) } else { Ok(actions) }
     }
 
     /// Reads instructions, or in OpenFlow 1.0 the actions that stand in their place.
     pub fn decode_instructions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
         match self.version {
-            Version::V10 => self.decode_actions(bytes),
-            version => action::read_instructions(version, Reader::new(bytes, OFPBIC_BAD_LEN)),
+            Version::V10 => crate::action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN)),
+            version => crate::action::read_instructions(version, Reader::new(bytes, OFPBIC_BAD_LEN)),
         }
     }
 
     /// Encodes a list of actions.
     pub fn encode_actions(&self, actions: &[flow::Action]) -> Vec<u8> {
         let mut out = Vec::new();
-        action::write_actions(&mut out, self.version, None, actions);
+        crate::action::write_actions(&mut out, self.version, None, actions);
         out
     }
 
@@ -339,8 +341,8 @@ impl Codec {
     pub fn encode_instructions(&self, actions: &[flow::Action]) -> Vec<u8> {
         let mut out = Vec::new();
         match self.version {
-            Version::V10 => action::write_actions(&mut out, self.version, None, actions),
-            version => action::write_instructions(&mut out, version, &flow::Match::any(), actions),
+            Version::V10 => crate::action::write_actions(&mut out, self.version, None, actions),
+            version => crate::action::write_instructions(&mut out, version, &flow::Match::any(), actions),
         }
         out
     }

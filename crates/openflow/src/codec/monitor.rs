@@ -1,7 +1,6 @@
 //! Flow monitors on the wire: the Nicira extension (OpenFlow 1.0 to 1.3), the Open Networking Foundation's to
 //! 1.3, and OpenFlow 1.4's own. Sources: OpenFlow 1.4 sections 7.3.5.17 and 7.4.6; ovs-ofctl(8).
 
-use super::action;
 use super::bytes::{Put, Reader};
 use super::flows::{NONE32, filter_port16, filter_port32, port16, port32, read_reason};
 use super::matching::{read_match, read_nxm_match, write_match, write_nxm_match};
@@ -147,8 +146,11 @@ fn read_update13(version: Version, r: &mut Reader, nxm: bool) -> Result<FlowUpda
     r.skip(1)?;
     let cookie = r.u64()?;
     let matching = if nxm { read_nxm_match(&mut r, match_len, None)? } else { read_match(version, &mut r)? };
-    let actions =
-        if nxm { action::read_actions(version, r)? } else { action::read_instructions(version, r)? };
+    let actions = if nxm {
+        crate::action::read_actions(version, r)?
+    } else {
+        crate::action::read_instructions(version, r)?
+    };
     Ok(FlowUpdate::Full(Box::new(FlowUpdateFull {
         event,
         reason,
@@ -183,7 +185,7 @@ pub(super) fn read_update(version: Version, r: &mut Reader) -> Result<FlowUpdate
     r.skip(4)?;
     let cookie = r.u64()?;
     let matching = read_match(version, &mut r)?;
-    let actions = action::read_instructions(version, r)?;
+    let actions = crate::action::read_instructions(version, r)?;
     Ok(FlowUpdate::Full(Box::new(FlowUpdateFull {
         event,
         reason,
@@ -219,7 +221,7 @@ pub(crate) fn write_update(version: Version, out: &mut Vec<u8>, update: &FlowUpd
                 [u.idle_timeout, u.hard_timeout, u.priority, 0, 0].into_iter().for_each(|n| out.u16(n));
                 out.u64(u.cookie);
                 write_match(version, out, &u.matching);
-                action::write_instructions(out, version, &u.matching, &u.actions);
+                crate::action::write_instructions(out, version, &u.matching, &u.actions);
             } else {
                 out.u16(u.event as u16);
                 out.u16(reason.into());
@@ -231,7 +233,7 @@ pub(crate) fn write_update(version: Version, out: &mut Vec<u8>, update: &FlowUpd
                 out.u64(u.cookie);
                 let length = write_nxm_match(out, &u.matching, 0, (0, 0));
                 out.set_u16(length_at, length);
-                action::write_actions(out, version, Some(&u.matching), &u.actions);
+                crate::action::write_actions(out, version, Some(&u.matching), &u.actions);
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Packet-in and packet-out.
 
-use super::action::{read_actions, write_actions};
 use super::bytes::{Put, Reader};
 use super::flows::NONE32;
 use super::kind::{Kind, NICIRA, nxt};
 use super::matching::{
     read_entries, read_nxm_match, read_oxm_match, write_entries, write_nxm_match, write_oxm_match,
 };
+use crate::action::{read_actions, write_actions};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{PacketIn, PacketInForm, PacketOut};
 use crate::version::Version;
@@ -43,7 +43,7 @@ fn empty(form: PacketInForm) -> Box<PacketIn> {
 }
 
 fn read_reason(number: u8) -> Result<PacketInReason, ErrorKind> {
-    super::action::reason_from_wire(number)
+    crate::action::reason_from_wire(number)
 }
 
 /// The number of a reason: versions before 1.4 know the first three, and 1.0 the first two.

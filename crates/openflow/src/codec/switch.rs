@@ -14,7 +14,8 @@ const VERSION_BITMAP: u16 = 1;
 /// The greatest version that the first word of a bitmap can name.
 const VERSION_MAX: u8 = 31;
 
-/// Elements that are not known, or cut off, are ignored, as the standard wants: the version in the header stands.
+/// Elements that are not known, or cut off, are ignored, as the standard wants: the version in the header
+/// stands.
 pub(super) fn read_hello(version: u8, mut r: Reader) -> Result<VersionSet, ErrorKind> {
     while r.len() >= 4 {
         let (kind, length) = (r.u16()?, usize::from(r.u16()?));

@@ -1,7 +1,7 @@
 //! The errors that a switch answers with, named as `ovs-ofctl` prints them.
 //!
-//! One table ([`ErrorKind`], in `table.rs`) says how each goes on the wire in each version: some are the standard's
-//! own from a version on and an extension's before, some do not exist in some versions.
+//! One table ([`ErrorKind`], in `table.rs`) says how each goes on the wire in each version: some are the
+//! standard's own from a version on and an extension's before, some do not exist in some versions.
 
 mod table;
 

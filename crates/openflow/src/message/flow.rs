@@ -59,15 +59,16 @@ pub struct FlowMod {
     pub form: FlowForm,
     /// What to do.
     pub command: FlowModCommand,
-    /// Table, or [`TABLE_ALL`]: any in a delete or modify, the switch's choice (0) in an add. OpenFlow 1.0 carries
-    /// one only after NXT_FLOW_MOD_TABLE_ID.
+    /// Table, or [`TABLE_ALL`]: any in a delete or modify, the switch's choice (0) in an add. OpenFlow 1.0
+    /// carries one only after NXT_FLOW_MOD_TABLE_ID.
     pub table_id: u8,
     /// Selects among flows to modify or delete: `cookie` under `cookie_mask`.
     pub cookie: u64,
     /// Bits of `cookie` that matter; 0 in an add.
     pub cookie_mask: u64,
-    /// The cookie of a flow that is added, and, in OpenFlow 1.0 and 1.1, of those modified. `None` in a modify:
-    /// cookies stay, and where nothing matches nothing is added; with `Some` a modify that matches nothing adds.
+    /// The cookie of a flow that is added, and, in OpenFlow 1.0 and 1.1, of those modified. `None` in a
+    /// modify: cookies stay, and where nothing matches nothing is added; with `Some` a modify that matches
+    /// nothing adds.
     pub new_cookie: Option<u64>,
     /// Seconds, 0 for none.
     pub idle_timeout: u16,
@@ -119,9 +120,9 @@ thread_local! {
     static SPARE: Cell<Option<Box<FlowMod>>> = const { Cell::new(None) };
 }
 
-/// A flow-mod is large and aligned to cache lines. The C library's allocator cannot reuse a freed piece of memory for
-/// the next such request (the search wants room to align in), so a million flow-mods with small objects made in between
-/// would leave a million holes: 1.5 GB. One spare box per thread avoids that.
+/// A flow-mod is large and aligned to cache lines. The C library's allocator cannot reuse a freed piece of
+/// memory for the next such request (the search wants room to align in), so a million flow-mods with small
+/// objects made in between would leave a million holes: 1.5 GB. One spare box per thread avoids that.
 impl FlowMod {
     /// In a box, the spare one if it is there.
     pub fn boxed(self) -> Box<FlowMod> {
@@ -226,8 +227,8 @@ impl Default for FlowStatsRequest {
     }
 }
 
-/// One flow of a flow statistics reply. [`FlowStats`] owns its match and actions, [`FlowStatsRef`] borrows them from
-/// the switch's rule.
+/// One flow of a flow statistics reply. [`FlowStats`] owns its match and actions, [`FlowStatsRef`] borrows
+/// them from the switch's rule.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowStats {
     /// The numbers.
@@ -273,7 +274,8 @@ pub struct FlowInfo {
     pub idle_timeout: u16,
     /// Seconds, 0 for none.
     pub hard_timeout: u16,
-    /// Seconds since it was last used; `None` where the encoding does not say. On the wire of the Nicira form only.
+    /// Seconds since it was last used; `None` where the encoding does not say. On the wire of the Nicira form
+    /// only.
     pub idle_age: Option<u16>,
     /// Seconds since it was last changed; `None` as above.
     pub hard_age: Option<u16>,

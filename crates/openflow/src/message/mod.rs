@@ -1,5 +1,5 @@
-//! The messages in a form of no version. Fields that a version lacks on the wire have the value given here when
-//! decoded, and are left out when encoded; what a version cannot say at all is an encoding error.
+//! The messages in a form of no version. Fields that a version lacks on the wire have the value given here
+//! when decoded, and are left out when encoded; what a version cannot say at all is an encoding error.
 
 mod extension;
 mod flow;

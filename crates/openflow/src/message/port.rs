@@ -41,8 +41,8 @@ bitflags::bitflags! {
 }
 
 bitflags::bitflags! {
-    /// Speeds and media (OFPPF_*), with the numbers of OpenFlow 1.1 and later; 1.0 has others on the wire and lacks
-    /// 40 Gb/s and above.
+    /// Speeds and media (OFPPF_*), with the numbers of OpenFlow 1.1 and later; 1.0 has others on the wire and
+    /// lacks 40 Gb/s and above.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
     pub struct PortFeatures: u32 {
         /// 10 Mb/s half duplex.

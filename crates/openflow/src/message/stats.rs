@@ -222,8 +222,8 @@ pub struct TableStats {
     pub matched_count: u64,
 }
 
-/// What a table does with a packet that matches nothing (OFPTC_TABLE_MISS_*, 1.1 and 1.2; 1.3 knows the flow of
-/// priority 0 instead), with the numbers of the wire.
+/// What a table does with a packet that matches nothing (OFPTC_TABLE_MISS_*, 1.1 and 1.2; 1.3 knows the flow
+/// of priority 0 instead), with the numbers of the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u32)]
 #[allow(missing_docs)]
@@ -239,7 +239,8 @@ pub enum TableMiss {
 pub struct TableMod {
     /// Table, or [`super::TABLE_ALL`].
     pub table_id: u8,
-    /// The bits as on the wire: miss behaviour (1.1, 1.2); deprecated (1.3); eviction 1 << 2 and vacancy 1 << 3 (1.4).
+    /// The bits as on the wire: miss behaviour (1.1, 1.2); deprecated (1.3); eviction 1 << 2 and vacancy 1 <<
+    /// 3 (1.4).
     pub config: u32,
     /// By what flows are evicted (OFPTMPEF_*, 1.4).
     pub eviction_flags: Option<u32>,
@@ -302,7 +303,8 @@ pub struct IpfixStats {
     pub collector_set_id: u32,
 }
 
-/// What a table can do (1.3). Instructions and actions as bitmaps of their numbers in 1.3 (experimenters in bit 31).
+/// What a table can do (1.3). Instructions and actions as bitmaps of their numbers in 1.3 (experimenters in
+/// bit 31).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableFeatures {
     /// Table.

@@ -70,8 +70,8 @@ pub enum FragHandling {
 pub struct SwitchConfig {
     /// IP fragments.
     pub frag: FragHandling,
-    /// Packets with a bad time to live go to the controller (OFPC_INVALID_TTL_TO_CONTROLLER, 1.1 and 1.2, and 1.0 by
-    /// extension). `None` where the version cannot say.
+    /// Packets with a bad time to live go to the controller (OFPC_INVALID_TTL_TO_CONTROLLER, 1.1 and 1.2, and
+    /// 1.0 by extension). `None` where the version cannot say.
     pub invalid_ttl_to_controller: Option<bool>,
     /// Bytes of a packet sent to the controller. 0xffff: all.
     pub miss_send_len: u16,

@@ -1,4 +1,5 @@
-//! Values and masks of single fields, each in the notation of its row, and slices of fields (`NXM_NX_REG0[0..15]`).
+//! Values and masks of single fields, each in the notation of its row, and slices of fields
+//! (`NXM_NX_REG0[0..15]`).
 
 use super::value::{self, split_number, write_hex};
 use super::{PortNames, TextError, bad, put};
@@ -24,7 +25,7 @@ const FRAGMENTS: [(&str, u128, u128); 5] =
     [("no", 0, 3), ("yes", 1, 1), ("first", 1, 3), ("later", 3, 3), ("not_later", 0, 2)];
 
 /// The name under which `set_field` and errors know a field.
-pub(super) fn display_name(mf: Mf) -> String {
+pub(crate) fn display_name(mf: Mf) -> String {
     match mf {
         Mf::NwSrc => "ip_src".to_string(),
         Mf::NwDst => "ip_dst".to_string(),
@@ -33,7 +34,7 @@ pub(super) fn display_name(mf: Mf) -> String {
 }
 
 /// Reads `VALUE[/MASK]` of a field; `*` stands for no match. Bits of the value outside the mask may be set.
-pub(super) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), TextError> {
+pub(crate) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), TextError> {
     if text == "*" {
         return Ok((0, 0));
     }
@@ -63,8 +64,8 @@ pub(super) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128
     Ok((value, mask & mf.ones()))
 }
 
-/// Whether the field holds a value, whose bits are those that a rule asks for: it would match more, or other, packets if
-/// one of them were cut off.
+/// Whether the field holds a value, whose bits are those that a rule asks for: it would match more, or other,
+/// packets if one of them were cut off.
 fn fits(mf: Mf, value: u128) -> bool {
     match mf {
         // OpenFlow 1.0: no tag.
@@ -120,8 +121,8 @@ fn parse_fragments(text: &str) -> Result<(u128, u128), TextError> {
     }
 }
 
-/// `+set-unset`, `one|two`, or `VALUE[/MASK]` in numbers. `0` in the first two stands for no flag at all. `all`: the flags
-/// there are, all of which are matched where neither signs nor a mask say which.
+/// `+set-unset`, `one|two`, or `VALUE[/MASK]` in numbers. `0` in the first two stands for no flag at all.
+/// `all`: the flags there are, all of which are matched where neither signs nor a mask say which.
 fn parse_flags(
     text: &str,
     names: &[&str],
@@ -188,7 +189,7 @@ fn parse_packet_type(text: &str) -> Result<(u128, u128), TextError> {
 }
 
 /// Appends a value and, unless the field is matched exactly, its mask, as `set_field` and `load` write them.
-pub(super) fn write_value(out: &mut String, mf: Mf, value: u128, mask: u128, ports: &PortNames) {
+pub(crate) fn write_value(out: &mut String, mf: Mf, value: u128, mask: u128, ports: &PortNames) {
     let exact = mask == mf.ones();
     match mf.row().format {
         Format::Decimal if exact => put!(out, "{value}"),
@@ -264,9 +265,9 @@ pub(super) fn write_flags(
     }
 }
 
-/// Reads a slice of a field, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`, or `NAME` for the whole, at the beginning of
-/// a text; gives it and what follows.
-pub(super) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> {
+/// Reads a slice of a field, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`, or `NAME` for the whole, at the
+/// beginning of a text; gives it and what follows.
+pub(crate) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> {
     let name_len = text.find(['[', '-']).unwrap_or(text.len());
     let name = &text[..name_len];
     let Some(field) = Mf::from_name(name) else { return bad!("{text}: unknown field `{name}'") };
@@ -302,7 +303,7 @@ pub fn parse_subfield(text: &str) -> Result<SubField, TextError> {
 }
 
 /// Appends a slice of a field, under its name of the wire.
-pub(super) fn write_subfield(out: &mut String, sub: SubField) {
+pub(crate) fn write_subfield(out: &mut String, sub: SubField) {
     match sub.field.wire_name() {
         Some(name) => out.push_str(&name),
         None => out.push_str(&sub.field.name()),

@@ -1,15 +1,15 @@
 //! Flows in text: the argument of `add-flow`, files of them, and the lines of `dump-flows`.
 
-use super::action::{ActionsIn, Context, parse_into, write_actions};
 use super::matching::{Requiring, match_text, normalized, parse_field, write_match};
 use super::value::{number, u16_named, u32_of, u64_of};
 use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, put};
+use crate::action::{ActionsIn, Context, parse_into, write_actions_text as write_actions};
 use crate::message::{
     DEFAULT_PRIORITY, FlowFlags, FlowForm, FlowMod, FlowModCommand, FlowStatsRef, FlowStatsRequest, TABLE_ALL,
 };
 use crate::version::Version;
 use base::OfPort;
-use flow::Match;
+use flow::{FieldId, Match};
 use std::fmt;
 
 /// A flow-mod that was read, and the encodings that can say it.
@@ -29,7 +29,8 @@ impl Parsed {
     pub fn in_protocol(self, protocol: Protocol) -> FlowMod {
         let mut flow_mod = self.flow_mod;
         flow_mod.form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
-        // From OpenFlow 1.1 on only a delete may be of all tables: said without a table, all else is of the first.
+        // From OpenFlow 1.1 on only a delete may be of all tables: said without a table, all else is of the
+        // first.
         if !flow_mod.command.is_delete() && flow_mod.table_id == TABLE_ALL && protocol >= Protocol::Of11 {
             flow_mod.table_id = 0;
         }
@@ -93,7 +94,8 @@ pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) ->
     Ok(Parsed { flow_mod, protocols: reader.protocols, before })
 }
 
-/// Reads a line of a file: as [`parse_flow_mod`], with the command before the flow, or `add` where there is none.
+/// Reads a line of a file: as [`parse_flow_mod`], with the command before the flow, or `add` where there is
+/// none.
 pub fn parse_flow_line(line: &str, ports: &PortNames) -> Result<Parsed, TextError> {
     let start = line.len() - line.trim_start().len();
     let text = line.trim_start();
@@ -140,9 +142,9 @@ impl fmt::Display for FileError {
     }
 }
 
-/// The flows of a file, a line each, with comments from `#` on, and their lines' numbers from 1. `command`: that of every
-/// line; `None`: each line may say its own. A parsed flow has two kilobytes: of a long file, check all and then take them
-/// one by one.
+/// The flows of a file, a line each, with comments from `#` on, and their lines' numbers from 1. `command`:
+/// that of every line; `None`: each line may say its own. A parsed flow has two kilobytes: of a long file,
+/// check all and then take them one by one.
 pub fn flows_in<'a>(
     text: &'a str,
     command: Option<FlowModCommand>,
@@ -226,6 +228,12 @@ impl<'a> Reader<'a> {
             if self.protocols.is_empty() {
                 self.unsayable_at.get_or_insert(items.offset());
             }
+        }
+        // OpenFlow 1.0 and 1.1 match nothing behind IPv6.
+        let behind_ip = [FieldId::NwProto, FieldId::NwTos, FieldId::TpSrc, FieldId::TpDst];
+        let is_ipv6 = self.matching.eth_type() == 0x86dd;
+        if is_ipv6 && behind_ip.iter().any(|field| self.matching.mask.get(*field) != 0) {
+            self.restrict(Protocols::NXM_OXM);
         }
         requiring.check(&self.matching)
     }

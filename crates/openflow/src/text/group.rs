@@ -1,15 +1,16 @@
 //! Groups in text, as ovs-ofctl(8) reads them:
 //! `group_id=1,type=select,bucket=weight:5,actions=output:1,bucket=...`.
 
-use super::action::{ActionsIn, parse_actions};
 use super::field::parse_value;
 use super::matching::field_named;
 use super::value::{u16_named, u32_of, u64_of};
 use super::{KeyValues, PortNames, TextError, bad};
+use crate::action::{ActionsIn, parse_actions};
 use crate::message::{
-    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GroupCommand, GroupDesc,
-    GroupMod, GroupSelection, GroupType,
+    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GROUP_MAX, GroupCommand,
+    GroupDesc, GroupMod, GroupSelection, GroupType,
 };
+use std::collections::HashSet;
 
 /// Bytes of the name of a selection method.
 const METHOD_MAX: usize = 15;
@@ -56,7 +57,12 @@ pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> 
                     "all" => GROUP_ALL,
                     "any" => GROUP_ANY,
                     value => {
-                        u32_of(value).map_err(|_| TextError::new(format!("invalid group id {value}")))?
+                        let id = u32_of(value);
+                        let id = id.map_err(|_| TextError::new(format!("invalid group id {value}")))?;
+                        if id > GROUP_MAX && !matches!(id, GROUP_ALL | GROUP_ANY) {
+                            return bad!("invalid group id {id}");
+                        }
+                        id
                     }
                 };
             }
@@ -75,13 +81,15 @@ pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> 
                 group.selection.method = value.to_string();
             }
             "selection_method_param" if with_type => {
-                if group.selection.method.is_empty() {
-                    return bad!("selection method param only valid for selection method \"hash\"");
-                }
                 group.selection.param = u64_of(value)?;
             }
             "fields" if with_type => group.selection.fields = fields(value, ports)?,
             "bucket" | "buckets" => {}
+            "type" => return bad!("type is not needed"),
+            "selection_method" => return bad!("selection method is not needed"),
+            "selection_method_param" => return bad!("selection method param is not needed"),
+            "fields" => return bad!("fields are not needed"),
+            "command_bucket_id" => return bad!("command bucket id is not needed"),
             _ => return bad!("unknown keyword {key}"),
         }
     }
@@ -98,17 +106,27 @@ pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> 
         if !with_type && command != GroupCommand::InsertBucket {
             return bad!("bucket is not needed");
         }
-        let (bucket, weighted) = parse_bucket(bucket, group.kind, group.buckets.len() as u32, ports)?;
+        let (bucket, weighted) = parse_bucket(bucket, group.kind, BUCKET_ALL, ports)?;
         has_weight.push(weighted);
         group.buckets.push(bucket);
     }
+    number_buckets(&mut group.buckets);
     check(&group, with_type, &has_weight)?;
     let command_bucket_id = match (command_bucket_id, on_buckets) {
         (Some(id), _) => id,
-        (None, false) => BUCKET_ALL,
-        (None, true) => return bad!("must specify a command bucket id"),
+        (None, _) if command != GroupCommand::InsertBucket => BUCKET_ALL,
+        (None, _) => return bad!("must specify a command bucket id"),
     };
     Ok(GroupMod { command, command_bucket_id, group })
+}
+
+/// Gives buckets that have no number the least that no other has.
+fn number_buckets(buckets: &mut [Bucket]) {
+    let taken: HashSet<u32> = buckets.iter().map(|bucket| bucket.id).collect();
+    let mut free = (0..).filter(|id| !taken.contains(id));
+    for bucket in buckets.iter_mut().filter(|bucket| bucket.id == BUCKET_ALL) {
+        bucket.id = free.next().unwrap_or(BUCKET_ALL);
+    }
 }
 
 /// Where the first bucket begins.
@@ -140,7 +158,8 @@ fn bucket_id(text: &str, command: GroupCommand) -> Result<u32, TextError> {
         "all" if command == GroupCommand::RemoveBucket => Ok(BUCKET_ALL),
         text => match u32_of(text) {
             Ok(id) if id <= BUCKET_MAX => Ok(id),
-            _ => bad!("invalid command bucket id {text}"),
+            Ok(id) => bad!("invalid command bucket id {id}"),
+            Err(_) => bad!("invalid command bucket id {text}"),
         },
     }
 }
@@ -199,7 +218,10 @@ fn parse_bucket(
 }
 
 fn check(group: &GroupDesc, with_type: bool, has_weight: &[bool]) -> Result<(), TextError> {
-    let GroupSelection { method, fields, .. } = &group.selection;
+    let GroupSelection { method, fields, param } = &group.selection;
+    if method.is_empty() && *param != 0 {
+        return bad!("selection_method_param is only allowed with \"selection_method\"");
+    }
     if !method.is_empty() && group.kind != GroupType::Select {
         return bad!("selection method only valid for select groups");
     }

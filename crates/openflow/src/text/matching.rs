@@ -416,8 +416,8 @@ impl Writer<'_> {
     }
 }
 
-/// Appends what is matched of a tunnel option. A mask that is a whole number of bytes, all ones, is not written, as Open
-/// vSwitch has it, whose values are as short as their masks.
+/// Appends what is matched of a tunnel option. A mask that is a whole number of bytes, all ones, is not
+/// written, as Open vSwitch has it, whose values are as short as their masks.
 fn write_option(out: &mut String, option: &OptionMatch) {
     let OptionMatch { idx, value, mask, .. } = option;
     put!(out, "tun_metadata{idx}");
@@ -485,8 +485,9 @@ pub(super) fn parse_field(
     Ok(Some(Protocols::of_field(mf, value, mask)))
 }
 
-/// A field by the names that matches know, among them those that mean the field of whatever protocol is matched.
-pub(super) fn field_named(key: &str) -> Option<Mf> {
+/// A field by the names that matches know, among them those that mean the field of whatever protocol is
+/// matched.
+pub(crate) fn field_named(key: &str) -> Option<Mf> {
     match key {
         "tp_src" => Some(Mf::TcpSrc),
         "tp_dst" => Some(Mf::TcpDst),
@@ -537,8 +538,9 @@ fn parse_slice(m: &mut Match, key: &str, text: &str) -> Result<Protocols, TextEr
     Ok(Protocols::of_field(mf, value, mask))
 }
 
-/// Fields that were named in a match, and the bytes before each, to see at its end that it says what each requires. Most
-/// fields without what they require are left out ([`normalized`]); a rule without these would match what nobody asked for.
+/// Fields that were named in a match, and the bytes before each, to see at its end that it says what each
+/// requires. Most fields without what they require are left out ([`normalized`]); a rule without these would
+/// match what nobody asked for.
 #[derive(Default)]
 pub(super) struct Requiring(Vec<(Mf, usize)>);
 

@@ -1,9 +1,10 @@
-//! The text forms of ovs-ofctl(8), ovs-fields(7) and ovs-actions(7): matches, actions, flows and messages, read and
-//! written as the stock tools read and write them, since scripts and people take them for an interface.
+//! The text forms of ovs-ofctl(8), ovs-fields(7) and ovs-actions(7): matches, actions, flows and messages,
+//! read and written as the stock tools read and write them, since scripts and people take them for an
+//! interface.
 //!
-//! Reading takes every spelling that the manuals allow (`nw_src`, `ip_src`, `ipv4`, `eth_type(0x800)`, `action=`); writing
-//! gives the one that Open vSwitch 3.1 gives. Readers never panic and answer bad text with a sentence ([`TextError`])
-//! worded as the stock's, so that what looks for it finds it.
+//! Reading takes every spelling that the manuals allow (`nw_src`, `ip_src`, `ipv4`, `eth_type(0x800)`,
+//! `action=`); writing gives the one that Open vSwitch 3.1 gives. Readers never panic and answer bad text
+//! with a sentence ([`TextError`]) worded as the stock's, so that what looks for it finds it.
 //!
 //! - [`match_text`] and [`parse_match`]; [`actions_text`] and [`parse_actions`].
 //! - [`parse_flow_mod`], [`parse_flow_file`]: the lines of `add-flow` and `add-flows`; [`flow_text`] those of
@@ -11,31 +12,34 @@
 //! - [`message_text`]: whole messages, as `ovs-ofctl` prints what it receives.
 //! - [`Protocols`]: in which encodings a flow can be said.
 
-mod action;
 mod field;
 mod flow;
 mod group;
 mod lex;
 mod matching;
 mod message;
+mod meter;
 mod packet;
 mod ports;
 mod protocols;
-mod value;
+pub(crate) mod value;
 
-pub use action::{ActionsIn, actions_text, parse_actions, write_actions};
+pub use crate::action::{ActionsIn, actions_text, parse_actions, write_actions_text as write_actions};
 pub use field::parse_subfield;
+pub(crate) use field::{display_name, parse_value, split_subfield, write_subfield, write_value};
 pub use flow::{
     FileError, FlowStyle, Parsed, flow_text, flows_in, parse_flow_file, parse_flow_line, parse_flow_mod,
     parse_flow_request, write_flow, write_flow_mod,
 };
 pub use group::{parse_group_line, parse_group_mod};
 pub use lex::KeyValues;
+pub(crate) use matching::field_named;
 pub use matching::{match_text, normalized, parse_match, write_match};
 pub use message::{
     MessageStyle, bytes_text, frag_name, message_text, packet_flow_text, packet_text, unreadable_text,
     write_hex_dump, write_port_desc,
 };
+pub use meter::{parse_meter_id, parse_meter_mod};
 pub use packet::parse_packet;
 pub use ports::PortNames;
 pub use protocols::{Protocol, Protocols};

@@ -1,7 +1,7 @@
 //! The fields of one packet (`ofproto/trace`): a match in which each field has one value.
 //!
-//! Stricter than a match: a field comes once, after what it requires, and without a mask. The errors are worded as Open vSwitch's, which
-//! name the field and what is wrong with it.
+//! Stricter than a match: a field comes once, after what it requires, and without a mask. The errors are
+//! worded as Open vSwitch's, which name the field and what is wrong with it.
 
 use super::PortNames;
 use super::lex::KeyValues;

@@ -59,8 +59,8 @@ impl PortNames {
         self.by_name.get(name).copied().flatten()
     }
 
-    /// Reads a port: a decimal number (of 16 bits, or 32 with the reserved ones at the top), a reserved name in any case,
-    /// or a name, also in double quotes.
+    /// Reads a port: a decimal number (of 16 bits, or 32 with the reserved ones at the top), a reserved name
+    /// in any case, or a name, also in double quotes.
     pub fn parse(&self, text: &str) -> Option<OfPort> {
         if text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit())
         {

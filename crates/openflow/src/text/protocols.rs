@@ -1,4 +1,5 @@
-//! The encodings of flows that OpenFlow and its Nicira extension have ("flow formats"), and which of them can say a flow.
+//! The encodings of flows that OpenFlow and its Nicira extension have ("flow formats"), and which of them can
+//! say a flow.
 
 use super::{TextError, bad};
 use crate::version::{Version, VersionSet};

@@ -4,9 +4,9 @@ use super::{TextError, bad, put};
 use flow::options::{OPTION_BYTES_MAX, Wide};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Reads an unsigned number of C's notation (`10`, `0x0a`, `012`) at the beginning of a text; gives it and what follows.
-/// `None` where there is no number or it has more than 128 bits.
-pub(super) fn split_number(text: &str) -> Option<(u128, &str)> {
+/// Reads an unsigned number of C's notation (`10`, `0x0a`, `012`) at the beginning of a text; gives it and
+/// what follows. `None` where there is no number or it has more than 128 bits.
+pub(crate) fn split_number(text: &str) -> Option<(u128, &str)> {
     let (radix, digits) = match text.as_bytes() {
         [b'0', b'x' | b'X', d, ..] if d.is_ascii_hexdigit() => (16, &text[2..]),
         [b'0', ..] => (8, text),
@@ -17,8 +17,9 @@ pub(super) fn split_number(text: &str) -> Option<(u128, &str)> {
     Some((number, &digits[len..]))
 }
 
-/// Reads `VALUE[/MASK]` of a tunnel option, numbers of up to 992 bits; the mask is [`Wide::ONES`] where none is given.
-pub(super) fn wide_masked(text: &str, field: &str) -> Result<(Wide, Wide), TextError> {
+/// Reads `VALUE[/MASK]` of a tunnel option, numbers of up to 992 bits; the mask is [`Wide::ONES`] where none
+/// is given.
+pub(crate) fn wide_masked(text: &str, field: &str) -> Result<(Wide, Wide), TextError> {
     let part = |part: &str, what: &str| match wide(part) {
         Some(Some(number)) => Ok(number),
         Some(None) => bad!("{text}: {what} too large for {OPTION_BYTES_MAX}-byte field {field}"),
@@ -31,7 +32,7 @@ pub(super) fn wide_masked(text: &str, field: &str) -> Result<(Wide, Wide), TextE
 }
 
 /// A whole text as a number: `None` where it is none, `Some(None)` where it has more than 992 bits.
-pub(super) fn wide(text: &str) -> Option<Option<Wide>> {
+pub(crate) fn wide(text: &str) -> Option<Option<Wide>> {
     let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"));
     let Some(digits) = digits else { return number(text, u128::MAX).map(|n| Some(Wide::from(n))) };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -45,26 +46,26 @@ pub(super) fn wide(text: &str) -> Option<Option<Wide>> {
 }
 
 /// A whole text as a number of at most `max`.
-pub(super) fn number(text: &str, max: u128) -> Option<u128> {
+pub(crate) fn number(text: &str, max: u128) -> Option<u128> {
     match split_number(text) {
         Some((number, "")) if number <= max => Some(number),
         _ => None,
     }
 }
 
-pub(super) fn u8_named(text: &str, name: &str) -> Result<u8, TextError> {
+pub(crate) fn u8_named(text: &str, name: &str) -> Result<u8, TextError> {
     number(text, u8::MAX.into())
         .map(|n| n as u8)
         .ok_or_else(|| TextError::new(format!("invalid {name} \"{text}\"")))
 }
 
-pub(super) fn u16_named(text: &str, name: &str) -> Result<u16, TextError> {
+pub(crate) fn u16_named(text: &str, name: &str) -> Result<u16, TextError> {
     number(text, u16::MAX.into())
         .map(|n| n as u16)
         .ok_or_else(|| TextError::new(format!("invalid {name} \"{text}\"")))
 }
 
-pub(super) fn u32_of(text: &str) -> Result<u32, TextError> {
+pub(crate) fn u32_of(text: &str) -> Result<u32, TextError> {
     if text.is_empty() {
         return bad!("missing required numeric argument");
     }
@@ -74,7 +75,7 @@ pub(super) fn u32_of(text: &str) -> Result<u32, TextError> {
     }
 }
 
-pub(super) fn u64_of(text: &str) -> Result<u64, TextError> {
+pub(crate) fn u64_of(text: &str) -> Result<u64, TextError> {
     if text.is_empty() {
         return bad!("missing required numeric argument");
     }
@@ -88,7 +89,7 @@ pub(super) fn u64_of(text: &str) -> Result<u64, TextError> {
 }
 
 /// `VALUE[/MASK]` of 64 bits.
-pub(super) fn u64_masked(text: &str) -> Result<(u64, u64), TextError> {
+pub(crate) fn u64_masked(text: &str) -> Result<(u64, u64), TextError> {
     match text.split_once('/') {
         Some((value, mask)) => Ok((u64_of(value)?, u64_of(mask)?)),
         None => Ok((u64_of(text)?, u64::MAX)),
@@ -116,13 +117,13 @@ pub fn write_ethernet(out: &mut String, address: u64) {
 }
 
 /// `ADDRESS[/MASK]`, the mask as an address or all ones.
-pub(super) fn ethernet_masked(text: &str) -> Option<(u128, u128)> {
+pub(crate) fn ethernet_masked(text: &str) -> Option<(u128, u128)> {
     let (address, mask) = text.split_once('/').unwrap_or((text, "ff:ff:ff:ff:ff:ff"));
     Some((parse_ethernet(address)?.into(), parse_ethernet(mask)?.into()))
 }
 
 /// `ADDRESS[/MASK]`, the mask as a length of a prefix or an address.
-pub(super) fn ipv4_masked(text: &str) -> Result<(u128, u128), TextError> {
+pub(crate) fn ipv4_masked(text: &str) -> Result<(u128, u128), TextError> {
     let (address, mask) = text.split_once('/').map_or((text, None), |(a, m)| (a, Some(m)));
     let Ok(ip) = address.parse::<Ipv4Addr>() else { return bad!("{text}: invalid IP address") };
     let mask = match mask {
@@ -141,7 +142,7 @@ pub(super) fn ipv4_masked(text: &str) -> Result<(u128, u128), TextError> {
 }
 
 /// Likewise.
-pub(super) fn ipv6_masked(text: &str) -> Result<(u128, u128), TextError> {
+pub(crate) fn ipv6_masked(text: &str) -> Result<(u128, u128), TextError> {
     let (address, mask) = text.split_once('/').map_or((text, None), |(a, m)| (a, Some(m)));
     let Ok(ip) = address.parse::<Ipv6Addr>() else { return bad!("{text}: invalid IPv6 address") };
     let mask = match mask {
@@ -160,7 +161,7 @@ pub(super) fn ipv6_masked(text: &str) -> Result<(u128, u128), TextError> {
 }
 
 /// Appends an address and, unless it is all ones, its mask.
-pub(super) fn write_ipv4(out: &mut String, address: u32, mask: u32) {
+pub(crate) fn write_ipv4(out: &mut String, address: u32, mask: u32) {
     put!(out, "{}", Ipv4Addr::from_bits(address));
     if mask == u32::MAX {
     } else if mask.leading_ones() + mask.trailing_zeros() >= 32 {
@@ -171,7 +172,7 @@ pub(super) fn write_ipv4(out: &mut String, address: u32, mask: u32) {
 }
 
 /// Likewise.
-pub(super) fn write_ipv6(out: &mut String, address: u128, mask: u128) {
+pub(crate) fn write_ipv6(out: &mut String, address: u128, mask: u128) {
     write_ipv6_address(out, address);
     if mask == u128::MAX {
     } else if mask.leading_ones() + mask.trailing_zeros() >= 128 {
@@ -192,19 +193,19 @@ fn write_ipv6_address(out: &mut String, address: u128) {
 }
 
 /// Appends `0x..`, or `0` for zero, as C's `%#x`.
-pub(super) fn write_hex(out: &mut String, number: u128) {
+pub(crate) fn write_hex(out: &mut String, number: u128) {
     if number == 0 { out.push('0') } else { put!(out, "{number:#x}") }
 }
 
 /// Appends bytes in hexadecimal with dots between.
-pub(super) fn write_dotted_hex(out: &mut String, bytes: &[u8]) {
+pub(crate) fn write_dotted_hex(out: &mut String, bytes: &[u8]) {
     for (i, b) in bytes.iter().enumerate() {
         put!(out, "{}{b:02x}", if i == 0 { "" } else { "." });
     }
 }
 
 /// Bytes in hexadecimal, two digits each, with or without dots between.
-pub(super) fn dotted_hex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn dotted_hex(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     loop {

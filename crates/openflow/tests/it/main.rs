@@ -1,5 +1,6 @@
 //! Messages and text, beside the stock programs.
 
+mod actions;
 mod round_trip;
 mod stock;
 mod text;

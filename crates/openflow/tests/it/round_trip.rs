@@ -22,7 +22,6 @@ fn actions() -> Vec<Action> {
     vec![
         Action::Output { port: OfPort(2), max_len: 0 },
         Action::Output { port: OfPort::CONTROLLER, max_len: 128 },
-        Action::Load { target: reg, value: 5 },
         Action::Move { source: reg, target: SubField { field: Mf::EthDst, offset: 0, count: 16 } },
         Action::Resubmit { in_port: None, table: Some(7), ct: false },
         Action::Clone(vec![Action::PopVlan, Action::Exit]),

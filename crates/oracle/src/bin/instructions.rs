@@ -146,6 +146,20 @@ fn frame(n: usize) -> Vec<u8> {
     frame
 }
 
+/// Flow `n` behind a VLAN tag.
+fn tagged(n: usize) -> Vec<u8> {
+    let plain = frame(n);
+    [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat()
+}
+
+/// Flow `n` over IPv6.
+fn ipv6_frame(n: usize) -> Vec<u8> {
+    let (src, dst) = addresses(n);
+    let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+    let udp = compose.ipv6(src.to_ipv6_mapped(), dst.to_ipv6_mapped()).udp(1024 + n as u16, 1025);
+    udp.frame_len(80).build().expect("headers of 62 bytes in a frame of 80")
+}
+
 /// Flow `n` behind an MPLS label.
 fn labelled(n: usize) -> Vec<u8> {
     let plain = frame(n);
@@ -205,6 +219,8 @@ fn cases() -> Vec<Case> {
             answer: Answer::Megaflow,
             ..exact("megaflow", by_addresses.clone())
         },
+        Case { frames: (0..FLOWS).map(tagged).collect(), ..exact("vlan", by_addresses.clone()) },
+        Case { frames: (0..FLOWS).map(ipv6_frame).collect(), ..exact("ipv6", vec![by_ipv6_port()]) },
         Case { frames: (0..FLOWS).map(labelled).collect(), ..exact("label", without_label()) },
         Case { frames: (0..FLOWS).map(labelled).collect(), ..exact("recirculated", behind_a_label()) },
         Case {
@@ -214,6 +230,12 @@ fn cases() -> Vec<Case> {
             ..exact("miss", by_addresses.into_iter().chain([every_pair_a_flow()]).collect())
         },
     ]
+}
+
+/// A rule for IPv6 that makes packets be read as far as their ports.
+fn by_ipv6_port() -> FlowMod {
+    let udp = from_source().with(FieldId::EthType, 0x86dd).with(FieldId::NwProto, 17);
+    to_sink(udp.with(FieldId::TpDst, 1025))
 }
 
 /// A rule by which packets leave without their label, after one round: what those of [`behind_a_label`] cost

@@ -1,5 +1,5 @@
-//! Entries of the caches keep the low 32 bits of their times, which wrap every 49.7 days. The clock of this process is moved to
-//! just before a wrap, so it has tests of that alone.
+//! Entries of the caches keep the low 32 bits of their times, which wrap every 49.7 days. The clock of this
+//! process is moved to just before a wrap, so it has tests of that alone.
 
 use datapath::{CacheConfig, Config, ExactTier};
 use flow::{FieldId, Match};

@@ -1,8 +1,10 @@
 //! What the caches hold is bounded, and no count is lost when something has to go.
 
 use base::rcu::{Domain, Reader};
-use base::{DropReason, PortNo, Version};
-use datapath::{CacheConfig, Config, Datapath, DpAction, ExactTier, FlowView, Pipeline, Translation};
+use base::{DropReason, OfPort, PortNo, Version};
+use datapath::{
+    CacheConfig, Config, Datapath, DpAction, ExactTier, FlowView, Pipeline, PortView, Translation,
+};
 use flow::{Depth, FieldId, Key, Match};
 use oracle::flood::Flood;
 use oracle::home::{Home, output, udp_frame};
@@ -17,7 +19,8 @@ fn config(flow_limit: usize, max_idle_ms: u32) -> Config {
     Config { cache, hash_seed: Some(1), ..Config::default() }
 }
 
-/// A switch whose answer depends on the source address alone, and which looks at other bits for every one of them.
+/// A switch whose answer depends on the source address alone, and which looks at other bits for every one of
+/// them.
 struct ManyMasks;
 
 fn masks_port(source: u128) -> PortNo {
@@ -29,11 +32,8 @@ impl Pipeline for ManyMasks {
     fn version(&self) -> Version {
         Version(1)
     }
-    fn depth(&self, _: PortNo) -> Depth {
-        Depth::Everything
-    }
-    fn of_port(&self, port: PortNo) -> u16 {
-        port.0 as u16
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        Arc::new(PortView::new(OfPort(port.0 as u16), Depth::Everything))
     }
     fn translate(&self, _: Version, key: &Key, _: &Reader, out: &mut Translation<()>) {
         let source = key.get(FieldId::NwSrc);
@@ -53,7 +53,7 @@ impl Pipeline for ManyMasks {
 
 #[test]
 fn a_thousand_masks_make_no_more_than_the_bound_and_all_is_forwarded_right() {
-    for (exact_tier, ports) in [(ExactTier::Auto, 8), (ExactTier::Off, 8), (ExactTier::On, 1)] {
+    for (exact_tier, ports) in [(ExactTier::On, 8), (ExactTier::Off, 8), (ExactTier::On, 1)] {
         let sources = u64::from(ports) * 1024;
         // No port holds over a quarter. (Frames go out of ports 1 to 3, those beyond have none.)
         let bound = if ports == 1 { 32 } else { 128 };
@@ -115,7 +115,7 @@ fn a_flow_for_which_no_mask_is_left_is_cached_once_however_often_it_stands_in_a_
         frame[30..34].copy_from_slice(&destination.to_be_bytes());
         frame
     };
-    for exact_tier in [ExactTier::Auto, ExactTier::Off, ExactTier::On] {
+    for exact_tier in [ExactTier::Off, ExactTier::On] {
         let config = Config { exact_tier, ..config(65_536, 60_000) };
         let mut rig = Rig::new(Arc::new(ManyMasks), Domain::new(), config, &[1, 2, 3].map(PortNo));
         for burst in 0..1024 / 32 {
@@ -135,7 +135,8 @@ fn a_flow_for_which_no_mask_is_left_is_cached_once_however_often_it_stands_in_a_
         rig.receive(PortNo(1), (0..32).map(|i| frame(0x0c00_03ff, i / 16)).collect());
         rig.receive(PortNo(1), (0..32).map(|i| frame(0x0c00_03fe, i % 2)).collect());
         let after = sizes(&mut rig);
-        // Of the second source the destination's last bit is not looked at, but a flow that is cached alone has it.
+        // Of the second source the destination's last bit is not looked at, but a flow that is cached alone
+        // has it.
         assert_eq!((after.0 - before.0, after.1 - before.1), (4, 4), "{exact_tier:?}");
         rig.settle();
         assert_eq!((rig.dp.slot(0x3ff).packets, rig.dp.slot(0x3fe).packets), (33, 33));
@@ -216,11 +217,8 @@ impl Pipeline for Round {
     fn version(&self) -> Version {
         Version(1)
     }
-    fn depth(&self, _: PortNo) -> Depth {
-        Depth::Ethernet
-    }
-    fn of_port(&self, port: PortNo) -> u16 {
-        port.0 as u16
+    fn port_view(&self, port: PortNo) -> Arc<PortView> {
+        Arc::new(PortView::new(OfPort(port.0 as u16), Depth::Ethernet))
     }
     fn translate(&self, _: Version, key: &Key, _: &Reader, out: &mut Translation<()>) {
         for f in [FieldId::InPort, FieldId::DpPort, FieldId::RecircId, FieldId::EthType, FieldId::NwFrag] {
@@ -319,7 +317,8 @@ fn a_queue_whose_packets_all_go_to_a_full_port_waits_for_room_and_loses_none_mea
     }
     assert_eq!(full.take_sent().len(), 3_200);
     assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 2_080)]);
-    // A port that never makes room again holds nobody up for long: a burst comes in, and is dropped and counted.
+    // A port that never makes room again holds nobody up for long: a burst comes in, and is dropped and
+    // counted.
     let start = std::time::Instant::now();
     rig.receive(PortNo(1), vec![udp_frame(); 32]);
     assert!(start.elapsed() >= std::time::Duration::from_micros(29), "it has waited");
@@ -342,8 +341,8 @@ fn a_queue_that_serves_other_ports_too_is_never_held_back_for_a_full_one() {
     assert_eq!(rig.links[&PortNo(3)].take_sent().len(), 100);
     assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 3_100)]);
     assert_eq!(rig.dp.worker_stats(0).held_back.get(), 0);
-    // A flood for the full port, with a burst for another one now and then: it takes ever longer until the queue is believed to
-    // serve the full port alone, so that the other one hardly waits.
+    // A flood for the full port, with a burst for another one now and then: it takes ever longer until the
+    // queue is believed to serve the full port alone, so that the other one hardly waits.
     for _ in 0..200 {
         for _ in 0..100 {
             rig.receive(PortNo(1), vec![udp_frame(); 32]);

@@ -1,5 +1,5 @@
-//! Packets that go round again (behind an MPLS label lies what only a second look can read) are forwarded and counted
-//! through the caches as without them, while the rules of either round change.
+//! Packets that go round again (behind an MPLS label lies what only a second look can read) are forwarded and
+//! counted through the caches as without them, while the rules of either round change.
 
 use base::PortNo;
 use datapath::{Config, ExactTier};
@@ -171,5 +171,39 @@ fn packets_that_differ_in_their_mark_alone_go_their_own_ways() {
         assert_eq!(hits > 0, exact_tier == ExactTier::On);
         rig.end().unwrap();
     }
+    pool_is_whole().unwrap();
+}
+
+/// Who makes each packet's mark another has them looked up by their whole keys, and costs nobody else a flow.
+#[test]
+fn a_port_whose_packets_all_differ_in_their_mark_degrades_alone() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+    let config = Config { exact_tier: ExactTier::On, ..Config::default() };
+    let mut rig = Rig::new(switch, domain, config, &[1, 2, 3].map(PortNo));
+    let bits = |field, count| SubField { field, offset: 0, count };
+    let remember = Action::Move { source: bits(Mf::MplsLabel, 20), target: bits(Mf::PktMark, 20) };
+    let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    let mpls = Match::any().with(FieldId::EthType, 0x8847);
+    let first = FlowMod::add(mpls, vec![remember, Action::PopMpls(0x800), on]);
+    let second = FlowMod { table_id: 1, ..FlowMod::add(Match::any(), vec![output(3)]) };
+    let straight = FlowMod::add(Match::any().with(FieldId::InPort, 2), vec![output(3)]);
+    for fm in [first, second, straight] {
+        control.flow_mod(bridge, &fm, 0).unwrap();
+    }
+    // Translated, found among the megaflows, found in the exact tier.
+    for _ in 0..3 {
+        for start in (0..1024).step_by(32) {
+            rig.receive(PortNo(1), (start..start + 32).map(|l| labelled(16 + l, 0x0a00_0001, 7)).collect());
+        }
+        assert_eq!(rig.take_sent()[&PortNo(3)].len(), 1024);
+    }
+    let stats = rig.dp.worker_stats(0);
+    let beyond = stats.origins_full.get();
+    assert!((3 * (1024 - 256)..3 * 1024).contains(&beyond), "{beyond} packets were looked up by whole keys");
+    assert!(stats.exact_hits.get() >= 3 * 1024 - 1, "they are found so: {}", stats.exact_hits.get());
+    rig.receive(PortNo(2), vec![udp_frame(); 32]);
+    rig.receive(PortNo(2), vec![udp_frame(); 32]);
+    assert_eq!(rig.dp.worker_stats(0).origins_full.get(), beyond);
+    rig.end().unwrap();
     pool_is_whole().unwrap();
 }

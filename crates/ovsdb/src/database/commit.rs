@@ -3,7 +3,8 @@
 //! 1. Rows that are as they were before drop out.
 //! 2. Strong references are counted: each must lead to a row, and no row goes that is still referred to.
 //! 3. Rows outside the root set that nothing refers to go, and what only they referred to, and so on.
-//! 4. Weak references to rows that are not there go; that may not leave a column with fewer elements than its type asks for.
+//! 4. Weak references to rows that are not there go; that may not leave a column with fewer elements than its
+//!    type asks for.
 //! 5. Tables keep to their largest number of rows, and unique indexes are unique.
 //! 6. The counts are brought up to date, and each row that changed gets a new version.
 //!
@@ -34,11 +35,13 @@ impl Transaction<'_> {
         self.count_strong(&mut counts)?;
         let mut follows = self.collect_garbage(&mut counts);
         while self.prune_weak(&mut counts, &mut follows)? {
-            // What a pruned pair of a map referred to strongly may be garbage now, and have weak references itself.
+            // What a pruned pair of a map referred to strongly may be garbage now, and have weak references
+            // itself.
             self.collect_garbage(&mut counts);
         }
         if follows {
-            // A row that was new and is garbage, or one whose new weak references all went, is as it was before.
+            // A row that was new and is garbage, or one whose new weak references all went, is as it was
+            // before.
             self.drop_unchanged();
         }
         self.check_max_rows()?;
@@ -116,8 +119,8 @@ impl Transaction<'_> {
         ))
     }
 
-    /// Takes out rows outside the root set that have no strong reference, of those whose count this transaction touched. True where
-    /// there were any.
+    /// Takes out rows outside the root set that have no strong reference, of those whose count this
+    /// transaction touched. True where there were any.
     fn collect_garbage(&mut self, counts: &mut StrongCounts) -> bool {
         let mut any = false;
         let touched = self.before.keys().copied();
@@ -141,8 +144,8 @@ impl Transaction<'_> {
         any
     }
 
-    /// Takes out weak references to rows that are not there, and sets `any` where there were some. True where that took out strong ones
-    /// too, from maps that have both.
+    /// Takes out weak references to rows that are not there, and sets `any` where there were some. True where
+    /// that took out strong ones too, from maps that have both.
     fn prune_weak(&mut self, counts: &mut StrongCounts, any: &mut bool) -> Result<bool, Error> {
         let mut holders = BTreeSet::new();
         for (table, uuid) in self.before.keys() {
@@ -289,7 +292,8 @@ impl Transaction<'_> {
         let database = &mut *self.database;
         let mut rows = Vec::with_capacity(before.len());
         for ((table, uuid), old) in before {
-            // Nobody else has this version of the row yet, so this copies nothing; no index is on the version.
+            // Nobody else has this version of the row yet, so this copies nothing; no index is on the
+            // version.
             let new = database.tables[table.index()].rows.get_mut(uuid).map(|row| {
                 row.set(ColumnIdx::VERSION, Datum::scalar(ids.next_uuid()));
                 row.clone()

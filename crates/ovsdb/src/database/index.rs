@@ -1,7 +1,8 @@
 //! Unique indexes: rows by the values of some columns.
 //!
-//! Within a transaction several rows may agree in an index (two rows may swap their names, one by one); only the commit
-//! asks that none do. So an index holds rows, each under the hash of its values, and compares the rows themselves.
+//! Within a transaction several rows may agree in an index (two rows may swap their names, one by one); only
+//! the commit asks that none do. So an index holds rows, each under the hash of its values, and compares the
+//! rows themselves.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 

@@ -1,13 +1,14 @@
 //! The rows of a database, and the transactions that change them.
 //!
-//! A transaction changes rows in place and keeps what was there before, so that its own reads need no second place to look
-//! into; dropping it puts everything back. At its commit ([`commit`]) follows what the schema asks for: references are counted, rows
-//! that nothing refers to any more go, weak references to rows that are gone go, and constraints that concern more than one row are
-//! checked. All of that costs in proportion to what changed, by the unique [`index`]es and the counts of [`references`] that are kept
-//! with each table.
+//! A transaction changes rows in place and keeps what was there before, so that its own reads need no second
+//! place to look into; dropping it puts everything back. At its commit ([`commit`]) follows what the schema
+//! asks for: references are counted, rows that nothing refers to any more go, weak references to rows that
+//! are gone go, and constraints that concern more than one row are checked. All of that costs in proportion
+//! to what changed, by the unique [`index`]es and the counts of [`references`] that are kept with each table.
 //!
-//! Invariants between transactions: every row's strong references lead to rows; every row outside the root set is referred to; weak
-//! references lead to rows; no two rows of a table agree in a unique index; no table has more rows than its schema allows.
+//! Invariants between transactions: every row's strong references lead to rows; every row outside the root
+//! set is referred to; weak references lead to rows; no two rows of a table agree in a unique index; no table
+//! has more rows than its schema allows.
 
 mod commit;
 mod index;
@@ -26,7 +27,8 @@ use crate::row::{Row, RowMap};
 use crate::schema::{ColumnIdx, Schema, TableIdx, TableSchema};
 use crate::uuid::Uuid;
 
-/// A database in memory: for each table of its schema the rows. One thread changes it; snapshots may be read by others.
+/// A database in memory: for each table of its schema the rows. One thread changes it; snapshots may be read
+/// by others.
 #[derive(Debug)]
 pub struct Database {
     schema: Arc<Schema>,
@@ -45,8 +47,8 @@ struct Table {
     incoming: Incoming,
 }
 
-/// The database as it was at one moment. Copied from it at the cost of some pointers; what changes later is copied on
-/// its change, in small pieces.
+/// The database as it was at one moment. Copied from it at the cost of some pointers; what changes later is
+/// copied on its change, in small pieces.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     schema: Arc<Schema>,
@@ -81,8 +83,9 @@ impl Database {
         self.tables[table.index()].rows.get(uuid)
     }
 
-    /// The rows of `table` whose columns hold these values, found by a unique index that is on exactly those columns or on some of
-    /// them; `None` where there is no such index. While a transaction is under way there may be more than one.
+    /// The rows of `table` whose columns hold these values, found by a unique index that is on exactly those
+    /// columns or on some of them; `None` where there is no such index. While a transaction is under way
+    /// there may be more than one.
     pub fn find_by_index(&self, table: TableIdx, values: &[(ColumnIdx, &Datum)]) -> Option<Vec<&Row>> {
         let table = &self.tables[table.index()];
         table.indexes.iter().find_map(|index| {
@@ -97,13 +100,14 @@ impl Database {
         Snapshot { schema: Arc::clone(&self.schema), tables }
     }
 
-    /// Starts a transaction. What it does is seen by its own reads at once, and undone where it is dropped without a commit.
+    /// Starts a transaction. What it does is seen by its own reads at once, and undone where it is dropped
+    /// without a commit.
     pub fn begin(&mut self) -> Transaction<'_> {
         Transaction::new(self)
     }
 
-    /// Takes back what a transaction did: `changes` are those of the last commit that was not yet taken back. For a log that could
-    /// not be written.
+    /// Takes back what a transaction did: `changes` are those of the last commit that was not yet taken back.
+    /// For a log that could not be written.
     pub fn revert(&mut self, changes: &Changes) {
         for change in changes {
             self.put(change.table, change.uuid, change.old.clone());
@@ -111,8 +115,8 @@ impl Database {
         }
     }
 
-    /// Puts a row that a log holds in the place of its older version, or takes it out. Nothing is checked: it was when it was
-    /// committed.
+    /// Puts a row that a log holds in the place of its older version, or takes it out. Nothing is checked: it
+    /// was when it was committed.
     pub(crate) fn load(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
         let old = self.put(table, uuid, row.clone());
         self.count_references(table, uuid, old.as_ref(), row.as_ref());

@@ -1,8 +1,8 @@
 //! Who refers to whom, kept so that a commit need not search.
 //!
-//! Of strong references the number suffices: a row may not go while there are any, and goes when there are none. A row's
-//! references to itself do not count (RFC 7047 section 3.2: "from a different row"). Of weak references
-//! the rows that hold them are needed, to take them out when their target goes.
+//! Of strong references the number suffices: a row may not go while there are any, and goes when there are
+//! none. A row's references to itself do not count (RFC 7047 section 3.2: "from a different row"). Of weak
+//! references the rows that hold them are needed, to take them out when their target goes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -98,8 +98,8 @@ pub enum Change {
     Goes,
 }
 
-/// Tells `tell` each UUID that goes or comes between two versions of what a column refers by. One pass over both, none where they
-/// are one in memory.
+/// Tells `tell` each UUID that goes or comes between two versions of what a column refers by. One pass over
+/// both, none where they are one in memory.
 pub fn each_change(old: &Datum, new: &Datum, in_values: bool, mut tell: impl FnMut(Uuid, Change)) {
     if old.is_same(new) {
         return;

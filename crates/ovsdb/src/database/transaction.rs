@@ -8,8 +8,8 @@ use crate::row::Row;
 use crate::schema::TableIdx;
 use crate::uuid::Uuid;
 
-/// Changes to a database that are in force together or not at all. Its reads see its own changes. Dropped without
-/// [`Transaction::commit`], it leaves the database as it was.
+/// Changes to a database that are in force together or not at all. Its reads see its own changes. Dropped
+/// without [`Transaction::commit`], it leaves the database as it was.
 #[derive(Debug)]
 pub struct Transaction<'db> {
     pub(super) database: &'db mut Database,
@@ -50,7 +50,8 @@ impl<'db> Transaction<'db> {
         ))
     }
 
-    /// Puts a new version of a row, which must be there, in its place. Whether its columns may change is not looked at.
+    /// Puts a new version of a row, which must be there, in its place. Whether its columns may change is not
+    /// looked at.
     pub fn replace(&mut self, table: TableIdx, row: Row) {
         debug_assert!(self.database.row(table, row.uuid()).is_some());
         self.put(table, row.uuid(), Some(row));

@@ -1,4 +1,5 @@
-//! Conditions: which rows an operation or a monitor is about (RFC 7047 section 5.1 `<condition>`, ovsdb-server(7) "Notation").
+//! Conditions: which rows an operation or a monitor is about (RFC 7047 section 5.1 `<condition>`,
+//! ovsdb-server(7) "Notation").
 
 use crate::atom::AtomType;
 use crate::datum::Datum;
@@ -10,7 +11,8 @@ use crate::symbols::Symbols;
 use crate::text::English;
 use crate::types::{ColumnType, UNLIMITED};
 
-/// Clauses on the columns of one table. Operations ask for rows that match all of them, monitors for rows that match any.
+/// Clauses on the columns of one table. Operations ask for rows that match all of them, monitors for rows
+/// that match any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     clauses: Vec<Clause>,

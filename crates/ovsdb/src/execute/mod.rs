@@ -1,8 +1,8 @@
 //! The operations of a `transact` request (RFC 7047 section 5.2, ovsdb-server(7)).
 //!
-//! Operations run one after the other on one [`Transaction`], each seeing what the earlier ones did; the first that fails ends it, and
-//! then nothing has changed. At the end the commit's checks may still refuse it all. Nothing here recurses: how deep a
-//! request nests is decided, and bounded, where it is parsed.
+//! Operations run one after the other on one [`Transaction`], each seeing what the earlier ones did; the
+//! first that fails ends it, and then nothing has changed. At the end the commit's checks may still refuse it
+//! all. Nothing here recurses: how deep a request nests is decided, and bounded, where it is parsed.
 
 mod condition;
 mod mutation;
@@ -34,8 +34,9 @@ pub struct Context<'a> {
     pub elapsed_ms: u64,
     /// Refuse every operation that changes anything, as for `_Server` and on a backup.
     pub read_only: bool,
-    /// How many bytes the transaction may build: results of `select`, and rows that it inserts or changes. Asked when there
-    /// are many, since the answer may take a look at every client. `None`: as many as it likes.
+    /// How many bytes the transaction may build: results of `select`, and rows that it inserts or changes.
+    /// Asked when there are many, since the answer may take a look at every client. `None`: as many as it
+    /// likes.
     pub room: Option<&'a dyn Fn() -> usize>,
 }
 
@@ -44,8 +45,8 @@ pub struct Context<'a> {
 pub enum Execution {
     /// It is over, in force or refused.
     Done(Outcome),
-    /// A `wait` does not hold yet, and nothing was changed: try again when a table changed, and at the latest when
-    /// `elapsed_ms` is this (`None`: it waits for ever).
+    /// A `wait` does not hold yet, and nothing was changed: try again when a table changed, and at the latest
+    /// when `elapsed_ms` is this (`None`: it waits for ever).
     Pending {
         /// Milliseconds since the request came in.
         retry_at_ms: Option<u64>,
@@ -59,8 +60,8 @@ pub enum Execution {
 /// A transaction that is over.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The "result" of the reply: one element for each operation, null after one that failed, and one more where the commit
-    /// failed.
+    /// The "result" of the reply: one element for each operation, null after one that failed, and one more
+    /// where the commit failed.
     pub reply: Reply,
     /// What it changed: nothing where it failed, and where it only read.
     pub changes: Changes,
@@ -124,8 +125,9 @@ impl Built<'_> {
 }
 
 impl Database {
-    /// Runs the operations of a `transact` request: its parameters after the database's name. Either all of them are in force
-    /// then or none. Where the log cannot be written afterwards, [`Database::revert`] takes the changes back.
+    /// Runs the operations of a `transact` request: its parameters after the database's name. Either all of
+    /// them are in force then or none. Where the log cannot be written afterwards, [`Database::revert`] takes
+    /// the changes back.
     pub fn execute(&mut self, operations: &[Value], context: &mut Context<'_>) -> Execution {
         let operations: Vec<Json<'_>> = operations.iter().map(Json::from).collect();
         self.run(&operations, context)

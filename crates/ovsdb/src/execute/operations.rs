@@ -66,7 +66,8 @@ impl Run<'_, '_> {
         let sort = columns(&mut members, table_schema, "sort")?;
         members.finish()?;
         let mut columns = selected_columns.unwrap_or_else(|| all(table_schema));
-        // Rows that are the same in what is asked for count once; the order is that of their UUIDs, unless one is asked for.
+        // Rows that are the same in what is asked for count once; the order is that of their UUIDs, unless
+        // one is asked for.
         let mut rows = self.matching(table, &condition);
         if let Some(sort) = &sort {
             rows.sort_by(|a, b| {
@@ -214,7 +215,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The operation's table. The schema comes along, so that it can be read while the transaction is written to.
+    /// The operation's table. The schema comes along, so that it can be read while the transaction is written
+    /// to.
     fn table(&mut self, members: &mut Members<'_>) -> Result<(TableIdx, std::sync::Arc<Schema>), Error> {
         let name = members.string("table")?.ok_or_else(|| members.missing("table"))?;
         let schema = std::sync::Arc::clone(self.transaction.database().schema());
@@ -235,8 +237,8 @@ impl Run<'_, '_> {
         Condition::read(table, json, Some(&mut self.symbols))
     }
 
-    /// The rows of `table` that satisfy all of `condition`: by their name or by a unique index where one is asked for, else by looking
-    /// at each.
+    /// The rows of `table` that satisfy all of `condition`: by their name or by a unique index where one is
+    /// asked for, else by looking at each.
     fn matching(&mut self, table: TableIdx, condition: &Condition) -> Vec<Row> {
         let database = self.transaction.database();
         let equalities: Vec<(ColumnIdx, &Datum)> = condition.equalities().collect();

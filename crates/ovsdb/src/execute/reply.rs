@@ -28,7 +28,8 @@ pub enum OpResult {
     Failed(Error),
 }
 
-/// The columns of a row that were asked for: a JSON object, as text. As a tree it would take ten times as much memory.
+/// The columns of a row that were asked for: a JSON object, as text. As a tree it would take ten times as
+/// much memory.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct RowText(pub Box<RawValue>);

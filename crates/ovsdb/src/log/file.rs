@@ -1,23 +1,25 @@
-//! What the log asks of a file system, as traits: the daemon has real files behind them, tests have faulty ones.
+//! What the log asks of a file system, as traits: the daemon has real files behind them, tests have faulty
+//! ones.
 //!
-//! The calls are those of a POSIX file, because the guarantees are: a write may fail half way, what was written
-//! survives the process but not a power cut, and only a successful sync, of the file and for a new name of the
-//! directory too, makes it last.
+//! The calls are those of a POSIX file, because the guarantees are: a write may fail half way, what was
+//! written survives the process but not a power cut, and only a successful sync, of the file and for a new
+//! name of the directory too, makes it last.
 
 use std::io;
 use std::sync::Arc;
 
 /// Bytes that can be read at any place.
 pub trait ReadAt {
-    /// Reads up to `buffer.len()` bytes at `offset` (in bytes from the start), at least one unless the end is there.
+    /// Reads up to `buffer.len()` bytes at `offset` (in bytes from the start), at least one unless the end is
+    /// there.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Bytes in all.
     fn size(&self) -> io::Result<u64>;
 }
 
-/// A file that a log is written to. Its methods may be called from several threads at once; the log never writes
-/// at one place from two.
+/// A file that a log is written to. Its methods may be called from several threads at once; the log never
+/// writes at one place from two.
 pub trait LogFile: ReadAt + Send + Sync {
     /// Writes a first part of `bytes` at `offset`, which is the end; says how many.
     ///
@@ -28,8 +30,8 @@ pub trait LogFile: ReadAt + Send + Sync {
     /// Returns when the file's bytes and its size are on stable storage.
     ///
     /// # Errors
-    /// Those of the system. After an error nothing is known about what has been written since the last success,
-    /// and a later success says nothing about it either (Linux forgets that those pages were dirty).
+    /// Those of the system. After an error nothing is known about what has been written since the last
+    /// success, and a later success says nothing about it either (Linux forgets that those pages were dirty).
     fn sync(&self) -> io::Result<()>;
 
     /// Cuts the file off at `size` bytes.
@@ -53,8 +55,8 @@ pub trait Temporary: Send {
     /// The file.
     fn file(&self) -> &Arc<dyn LogFile>;
 
-    /// Gives it the database's name. Whoever opens the name sees either the old file or the new one, whole, whatever
-    /// happens to the process; which one after a power cut is open until [`LogDirectory::sync`].
+    /// Gives it the database's name. Whoever opens the name sees either the old file or the new one, whole,
+    /// whatever happens to the process; which one after a power cut is open until [`LogDirectory::sync`].
     fn replace(self: Box<Self>) -> io::Result<()>;
 }
 

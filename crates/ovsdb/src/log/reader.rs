@@ -1,9 +1,9 @@
 //! Reads a log record by record, and says what is wrong with one that cannot be read.
 //!
-//! A record that cannot be read is one of two things. At the end of the file it is what a process or a machine left
-//! that stopped in the middle of a write: nobody was told that it was committed, so it is cut off. With a whole
-//! record behind it, something that was committed has been damaged, and cutting it off would lose what follows:
-//! that is for a person to decide. [`Reader::record_behind`] tells them apart.
+//! A record that cannot be read is one of two things. At the end of the file it is what a process or a
+//! machine left that stopped in the middle of a write: nobody was told that it was committed, so it is cut
+//! off. With a whole record behind it, something that was committed has been damaged, and cutting it off
+//! would lose what follows: that is for a person to decide. [`Reader::record_behind`] tells them apart.
 //!
 //! Memory: one window that holds the record at hand, so the largest record or a quarter of a megabyte.
 
@@ -102,8 +102,8 @@ pub enum Found {
     Nothing,
     /// A whole record, at this offset.
     Record(u64),
-    /// So many lines that look like headers, from this offset on, that looking into each would take for ever. No
-    /// interrupted write leaves that.
+    /// So many lines that look like headers, from this offset on, that looking into each would take for ever.
+    /// No interrupted write leaves that.
     Confusion(u64),
 }
 
@@ -215,7 +215,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// As much of a line as the stock programs quote: up to the end of the second word where the first one is right.
+/// As much of a line as the stock programs quote: up to the end of the second word where the first one is
+/// right.
 fn understood(start: &[u8]) -> String {
     let line = start.split(|&c| c == b'\n').next().unwrap_or(&[]);
     let mut line = String::from_utf8_lossy(line).into_owned();
@@ -235,8 +236,8 @@ struct Window {
 }
 
 impl Window {
-    /// `bytes` bytes at `offset`, fewer at the end of the file. Where the file is as long as `size` says, no memory is
-    /// taken for bytes that it does not have.
+    /// `bytes` bytes at `offset`, fewer at the end of the file. Where the file is as long as `size` says, no
+    /// memory is taken for bytes that it does not have.
     fn get(&mut self, file: &dyn ReadAt, offset: u64, bytes: u64, size: u64) -> io::Result<&[u8]> {
         let too_long = |_| io::Error::new(io::ErrorKind::OutOfMemory, "a record larger than the memory");
         let bytes = usize::try_from(bytes.min(size.saturating_sub(offset))).map_err(too_long)?;

@@ -1,10 +1,10 @@
 //! Transactions as records of a log: what is written for one that was committed, and how it is done again.
 //!
-//! A record is `{TABLE: {UUID: ROW or null}, "_date": ms, "_comment": text, "_is_diff": true}`. A row that is new has its
-//! columns except for those with their default; null deletes it; of a changed row the changed columns are there, with
-//! `_is_diff` as differences (of columns that may hold more than one element, see [`Datum::symmetric_difference`]), without it
-//! as they are now. Ephemeral columns are left out. We write differences, as the stock server does since 2.16, and
-//! read both.
+//! A record is `{TABLE: {UUID: ROW or null}, "_date": ms, "_comment": text, "_is_diff": true}`. A row that is
+//! new has its columns except for those with their default; null deletes it; of a changed row the changed
+//! columns are there, with `_is_diff` as differences (of columns that may hold more than one element, see
+//! [`Datum::symmetric_difference`]), without it as they are now. Ephemeral columns are left out. We write
+//! differences, as the stock server does since 2.16, and read both.
 //!
 //! Writing goes straight into bytes and reading straight into rows, without a tree of JSON between: a file of
 //! 100,000 rows is one record of tens of megabytes.
@@ -34,8 +34,8 @@ pub struct Note<'a> {
     pub comment: Option<&'a str>,
 }
 
-/// Appends the record of a transaction: JSON with its newline. False where it changed nothing that is kept in a file, and nothing is
-/// appended.
+/// Appends the record of a transaction: JSON with its newline. False where it changed nothing that is kept in
+/// a file, and nothing is appended.
 pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<'_>) -> bool {
     let start = out.len();
     out.push(b'{');
@@ -211,7 +211,8 @@ fn write_string(out: &mut Vec<u8>, text: &str) {
 /// How records are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unknown {
-    /// A table or column that the schema does not have is an error: the file is damaged, or not of this schema.
+    /// A table or column that the schema does not have is an error: the file is damaged, or not of this
+    /// schema.
     #[default]
     Refused,
     /// What the schema does not have is left out: the file is being converted to another schema.
@@ -221,8 +222,8 @@ pub enum Unknown {
 /// Does a recorded transaction again. Nothing is checked between rows: it was when it was committed.
 ///
 /// # Errors
-/// What is wrong with the record: JSON, a name, a value, a row that it deletes and that is not there. Part of it may be in
-/// `database` then.
+/// What is wrong with the record: JSON, a name, a value, a row that it deletes and that is not there. Part of
+/// it may be in `database` then.
 pub fn apply(
     database: &mut Database,
     body: &[u8],

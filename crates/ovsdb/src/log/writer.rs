@@ -1,13 +1,14 @@
 //! Appends records to a log so that a failure leaves no trace in it.
 //!
-//! A record is in the log when all of its bytes are; until then the log ends where it did before. If a write fails
-//! half way, the part is cut off at once, or, where even that fails, before the next record is written. Either way
-//! the next record follows the last good one, and a process that is killed in between leaves a torn tail, which
-//! whoever opens the file cuts off.
+//! A record is in the log when all of its bytes are; until then the log ends where it did before. If a write
+//! fails half way, the part is cut off at once, or, where even that fails, before the next record is written.
+//! Either way the next record follows the last good one, and a process that is killed in between leaves a
+//! torn tail, which whoever opens the file cuts off.
 //!
-//! The part may hold whole records, and the system may have put them on the disk before they were cut off: a power cut
-//! would bring back what was reported as failed. So the cut is synced before the failure is reported. Where that fails,
-//! nothing that is done to this file helps for certain, and [`Writer::may_come_back`] says so from then on.
+//! The part may hold whole records, and the system may have put them on the disk before they were cut off: a
+//! power cut would bring back what was reported as failed. So the cut is synced before the failure is
+//! reported. Where that fails, nothing that is done to this file helps for certain, and
+//! [`Writer::may_come_back`] says so from then on.
 
 use super::file::LogFile;
 use super::frame::{self, Magic};
@@ -34,8 +35,8 @@ pub struct Appended {
 }
 
 impl Writer {
-    /// Behind the first `size` bytes of `file`, which must be whole records. What is behind them (`torn`) is cut off
-    /// before the first record is written.
+    /// Behind the first `size` bytes of `file`, which must be whole records. What is behind them (`torn`) is
+    /// cut off before the first record is written.
     pub fn new(file: Arc<dyn LogFile>, size: u64, torn: bool) -> Writer {
         Writer { file, size, torn, may_come_back: false }
     }
@@ -50,8 +51,8 @@ impl Writer {
         &self.file
     }
 
-    /// A power cut may bring back records that were reported as not appended: they could not be cut off when their
-    /// write failed, or the cut could not be synced.
+    /// A power cut may bring back records that were reported as not appended: they could not be cut off when
+    /// their write failed, or the cut could not be synced.
     pub fn may_come_back(&self) -> bool {
         self.may_come_back
     }
@@ -59,8 +60,8 @@ impl Writer {
     /// Appends a record. When this returns, it survives the process, and not yet a power cut.
     ///
     /// # Errors
-    /// Those of the system; the log is as it was before, after a power cut too unless it [`may_come_back`]. Blocks for
-    /// a sync then.
+    /// Those of the system; the log is as it was before, after a power cut too unless it [`may_come_back`].
+    /// Blocks for a sync then.
     ///
     /// [`may_come_back`]: Self::may_come_back
     pub fn append(&mut self, body: &[u8]) -> io::Result<Appended> {

@@ -1,9 +1,9 @@
 //! The last commits of a database, and what changed between a position and now.
 //!
-//! A position is the number of the last commit that a monitor was told of. The last commits are kept one by one,
-//! up to a bound, so that a client that lost its connection can go on where it was. Who falls behind that bound
-//! costs little: older commits are folded into *segments*, one between two positions at which somebody stands, and
-//! each has a row once, however often it changed. Nobody behind, no segments.
+//! A position is the number of the last commit that a monitor was told of. The last commits are kept one by
+//! one, up to a bound, so that a client that lost its connection can go on where it was. Who falls behind
+//! that bound costs little: older commits are folded into *segments*, one between two positions at which
+//! somebody stands, and each has a row once, however often it changed. Nobody behind, no segments.
 //!
 //! Invariant: segments and then commits lie one behind the other, from `oldest` to `now`; every position that
 //! somebody stands at is `oldest`, the end of a segment, or the number of a commit.
@@ -179,7 +179,8 @@ impl History {
         }
     }
 
-    /// Nobody stands at `position` any more: the segments on its two sides become one, and what is before everybody goes.
+    /// Nobody stands at `position` any more: the segments on its two sides become one, and what is before
+    /// everybody goes.
     fn join_segments(&mut self, position: Position) {
         let first = self.positions.keys().next().copied().unwrap_or(self.now);
         while self.segments.front().is_some_and(|s| s.end <= first) {

@@ -1,10 +1,10 @@
 //! Monitors of one database: who is told of what, how far each is, and what to tell next.
 //!
-//! Monitors that ask for the same share a *feed*, which composes an update once, whoever many they are: 500 clients of the
-//! whole database cost one pass over what changed and 500 copies of bytes. What changed is a pair of positions in the
-//! [history]; clients that keep up are all at the same position, so the texts that a feed made last serve nearly all. A
-//! client that does not take what it is sent is not sent more; it stays where it is, and gets one update of all that
-//! happened meanwhile.
+//! Monitors that ask for the same share a *feed*, which composes an update once, whoever many they are: 500
+//! clients of the whole database cost one pass over what changed and 500 copies of bytes. What changed is a
+//! pair of positions in the [history]; clients that keep up are all at the same position, so the texts that a
+//! feed made last serve nearly all. A client that does not take what it is sent is not sent more; it stays
+//! where it is, and gets one update of all that happened meanwhile.
 //!
 //! Pure: no I/O, no clock; UUIDs of commits come from the caller.
 //!
@@ -124,8 +124,8 @@ impl Monitors {
         self.history.commit(txn, changes);
     }
 
-    /// Starts a monitor. `requests` is the JSON that `spec` was read from, by which those that are alike are found; `since`
-    /// the state that the client has, for [`Form::Since`].
+    /// Starts a monitor. `requests` is the JSON that `spec` was read from, by which those that are alike are
+    /// found; `since` the state that the client has, for [`Form::Since`].
     pub fn add(
         &mut self,
         database: &Database,
@@ -170,8 +170,8 @@ impl Monitors {
         updates.map(|updates| Update { form, txn: self.history.last_txn(), updates })
     }
 
-    /// Changes conditions. What that shows and hides is returned, to be told before the reply; whatever [`Self::poll`] has must
-    /// have been told before.
+    /// Changes conditions. What that shows and hides is returned, to be told before the reply; whatever
+    /// [`Self::poll`] has must have been told before.
     pub fn change_conditions(
         &mut self,
         database: &Database,

@@ -1,5 +1,5 @@
-//! What a client asks to be told of: `<monitor-requests>` of RFC 7047 section 4.1.5 and `<monitor-cond-requests>` of
-//! ovsdb-server(7) section 4.1.12.
+//! What a client asks to be told of: `<monitor-requests>` of RFC 7047 section 4.1.5 and
+//! `<monitor-cond-requests>` of ovsdb-server(7) section 4.1.12.
 
 use super::condition::Condition;
 use crate::error::syntax_error;
@@ -147,7 +147,8 @@ fn one_or_more(json: &Value) -> &[Value] {
     }
 }
 
-/// The conditions of all requests for a table: any of them lets a row through, and one without clauses every row.
+/// The conditions of all requests for a table: any of them lets a row through, and one without clauses every
+/// row.
 #[derive(Default)]
 struct Wheres {
     clauses: Vec<Value>,

@@ -1,7 +1,8 @@
-//! The JSON of updates: `<table-updates>` of RFC 7047 section 4.1.6, `<table-updates2>` of ovsdb-server(7) section 4.1.14.
+//! The JSON of updates: `<table-updates>` of RFC 7047 section 4.1.6, `<table-updates2>` of ovsdb-server(7)
+//! section 4.1.14.
 //!
-//! Written straight into bytes: what 500 clients are told is made once, and what 100,000 rows hold should not be a
-//! tree of values first.
+//! Written straight into bytes: what 500 clients are told is made once, and what 100,000 rows hold should not
+//! be a tree of values first.
 
 use super::history::Net;
 use super::request::{Form, Select, Spec, TableSpec};

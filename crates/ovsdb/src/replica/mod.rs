@@ -1,11 +1,12 @@
-//! A client's copy of chosen tables and columns of a database, kept up to date by a monitor, and the transactions that change the
-//! database through it.
+//! A client's copy of chosen tables and columns of a database, kept up to date by a monitor, and the
+//! transactions that change the database through it.
 //!
-//! [`Replica`] is a state machine over JSON-RPC messages: what the server sent goes in by [`Replica::handle`], what is to be
-//! sent comes out of [`Replica::poll_transmit`], and the owner of the connection tells when one begins and ends. It asks for
-//! the schema, then monitors by `monitor_cond_since`, and where the server does not know that, by `monitor_cond` or
-//! `monitor`. Over a lost connection it keeps what it has; the next one brings only what changed since, or everything,
-//! and either way [`Replica::take_changes`] tells row by row what became different since it was last asked.
+//! [`Replica`] is a state machine over JSON-RPC messages: what the server sent goes in by
+//! [`Replica::handle`], what is to be sent comes out of [`Replica::poll_transmit`], and the owner of the
+//! connection tells when one begins and ends. It asks for the schema, then monitors by `monitor_cond_since`,
+//! and where the server does not know that, by `monitor_cond` or `monitor`. Over a lost connection it keeps
+//! what it has; the next one brings only what changed since, or everything, and either way
+//! [`Replica::take_changes`] tells row by row what became different since it was last asked.
 //!
 //! ```text
 //! connected -> get_schema -> monitor_cond_since -> synced -- update3 --> synced
@@ -13,12 +14,12 @@
 //!                   +------------- monitor_canceled -----------+
 //! ```
 //!
-//! A [`Transaction`] is a set of intended changes over the replica: reads through it see them. [`Replica::commit`] sends
-//! it; its [`Outcome`] comes with the server's reply. [`Outcome::TryAgain`] means that what the transaction relied on
-//! had changed: build it anew from the replica as it is then.
+//! A [`Transaction`] is a set of intended changes over the replica: reads through it see them.
+//! [`Replica::commit`] sends it; its [`Outcome`] comes with the server's reply. [`Outcome::TryAgain`] means
+//! that what the transaction relied on had changed: build it anew from the replica as it is then.
 //!
-//! Invariants: rows are as some committed state of the database had them, never a mix of two; an update that does not fit what
-//! is there is an error, after which the next connection fetches everything anew.
+//! Invariants: rows are as some committed state of the database had them, never a mix of two; an update that
+//! does not fit what is there is an error, after which the next connection fetches everything anew.
 //!
 //! Source: RFC 7047 section 4.1; ovsdb-server(7), "Monitor_cond_since"; ovsdb(7).
 
@@ -76,7 +77,8 @@ impl Selection {
         self.tables.insert(table.to_owned(), None);
     }
 
-    /// The columns of `table` that `schema` has and this selects, without `_uuid` and `_version`. `None`: not even its rows.
+    /// The columns of `table` that `schema` has and this selects, without `_uuid` and `_version`. `None`: not
+    /// even its rows.
     fn columns<'a>(&'a self, schema: &'a Schema, table: TableIdx) -> Option<Vec<&'a str>> {
         let table = schema.table(table);
         let all = || table.named_columns().map(|(_, column)| column.name.as_str()).collect();
@@ -114,7 +116,8 @@ impl Selection {
 /// Why the server cannot be followed on this connection. The owner is to close it, and may connect anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It sent something that its protocol does not allow, or that does not fit what it sent before. A sentence.
+    /// It sent something that its protocol does not allow, or that does not fit what it sent before. A
+    /// sentence.
     Protocol(String),
     /// It refused what a replica needs: no such database, no permission. A sentence.
     Refused(String),
@@ -239,8 +242,8 @@ impl Replica {
         }
     }
 
-    /// A replica of rows that are given, as if a server had sent them: for tests and fuzzing, without a connection. What it
-    /// wants to send is nobody's concern.
+    /// A replica of rows that are given, as if a server had sent them: for tests and fuzzing, without a
+    /// connection. What it wants to send is nobody's concern.
     pub fn with_rows(schema: Arc<Schema>, rows: impl IntoIterator<Item = (TableIdx, Row)>) -> Replica {
         let mut replica = Replica::new(&schema.name, Selection::everything());
         replica.tables = vec![RowMap::default(); schema.tables().len()];
@@ -270,8 +273,8 @@ impl Replica {
         }
     }
 
-    /// The connection is gone. Rows stay as they are; transactions under way have the outcome [`Outcome::TryAgain`], though
-    /// the server may have committed them.
+    /// The connection is gone. Rows stay as they are; transactions under way have the outcome
+    /// [`Outcome::TryAgain`], though the server may have committed them.
     pub fn disconnected(&mut self) {
         self.state = State::Disconnected;
         self.transmit.clear();
@@ -293,7 +296,8 @@ impl Replica {
     /// Takes a message from the server.
     ///
     /// # Errors
-    /// Where the server cannot be followed any further. Close the connection and call [`Replica::disconnected`].
+    /// Where the server cannot be followed any further. Close the connection and call
+    /// [`Replica::disconnected`].
     pub fn handle(&mut self, message: Message) -> Result<(), Error> {
         let result = match message {
             Message::Request { method, params, id } => {
@@ -326,14 +330,14 @@ impl Replica {
         self.state == State::Synced
     }
 
-    /// Counts the changes of rows and schema: it differs from an earlier value if and only if something came since. Zero
-    /// until a server's rows were here for the first time.
+    /// Counts the changes of rows and schema: it differs from an earlier value if and only if something came
+    /// since. Zero until a server's rows were here for the first time.
     pub fn changes_seen(&self) -> u64 {
         self.changes_seen
     }
 
-    /// Counts schemas: where it changed, indices of tables and columns mean others, and [`Replica::take_changes`] has every row
-    /// as new.
+    /// Counts schemas: where it changed, indices of tables and columns mean others, and
+    /// [`Replica::take_changes`] has every row as new.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -358,8 +362,8 @@ impl Replica {
         self.tables.get(table.index())?.get(uuid)
     }
 
-    /// Rows that differ from when this was last called: as they were then and as they are, by table and UUID. A row that
-    /// changed and changed back is not among them.
+    /// Rows that differ from when this was last called: as they were then and as they are, by table and UUID.
+    /// A row that changed and changed back is not among them.
     pub fn take_changes(&mut self) -> Vec<RowChange> {
         let mut changes = Vec::with_capacity(self.before.len());
         for ((table, uuid), old) in std::mem::take(&mut self.before) {
@@ -371,7 +375,8 @@ impl Replica {
         changes
     }
 
-    /// Wants the lock called `name`, and keeps wanting it over connections. Transactions from now on require it.
+    /// Wants the lock called `name`, and keeps wanting it over connections. Transactions from now on require
+    /// it.
     pub fn request_lock(&mut self, name: &str) {
         self.lock = Some(Lock { name: name.to_owned(), is_held: false, is_contended: false });
         if self.state != State::Disconnected {

@@ -8,9 +8,9 @@ use crate::{Atom, ColumnIdx, Datum, Row, RowMap, Schema, TableIdx, Uuid};
 
 /// Intended changes. Reads see them at once, the database only after [`Replica::commit`].
 ///
-/// It works on a copy of the replica's rows as they were when it began, which costs next to nothing; what the replica learns
-/// later it does not see. Nothing is checked here but that rows exist: constraints are the server's business.
-/// Methods that change a row panic where the row is not there.
+/// It works on a copy of the replica's rows as they were when it began, which costs next to nothing; what the
+/// replica learns later it does not see. Nothing is checked here but that rows exist: constraints are the
+/// server's business. Methods that change a row panic where the row is not there.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     pub(super) schema: Arc<Schema>,
@@ -45,8 +45,8 @@ pub(super) enum EditKind {
 pub(super) enum Write {
     /// What the view has.
     Whole,
-    /// Elements or pairs go (of a map also by key alone), then others come; what else is there stays as it is when the server
-    /// does it.
+    /// Elements or pairs go (of a map also by key alone), then others come; what else is there stays as it is
+    /// when the server does it.
     Part { delete: Vec<Datum>, insert: Datum },
 }
 
@@ -102,13 +102,14 @@ impl Transaction {
         self.edits.get(&(table, uuid)).is_some_and(|edit| matches!(edit.kind, EditKind::Insert { .. }))
     }
 
-    /// A new row with defaults. It is called `uuid` within this transaction; the server will choose another name, which
-    /// [`super::Committed::uuid_of`] tells.
+    /// A new row with defaults. It is called `uuid` within this transaction; the server will choose another
+    /// name, which [`super::Committed::uuid_of`] tells.
     pub fn insert(&mut self, table: TableIdx, uuid: Uuid) {
         self.insert_as(table, uuid, true);
     }
 
-    /// A new row with defaults whose UUID is to be `uuid` in the database, too. Servers older than 2.17 refuse that.
+    /// A new row with defaults whose UUID is to be `uuid` in the database, too. Servers older than 2.17
+    /// refuse that.
     pub fn insert_with_uuid(&mut self, table: TableIdx, uuid: Uuid) {
         self.insert_as(table, uuid, false);
     }
@@ -120,8 +121,8 @@ impl Transaction {
         self.edits.insert((table, uuid), edit);
     }
 
-    /// Deletes a row. One that is not there stays so. Of a table that is not a root, a row is in fact deleted when nothing
-    /// refers to it any more, and not otherwise.
+    /// Deletes a row. One that is not there stays so. Of a table that is not a root, a row is in fact deleted
+    /// when nothing refers to it any more, and not otherwise.
     pub fn delete(&mut self, table: TableIdx, uuid: Uuid) {
         if self.view[table.index()].remove(uuid).is_none() {
             return;
@@ -141,19 +142,22 @@ impl Transaction {
         }
     }
 
-    /// Sets a column also where it holds `datum` already: the server is told, and the transaction counts as a change.
+    /// Sets a column also where it holds `datum` already: the server is told, and the transaction counts as a
+    /// change.
     pub fn write(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx, datum: Datum) {
         self.put(table, uuid, column, datum);
         self.edit(table, uuid).columns.insert(column, Write::Whole);
     }
 
-    /// Adds the elements or pairs of `datum`; a pair whose key is there already is not added. What others add meanwhile stays.
+    /// Adds the elements or pairs of `datum`; a pair whose key is there already is not added. What others add
+    /// meanwhile stays.
     pub fn add(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx, datum: Datum) {
         let new = self.get(table, uuid, column).union(&datum);
         self.part(table, uuid, column, new, Datum::EMPTY, datum);
     }
 
-    /// Sets pairs of a map, whether or not their keys are there. What others do to other keys meanwhile stays.
+    /// Sets pairs of a map, whether or not their keys are there. What others do to other keys meanwhile
+    /// stays.
     pub fn set_pairs(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx, pairs: Datum) {
         let new = pairs.union(self.get(table, uuid, column));
         let keys = Datum::set(pairs.keys().cloned());
@@ -187,7 +191,8 @@ impl Transaction {
         let write = match edit.columns.remove(&column) {
             None if !is_new => Write::Part { delete: delete.into_iter().collect(), insert },
             Some(Write::Part { delete: mut deleted, insert: inserted }) => {
-                // What was to come and goes now does not come; of a key that was to come twice the pair that the view has.
+                // What was to come and goes now does not come; of a key that was to come twice the pair that
+                // the view has.
                 let mut coming = insert.union(&inserted);
                 if let Some(gone) = &delete {
                     let stays = |key: &Atom, value: Option<&Atom>| {
@@ -219,8 +224,9 @@ impl Transaction {
             .or_insert_with(|| Edit { kind: EditKind::Change, columns: BTreeMap::new() })
     }
 
-    /// The transaction rests on what `column` of a row holds: it comes to nothing ([`super::Outcome::TryAgain`]) where the
-    /// server's row has something else by then. Of rows that this transaction inserts nothing needs to be verified.
+    /// The transaction rests on what `column` of a row holds: it comes to nothing
+    /// ([`super::Outcome::TryAgain`]) where the server's row has something else by then. Of rows that this
+    /// transaction inserts nothing needs to be verified.
     pub fn verify(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx) {
         if self.base[table.index()].get(uuid).is_some() {
             self.verified.insert((table, uuid, column));
@@ -232,8 +238,8 @@ impl Transaction {
         self.comments.push(text.to_owned());
     }
 
-    /// If anything changes, adds one to an integer column of a row as well; [`super::Committed::incremented`] tells what it
-    /// became. There is one such column per transaction, the last that was named.
+    /// If anything changes, adds one to an integer column of a row as well; [`super::Committed::incremented`]
+    /// tells what it became. There is one such column per transaction, the last that was named.
     pub fn increment(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx) {
         self.increment = Some((table, uuid, column));
     }

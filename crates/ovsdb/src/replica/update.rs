@@ -1,5 +1,5 @@
-//! Rows as servers send them: the first ones with the reply to a monitor request, changes with `update`, `update2` and
-//! `update3`.
+//! Rows as servers send them: the first ones with the reply to a monitor request, changes with `update`,
+//! `update2` and `update3`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,7 +35,8 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D:
 type TableUpdates = Vec<(TableIdx, Vec<(Uuid, RowUpdate)>)>;
 
 impl Replica {
-    /// The first rows. Whatever is not among them is gone, unless the server says that they continue what is here.
+    /// The first rows. Whatever is not among them is gone, unless the server says that they continue what is
+    /// here.
     pub(super) fn take_rows(&mut self, method: Method, result: &RawValue) -> Result<(), Error> {
         let mut continues = false;
         let updates = match method {

@@ -1,9 +1,10 @@
-//! The schemas that the program itself has: `Open_vSwitch`, the switch's configuration, and `_Server`, in which a server says
-//! what databases it has. Both are texts in [a notation of our own](compact).
+//! The schemas that the program itself has: `Open_vSwitch`, the switch's configuration, and `_Server`, in
+//! which a server says what databases it has. Both are texts in [a notation of our own](compact).
 //!
-//! Their names, types, constraints, versions and checksums are those of Open vSwitch 3.1, so that clients, and `ovsdb-tool
-//! needs-conversion`, see no difference. Later 3.x releases added columns for connection tracking limits and local sampling
-//! (`CT_Zone.limit`, `Datapath.ct_zone_default_limit`, `Flow_Sample_Collector_Set.local_group_id`); clients ask before they use those.
+//! Their names, types, constraints, versions and checksums are those of Open vSwitch 3.1, so that clients,
+//! and `ovsdb-tool needs-conversion`, see no difference. Later 3.x releases added columns for connection
+//! tracking limits and local sampling (`CT_Zone.limit`, `Datapath.ct_zone_default_limit`,
+//! `Flow_Sample_Collector_Set.local_group_id`); clients ask before they use those.
 
 mod compact;
 

@@ -1,9 +1,10 @@
 //! What clients make the server keep or build, in bytes, and how much of it there may be.
 //!
-//! *Kept* is what outlives a request: transactions that wait, replies that wait for the disk, locks and monitors. It is charged to
-//! the session when it comes and released when it goes. *Buffered* is what the owner of the server and the outputs hold; it is
-//! counted by looking. *Built* is what a request makes while it runs, and is bounded by what the two leave. Committed rows are
-//! nobody's: they are the database. What exceeds a budget is refused with the error "resources exhausted".
+//! *Kept* is what outlives a request: transactions that wait, replies that wait for the disk, locks and
+//! monitors. It is charged to the session when it comes and released when it goes. *Buffered* is what the
+//! owner of the server and the outputs hold; it is counted by looking. *Built* is what a request makes while
+//! it runs, and is bounded by what the two leave. Committed rows are nobody's: they are the database. What
+//! exceeds a budget is refused with the error "resources exhausted".
 
 use super::{Server, Session, SessionId};
 use crate::Error;
@@ -45,7 +46,8 @@ const MONITOR_BYTES: usize = 1_024;
 const MONITOR_BYTES_PER_BYTE: usize = 4;
 /// What a waiting transaction takes beside its operations.
 const WAITING_BYTES: usize = 256;
-/// What reading JSON makes of each value of it, at most: an element or member of a list that has room to grow.
+/// What reading JSON makes of each value of it, at most: an element or member of a list that has room to
+/// grow.
 const NODE_BYTES: usize = 64;
 /// Requests up to this are not looked at before they are read.
 const SMALL_BYTES: usize = 64 << 10;
@@ -96,7 +98,8 @@ impl Server {
             let details = format!("a session may take {} bytes of memory", limits.session_bytes);
             return Err(exhausted(details));
         }
-        // The other half is for what is on its way: who keeps much must not end the sessions of those who read their replies.
+        // The other half is for what is on its way: who keeps much must not end the sessions of those who
+        // read their replies.
         let kept_bytes = limits.total_bytes / 2;
         if self.budget.kept + bytes > kept_bytes {
             let details = format!("all sessions together may keep {kept_bytes} bytes of memory");

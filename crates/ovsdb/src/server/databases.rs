@@ -144,8 +144,9 @@ impl Server {
         true
     }
 
-    /// The next piece of work that takes long, with the database that it is for: run it on another thread and hand its result to
-    /// [`Server::handle_done`]. Ask after each round of requests, and now and then: compaction is due by time too.
+    /// The next piece of work that takes long, with the database that it is for: run it on another thread and
+    /// hand its result to [`Server::handle_done`]. Ask after each round of requests, and now and then:
+    /// compaction is due by time too.
     pub fn poll_job(&mut self, now: Now) -> Option<(DatabaseNo, Job)> {
         self.settle();
         let now_ms = self.now_ms(now);
@@ -155,7 +156,8 @@ impl Server {
         })
     }
 
-    /// Takes the result of a job: answers the transactions that waited for it. What else it means is to be logged.
+    /// Takes the result of a job: answers the transactions that waited for it. What else it means is to be
+    /// logged.
     pub fn handle_done(&mut self, now: Now, of: DatabaseNo, done: Done) -> Vec<(String, StorageNews)> {
         let now_ms = self.now_ms(now);
         // The database may be gone meanwhile.
@@ -214,7 +216,10 @@ impl Server {
     fn abandon(&mut self, mut hosted: Hosted) -> Database {
         for Waiting { session, request, bytes, .. } in hosted.waiting.drain(..).collect::<Vec<_>>() {
             self.waits_no_more(session, bytes);
-            self.reply_error(session, &request, &Value::from("canceled"));
+            // Who does not know of changes of databases is disconnected, and looks again.
+            if self.sessions.get(&session).is_some_and(|state| state.is_change_aware) {
+                self.reply_error(session, &request, &Value::from("canceled"));
+            }
             self.ready.insert(session);
         }
         for (session, key) in hosted.owners.into_values() {

@@ -1,12 +1,13 @@
 //! Transactions that share a write of the log.
 //!
-//! A transaction that changes a database is in force at once, and joins the *group*: it is written to the log, told to monitors and
-//! answered when the group is [settled](Server::settle), at the latest by [`Server::flush`]. So what many clients ask for in one turn
-//! of the owner's loop costs one write. Until then nobody is told anything that the group has a part in: whatever is not
-//! a transaction to the same database, and a transaction that changes nothing, settles the group before it.
+//! A transaction that changes a database is in force at once, and joins the *group*: it is written to the
+//! log, told to monitors and answered when the group is [settled](Server::settle), at the latest by
+//! [`Server::flush`]. So what many clients ask for in one turn of the owner's loop costs one write. Until
+//! then nobody is told anything that the group has a part in: whatever is not a transaction to the same
+//! database, and a transaction that changes nothing, settles the group before it.
 //!
-//! Where the write fails, nothing of the group is in the log: it is all taken back, and its transactions run again, each alone with
-//! its own write, so that each gets the answer that it would have got alone.
+//! Where the write fails, nothing of the group is in the log: it is all taken back, and its transactions run
+//! again, each alone with its own write, so that each gets the answer that it would have got alone.
 
 use super::databases::Hosted;
 use super::transactions::{Attempt, Operations, Unsynced};
@@ -54,7 +55,8 @@ struct Member {
 
 /// What it takes to run a transaction again.
 enum Again {
-    /// Where in the group's messages its own is. To copy the text costs less than to keep what was made of it.
+    /// Where in the group's messages its own is. To copy the text costs less than to keep what was made of
+    /// it.
     Message(Range<usize>),
     /// It has waited, and its text is gone.
     Operations(Vec<Json<'static>>),
@@ -95,8 +97,8 @@ impl Server {
         }
     }
 
-    /// Writes the group to the log and answers its transactions. False: that failed, so that its transactions ran again, and what was
-    /// read of the database before may not be true.
+    /// Writes the group to the log and answers its transactions. False: that failed, so that its transactions
+    /// ran again, and what was read of the database before may not be true.
     pub(super) fn settle(&mut self) -> bool {
         if self.group.members.is_empty() {
             return true;

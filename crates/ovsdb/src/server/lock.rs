@@ -46,8 +46,8 @@ impl Locks {
         Some(is_owner)
     }
 
-    /// Takes a lock from its owner, who then is the first to wait, or, where it was stolen from a thief, has lost it. `None`: the session has
-    /// or awaits it already.
+    /// Takes a lock from its owner, who then is the first to wait, or, where it was stolen from a thief, has
+    /// lost it. `None`: the session has or awaits it already.
     pub(super) fn steal(&mut self, session: SessionId, name: &str) -> Option<Option<News>> {
         let queue = self.queue_without(session, name)?;
         let victim = queue.front().copied();
@@ -101,7 +101,8 @@ impl Locks {
         self.queues.get(name).is_some_and(|queue| queue.front() == Some(&session))
     }
 
-    /// The names that a session has, awaits or has lost. What this and the next two cost is in proportion to them.
+    /// The names that a session has, awaits or has lost. What this and the next two cost is in proportion to
+    /// them.
     pub(super) fn of(&self, session: SessionId) -> Vec<String> {
         self.names_of(session).cloned().collect()
     }

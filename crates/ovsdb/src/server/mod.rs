@@ -1,17 +1,18 @@
 //! A database server without sockets: several databases, and the sessions of its clients.
 //!
-//! The owner (crate `vswitchd`) moves bytes: what a client says goes into [`Server::handle_text`] message by message, what
-//! is to be sent to it is in [`Server::output`], and [`Server::take_ready`] names the sessions whose output others have
-//! caused. It calls [`Server::flush`] when it has handled what there was to read, so that many transactions share a write of the log,
-//! and what they changed is told to monitors once; [`Server::handle_timeout`] when [`Server::next_timeout`] is due; [`Server::drained`] when a client
-//! has taken what it was sent.
+//! The owner (crate `vswitchd`) moves bytes: what a client says goes into [`Server::handle_text`] message by
+//! message, what is to be sent to it is in [`Server::output`], and [`Server::take_ready`] names the sessions
+//! whose output others have caused. It calls [`Server::flush`] when it has handled what there was to read, so
+//! that many transactions share a write of the log, and what they changed is told to monitors once;
+//! [`Server::handle_timeout`] when [`Server::next_timeout`] is due; [`Server::drained`] when a client has
+//! taken what it was sent.
 //!
 //! Invariants:
 //! - A client is told what its own transaction changed before it gets the transaction's reply.
-//! - A transaction that asked to be durable is answered when it is; others when it is in the log, as is all that it can have seen
-//!   ([group](self::group)).
-//! - A client that does not take its output is told nothing more by monitors until it has, and its requests should not be
-//!   read ([`Server::may_read`]): what waits for it is bounded by the answer to one request.
+//! - A transaction that asked to be durable is answered when it is; others when it is in the log, as is all
+//!   that it can have seen ([group](self::group)).
+//! - A client that does not take its output is told nothing more by monitors until it has, and its requests
+//!   should not be read ([`Server::may_read`]): what waits for it is bounded by the answer to one request.
 //! - `_Server` says what is true when [`Server::flush`] returns.
 //!
 //! Source: RFC 7047 section 4, ovsdb-server(7), ovsdb-server(5).
@@ -32,7 +33,7 @@ pub use lock::LockCounts;
 pub use output::Output;
 pub use transactions::NotCommitted;
 
-use crate::jsonrpc::{self, BadStream, Message, Received, Transact};
+use crate::jsonrpc::{self, BadMessage, Message, Received, Transact};
 use crate::{Error, Uuid, UuidGenerator};
 use budget::Budget;
 use databases::Hosted;
@@ -57,8 +58,8 @@ const WAITING_MAX: usize = 1_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub(crate) u64);
 
-/// Something for each of several clients. Looked at several times for every message, so not by the standard library's hash,
-/// which is made for keys that others choose.
+/// Something for each of several clients. Looked at several times for every message, so not by the standard
+/// library's hash, which is made for keys that others choose.
 pub type BySession<T> = hashbrown::HashMap<SessionId, T>;
 
 /// The time, as the owner of a server tells it.
@@ -179,8 +180,8 @@ impl Server {
         self.read_only
     }
 
-    /// Makes it a backup, where clients only read, or an active server again. Clients that do not follow such changes are
-    /// disconnected, so that they look again.
+    /// Makes it a backup, where clients only read, or an active server again. Clients that do not follow such
+    /// changes are disconnected, so that they look again.
     pub fn set_read_only(&mut self, read_only: bool) {
         if std::mem::replace(&mut self.read_only, read_only) != read_only {
             self.close_unaware_sessions();
@@ -230,12 +231,12 @@ impl Server {
         self.locks.counts(id)
     }
 
-    /// A client says something: the text of a message. Its replies are in its output after the next [`Self::flush`], save those that
-    /// wait.
+    /// A client says something: the text of a message. Its replies are in its output after the next
+    /// [`Self::flush`], save those that wait.
     ///
     /// # Errors
     /// It is no message, and its connection is to be closed.
-    pub fn handle_text(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadStream> {
+    pub fn handle_text(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadMessage> {
         if let Err(error) = self.check_request(text) {
             return self.refuse_unread(id, text, &error);
         }
@@ -258,7 +259,7 @@ impl Server {
     }
 
     /// Answers a request, which is not read but for its id, with an error.
-    fn refuse_unread(&mut self, id: SessionId, text: &str, error: &Error) -> Result<(), BadStream> {
+    fn refuse_unread(&mut self, id: SessionId, text: &str, error: &Error) -> Result<(), BadMessage> {
         match Received::parse(text)? {
             Received::Request { id: request, .. } => {
                 self.counters.messages += 1;
@@ -271,7 +272,7 @@ impl Server {
     }
 
     /// A message that is no request.
-    fn handle_other(&mut self, id: SessionId, message: Message) -> Result<(), BadStream> {
+    fn handle_other(&mut self, id: SessionId, message: Message) -> Result<(), BadMessage> {
         self.counters.messages += 1;
         match message {
             Message::Notification { method, params } if method == "cancel" => self.cancel(id, &params),
@@ -279,8 +280,8 @@ impl Server {
             Message::Notification { .. } | Message::Request { .. } => {}
             // The answer to a probe.
             Message::Reply { id, .. } if id == "echo" => {}
-            Message::Reply { .. } => return Err(BadStream::Unexpected("reply")),
-            Message::Error { .. } => return Err(BadStream::Unexpected("error")),
+            Message::Reply { .. } => return Err(BadMessage::Unexpected("reply")),
+            Message::Error { .. } => return Err(BadMessage::Unexpected("error")),
         }
         Ok(())
     }
@@ -333,7 +334,8 @@ impl Server {
         }
     }
 
-    /// Answers `monitor_cond` and `monitor_cond_since` as a server does that does not know them, for tests of clients.
+    /// Answers `monitor_cond` and `monitor_cond_since` as a server does that does not know them, for tests of
+    /// clients.
     pub fn disable_monitor_cond(&mut self) {
         self.monitor_cond_disabled = true;
     }

@@ -14,8 +14,8 @@ const UPDATE_FRAME_BYTES: usize = 96;
 const UPDATE_BYTES_AT_ONCE: usize = 4 << 10;
 
 impl Server {
-    /// `monitor`, `monitor_cond` and `monitor_cond_since`. Their replies may be as long as the database, and go out as they
-    /// were composed.
+    /// `monitor`, `monitor_cond` and `monitor_cond_since`. Their replies may be as long as the database, and
+    /// go out as they were composed.
     pub(super) fn monitor(&mut self, session: SessionId, method: &str, params: &Value, request: &Value) {
         match self.start_monitor(session, method, params) {
             Err(error) => self.reply_error(session, request, &error),
@@ -107,7 +107,8 @@ impl Server {
             return Err(syntax_error(new, "duplicate monitor ID").to_json());
         }
         let (old_bytes, new_bytes) = (monitor.bytes, monitor_bytes(params));
-        // A monitor keeps the columns it was asked for; what is new are its conditions, which only then take the old ones' place.
+        // A monitor keeps the columns it was asked for; what is new are its conditions, which only then take
+        // the old ones' place.
         self.keep(session, new_bytes).map_err(|e| e.to_json())?;
         // What happened before is told under the old conditions.
         self.tell(&name, id);
@@ -167,7 +168,8 @@ impl Server {
         self.ready.insert(*session);
     }
 
-    /// Tells a session's monitors all that has happened: before a reply to it, and when it has taken what it was sent.
+    /// Tells a session's monitors all that has happened: before a reply to it, and when it has taken what it
+    /// was sent.
     pub(super) fn tell_session(&mut self, session: SessionId) {
         let Some(state) = self.sessions.get(&session) else { return };
         let is_behind =
@@ -187,7 +189,8 @@ impl Server {
         }
     }
 
-    /// Tells all monitors whose clients take what they are sent. Ends the sessions of those that cost too much.
+    /// Tells all monitors whose clients take what they are sent. Ends the sessions of those that cost too
+    /// much.
     pub(super) fn tell_all(&mut self) {
         let watched = self.databases.iter().filter(|(_, hosted)| !hosted.monitors.is_empty());
         for name in watched.map(|(name, _)| name.clone()).collect::<Vec<_>>() {

@@ -257,11 +257,20 @@ fn the_servers_own_database_follows_the_others() {
     assert!(names.contains(&"D") && names.contains(&SERVER_DATABASE));
     rig.ask(aware, "monitor_cond", json!(["D", "d", {"T": [{}]}]));
 
+    let waiting = json!(["D", {
+        "op": "wait", "table": "T", "where": [["i", "==", 1]], "columns": ["i"], "until": "==", "rows": [{"i": 1}]
+    }]);
+    for session in [aware, unaware] {
+        assert!(rig.say(session, "transact", waiting.clone(), 7).is_empty());
+    }
+
     rig.server.remove_database("D").unwrap();
     rig.server.flush(rig.now);
     let told = rig.hear(aware);
-    assert_eq!(told[0], json!({"id": null, "method": "monitor_canceled", "params": ["d"]}));
-    assert_eq!(told[1]["method"], json!("update2"));
+    assert_eq!(told[0], json!({"id": 7, "error": "canceled"}));
+    assert!(rig.hear(unaware).is_empty(), "the connection ends instead");
+    assert_eq!(told[1], json!({"id": null, "method": "monitor_canceled", "params": ["d"]}));
+    assert_eq!(told[2]["method"], json!("update2"));
     assert!(!rig.server.is_closing(aware));
     assert!(rig.server.is_closing(unaware), "so that it looks again");
     assert!(rig.server.take_ready().contains(&unaware));

@@ -34,7 +34,8 @@ pub(super) struct Waiting {
     pub(super) bytes: usize,
 }
 
-/// What [`Server::flush`] tries again at once, in rows looked at: some milliseconds. The rest has its turn after others.
+/// What [`Server::flush`] tries again at once, in rows looked at: some milliseconds. The rest has its turn
+/// after others.
 const RETRY_WORK: usize = 10_000;
 /// Bytes of operations that cost as much as a row.
 const BYTES_PER_ROW: usize = 64;
@@ -309,9 +310,10 @@ impl Server {
         }
     }
 
-    /// All that follows from the messages handled since the last call: transactions are written to the log together and answered,
-    /// those that waited for a change are tried again, and monitors are told. Where many waited, some are left for the next call
-    /// ([`Self::has_stale`]), so that others do not wait for them.
+    /// All that follows from the messages handled since the last call: transactions are written to the log
+    /// together and answered, those that waited for a change are tried again, and monitors are told. Where
+    /// many waited, some are left for the next call ([`Self::has_stale`]), so that others do not wait for
+    /// them.
     pub fn flush(&mut self, now: Now) {
         self.settle();
         self.update_own_database(now);
@@ -371,8 +373,8 @@ impl Server {
         self.databases.values().flat_map(|h| &h.waiting).filter_map(|w| w.due).min()
     }
 
-    /// Commits changes of the server's own to a database: the status of a connection, what a backup is told. Monitors are
-    /// told of them as of any other.
+    /// Commits changes of the server's own to a database: the status of a connection, what a backup is told.
+    /// Monitors are told of them as of any other.
     pub fn commit_own(
         &mut self,
         now: Now,
@@ -397,7 +399,8 @@ impl Server {
         Ok(())
     }
 
-    /// Answers the transactions of a database that waited for the disk, up to a commit; with an error where it failed.
+    /// Answers the transactions of a database that waited for the disk, up to a commit; with an error where
+    /// it failed.
     pub(super) fn synced(&mut self, name: &str, upto: u64, failure: Option<&Error>) {
         while let Some(hosted) = self.databases.get_mut(name)
             && hosted.unsynced.front().is_some_and(|u| u.commit <= upto)

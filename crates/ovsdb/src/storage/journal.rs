@@ -1,28 +1,30 @@
-//! Which commits are in the file, which of them survive a power cut, and the replacement of the file by a smaller one
-//! while commits go on. Commits are numbered here and otherwise bytes.
+//! Which commits are in the file, which of them survive a power cut, and the replacement of the file by a
+//! smaller one while commits go on. Commits are numbered here and otherwise bytes.
 //!
-//! What takes long (a sync, a snapshot) is a [`Job`] that runs elsewhere; everything else happens at once. Two jobs at
-//! most are out: a sync, and a step of a replacement. The rules that make it right:
+//! What takes long (a sync, a snapshot) is a [`Job`] that runs elsewhere; everything else happens at once.
+//! Two jobs at most are out: a sync, and a step of a replacement. The rules that make it right:
 //!
 //! 1. A commit is in the file when `append` returns, whole or not at all ([`Writer`](crate::log::Writer)).
-//! 2. A commit is durable when a sync of a file that holds it, started after it was written, has succeeded, and
-//!    that file has the database's name for certain (its directory was synced after the replacement).
-//! 3. A replacement takes over only when its file, synced, holds every commit that is durable already; what was
-//!    committed since its snapshot is kept aside and written behind it. To make an end of it, no sync of the old file
-//!    starts during the last step, so what is committed then cannot become durable there.
-//! 4. After a sync failed, nothing that the old file's syncs say is believed any more (Linux reports a lost page
-//!    once). Only a replacement, written from memory, makes commits durable again: it is started at once, and who waits
-//!    for durability hears of the failure only if that fails too. A file that another process wrote is treated
-//!    likewise, since its syncs may have failed: the first commit that is to be durable has it replaced.
-//! 5. A commit that failed is not in the file after a power cut either: the writer syncs its cut. Where it cannot, the file
-//!    is replaced, whether anybody waits for durability or not.
+//! 2. A commit is durable when a sync of a file that holds it, started after it was written, has succeeded,
+//!    and that file has the database's name for certain (its directory was synced after the replacement).
+//! 3. A replacement takes over only when its file, synced, holds every commit that is durable already; what
+//!    was committed since its snapshot is kept aside and written behind it. To make an end of it, no sync of
+//!    the old file starts during the last step, so what is committed then cannot become durable there.
+//! 4. After a sync failed, nothing that the old file's syncs say is believed any more (Linux reports a lost
+//!    page once). Only a replacement, written from memory, makes commits durable again: it is started at
+//!    once, and who waits for durability hears of the failure only if that fails too. A file that another
+//!    process wrote is treated likewise, since its syncs may have failed: the first commit that is to be
+//!    durable has it replaced.
+//! 5. A commit that failed is not in the file after a power cut either: the writer syncs its cut. Where it
+//!    cannot, the file is replaced, whether anybody waits for durability or not.
 
 use crate::log::{LogDirectory, LogFile, Temporary, Writer, frame};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// When a file is replaced by a compacted one, as ovsdb-server(1) says under `ovsdb-server/compact`, and a bound.
+/// When a file is replaced by a compacted one, as ovsdb-server(1) says under `ovsdb-server/compact`, and a
+/// bound.
 const COMPACT_BYTES_MIN: u64 = 10 << 20;
 const COMPACT_GROWTH: u64 = 2;
 const COMPACT_COMMITS_MIN: u64 = 100;
@@ -31,7 +33,8 @@ const COMPACT_INTERVAL_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 /// A file that grew to this, and tenfold, does not wait for [`COMPACT_INTERVAL_MIN_MS`].
 const COMPACT_BYTES_URGENT: u64 = 256 << 20;
 
-/// What is committed during a replacement waits in memory; with more than this it is given up and tried again later.
+/// What is committed during a replacement waits in memory; with more than this it is given up and tried again
+/// later.
 const TAIL_BYTES_MAX: usize = 256 << 20;
 /// So much may be left to write when a replacement takes over, which the control thread does itself.
 const TAIL_BYTES_SMALL: usize = 256 << 10;
@@ -60,8 +63,8 @@ pub struct Base {
 pub enum Event {
     /// Every commit up to this survives a power cut.
     Durable(CommitNo),
-    /// These commits, up to this one and as far as they are not durable, cannot be made so. They are in the file and
-    /// in force.
+    /// These commits, up to this one and as far as they are not durable, cannot be made so. They are in the
+    /// file and in force.
     NotDurable {
         /// The last of them.
         upto: CommitNo,
@@ -98,7 +101,8 @@ pub struct Journal {
     distrusted: bool,
     /// Whether a power cut may bring failed commits back: rule 5.
     failed: Failed,
-    /// The replacement at hand, or the last one until it is durable, was made for those who wait for durability.
+    /// The replacement at hand, or the last one until it is durable, was made for those who wait for
+    /// durability.
     heals: bool,
     /// The next step of the replacement.
     step: Option<Work>,
@@ -236,8 +240,8 @@ impl NewFile {
 }
 
 impl Journal {
-    /// Of a file that was read to `writer`'s end, at `now_ms` on any clock that does not go back. `base` is what of it would be
-    /// left by a compaction, as far as one knows: its schema and its first record.
+    /// Of a file that was read to `writer`'s end, at `now_ms` on any clock that does not go back. `base` is
+    /// what of it would be left by a compaction, as far as one knows: its schema and its first record.
     pub fn new(directory: Arc<dyn LogDirectory>, writer: Writer, base: Base, now_ms: u64) -> Journal {
         let Base { bytes: base_bytes, commits } = base;
         Journal {
@@ -291,8 +295,8 @@ impl Journal {
 
     fn handle_failed_commit(&mut self) {
         if self.writer.may_come_back() {
-            // The sync that is out may make last what could not be cut off, and the writer's own may have taken the error
-            // that was to be that one's: it is told once.
+            // The sync that is out may make last what could not be cut off, and the writer's own may have
+            // taken the error that was to be that one's: it is told once.
             self.failed = Failed::MayComeBack;
             self.distrusted = true;
         } else if self.syncing.is_some() && self.failed == Failed::Gone {
@@ -301,8 +305,8 @@ impl Journal {
         }
     }
 
-    /// Asks that commits up to `number` be made durable. An [`Event`] tells when they are, or cannot be; none comes
-    /// where [`durable`](Self::durable) is there already.
+    /// Asks that commits up to `number` be made durable. An [`Event`] tells when they are, or cannot be; none
+    /// comes where [`durable`](Self::durable) is there already.
     pub fn want_durable(&mut self, number: CommitNo) {
         self.wanted = self.wanted.max(number.min(self.committed));
     }
@@ -332,7 +336,8 @@ impl Journal {
         self.compact_asked || !matches!(self.compaction, Compaction::Idle)
     }
 
-    /// Whether the next [`poll_job`](Self::poll_job) would take a snapshot because failed commits may come back.
+    /// Whether the next [`poll_job`](Self::poll_job) would take a snapshot because failed commits may come
+    /// back.
     fn is_doubtful(&self, now_ms: u64) -> bool {
         self.failed == Failed::MayComeBack && now_ms >= self.policy.retry_after_ms
     }
@@ -352,8 +357,8 @@ impl Journal {
         elapsed_ms >= COMPACT_INTERVAL_MAX_MS || (size > COMPACT_BYTES_MIN && grew(COMPACT_GROWTH))
     }
 
-    /// The next job, if there is one. `snapshot` is called where a compaction starts, and must stand for exactly the
-    /// commits so far.
+    /// The next job, if there is one. `snapshot` is called where a compaction starts, and must stand for
+    /// exactly the commits so far.
     pub fn poll_job(&mut self, now_ms: u64, snapshot: impl FnOnce() -> Snapshot) -> Option<Job> {
         if let Some(work) = self.step.take().or_else(|| self.sync_work()) {
             return Some(Job { epoch: self.epoch, work });
@@ -428,8 +433,8 @@ impl Journal {
             }
             Err(error) => {
                 self.distrust(now_ms);
-                // The next poll starts a replacement, and one that is under way will do; but where this was the sync
-                // of one that was made for that, the disk fails for good.
+                // The next poll starts a replacement, and one that is under way will do; but where this was
+                // the sync of one that was made for that, the disk fails for good.
                 if self.heals && matches!(self.compaction, Compaction::Idle) {
                     self.fail_waiting(error);
                 }
@@ -459,7 +464,8 @@ impl Journal {
         self.take_over_if_ready(now_ms);
     }
 
-    /// Makes the new file the database's, unless a sync of the old one is out, after which this is called again.
+    /// Makes the new file the database's, unless a sync of the old one is out, after which this is called
+    /// again.
     fn take_over_if_ready(&mut self, now_ms: u64) {
         if self.syncing.is_some() || !matches!(self.compaction, Compaction::Ready { .. }) {
             return;
@@ -490,8 +496,9 @@ impl Journal {
         self.events.push_back(Event::Compacted { before, after });
     }
 
-    /// Replaces the file by `snapshot`, of another schema perhaps, before it returns. Blocks as long as the disk takes; what jobs
-    /// are out goes on and comes to nothing. All commits are durable then, unless the last step fails, the sync of the directory.
+    /// Replaces the file by `snapshot`, of another schema perhaps, before it returns. Blocks as long as the
+    /// disk takes; what jobs are out goes on and comes to nothing. All commits are durable then, unless the
+    /// last step fails, the sync of the directory.
     ///
     /// # Errors
     /// Those of the system; the file is as it was.

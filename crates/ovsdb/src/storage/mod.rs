@@ -3,16 +3,17 @@
 //! What an embedding server does, in its order:
 //!
 //! 1. [`Storage::open`] reads the file and gives the [`Database`].
-//! 2. For each transaction: [`Database::execute`], then [`Storage::commit`] with its changes. Where that fails nothing
-//!    is in the file, and [`Database::revert`] takes the changes back: the client gets the [`io_error`]. Otherwise the
-//!    transaction survives the process, and the client is answered; or, where it asked for `durable`,
-//!    [`Storage::want_durable`], and the answer waits for an [`Event`] that covers its number.
-//! 3. After each round of requests: [`Storage::poll_job`] until there is none. A [`Job`] blocks, so it runs on another
-//!    thread; its result goes to [`Storage::handle_done`]. Then [`Storage::poll_event`].
+//! 2. For each transaction: [`Database::execute`], then [`Storage::commit`] with its changes. Where that
+//!    fails nothing is in the file, and [`Database::revert`] takes the changes back: the client gets the
+//!    [`io_error`]. Otherwise the transaction survives the process, and the client is answered; or, where it
+//!    asked for `durable`, [`Storage::want_durable`], and the answer waits for an [`Event`] that covers its
+//!    number.
+//! 3. After each round of requests: [`Storage::poll_job`] until there is none. A [`Job`] blocks, so it runs
+//!    on another thread; its result goes to [`Storage::handle_done`]. Then [`Storage::poll_event`].
 //!
-//! Nothing else blocks for longer than a write into the system's cache takes. Many transactions share a sync: those
-//! that come while one is out wait for the next. Compaction, asked for by [`Storage::compact`] or due by the file's growth, is a
-//! matter of jobs too.
+//! Nothing else blocks for longer than a write into the system's cache takes. Many transactions share a sync:
+//! those that come while one is out wait for the next. Compaction, asked for by [`Storage::compact`] or due
+//! by the file's growth, is a matter of jobs too.
 //!
 //! Locking the file against other processes is the business of whoever provides the [`LogDirectory`].
 
@@ -181,8 +182,8 @@ pub fn read(file: &dyn ReadAt, ids: &mut UuidGenerator) -> Result<Contents, Open
     read_records(file, |schema| Ok(Database::new(schema)), ids, Unknown::Refused)
 }
 
-/// Reads a database as one of another schema: tables and columns that it does not have are left out, new ones have their
-/// defaults.
+/// Reads a database as one of another schema: tables and columns that it does not have are left out, new ones
+/// have their defaults.
 ///
 /// # Errors
 /// Those of [`read`].
@@ -277,7 +278,8 @@ fn torn(reader: &mut Reader<'_>, damage: Damage) -> Result<Cut, OpenError> {
     }
 }
 
-/// The bodies of the records of a new file: the schema, and what `snapshot` holds, if it is of that schema and not empty.
+/// The bodies of the records of a new file: the schema, and what `snapshot` holds, if it is of that schema
+/// and not empty.
 pub fn bodies(snapshot: &Snapshot, note: Note<'_>) -> [Vec<u8>; 2] {
     [transaction::encode_schema(snapshot.schema()), transaction::encode_snapshot(snapshot, note)]
 }
@@ -307,12 +309,12 @@ impl Storage {
         Ok(Opened { storage, database, cut })
     }
 
-    /// Appends a transaction. It survives the process when this returns. One that changed nothing that is kept gets the number
-    /// of the last one.
+    /// Appends a transaction. It survives the process when this returns. One that changed nothing that is
+    /// kept gets the number of the last one.
     ///
     /// # Errors
-    /// Those of the system. The transaction is not in the file: [`Database::revert`] it, and tell the client the
-    /// [`io_error`]. The next one may succeed.
+    /// Those of the system. The transaction is not in the file: [`Database::revert`] it, and tell the client
+    /// the [`io_error`]. The next one may succeed.
     pub fn commit(&mut self, changes: &Changes, note: Note<'_>) -> io::Result<CommitNo> {
         self.commit_all([(changes, note)])
     }
@@ -346,7 +348,8 @@ impl Storage {
         committed
     }
 
-    /// Asks that transactions up to `number` survive a power cut. Where they do not [yet](Self::durable), an [`Event`] comes.
+    /// Asks that transactions up to `number` survive a power cut. Where they do not [yet](Self::durable), an
+    /// [`Event`] comes.
     pub fn want_durable(&mut self, number: CommitNo) {
         self.journal.want_durable(number);
     }
@@ -371,8 +374,8 @@ impl Storage {
         self.journal.size()
     }
 
-    /// The next job, if there is one. `database` must hold exactly what was committed so far. `date_ms` is the time of day, in
-    /// milliseconds since 1970, for the record that a compaction writes.
+    /// The next job, if there is one. `database` must hold exactly what was committed so far. `date_ms` is
+    /// the time of day, in milliseconds since 1970, for the record that a compaction writes.
     pub fn poll_job(&mut self, now_ms: u64, date_ms: u64, database: &Database) -> Option<Job> {
         self.journal.poll_job(now_ms, || writing(database, date_ms, COMPACTION_COMMENT))
     }
@@ -387,7 +390,8 @@ impl Storage {
         self.journal.poll_event()
     }
 
-    /// Makes the file that of `database`, which may have another schema, before it returns: for conversions. Blocks.
+    /// Makes the file that of `database`, which may have another schema, before it returns: for conversions.
+    /// Blocks.
     ///
     /// # Errors
     /// Those of the system; the file is as it was, and so is the schema of later transactions.

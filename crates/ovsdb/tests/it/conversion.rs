@@ -104,7 +104,8 @@ fn conversions_and_their_refusals_are_those_of_the_stock_server() {
                 let (ours_rows, stock_rows) = fresh.rows();
                 assert_eq!(ours_rows, stock_rows, "{new:#}");
             }
-            // The stock server 3.1 ends where a column's value does not fit its new type: then there is nothing to compare.
+            // The stock server 3.1 ends where a column's value does not fit its new type: then there is
+            // nothing to compare.
             Err(error) => match stock.unwrap_err() {
                 Value::Null => dead += 1,
                 stock => assert_eq!(comparable(&error.to_json()), comparable(&stock), "{new:#}"),

@@ -1,5 +1,5 @@
-//! Random transactions on databases of random schemas, against a plain model; and after each of them what must always hold,
-//! found by looking at everything.
+//! Random transactions on databases of random schemas, against a plain model; and after each of them what
+//! must always hold, found by looking at everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use crate::common::random::{Features, Random, schema, transaction};
 use ovsdb::{Changes, Database, Datum, RefKind, Row, Schema, UuidGenerator};
 use serde_json::{Value, json};
 
-/// Runs `transactions` random ones on a database of a random schema and on the model: how many were in force, or the first
-/// difference.
+/// Runs `transactions` random ones on a database of a random schema and on the model: how many were in force,
+/// or the first difference.
 fn compare(seed: u64, transactions: usize, flaw: Flaw) -> Result<usize, String> {
     let mut random = Random::new(seed);
     let schema = schema(&mut random, Features { weak_references: true });

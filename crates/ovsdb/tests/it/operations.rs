@@ -1,9 +1,11 @@
-//! Every operation of `transact`, in all its forms, against the stock server: the same replies and the same rows.
+//! Every operation of `transact`, in all its forms, against the stock server: the same replies and the same
+//! rows.
 
 use crate::common::pair::Pair;
 use serde_json::{Value, json};
 
-/// A schema with one of everything: every type and constraint, references of both kinds, tables in and outside the root set.
+/// A schema with one of everything: every type and constraint, references of both kinds, tables in and
+/// outside the root set.
 fn schema() -> Value {
     json!({"name": "Everything", "version": "1.0.0", "tables": {
         "Root": {"isRoot": true, "indexes": [["name"], ["zone", "number"]], "columns": {

@@ -9,7 +9,8 @@ fn random_transactions_do_what_the_stock_server_does() {
     let mut in_force = 0;
     for seed in 0..u64::from(seeds) {
         let mut random = Random::new(seed);
-        // Weak references differ where the stock server forgets them; hand-written transactions compare those.
+        // Weak references differ where the stock server forgets them; hand-written transactions compare
+        // those.
         let schema = schema(&mut random, Features { weak_references: false });
         let mut pair = Pair::new(&schema);
         for _ in 0..50 {

@@ -1,13 +1,16 @@
-//! Packet sockets: any interface of the kernel, where AF_XDP does not work. The driver behind `system`'s second choice.
+//! Packet sockets: any interface of the kernel, where AF_XDP does not work. The driver behind `system`'s
+//! second choice.
 //!
-//! Receives from a ring that the kernel fills (see [`ring`]), several queues by fanout on the flow's hash; sends by
-//! `sendmmsg`, a burst per system call. Both ways carry the virtio-net header, so that checksums stay unfinished and
-//! segments whole as between taps. A VLAN tag that the kernel took out of a frame is put back.
+//! Receives from a ring that the kernel fills (see [`ring`]), several queues by fanout on the flow's hash;
+//! sends by `sendmmsg`, a burst per system call. Both ways carry the virtio-net header, so that checksums
+//! stay unfinished and segments whole as between taps. A VLAN tag that the kernel took out of a frame is put
+//! back.
 //!
-//! The kernel's own stack sees a copy of all that a packet socket receives. Where the switch owns the interface that
-//! would answer, forward or reset connections on its own account; so a program at the interface's ingress drops
-//! what comes in, behind the packet sockets (tcx, Linux 6.6 and later; it goes when the port does, also when the
-//! switch is killed). `kernel-stack=true` leaves it out; `status:kernel-stack` says what is in force.
+//! The kernel's own stack sees a copy of all that a packet socket receives. Where the switch owns the
+//! interface that would answer, forward or reset connections on its own account; so a program at the
+//! interface's ingress drops what comes in, behind the packet sockets (tcx, Linux 6.6 and later; it goes when
+//! the port does, also when the switch is killed). `kernel-stack=true` leaves it out; `status:kernel-stack`
+//! says what is in force.
 //!
 //! Threads: each queue has its own socket. The port asks the kernel by a socket of its own.
 
@@ -80,8 +83,8 @@ impl AfPacketPort {
     /// * `n_rxq_desc`: slots of a receive ring, 128 to 65536 (2048).
     /// * `kernel-stack`: let the kernel's own stack receive what the switch receives as well (`false`).
     ///
-    /// Needs CAP_NET_RAW and CAP_NET_ADMIN. The interface is left in the administrative state that it has, and is
-    /// promiscuous as long as the port lives.
+    /// Needs CAP_NET_RAW and CAP_NET_ADMIN. The interface is left in the administrative state that it has,
+    /// and is promiscuous as long as the port lives.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfPacketPort, PortError> {
         let Settings { queues, slots, wants_stack } = settings(spec)?;
         let device = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
@@ -523,7 +526,8 @@ impl RxQueue for PacketRx {
     }
 
     fn arm(&mut self) -> bool {
-        // The descriptor is readable as long as a slot is ours; asking for it here saves the sleep's system calls.
+        // The descriptor is readable as long as a slot is ours; asking for it here saves the sleep's system
+        // calls.
         !self.ring.has_next()
     }
 

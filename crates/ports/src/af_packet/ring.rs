@@ -1,12 +1,14 @@
-//! The receive ring of a packet socket: slots that the kernel fills with whole frames, in memory that both see.
+//! The receive ring of a packet socket: slots that the kernel fills with whole frames, in memory that both
+//! see.
 //!
 //! TPACKET_V2, although V3 is younger: V3 hands over blocks of frames, a block that is not full only after a
-//! time-out of at least a millisecond, and a ping would wait that long at each port. With V2 a frame is visible as soon as its slot's
-//! status word says so, and looking costs one load.
+//! time-out of at least a millisecond, and a ping would wait that long at each port. With V2 a frame is
+//! visible as soon as its slot's status word says so, and looking costs one load.
 //!
-//! Invariants: a slot belongs to the kernel or to us, says its status word; we look at `next` alone, copy the frame
-//! out, and give the slot back before looking at the following one. Slots have 2 KB; what is longer lies
-//! as a whole in the socket's own queue (PACKET_COPY_THRESH), in the order of the slots, and is fetched by `recvmsg`.
+//! Invariants: a slot belongs to the kernel or to us, says its status word; we look at `next` alone, copy the
+//! frame out, and give the slot back before looking at the following one. Slots have 2 KB; what is longer
+//! lies as a whole in the socket's own queue (PACKET_COPY_THRESH), in the order of the slots, and is fetched
+//! by `recvmsg`.
 //!
 //! Source: packet(7), Linux's Documentation/networking/packet_mmap.rst, linux/if_packet.h.
 
@@ -93,7 +95,8 @@ impl RxRing {
             return None;
         }
         let at = self.mapping.at::<u8>((self.next * SLOT_BYTES) as u64, SLOT_BYTES);
-        // SAFETY: the slot lies within the mapping (checked by `at`), and is ours since the acquiring load above.
+        // SAFETY: the slot lies within the mapping (checked by `at`), and is ours since the acquiring load
+        // above.
         let slot = unsafe { std::slice::from_raw_parts(at.as_ptr(), SLOT_BYTES) };
         Some(parse_slot(status, slot))
     }

@@ -8,8 +8,8 @@ const HEADER: usize = 24;
 const MAGIC: u16 = 0xeb9f;
 const KIND_FUNC: u32 = 12;
 
-/// The number of `bpf_xdp_metadata_rx_vlan_tag` (since Linux 6.8). `None` where the kernel has no such function or
-/// does not say.
+/// The number of `bpf_xdp_metadata_rx_vlan_tag` (since Linux 6.8). `None` where the kernel has no such
+/// function or does not say.
 pub(super) fn vlan_tag_function() -> Option<u32> {
     static FOUND: OnceLock<Option<u32>> = OnceLock::new();
     *FOUND.get_or_init(|| {

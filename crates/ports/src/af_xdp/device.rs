@@ -1,7 +1,8 @@
-//! The network device behind an AF_XDP port or a tap, asked and changed by ioctl: state, MTU, address, channels, offloads.
+//! The network device behind an AF_XDP port or a tap, asked and changed by ioctl: state, MTU, address,
+//! channels, offloads.
 //!
-//! The control socket is made in the network namespace of the thread that opens the port, and keeps
-//! seeing that namespace from whichever thread asks. The device is known by its index, so that a rename does no
+//! The control socket is made in the network namespace of the thread that opens the port, and keeps seeing
+//! that namespace from whichever thread asks. The device is known by its index, so that a rename does no
 //! harm; its name is looked up anew for each request.
 //!
 //! Source: netdevice(7), linux/ethtool.h.
@@ -128,8 +129,8 @@ impl Device {
         Ok(request)
     }
 
-    /// Its state. The error is an errno; ENODEV when it is gone. None of these requests waits for the kernel's lock of all devices
-    /// (rtnl), which others hold for long when devices go.
+    /// Its state. The error is an errno; ENODEV when it is gone. None of these requests waits for the
+    /// kernel's lock of all devices (rtnl), which others hold for long when devices go.
     pub(crate) fn state(&self) -> Result<DeviceState, i32> {
         let mut request = self.request()?;
         let name = request.ifr_name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect();
@@ -267,7 +268,8 @@ impl Device {
         Some([driver, version, firmware])
     }
 
-    /// The same, and the device's address on its bus, which is empty where there is no bus. Waits for the kernel's lock of all devices.
+    /// The same, and the device's address on its bus, which is empty where there is no bus. Waits for the
+    /// kernel's lock of all devices.
     fn driver_info(&self) -> Option<[String; 4]> {
         let mut info = [0u8; 196];
         info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
@@ -279,8 +281,9 @@ impl Device {
         }))
     }
 
-    /// The NUMA node that it is attached to; `None` where it is no card, or the machine does not say. Asked by its address on the
-    /// bus, since names are those of a network namespace and sysfs may show another one's. Waits as [`Self::driver_info`] does.
+    /// The NUMA node that it is attached to; `None` where it is no card, or the machine does not say. Asked
+    /// by its address on the bus, since names are those of a network namespace and sysfs may show another
+    /// one's. Waits as [`Self::driver_info`] does.
     pub(crate) fn numa_node(&self) -> Option<usize> {
         let [_, _, _, address] = self.driver_info()?;
         node_of_card(std::path::Path::new("/sys/bus/pci/devices"), &address)

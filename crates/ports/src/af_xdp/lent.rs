@@ -1,9 +1,9 @@
 //! Which chunks the kernel holds: the account that makes leaks and double use impossible to overlook.
 //!
-//! A chunk that is lent lies in a ring, in the driver's hands, or in a list of the kernel's that no ring shows; so
-//! the rings alone do not tell what must come back when a socket is closed. A bit per chunk does, at
-//! two instructions per packet, and it is what makes wrapping an address that the kernel hands us sound: only a
-//! chunk that this queue lent and that has not come back is accepted.
+//! A chunk that is lent lies in a ring, in the driver's hands, or in a list of the kernel's that no ring
+//! shows; so the rings alone do not tell what must come back when a socket is closed. A bit per chunk does,
+//! at two instructions per packet, and it is what makes wrapping an address that the kernel hands us sound:
+//! only a chunk that this queue lent and that has not come back is accepted.
 
 /// A set of chunk indices.
 pub(super) struct Lent {

@@ -5,11 +5,11 @@
 //! in the driver where there is support (with zero-copy where there is that too), else in the network stack.
 //!
 //! Invariants: nothing that we make in the kernel outlives the process, killed or not (the program hangs on a
-//! link, the sockets on descriptors), but for offloads of the device that we turned off, which only a clean end
-//! turns on again; every chunk lent to the kernel comes back when the queue that lent it is closed.
+//! link, the sockets on descriptors), but for offloads of the device that we turned off, which only a clean
+//! end turns on again; every chunk lent to the kernel comes back when the queue that lent it is closed.
 //!
-//! Threads: [`AfXdpPort`] belongs to the control thread, each queue to one worker; they share counters, the longest
-//! frame, and the map that steers packets.
+//! Threads: [`AfXdpPort`] belongs to the control thread, each queue to one worker; they share counters, the
+//! longest frame, and the map that steers packets.
 //!
 //! Source: Documentation/networking/af_xdp.rst, linux/if_xdp.h; options and status keys as in
 //! ovs-vswitchd.conf.db(5).
@@ -100,7 +100,8 @@ pub struct AfXdpPort {
     kind: BindKind,
     driver: Option<[String; 3]>,
     numa_node: Option<usize>,
-    /// The link's speed, and the state in which it was asked for: asking waits for the kernel's lock of all devices.
+    /// The link's speed, and the state in which it was asked for: asking waits for the kernel's lock of all
+    /// devices.
     speed: Mutex<Option<(LinkState, u64)>>,
 }
 
@@ -185,7 +186,8 @@ impl AfXdpPort {
     }
 
     fn details(&self) -> Vec<(String, String)> {
-        // With a later port's memory registered by an earlier one, forwarding between them copies nothing in between.
+        // With a later port's memory registered by an earlier one, forwarding between them copies nothing in
+        // between.
         let shared = self.sockets.iter().all(|socket| socket.shares_umem);
         let mut details = vec![
             ("xdp-mode".to_string(), self.mode_name().to_string()),
@@ -204,8 +206,8 @@ impl AfXdpPort {
     }
 }
 
-/// What the kernel does for a port at the least: a program loaded and attached in the driver, and a socket bound to each queue. To
-/// measure what a port costs beyond that. Dropping it takes all of it away.
+/// What the kernel does for a port at the least: a program loaded and attached in the driver, and a socket
+/// bound to each queue. To measure what a port costs beyond that. Dropping it takes all of it away.
 pub struct Bare {
     _bound: Bound,
     _map: XskMap,
@@ -251,8 +253,8 @@ impl Drop for Prepared {
 }
 
 impl Prepared {
-    /// How many queues the port opens: all that the device has, or `n_rxq`, to which the device's channels are set: a
-    /// device with more queues than we open would lose packets to the kernel's stack.
+    /// How many queues the port opens: all that the device has, or `n_rxq`, to which the device's channels
+    /// are set: a device with more queues than we open would lose packets to the kernel's stack.
     fn choose_queues(&mut self, spec: &PortSpec) -> Result<u32, PortError> {
         let channels = self.channels();
         let has = channels.rx_queues();
@@ -344,8 +346,8 @@ struct Wanted {
     frame_fits: bool,
 }
 
-/// Attaches the program and binds a socket to each queue, in the best mode that works. The error is that of the
-/// last way tried.
+/// Attaches the program and binds a socket to each queue, in the best mode that works. The error is that of
+/// the last way tried.
 fn bind_best(map: &XskMap, mode: XdpMode, slots: &SocketSpec, wanted: Wanted) -> Result<Bound, PortError> {
     let Wanted { queues, need_wakeup, frame_fits } = wanted;
     let mut last = None;
@@ -368,7 +370,8 @@ fn bind_best(map: &XskMap, mode: XdpMode, slots: &SocketSpec, wanted: Wanted) ->
         };
         let restores_tags = program.restores_tags;
         for multi_buffer in [true, false] {
-            // Without several buffers jumbo frames are lost: not for zero-copy's sake, only where nothing else works.
+            // Without several buffers jumbo frames are lost: not for zero-copy's sake, only where nothing
+            // else works.
             if (multi_buffer && !program.multi_buffer) || (!multi_buffer && *zero_copy && !frame_fits) {
                 continue;
             }

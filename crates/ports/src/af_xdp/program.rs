@@ -1,12 +1,13 @@
-//! The XDP program, assembled by hand: six slots that hand each packet to the socket of its receive queue, or let
-//! it pass to the kernel where there is none.
+//! The XDP program, assembled by hand: six slots that hand each packet to the socket of its receive queue, or
+//! let it pass to the kernel where there is none.
 //!
-//! In front of them, where kernel and driver know how to tell: a VLAN tag that travels beside the packet (the sender
-//! left it to its device, as the kernel's VLAN devices do on veth, or the hardware took it out) is put back in.
-//! Without that, the packet would arrive as if it were untagged, and cross from one VLAN into another.
+//! In front of them, where kernel and driver know how to tell: a VLAN tag that travels beside the packet (the
+//! sender left it to its device, as the kernel's VLAN devices do on veth, or the hardware took it out) is put
+//! back in. Without that, the packet would arrive as if it were untagged, and cross from one VLAN into
+//! another.
 //!
-//! It is attached by a BPF link, which the kernel takes away when the last descriptor is closed: also when the
-//! process is killed. A program that somebody else attached is never replaced; one of ours that was
+//! It is attached by a BPF link, which the kernel takes away when the last descriptor is closed: also when
+//! the process is killed. A program that somebody else attached is never replaced; one of ours that was
 //! attached without a link (and so outlived its process) is.
 //!
 //! Source: linux/bpf.h, bpf(2), Documentation/bpf/map_xskmap.rst.
@@ -107,8 +108,8 @@ const fn instruction(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> u64 {
         | (imm as u32 as u64) << 32
 }
 
-/// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)` with the context in r6: the helper returns its third
-/// argument where the map has no socket for the queue.
+/// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)` with the context in r6: the helper returns
+/// its third argument where the map has no socket for the queue.
 fn assemble_redirect(map: RawFd) -> [u64; 6] {
     const RX_QUEUE_INDEX: i16 = 16; // in struct xdp_md
     const PSEUDO_MAP_FD: u8 = 1;
@@ -124,9 +125,9 @@ fn assemble_redirect(map: RawFd) -> [u64; 6] {
     ]
 }
 
-/// Asks for a tag beside the packet; where there is one, makes four bytes of room in front, moves the addresses there,
-/// and writes the tag behind them. Falls through to what follows; the packet is dropped where there is no room, rather
-/// than be taken for an untagged one.
+/// Asks for a tag beside the packet; where there is one, makes four bytes of room in front, moves the
+/// addresses there, and writes the tag behind them. Falls through to what follows; the packet is dropped
+/// where there is no room, rather than be taken for an untagged one.
 fn assemble_tag(function: u32) -> [u64; 30] {
     const PSEUDO_KFUNC: u8 = 2;
     const ADJUST_HEAD: i32 = 44;
@@ -166,8 +167,8 @@ fn assemble_tag(function: u32) -> [u64; 30] {
 }
 
 impl Program {
-    /// Loads a program that steers by `map`, for a device and a mode, with all that the kernel knows: VLAN tags (native
-    /// mode alone, and bound to the device), several buffers.
+    /// Loads a program that steers by `map`, for a device and a mode, with all that the kernel knows: VLAN
+    /// tags (native mode alone, and bound to the device), several buffers.
     pub(super) fn load(map: &XskMap, ifindex: u32, mode: AttachMode) -> Result<Program, PortError> {
         Program::load_as(PROGRAM_NAME, map, ifindex, mode)
     }
@@ -356,8 +357,8 @@ pub(super) mod tests {
         assert!(error.to_string().contains("another running switch"), "{error}");
     }
 
-    /// Has every frame that leaves by the device tagged with VLAN 10, in the way of the kernel's own VLAN devices:
-    /// the tag is a note beside the packet, which the device is to put in.
+    /// Has every frame that leaves by the device tagged with VLAN 10, in the way of the kernel's own VLAN
+    /// devices: the tag is a note beside the packet, which the device is to put in.
     pub(in super::super) fn push_tags_on_egress(ifindex: u32) -> [OwnedFd; 2] {
         const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
         const BPF_TCX_EGRESS: u32 = 47;

@@ -1,11 +1,11 @@
 //! The hot loops: receive and transmit queues over the rings of one socket.
 //!
 //! Both work on bursts: one look at the kernel's index, one publication of ours, and no system call on the
-//! receiving side. Transmitting in copy mode takes one system call per flush, which is where the kernel does its
-//! part of the work; in zero-copy mode it is made where the driver asks.
+//! receiving side. Transmitting in copy mode takes one system call per flush, which is where the kernel does
+//! its part of the work; in zero-copy mode it is made where the driver asks.
 //!
-//! A chunk's way: pool cache → fill ring → kernel → RX ring → [`Packet`] → (another port's) TX ring → kernel →
-//! completion ring → pool cache. Nobody copies it between two AF_XDP ports of one pool.
+//! A chunk's way: pool cache → fill ring → kernel → RX ring → [`Packet`] → (another port's) TX ring → kernel
+//! → completion ring → pool cache. Nobody copies it between two AF_XDP ports of one pool.
 
 use super::lent::Lent;
 use super::program::XskMap;
@@ -141,8 +141,8 @@ fn refill(rings: &mut RxRings, cache: &mut PoolCache, geometry: Geometry) {
 
 impl RxQueue for XskRxQueue {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
-        // 1. Look what came. 2. Wrap each descriptor's chunk; segments of one frame chain. 3. Give the slots back,
-        // and lend new chunks once a block is missing.
+        // 1. Look what came. 2. Wrap each descriptor's chunk; segments of one frame chain. 3. Give the slots
+        //    back, and lend new chunks once a block is missing.
         let pool = self.socket.pool;
         assert!(std::ptr::eq(cache.pool(), pool), "a port's worker allocates from the port's pool");
         let Some(rings) = &mut self.rings else { return RxOutcome::Gone };
@@ -226,7 +226,8 @@ impl Drop for XskRxQueue {
     }
 }
 
-/// The packet in a chunk that the kernel gives back. `None` where it was not lent, or the range is no chunk's.
+/// The packet in a chunk that the kernel gives back. `None` where it was not lent, or the range is no
+/// chunk's.
 #[inline(always)]
 fn wrap(pool: &'static Pool, lent: &mut Lent, geometry: Geometry, desc: &libc::xdp_desc) -> Option<Packet> {
     let idx = (desc.addr >> geometry.shift) as u32;
@@ -234,7 +235,8 @@ fn wrap(pool: &'static Pool, lent: &mut Lent, geometry: Geometry, desc: &libc::x
     if !lent.take(idx) || offset + u64::from(desc.len) > geometry.mask + 1 {
         return None;
     }
-    // SAFETY: we lent the chunk (`lent` had it) and the kernel gave it back by this descriptor, so it is ours alone.
+    // SAFETY: we lent the chunk (`lent` had it) and the kernel gave it back by this descriptor, so it is ours
+    // alone.
     Some(unsafe { pool.wrap(idx, offset as usize, desc.len as usize) })
 }
 
@@ -378,7 +380,8 @@ impl XskTxQueue {
         }
         for segment in segments.drain(..) {
             if let Verdict::Full(segment) = self.send_unusual(cache, segment, frame_max) {
-                // Not reached as long as the estimate of the room holds; the segment must not leak if it does not.
+                // Not reached as long as the estimate of the room holds; the segment must not leak if it does
+                // not.
                 self.stats.dropped.add(1);
                 self.refuse(cache, segment);
             }
@@ -506,8 +509,8 @@ impl XskTxQueue {
 
 impl TxQueue for XskTxQueue {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
-        // 1. Make room where there is none. 2. Count the packets from the front that are plain: one segment, no longer than
-        // a frame. 3. Push those; the others one by one. 4. Publish.
+        // 1. Make room where there is none. 2. Count the packets from the front that are plain: one segment,
+        //    no longer than a frame. 3. Push those; the others one by one. 4. Publish.
         if batch.is_empty() {
             return;
         }
@@ -600,8 +603,8 @@ impl Drop for XskTxQueue {
     }
 }
 
-/// The same packet with at least `bytes` free in front of every segment (the link's 8 not counted), copied where
-/// it has less. The packet itself back where the pool is exhausted.
+/// The same packet with at least `bytes` free in front of every segment (the link's 8 not counted), copied
+/// where it has less. The packet itself back where the pool is exhausted.
 fn with_front_room(packet: Packet, cache: &mut PoolCache, bytes: usize) -> Result<Packet, Packet> {
     let base = packet.pool().base().as_ptr() as usize;
     let chunk_bytes = packet.pool().config().chunk_bytes;

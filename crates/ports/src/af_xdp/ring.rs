@@ -1,12 +1,12 @@
 //! The four single-producer single-consumer rings of an AF_XDP socket, shared with the kernel.
 //!
 //! Indices are free-running 32-bit numbers; the slot is the index masked by the size, a power of two. Each
-//! side keeps its own index in a local variable and a snapshot of the other's, so that a burst costs at most one
-//! load of a line that the kernel writes and one store to a line that it reads.
+//! side keeps its own index in a local variable and a snapshot of the other's, so that a burst costs at most
+//! one load of a line that the kernel writes and one store to a line that it reads.
 //!
 //! Invariants: a slot is written before the producer index that publishes it (release), and read after the
-//! producer index was loaded (acquire). Reading or writing a slot beyond what was found available is memory-safe
-//! (the index is masked), it would merely be a stale value.
+//! producer index was loaded (acquire). Reading or writing a slot beyond what was found available is
+//! memory-safe (the index is masked), it would merely be a stale value.
 //!
 //! Source: linux/if_xdp.h, Documentation/networking/af_xdp.rst.
 
@@ -129,8 +129,8 @@ impl<T: Copy> Producer<T> {
     /// Whether the kernel asks for a wake-up by system call. Only meaningful with need_wakeup.
     #[inline(always)]
     pub(super) fn needs_wakeup(&self) -> bool {
-        // The driver sets the flag and then looks at the ring once more; we publish and then look at the flag.
-        // Without a full barrier between, each could miss the other.
+        // The driver sets the flag and then looks at the ring once more; we publish and then look at the
+        // flag. Without a full barrier between, each could miss the other.
         std::sync::atomic::fence(Ordering::SeqCst);
         // SAFETY: as for `producer`.
         let flags = unsafe { self.shared.flags.as_ref() };

@@ -1,17 +1,17 @@
 //! One AF_XDP socket: made, bound, and taken down with every chunk accounted for.
 //!
-//! The packet pool is the UMEM. The first socket of a kind (zero-copy or not, with need_wakeup or not) registers
-//! it, and the later ones, on other queues and other devices, share that registration, so that an address
-//! received at one is good for sending at another. Each has fill and completion rings of its own.
+//! The packet pool is the UMEM. The first socket of a kind (zero-copy or not, with need_wakeup or not)
+//! registers it, and the later ones, on other queues and other devices, share that registration, so that an
+//! address received at one is good for sending at another. Each has fill and completion rings of its own.
 //!
 //! A socket has two sides, receive and transmit, which may belong to different threads. A side that is closed
-//! parks its rings here; when both are, the rings are unmapped, the descriptor is closed, and only then, when the
-//! kernel can touch nothing any more, do the chunks that it still held go back to the pool.
+//! parks its rings here; when both are, the rings are unmapped, the descriptor is closed, and only then, when
+//! the kernel can touch nothing any more, do the chunks that it still held go back to the pool.
 //!
 //! When is that? In copy mode once close returns: the kernel has waited for receivers under way, and what it
-//! transmits it has copied. A zero-copy driver lets go later, on a work queue; the proof is that the queue can be
-//! bound again ([`is_released`]). A chunk that is not proven free stays lent: a leak shows in the accounts, and a
-//! device that writes into a packet of somebody else's would not.
+//! transmits it has copied. A zero-copy driver lets go later, on a work queue; the proof is that the queue
+//! can be bound again ([`is_released`]). A chunk that is not proven free stays lent: a leak shows in the
+//! accounts, and a device that writes into a packet of somebody else's would not.
 //!
 //! Threads: opening and closing lock; the hot paths of [`super::queue`] do not come here.
 
@@ -127,7 +127,8 @@ fn try_open(spec: &SocketSpec, kind: BindKind) -> Result<(Arc<Socket>, RxRings, 
                     &mut umems,
                 ));
             }
-            // The anchor's own device is gone, or is on its way: another may serve, or a registration of our own.
+            // The anchor's own device is gone, or is on its way: another may serve, or a registration of our
+            // own.
             Err(libc::EBADF | libc::EINVAL | libc::ENXIO) => continue,
             Err(errno) => return Err(bind_error(spec, errno)),
         }
@@ -298,7 +299,8 @@ impl Socket {
         self.state.lock().expect("no panic while held").ask_statistics()
     }
 
-    /// Parks the receiving side's rings, and ends the socket where both sides are parked. `cache` gets the chunks.
+    /// Parks the receiving side's rings, and ends the socket where both sides are parked. `cache` gets the
+    /// chunks.
     pub(super) fn park_rx(&self, rings: RxRings, cache: &mut PoolCache) {
         let mut state = self.state.lock().expect("no panic while held");
         state.rx = Some(rings);
@@ -348,8 +350,8 @@ fn wait_until_released(ifindex: u32, queue_id: u32) -> bool {
     true
 }
 
-/// Whether no socket's memory is attached to the queue, which is so when another socket, of two pages, can be bound to
-/// it, or when the device is gone. An error that says neither counts as no.
+/// Whether no socket's memory is attached to the queue, which is so when another socket, of two pages, can be
+/// bound to it, or when the device is gone. An error that says neither counts as no.
 fn is_released(ifindex: u32, queue_id: u32) -> bool {
     static PROBE: Mutex<Option<&'static Pool>> = Mutex::new(None);
     let mut probe = PROBE.lock().expect("no panic while held");

@@ -1,7 +1,7 @@
 //! The system calls that AF_XDP is made of, with their errors named: socket options, ring mappings, bpf(2).
 //!
-//! Source: linux/if_xdp.h, linux/bpf.h, bpf(2). Structures that libc lacks are byte arrays with the offsets of
-//! the kernel's union, which are ABI and so never move.
+//! Source: linux/if_xdp.h, linux/bpf.h, bpf(2). Structures that libc lacks are byte arrays with the offsets
+//! of the kernel's union, which are ABI and so never move.
 
 use crate::PortError;
 use std::mem::{MaybeUninit, size_of};
@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 
 /// A shared mapping, unmapped on drop.
 ///
-/// A mapping of a socket's ring holds a reference to the socket: closing the descriptor ends nothing before the
-/// last mapping is gone.
+/// A mapping of a socket's ring holds a reference to the socket: closing the descriptor ends nothing before
+/// the last mapping is gone.
 pub(crate) struct Mapping {
     at: NonNull<u8>,
     len: usize,

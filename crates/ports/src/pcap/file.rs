@@ -1,8 +1,8 @@
 //! The classic capture file: a header of 24 bytes, then records of a 16-byte header and the frame.
 //!
-//! Either byte order and both magic numbers (microseconds, nanoseconds) are read; nanoseconds in the machine's
-//! own order are written. What is not an Ethernet capture, or is cut off, is refused with the record and its place:
-//! a replay that silently lacked the end of its file would measure something else.
+//! Either byte order and both magic numbers (microseconds, nanoseconds) are read; nanoseconds in the
+//! machine's own order are written. What is not an Ethernet capture, or is cut off, is refused with the
+//! record and its place: a replay that silently lacked the end of its file would measure something else.
 //!
 //! Source: draft-ietf-opsawg-pcap (PCAP Capture File Format).
 

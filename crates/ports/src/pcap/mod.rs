@@ -1,13 +1,14 @@
 //! `pcap`: receives the frames of a capture file, sends into one.
 //!
-//! `rx_file` is read into memory when the port is made, and replayed as fast as it is polled (again and again, or
-//! once with `loop=false`), or with its own timing (`timed=true`). With several receive queues a frame's addresses
-//! and ports choose its queue, as a network card's receive-side scaling would, so that each flow keeps its order.
-//! `tx_file` gets what is sent; without it the port is a sink.
+//! `rx_file` is read into memory when the port is made, and replayed as fast as it is polled (again and
+//! again, or once with `loop=false`), or with its own timing (`timed=true`). With several receive queues a
+//! frame's addresses and ports choose its queue, as a network card's receive-side scaling would, so that each
+//! flow keeps its order. `tx_file` gets what is sent; without it the port is a sink.
 //!
 //! Both files must be where the administrator allowed it, see [`crate::files`].
 //!
-//! Threads: a queue replays its own part. There is one transmit queue where there is a file to write, which is all that uses it.
+//! Threads: a queue replays its own part. There is one transmit queue where there is a file to write, which
+//! is all that uses it.
 
 pub mod file;
 

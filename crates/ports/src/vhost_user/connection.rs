@@ -1,7 +1,7 @@
 //! The socket to a guest's monitor: messages and the descriptors that come beside them.
 //!
-//! Reading waits for the socket and for the port's event at once, so a front end that stops in the middle of a message holds
-//! nobody up: the port can be removed at any time.
+//! Reading waits for the socket and for the port's event at once, so a front end that stops in the middle of
+//! a message holds nobody up: the port can be removed at any time.
 //!
 //! Source: unix(7), cmsg(3).
 
@@ -126,8 +126,8 @@ impl Connection {
     }
 }
 
-/// Waits until `stream` is ready for `events` or the time is over, whichever comes first; true where it is ready.
-/// `Err` where `event` is readable.
+/// Waits until `stream` is ready for `events` or the time is over, whichever comes first; true where it is
+/// ready. `Err` where `event` is readable.
 fn wait_for(
     stream: &UnixStream,
     events: libc::c_short,

@@ -1,9 +1,10 @@
 //! Copies between private and guest memory, and the header in front of a frame, in registers.
 //!
-//! Why so: a header that is put together on the stack and copied from there is loaded by words that span several stores. Such a
-//! load waits until those stores, and with them all stores before, are in the cache: for a burst on its way to a guest
-//! that is the whole frame before, and for one that is received too. It cost a fifth of a worker's time with frames
-//! of 1,518 bytes. So a header is two words in registers, and nothing of it touches the stack unless it asks for something.
+//! Why so: a header that is put together on the stack and copied from there is loaded by words that span
+//! several stores. Such a load waits until those stores, and with them all stores before, are in the cache:
+//! for a burst on its way to a guest that is the whole frame before, and for one that is received too. It
+//! cost a fifth of a worker's time with frames of 1,518 bytes. So a header is two words in registers, and
+//! nothing of it touches the stack unless it asks for something.
 //!
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr).
 
@@ -60,7 +61,8 @@ pub(super) unsafe fn read_once<T: Copy>(at: NonNull<u8>) -> T {
     unsafe { at.cast::<Anywhere<T>>().read_volatile() }.0
 }
 
-/// Reads the header of a frame that a guest sends, but for the number of buffers, which has no meaning in this direction.
+/// Reads the header of a frame that a guest sends, but for the number of buffers, which has no meaning in
+/// this direction.
 ///
 /// # Safety
 /// 10 readable bytes.
@@ -112,8 +114,8 @@ pub(super) fn prefetch(at: *const u8) {
 /// Has a line fetched for us alone, of any address.
 #[inline(always)]
 pub(super) fn prefetch_to_write(at: *mut u8) {
-    // The intrinsic with the hint to write becomes a prefetch to read where the compiler may not assume the instruction, which
-    // a processor without it ignores.
+    // The intrinsic with the hint to write becomes a prefetch to read where the compiler may not assume the
+    // instruction, which a processor without it ignores.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `prefetch`.
     unsafe {

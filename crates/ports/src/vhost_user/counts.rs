@@ -1,7 +1,7 @@
 //! Frames of one ring by size and by kind of address, as operators of guests' ports know them.
 //!
-//! A burst is counted in a register and added to the ring's counters at its end. Those are written by whoever holds the ring, and
-//! last as long as the port.
+//! A burst is counted in a register and added to the ring's counters at its end. Those are written by whoever
+//! holds the ring, and last as long as the port.
 
 use base::Counter;
 use packet::port::{FRAME_SIZES, FrameCounts};
@@ -37,7 +37,8 @@ impl Tally {
 /// Which of the sizes of [`FrameCounts::sizes`] a length is.
 #[inline(always)]
 fn size_of_frame(len: usize) -> u32 {
-    // 64 to 127 bytes are 2 but for 64 itself, each power of two is one more, 1024 and longer are 6 but for those from 1519 on.
+    // 64 to 127 bytes are 2 but for 64 itself, each power of two is one more, 1024 and longer are 6 but for
+    // those from 1519 on.
     let power = (len | 32).ilog2().min(10) - 4;
     power - u32::from(len <= 64) + u32::from(len > 1518)
 }

@@ -1,9 +1,11 @@
 //! Descriptors that a guest's monitor gives, before it is known what they are.
 //!
-//! One of a file on a file system that the monitor serves itself (FUSE), or that is far away, may keep whoever touches it waiting for ever: by
-//! reading it, by mapping it and touching a page, by asking for its size, even by closing it. So it is looked at only in ways that ask no
-//! file system ([`Given::memory`], [`Given::eventfd`], [`Given::unix_socket`]), and what is none of these is closed by a thread
-//! of its own. As long as such a thread is not done, the port hears no further message: a monitor holds one thread, and its own port.
+//! One of a file on a file system that the monitor serves itself (FUSE), or that is far away, may keep
+//! whoever touches it waiting for ever: by reading it, by mapping it and touching a page, by asking for its
+//! size, even by closing it. So it is looked at only in ways that ask no file system ([`Given::memory`],
+//! [`Given::eventfd`], [`Given::unix_socket`]), and what is none of these is closed by a thread of its own.
+//! As long as such a thread is not done, the port hears no further message: a monitor holds one thread, and
+//! its own port.
 //!
 //! Source: fcntl(2) on F_GET_SEALS, socket(7) on SO_DOMAIN.
 
@@ -50,8 +52,8 @@ impl Given {
         Given { fd: Some(fd), closer: closer.clone() }
     }
 
-    /// As memory that the kernel itself backs: tmpfs (with it memfd) or hugetlbfs. No page of such a file waits for anybody but the
-    /// kernel.
+    /// As memory that the kernel itself backs: tmpfs (with it memfd) or hugetlbfs. No page of such a file
+    /// waits for anybody but the kernel.
     pub(crate) fn memory(self) -> Option<OwnedFd> {
         self.only_if(is_memory)
     }
@@ -80,8 +82,8 @@ impl Drop for Given {
     }
 }
 
-/// The kernel tells the seals of files on tmpfs and hugetlbfs, sealed or not, and those of no others; it asks no file system for that, as
-/// fstatfs(2) would.
+/// The kernel tells the seals of files on tmpfs and hugetlbfs, sealed or not, and those of no others; it asks
+/// no file system for that, as fstatfs(2) would.
 fn is_memory(fd: &OwnedFd) -> bool {
     rustix::fs::fcntl_get_seals(fd).is_ok()
 }

@@ -1,8 +1,9 @@
 //! The device that a guest's monitor configures: what each message of the protocol does.
 //!
-//! The device owns what was negotiated, and hands rings that are complete (features, memory, size, addresses, started, enabled)
-//! to [`Shared`], where workers find them. Before anything under a ring changes the ring is taken away, which waits for a worker
-//! that is in the middle of a burst, and no longer; it is given back when it is complete again.
+//! The device owns what was negotiated, and hands rings that are complete (features, memory, size, addresses,
+//! started, enabled) to [`Shared`], where workers find them. Before anything under a ring changes the ring is
+//! taken away, which waits for a worker that is in the middle of a burst, and no longer; it is given back
+//! when it is complete again.
 //!
 //! Threads: the port's protocol thread alone.
 //!
@@ -233,8 +234,8 @@ impl Device {
         self.rebuild_all()
     }
 
-    /// Adds a region. One that is there already stays as it is: QEMU before 8 adds (and removes) each of them again for every pair of
-    /// queues.
+    /// Adds a region. One that is there already stays as it is: QEMU before 8 adds (and removes) each of them
+    /// again for every pair of queues.
     fn add_region(&mut self, region: Region, fd: Given) -> Result<(), DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
         let fd = memory(fd)?;
@@ -247,7 +248,8 @@ impl Device {
         self.replace_memory(regions)
     }
 
-    /// Removes a region. One that is not there, which QEMU before 8 removes for its second pair of queues, is none.
+    /// Removes a region. One that is not there, which QEMU before 8 removes for its second pair of queues, is
+    /// none.
     fn remove_region(&mut self, region: Region) -> Result<(), DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
         let is_it = |m: &Arc<Mapped>| {
@@ -352,8 +354,8 @@ impl Device {
         Ok(())
     }
 
-    /// What a status of 0 asks for. QEMU 7.2 says so also when a machine is paused or migrated, and asks only then where each
-    /// ring stopped: so no ring forgets its position, nor the log what was written.
+    /// What a status of 0 asks for. QEMU 7.2 says so also when a machine is paused or migrated, and asks only
+    /// then where each ring stopped: so no ring forgets its position, nor the log what was written.
     fn stop(&mut self) {
         self.take_all();
         self.shared.device_stopped();
@@ -399,8 +401,9 @@ fn socket(fd: Given) -> Result<OwnedFd, DeviceError> {
     fd.unix_socket().ok_or(DeviceError::Protocol("a channel for requests that is no Unix socket"))
 }
 
-/// A descriptor to notify by, or to be notified by. It must be an eventfd: a worker notifies through it, and whatever else it could be
-/// might keep that worker waiting. Made not to wait for where a write is the only way (see `doorbell`).
+/// A descriptor to notify by, or to be notified by. It must be an eventfd: a worker notifies through it, and
+/// whatever else it could be might keep that worker waiting. Made not to wait for where a write is the only
+/// way (see `doorbell`).
 fn notifier(fd: Option<Given>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
     let Some(fd) = fd else { return Ok(None) };
     let fd = fd.eventfd().ok_or(DeviceError::Protocol("a notifier that is no eventfd"))?;

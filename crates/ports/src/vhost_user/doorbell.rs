@@ -1,15 +1,18 @@
 //! Notifying a guest without ever waiting for it.
 //!
-//! A guest is notified through an eventfd that it shares with us. Writing to one waits while its counter is full, unless the
-//! file says not to wait; and both the counter and that flag are the guest's to change at any moment, so looking before
-//! writing does not help: a worker that writes could be held for as long as the guest likes. There is no write that says by itself that it does not
-//! wait (pwritev2's RWF_NOWAIT is refused for eventfds). But the kernel notifies by itself, and does not wait then: an
-//! asynchronous operation signals an eventfd when it completes, whose counter stays full where it was. So the doorbell is an
+//! A guest is notified through an eventfd that it shares with us. Writing to one waits while its counter is
+//! full, unless the file says not to wait; and both the counter and that flag are the guest's to change at
+//! any moment, so looking before writing does not help: a worker that writes could be held for as long as the
+//! guest likes. There is no write that says by itself that it does not wait (pwritev2's RWF_NOWAIT is refused
+//! for eventfds). But the kernel notifies by itself, and does not wait then: an asynchronous operation
+//! signals an eventfd when it completes, whose counter stays full where it was. So the doorbell is an
 //! asynchronous read of nothing from a file of our own, which is complete when the call returns.
 //!
-//! Cost: 0.31 µs where a write costs 0.13 µs. Each thread has a context of its own; completions are taken out of it now and then.
+//! Cost: 0.31 µs where a write costs 0.13 µs. Each thread has a context of its own; completions are taken out
+//! of it now and then.
 //!
-//! Where the kernel has no asynchronous I/O, or its limit (`fs.aio-max-nr`) is reached, the eventfd is written to.
+//! Where the kernel has no asynchronous I/O, or its limit (`fs.aio-max-nr`) is reached, the eventfd is
+//! written to.
 //!
 //! Source: io_submit(2), io_getevents(2), eventfd(2), linux/aio_abi.h.
 
@@ -107,7 +110,8 @@ impl Doorbell {
             ..Operation::default()
         };
         let list = [&raw mut operation];
-        // SAFETY: the list and the operation outlive the call; a read of no bytes touches no buffer, and is complete when the call returns.
+        // SAFETY: the list and the operation outlive the call; a read of no bytes touches no buffer, and is
+        // complete when the call returns.
         let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1usize, list.as_ptr()) };
         self.done += 1;
         taken == 1
@@ -117,7 +121,8 @@ impl Doorbell {
         let mut completions = [Completion::default(); EVENTS_MAX];
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let (events, timeout) = (completions.as_mut_ptr(), &raw const now);
-        // SAFETY: there is room for as many completions as the call is told, and a time of zero says not to wait.
+        // SAFETY: there is room for as many completions as the call is told, and a time of zero says not to
+        // wait.
         unsafe { libc::syscall(libc::SYS_io_getevents, self.context, 0usize, EVENTS_MAX, events, timeout) };
         self.done = 0;
     }

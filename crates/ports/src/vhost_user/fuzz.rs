@@ -1,4 +1,5 @@
-//! What a fuzz target does to the rings: a guest's memory of any content, a few bursts each way, and every chunk is back.
+//! What a fuzz target does to the rings: a guest's memory of any content, a few bursts each way, and every
+//! chunk is back.
 
 use super::memory::{GuestMemory, Mapped};
 use super::message::{Region, Request, VringAddr};

@@ -1,12 +1,12 @@
 //! The memory of a guest, as mapped here.
 //!
-//! The front end names memory in two ways: rings by addresses of its own process, buffers by guest
-//! physical addresses. Both are looked up among the regions it gave; what is in none of them does not exist. A lookup yields
-//! pointers that are used for copies of raw bytes and for atomic words only, never references: the guest writes
-//! there at any time.
+//! The front end names memory in two ways: rings by addresses of its own process, buffers by guest physical
+//! addresses. Both are looked up among the regions it gave; what is in none of them does not exist. A lookup
+//! yields pointers that are used for copies of raw bytes and for atomic words only, never references: the
+//! guest writes there at any time.
 //!
-//! A region whose file is shorter than it says is refused; one that shrinks later is caught by [`super::sigbus`], and the memory
-//! then says [`GuestMemory::is_broken`].
+//! A region whose file is shorter than it says is refused; one that shrinks later is caught by
+//! [`super::sigbus`], and the memory then says [`GuestMemory::is_broken`].
 
 use super::message::Region;
 use super::sigbus::Watch;
@@ -22,7 +22,8 @@ pub const REGIONS_MAX: usize = 32;
 /// Bytes that one bit of the dirty log stands for.
 const LOG_PAGE_SHIFT: u32 = 12;
 
-/// A shared mapping of a part of a file in memory ([`super::descriptor::Given::memory`]) that somebody else may shrink.
+/// A shared mapping of a part of a file in memory ([`super::descriptor::Given::memory`]) that somebody else
+/// may shrink.
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
@@ -193,12 +194,13 @@ impl GuestMemory {
     }
 }
 
-/// The NUMA node of the page at an address of ours, where it is mapped and was touched, and the kernel tells. It is not touched for
-/// that: nobody waits for a page, and an address that is no longer mapped is no harm.
+/// The NUMA node of the page at an address of ours, where it is mapped and was touched, and the kernel tells.
+/// It is not touched for that: nobody waits for a page, and an address that is no longer mapped is no harm.
 pub(super) fn node_of(at: usize) -> Option<usize> {
     let page = at as *const libc::c_void;
     let (mut status, own, no_nodes) = (-1 as libc::c_int, 0, std::ptr::null::<libc::c_int>());
-    // SAFETY: one address, which the kernel looks up and does not follow, and room for one answer, which outlives the call.
+    // SAFETY: one address, which the kernel looks up and does not follow, and room for one answer, which
+    // outlives the call.
     let result = unsafe {
         libc::syscall(libc::SYS_move_pages, own, 1usize, &raw const page, no_nodes, &raw mut status, 0)
     };
@@ -234,7 +236,8 @@ impl DirtyLog {
         Ok(DirtyLog { bits, len, _mapping: mapping })
     }
 
-    /// Notes that `len` bytes at guest address `guest` were written. What lies beyond the log's end is not the guest's.
+    /// Notes that `len` bytes at guest address `guest` were written. What lies beyond the log's end is not
+    /// the guest's.
     pub(super) fn mark(&self, guest: u64, len: u64) {
         if len == 0 {
             return;

@@ -1,8 +1,9 @@
 //! Messages of the vhost-user protocol, front end to back end and back.
 //!
-//! A message is a header of three little-endian words (request, flags, length of the payload) and the payload;
-//! descriptors travel beside it in the socket. Everything here comes from a guest's virtual machine monitor, which is not
-//! trusted: lengths and counts are checked, and what makes no sense is an error with a text, never a panic.
+//! A message is a header of three little-endian words (request, flags, length of the payload) and the
+//! payload; descriptors travel beside it in the socket. Everything here comes from a guest's virtual machine
+//! monitor, which is not trusted: lengths and counts are checked, and what makes no sense is an error with a
+//! text, never a panic.
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst.
 
@@ -90,8 +91,8 @@ pub mod request {
     pub const GET_STATUS: u32 = 40;
 }
 
-/// A region of guest memory: where the guest, and where the front end's own addresses, have it, and where in the file
-/// that came with it.
+/// A region of guest memory: where the guest, and where the front end's own addresses, have it, and where in
+/// the file that came with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
     /// Guest physical address.
@@ -195,7 +196,8 @@ pub enum Request {
 }
 
 impl Request {
-    /// Reads a payload. Errors: a length that the request does not have, or a count beyond the protocol's bounds.
+    /// Reads a payload. Errors: a length that the request does not have, or a count beyond the protocol's
+    /// bounds.
     pub fn parse(number: u32, payload: &[u8]) -> Result<Request, MessageError> {
         use request as r;
         let short = || MessageError::Length { request: number, len: payload.len() };

@@ -1,16 +1,18 @@
 //! `dpdkvhostuser` and `dpdkvhostuserclient`: a port whose other end is a virtual machine's network card.
 //!
-//! The machine's monitor (QEMU, or a process that plays one) and the switch speak the vhost-user protocol over a Unix socket: it
-//! hands over the guest's memory and the places of its rings, and from then on packets are copied between guest memory and
-//! the switch's pool, once each way (large ones from guest to guest once in all, see [`packet::lent`]), with no system call but a
-//! notification where the other side sleeps. For `dpdkvhostuser` the
-//! switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects again for as long as the port exists.
+//! The machine's monitor (QEMU, or a process that plays one) and the switch speak the vhost-user protocol
+//! over a Unix socket: it hands over the guest's memory and the places of its rings, and from then on packets
+//! are copied between guest memory and the switch's pool, once each way (large ones from guest to guest once
+//! in all, see [`packet::lent`]), with no system call but a notification where the other side sleeps. For
+//! `dpdkvhostuser` the switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects
+//! again for as long as the port exists.
 //!
-//! Reading order: [`message`] (what is said), [`descriptor`] (what comes beside it), [`device`] (what it does), [`ring`] with [`split`] and [`packed`] (how
-//! packets pass), [`queue`] (as workers see it), [`memory`] and [`sigbus`] (whose memory it is).
+//! Reading order: [`message`] (what is said), [`descriptor`] (what comes beside it), [`device`] (what it
+//! does), [`ring`] with [`split`] and [`packed`] (how packets pass), [`queue`] (as workers see it),
+//! [`memory`] and [`sigbus`] (whose memory it is).
 //!
-//! A guest is hostile until proven otherwise. All that it says is checked; what makes no sense ends the connection, with the
-//! reason in the port's status, and touches no other port.
+//! A guest is hostile until proven otherwise. All that it says is checked; what makes no sense ends the
+//! connection, with the reason in the port's status, and touches no other port.
 //!
 //! Threads: each port has one that speaks the protocol, asleep but for messages; workers poll the rings.
 //!
@@ -96,8 +98,10 @@ impl VhostUserPort {
     /// Makes the port and starts to listen or to connect. Options:
     ///
     /// * `vhost-server-path`: the socket to connect to (`dpdkvhostuserclient`, whose link is down without).
-    /// * `vhost-sock-dir`: the directory of the socket, named after the port (`dpdkvhostuser`); the run directory by default.
-    /// * `tx-retries-max`: how often a full ring is looked at again before a packet is dropped, 0 to 32, 8 by default.
+    /// * `vhost-sock-dir`: the directory of the socket, named after the port (`dpdkvhostuser`); the run
+    ///   directory by default.
+    /// * `tx-retries-max`: how often a full ring is looked at again before a packet is dropped, 0 to 32, 8 by
+    ///   default.
     /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
     ///
     /// `n_rxq` may be there, from 1 to 64, and changes nothing: a guest has as many queues as it enables.
@@ -144,8 +148,8 @@ impl VhostUserPort {
     }
 }
 
-/// What stands for an interface index, which the kernel does not give: a number from 1 to 2^24 - 2 that depends on the name alone, by which collectors
-/// (RFC 2863 wants it small and not 0) tell ports apart.
+/// What stands for an interface index, which the kernel does not give: a number from 1 to 2^24 - 2 that
+/// depends on the name alone, by which collectors (RFC 2863 wants it small and not 0) tell ports apart.
 fn number_of(name: &str) -> u32 {
     // FNV-1a, as for addresses.
     let hash = name.bytes().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
@@ -336,7 +340,8 @@ impl Drop for VhostUserPort {
         self.shared.is_closing.store(true, Ordering::Release);
         self.shared.event.signal();
         if let Some(thread) = self.thread.take() {
-            // It ends at once: it waits for nothing but what the event interrupts. A panic in it was reported when it happened.
+            // It ends at once: it waits for nothing but what the event interrupts. A panic in it was reported
+            // when it happened.
             let _ = thread.join();
         }
         if self.mode == Mode::Server
@@ -446,7 +451,8 @@ impl Session {
         self.pending.is_none() && self.shared.facts().path != self.connected_to
     }
 
-    /// Waits until whatever the guest's monitor gave that is not ours to use is closed. False when the port goes.
+    /// Waits until whatever the guest's monitor gave that is not ours to use is closed. False when the port
+    /// goes.
     fn closed_all(&self) -> bool {
         while self.closer.is_busy() {
             if !self.pause(CLOSED_AFTER) {
@@ -466,7 +472,8 @@ impl Session {
         !self.shared.is_closing.load(Ordering::Acquire)
     }
 
-    /// Speaks with one front end until it goes, or another takes its place. The error is why we have closed the connection.
+    /// Speaks with one front end until it goes, or another takes its place. The error is why we have closed
+    /// the connection.
     fn serve(&mut self, stream: UnixStream) -> Result<(), DeviceError> {
         let mut connection = Connection::new(stream, self.shared.event.fd(), self.closer.clone())?;
         let mut device = Device::new(self.shared.clone(), self.offered);

@@ -1,7 +1,8 @@
-//! The packed layout: one ring of descriptors, which the guest makes available and the device overwrites as used.
+//! The packed layout: one ring of descriptors, which the guest makes available and the device overwrites as
+//! used.
 //!
-//! Two counters, one for each side, change each time a side passes the ring's end; a descriptor is available where
-//! its AVAIL bit equals the guest's counter and its USED bit does not.
+//! Two counters, one for each side, change each time a side passes the ring's end; a descriptor is available
+//! where its AVAIL bit equals the guest's counter and its USED bit does not.
 //!
 //! Source: virtio 1.2 section 2.8.
 

@@ -1,8 +1,8 @@
 //! Who has connected to the socket of a port that listens, and has said nothing yet.
 //!
-//! A port has one guest. A front end that is connected but has no device yet may never have one: it is silent, or its machine does not
-//! start. It shall not keep others away, so as long as there is no device whoever speaks takes its place; who is silent waits, and takes
-//! nobody's.
+//! A port has one guest. A front end that is connected but has no device yet may never have one: it is
+//! silent, or its machine does not start. It shall not keep others away, so as long as there is no device
+//! whoever speaks takes its place; who is silent waits, and takes nobody's.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;

@@ -1,8 +1,9 @@
 //! The queues of a vhost-user port, as workers see them.
 //!
-//! A receive queue polls the transmit ring of one of the guest's queue pairs. A transmit queue belongs to a worker and sends to the
-//! receive ring that falls to it: worker *n* of a guest with *m* rings sends to ring *n* modulo *m*. Where several
-//! workers share a ring, each tries its lock for a moment and otherwise keeps its packets for the next pass.
+//! A receive queue polls the transmit ring of one of the guest's queue pairs. A transmit queue belongs to a
+//! worker and sends to the receive ring that falls to it: worker *n* of a guest with *m* rings sends to ring
+//! *n* modulo *m*. Where several workers share a ring, each tries its lock for a moment and otherwise keeps
+//! its packets for the next pass.
 
 use super::features::{self, device as d};
 use super::ring::{Fault, Sent};
@@ -30,7 +31,8 @@ pub(super) struct VhostRx {
     port_no: PortNo,
     /// Bursts still to come without lent tails.
     pause: u32,
-    /// How long the last pause was: each in vain doubles it, for tails that are fetched cost more than frames that are copied whole.
+    /// How long the last pause was: each in vain doubles it, for tails that are fetched cost more than frames
+    /// that are copied whole.
     last_pause: u32,
     /// Where the tails of a burst are; of none between bursts.
     tails: Box<Tails>,
@@ -185,8 +187,8 @@ fn reverse_arp(mac: [u8; 6]) -> [u8; 60] {
     frame
 }
 
-/// Chunks of a pool that packets which wait at one port may hold: a 16th of it, and in a small pool those of two segments. Whatever guests
-/// do that read nothing, the others have the rest.
+/// Chunks of a pool that packets which wait at one port may hold: a 16th of it, and in a small pool those of
+/// two segments. Whatever guests do that read nothing, the others have the rest.
 pub(super) fn waiting_chunks_max(pool: &Pool) -> usize {
     (pool.config().chunks / 16).max(2 * SEGMENTS_MAX)
 }
@@ -198,7 +200,8 @@ pub(super) struct VhostTx {
     stats: Arc<QueueStats>,
     /// Frames cut from a segment that the guest cannot take whole, which wait here for its buffers.
     cut: Vec<Packet>,
-    /// Chunks of the port's share of the pool that `cut` holds: as many as its packets took when all of them were there.
+    /// Chunks of the port's share of the pool that `cut` holds: as many as its packets took when all of them
+    /// were there.
     charged: usize,
     /// The ring whose guest is to be notified.
     due: Option<usize>,
@@ -368,7 +371,8 @@ impl VhostTx {
         self.shared.waiting_chunks.fetch_sub(std::mem::take(&mut self.charged), Ordering::Relaxed);
     }
 
-    /// Cuts a packet into frames. Without chunks for them, in the pool or in the port's share of it, it is dropped and counted.
+    /// Cuts a packet into frames. Without chunks for them, in the pool or in the port's share of it, it is
+    /// dropped and counted.
     fn cut_up(&mut self, packet: Packet, cache: &mut PoolCache, features: u64) {
         if !self.charge(offload::chunks_after_segmentation(&packet), waiting_chunks_max(cache.pool())) {
             self.stats.over_quota();
@@ -462,7 +466,8 @@ impl TxQueue for VhostTx {
     }
 
     fn has_room(&mut self, packets: usize) -> bool {
-        // Without a guest packets are dropped at once, and a ring that somebody else has right now tells nothing.
+        // Without a guest packets are dropped at once, and a ring that somebody else has right now tells
+        // nothing.
         let Some(index) = self.ring() else { return true };
         let Some(mut slot) = self.shared.try_ring(index) else { return true };
         if slot.ring.as_mut().is_none_or(|ring| ring.has_room(packets)) {

@@ -1,13 +1,15 @@
 //! A virtqueue from the device's side: what both layouts have in common.
 //!
 //! What a guest writes into its rings is read once, checked, and then used from private copies: an index
-//! further ahead than the ring is long, a descriptor outside the table, a chain longer than the ring (which is what a loop
-//! looks like), a buffer outside the guest's memory are a [`Fault`], which costs that port and nothing else.
+//! further ahead than the ring is long, a descriptor outside the table, a chain longer than the ring (which
+//! is what a loop looks like), a buffer outside the guest's memory are a [`Fault`], which costs that port and
+//! nothing else.
 //!
-//! A burst is moved in three steps, so that the misses of a whole burst on guest memory overlap: take the chains and prefetch
-//! their buffers; copy; give the chains back and publish them at once. Buffers are completed in the order in which they were
-//! made available, and none is held beyond a burst: hence the used index alone says where to go on after a crash, and
-//! a received packet is given back to the guest before anybody else sees it, so that none is delivered twice.
+//! A burst is moved in three steps, so that the misses of a whole burst on guest memory overlap: take the
+//! chains and prefetch their buffers; copy; give the chains back and publish them at once. Buffers are
+//! completed in the order in which they were made available, and none is held beyond a burst: hence the used
+//! index alone says where to go on after a crash, and a received packet is given back to the guest before
+//! anybody else sees it, so that none is delivered twice.
 //!
 //! Of a large frame only the head is copied at first ([`Ring::receive`]): a packet that goes to other guests
 //! is copied from memory to memory ([`Ring::write_lent`]), while the rings of all of them are held, and in
@@ -41,11 +43,13 @@ pub(super) const SIZE_MAX: u32 = 32_768;
 const FRAME_MAX: usize = 65_536 + 64;
 /// Packets per burst.
 const BURST: usize = 32;
-/// A burst takes no further buffers when those that it has are of more segments than this. Receive buffers of a guest without mergeable
-/// buffers, but with large segments, are of 19 each, or up to 47 where the guest's kernel was built so.
+/// A burst takes no further buffers when those that it has are of more segments than this. Receive buffers of
+/// a guest without mergeable buffers, but with large segments, are of 19 each, or up to 47 where the guest's
+/// kernel was built so.
 const BURST_SEGMENTS: usize = 48 * BURST;
-/// Frames from this length on are worth leaving their tails where they are. Of shorter ones the head is more than half, and the
-/// second copy, which is read from the first-level cache, costs less than keeping account of a tail.
+/// Frames from this length on are worth leaving their tails where they are. Of shorter ones the head is more
+/// than half, and the second copy, which is read from the first-level cache, costs less than keeping account
+/// of a tail.
 const LENT_FRAME_MIN: usize = 2 * HEAD_BYTES;
 
 /// Why a ring cannot go on.
@@ -85,9 +89,11 @@ pub(super) struct Chain {
 
 /// What the two layouts do differently.
 pub(super) trait Layout {
-    /// Buffers that wait, as far as this layout can tell cheaply, at most `wanted`. Prefetches their descriptors.
+    /// Buffers that wait, as far as this layout can tell cheaply, at most `wanted`. Prefetches their
+    /// descriptors.
     fn available(&mut self, wanted: usize) -> Result<usize, Fault>;
-    /// Whether `wanted` buffers wait, or half as many as the ring has where that is less; true where the ring is at fault.
+    /// Whether `wanted` buffers wait, or half as many as the ring has where that is less; true where the ring
+    /// is at fault.
     fn has_available(&mut self, wanted: usize) -> bool;
     /// Takes the next buffer, its segments appended to `out`. `None` where there is none.
     fn take(&mut self, out: &mut Gather<'_>) -> Result<Option<(u16, u16)>, Fault>;
@@ -192,7 +198,8 @@ pub(super) struct Ring {
     pub(super) is_call_due: bool,
 }
 
-// SAFETY: the pointers in it go into guest memory, which `parts.memory` keeps mapped, and which is only copied from and to.
+// SAFETY: the pointers in it go into guest memory, which `parts.memory` keeps mapped, and which is only
+// copied from and to.
 unsafe impl Send for Ring {}
 
 /// What a burst to a guest did.
@@ -224,7 +231,8 @@ impl Ring {
     }
 
     fn new(layout: AnyLayout, size: usize, parts: RingParts) -> Ring {
-        // A buffer may be in two regions, so one segment more for each descriptor of a chain, which has no more than the ring.
+        // A buffer may be in two regions, so one segment more for each descriptor of a chain, which has no
+        // more than the ring.
         let chain_max = size * 2 + 64;
         let segments = Segments { list: Vec::with_capacity(BURST_SEGMENTS + chain_max), chain_max };
         Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false }
@@ -246,7 +254,8 @@ impl Ring {
         } > 0)
     }
 
-    /// Whether `packets` buffers wait, or half as many as a short ring has. A fault is found by the next burst.
+    /// Whether `packets` buffers wait, or half as many as a short ring has. A fault is found by the next
+    /// burst.
     pub(super) fn has_room(&mut self, packets: usize) -> bool {
         match &mut self.layout {
             AnyLayout::Split(split) => split.has_available(packets),
@@ -309,8 +318,9 @@ impl Ring {
         self.check_memory()
     }
 
-    /// Writes packets from the front of `batch`, of which some have lent tails, as far as the guest has buffers for them; they stay there,
-    /// counted in `sent` whatever else happens. The guest sees them after [`Self::show`].
+    /// Writes packets from the front of `batch`, of which some have lent tails, as far as the guest has
+    /// buffers for them; they stay there, counted in `sent` whatever else happens. The guest sees them after
+    /// [`Self::show`].
     #[inline]
     pub(super) fn write_lent(
         &mut self,
@@ -338,7 +348,8 @@ impl Ring {
         self.check_memory()
     }
 
-    /// Sends packets from the front of `batch`, which stay there: the caller frees those that `Sent` counts as taken.
+    /// Sends packets from the front of `batch`, which stay there: the caller frees those that `Sent` counts
+    /// as taken.
     #[inline]
     pub(super) fn send(&mut self, batch: &[Packet]) -> Result<Sent, Fault> {
         let Ring { layout, parts, segments, is_call_due, .. } = self;
@@ -404,7 +415,8 @@ impl Chain {
 
 #[inline(always)]
 fn copy_in(from: NonNull<u8>, to: &mut [u8]) {
-    // SAFETY: the caller has checked that as many bytes of guest memory lie at `from`; private and guest memory never overlap.
+    // SAFETY: the caller has checked that as many bytes of guest memory lie at `from`; private and guest
+    // memory never overlap.
     unsafe { copy::bytes(from.as_ptr(), to.as_mut_ptr(), to.len()) };
 }
 

@@ -6,8 +6,8 @@
 //! burst long. A flag beside it says whether there is a ring at all, so that polling a queue that the guest
 //! does not use costs one load.
 //!
-//! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds whatever
-//! kick descriptor the guest has given.
+//! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds
+//! whatever kick descriptor the guest has given.
 
 use super::counts::RingCounts;
 use super::doorbell;
@@ -101,8 +101,9 @@ pub(super) struct Slot {
     call: Option<Arc<OwnedFd>>,
 }
 
-/// What a receive queue sleeps on. Both descriptors in the set are watched by their edges, so that asking the set takes
-/// what has happened away and nobody ever reads the guest's descriptor, which could be made to block.
+/// What a receive queue sleeps on. Both descriptors in the set are watched by their edges, so that asking the
+/// set takes what has happened away and nobody ever reads the guest's descriptor, which could be made to
+/// block.
 struct Wait {
     epoll: OwnedFd,
     /// Signalled when the queue gets a ring, or something to announce.
@@ -379,8 +380,8 @@ impl Shared {
         self.fault.lock().expect("no panic while held").take()
     }
 
-    /// Has a reverse ARP of this address sent into the switch, as a guest that has just been migrated asks. False where
-    /// as many as there may be wait already.
+    /// Has a reverse ARP of this address sent into the switch, as a guest that has just been migrated asks.
+    /// False where as many as there may be wait already.
     pub(super) fn announce(&self, mac: [u8; 6]) -> bool {
         let mut waiting = self.announcements.lock().expect("no panic while held");
         if waiting.len() == ANNOUNCEMENTS_MAX {

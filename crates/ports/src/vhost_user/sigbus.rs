@@ -1,14 +1,14 @@
 //! A guest that takes its memory away.
 //!
-//! The memory of a guest is a file that the guest's process can shrink while it is mapped here; the next access
-//! to what is gone raises SIGBUS, which would end the switch. The handler here looks the address up among the
-//! mappings of guests: if it lies in one, a page of zeros is put in its place, the mapping's flag is set, and the
-//! access goes on. Whoever uses the mapping looks at the flag after each burst, and disables the port. Any other SIGBUS goes
-//! to the handler that was there before.
+//! The memory of a guest is a file that the guest's process can shrink while it is mapped here; the next
+//! access to what is gone raises SIGBUS, which would end the switch. The handler here looks the address up
+//! among the mappings of guests: if it lies in one, a page of zeros is put in its place, the mapping's flag
+//! is set, and the access goes on. Whoever uses the mapping looks at the flag after each burst, and disables
+//! the port. Any other SIGBUS goes to the handler that was there before.
 //!
-//! Threads: the handler runs on whatever thread made the access, and reads the table without locks. An entry's
-//! address is stored last when it is made and cleared first when it goes; it goes only when nobody uses the mapping any more, so an
-//! entry that matches a faulting address is whole.
+//! Threads: the handler runs on whatever thread made the access, and reads the table without locks. An
+//! entry's address is stored last when it is made and cleared first when it goes; it goes only when nobody
+//! uses the mapping any more, so an entry that matches a faulting address is whole.
 //!
 //! Source: sigaction(2), signal-safety(7) (mmap is a plain system call).
 
@@ -74,7 +74,8 @@ fn install() -> libc::sigaction {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     // SAFETY: zero bytes are a valid sigaction.
     let mut previous: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: both structures are initialised and outlive the call; the handler is of the kind that SA_SIGINFO says.
+    // SAFETY: both structures are initialised and outlive the call; the handler is of the kind that
+    // SA_SIGINFO says.
     unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut previous) };
     previous
 }
@@ -101,22 +102,23 @@ fn replace_page(address: usize) -> bool {
         let at = address & !(page - 1);
         let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the page lies in a mapping of a guest's file that this process made and still has; nothing but copies of
-        // raw bytes and atomic accesses goes there.
+        // SAFETY: the page lies in a mapping of a guest's file that this process made and still has; nothing
+        // but copies of raw bytes and atomic accesses goes there.
         let new = unsafe { libc::mmap(at as *mut libc::c_void, page, protection, flags, -1, 0) };
         if new == libc::MAP_FAILED {
             return false;
         }
         let flag = slot.flag.load(Ordering::Relaxed);
-        // SAFETY: the slot holds the flag alive as long as its range is set, and the range is in use: it was just accessed.
+        // SAFETY: the slot holds the flag alive as long as its range is set, and the range is in use: it was
+        // just accessed.
         unsafe { &*flag }.store(true, Ordering::Release);
         return true;
     }
     false
 }
 
-/// The handler that was there before, or the default, which ends the process when the access is repeated: at once where there was
-/// no access, because somebody has sent the signal.
+/// The handler that was there before, or the default, which ends the process when the access is repeated: at
+/// once where there was no access, because somebody has sent the signal.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.get().filter(|p| p.sa_sigaction > libc::SIG_IGN);
     let Some(previous) = previous else {

@@ -67,8 +67,8 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// A ring whose parts lie in `memory`. It goes on where the used ring says: no buffer is ever held beyond a burst, so
-    /// what a predecessor had taken and not given back is taken again.
+    /// A ring whose parts lie in `memory`. It goes on where the used ring says: no buffer is ever held beyond
+    /// a burst, so what a predecessor had taken and not given back is taken again.
     pub(super) fn new(
         memory: &GuestMemory,
         addr: &VringAddr,

@@ -1,4 +1,5 @@
-//! AF_XDP ports on real interfaces: two hosts in namespaces of their own, and between them two ports and a forwarder.
+//! AF_XDP ports on real interfaces: two hosts in namespaces of their own, and between them two ports and a
+//! forwarder.
 #![allow(unsafe_code)]
 
 use crate::rig::{Forwarder, Net, wait_for};
@@ -28,8 +29,8 @@ fn detail(port: &dyn Port, key: &str) -> String {
     details.into_iter().find(|(k, _)| k == key).map(|(_, value)| value).unwrap_or_default()
 }
 
-/// Below this rate TCP does not work, whatever else the machine does at the time: a lost or broken packet in every
-/// window is what a wrong checksum looks like.
+/// Below this rate TCP does not work, whatever else the machine does at the time: a lost or broken packet in
+/// every window is what a wrong checksum looks like.
 const MBITS_MIN: f64 = 50.0;
 
 /// Mbit/s that iperf3 reports as received.
@@ -72,8 +73,8 @@ fn hosts_reach_each_other_by_ping_tcp_and_udp_with_no_ethtool_step() {
     wait_for("the programs go with the ports", || net.xdp_of("p0").is_none() && net.xdp_of("p1").is_none());
 }
 
-/// Two ports with `options`, and a forwarder between them; `work` runs while it forwards. Then everything must be
-/// back: chunks in the pool, no program attached.
+/// Two ports with `options`, and a forwarder between them; `work` runs while it forwards. Then everything
+/// must be back: chunks in the pool, no program attached.
 fn with_forwarder(
     net: &Net,
     options: &[(&str, &str)],
@@ -120,7 +121,8 @@ fn a_transmit_ring_holds_as_many_frames_as_the_option_says() {
         let rx = port.take_rx_queues();
         let mut tx = port.take_tx_queues(1);
         let (before, mut pushed) = (transmitted(), 0);
-        // Nothing leaves before the ring is full, as nothing is flushed; but for what the kernel says to its neighbours by itself.
+        // Nothing leaves before the ring is full, as nothing is flushed; but for what the kernel says to its
+        // neighbours by itself.
         while transmitted() < before + slots / 2 {
             assert!(pushed <= slots, "{pushed} frames are in {slots} slots");
             let mut batch = Batch::new();
@@ -272,7 +274,8 @@ fn a_killed_process_leaves_no_program_and_its_successor_starts_at_once() {
     let net = Net::new("");
     net.enter("s");
     // A fork rather than a helper binary: the child is killed in the middle of forwarding, and never returns.
-    // SAFETY: the child uses only this thread's own state, and the allocator, which glibc makes usable after fork.
+    // SAFETY: the child uses only this thread's own state, and the allocator, which glibc makes usable after
+    // fork.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {

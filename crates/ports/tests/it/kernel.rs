@@ -1,5 +1,5 @@
-//! Ports on the kernel's own interfaces other than AF_XDP's: taps moved into the hosts' namespaces, packet sockets on
-//! veth pairs.
+//! Ports on the kernel's own interfaces other than AF_XDP's: taps moved into the hosts' namespaces, packet
+//! sockets on veth pairs.
 #![allow(unsafe_code)]
 
 use crate::rig::{Forwarder, Net, try_run, wait_for};

@@ -23,7 +23,8 @@ fn with_cache<R>(work: impl FnOnce(&mut PoolCache) -> R) -> R {
     })
 }
 
-/// A packet of these bytes, cut into segments at most `cut` long (the first at least 256, as drivers have it).
+/// A packet of these bytes, cut into segments at most `cut` long (the first at least 256, as drivers have
+/// it).
 fn packet_of(cache: &mut PoolCache, bytes: &[u8], cut: usize) -> Packet {
     let first_len = bytes.len().min(cut.max(256));
     let mut packet = cache.alloc().unwrap();

@@ -1,4 +1,5 @@
-//! vhost-user ports against a driver that others wrote: `dpdk-testpmd` with virtio-user devices, which loops packets back.
+//! vhost-user ports against a driver that others wrote: `dpdk-testpmd` with virtio-user devices, which loops
+//! packets back.
 
 use base::PortNo;
 use packet::{Batch, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
@@ -60,8 +61,8 @@ fn frame(n: u32) -> Vec<u8> {
 }
 
 impl Worker {
-    /// Sends probes until the guest returns some: while its driver starts, frames that come early are thrown away.
-    /// Returns how many came back, once no more do.
+    /// Sends probes until the guest returns some: while its driver starts, frames that come early are thrown
+    /// away. Returns how many came back, once no more do.
     fn wait_for_the_driver(&mut self) -> u64 {
         let start = Instant::now();
         let mut back = 0;
@@ -128,7 +129,8 @@ impl Worker {
     }
 }
 
-/// Runs traffic through a guest described by `device` (of net_virtio_user), twice: the guest is killed in between.
+/// Runs traffic through a guest described by `device` (of net_virtio_user), twice: the guest is killed in
+/// between.
 fn check(device: &str, queues: usize, is_client: bool) {
     let dir = tempfile::tempdir().unwrap();
     let pool = Pool::new(PoolConfig { chunks: 4096, chunk_bytes: 2048, huge_pages: false }).unwrap();

@@ -1,9 +1,9 @@
 //! What the log has to say to all flows of a sort at once, see [`datapath::watch`].
 //!
-//! A kind is the changes of one mask in one table. It can be watched for a sort whose flows hold all bits of that mask and
-//! had rewritten nothing before they looked into the table: then each of them stands at one place of the kind's array
-//! of versions, whose number is its mark. All other changes raise the sort's floor: to each kind's last change, or
-//! the table's, or that of all ports or addresses.
+//! A kind is the changes of one mask in one table. It can be watched for a sort whose flows hold all bits of
+//! that mask and had rewritten nothing before they looked into the table: then each of them stands at one
+//! place of the kind's array of versions, whose number is its mark. All other changes raise the sort's floor:
+//! to each kind's last change, or the table's, or that of all ports or addresses.
 
 use super::{BUCKETS_MAX, ChangeLog, MaskLog, START, TableLog, word_table};
 use base::Version;

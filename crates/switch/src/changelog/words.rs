@@ -1,9 +1,10 @@
-//! Changes of the tables that are looked up by one exact word: ports and settings, and the MAC addresses of each bridge.
+//! Changes of the tables that are looked up by one exact word: ports, groups and settings, and the MAC
+//! addresses of each bridge.
 //!
-//! A table is an array of versions indexed by a keyed hash of the word. Ports and settings of all bridges share one. Each
-//! bridge's addresses have an array and a last version of their own, so that a flood of new addresses on one bridge
-//! touches no flow of another. A flow that looked for an address holds the hash of it (see
-//! [`word_table::visit`]): the address itself would not fit, and is not needed.
+//! A table is an array of versions indexed by a keyed hash of the word. Ports, groups and settings of all
+//! bridges share one. Each bridge's addresses have an array and a last version of their own, so that a flood
+//! of new addresses on one bridge touches no flow of another. A flow that looked for an address holds the
+//! hash of it (see [`word_table::visit`]): the address itself would not fit, and is not needed.
 
 use super::{word_table, zeros};
 use base::Version;

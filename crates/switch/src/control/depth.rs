@@ -1,12 +1,12 @@
 //! How deep extraction must read, per port: from the rules that a packet from there can meet.
 //!
-//! Counted per table: how many rules ask for each depth, and how many lead to each other table. A bridge's depth is the
-//! deepest of the tables that can be reached from table 0; bridges that patch cables connect share the deepest.
-//! Widening is in force before the version that needs it is published; narrowing waits until nothing deeper has been
-//! needed for 10 s, so that flows need not be extracted anew at each turn.
+//! Counted per table: how many rules ask for each depth, and how many lead to each other table. A bridge's
+//! depth is the deepest of the tables that can be reached from table 0; bridges that patch cables connect
+//! share the deepest. Widening is in force before the version that needs it is published; narrowing waits
+//! until nothing deeper has been needed for 10 s, so that flows need not be extracted anew at each turn.
 //!
-//! A rule that is gone goes on deciding how specific flows are until it is unlinked, which takes as long as a worker may see
-//! it. So it counts until then.
+//! A rule that is gone goes on deciding how specific flows are until it is unlinked, which takes as long as a
+//! worker may see it. So it counts until then.
 
 use super::Inner;
 use crate::rule::Rule;

@@ -62,9 +62,9 @@ pub struct TableStats {
 }
 
 impl Control {
-    /// Hands rules to `each`, looking at `places` places at most; goes on from `cursor`. `None` when all were seen. Rules
-    /// added or removed between two calls may or may not be seen; all others are, once. By table, then roughly in the
-    /// order in which they were added.
+    /// Hands rules to `each`, looking at `places` places at most; goes on from `cursor`. `None` when all were
+    /// seen. Rules added or removed between two calls may or may not be seen; all others are, once. By table,
+    /// then roughly in the order in which they were added.
     pub fn dump(
         &self,
         bridge: BridgeIdx,
@@ -125,7 +125,8 @@ impl Control {
         stats.collect()
     }
 
-    /// Bytes that the rules of all bridges take, with everything that belongs to them but the workers' counters.
+    /// Bytes that the rules of all bridges take, with everything that belongs to them but the workers'
+    /// counters.
     pub fn rules_memory_bytes(&self) -> usize {
         let mut bytes = 0;
         for control in self.inner.bridges.iter().flatten() {

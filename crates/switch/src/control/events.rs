@@ -1,7 +1,7 @@
 //! What becomes of the rules of a bridge, for who watches them (flow monitors).
 //!
-//! Nothing is noted of bridges that nobody watches. What is noted waits until it is taken, so the owner takes it after each
-//! piece of work.
+//! Nothing is noted of bridges that nobody watches. What is noted waits until it is taken, so the owner takes
+//! it after each piece of work.
 
 use super::{Control, RemovedReason};
 use crate::rule::{Actions, Rule};

@@ -1,9 +1,12 @@
 //! Flow-mods: adding, modifying and deleting rules, alone or many as one version.
 //!
-//! A change is put in place invisibly for the coming version; if one of a batch fails, all before it are taken back, which
-//! nobody has seen. Strict commands cost the same however many rules there are; loose ones look at the rules of every mask
-//! that holds all bits of theirs.
+//! A change is put in place invisibly for the coming version; if one of a batch fails, all before it are
+//! taken back, which nobody has seen. Strict commands cost the same however many rules there are; loose ones
+//! look at the rules of every mask that holds all bits of theirs.
 
+pub(super) use super::action_lists::ActionLists;
+use super::batch::Change;
+use super::learning::Learned;
 use super::{Control, Inner, Removal, RemovedReason, RuleEvent, RuleEventKind, validate};
 use crate::rule::{Actions, Rule, RuleFlags, Timeouts};
 use crate::table::Entry;
@@ -13,17 +16,15 @@ use base::rcu::Reader;
 use flow::options::PlaceError;
 use flow::{Action, FieldId, Match, Mf};
 use openflow::{ErrorKind, Version};
-use std::borrow::Borrow;
-use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// "All tables" in a deletion. In OpenFlow 1.0 in a modification too, and in an addition the switch's choice, which is table 0.
+/// "All tables" in a deletion. In OpenFlow 1.0 in a modification too, and in an addition the switch's choice,
+/// which is table 0.
 pub const TABLE_ALL: u8 = 255;
 /// The table that controllers do not see.
 pub const TABLE_HIDDEN: u8 = 254;
 /// Rules that counters have numbers for.
-const RULES_MAX: u32 = 16_000_000;
+pub(super) const RULES_MAX: u32 = 16_000_000;
 
 /// OFPFC_*.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,7 +42,7 @@ pub enum Command {
 }
 
 /// One change of rules.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowMod {
     /// What to do.
     pub command: Command,
@@ -120,9 +121,9 @@ pub enum FlowModError {
     Overlap,
     /// OFPBAC_BAD_OUT_PORT.
     BadOutPort(OfPort),
-    /// OFPBAC_BAD_OUT_GROUP: there are no groups yet.
+    /// OFPBAC_BAD_OUT_GROUP: there is no such group.
     BadOutGroup(u32),
-    /// OFPMMFC_INVALID_METER: there are no meters yet.
+    /// OFPMMFC_INVALID_METER: there is no such meter.
     BadMeter(u32),
     /// OFPBAC_BAD_ARGUMENT, with what is wrong.
     BadArgument(&'static str),
@@ -130,6 +131,8 @@ pub enum FlowModError {
     BadSetType(Mf),
     /// The actions do not go with the match or with one another, and the error of OpenFlow that says how.
     Actions(ErrorKind),
+    /// A change of groups was refused, with this error of OpenFlow.
+    Refused(ErrorKind),
     /// OFPBIC_BAD_TABLE_ID: goto_table must go forward.
     BadGoto(u8),
     /// NXFMFC_INVALID_TLV_FIELD: the bridge's table has no option for a `tun_metadata` field.
@@ -156,6 +159,7 @@ impl std::fmt::Display for FlowModError {
             FlowModError::BadArgument(what) => write!(f, "bad argument: {what}"),
             FlowModError::BadSetType(mf) => write!(f, "{} cannot be written", mf.name()),
             FlowModError::Actions(kind) => write!(f, "the actions do not go with the match: {kind}"),
+            FlowModError::Refused(kind) => write!(f, "refused: {kind}"),
             FlowModError::BadGoto(t) => write!(f, "goto_table to {t} does not go forward"),
             FlowModError::UnmappedOption => write!(f, "no tunnel option is mapped to the field"),
             FlowModError::LongMatch => write!(f, "the tunnel option is shorter than what is matched"),
@@ -185,7 +189,8 @@ impl FlowModError {
     }
 }
 
-/// Whether fields are matched that are the datapath's own affair. (That a packet has not come round yet may be said.)
+/// Whether fields are matched that are the datapath's own affair. (That a packet has not come round yet may
+/// be said.)
 fn has_hidden_fields(m: &Match) -> bool {
     m.key.get64(FieldId::RecircId) != 0 || m.mask.get(FieldId::DpHash) != 0
 }
@@ -223,56 +228,19 @@ impl RuleStore {
     }
 }
 
-/// Lists of actions in use, so that rules with equal ones share one.
-#[derive(Default)]
-pub(super) struct ActionLists {
-    set: HashSet<Interned>,
-    swept_len: usize,
-}
-
-#[derive(PartialEq, Eq)]
-struct Interned(Arc<Actions>);
-
-impl Borrow<[Action]> for Interned {
-    fn borrow(&self) -> &[Action] {
-        &self.0.list
-    }
-}
-
-impl Hash for Interned {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.list.hash(state);
-    }
-}
-
-impl ActionLists {
-    fn intern(&mut self, list: &[Action]) -> Arc<Actions> {
-        if let Some(found) = self.set.get(list) {
-            return found.0.clone();
-        }
-        let actions = Arc::new(validate::compile(list));
-        self.set.insert(Interned(actions.clone()));
-        actions
-    }
-
-    /// Forgets lists that no rule has any more, when there may be many.
-    pub fn sweep(&mut self) {
-        if self.set.len() > 2 * self.swept_len + 1024 {
-            self.set.retain(|a| Arc::strong_count(&a.0) > 1);
-            self.swept_len = self.set.len();
-        }
-    }
-}
-
 /// What a batch has done so far.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     added: Vec<Arc<Rule>>,
     removed: Vec<Gone>,
     /// Slots that only rules of this batch have.
     slots: Vec<u32>,
     /// What happened to rules that are watched.
     events: Vec<RuleEvent>,
+    /// Changes of groups, in order.
+    pub groups: Vec<super::groups::Replaced>,
+    /// Something else changed too, so that there is a new version.
+    pub publishes: bool,
 }
 
 struct Gone {
@@ -280,6 +248,8 @@ struct Gone {
     reason: Option<RemovedReason>,
     /// A new rule counts on under the same slot.
     slot_lives_on: bool,
+    /// Likewise the slot that says when it was learned.
+    learn_slot_lives_on: bool,
 }
 
 impl Control {
@@ -294,21 +264,29 @@ impl Control {
         all: impl IntoIterator<Item = (BridgeIdx, &'m FlowMod)>,
         now_ms: u64,
     ) -> Result<(), (usize, FlowModError)> {
-        self.reader.quiescent();
-        let mut batch = Batch::default();
-        for (i, (bridge, fm)) in all.into_iter().enumerate() {
-            if let Err(error) = self.inner.change(bridge, fm, now_ms, &mut batch, &self.reader) {
-                self.inner.take_back(batch, &self.reader);
-                return Err((i, error));
-            }
-        }
-        self.inner.put_in_force(batch, now_ms);
-        Ok(())
+        self.change_all(all.into_iter().map(|(bridge, fm)| (bridge, Change::Flow(fm))), now_ms).map(drop)
     }
 }
 
 impl Inner {
-    fn change(
+    /// Removes what was learned by rules that are gone, if they said so (`delete_learned`).
+    pub(super) fn remove_orphans(&mut self, batch: &mut Batch, reader: &Reader) {
+        loop {
+            let orphans = self.learning.take_orphans();
+            if orphans.is_empty() {
+                return;
+            }
+            for Learned { bridge, table_id, cookie } in orphans {
+                let all =
+                    FlowMod { table_id, cookie, cookie_mask: u64::MAX, ..FlowMod::delete(Match::any()) };
+                for rule in self.select(bridge, &all, reader) {
+                    self.remove(rule, Some(RemovedReason::Delete), false, batch, reader);
+                }
+            }
+        }
+    }
+
+    pub(super) fn change(
         &mut self,
         bridge: BridgeIdx,
         fm: &FlowMod,
@@ -347,7 +325,7 @@ impl Inner {
         }
     }
 
-    fn option_table(&self, bridge: BridgeIdx) -> &flow::options::OptionTable {
+    pub(super) fn option_table(&self, bridge: BridgeIdx) -> &flow::options::OptionTable {
         self.topology.bridge(bridge).expect("the caller has looked").options()
     }
 
@@ -363,7 +341,7 @@ impl Inner {
         if has_hidden_fields(&fm.matching) && !fm.flags.hidden {
             return Err(FlowModError::HiddenField);
         }
-        validate::check(fm.version, &fm.matching, &fm.actions, table_id, self.option_table(bridge))?;
+        validate::check(fm.version, &fm.matching, &fm.actions, table_id, self.known(bridge))?;
         let version = self.coming();
         self.table(bridge, table_id);
         let control = self.bridge(bridge).expect("the caller has looked");
@@ -401,6 +379,7 @@ impl Inner {
             created_ms: now_ms,
             modified_ms: now_ms,
             slot,
+            learn_slot: (fm.flags.learned && fm.hard_timeout_s > 0).then(|| self.new_slot(batch)),
             matching: self.shapes.mini(&fm.matching),
             actions: self.actions.intern(&fm.actions),
             idx: 0,
@@ -432,10 +411,13 @@ impl Inner {
         }
         let actions = self.actions.intern(&fm.actions);
         for old in selected {
-            validate::check(fm.version, &fm.matching, &fm.actions, old.table_id, self.option_table(bridge))?;
+            validate::check(fm.version, &fm.matching, &fm.actions, old.table_id, self.known(bridge))?;
             let keeps_counts = !fm.flags.reset_counts;
             let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
             self.remove(old.clone(), None, keeps_counts, batch, reader);
+            if let Some(gone) = batch.removed.last_mut() {
+                gone.learn_slot_lives_on = true;
+            }
             let rule = Rule {
                 cookie: fm.new_cookie.unwrap_or(old.cookie),
                 modified_ms: now_ms,
@@ -513,12 +495,23 @@ impl Inner {
         let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
         self.log.rule(number, &rule.matching, version);
         self.depths.add(&rule);
+        self.refer(&rule);
+        self.count_learned(&rule);
         batch.added.push(rule.clone());
         rule
     }
 
+    fn count_learned(&mut self, rule: &Rule) {
+        let bridges = &self.bridges;
+        self.learning.added(rule, |of| {
+            let store = bridges[of.bridge.0 as usize].as_ref().and_then(|b| b.tables.get(&of.table_id));
+            let rules = store.into_iter().flat_map(|store| store.rules.iter().flatten());
+            rules.filter(|rule| rule.cookie == of.cookie).count() as u32
+        });
+    }
+
     /// Hides a rule from the coming version on.
-    fn remove(
+    pub(super) fn remove(
         &mut self,
         rule: Arc<Rule>,
         reason: Option<RemovedReason>,
@@ -533,11 +526,13 @@ impl Inner {
         let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
         self.log.rule(number, &rule.matching, version);
         self.table(rule.bridge, rule.table_id).vacate(rule.idx);
+        self.forget_references(&rule);
         if let Some(reason) = reason {
             let kind = RuleEventKind::Removed(reason);
             self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None }, batch);
         }
-        batch.removed.push(Gone { rule, reason, slot_lives_on });
+        self.learning.removed(&rule);
+        batch.removed.push(Gone { rule, reason, slot_lives_on, learn_slot_lives_on: false });
     }
 
     fn hide(&mut self, rule: &Arc<Rule>, version: base::Version, reader: &Reader) -> bool {
@@ -554,12 +549,14 @@ impl Inner {
     }
 
     /// Undoes what nobody has seen.
-    fn take_back(&mut self, batch: Batch, reader: &Reader) {
+    pub(super) fn take_back(&mut self, batch: Batch, reader: &Reader) {
         let (published, version) = (self.published(), self.coming());
         for rule in &batch.added {
             self.hide(rule, version, reader);
             self.table(rule.bridge, rule.table_id).vacate(rule.idx);
+            self.learning.removed(rule);
             self.depths.remove(rule);
+            self.forget_references(rule);
         }
         for gone in &batch.removed {
             let rule = &gone.rule;
@@ -577,15 +574,19 @@ impl Inner {
             store.free.remove(at);
             store.rules[rule.idx as usize] = Some(rule.clone());
             store.shown += usize::from(!rule.flags.hidden);
+            self.refer(rule);
+            self.count_learned(rule);
         }
+        self.learning.take_orphans();
+        self.take_groups_back(batch.groups, reader);
         for slot in batch.slots {
             self.slots.retire(slot);
         }
         self.depths.forget_changes();
     }
 
-    fn put_in_force(&mut self, batch: Batch, now_ms: u64) {
-        if batch.added.is_empty() && batch.removed.is_empty() {
+    pub(super) fn put_in_force(&mut self, batch: Batch, now_ms: u64) {
+        if batch.added.is_empty() && batch.removed.is_empty() && batch.groups.is_empty() && !batch.publishes {
             return;
         }
         let version = self.coming();
@@ -595,10 +596,14 @@ impl Inner {
         }
         self.recompute_depths();
         self.publish();
+        self.groups_in_force(batch.groups, version);
         for rule in &batch.added {
             self.timers.rule(rule);
         }
-        for Gone { rule, reason, slot_lives_on } in batch.removed {
+        for Gone { rule, reason, slot_lives_on, learn_slot_lives_on } in batch.removed {
+            if let Some(slot) = rule.learn_slot.filter(|_| !learn_slot_lives_on) {
+                self.slots.retire(slot);
+            }
             match reason {
                 Some(reason) if rule.flags.send_flow_removed => {
                     self.removals.push(Removal { rule, reason, version, now_ms });
@@ -607,6 +612,33 @@ impl Inner {
                 _ => {}
             }
         }
+    }
+
+    /// Notes which groups and meters a rule refers to that is in place now.
+    fn refer(&mut self, rule: &Arc<Rule>) {
+        let Actions { groups, meters, .. } = &*rule.actions;
+        if !(groups.is_empty() && meters.is_empty())
+            && let Some(control) = self.bridge(rule.bridge)
+        {
+            control.groups.references.add(rule, groups);
+            control.meters.references.add(rule, meters);
+        }
+    }
+
+    fn forget_references(&mut self, rule: &Rule) {
+        let Actions { groups, meters, .. } = &*rule.actions;
+        if !(groups.is_empty() && meters.is_empty())
+            && let Some(control) = self.bridge(rule.bridge)
+        {
+            control.groups.references.remove(rule, groups);
+            control.meters.references.remove(rule, meters);
+        }
+    }
+
+    /// What rules of a bridge may refer to.
+    pub(super) fn known(&self, bridge: BridgeIdx) -> validate::Known<'_> {
+        let numbered = self.bridges[bridge.0 as usize].as_ref().map(|c| (&c.groups, &c.meters));
+        validate::Known { options: self.option_table(bridge), numbered }
     }
 
     /// Removes rules whose time has come.
@@ -620,6 +652,7 @@ impl Inner {
         for (rule, reason) in rules {
             self.remove(rule, Some(reason), false, &mut batch, reader);
         }
+        self.remove_orphans(&mut batch, reader);
         self.put_in_force(batch, now_ms);
     }
 

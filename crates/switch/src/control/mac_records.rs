@@ -1,10 +1,10 @@
-//! The addresses of one bridge, in memory that is in proportion to how many there are: nothing stays behind of one that
-//! has gone.
+//! The addresses of one bridge, in memory that is in proportion to how many there are: nothing stays behind
+//! of one that has gone.
 //!
-//! Records lie in a slab. Each learned one is in two intrusive lists: that of its port, oldest first, for eviction, and that
-//! of the tenth of a second in which it was last seen, for ageing. Ages, not deadlines, are kept, so that a new ageing
-//! time holds at once. Ports are ordered by how many addresses they have. Every operation is at most logarithmic in the
-//! number of ports and ages.
+//! Records lie in a slab. Each learned one is in two intrusive lists: that of its port, oldest first, for
+//! eviction, and that of the tenth of a second in which it was last seen, for ageing. Ages, not deadlines,
+//! are kept, so that a new ageing time holds at once. Ports are ordered by how many addresses they have.
+//! Every operation is at most logarithmic in the number of ports and ages.
 //!
 //! Addresses that the operator gave are in neither list: they do not age, and give way to no other.
 

@@ -1,7 +1,7 @@
 //! MAC learning's bookkeeping: ages, limits, and what `fdb/show` shows.
 //!
-//! An address that the operator gave a port (`fdb/add`) stays there: it does not age, is not learned elsewhere, and gives way
-//! to no other. It goes with its port.
+//! An address that the operator gave a port (`fdb/add`) stays there: it does not age, is not learned
+//! elsewhere, and gives way to no other. It goes with its port.
 
 use super::mac_records::{Record, Records};
 use super::{Control, Inner};
@@ -70,11 +70,18 @@ impl Control {
         self.reader.quiescent();
         let mut changed = false;
         for effect in effects {
-            match *effect {
+            match effect {
                 Effect::Learn { bridge, vlan, mac, port } => {
-                    changed |= self.inner.learn(bridge, vlan, mac, port, now_ms, &self.reader);
+                    changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
                 }
-                Effect::FinTimeout(fin) => self.inner.lower_timeouts(fin),
+                Effect::FinTimeout(fin) => self.inner.lower_timeouts(*fin),
+                Effect::LearnRule(learned) => {
+                    // What was learned before is part of an earlier version.
+                    if std::mem::take(&mut changed) {
+                        self.inner.publish();
+                    }
+                    self.inner.learn_rule(learned, now_ms, &self.reader);
+                }
             }
         }
         if changed {
@@ -258,8 +265,8 @@ impl Inner {
         self.log.word(word_table::macs(bridge.0), word, version);
     }
 
-    /// Makes room: the port with the most addresses loses the one learned first, so that a host that makes up addresses
-    /// harms itself.
+    /// Makes room: the port with the most addresses loses the one learned first, so that a host that makes up
+    /// addresses harms itself.
     fn evict(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
         let Some(control) = self.bridge(bridge) else { return false };
         let Some(word) = control.macs.records.first_to_give_way() else { return false };
@@ -298,8 +305,8 @@ impl Inner {
         !words.is_empty()
     }
 
-    /// Forgets the addresses behind a port that goes, in every bridge: who was there is likely to be elsewhere soon, and other
-    /// bridges have learned them from this one.
+    /// Forgets the addresses behind a port that goes, in every bridge: who was there is likely to be
+    /// elsewhere soon, and other bridges have learned them from this one.
     pub(super) fn flush_macs_of_gone(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
         let Some(control) = self.bridge(bridge) else { return };
         let records = control.macs.records.iter();

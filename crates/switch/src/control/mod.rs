@@ -1,38 +1,48 @@
 //! The writer's half of the switch: everything that changes what workers see.
 //!
-//! One [`Control`] exists per switch, owned by one thread. Its methods take effect when they return: the new version is
-//! published, and the next packet that a worker begins is translated by it. Every method that changes several things
-//! (a flow-mod that deletes a thousand rules, a batch) publishes one version.
+//! One [`Control`] exists per switch, owned by one thread. Its methods take effect when they return: the new
+//! version is published, and the next packet that a worker begins is translated by it. Every method that
+//! changes several things (a flow-mod that deletes a thousand rules, a batch) publishes one version.
 //!
 //! The owner's duties, each with its method:
-//! - call [`Control::tick`] some ten times a second: frees what no worker sees any more, narrows extraction, begins new
-//!   generations of recirculation ids;
+//! - call [`Control::tick`] some ten times a second: frees what no worker sees any more, narrows extraction,
+//!   begins new generations of recirculation ids;
 //! - call [`Control::expire`] some ten times a second, with the counters;
-//! - take [`Control::take_removals`], and when the counters of the removed rule are final (all workers have folded the flows
-//!   that used it) send the flow-removed and give the rule back with [`Control::removal_done`];
-//! - take [`Control::take_retired_slots`], and when no worker can credit them any more clear them and give them back with
-//!   [`Control::recycle_slots`];
+//! - take [`Control::take_removals`], and when the counters of the removed rule are final (all workers have
+//!   folded the flows that used it) send the flow-removed and give the rule back with
+//!   [`Control::removal_done`];
+//! - take [`Control::take_retired_slots`], and when no worker can credit them any more clear them and give
+//!   them back with [`Control::recycle_slots`];
 //! - hand in the effects of translations ([`Control::apply`]).
 //!
-//! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `flow_mod` changes of rules,
-//! `validate` what they may contain; `options` tables of tunnel options; `macs` learning, `mac_records` its table; `timers` expiry; `depth` how deep extraction must read;
-//! `dump` what statistics ask for; `events` what becomes of rules, for who watches them.
+//! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `batch` changes
+//! of all kinds at once, `flow_mod` changes of rules, `groups` of groups, `meters` of meters, `validate` what
+//! they may contain; `options` tables of tunnel options; `macs` learning, `mac_records` its table; `learning`
+//! rules that packets make; `timers` expiry; `depth` how deep extraction must read; `dump` what statistics
+//! ask for; `events` what becomes of rules, for who watches them.
 
+mod action_lists;
+mod batch;
 mod depth;
 mod dump;
 mod events;
 mod flow_mod;
+mod groups;
+mod learning;
 mod mac_records;
 mod macs;
+mod meters;
 mod options;
 mod ports;
 mod timers;
 mod validate;
 
+pub use batch::{AsChange, Change, PacketOut};
 pub use dump::{Cursor, RuleFilter, TableStats};
 pub use events::{RuleEvent, RuleEventKind};
 pub use flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
 pub use macs::{FdbEntry, FdbStats, NoSuchPort};
+pub use meters::{BANDS_MAX, METERS_MAX};
 pub use options::OptionError;
 pub use ports::PortError;
 
@@ -61,9 +71,14 @@ pub enum RemovedReason {
     HardTimeout = 1,
     /// A flow-mod removed it, or its bridge went.
     Delete = 2,
+    /// A group that it referred to was deleted.
+    GroupDelete = 3,
+    /// A meter that it referred to was deleted.
+    MeterDelete = 4,
 }
 
-/// A rule with the flag "send flow removed" is gone. Its slot goes on counting what workers have not folded yet.
+/// A rule with the flag "send flow removed" is gone. Its slot goes on counting what workers have not folded
+/// yet.
 #[derive(Debug)]
 #[must_use = "a removal is given back with `Control::removal_done`"]
 pub struct Removal {
@@ -97,6 +112,7 @@ pub(crate) struct Inner {
     timers: timers::Timers,
     removals: Vec<Removal>,
     events: events::Events,
+    learning: learning::Learning,
     depths: depth::Depths,
     /// Waiting for workers to have left a version behind: ticket and version.
     grace: Option<(u64, Version)>,
@@ -104,6 +120,7 @@ pub(crate) struct Inner {
     collected: Version,
     history_len: usize,
     next_serial: u64,
+    meter_numbers: meters::MeterNumbers,
 }
 
 impl Control {
@@ -122,11 +139,13 @@ impl Control {
             timers: Default::default(),
             removals: Vec::new(),
             events: Default::default(),
+            learning: Default::default(),
             depths: Default::default(),
             grace: None,
             collected: Version(0),
             history_len: 1,
             next_serial: 0,
+            meter_numbers: Default::default(),
         };
         (switch, Control { reader: domain.register(), inner })
     }
@@ -146,8 +165,8 @@ impl Control {
         self.inner.published()
     }
 
-    /// Frees what no worker sees any more, narrows extraction depths that have not been needed for 10 s. Returns
-    /// whether there is more to do.
+    /// Frees what no worker sees any more, narrows extraction depths that have not been needed for 10 s.
+    /// Returns whether there is more to do.
     pub fn tick(&mut self, now_ms: u64) -> bool {
         self.reader.quiescent();
         let left = self.inner.collect(&self.reader);
@@ -159,7 +178,8 @@ impl Control {
         left
     }
 
-    /// A ticket for [`Self::passed`]. What was changed before it was taken is seen by every worker once `passed` says so.
+    /// A ticket for [`Self::passed`]. What was changed before it was taken is seen by every worker once
+    /// `passed` says so.
     pub fn ticket(&mut self) -> u64 {
         let ticket = self.inner.switch.domain.ticket();
         self.reader.quiescent();
@@ -172,8 +192,8 @@ impl Control {
         self.inner.switch.domain.passed(ticket)
     }
 
-    /// When [`Self::expire`] has something to look at, in milliseconds, to a tenth of a second. It may turn out that
-    /// traffic has moved the deadline on.
+    /// When [`Self::expire`] has something to look at, in milliseconds, to a tenth of a second. It may turn
+    /// out that traffic has moved the deadline on.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         [self.inner.timers.next_ms(), self.inner.next_mac_deadline_ms()].into_iter().flatten().min()
     }

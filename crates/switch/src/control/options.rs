@@ -1,7 +1,7 @@
 //! Which tunnel options are which fields of a bridge (`tun_metadata0` to `tun_metadata63`).
 //!
-//! The table is part of the bridge's snapshot. Rules hold bits at the places that it gives, so a row that a rule uses stays
-//! as long as the rule does; who wants it gone removes the rule first.
+//! The table is part of the bridge's snapshot. Rules hold bits at the places that it gives, so a row that a
+//! rule uses stays as long as the rule does; who wants it gone removes the rule first.
 
 use super::flow_mod::FlowModError;
 use super::{Control, Inner};
@@ -39,7 +39,8 @@ impl Control {
         Ok(())
     }
 
-    /// Removes the rows of these fields, or all. What is not mapped is not minded. In proportion to the bridge's rules.
+    /// Removes the rows of these fields, or all. What is not mapped is not minded. In proportion to the
+    /// bridge's rules.
     pub fn unmap_options(&mut self, bridge: BridgeIdx, gone: Option<&[u8]>) -> Result<(), OptionError> {
         self.reader.quiescent();
         let old = self.options(bridge).ok_or(OptionError::NoBridge(bridge))?;
@@ -68,8 +69,8 @@ impl Control {
         packet: &Match,
         actions: &[Action],
     ) -> Result<(), FlowModError> {
-        let table = self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
-        super::validate::check(version, packet, actions, 0, table)
+        self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
+        super::validate::check(version, packet, actions, 0, self.inner.known(bridge))
     }
 }
 
@@ -88,13 +89,15 @@ impl Inner {
         self.publish();
     }
 
-    /// A bit for each field that a rule matches or its actions name.
+    /// A bit for each field that a rule matches, or that actions of rules or groups name.
     fn used_options(&self, bridge: BridgeIdx) -> u64 {
         let place = FieldId::TunMetadataPresent.place();
         debug_assert_eq!(usize::from(place.block), B_PIPELINE);
         let Some(Some(control)) = self.bridges.get(bridge.0 as usize) else { return 0 };
+        let buckets = control.groups.iter().flat_map(|group| group.buckets());
+        let in_groups = buckets.fold(0, |used, bucket| used | options_of(&bucket.actions));
         let rules = control.tables.values().flat_map(|store| store.rules.iter().flatten());
-        rules.fold(0, |used, rule| {
+        rules.fold(in_groups, |used, rule| {
             let words = rule.matching.shape().words().iter();
             let matched = words.filter(|w| (w.block, w.word) == (place.block, place.word));
             used | matched.fold(0, |bits, w| bits | w.bits) | options_of(&rule.actions.list)

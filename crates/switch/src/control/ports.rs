@@ -1,9 +1,13 @@
 //! Bridges and ports.
 
+use super::groups::GroupControl;
 use super::macs::MacControl;
+use super::meters::MeterControl;
 use super::{Control, Inner, flow_mod::RuleStore};
 use crate::changelog::{rule_table, word_table};
+use crate::group::GroupTable;
 use crate::mac::MacTable;
+use crate::meter::MeterTable;
 use crate::table::Table;
 use crate::topology::{Bridge, BridgeConfig, BridgeIdx, BridgeState, Port, PortKind, PortSpec};
 use base::rcu::Reader;
@@ -44,6 +48,8 @@ pub(super) struct BridgeControl {
     /// The tables that have ever held a rule.
     pub tables: BTreeMap<u8, RuleStore>,
     pub macs: MacControl,
+    pub groups: GroupControl,
+    pub meters: MeterControl,
 }
 
 impl BridgeControl {
@@ -59,6 +65,8 @@ impl BridgeControl {
             }
         }
         self.macs.collect(&self.state.macs, oldest, reader);
+        self.groups.collect(&self.state.groups, oldest, reader);
+        self.meters.collect(&self.state.meters, oldest, reader);
         left
     }
 }
@@ -73,9 +81,16 @@ impl Control {
         let state = Arc::new(BridgeState {
             tables: (0..256).map(|_| OnceLock::new()).collect(),
             macs: MacTable::new(inner.switch.domain.clone(), inner.switch.secret),
+            groups: GroupTable::new(inner.switch.domain.clone(), inner.switch.secret),
+            meters: MeterTable::new(inner.switch.domain.clone(), inner.switch.secret),
         });
-        let control =
-            BridgeControl { state: state.clone(), tables: BTreeMap::new(), macs: MacControl::default() };
+        let control = BridgeControl {
+            state: state.clone(),
+            tables: BTreeMap::new(),
+            macs: MacControl::default(),
+            groups: GroupControl::default(),
+            meters: MeterControl::default(),
+        };
         if free.is_none() {
             inner.bridges.push(None);
             inner.topology.bridges.push(None);
@@ -92,8 +107,8 @@ impl Control {
         idx
     }
 
-    /// Replaces what is configured for a bridge as a whole. Where other VLANs than before are flooded, all addresses are
-    /// forgotten.
+    /// Replaces what is configured for a bridge as a whole. Where other VLANs than before are flooded, all
+    /// addresses are forgotten.
     pub fn set_bridge(&mut self, idx: BridgeIdx, config: BridgeConfig) -> Result<(), PortError> {
         self.reader.quiescent();
         let inner = &mut self.inner;
@@ -141,6 +156,8 @@ impl Control {
             inner.slots.retire(store.matched_slot);
             inner.slots.retire(store.missed_slot);
         }
+        gone.groups.iter().for_each(|group| inner.retire_group(group));
+        inner.forget_meters(&gone.meters);
         Ok(())
     }
 
@@ -267,8 +284,8 @@ impl Inner {
         self.topology_changed = true;
     }
 
-    /// Logs that something about a port changed, for the flows that came from it, go to it, or are flooded; and for those
-    /// that a patch cable leads to it.
+    /// Logs that something about a port changed, for the flows that came from it, go to it, or are flooded;
+    /// and for those that a patch cable leads to it.
     fn log_port(&mut self, port_no: PortNo, of_port: OfPort, bridge: BridgeIdx) {
         let version = self.coming();
         self.log.word(word_table::DP_PORTS, u64::from(port_no.0), version);

@@ -1,9 +1,10 @@
 //! Expiry: rules by idle and hard timeout, and addresses by age, whose order [`super::mac_records`] keeps.
 //!
-//! A rule's deadline is put into a bucket of a tenth of a second. When a bucket's time comes each of its entries is looked at: an idle
-//! deadline that traffic has moved on goes into a later bucket. So a rule is looked at about once per idle timeout,
-//! whatever the traffic, and a rule without timeouts never. Entries of what is gone meanwhile are recognised by their
-//! serial number and skipped; when most are, all are sorted out.
+//! A rule's deadline is put into a bucket of a tenth of a second. When a bucket's time comes each of its
+//! entries is looked at: an idle deadline that traffic has moved on goes into a later bucket. So a rule is
+//! looked at about once per idle timeout, whatever the traffic, and a rule without timeouts never. Entries of
+//! what is gone meanwhile are recognised by their serial number and skipped; when most are, all are sorted
+//! out.
 
 use super::{Control, Inner, RemovedReason};
 use crate::rule::Rule;
@@ -40,7 +41,7 @@ impl Timers {
     }
 
     pub fn rule(&mut self, rule: &Rule) {
-        if let Some(deadline) = deadline(rule, 0) {
+        if let Some(deadline) = deadline(rule, 0, 0) {
             let Rule { bridge, table_id, idx, serial, .. } = *rule;
             self.put(Entry { bridge, table_id, idx, serial }, deadline.0);
         }
@@ -58,10 +59,11 @@ impl Timers {
     }
 }
 
-/// When the rule ends if it was last used then, and why.
-fn deadline(rule: &Rule, last_used_ms: u64) -> Option<(u64, RemovedReason)> {
+/// When the rule ends if it was last used and last learned then, and why.
+fn deadline(rule: &Rule, last_used_ms: u64, learned_ms: u64) -> Option<(u64, RemovedReason)> {
     let (idle_s, hard_s) = (u64::from(rule.timeouts.idle_s()), u64::from(rule.timeouts.hard_s()));
-    let hard = (hard_s > 0).then(|| (rule.modified_ms + hard_s * 1000, RemovedReason::HardTimeout));
+    let hard =
+        (hard_s > 0).then(|| (rule.modified_ms.max(learned_ms) + hard_s * 1000, RemovedReason::HardTimeout));
     let idle = (idle_s > 0).then(|| {
         let used = last_used_ms.max(rule.created_ms);
         (used + idle_s * 1000, RemovedReason::IdleTimeout)
@@ -70,8 +72,8 @@ fn deadline(rule: &Rule, last_used_ms: u64) -> Option<(u64, RemovedReason)> {
 }
 
 impl Control {
-    /// Removes rules and addresses whose time has come, as one version each kind. `slots` says when each was last used,
-    /// flows that workers have not folded yet included.
+    /// Removes rules and addresses whose time has come, as one version each kind. `slots` says when each was
+    /// last used, flows that workers have not folded yet included.
     pub fn expire(&mut self, now_ms: u64, slots: &dyn SlotReader) {
         self.reader.quiescent();
         let inner = &mut self.inner;
@@ -79,7 +81,8 @@ impl Control {
         for entry in inner.timers.take_due(now_ms) {
             let Entry { bridge, table_id, idx, serial } = entry;
             let Some(rule) = inner.rule_at(bridge, table_id, idx, serial) else { continue };
-            match deadline(&rule, slots.read(rule.slot).last_used_ms) {
+            let learned_ms = rule.learn_slot.map_or(0, |slot| slots.read(slot).last_used_ms);
+            match deadline(&rule, slots.read(rule.slot).last_used_ms, learned_ms) {
                 Some((at, reason)) if at <= now_ms => rules.push((rule, reason)),
                 Some((at, _)) => inner.timers.put(entry, at),
                 None => {}
@@ -98,8 +101,8 @@ impl Control {
 }
 
 impl Inner {
-    /// A packet that ends a TCP connection has passed a rule with `fin_timeout`. A rule that went or was modified meanwhile
-    /// is left alone.
+    /// A packet that ends a TCP connection has passed a rule with `fin_timeout`. A rule that went or was
+    /// modified meanwhile is left alone.
     pub(super) fn lower_timeouts(&mut self, fin: FinTimeout) {
         let FinTimeout { bridge, table_id, idx, serial, idle_s, hard_s } = fin;
         if let Some(rule) = self.rule_at(bridge, table_id, idx, serial)

@@ -1,17 +1,27 @@
 //! What a rule's actions may be, given what it matches; and what is worked out of them once.
 //!
-//! What each action may hold is checked here; whether actions go together with the match, and in the version of the
-//! protocol that the controller speaks, by [`openflow::check_actions`].
+//! What each action may hold is checked here; whether actions go together with the match, and in the version
+//! of the protocol that the controller speaks, by [`openflow::check_actions`].
 
 use super::FlowModError;
-use crate::rule::Actions;
+use super::groups::GroupControl;
+use super::meters::MeterControl;
+use crate::rule::{Actions, counted_learns};
 use crate::shape::depth_of;
 use base::OfPort;
-use flow::action::SubField;
+use flow::action::{CtZone, Learn, LearnSource, LearnTarget, SubField};
 use flow::mf::Prereq;
 use flow::options::{OptionTable, PlaceError};
 use flow::{Action, Depth, Mask, Match, Mf};
 use openflow::Version;
+
+/// What there is in a bridge that actions may name.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub options: &'a OptionTable,
+    /// `None`: groups and meters that are not there may be named.
+    pub numbered: Option<(&'a GroupControl, &'a MeterControl)>,
+}
 
 /// Whether a rule in this table may have these actions, as a controller of this version sends them.
 pub(super) fn check(
@@ -19,12 +29,12 @@ pub(super) fn check(
     matching: &Match,
     actions: &[Action],
     table_id: u8,
-    options: &OptionTable,
+    known: Known<'_>,
 ) -> Result<(), FlowModError> {
     if actions.iter().all(is_plain) {
         return actions.iter().try_for_each(check_port);
     }
-    check_list(actions, table_id, options)?;
+    check_list(actions, table_id, known)?;
     openflow::check_actions(version, matching, actions, Some(table_id)).map_err(FlowModError::Actions)
 }
 
@@ -44,12 +54,18 @@ fn check_port(action: &Action) -> Result<(), FlowModError> {
     }
 }
 
-fn check_list(actions: &[Action], table_id: u8, options: &OptionTable) -> Result<(), FlowModError> {
-    actions.iter().try_for_each(|action| check_one(action, table_id, options))
+/// Whether a bucket of a group may have these actions. Groups among them need not be there.
+pub(super) fn check_bucket(actions: &[Action], options: &OptionTable) -> Result<(), FlowModError> {
+    check_list(actions, 0, Known { options, numbered: None })
+}
+
+fn check_list(actions: &[Action], table_id: u8, known: Known<'_>) -> Result<(), FlowModError> {
+    actions.iter().try_for_each(|action| check_one(action, table_id, known))
 }
 
 /// Every action has its place here, and none passes that translation does not know.
-fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(), FlowModError> {
+fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), FlowModError> {
+    let options = known.options;
     let bad = |what| Err(FlowModError::BadArgument(what));
     match action {
         Action::Output { .. } => check_port(action),
@@ -89,12 +105,19 @@ fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(),
             }
             check_writable(*field)
         }
-        Action::Controller { meter_id: Some(m), .. } => Err(FlowModError::BadMeter(*m)),
+        Action::Controller { meter_id: Some(meter), .. } => check_meter(*meter, known),
         Action::Resubmit { ct: true, .. } => Err(FlowModError::Unsupported("resubmit(ct)")),
         Action::GotoTable(to) if *to <= table_id || *to == super::TABLE_ALL => {
             Err(FlowModError::BadGoto(*to))
         }
-        Action::WriteActions(list) | Action::Clone(list) => check_list(list, table_id, options),
+        Action::Ct(ct) if ct.alg != 0 => Err(FlowModError::Unsupported("ct(alg)")),
+        Action::Ct(ct) => {
+            if let CtZone::In(sub) = &ct.zone {
+                check_range(sub, known.options)?;
+            }
+            check_list(&ct.actions, table_id, known)
+        }
+        Action::WriteActions(list) | Action::Clone(list) => check_list(list, table_id, known),
         Action::Sample { probability: 0, .. } => bad("probability 0"),
         Action::SetVlanVid { vid, .. } if *vid > 0xfff => bad("VLAN above 4095"),
         Action::SetVlanPcp { pcp, .. } if *pcp > 7 => bad("priority above 7"),
@@ -109,8 +132,16 @@ fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(),
         Action::Conjunction { .. } => Err(FlowModError::Unsupported("conjunction")),
         Action::DecNshTtl => Err(FlowModError::Unsupported("dec_nsh_ttl")),
         Action::CheckPktLarger { .. } => Err(FlowModError::Unsupported("check_pkt_larger")),
-        Action::Group(group) => Err(FlowModError::BadOutGroup(*group)),
-        Action::Meter(meter) => Err(FlowModError::BadMeter(*meter)),
+        Action::Group(group) => match known.numbered {
+            Some((groups, _)) if !groups.contains(*group) => Err(FlowModError::BadOutGroup(*group)),
+            _ => Ok(()),
+        },
+        Action::Learn(learn) => check_learn(learn, options),
+        Action::Multipath(m) => check_write(&m.target, options),
+        Action::Bundle(bundle) => bundle.target.iter().try_for_each(|target| check_write(target, options)),
+        Action::Encap { .. } => Err(FlowModError::Unsupported("encap")),
+        Action::Decap { .. } => Err(FlowModError::Unsupported("decap")),
+        Action::Meter(meter) => check_meter(*meter, known),
         Action::Controller { .. }
         | Action::SetTpSrc(_)
         | Action::SetTpDst(_)
@@ -134,10 +165,36 @@ fn check_one(action: &Action, table_id: u8, options: &OptionTable) -> Result<(),
         | Action::WriteMetadata { .. }
         | Action::ClearActions
         | Action::Sample { .. }
+        | Action::Nat(_)
         | Action::CtClear
         | Action::FinTimeout { .. }
         | Action::Note(_)
         | Action::Exit => Ok(()),
+    }
+}
+
+fn check_learn(learn: &Learn, options: &OptionTable) -> Result<(), FlowModError> {
+    if learn.table_id >= super::TABLE_HIDDEN {
+        return Err(FlowModError::BadArgument("learn into a table that cannot be changed"));
+    }
+    learn.result.iter().try_for_each(|result| check_write(result, options))?;
+    for part in &learn.specs {
+        if let LearnSource::Field(source) = &part.source {
+            check_range(source, options)?;
+        }
+        match &part.target {
+            LearnTarget::Match(target) => check_range(target, options)?,
+            LearnTarget::Load(target) => check_write(target, options)?,
+            LearnTarget::Output => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_meter(meter: u32, known: Known<'_>) -> Result<(), FlowModError> {
+    match known.numbered {
+        Some((_, meters)) if !meters.contains(meter) => Err(FlowModError::BadMeter(meter)),
+        _ => Ok(()),
     }
 }
 
@@ -182,15 +239,35 @@ fn check_writable(field: Mf) -> Result<(), FlowModError> {
 
 /// What is worked out of a list once.
 pub(super) fn compile(list: &[Action]) -> Actions {
-    let mut tables = Vec::new();
-    let depth = walk(list, &mut tables);
+    let mut named = Named::default();
+    let depth = walk(list, &mut named);
+    let Named { mut tables, mut groups, mut meters } = named;
+    meters.sort_unstable();
+    meters.dedup();
     tables.sort_unstable();
     tables.dedup();
-    Actions { list: list.into(), depth, tables: tables.into() }
+    groups.sort_unstable();
+    groups.dedup();
+    Actions {
+        list: list.into(),
+        depth,
+        tables: tables.into(),
+        groups: groups.into(),
+        meters: meters.into(),
+        learns: counted_learns(list).into(),
+    }
 }
 
-/// How deep a packet must have been read for the actions; collects the tables that they lead to.
-fn walk(list: &[Action], tables: &mut Vec<u8>) -> Depth {
+/// What actions name.
+#[derive(Default)]
+struct Named {
+    tables: Vec<u8>,
+    groups: Vec<u32>,
+    meters: Vec<u32>,
+}
+
+/// How deep a packet must have been read for the actions; collects what they name.
+fn walk(list: &[Action], named: &mut Named) -> Depth {
     let of_field = |field: Mf| {
         let mut mask = Mask::wild();
         mask.add_mf(field, field.ones());
@@ -206,7 +283,11 @@ fn walk(list: &[Action], tables: &mut Vec<u8>) -> Depth {
     for action in list {
         depth = depth.max(match action {
             Action::Output { port: OfPort::NORMAL, .. } => Depth::Ethernet,
-            Action::Output { port: OfPort::CONTROLLER, .. } | Action::Controller { .. } => Depth::Everything,
+            Action::Controller { meter_id, .. } => {
+                named.meters.extend(meter_id);
+                Depth::Everything
+            }
+            Action::Output { port: OfPort::CONTROLLER, .. } => Depth::Everything,
             Action::Output { .. } | Action::OutputTrunc { .. } | Action::Enqueue { .. } => Depth::Metadata,
             // The register may name any port, NORMAL and CONTROLLER included.
             Action::OutputReg { .. } => Depth::Everything,
@@ -229,14 +310,23 @@ fn walk(list: &[Action], tables: &mut Vec<u8>) -> Depth {
             // It tells the controllers where it cannot.
             Action::DecTtl(_) => Depth::Everything,
             Action::Resubmit { table, .. } => {
-                tables.extend(table);
+                named.tables.extend(table);
                 Depth::Metadata
             }
             Action::GotoTable(table) => {
-                tables.push(*table);
+                named.tables.push(*table);
                 Depth::Metadata
             }
-            Action::WriteActions(inner) | Action::Clone(inner) => walk(inner, tables),
+            Action::WriteActions(inner) | Action::Clone(inner) => walk(inner, named),
+            // What is tracked, the datapath reads by itself.
+            Action::Ct(ct) => {
+                named.tables.extend(ct.table);
+                let zone = match ct.zone {
+                    CtZone::In(sub) => of_field(sub.field),
+                    CtZone::Is(_) => Depth::Metadata,
+                };
+                walk(&ct.actions, named).max(zone)
+            }
             Action::Sample { .. } => Depth::Everything,
             // Of the pipeline alone.
             Action::SetOption { .. }
@@ -246,11 +336,25 @@ fn walk(list: &[Action], tables: &mut Vec<u8>) -> Depth {
             | Action::PopQueue
             | Action::WriteMetadata { .. }
             | Action::ClearActions
+            | Action::Nat(_)
             | Action::CtClear
             | Action::Note(_)
             | Action::Exit => Depth::Metadata,
+            // Its buckets may do anything, and may change while the rule stays.
+            Action::Group(group) => {
+                named.groups.push(*group);
+                Depth::Everything
+            }
             // Refused.
-            Action::DecNshTtl | Action::Conjunction { .. } | Action::Group(_) | Action::Meter(_) => {
+            Action::DecNshTtl | Action::Conjunction { .. } | Action::Encap { .. } | Action::Decap { .. } => {
+                Depth::Metadata
+            }
+            // The hash looks at all headers; the control thread reads the packet that something is learned
+            // from.
+            Action::Multipath(_) | Action::Bundle(_) | Action::Learn(_) => Depth::Everything,
+            // To raise a drop precedence is the datapath's affair.
+            Action::Meter(meter) => {
+                named.meters.push(*meter);
                 Depth::Metadata
             }
         });

@@ -1,4 +1,5 @@
-//! What a translation tells whoever watches it. Chosen at compile time, so that nobody watching costs nothing.
+//! What a translation tells whoever watches it. Chosen at compile time, so that nobody watching costs
+//! nothing.
 
 mod report;
 
@@ -16,9 +17,11 @@ pub(crate) trait Sink {
     fn bridge(&mut self, name: &str);
     /// A table was looked into; ends with [`Self::leave`].
     fn enter_table(&mut self, table_id: u8, rule: Option<&Arc<Rule>>);
+    /// A bucket of a group is executed; ends with [`Self::leave`].
+    fn enter_bucket(&mut self, bucket_id: u32);
     /// An action begins.
     fn begin_action(&mut self, action: &Action);
-    /// The end of the innermost table or bridge.
+    /// The end of the innermost table, bucket or bridge.
     fn leave(&mut self);
     /// A line in the place of an action.
     fn action(&mut self, text: impl FnOnce() -> String);
@@ -41,6 +44,8 @@ impl Sink for Quiet {
     fn bridge(&mut self, _: &str) {}
     #[inline(always)]
     fn enter_table(&mut self, _: u8, _: Option<&Arc<Rule>>) {}
+    #[inline(always)]
+    fn enter_bucket(&mut self, _: u32) {}
     #[inline(always)]
     fn begin_action(&mut self, _: &Action) {}
     #[inline(always)]

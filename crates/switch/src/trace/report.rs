@@ -1,8 +1,8 @@
 //! The text of `ofproto/trace`: what a translation did, step by step.
 //!
-//! Steps form a tree: bridges have tables; tables have actions, each followed by what became of it and by the tables and
-//! bridges that it led to. As in Open vSwitch, the last step of a level is not indented
-//! further, so that a chain of tables reads as a list.
+//! Steps form a tree: bridges have tables; tables and buckets have actions, each followed by what became of
+//! it and by the tables, buckets and bridges that it led to. As in Open vSwitch, the last step of a level is
+//! not indented further, so that a chain of tables reads as a list.
 
 use super::Sink;
 use crate::BridgeIdx;
@@ -23,6 +23,7 @@ use std::sync::Arc;
 enum Kind {
     Bridge,
     Table,
+    Bucket,
     Action,
     Detail,
     Warning,
@@ -84,6 +85,10 @@ impl Sink for Listener<'_> {
         if rule.is_some_and(|r| r.actions.list.is_empty()) {
             self.leaf(Kind::Action, "drop".to_string());
         }
+    }
+
+    fn enter_bucket(&mut self, bucket_id: u32) {
+        self.enter(Kind::Bucket, format!("bucket {bucket_id}"));
     }
 
     fn begin_action(&mut self, action: &Action) {
@@ -193,7 +198,7 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
                 let line = "-".repeat(node.text.len());
                 writeln!(text, "\n{indent}{}\n{indent}{line}", node.text)
             }
-            Kind::Table | Kind::Action => writeln!(text, "{indent}{}", node.text),
+            Kind::Table | Kind::Bucket | Kind::Action => writeln!(text, "{indent}{}", node.text),
             Kind::Detail => writeln!(text, "{indent} -> {}", node.text),
             Kind::Warning => writeln!(text, "{indent} >> {}", node.text),
             Kind::Error => writeln!(text, "{indent} >>>> {} <<<<", node.text),
@@ -202,8 +207,8 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
     }
 }
 
-/// The mask under which a packet is shown whole: every field that a packet of its kind has, zero or not, and of metadata what
-/// is not zero.
+/// The mask under which a packet is shown whole: every field that a packet of its kind has, zero or not, and
+/// of metadata what is not zero.
 fn everything(key: &Key, options: &OptionTable) -> Mask {
     let mut mask = Mask::wild();
     let shown = |f: &&FieldId| {

@@ -57,8 +57,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Controller { max_len, reason, id, userdata, pause: true, .. } => {
                 self.pause(*max_len, *reason, *id, userdata);
             }
-            Action::Controller { max_len, reason, id, userdata, .. } => {
-                self.packet_in(*max_len, *reason, *id, userdata);
+            Action::Controller { max_len, reason, id, userdata, meter_id, .. } => {
+                self.packet_in_metered(*max_len, *reason, *id, userdata, *meter_id);
             }
             Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
             Action::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
@@ -95,24 +95,31 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::SetNwTtl(ttl) => self.set_ttl(*ttl),
             Action::SetTpSrc(port) => self.set_transport_port(FieldId::TpSrc, *port),
             Action::SetTpDst(port) => self.set_transport_port(FieldId::TpDst, *port),
-            Action::CtClear => self.clear_connection(),
+            Action::Ct(ct) => self.track(ct),
+            Action::CtClear => self.forget_connection(),
             Action::FinTimeout { idle_timeout_s, hard_timeout_s } => {
                 self.fin_timeout(*idle_timeout_s, *hard_timeout_s);
             }
             // No collector is there to send samples to, so there is nothing to sample for.
             Action::Sample { .. } | Action::Note(_) => {}
             Action::Exit => self.exit = true,
+            Action::Group(group_id) => self.group(*group_id),
+            Action::Learn(learn) => self.learn_rule(learn),
+            Action::Multipath(multipath) => self.multipath(multipath),
+            Action::Bundle(bundle) => self.bundle_action(bundle),
+            Action::Meter(meter_id) => self.meter(*meter_id),
             // Refused when a rule is added.
-            Action::Conjunction { .. }
-            | Action::Group(_)
-            | Action::Meter(_)
+            Action::Nat(_)
+            | Action::Conjunction { .. }
             | Action::DecNshTtl
+            | Action::Encap { .. }
+            | Action::Decap { .. }
             | Action::CheckPktLarger { .. } => self.error = Some(DropReason::TranslationError),
         }
     }
 
     /// The bits of a subfield, which now decide.
-    fn read_sub(&mut self, sub: &SubField) -> u128 {
+    pub(super) fn read_sub(&mut self, sub: &SubField) -> u128 {
         if let Mf::TunMetadata(idx) = sub.field {
             return self.read_option(idx, sub).low_u128();
         }
@@ -121,13 +128,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.need_mf(sub.field, bits & sub.field.ones());
         let mut value = self.key.get_mf(sub.field);
         if sub.field == Mf::InPortOxm && value >= u128::from(OfPort::MAX.0) {
-            // Reserved ports are the last numbers of 32 bits too. That every flow's mask holds the port is so anyway.
+            // Reserved ports are the last numbers of 32 bits too. That every flow's mask holds the port is so
+            // anyway.
             value |= 0xffff_0000;
         }
         (value & bits) >> sub.offset
     }
 
-    fn write_sub(&mut self, sub: &SubField, value: u128) {
+    pub(super) fn write_sub(&mut self, sub: &SubField, value: u128) {
         if let Mf::TunMetadata(idx) = sub.field {
             return self.write_option_bits(idx, sub, &Wide::from(value));
         }
@@ -137,7 +145,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Bits of a tunnel option, which now decide. One that is absent reads as 0.
     #[inline(never)]
-    fn read_option(&mut self, idx: u8, sub: &SubField) -> Wide {
+    pub(super) fn read_option(&mut self, idx: u8, sub: &SubField) -> Wide {
         let bits = Wide::low(sub.count).shl(sub.offset);
         let options = self.bridge.options();
         for (block, word, bits, _) in options.words(idx, &Wide::ZERO, &bits) {
@@ -155,7 +163,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.set_option_presence(idx, true);
     }
 
-    fn write_option_bits(&mut self, idx: u8, sub: &SubField, value: &Wide) {
+    pub(super) fn write_option_bits(&mut self, idx: u8, sub: &SubField, value: &Wide) {
         let bits = Wide::low(sub.count);
         self.write_option(idx, &value.and(&bits).shl(sub.offset), &bits.shl(sub.offset));
     }
@@ -192,7 +200,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     /// Whether the packet has the header that the field is in; what says so decides.
-    fn prerequisites_hold(&mut self, field: Mf) -> bool {
+    pub(super) fn prerequisites_hold(&mut self, field: Mf) -> bool {
         let eth_type = self.read(FieldId::EthType);
         let is_ip = matches!(eth_type, 0x0800 | 0x86dd);
         match field.row().prereq {
@@ -205,8 +213,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Prereq::Ip => is_ip,
             Prereq::Mpls => matches!(eth_type, 0x8847 | 0x8848),
             Prereq::Nsh => eth_type == 0x894f,
-            // Connection tracking is not there yet, so no packet has its fields.
-            Prereq::Ct => false,
+            // New or established, related, a reply or translated: not of an invalid packet.
+            Prereq::Ct => is_ip && self.read(FieldId::CtState) & 0xcf != 0,
             Prereq::Tcp => is_ip && self.is_transport(6),
             Prereq::Udp => is_ip && self.is_transport(17),
             Prereq::Sctp => is_ip && self.is_transport(132),
@@ -223,7 +231,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.read(FieldId::NwProto) == proto && !self.is_later_fragment()
     }
 
-    fn is_later_fragment(&mut self) -> bool {
+    pub(super) fn is_later_fragment(&mut self) -> bool {
         self.read(FieldId::NwFrag) & 2 != 0
     }
 
@@ -289,8 +297,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.restore_word(b, w, (0, 0));
     }
 
-    /// Gives a word back its value and says which of its bits are the flow's own. What was a packet's own bit is so again.
-    fn restore_word(&mut self, b: usize, w: usize, (value, written): (u64, u64)) {
+    /// Gives a word back its value and says which of its bits are the flow's own. What was a packet's own bit
+    /// is so again.
+    pub(super) fn restore_word(&mut self, b: usize, w: usize, (value, written): (u64, u64)) {
         self.key.set_word(b, w, value);
         self.written.0.set_word(b, w, written);
         self.noted = None;
@@ -331,28 +340,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.action_set = set;
     }
 
-    /// Executes the action set in the order of OpenFlow 1.3 section 5.10: one of each kind, the last written.
+    /// Executes the action set.
     #[inline(never)]
     pub(super) fn execute_action_set(&mut self) {
         if self.action_set.is_empty() || self.exit || self.error.is_some() {
             return;
         }
-        let set = std::mem::take(&mut self.action_set);
-        let last = |test: fn(&Action) -> bool| set.iter().rev().copied().find(|a| test(a));
-        let kinds: [fn(&Action) -> bool; 7] = [
-            |a| matches!(a, Action::PopVlan),
-            |a| matches!(a, Action::PopMpls(_)),
-            |a| matches!(a, Action::PushMpls(_)),
-            |a| matches!(a, Action::PushVlan(_)),
-            |a| matches!(a, Action::DecTtl(_)),
-            |a| matches!(a, Action::DecMplsTtl),
-            |a| matches!(a, Action::DecNshTtl),
-        ];
-        let mut ordered: Vec<&'a Action> = kinds.into_iter().filter_map(last).collect();
-        ordered.extend(set.iter().copied().filter(|a| is_set(a)));
-        ordered.extend(last(|a| matches!(a, Action::SetQueue(_))));
-        let outputs: [fn(&Action) -> bool; 2] = [is_output, |a| matches!(a, Action::Resubmit { .. })];
-        ordered.extend(outputs.into_iter().find_map(last));
+        let ordered = in_order(&std::mem::take(&mut self.action_set));
         if self.controller_reason == PacketInReason::Action {
             self.controller_reason = PacketInReason::ActionSet;
         }
@@ -367,7 +361,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    fn is_ip(&mut self) -> bool {
+    pub(super) fn is_ip(&mut self) -> bool {
         matches!(self.read(FieldId::EthType), 0x0800 | 0x86dd)
     }
 
@@ -378,8 +372,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// `mod_tp_src` and `mod_tp_dst`: ports, or ICMP's type and code, which OpenFlow 1.0 keeps in the same place. A packet
-    /// without either stays as it is.
+    /// `mod_tp_src` and `mod_tp_dst`: ports, or ICMP's type and code, which OpenFlow 1.0 keeps in the same
+    /// place. A packet without either stays as it is.
     #[inline(never)]
     fn set_transport_port(&mut self, field: FieldId, port: u16) {
         let has_field = match self.read(FieldId::EthType) {
@@ -392,8 +386,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Lowers the rule's timeouts where the packet ends a TCP connection. Packets that do are flows of their own, the flags
-    /// being in the mask; each further packet of such a flow would only say the same again.
+    /// Lowers the rule's timeouts where the packet ends a TCP connection. Packets that do are flows of their
+    /// own, the flags being in the mask; each further packet of such a flow would only say the same again.
     #[inline(never)]
     fn fin_timeout(&mut self, idle_s: u16, hard_s: u16) {
         const FIN_RST: u128 = 1 | 1 << 2;
@@ -411,21 +405,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             let Rule { bridge, table_id, idx, serial, .. } = *rule;
             let fin = FinTimeout { bridge, table_id, idx, serial, idle_s, hard_s };
             self.out.effects.push(Effect::FinTimeout(fin));
-        }
-    }
-
-    /// No packet has been tracked, but rules may have set some of the fields.
-    #[inline(never)]
-    fn clear_connection(&mut self) {
-        use FieldId::*;
-        let of_all = [CtState, CtZone, CtMark, CtLabel, CtNwProto, CtTpSrc, CtTpDst];
-        let of_either: &[FieldId] = match self.read(EthType) {
-            0x0800 => &[CtNwSrc, CtNwDst],
-            0x86dd => &[CtIpv6Src, CtIpv6Dst],
-            _ => &[],
-        };
-        for &field in of_all.iter().chain(of_either) {
-            self.write_field(field, 0);
         }
     }
 
@@ -535,6 +514,34 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 }
 
+/// The actions of a set in the order of OpenFlow 1.3 section 5.10: one of each kind, the last written. None
+/// where the set says nothing of where the packet goes.
+fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
+    let last = |test: fn(&Action) -> bool| set.iter().rev().copied().find(|a| test(a));
+    let ends: [fn(&Action) -> bool; 3] =
+        [|a| matches!(a, Action::Group(_)), is_output, |a| matches!(a, Action::Resubmit { .. })];
+    let Some(end) = ends.into_iter().find_map(last) else { return Vec::new() };
+    let kinds: [fn(&Action) -> bool; 7] = [
+        |a| matches!(a, Action::PopVlan),
+        |a| matches!(a, Action::PopMpls(_)),
+        |a| matches!(a, Action::PushMpls(_)),
+        |a| matches!(a, Action::PushVlan(_)),
+        |a| matches!(a, Action::DecTtl(_)),
+        |a| matches!(a, Action::DecMplsTtl),
+        |a| matches!(a, Action::DecNshTtl),
+    ];
+    let mut ordered: Vec<&'a Action> = kinds.into_iter().filter_map(last).collect();
+    ordered.extend(set.iter().copied().filter(|a| is_set(a)));
+    ordered.extend(last(|a| matches!(a, Action::SetQueue(_))));
+    ordered.push(end);
+    ordered
+}
+
+/// The same of a bucket, which is an action set of its own.
+pub(crate) fn action_set_order(set: &[Action]) -> Box<[Action]> {
+    in_order(&set.iter().collect::<Vec<_>>()).into_iter().cloned().collect()
+}
+
 /// Whether the action looks at, or changes, what lies behind a popped label.
 fn needs_reading(action: &Action) -> bool {
     match action {
@@ -549,6 +556,8 @@ fn needs_reading(action: &Action) -> bool {
         | Action::WriteActions(_)
         | Action::ClearActions
         | Action::Sample { .. }
+        // A group asks for itself.
+        | Action::Group(_)
         | Action::Note(_)
         | Action::Exit => false,
         Action::OutputReg { .. }
@@ -576,12 +585,18 @@ fn needs_reading(action: &Action) -> bool {
         | Action::Resubmit { .. }
         | Action::GotoTable(_)
         | Action::Clone(_)
+        | Action::Ct(_)
+        | Action::Nat(_)
         | Action::CtClear
         | Action::DeleteField(_)
         | Action::FinTimeout { .. }
         | Action::CheckPktLarger { .. }
         | Action::Conjunction { .. }
-        | Action::Group(_)
+        | Action::Learn(_)
+        | Action::Multipath(_)
+        | Action::Bundle(_)
+        | Action::Encap { .. }
+        | Action::Decap { .. }
         | Action::Meter(_) => true,
     }
 }

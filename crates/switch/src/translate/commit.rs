@@ -1,8 +1,8 @@
 //! From what the pipeline made of the packet to actions of the datapath, when an output comes.
 //!
-//! For every bit that an action of the rules or of the datapath has set, the output must see the pipeline's value. It
-//! need not be set where the packet is known to hold it: where the flow's mask or an earlier Set says so. Whether a
-//! packet happens to hold it is no reason, since another of the flow may not.
+//! For every bit that an action of the rules or of the datapath has set, the output must see the pipeline's
+//! value. It need not be set where the packet is known to hold it: where the flow's mask or an earlier Set
+//! says so. Whether a packet happens to hold it is no reason, since another of the flow may not.
 
 use super::Xlate;
 use crate::trace::Sink;
@@ -65,8 +65,8 @@ impl<S: Sink> Xlate<'_, S> {
         self.commit_vlan();
     }
 
-    /// Whether the packet that the datapath holds has the field. (Its Ethernet type and, of IP, its fragment bits, every
-    /// flow's mask holds.)
+    /// Whether the packet that the datapath holds has the field. (Its Ethernet type and, of IP, its fragment
+    /// bits, every flow's mask holds.)
     fn applies(&mut self, field: FieldId) -> bool {
         use FieldId::*;
         let eth_type = self.key.get64(EthType);
@@ -85,7 +85,8 @@ impl<S: Sink> Xlate<'_, S> {
     }
 
     fn commit_field(&mut self, field: FieldId, bits: u128) {
-        // Bits that only the datapath's actions have set go back to what the packet had, which must be known for that.
+        // Bits that only the datapath's actions have set go back to what the packet had, which must be known
+        // for that.
         let back = bits & !self.written.get(field);
         if back != 0 {
             let before = self.out.mask.get(field);

@@ -1,15 +1,16 @@
 //! Recirculation: what is left to do once the packet has been extracted anew.
 //!
-//! Popping an MPLS label uncovers headers that nobody has read. Where a later action or table looks at them, the rest of the
-//! translation is *frozen*: its state gets a number, the datapath extracts the packet again with that number as its
-//! recirculation id, and the next translation thaws it.
+//! Popping an MPLS label uncovers headers that nobody has read. Where a later action or table looks at them,
+//! the rest of the translation is *frozen*: its state gets a number, the datapath extracts the packet again
+//! with that number as its recirculation id, and the next translation thaws it.
 //!
-//! States are hash-consed (equal states have one number, so that flows share megaflows) in a table of slots that are
-//! written once: neither finding nor adding one waits for a lock. When three quarters are used the control thread
-//! begins a new generation, and the one before lives on until the next, for packets on their way.
+//! States are hash-consed (equal states have one number, so that flows share megaflows) in a table of slots
+//! that are written once: neither finding nor adding one waits for a lock. When three quarters are used the
+//! control thread begins a new generation, and the one before lives on until the next, for packets on their
+//! way.
 //!
-//! Each bridge has generations of its own. Who makes up values that become part of states fills the slots of the bridge that
-//! he is on, and has the flows of that bridge translated anew: no other bridge notices.
+//! Each bridge has generations of its own. Who makes up values that become part of states fills the slots of
+//! the bridge that he is on, and has the flows of that bridge translated anew: no other bridge notices.
 
 use super::{Cookie, Origin, Snapshot, Xlate, always_needed};
 use crate::changelog::word_table;
@@ -37,10 +38,10 @@ const PROBES: usize = 64;
 /// The rest of one list of actions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Step {
-    actions: Vec<Action>,
-    table_id: u8,
-    cookie: u64,
-    in_port: u16,
+    pub(super) actions: Vec<Action>,
+    pub(super) table_id: u8,
+    pub(super) cookie: u64,
+    pub(super) in_port: u16,
 }
 
 /// A translation that waits.
@@ -51,6 +52,8 @@ pub(crate) struct Frozen {
     steps: Vec<Step>,
     action_set: Vec<Action>,
     stack: Vec<u128>,
+    /// The packet comes back with what the connection tracker has said of it.
+    is_tracked: bool,
     /// The pipeline's own fields, which extraction does not give.
     fields: Vec<(u8, u8, u64)>,
 }
@@ -251,6 +254,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             steps,
             action_set: std::mem::take(&mut self.action_set).into_iter().cloned().collect(),
             stack: std::mem::take(&mut self.stack),
+            is_tracked: self.is_tracked,
             fields,
         };
         let bridge = self.bridge.idx;
@@ -261,6 +265,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Some(id) => match self.pausing.take() {
                 None => {
                     self.irreversible = true;
+                    self.hide_connection();
                     self.out.actions.push(DpAction::Recirc(id));
                 }
                 // The packet is told as it is here: nothing comes between the action and the end of its list.
@@ -343,6 +348,7 @@ fn go_on<S: Sink>(
     x.base_known.add_exact(FieldId::SkbPriority);
     x.action_set = state.action_set.iter().collect();
     x.stack = state.stack.clone();
+    (x.is_tracked, x.is_tracked_below) = (state.is_tracked, state.is_tracked);
     for step in &state.steps {
         if x.freezing.is_some() {
             x.leave_for_later(&step.actions);

@@ -1,36 +1,45 @@
 //! Translation: what happens to a packet with this key at this version. A pure function.
 //!
-//! The state of a translation in progress ([`Xlate`]) is four keys' worth: `orig`, what came in; `key`, what the pipeline
-//! has made of it; `written`, the bits that actions have set, whose value is therefore the same for every packet of the
-//! flow; and `base`, what the datapath's actions so far have made of the packet. From them follow
+//! The state of a translation in progress ([`Xlate`]) is four keys' worth: `orig`, what came in; `key`, what
+//! the pipeline has made of it; `written`, the bits that actions have set, whose value is therefore the same
+//! for every packet of the flow; and `base`, what the datapath's actions so far have made of the packet. From
+//! them follow
 //!
-//! - the flow's mask: whatever decides anything goes through [`Xlate::need`], which adds the bits that are not `written`.
-//!   A needless 1-bit in the mask costs speed; a missing one misforwards;
+//! - the flow's mask: whatever decides anything goes through [`Xlate::need`], which adds the bits that are
+//!   not `written`. A needless 1-bit in the mask costs speed; a missing one misforwards;
 //! - the visits: each lookup notes its table and the words that were rewritten before it;
 //! - the Set actions: at an output, those `written` bits that `base` is not known to hold.
 //!
-//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `output` has ports, patch
-//! cables and packet-ins; `normal` is the learning switch; `commit` writes the datapath's actions; `frozen` is what waits
-//! while a packet is looked at anew.
+//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice` chooses
+//! links; `learn` makes rules; `output` has ports, patch cables and packet-ins; `group` has groups; `normal`
+//! is the learning switch; `commit` writes the datapath's actions; `frozen` is what waits while a packet is
+//! looked at anew.
 //!
-//! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels: the functions on that path keep their frames small, what is
-//! large is not inlined or goes to the heap. A test runs the deepest nesting on a stack of 2 MiB.
+//! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels: the functions on that path keep their frames
+//! small, what is large is not inlined or goes to the heap. A test runs the deepest nesting on a stack of 2
+//! MiB.
 //!
-//! Threads: any number at once. Nothing is allocated but what ends up in the translation, when rules neither freeze nor
-//! clone, cross a patch cable, or use the stack, the action set or a packet-in.
+//! Threads: any number at once. Nothing is allocated but what ends up in the translation, when rules neither
+//! freeze nor clone, cross a patch cable, or use the stack, the action set or a packet-in.
 
 mod actions;
+mod choice;
 mod commit;
+mod connection;
 pub(crate) mod frozen;
+mod group;
+pub(crate) mod learn;
 mod normal;
 mod output;
+
+pub(crate) use actions::action_set_order;
 
 use crate::changelog::{rule_table, word_table};
 use crate::control::TABLE_HIDDEN;
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::table::Entry;
-use crate::topology::{self, Bridge, Fragments, Topology};
+use crate::topology::{self, Bridge, BridgeIdx, Fragments, Topology};
 use crate::trace::Sink;
 use base::rcu::Reader;
 use base::{DropReason, OfPort, PortNo, Version};
@@ -43,6 +52,8 @@ use flow::{Action, FieldId, Key, Mask, Match, Mf};
 pub const DEPTH_MAX: u32 = 64;
 /// Resubmits in one translation.
 pub const RESUBMITS_MAX: u32 = 4096;
+/// Buckets of groups that one translation executes.
+const BUCKETS_MAX: u32 = 16_384;
 /// Values on the stack.
 const STACK_MAX: usize = 4096;
 
@@ -53,7 +64,8 @@ pub(crate) struct Origin<'a> {
     cookie: Cookie<'a>,
 }
 
-/// A rule's cookie, which few translations ask for, and the rule may lie in memory that none of them has touched yet.
+/// A rule's cookie, which few translations ask for, and the rule may lie in memory that none of them has
+/// touched yet.
 #[derive(Clone, Copy)]
 enum Cookie<'a> {
     Of(&'a Rule),
@@ -88,7 +100,13 @@ pub(crate) struct Snapshot<'a> {
     pub switch: &'a Switch,
     pub version: Version,
     pub reader: &'a Reader,
+    /// On the control thread: how many rules with a cookie a table has, where some `learn` limits their
+    /// number.
+    pub learned: Option<&'a LearnedCounts<'a>>,
 }
+
+/// Number of rules with a cookie in a table of a bridge.
+pub(crate) type LearnedCounts<'a> = dyn Fn(BridgeIdx, u8, u64) -> u32 + 'a;
 
 impl<'a> Snapshot<'a> {
     fn topology(self) -> &'a Topology {
@@ -101,6 +119,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     switch: &'a Switch,
     version: Version,
     reader: &'a Reader,
+    learned: Option<&'a LearnedCounts<'a>>,
     topology: &'a Topology,
     out: &'a mut Translation<Effect>,
     trace: &'a mut S,
@@ -113,7 +132,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     base_known: Mask,
     /// Whether a VLAN tag was pushed or popped.
     vlan_moved: bool,
-    /// Tags (protocol id, tag) that the key has no room for, innermost first: pushed ones have moved them out of it.
+    /// Tags (protocol id, tag) that the key has no room for, innermost first: pushed ones have moved them out
+    /// of it.
     below: Vec<(u16, u16)>,
     /// The same of `base`.
     base_below: Vec<(u16, u16)>,
@@ -125,6 +145,9 @@ pub(crate) struct Xlate<'a, S: Sink> {
     origin: Origin<'a>,
     depth: u32,
     resubmits: u32,
+    /// Buckets executed so far, and buckets that were asked whether they are live.
+    buckets: u32,
+    liveness: u32,
     stack: Vec<u128>,
     action_set: Vec<&'a Action>,
     exit: bool,
@@ -136,12 +159,18 @@ pub(crate) struct Xlate<'a, S: Sink> {
     drop_reason: DropReason,
     /// What a packet-in of `output:CONTROLLER` says of where the action stood.
     controller_reason: PacketInReason,
+    /// The action stands in a bucket of a group.
+    in_bucket: bool,
     /// Inside an `output(port=patch,max_len=..)`.
     max_bytes: Option<u32>,
     /// The packet was popped out of MPLS: what lies behind has not been read.
     unread: bool,
     /// What is left to do once the packet has been read again.
     freezing: Option<Vec<frozen::Step>>,
+    /// What the tracker has said of the packet is in its fields.
+    is_tracked: bool,
+    /// The packet that the datapath holds at this point was tracked, which these fields need not say.
+    is_tracked_below: bool,
     /// It is left for when a controller sends the packet back, who is told this.
     pausing: Option<Box<datapath::PacketInSpec>>,
 }
@@ -159,6 +188,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             switch: at.switch,
             version: at.version,
             reader: at.reader,
+            learned: at.learned,
             topology: at.topology(),
             out,
             trace,
@@ -175,6 +205,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             origin: Origin::NONE,
             depth: 0,
             resubmits: 0,
+            buckets: 0,
+            liveness: 0,
             stack: Vec::new(),
             action_set: Vec::new(),
             exit: false,
@@ -182,9 +214,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
             error: None,
             drop_reason: DropReason::ActionDrop,
             controller_reason: PacketInReason::Action,
+            in_bucket: false,
             max_bytes: None,
             unread: false,
             freezing: None,
+            is_tracked: false,
+            is_tracked_below: false,
             pausing: None,
         }
     }
@@ -213,8 +248,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Sets bits of one word; from here on they are the same for all packets of the flow, so whatever `value` was
-    /// computed from has been needed before.
+    /// Sets bits of one word; from here on they are the same for all packets of the flow, so whatever `value`
+    /// was computed from has been needed before.
     #[inline]
     fn write(&mut self, block: usize, word: usize, bits: u64, value: u64) {
         let old = self.key.word(block, word);
@@ -292,8 +327,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Looks into a table of the current bridge. Not inlined: its second mask would make each level of nested resubmits
-    /// cost its size in stack.
+    /// Looks into a table of the current bridge. Not inlined: its second mask would make each level of nested
+    /// resubmits cost its size in stack.
     #[inline(never)]
     fn lookup(&mut self, table_id: u8) -> Option<&'a Entry> {
         if self.is_fragment() && self.bridge.config.fragments == Fragments::Normal {
@@ -343,8 +378,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         found
     }
 
-    /// Looks into a table and does what its rule says. On a miss, what the bridge is configured to do on a miss, if
-    /// `honor_miss`.
+    /// Looks into a table and does what its rule says. On a miss, what the bridge is configured to do on a
+    /// miss, if `honor_miss`.
     fn table(&mut self, table_id: u8, honor_miss: bool) {
         self.table_from(table_id, honor_miss, None);
     }
@@ -354,14 +389,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if self.unread {
             return self.freeze();
         }
-        if self.depth >= DEPTH_MAX {
-            self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
-            self.error = Some(DropReason::ResubmitLimit);
-            return;
-        }
-        if self.resubmits >= RESUBMITS_MAX {
-            self.trace.error(|| format!("over {RESUBMITS_MAX} resubmit actions"));
-            self.error = Some(DropReason::ResubmitLimit);
+        if self.is_exhausted() {
             return;
         }
         let deepens = u32::from(table_id <= self.origin.table_id);
@@ -371,12 +399,27 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.depth -= deepens;
     }
 
+    /// Whether the translation is at its limits, and so has failed.
+    fn is_exhausted(&mut self) -> bool {
+        if self.depth >= DEPTH_MAX {
+            self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
+        } else if self.resubmits >= RESUBMITS_MAX {
+            self.trace.error(|| format!("over {RESUBMITS_MAX} resubmit actions"));
+        } else {
+            return false;
+        }
+        self.error = Some(DropReason::ResubmitLimit);
+        true
+    }
+
     fn enter(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {
         let saved = self.origin;
+        let in_bucket = std::mem::take(&mut self.in_bucket);
         if self.is_fragment() {
             self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
             if self.bridge.config.fragments == Fragments::Drop {
                 self.drop_reason = DropReason::Fragment;
+                self.in_bucket = in_bucket;
                 return self.trace.action(|| "drop".to_string());
             }
         }
@@ -399,6 +442,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         self.trace.leave();
         self.origin = saved;
+        self.in_bucket = in_bucket;
     }
 
     #[inline(never)]
@@ -443,17 +487,21 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         if !has_output(&self.out.actions) {
-            self.out.actions.clear();
+            // What is dropped in the end is metered all the same.
+            self.out.actions.retain(|action| matches!(action, DpAction::Meter(_)));
             self.out.actions.push(DpAction::Drop(self.drop_reason));
             return;
         }
         // A recirculation ends a list, so one that others follow works on a copy.
         let last = self.out.actions.len() - 1;
+        let mut is_tracked = false;
         for a in &mut self.out.actions[..last] {
-            if matches!(a, DpAction::Recirc(_)) {
+            // One that goes on tracked does so anyway.
+            if matches!(a, DpAction::Recirc(_)) && !is_tracked {
                 let recirc = std::mem::replace(a, DpAction::PopVlan);
                 *a = DpAction::Clone(vec![recirc]);
             }
+            is_tracked = matches!(a, DpAction::Ct(_));
         }
     }
 }
@@ -465,6 +513,8 @@ fn has_output(actions: &[DpAction]) -> bool {
             true
         }
         DpAction::Clone(inner) | DpAction::Sample { actions: inner, .. } => has_output(inner),
+        // The tracker remembers the packet.
+        DpAction::Ct(request) => request.commit,
         _ => false,
     })
 }

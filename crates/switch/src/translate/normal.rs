@@ -1,14 +1,16 @@
 //! NORMAL: the learning switch with VLANs.
 //!
-//! 1. the VLAN that the packet is in, from its tag and its port's mode; a tag that the port does not carry drops it
+//! 1. the VLAN that the packet is in, from its tag and its port's mode; a tag that the port does not carry
+//!    drops it
 //! 2. reserved destinations are dropped
 //! 3. the source address is learned, unless it is there already
 //! 4. the destination address is looked up: known goes to its port, unknown is flooded
 //! 5. per output port, the tags that its mode asks for
 //!
-//! As many tags are looked at as the bridge's `vlan_limit` says. Those behind are payload: they are carried along, and where
-//! one before them goes or comes, they move up or down. A customer's tag behind another is kept even if it has no VLAN but
-//! only a priority, and one that a tunnel's tag pushes out of reach is not lost.
+//! As many tags are looked at as the bridge's `vlan_limit` says. Those behind are payload: they are carried
+//! along, and where one before them goes or comes, they move up or down. A customer's tag behind another is
+//! kept even if it has no VLAN but only a priority, and one that a tunnel's tag pushes out of reach is not
+//! lost.
 
 use super::Xlate;
 use crate::changelog::word_table;
@@ -148,7 +150,8 @@ impl VlanConfig {
 impl VlanConfig {
     /// A tag as it leaves, protocol id first; `None` where none does.
     fn tag_on_wire(&self, tag: Tag, outer: bool) -> Option<(u16, u16)> {
-        // Where a port has no say in the priority, one that the packet came with stays; a tag without one is retained, not made.
+        // Where a port has no say in the priority, one that the packet came with stays; a tag without one is
+        // retained, not made.
         let retained = tag.tpid != 0 && self.priority_tags == PriorityTags::Always;
         let priority = outer && (tag.pcp != 0 || retained);
         let tpid = if tag.tpid == 0 { 0x8100 } else { tag.tpid };

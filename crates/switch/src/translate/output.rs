@@ -9,6 +9,7 @@ use datapath::{DpAction, PacketInSpec};
 use flow::action::PacketInReason;
 use flow::key::{B_CT, B_CT6, B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
 use flow::{BLOCKS, FieldId, Key, Mask};
+use openflow::message::METER_CONTROLLER;
 use std::sync::Arc;
 
 /// The packet as it was before something was done on a copy.
@@ -51,9 +52,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
             OfPort::NORMAL => self.normal(),
             OfPort::FLOOD => self.flood(false),
             OfPort::ALL => self.flood(true),
-            OfPort::CONTROLLER => self.packet_in(max_len, self.controller_reason, 0, &[]),
+            OfPort::CONTROLLER => {
+                let reason = match self.controller_reason {
+                    PacketInReason::PacketOut => PacketInReason::PacketOut,
+                    _ if self.in_bucket => PacketInReason::Group,
+                    reason => reason,
+                };
+                self.packet_in(max_len, reason, 0, &[]);
+            }
             OfPort::NONE => {}
-            // What a packet's in_port is, its mask always holds; one rewritten is the same for the whole flow.
+            // What a packet's in_port is, its mask always holds; one rewritten is the same for the whole
+            // flow.
             port if port == self.in_port() => {
                 self.drop_reason = DropReason::NoOutput;
                 self.trace.detail(|| "skipping output to input port".to_string());
@@ -227,9 +236,28 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// Hands the packet, as it is now, to the control thread.
     #[inline(never)]
     pub(super) fn packet_in(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
+        self.packet_in_metered(max_len, reason, id, userdata, None);
+    }
+
+    /// The same with a meter of the action's own, in place of that of all packets for controllers.
+    #[inline(never)]
+    pub(super) fn packet_in_metered(
+        &mut self,
+        max_len: u16,
+        reason: PacketInReason,
+        id: u16,
+        userdata: &[u8],
+        meter_id: Option<u32>,
+    ) {
         self.commit();
         let spec = self.packet_in_spec(max_len, reason, id, userdata);
-        self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
+        let told = DpAction::PacketIn(Arc::new(spec));
+        // What is over the meter's rate is lost to the controllers alone.
+        let meter = self.find_meter(meter_id.unwrap_or(METER_CONTROLLER));
+        self.out.actions.push(match meter {
+            Some(meter) => DpAction::Clone(vec![DpAction::Meter(meter), told]),
+            None => told,
+        });
     }
 
     /// The packet's metadata, and what it is told for.
@@ -259,6 +287,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             controller_id: id,
             userdata: userdata.to_vec(),
             continuation: None,
+            slow_path: false,
             metadata,
         }
     }

@@ -18,7 +18,8 @@ use switch::{
     VlanMode,
 };
 
-/// A switch with one bridge and four ports, whose numbers are 101 to 104 in the datapath and 1 to 4 in OpenFlow.
+/// A switch with one bridge and four ports, whose numbers are 101 to 104 in the datapath and 1 to 4 in
+/// OpenFlow.
 struct Rig {
     control: Control,
     switch: Arc<Switch>,
@@ -91,9 +92,9 @@ fn a_rule_forwards_from_the_moment_it_is_added() {
     assert!(r.switch.touched(view, before, r.switch.version(), &r.reader));
     let view = FlowView { key: &packet(102), ..view };
     assert!(!r.switch.touched(view, before, r.switch.version(), &r.reader));
-    assert_eq!(r.switch.depth(PortNo(101)), Depth::Metadata);
+    assert_eq!(r.switch.port_view(PortNo(101)).get().1, Depth::Metadata);
     r.add(0, 1, Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwSrc, 1), vec![]);
-    assert_eq!(r.switch.depth(PortNo(101)), Depth::Network);
+    assert_eq!(r.switch.port_view(PortNo(101)).get().1, Depth::Network);
 }
 
 #[test]
@@ -545,7 +546,8 @@ fn the_end_of_a_connection_lowers_the_timeouts_of_its_rule() {
         // What comes late finds no rule.
         r.control.apply(&t.effects, 7000);
     }
-    // A rule that is modified keeps what it has left; one that is added anew has its own, and another end lowers them again.
+    // A rule that is modified keeps what it has left; one that is added anew has its own, and another end
+    // lowers them again.
     let mut r = rig();
     let actions = vec![fin(5, 0), output(2)];
     let fm = FlowMod { version: Version::V10, idle_timeout_s: 60, ..FlowMod::add(ip(), actions) };
@@ -637,14 +639,14 @@ fn packets_are_read_as_deeply_as_removed_rules_ask_until_these_are_unlinked() {
     for now_ms in [0, 11_000, 22_000, 33_000] {
         // The reader is not quiescent, so the rule stays linked.
         r.control.tick(now_ms);
-        assert!(held_depth(&r) <= r.switch.depth(PortNo(101)), "after {now_ms} ms");
+        assert!(held_depth(&r) <= r.switch.port_view(PortNo(101)).get().1, "after {now_ms} ms");
     }
     for now_ms in (34_000..46_000).step_by(100) {
         r.reader.quiescent();
         r.control.tick(now_ms);
     }
-    assert_eq!(held_depth(&r), r.switch.depth(PortNo(101)));
-    assert!(r.switch.depth(PortNo(101)) < Depth::Transport);
+    assert_eq!(held_depth(&r), r.switch.port_view(PortNo(101)).get().1);
+    assert!(r.switch.port_view(PortNo(101)).get().1 < Depth::Transport);
 }
 
 #[test]

@@ -2,4 +2,6 @@
 
 mod common;
 mod forwarding;
+mod groups;
+mod learning;
 mod oracles;

@@ -1,5 +1,5 @@
-//! The oracles: translation agrees with a plain model, a flow's mask is not too wide, a change that matters is never
-//! overlooked; and each of them finds a mistake that is put in on purpose.
+//! The oracles: translation agrees with a plain model, a flow's mask is not too wide, a change that matters
+//! is never overlooked; and each of them finds a mistake that is put in on purpose.
 
 use crate::common::chance::Chance;
 use crate::common::execute::execute;
@@ -11,6 +11,7 @@ use datapath::watch::{Marks, Sort, SortTables, Watch, tables_of};
 use datapath::{Pipeline, Translation};
 use flow::{FieldId, Key, Mask};
 use switch::Effect;
+use switch::changelog::word_table;
 
 /// A mistake put in on purpose.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,6 +25,8 @@ enum Mistake {
     JudgedOnPacket,
     /// What was rewritten before a lookup is forgotten.
     RewritesForgotten,
+    /// That a flow went through a group is forgotten.
+    GroupForgotten,
     /// All flows of a sort are taken for one when changes are watched.
     MarksMixedUp,
 }
@@ -77,7 +80,8 @@ impl Watches {
     }
 }
 
-/// One world, some packets and some changes. An error says what disagreed; else how many flows were judged at a glance.
+/// One world, some packets and some changes. An error says what disagreed; else how many flows were judged at
+/// a glance.
 fn check(seed: u64, mistake: Mistake) -> Result<usize, String> {
     let chance = &mut Chance::new(seed);
     let mut world = World::new(chance);
@@ -123,7 +127,7 @@ fn check_packet(
             world.model.describe()
         ));
     }
-    let depth = world.switch.depth(base::PortNo(key.get64(FieldId::DpPort) as u32));
+    let depth = world.switch.port_view(base::PortNo(key.get64(FieldId::DpPort) as u32)).get().1;
     if switch::shape::depth_of(&translation.mask) > depth {
         return Err(format!("{:?} is deeper than {depth:?}", translation.mask));
     }
@@ -142,8 +146,8 @@ fn check_packet(
     Ok(translation)
 }
 
-/// Whether a flow with `cached` does to this packet what it ought to. Not by the lists of actions: one may set what the other
-/// knows to be there.
+/// Whether a flow with `cached` does to this packet what it ought to. Not by the lists of actions: one may
+/// set what the other knows to be there.
 fn same(packet: &Key, fresh: &Translation<Effect>, cached: &Translation<Effect>) -> bool {
     execute(packet, &fresh.actions) == execute(packet, &cached.actions)
         && fresh.effects == cached.effects
@@ -224,6 +228,9 @@ fn check_flows(
         if mistake == Mistake::RewritesForgotten {
             visits.iter_mut().filter(|v| v.table < 1 << 31).for_each(|v| v.rewrites_len = 0);
         }
+        if mistake == Mistake::GroupForgotten {
+            visits.retain(|v| (0..2).all(|bridge| v.table != word_table::groups(bridge)));
+        }
         let view = FlowView { visits: &visits, ..view };
         // Other mistakes are made where flows are judged one by one.
         let glances = matches!(mistake, Mistake::None | Mistake::MarksMixedUp);
@@ -299,6 +306,11 @@ fn a_change_judged_on_the_packet_is_found() {
 #[test]
 fn a_forgotten_rewrite_is_found() {
     must_be_found(Mistake::RewritesForgotten);
+}
+
+#[test]
+fn a_group_that_a_flow_forgot_is_found() {
+    must_be_found(Mistake::GroupForgotten);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tidy::architecture::{self, Crate, Invariant};
 use tidy::tree::{self, File};
-use tidy::{Problems, leftovers, limits, links, ranks, results, tests_named, uses};
+use tidy::{Problems, circles, leftovers, limits, links, ranks, results, tests_named, uses};
 
 fn files() -> Vec<File> {
     tree::read(testkit::root()).expect("the tree can be read")
@@ -23,6 +23,16 @@ fn none(problems: Problems) {
 fn crates_import_lower_ranks_only_and_are_the_ones_documented() {
     let packages = ranks::packages(testkit::root()).unwrap();
     none(ranks::check(&document().0, &packages));
+}
+
+#[test]
+fn each_version_of_a_library_stands_in_the_workspace_alone() {
+    none(ranks::versions(&files()));
+}
+
+#[test]
+fn files_of_a_crate_import_each_other_one_way() {
+    none(circles::check(&files(), limits::CIRCLES));
 }
 
 #[test]

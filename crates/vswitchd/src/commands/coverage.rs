@@ -19,6 +19,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("datapath_flow_evicted", sum(|w| w.evictions.get())),
         ("datapath_flow_not_cached", sum(|w| w.not_cached.get())),
         ("datapath_flow_touched", sum(|w| w.touched.get())),
+        ("datapath_origins_full", sum(|w| w.origins_full.get())),
         ("datapath_rx_held_back", sum(|w| w.held_back.get())),
         ("dpif_execute", c.packet_outs),
         ("dpif_flow_flush", c.flow_flushes),
@@ -34,6 +35,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("ofproto_flow_mod", c.flow_mods),
         ("ofproto_flow_removed", c.flows_removed),
         ("ofproto_packet_in", c.packet_ins),
+        ("ofproto_slow_path", c.slow_path),
         ("ofproto_packet_in_lost", c.packet_ins_lost),
         ("ofproto_packet_out", c.packet_outs),
         ("ofproto_recv_openflow", c.openflow_received),
@@ -173,7 +175,8 @@ impl Vswitch {
 
 pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     let all = counters(vswitch);
-    // Tells at a glance whether two switches did the same things: FNV-1a of the names of what happened at all.
+    // Tells at a glance whether two switches did the same things: FNV-1a of the names of what happened at
+    // all.
     let hit_names = all.iter().filter(|(_, count)| *count > 0).flat_map(|(name, _)| name.bytes());
     let hash =
         hit_names.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -206,7 +209,7 @@ pub fn memory(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(format!(
         "devices-leaving:{} flows:{flows} flow-cache-bytes:{cache_bytes} handlers:0 ofconns:{ofconns} packet-pool-bytes:{} \
          packet-pool-free:{} ports:{ports} revalidators:0 rules:{rules} rule-bytes:{}\n",
-        vswitch.janitor.waiting(),
+        vswitch.devices.leaving(),
         pool.len_bytes(),
         pool.stats().free,
         vswitch.control.rules_memory_bytes()

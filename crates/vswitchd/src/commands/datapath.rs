@@ -1,7 +1,10 @@
-//! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets were lost.
+//! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets
+//! were lost.
 
 use super::waits::{Begun, wait_for};
+use crate::figures::WorkerCounters;
 use crate::odp::{self, ActionContext};
+use crate::scheduler::Event;
 use crate::service::Shared;
 use crate::state::{PortRecord, Vswitch};
 use base::{DropReason, OfPort, PortNo};
@@ -43,7 +46,7 @@ fn options<'a>(args: &'a [String], known: &[&str]) -> Result<(Vec<&'a str>, Vec<
 }
 
 /// Whether the datapath has that name.
-fn is_named(vswitch: &Vswitch, text: &str) -> bool {
+pub(super) fn is_named(vswitch: &Vswitch, text: &str) -> bool {
     text == name(vswitch) || text == short_name(vswitch)
 }
 
@@ -200,8 +203,8 @@ impl Wanted {
     }
 }
 
-/// Whether what both the filter and the flow look at is the same. A filter on what the flow does not look at leaves it in: among
-/// its packets may be some that match.
+/// Whether what both the filter and the flow look at is the same. A filter on what the flow does not look at
+/// leaves it in: among its packets may be some that match.
 fn agrees(filter: &Match, key: &Key, mask: &Mask) -> bool {
     filter.mask.0.present_blocks().all(|b| {
         (0..8).all(|w| {
@@ -356,8 +359,8 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     Ok(String::new())
 }
 
-/// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached flows, and those of each
-/// worker in the revalidators' place.
+/// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached
+/// flows, and those of each worker in the revalidators' place.
 pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
@@ -375,13 +378,13 @@ fn thread_of(vswitch: &Vswitch, n: usize) -> String {
     format!("pmd thread numa_id {node} core_id {core}")
 }
 
-/// Limits the flows of each worker's caches until the configuration says another limit. The workers are made anew, as by
-/// `other_config:flow-limit`.
+/// Limits the flows of each worker's caches until the configuration says another limit. The workers are made
+/// anew, as by `other_config:flow-limit`.
 pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
     vswitch.flow_limit_by_hand = Some(limit);
     vswitch.set_workers();
-    vswitch.placing.is_due = true;
+    vswitch.scheduler.note(Event::QueuesChanged);
     Ok(format!("set flow_limit to {limit}\n"))
 }
 
@@ -472,55 +475,18 @@ impl PmdArgs {
     }
 }
 
-/// What `pmd-stats-show` shows of a worker.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct PmdStats([u64; 15]);
-
-impl PmdStats {
-    fn of(w: &datapath::WorkerStats) -> PmdStats {
-        PmdStats(
-            [
-                &w.rx,
-                &w.recirculations,
-                &w.exact_hits,
-                &w.megaflow_hits,
-                &w.misses,
-                &w.masks_searched,
-                &w.tx,
-                &w.busy_loops,
-                &w.busy_cycles,
-                &w.idle_cycles,
-                &w.idle_loops,
-                &w.sleeps,
-                &w.sleep_cycles,
-            ]
-            .map(|counter| counter.get())
-            .into_iter()
-            .chain([w.drops.get(DropReason::TranslationError), base::clock::tsc()])
-            .collect::<Vec<u64>>()
-            .try_into()
-            .expect("as many as there are"),
-        )
-    }
-
-    /// What the counters of a worker were when they were cleared; when it began, if they were not.
-    fn before(vswitch: &Vswitch, n: usize) -> PmdStats {
-        vswitch.pmd_cleared.get(&n).copied().unwrap_or_else(|| {
-            let mut zeros = PmdStats::default();
-            zeros.0[zeros.0.len() - 1] = vswitch.dp.worker_stats(n).began.get();
-            zeros
-        })
-    }
-
-    fn since(self, before: PmdStats) -> PmdStats {
-        PmdStats(std::array::from_fn(|i| self.0[i].saturating_sub(before.0[i])))
-    }
+/// What a worker has done since its counters were cleared; since it began, if they were not.
+fn since_cleared(vswitch: &Vswitch, n: usize) -> WorkerCounters {
+    let stats = vswitch.dp.worker_stats(n);
+    let began = || WorkerCounters { tsc: stats.began.get(), ..WorkerCounters::default() };
+    let before = vswitch.pmd_cleared.get(&n).copied().unwrap_or_else(began);
+    WorkerCounters::of(stats).since(&before)
 }
 
 /// Workers' counters are their own to write, so what they were is kept, to be taken off.
 pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for n in PmdArgs::parse(vswitch, args, &[])?.workers(vswitch) {
-        let now = PmdStats::of(vswitch.dp.worker_stats(n));
+        let now = WorkerCounters::of(vswitch.dp.worker_stats(n));
         vswitch.pmd_cleared.insert(n, now);
     }
     Ok(String::new())
@@ -529,26 +495,23 @@ pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let mut text = String::new();
     for n in PmdArgs::parse(vswitch, args, &[])?.workers(vswitch) {
-        let before = PmdStats::before(vswitch, n);
-        let stats = PmdStats::of(vswitch.dp.worker_stats(n)).since(before);
-        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, loops, busy, idle, more @ ..]) =
-            stats;
-        // A worker that sleeps is idle.
-        let [_, _, asleep, ..] = more;
-        let idle = idle + asleep;
+        let stats = since_cleared(vswitch, n);
+        let WorkerCounters { rx, tx, recirculations, busy_loops, busy_cycles: busy, .. } = stats;
+        let WorkerCounters { exact_hits: exact, megaflow_hits: mega, misses: missed, .. } = stats;
+        let (searched, idle) = (stats.masks_searched, stats.idle());
         let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
         let share = |part: u64| ratio(part, busy + idle) * 100.0;
         let _ = writeln!(
             text,
-            "{}:\n  packets received: {rx}\n  packet recirculations: {recirculated}\n  \
+            "{}:\n  packets received: {rx}\n  packet recirculations: {recirculations}\n  \
              avg. datapath passes per packet: {:.2}\n  phwol hits: 0\n  mfex opt hits: 0\n  simple match hits: 0\n  \
              emc hits: {exact}\n  smc hits: 0\n  megaflow hits: {mega}\n  \
              avg. subtable lookups per megaflow hit: {:.2}\n  miss with success upcall: {missed}\n  \
              miss with failed upcall: 0\n  avg. packets per output batch: {:.2}",
             thread_of(vswitch, n),
-            ratio(rx + recirculated, rx),
+            ratio(rx + recirculations, rx),
             ratio(searched, mega.max(1)),
-            ratio(tx, loops),
+            ratio(tx, busy_loops),
         );
         let _ = writeln!(
             text,
@@ -569,9 +532,9 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(text)
 }
 
-/// What a worker did with its time, in the stock switch's layout. Lines of what does not exist here are zeros there, as in
-/// `pmd-stats-show`; how long a translation takes and how large output batches are is not measured, and left out. Histories are not kept, which
-/// is said where one is asked for.
+/// What a worker did with its time, in the stock switch's layout. Lines of what does not exist here are zeros
+/// there, as in `pmd-stats-show`; how long a translation takes and how large output batches are is not
+/// measured, and left out. Histories are not kept, which is said where one is asked for.
 pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let args = PmdArgs::parse(vswitch, args, &["-nh", "-it", "-ms"])?;
     let chosen = args.workers(vswitch);
@@ -587,16 +550,29 @@ pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     );
     let (mut answer, mut text) = (String::new(), String::new());
     for n in chosen {
-        let before = PmdStats::before(vswitch, n);
-        let stats = PmdStats::of(vswitch.dp.worker_stats(n)).since(before);
-        let PmdStats([rx, recirculated, exact, mega, missed, searched, tx, busy_loops, rest @ ..]) = stats;
-        let [busy, idle, idle_loops, sleeps, sleep_cycles, lost, elapsed] = rest;
+        let WorkerCounters {
+            rx,
+            tx,
+            recirculations,
+            exact_hits: exact,
+            megaflow_hits: mega,
+            misses: missed,
+            lost,
+            masks_searched: searched,
+            busy_loops,
+            busy_cycles: busy,
+            idle_loops,
+            idle_cycles: idle,
+            sleeps,
+            sleep_cycles,
+            tsc: elapsed,
+        } = since_cleared(vswitch, n);
         let ratio = |a: f64, b: f64| if b == 0.0 { 0.0 } else { a / b };
         let share = |part: u64, whole: u64| 100.0 * ratio(part as f64, whole as f64);
         let (seconds, used, loops) = (elapsed as f64 / hz, busy + idle, busy_loops + idle_loops);
         let us = |cycles: u64| cycles as f64 * 1e6 / hz;
         let kpps = |packets: u64| ratio(packets as f64, seconds) / 1e3;
-        let passes = rx + recirculated;
+        let passes = rx + recirculations;
         let mut line = |label: &str, value: u64, more: String| {
             let _ = writeln!(text, "  {label:<20}{value:>12}{more}");
         };
@@ -657,6 +633,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         let _ = writeln!(text, "{note}");
     }
     let _ = writeln!(text, "Displaying last {seconds} seconds pmd usage %");
+    let seen = vswitch.seen();
     for n in args.workers(vswitch) {
         let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
         // A bridge's own dummy is polled by the main thread in Open vSwitch, and stands in no worker's list.
@@ -665,12 +642,12 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         ports.sort_by_key(|p| &p.name);
         let mut has_queues = false;
         for port in ports {
-            for (queue, _) in vswitch.dp.rx_workers(port.port_no).iter().enumerate().filter(|(_, w)| **w == n)
-            {
+            for seen_queue in seen.queues.iter().filter(|q| q.worker == n && q.port == port.port_no) {
+                let queue = seen_queue.queue;
                 let device = vswitch.dp.port(port.port_no).filter(|_| !port.gone);
                 let is_enabled = device.is_some_and(|device| device.is_rx_enabled(queue));
                 let state = if is_enabled { "enabled" } else { "disabled" };
-                let usage = vswitch.queue_usage(port.port_no, queue, seconds);
+                let usage = vswitch.scheduler.queue_usage(seen_queue, &seen, seconds);
                 has_queues = true;
                 let _ = writeln!(
                     text,
@@ -680,7 +657,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
             }
         }
         if has_queues {
-            let _ = writeln!(text, "  overhead: {:>2} %", vswitch.overhead(n, seconds));
+            let _ = writeln!(text, "  overhead: {:>2} %", vswitch.scheduler.overhead(n, &seen, seconds));
         }
     }
     Ok(text)
@@ -690,6 +667,6 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let names: Vec<&str> = args.iter().map(String::as_str).collect();
     check_names(vswitch, &names)?;
-    vswitch.place_queues(true);
+    vswitch.place_all_queues();
     Ok("pmd rxq rebalance requested.\n".into())
 }

@@ -1,5 +1,7 @@
-//! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts read.
+//! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts
+//! read.
 
+pub(crate) mod conntrack;
 pub(crate) mod coverage;
 pub(crate) mod datapath;
 mod drops;
@@ -12,7 +14,7 @@ pub(crate) mod waits;
 
 use crate::service::Shared;
 use crate::state::Vswitch;
-use crate::unixctl::{self, Command, Request};
+use transport::unixctl::{self, Command, Request};
 
 const fn row(
     name: &'static str,
@@ -32,9 +34,25 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("coverage/read-counter", "COUNTER", 1, 1, coverage::read_counter),
     row("coverage/show", "", 0, 0, coverage::show),
     row("crosspoint/drops", "", 0, 0, drops::drops),
+    row("crosspoint/figures", "", 0, 0, drops::figures),
+    row("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, conntrack::buckets),
+    row("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1, 2, conntrack::del_limits),
+    row("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, conntrack::disable_tcp_seq_chk),
+    row("dpctl/ct-enable-tcp-seq-chk", "[dp]", 0, 1, conntrack::enable_tcp_seq_chk),
+    row("dpctl/ct-get-limits", "[dp] [zone=N1[,N2]...]", 0, 2, conntrack::get_limits),
+    row("dpctl/ct-get-maxconns", "[dp]", 0, 1, conntrack::get_maxconns),
+    row("dpctl/ct-get-nconns", "[dp]", 0, 1, conntrack::get_nconns),
+    row("dpctl/ct-get-sweep-interval", "[dp]", 0, 1, conntrack::get_sweep_interval),
+    row("dpctl/ct-get-tcp-seq-chk", "[dp]", 0, 1, conntrack::get_tcp_seq_chk),
+    row("dpctl/ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1, MANY, conntrack::set_limits),
+    row("dpctl/ct-set-maxconns", "[dp] maxconns", 1, 2, conntrack::set_maxconns),
+    row("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2, conntrack::set_sweep_interval),
+    row("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 4, conntrack::stats_show),
     row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
+    row("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, conntrack::dump),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
+    row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, conntrack::flush),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
     row(
         "dpif-netdev/pmd-perf-show",
@@ -134,8 +152,9 @@ pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Database, DatapathFlags, EnableDummy};
-    use crate::rundir::RunDir;
+    use crate::config::wanted::{Bridge, Interface, Wanted};
+    use crate::config::{Config, Database, DatapathFlags, Flags};
+    use host::rundir::RunDir;
     use std::cell::RefCell;
     use std::rc::Rc;
     use std::time::Duration;
@@ -149,22 +168,15 @@ mod tests {
 
     /// A switch with bridge br0 and port p1.
     fn shared() -> Shared {
-        let bridge = crate::config::BridgeFlags::parse("br0,local=dummy").unwrap();
-        let port = crate::config::PortFlags::parse("p1,type=dummy").unwrap();
+        let mut bridge = Bridge::new("br0");
+        for name in ["br0", "p1"] {
+            bridge.add(Interface::new(name, "dummy"));
+        }
+        let wanted = Wanted { bridges: [("br0".to_string(), bridge)].into(), ..Wanted::default() };
         let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
-        let config = Config {
-            run_dir: RunDir::new("/nowhere"),
-            bridges: vec![bridge],
-            ports: vec![port],
-            database: Database::None,
-            dummy: EnableDummy::No,
-            tls: crate::stream::TlsFiles::default(),
-            mlockall: false,
-            datapath,
-            unixctl: None,
-        };
-        let mut vswitch = Vswitch::new(&config).unwrap();
-        crate::reconcile::reconcile(&mut vswitch, &config.wanted(), &Default::default());
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        crate::reconcile::reconcile(&mut vswitch, &wanted, &Default::default());
         Rc::new(RefCell::new(vswitch))
     }
 

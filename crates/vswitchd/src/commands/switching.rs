@@ -1,7 +1,6 @@
 //! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
 
 use super::waits::Begun;
-use crate::clock;
 use crate::odp::{self, ActionContext};
 use crate::service::Shared;
 use crate::state::Vswitch;
@@ -14,6 +13,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use switch::control::{Cursor, RuleFilter};
 use switch::{BridgeIdx, Rule};
+use transport::clock;
 
 /// Rules written in one turn: about a millisecond's work.
 const RULES_PER_TURN: usize = 512;
@@ -109,8 +109,9 @@ pub fn reconnect(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Strin
     Ok(String::new())
 }
 
-/// `ofproto/trace BRIDGE FLOW [PACKET]`: FLOW in OpenFlow's syntax, and, where PACKET is given, only for its metadata.
-/// `ofproto/trace [DATAPATH] FLOW [PACKET]`: FLOW in the datapath's syntax, whose input port says which bridge.
+/// `ofproto/trace BRIDGE FLOW [PACKET]`: FLOW in OpenFlow's syntax, and, where PACKET is given, only for its
+/// metadata. `ofproto/trace [DATAPATH] FLOW [PACKET]`: FLOW in the datapath's syntax, whose input port says
+/// which bridge.
 pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let (options, rest): (Vec<_>, Vec<_>) = args.iter().map(String::as_str).partition(|a| a.starts_with('-'));
     // A packet that there is none of is made from the flow in any case.
@@ -198,7 +199,8 @@ fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, Stri
     let bridge = vswitch.bridge_named(name).ok_or_else(|| format!("{name}: unknown bridge"))?.idx;
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
-    // What says nothing is a flow of the datapath's, which the stock switch looks for under the bridge's name.
+    // What says nothing is a flow of the datapath's, which the stock switch looks for under the bridge's
+    // name.
     if text.trim_matches([',', ' ', '\t']).is_empty() {
         return Err("Cannot find the datapath".into());
     }

@@ -1,11 +1,11 @@
-//! `time/*`: tests stop the clock and move it by hand. Everything that times out follows: rules, cached flows, addresses,
-//! connections, probes.
+//! `time/*`: tests stop the clock and move it by hand. Everything that times out follows: rules, cached
+//! flows, addresses, connections, probes.
 
 use super::waits::Begun;
-use crate::clock;
 use crate::service::Shared;
 use crate::state::Vswitch;
 use std::time::Duration;
+use transport::clock;
 
 /// Longest that a step waits for the workers to have seen the new time.
 const STEP_WAIT: Duration = Duration::from_millis(1_000);
@@ -25,7 +25,8 @@ pub(crate) struct Warp {
     step_ms: u64,
 }
 
-/// `time/warp [TOTAL] STEP`: forward by STEP, as often as TOTAL takes, with the switch's work after each step.
+/// `time/warp [TOTAL] STEP`: forward by STEP, as often as TOTAL takes, with the switch's work after each
+/// step.
 pub fn warp(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let ms = |text: &String| text.parse::<u64>().ok().filter(|ms| (1..=i32::MAX as u64).contains(ms));
     let (total, step) = match args {
@@ -42,8 +43,8 @@ pub fn warp(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
 }
 
 impl Warp {
-    /// All its steps. Connections have their turns after each: a peer that is probed in one step has answered by the next, if it
-    /// is quick.
+    /// All its steps. Connections have their turns after each: a peer that is probed in one step has answered
+    /// by the next, if it is quick.
     pub async fn run(mut self, shared: &Shared) {
         while self.left_ms > 0 {
             let step_ms = self.step_ms.min(self.left_ms);

@@ -1,5 +1,5 @@
-//! Commands that take long or wait for workers: begun at once, and gone on with in slices of a millisecond or so, between
-//! which the control thread serves everybody else.
+//! Commands that take long or wait for workers: begun at once, and gone on with in slices of a millisecond or
+//! so, between which the control thread serves everybody else.
 
 use super::datapath::FlowDump;
 use super::dummy::Frames;
@@ -8,8 +8,8 @@ use super::time::Warp;
 use crate::service::Shared;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for the workers' counters. A worker that is saturated and caches a million flows ends the round
-/// that is open and then another, in less than a second each.
+/// How long a command waits for the workers' counters. A worker that is saturated and caches a million flows
+/// ends the round that is open and then another, in less than a second each.
 const FOLD_WAIT: Duration = Duration::from_secs(3);
 /// How long to wait for workers by yielding before sleeping in between.
 const YIELDING: Duration = Duration::from_micros(500);

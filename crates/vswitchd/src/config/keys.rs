@@ -1,7 +1,8 @@
 //! The keys that the columns of table rows can have, as ovs-vswitchd.conf.db(5) documents them.
 //!
-//! A key of `other_config` or `options` that is not here is reported, so that a typing error does not pass for a setting. What
-//! each key does here is in docs/configuration.md; tests hold this table, that document and the manual page against each other.
+//! A key of `other_config` or `options` that is not here is reported, so that a typing error does not pass
+//! for a setting. What each key does here is in docs/configuration.md; tests hold this table, that document
+//! and the manual page against each other.
 
 /// The keys of one column.
 pub struct Keys {
@@ -16,8 +17,8 @@ pub struct Keys {
 /// Names that later releases of Open vSwitch have given to keys, which what is written for those sets.
 pub const LATER_NAMES: &[(&str, &str, &str)] = &[("Open_vSwitch", "other_config", "pmd-sleep-max")];
 
-/// Columns that configure what the project does not have yet: table, column, and what it is. Where one says something, the log says
-/// that it has no effect; docs/configuration.md has a row for each.
+/// Columns that configure what the project does not have yet: table, column, and what it is. Where one says
+/// something, the log says that it has no effect; docs/configuration.md has a row for each.
 pub const ABSENT: &[(&str, &str, &str)] = &[
     ("Bridge", "auto_attach", "Auto Attach mappings"),
     ("Bridge", "flow_tables", "settings of flow tables"),

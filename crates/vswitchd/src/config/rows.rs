@@ -1,8 +1,8 @@
 //! What the rows of the database `Open_vSwitch` say, as [`Wanted`].
 //!
-//! Values are checked here, once. What makes no sense is a complaint: it is logged when it is new, an interface's is
-//! shown in its column `error` too, and the setting stays as it was, which is why [`read`] gets what was wanted before.
-//! Keys that nobody knows are complaints of their own. Neither hinders the rest.
+//! Values are checked here, once. What makes no sense is a complaint: it is logged when it is new, an
+//! interface's is shown in its column `error` too, and the setting stays as it was, which is why [`read`]
+//! gets what was wanted before. Keys that nobody knows are complaints of their own. Neither hinders the rest.
 //!
 //! Source of names, ranges and defaults: ovs-vswitchd.conf.db(5).
 
@@ -16,10 +16,10 @@ use super::wanted::{
     SwitchWide, Wanted,
 };
 use crate::reconcile::OfPortsBefore;
-use crate::rundir::RunDir;
 use base::OfPort;
 use datapath::placement::Policy;
-use ovsdb::{Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
+use host::rundir::RunDir;
+use ovsdb::{Database, Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
@@ -27,6 +27,7 @@ use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use transport::parse_datapath_id;
 
 /// Rows at one moment. Copying a table's rows costs next to nothing.
 pub struct Rows {
@@ -57,12 +58,15 @@ pub struct Reading {
     pub wanted: Wanted,
     /// Numbers that interfaces had.
     pub before: OfPortsBefore,
-    /// Interfaces that cannot be, by name, and why: those of bridges that cannot be, and such that are named twice.
+    /// Interfaces that cannot be, by name, and why: those of bridges that cannot be, and such that are named
+    /// twice. Empty where Open vSwitch gives no reason either.
     pub impossible: BTreeMap<String, String>,
     /// Columns whose features are not there, by table and name of the row.
     pub ignored: BTreeMap<(String, String), Vec<&'static str>>,
     /// What is wrong with the rows, each a sentence that names its place.
     pub complaints: BTreeSet<String>,
+    /// What Open vSwitch warns of, in its words.
+    pub warnings: BTreeSet<String>,
     /// `next_cfg`.
     pub next_cfg: i64,
 }
@@ -83,6 +87,18 @@ pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy, run_dir: &Path) 
 }
 
 impl Rows {
+    /// All rows of a database.
+    pub fn of(database: &Database) -> Rows {
+        let schema = database.schema().clone();
+        let mut tables = vec![RowMap::default(); schema.tables().len()];
+        for (idx, _) in schema.tables_with_idx() {
+            for row in database.rows(idx) {
+                tables[idx.index()].insert(row.clone());
+            }
+        }
+        Rows { schema, tables }
+    }
+
     fn table(&self, name: &str) -> Option<(TableIdx, &TableSchema)> {
         let idx = self.schema.find(name)?;
         Some((idx, self.schema.table(idx)))
@@ -232,8 +248,8 @@ fn auto_balance(c: &mut Checked<'_>, before: Option<AutoBalance>) -> Option<Auto
     is_on.then_some(AutoBalance { interval_ms: minutes * 60_000, load_percent, improvement_percent })
 }
 
-/// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read once, `in_force` is what it said then: a
-/// socket that moves is one that its guest does not find again.
+/// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read once, `in_force` is
+/// what it said then: a socket that moves is one that its guest does not find again.
 fn vhost_sock_dir(c: &mut Checked<'_>, in_force: Option<PathBuf>) -> PathBuf {
     let run_dir = RunDir::from_env().path().to_path_buf();
     let asked = match c.row.value(c.column, "vhost-sock-dir") {
@@ -428,7 +444,7 @@ impl<'a> Reader<'a> {
                 "exactly 16 hexadecimal digits, not all zero, or fewer after 0x",
                 // Zero is the way to say that there shall be none.
                 old.datapath_id.filter(|_| !text("datapath-id").is_some_and(|id| is_zero(&id))),
-                datapath_id,
+                parse_datapath_id,
             ),
             hwaddr: c.parsed("hwaddr", "an Ethernet address of one station", old.hwaddr, |v| {
                 mac_address(v).filter(|m| m[0] & 1 == 0 && *m != [0; 6])
@@ -544,6 +560,11 @@ impl<'a> Reader<'a> {
             self.complain(&place, "it is in two ports, and counts in one of them");
             return None;
         }
+        if is_reserved(&name) {
+            self.reading.warnings.insert(format!("could not create interface {name}, name is reserved"));
+            self.reading.impossible.insert(name, String::new());
+            return None;
+        }
         let kind = match self.kind_of(row.text("type").unwrap_or_default(), on_dummies) {
             Ok(kind) => kind,
             Err(why) => {
@@ -627,7 +648,8 @@ impl<'a> Reader<'a> {
         .to_string())
     }
 
-    /// Options that the driver has; those that nobody has are complained of, and those of other drivers ignored.
+    /// Options that the driver has; those that nobody has are complained of, and those of other drivers
+    /// ignored.
     fn options(&mut self, row: &RowRef<'a>, place: &str, kind: &str) -> BTreeMap<String, String> {
         let mut options = BTreeMap::new();
         if kind == "dpdkvhostuser"
@@ -655,3 +677,21 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests;
+
+/// Whether a name stands for something else than an interface in Open vSwitch: a datapath, or what its
+/// tunnels share.
+fn is_reserved(name: &str) -> bool {
+    const SHARED: [&str; 9] = [
+        "erspan_sys",
+        "genev_sys",
+        "gre_sys",
+        "gtpu_sys",
+        "ip6erspan_sys",
+        "ip6gre_sys",
+        "lisp_sys",
+        "udp_sys",
+        "vxlan_sys",
+    ];
+    matches!(name, "ovs-dummy" | "ovs-netdev" | "ovs-system")
+        || SHARED.iter().any(|prefix| name.starts_with(prefix))
+}

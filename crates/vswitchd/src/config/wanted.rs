@@ -1,13 +1,13 @@
 //! What the switch shall be: bridges, ports and settings as plain data.
 //!
-//! Command-line flags say it once, the database says it anew with every transaction; `reconcile` compares it with what
-//! runs and changes only the difference. Values here are checked: what a row said that makes no sense has
-//! become the previous setting or the default by now, and an [`Interface::complaint`] or a line of the log.
+//! Command-line flags say it once, the database says it anew with every transaction; `reconcile` compares it
+//! with what runs and changes only the difference. Values here are checked: what a row said that makes no
+//! sense has become the previous setting or the default by now, and an [`Interface::complaint`] or a line of
+//! the log.
 //!
-//! Bridges and interfaces are known by their names, which are unique in a switch. Equality decides what is left
-//! alone, so nothing is in here that only reports.
+//! Bridges and interfaces are known by their names, which are unique in a switch. Equality decides what is
+//! left alone, so nothing is in here that only reports.
 
-use crate::stream::TlsFiles;
 use base::OfPort;
 use datapath::placement::Policy;
 use openflow::VersionSet;
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use switch::VlanConfig;
+use transport::TlsFiles;
 
 /// Everything that can be changed while the switch runs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -43,18 +44,20 @@ pub struct SwitchWide {
     pub rxq_isolate: bool,
     /// Queues move by themselves when a worker is overloaded (`pmd-auto-lb`).
     pub auto_balance: Option<AutoBalance>,
-    /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is false.
+    /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is
+    /// false.
     pub flow_restore_wait: bool,
     /// VLAN tags that NORMAL looks at, 1 or 2; `None`: 1 (`vlan-limit`).
     pub vlan_limit: Option<u8>,
     /// Keys and certificates (table SSL); `None`: those of the command line.
     pub tls: Option<TlsFiles>,
-    /// Managers that the database server connects to by way of the bridges (table Manager, but for those whose
-    /// `connection_mode` is `out-of-band`).
+    /// Managers that the database server connects to by way of the bridges (table Manager, but for those
+    /// whose `connection_mode` is `out-of-band`).
     pub in_band_managers: BTreeSet<SocketAddrV4>,
     /// Seconds after which an OpenFlow bundle that nobody touches is forgotten (`bundle-idle-timeout`).
     pub bundle_idle_s: Option<u32>,
-    /// Where the sockets of type `dpdkvhostuser` are (`vhost-sock-dir`), as the first row said that was read; `None`: none was yet.
+    /// Where the sockets of type `dpdkvhostuser` are (`vhost-sock-dir`), as the first row said that was read;
+    /// `None`: none was yet.
     pub vhost_sock_dir: Option<PathBuf>,
     /// Milliseconds between two updates of statistics in the database (`stats-update-interval`).
     pub stats_interval_ms: u64,
@@ -138,7 +141,8 @@ pub struct BridgeSettings {
     pub flood_vlans: BTreeSet<u16>,
     /// No rules of its own for controllers that are reached through the bridge.
     pub disable_in_band: bool,
-    /// Packets that may wait for a controller whose row says nothing of it (`other_config:controller-queue-size`), 1 to 512.
+    /// Packets that may wait for a controller whose row says nothing of it
+    /// (`other_config:controller-queue-size`), 1 to 512.
     pub controller_queue_size: Option<u32>,
     /// Description and serial number that OpenFlow's description statistics give (`dp-desc`, `dp-sn`).
     pub dp_desc: Option<String>,
@@ -165,8 +169,8 @@ impl Default for BridgeSettings {
     }
 }
 
-/// How packets that match no rule go to a controller (`other_config` and columns of the table Controller), and how the
-/// connection to it is kept.
+/// How packets that match no rule go to a controller (`other_config` and columns of the table Controller),
+/// and how the connection to it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Controller {
     /// `tcp:HOST[:PORT]`, `ssl:...`, `unix:FILE`, or passive: `ptcp:[PORT][:HOST]`, `pssl:...`, `punix:FILE`.

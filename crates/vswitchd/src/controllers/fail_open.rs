@@ -1,5 +1,6 @@
-//! What a bridge in the fail mode `standalone` does when its controllers cannot be reached: after three times the longest
-//! probe interval without any of them it forgets their rules and switches by itself, until one is back.
+//! What a bridge in the fail mode `standalone` does when its controllers cannot be reached: after three times
+//! the longest probe interval without any of them it forgets their rules and switches by itself, until one is
+//! back.
 //!
 //! Source: ovs-vswitchd.conf.db(5), `fail_mode`.
 

@@ -1,9 +1,11 @@
-//! Rules that let a bridge reach its controllers through its own ports, whatever controllers say: DHCP and ARP of the
-//! bridge's own port, ARP for the controllers' addresses, and their TCP connections, all switched by NORMAL.
+//! Rules that let a bridge reach its controllers through its own ports, whatever controllers say: DHCP and
+//! ARP of the bridge's own port, ARP for the controllers' addresses, and their TCP connections, all switched
+//! by NORMAL.
 //!
-//! They are of the switch's own making: above all others, not to be seen or changed by OpenFlow. Priorities are those of
-//! Open vSwitch, as `ovs-appctl bridge/dump-flows` shows them. Where a controller is behind a router, Open vSwitch also
-//! lets the router's ARP pass by its Ethernet address; here it is the rules for the bridge's own port that do.
+//! They are of the switch's own making: above all others, not to be seen or changed by OpenFlow. Priorities
+//! are those of Open vSwitch, as `ovs-appctl bridge/dump-flows` shows them. Where a controller is behind a
+//! router, Open vSwitch also lets the router's ARP pass by its Ethernet address; here it is the rules for the
+//! bridge's own port that do.
 
 use super::OwnRule;
 use base::OfPort;

@@ -1,15 +1,16 @@
-//! A row of table Controller at work: whom to connect to or whom to let in, when to try again, and what to report.
+//! A row of table Controller at work: whom to connect to or whom to let in, when to try again, and what to
+//! report.
 
 use super::sched::Limits;
 use crate::config::wanted;
 use crate::ofconn::OfConn;
-use crate::stream::{ActiveTarget, Host, OPENFLOW_PORT, PassiveTarget, Target};
 use openflow::message::Role;
-use ovsdb::reconnect::{Options, Reconnect, State};
 use std::net::{IpAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use transport::reconnect::{Options, Reconnect, State};
+use transport::{ActiveTarget, Host, OPENFLOW_PORT, PassiveTarget, Target};
 
 /// Silence after which the peer is asked whether it lives, where the row says nothing.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);

@@ -1,17 +1,21 @@
-//! Controllers of bridges: the connections that the rows of table Controller ask for, kept over `tcp:`, `ssl:` and `unix:`, and
-//! taken over `ptcp:`, `pssl:` and `punix:`; and what a bridge does by itself while it has none.
+//! Controllers of bridges: the connections that the rows of table Controller ask for, kept over `tcp:`,
+//! `ssl:` and `unix:`, and taken over `ptcp:`, `pssl:` and `punix:`; and what a bridge does by itself while
+//! it has none.
 //!
-//! A row is a [`Link`], a structure without sockets that knows when to try again and what to report. A task per link
-//! moves the bytes ([`task`](self::task)). [`Controllers::follow`] keeps tasks and links together.
+//! A row is a [`Link`], a structure without sockets that knows when to try again and what to report. A task
+//! per link moves the bytes ([`task`](self::task)). [`Controllers::follow`] keeps tasks and links together.
 //!
-//! A controller of type `primary` (by default those that are connected to) is in charge: it is told of packets, rules and ports
-//! without having asked, rules are flushed when the first one comes and the last one goes, and while none of them
-//! can be reached a bridge in the fail mode `standalone` takes over ([`fail_open`]). One of type `service` (by
-//! default those who connect) is a client like those of the management socket.
+//! A controller of type `primary` (by default those that are connected to) is in charge: it is told of
+//! packets, rules and ports without having asked, rules are flushed when the first one comes and the last one
+//! goes, and while none of them can be reached a bridge in the fail mode `standalone` takes over
+//! ([`fail_open`]). One of type `service` (by default those who connect) is a client like those of the
+//! management socket.
 //!
-//! Controllers that are reached through the bridge's own ports need rules that no controller gives: [`in_band`].
+//! Controllers that are reached through the bridge's own ports need rules that no controller gives:
+//! [`in_band`].
 //!
-//! Files: `link` a row at work; `task` bytes; `sched` the limit on packets; `fail_open` and `in_band` as said.
+//! Files: `link` a row at work; `task` bytes; `sched` the limit on packets; `fail_open` and `in_band` as
+//! said.
 
 mod fail_open;
 mod in_band;
@@ -23,7 +27,6 @@ pub use link::{ControllerStatus, LinkState};
 pub(crate) use link::{Link, limits, probe_interval};
 pub(crate) use sched::{Limits, Sched};
 
-use crate::clock;
 use crate::config::FailMode;
 use crate::config::wanted::{self, BridgeSettings};
 use crate::service::Shared;
@@ -32,11 +35,15 @@ use fail_open::FailOpen;
 use flow::{Action, Match};
 use in_band::InBand;
 use openflow::VersionSet;
+use openflow::message::{
+    BUCKET_ALL, GROUP_ALL, GroupCommand, GroupDesc, GroupMod, METER_ALL, MeterCommand, MeterConfig, MeterMod,
+};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use switch::control::{Command, FlowMod, TABLE_ALL};
 use switch::{BridgeIdx, RuleFlags};
 use tokio::task::AbortHandle;
+use transport::clock;
 
 /// What a bridge keeps of its controllers.
 #[derive(Default)]
@@ -53,8 +60,8 @@ impl BridgeControllers {
         self.links.values().any(Link::is_primary)
     }
 
-    /// Whether a packet that no rule matches is for a controller that may come yet, which is not known to speak a version where
-    /// it is dropped.
+    /// Whether a packet that no rule matches is for a controller that may come yet, which is not known to
+    /// speak a version where it is dropped.
     pub fn awaits_misses(&self, protocols: VersionSet) -> bool {
         let old = protocols.greatest().is_some_and(|v| v < openflow::Version::V13);
         old && self.links.values().any(|l| l.is_primary() && !l.is_connected())
@@ -138,7 +145,8 @@ impl Vswitch {
         self.run_controllers(idx, now);
     }
 
-    /// All rules go, but for the switch's own. A bridge that switches by itself gets its rule again.
+    /// All rules, groups and meters go, but for the switch's own rules. A bridge that switches by itself gets
+    /// its rule again.
     pub(crate) fn flush_rules(&mut self, idx: BridgeIdx) {
         let all = FlowMod {
             table_id: TABLE_ALL,
@@ -147,10 +155,17 @@ impl Vswitch {
         };
         let now_ms = self.now_ms();
         self.control.flow_mod(idx, &all, now_ms).expect("to delete everything is always valid");
+        let group = GroupDesc { group_id: GROUP_ALL, ..GroupDesc::default() };
+        let groups = GroupMod { command: GroupCommand::Delete, command_bucket_id: BUCKET_ALL, group };
+        self.control.group_mod(idx, &groups, now_ms).expect("to delete everything is always valid");
+        let meter = MeterConfig { meter_id: METER_ALL, ..MeterConfig::default() };
+        let meters = MeterMod { command: MeterCommand::Delete, meter };
+        self.control.meter_mod(idx, &meters, now_ms).expect("to delete everything is always valid");
         self.add_standalone_rule(idx);
     }
 
-    /// Gives a bridge without controllers in the mode `standalone` its one rule, which everybody may see and change.
+    /// Gives a bridge without controllers in the mode `standalone` its one rule, which everybody may see and
+    /// change.
     pub(crate) fn add_standalone_rule(&mut self, idx: BridgeIdx) {
         let Some(bridge) = self.bridges.get(&idx) else { return };
         if bridge.settings.fail_mode == FailMode::Secure || bridge.control.has_primary() {
@@ -175,7 +190,8 @@ impl Vswitch {
         }
     }
 
-    /// Ends the connections of a bridge's controllers. Those that are connected to come back after their backoff.
+    /// Ends the connections of a bridge's controllers. Those that are connected to come back after their
+    /// backoff.
     pub(crate) fn reconnect_controllers(&mut self, idx: BridgeIdx, now: Instant) {
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         for conn in bridge.conns.values_mut().filter(|c| c.link.is_some()) {
@@ -257,8 +273,8 @@ struct OwnRule {
     matching: Match,
 }
 
-/// Versions of OpenFlow that a bridge is to speak. The configuration leaves out what we do not speak, unless there is nothing
-/// else: then every connection ends with its hello.
+/// Versions of OpenFlow that a bridge is to speak. The configuration leaves out what we do not speak, unless
+/// there is nothing else: then every connection ends with its hello.
 pub(crate) fn versions(settings: &BridgeSettings) -> VersionSet {
     settings.protocols.unwrap_or(VersionSet::SUPPORTED)
 }

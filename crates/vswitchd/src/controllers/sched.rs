@@ -1,7 +1,8 @@
-//! The limit on packets that go to a controller: a rate with a burst, and behind it a queue for each input port that are
-//! served in turn, so that one port's packets do not keep away those of the others.
+//! The limit on packets that go to a controller: a rate with a burst, and behind it a queue for each input
+//! port that are served in turn, so that one port's packets do not keep away those of the others.
 //!
-//! Pure: packets and the time go in, packets come out. Source: ovs-vswitchd.conf.db(5), `controller_rate_limit`.
+//! Pure: packets and the time go in, packets come out. Source: ovs-vswitchd.conf.db(5),
+//! `controller_rate_limit`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -1,16 +1,16 @@
 //! The task of a link: connects or listens, and has what comes of it carried ([`Carrier`]).
 
 use super::link::{Kind, Link};
-use crate::clock;
 use crate::ofconn::{LinkOf, Purpose};
 use crate::service::{Carrier, Shared};
-use crate::stream::{ActiveTarget, Listener, PassiveTarget, Stream, StreamError, reason};
-use ovsdb::reconnect::Action;
+use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use switch::BridgeIdx;
-use tokio::sync::{Notify, Semaphore};
+use transport::reconnect::Reconnect;
+use transport::{
+    ActiveTarget, Keep, Listener, PassiveTarget, Places, Stream, accept, clock, keep_connected, reason,
+};
 
 /// Connections to one listening socket at once; further ones wait.
 const CONNECTIONS_MAX: usize = 200;
@@ -27,13 +27,6 @@ pub(super) struct Task {
     id: u64,
 }
 
-/// What to do next.
-enum Next {
-    Gone,
-    Wait(Option<Instant>, Rc<Notify>),
-    Connect,
-}
-
 impl Task {
     pub fn new(shared: Shared, bridge: BridgeIdx, target: String, id: u64) -> Task {
         Task { shared, bridge, target, id }
@@ -42,7 +35,9 @@ impl Task {
     /// Runs until the link is gone.
     pub async fn run(self, kind: Kind) {
         match kind {
-            Kind::Active(target) => self.keep_connected(&target).await,
+            Kind::Active(target) => {
+                keep_connected(&mut Outgoing { task: self, target }).await;
+            }
             Kind::Passive(target) => self.listen(&target).await,
             Kind::Bad(_) => {}
         }
@@ -54,56 +49,6 @@ impl Task {
         (link.id() == self.id).then(|| f(link))
     }
 
-    async fn keep_connected(&self, target: &ActiveTarget) {
-        loop {
-            if self.shared.borrow().settings.flow_restore_wait {
-                // Rules are being restored, which a controller would only disturb.
-                tokio::time::sleep(RESTORE_WAIT).await;
-                continue;
-            }
-            let next = self.with(|link| match link.reconnect.run(clock::now()) {
-                Some(Action::Connect) => Next::Connect,
-                // It probes nobody, and it is told of every end.
-                Some(Action::Probe | Action::Disconnect) | None => {
-                    Next::Wait(link.reconnect.deadline(), link.notify.clone())
-                }
-            });
-            match next.unwrap_or(Next::Gone) {
-                Next::Gone => return,
-                Next::Wait(due, notify) => {
-                    let due = due.unwrap_or_else(|| clock::now() + Duration::from_secs(3_600));
-                    tokio::select! {
-                        () = notify.notified() => {}
-                        () = clock::sleep_until(due) => {}
-                    }
-                }
-                Next::Connect => {
-                    let why = self.connect(target).await;
-                    self.with(|link| link.down(clock::now(), &why));
-                    self.shared.borrow_mut().update_misses(self.bridge);
-                }
-            }
-        }
-    }
-
-    /// One connection, from the attempt to its end. Why it ended.
-    async fn connect(&self, target: &ActiveTarget) -> String {
-        let tls = self.shared.borrow().tls.clone();
-        self.with(|link| tracing::debug!(target: "rconn", "{}: connecting...", link.name()));
-        match Stream::connect(target, tls.as_deref()).await {
-            Ok(stream) => {
-                if let Stream::Tcp(tcp) = &stream
-                    && let Ok(std::net::SocketAddr::V4(address)) = tcp.peer_addr()
-                {
-                    self.with(|link| link.resolved = Some(address));
-                }
-                self.set_dscp(&stream);
-                self.serve(stream).await
-            }
-            Err(error) => said(&error),
-        }
-    }
-
     fn set_dscp(&self, stream: &Stream) {
         if let Some(dscp) = self.with(|link| link.row().dscp) {
             stream.set_dscp(dscp);
@@ -112,13 +57,13 @@ impl Task {
 
     async fn listen(self, target: &PassiveTarget) {
         let this = Rc::new(self);
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Places::new(CONNECTIONS_MAX);
         loop {
             let tls = this.shared.borrow().tls.clone();
             let listener = match Listener::bind(target, tls.as_ref()).await {
                 Ok(listener) => listener,
                 Err(error) => {
-                    let why = said(&error);
+                    let why = error.to_string();
                     let told = this.with(|link| {
                         if link.reconnect.last_error() != Some(&why) {
                             tracing::error!(target: "connmgr", "{}: cannot listen: {why}", link.name());
@@ -134,28 +79,21 @@ impl Task {
                 }
             };
             let mut tasks = tokio::task::JoinSet::new();
-            loop {
-                let place = places.clone().acquire_owned().await.expect("never closed");
-                match listener.accept().await {
-                    Ok(incoming) => {
-                        let this = this.clone();
-                        tasks.spawn_local(async move {
-                            let name = incoming.name.clone();
-                            let why = match incoming.establish().await {
-                                Ok(stream) => this.serve(stream).await,
-                                Err(error) => said(&error),
-                            };
-                            tracing::debug!(target: "rconn", "{name}: connection closed ({why})");
-                            drop(place);
-                        });
-                        while tasks.try_join_next().is_some() {}
-                    }
-                    Err(error) => {
-                        tracing::warn!(target: "vconn", "accept failed: {}", reason(&error));
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                }
-            }
+            let failed = |why: &str| tracing::warn!(target: "vconn", "accept failed: {why}");
+            accept(&listener, &places, failed, |incoming, place| {
+                let this = this.clone();
+                tasks.spawn_local(async move {
+                    let name = incoming.name.clone();
+                    let why = match incoming.establish().await {
+                        Ok(stream) => this.serve(stream).await,
+                        Err(error) => error.to_string(),
+                    };
+                    tracing::debug!(target: "rconn", "{name}: connection closed ({why})");
+                    drop(place);
+                });
+                while tasks.try_join_next().is_some() {}
+            })
+            .await;
         }
     }
 
@@ -179,7 +117,64 @@ impl Task {
     }
 }
 
-/// A sentence, as `status:last_error` has it.
-fn said(error: &StreamError) -> String {
-    error.to_string()
+/// A link that connects.
+struct Outgoing {
+    task: Task,
+    target: ActiveTarget,
+}
+
+impl Keep for Outgoing {
+    type Link = Stream;
+    type Done = std::convert::Infallible;
+
+    fn name(&self) -> String {
+        self.target.to_string()
+    }
+
+    fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T> {
+        self.task.with(|link| f(&mut link.reconnect))
+    }
+
+    async fn connect(&mut self) -> Result<Stream, String> {
+        while self.task.shared.borrow().settings.flow_restore_wait {
+            // Rules are being restored, which a controller would only disturb.
+            tokio::time::sleep(RESTORE_WAIT).await;
+        }
+        let tls = self.task.shared.borrow().tls.clone();
+        let stream =
+            Stream::connect(&self.target, tls.as_deref()).await.map_err(|error| error.to_string())?;
+        if let Stream::Tcp(tcp) = &stream
+            && let Ok(std::net::SocketAddr::V4(address)) = tcp.peer_addr()
+        {
+            self.task.with(|link| link.resolved = Some(address));
+        }
+        self.task.set_dscp(&stream);
+        Ok(stream)
+    }
+
+    async fn converse(&mut self, stream: Stream) -> ControlFlow<Self::Done, Option<String>> {
+        ControlFlow::Continue(Some(self.task.serve(stream).await))
+    }
+
+    async fn changed(&mut self) {
+        if let Some(notify) = self.task.with(|link| link.notify.clone()) {
+            notify.notified().await;
+        }
+    }
+
+    fn connecting(&mut self) {
+        self.task.with(|link| tracing::debug!(target: "rconn", "{}: connecting...", link.name()));
+    }
+
+    /// It is up once a version has been agreed on.
+    fn connected(&mut self) {}
+
+    fn failed(&mut self, why: &str) {
+        self.task.with(|link| link.down(clock::now(), why));
+        self.task.shared.borrow_mut().update_misses(self.task.bridge);
+    }
+
+    fn disconnected(&mut self, why: Option<&str>) {
+        self.failed(why.unwrap_or_default());
+    }
 }

@@ -3,6 +3,8 @@
 use super::{PortNames, decimal, hex, ipv4, ipv6, mac, port};
 use ::flow::{FieldId, Key};
 use datapath::DpAction;
+use datapath::conntrack::nat::Side;
+use datapath::conntrack::{Nat, Request};
 
 /// What the names of header fields depend on: the protocols of the flow that the actions belong to.
 #[derive(Clone, Copy, Default, Debug)]
@@ -82,7 +84,10 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
             lse >> 8 & 1
         ),
         DpAction::PopMpls { eth_type } => format!("pop_mpls(eth_type={eth_type:#x})"),
+        DpAction::Meter(meter) => format!("meter({})", meter.number),
         DpAction::Recirc(id) => format!("recirc({})", hex(u128::from(*id))),
+        DpAction::Ct(request) => ct(request),
+        DpAction::CtClear => "ct_clear".into(),
         DpAction::Sample { probability, actions: inner } => format!(
             "sample(sample={:.1}%,actions({}))",
             f64::from(*probability) * 100.0 / f64::from(u32::MAX),
@@ -99,6 +104,56 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
         ),
         DpAction::Drop(_) => "drop".into(),
     }
+}
+
+fn ct(request: &Request) -> String {
+    let mut parts = Vec::new();
+    match (request.commit, request.force) {
+        (_, true) => parts.push("force_commit".to_string()),
+        (true, false) => parts.push("commit".into()),
+        (false, false) => {}
+    }
+    if request.zone != 0 {
+        parts.push(format!("zone={}", request.zone));
+    }
+    parts.extend(request.mark.map(|(value, mask)| format!("mark={value:#x}/{mask:#x}")));
+    parts.extend(request.label.map(|(value, mask)| {
+        let ones = if mask == u128::MAX { String::new() } else { format!("/{mask:#x}") };
+        format!("label={value:#x}{ones}")
+    }));
+    parts.extend(request.helper.map(|helper| format!("helper={}", helper.name())));
+    parts.extend(request.nat.map(nat));
+    if parts.is_empty() { "ct".into() } else { format!("ct({})", parts.join(",")) }
+}
+
+fn nat(nat: Nat) -> String {
+    let Nat::New(range) = nat else { return "nat".into() };
+    let mut text = format!("nat({}", if range.side == Side::Src { "src" } else { "dst" });
+    if let Some((low, high)) = range.addresses {
+        let address = |address: u128| match (range.is_ipv6, range.ports) {
+            (false, _) => ipv4(address),
+            (true, Some(_)) => format!("[{}]", ipv6(address)),
+            (true, None) => ipv6(address),
+        };
+        text += &format!("={}", address(low));
+        if high != low {
+            text += &format!("-{}", address(high));
+        }
+        if let Some((low, high)) = range.ports {
+            text += &format!(":{low}");
+            if high != low {
+                text += &format!("-{high}");
+            }
+        }
+    }
+    for (is_set, name) in
+        [(range.is_persistent, ",persistent"), (range.is_hash, ",hash"), (range.is_random, ",random")]
+    {
+        if is_set {
+            text += name;
+        }
+    }
+    text + ")"
 }
 
 fn push_vlan(tpid: u16, tci: u16) -> String {
@@ -213,7 +268,8 @@ mod tests {
                 "pop_vlan,push_vlan(vid=5,pcp=1)",
             ),
             (vec![DpAction::Clone(vec![DpAction::Recirc(1)])], "clone(recirc(0x1))"),
-            // Of a tag some bits are set: the others are the packet's, of whichever tag is the outer one by then.
+            // Of a tag some bits are set: the others are the packet's, of whichever tag is the outer one by
+            // then.
             (vec![set(FieldId::VlanTci, 5, 0xfff)], "pop_vlan,push_vlan(tpid=0x88a8,vid=5,pcp=3)"),
             (
                 vec![DpAction::PopVlan, set(FieldId::VlanTci, 0xe000, 0xe000), DpAction::Output(PortNo(1))],

@@ -1,4 +1,7 @@
-//! Bundles: flow-mods that are collected and then take effect as one version, or not at all.
+//! Bundles: changes of rules and groups that are collected and then take effect as one version, or not at
+//! all. Packets among them go through the tables as the changes before them leave these, and are sent at the
+//! end; changes of ports, which only bundles that need not be atomic may hold, are made at the end too. As in
+//! Open vSwitch.
 //!
 //! One that nobody touches for `bundle-idle-timeout` seconds is forgotten, and who opened it is told.
 //!
@@ -6,14 +9,20 @@
 
 use super::flow_mods::{convert, refusal};
 use super::{Handled, OfConn, Request};
-use crate::clock;
 use crate::state::Vswitch;
+use base::PortNo;
+use flow::Key;
 use openflow::connection::RequestHead;
-use openflow::message::{BundleAdd, BundleControl, BundleControlType, BundleFlags, Message};
-use openflow::{ErrorKind, OfError};
+use openflow::message::{
+    BundleAdd, BundleControl, BundleControlType, BundleFlags, GroupMod, Message, PacketOut, PortMod,
+};
+use openflow::{Codec, ErrorKind, OfError, Version};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use switch::control::FlowMod;
+use switch::control::{self, FlowMod};
+use transport::clock;
 
 /// Bundles of one connection.
 const BUNDLES_MAX: usize = 16;
@@ -21,11 +30,20 @@ const BUNDLES_MAX: usize = 16;
 const IDLE_DEFAULT_S: u32 = 10;
 /// Messages in one.
 const MESSAGES_MAX: usize = 4_000_000;
+/// Bytes that the bundles of one connection may take: two million flow-mods of the usual length.
+const CONNECTION_BYTES_MAX: usize = 320 << 20;
+/// Bytes that all bundles together may take.
+const ALL_BYTES_MAX: usize = 1 << 30;
+
+/// What the bundles of this process take.
+static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) struct Bundle {
     flags: BundleFlags,
     closed: bool,
     changes: Vec<Change>,
+    /// What the changes take.
+    bytes: Charge,
     /// The request that opened it, for the error when it expires.
     opened_by: (u32, RequestHead),
     expires: Instant,
@@ -49,11 +67,94 @@ impl OfConn {
     }
 }
 
+/// Bytes that count against [`ALL_BYTES_MAX`] until this goes.
+#[derive(Default)]
+struct Charge(usize);
+
+impl Charge {
+    /// Charges more, if all bundles together may take that.
+    fn add(&mut self, bytes: usize) -> bool {
+        if ALL_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > ALL_BYTES_MAX {
+            ALL_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        self.0 += bytes;
+        true
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        ALL_BYTES.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
 struct Change {
     xid: u32,
-    flow_mod: FlowMod,
+    kind: Kind,
     /// All of the message, for the error in answer to it.
     bytes: Box<[u8]>,
+}
+
+enum Kind {
+    /// Read again from its message when the bundle is committed: ready to use, it takes ten times as much
+    /// memory.
+    Flow,
+    Group(Box<GroupMod>),
+    Port(PortMod),
+    /// A packet with its key, and the datapath's number of the port that it shall come from.
+    Packet(Box<(PacketOut, Key)>, PortNo),
+}
+
+/// A change for the switch's tables, in its turn.
+enum Turn<'a> {
+    Flow(Box<FlowMod>),
+    Held(control::Change<'a>),
+}
+
+impl control::AsChange for Turn<'_> {
+    fn as_change(&self) -> control::Change<'_> {
+        match self {
+            Turn::Flow(fm) => control::Change::Flow(fm),
+            Turn::Held(change) => *change,
+        }
+    }
+}
+
+impl Change {
+    /// What the change keeps, in bytes.
+    fn size(&self) -> usize {
+        let beside = match &self.kind {
+            Kind::Flow | Kind::Port(_) => 0,
+            // Read, a message takes some times its length.
+            Kind::Group(_) => 8 * self.bytes.len(),
+            Kind::Packet(..) => size_of::<(PacketOut, Key)>() + 8 * self.bytes.len(),
+        };
+        size_of::<Change>() + self.bytes.len() + beside
+    }
+
+    /// The same for the switch's tables; `None` where it does not concern them.
+    fn turn(&self, version: Version) -> Option<Turn<'_>> {
+        Some(match &self.kind {
+            Kind::Flow => {
+                let Ok((_, Message::FlowMod(fm))) = Codec::new(version).decode(&self.bytes) else {
+                    unreachable!("it was read as a flow-mod of this version before")
+                };
+                Turn::Flow(Box::new(convert(&fm, version)))
+            }
+            Kind::Group(gm) => Turn::Held(control::Change::Group(gm)),
+            Kind::Packet(packet, _) => {
+                let (PacketOut { actions, .. }, key) = &**packet;
+                Turn::Held(control::Change::Packet(control::PacketOut { key, actions, version }))
+            }
+            Kind::Port(_) => return None,
+        })
+    }
+
+    /// Whether [`Self::turn`] yields anything.
+    fn concerns_tables(&self) -> bool {
+        !matches!(self.kind, Kind::Port(_))
+    }
 }
 
 impl Vswitch {
@@ -69,7 +170,8 @@ impl Vswitch {
             BundleControlType::OpenRequest => {
                 if conn.bundles.contains_key(&id) {
                     conn.bundles.remove(&id);
-                    return Err(ErrorKind::OFPBFC_BUNDLE_EXIST);
+                    // Not OFPBFC_BUNDLE_EXIST: as Open vSwitch.
+                    return Err(ErrorKind::OFPBFC_BAD_ID);
                 }
                 if conn.bundles.len() >= BUNDLES_MAX {
                     return Err(ErrorKind::OFPBFC_OUT_OF_BUNDLES);
@@ -111,27 +213,95 @@ impl Vswitch {
 
     fn commit(&mut self, bridge: BridgeIdx, conn: &mut OfConn, bundle: &Bundle) -> Handled {
         let now_ms = self.now_ms();
-        self.counts.flow_mods += bundle.changes.len() as u64;
-        // Before: the workers see all of them at once.
-        self.dp.reserve_slots(self.control.slot_count() + bundle.changes.len() as u32);
-        let all = bundle.changes.iter().map(|c| (bridge, &c.flow_mod));
-        let result = self.control.flow_mods(all, now_ms);
-        self.dp.reserve_slots(self.control.slot_count());
-        if let Some(first) = bundle.changes.first() {
-            self.report_rules(Some((conn, first.xid)));
-        }
-        result.map_err(|(at, error)| {
-            let change = &bundle.changes[at];
-            let code = openflow::error::ErrorCode::Known(refusal(&error));
+        let changes = &bundle.changes;
+        let fail = |conn: &mut OfConn, change: &Change, kind: ErrorKind| {
+            let code = openflow::error::ErrorCode::Known(kind);
             let error = OfError { code, data: change.bytes.to_vec() };
             conn.send(change.xid, &Message::Error(error));
-            ErrorKind::OFPBFC_MSG_FAILED
-        })
+            Err(ErrorKind::OFPBFC_MSG_FAILED)
+        };
+        for change in changes {
+            let Kind::Port(pm) = &change.kind else { continue };
+            if bundle.flags.contains(BundleFlags::ATOMIC) {
+                return fail(conn, change, ErrorKind::OFPBFC_MSG_FAILED);
+            }
+            if let Err(kind) = self.port_of_mod(bridge, pm) {
+                return fail(conn, change, kind);
+            }
+        }
+        // Before: the workers see all of them at once.
+        self.dp.reserve_slots(self.control.slot_count() + self.slots_for(bridge, changes));
+        let groups_before = self.groups_of(bridge, changes);
+        let version = conn.version();
+        let all = changes.iter().filter_map(|change| Some((bridge, change.turn(version)?)));
+        let result = self.control.change_all(all, now_ms);
+        self.dp.reserve_slots(self.control.slot_count());
+        if let Some(first) = changes.first() {
+            self.report_rules(Some((conn, first.xid)));
+        }
+        let packets = match result {
+            Ok(packets) => packets,
+            Err((at, error)) => {
+                let mut concerned = changes.iter().filter(|change| change.concerns_tables());
+                let change = concerned.nth(at).expect("an error is of one of them");
+                return fail(conn, change, refusal(&error));
+            }
+        };
+        let mut packets = packets.into_iter();
+        let mut existing = groups_before;
+        for change in changes {
+            match &change.kind {
+                Kind::Flow => self.counts.flow_mods += 1,
+                Kind::Group(gm) => {
+                    let existed = !existing.insert(gm.group.group_id);
+                    self.forward_group_mod(bridge, change.xid, (**gm).clone(), existed);
+                }
+                // Others have seen to it that it can be made; what the device says is no error of the
+                // bundle's.
+                Kind::Port(pm) => drop(self.port_mod(bridge, pm)),
+                Kind::Packet(packet, dp_port) => {
+                    if let Some(translation) = packets.next() {
+                        self.carry_out(&packet.0.data, *dp_port, translation);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counter slots that changes take, roughly: a bucket that they add to a group several times is counted
+    /// once.
+    fn slots_for(&self, bridge: BridgeIdx, changes: &[Change]) -> u32 {
+        let of = |change: &Change| match &change.kind {
+            Kind::Flow => 1,
+            Kind::Group(gm) => {
+                let kept = self.control.group(bridge, gm.group.group_id).map_or(0, |g| g.buckets().len());
+                1 + gm.group.buckets.len() + kept
+            }
+            Kind::Port(_) | Kind::Packet(..) => 0,
+        };
+        changes.iter().map(of).sum::<usize>() as u32
+    }
+
+    /// The groups that a bundle names and that are there.
+    fn groups_of(&self, bridge: BridgeIdx, changes: &[Change]) -> HashSet<u32> {
+        let named = changes.iter().filter_map(|change| match &change.kind {
+            Kind::Group(gm) => Some(gm.group.group_id),
+            _ => None,
+        });
+        named.filter(|id| self.control.group(bridge, *id).is_some()).collect()
     }
 
     fn new_bundle(&self, flags: BundleFlags, request: &Request<'_>) -> Bundle {
         let opened_by = (request.xid, *request.head);
-        Bundle { flags, closed: false, changes: Vec::new(), opened_by, expires: self.bundle_expires() }
+        Bundle {
+            flags,
+            closed: false,
+            changes: Vec::new(),
+            bytes: Charge::default(),
+            opened_by,
+            expires: self.bundle_expires(),
+        }
     }
 
     /// When a bundle that is touched now is forgotten.
@@ -140,12 +310,29 @@ impl Vswitch {
         clock::now() + Duration::from_secs(idle.into())
     }
 
-    pub(super) fn bundle_add(&mut self, conn: &mut OfConn, request: &Request<'_>, add: BundleAdd) -> Handled {
-        let version = conn.version();
+    pub(super) fn bundle_add(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        request: &Request<'_>,
+        add: BundleAdd,
+    ) -> Handled {
+        let kind = match *add.message {
+            Message::FlowMod(_) => Kind::Flow,
+            Message::GroupMod(gm) => Kind::Group(gm),
+            Message::PortMod(pm) => Kind::Port(pm),
+            Message::PacketOut(out) => {
+                let (key, dp_port) = self.packet_of(bridge, &out)?;
+                Kind::Packet(Box::new((out, key)), dp_port)
+            }
+            _ => return Err(ErrorKind::OFPBFC_MSG_UNSUP),
+        };
         // A message for a bundle that was not opened opens it.
         if !conn.bundles.contains_key(&add.bundle_id) && conn.bundles.len() >= BUNDLES_MAX {
             return Err(ErrorKind::OFPBFC_OUT_OF_BUNDLES);
         }
+        let change = Change { xid: add.xid, kind, bytes: add.bytes.into_boxed_slice() };
+        let held: usize = conn.bundles.values().map(|bundle| bundle.bytes.0).sum();
         let expires = self.bundle_expires();
         let bundle = conn.bundles.entry(add.bundle_id).or_insert_with(|| self.new_bundle(add.flags, request));
         if bundle.closed {
@@ -157,10 +344,12 @@ impl Vswitch {
         if bundle.changes.len() >= MESSAGES_MAX {
             return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
         }
-        let Message::FlowMod(fm) = &*add.message else { return Err(ErrorKind::OFPBFC_MSG_UNSUP) };
-        let flow_mod = convert(fm, version);
+        let size = change.size();
+        if held + size > CONNECTION_BYTES_MAX || !bundle.bytes.add(size) {
+            return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
+        }
         bundle.expires = expires;
-        bundle.changes.push(Change { xid: add.xid, flow_mod, bytes: add.bytes.into_boxed_slice() });
+        bundle.changes.push(change);
         Ok(())
     }
 }

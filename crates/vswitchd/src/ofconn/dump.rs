@@ -1,9 +1,9 @@
-//! Flow statistics: a piece at a time, so that a dump of a million rules delays nobody else, with counters that are
-//! exact when traffic stands still.
+//! Flow statistics: a piece at a time, so that a dump of a million rules delays nobody else, with counters
+//! that are exact when traffic stands still.
 //!
-//! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules are
-//! looked at, some thousand a turn, and written straight from the switch's rules into messages. While more
-//! waits to be sent than a connection may hold, the dump rests.
+//! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules
+//! are looked at, some thousand a turn, and written straight from the switch's rules into messages. While
+//! more waits to be sent than a connection may hold, the dump rests.
 
 use super::monitors::{self, Monitor};
 use super::{FOLD_WAIT, OfConn, PLACES_PER_TURN, Pending, Served, flow_mods};

@@ -1,14 +1,18 @@
 //! One OpenFlow connection to a bridge: its settings, and the request that it waits for.
 //!
-//! Requests of a connection are handled in order. One that takes long (a dump, a barrier) is put into `pending` and
-//! goes on piece by piece; the requests behind it wait, other connections do not.
+//! Requests of a connection are handled in order. One that takes long (a dump, a barrier) is put into
+//! `pending` and goes on piece by piece; the requests behind it wait, other connections do not.
 //!
-//! Files: `requests` handles messages; `flow_mods` changes of rules and bundles; `statistics` answers requests for
-//! statistics, `dump` the long ones; `options` holds the table of tunnel options; `monitors` tells who watches flows; `resume` goes on with paused packets; `news` is what is told without being asked.
+//! Files: `requests` handles messages; `flow_mods` changes of rules, `groups` of groups, `meters` of meters,
+//! `bundle` of many at once; `statistics` answers requests for statistics, `dump` the long ones; `options`
+//! holds the table of tunnel options; `monitors` tells who watches flows; `resume` goes on with paused
+//! packets; `news` is what is told without being asked.
 
 mod bundle;
 mod dump;
 mod flow_mods;
+mod groups;
+mod meters;
 mod monitors;
 mod news;
 mod options;
@@ -41,7 +45,8 @@ const PLACES_PER_TURN: usize = 4_096;
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A client of the management socket, or a controller of that type. It is told nothing that it has not asked for.
+    /// A client of the management socket, or a controller of that type. It is told nothing that it has not
+    /// asked for.
     Service,
     /// A controller in charge. It is told of packets, rules and ports from the start.
     Primary,
@@ -77,6 +82,8 @@ pub(crate) enum Pending {
     Barrier { xid: u32, ticket: u64 },
     /// Flow statistics.
     Dump(Box<Dump>),
+    /// Counters of groups.
+    Groups(groups::GroupCounters),
 }
 
 /// See the module's text.
@@ -163,7 +170,8 @@ impl OfConn {
         }
     }
 
-    /// Whether it wants a message to be sent when a switch lacks rules: so do connections of OpenFlow 1.0 to 1.2.
+    /// Whether it wants a message to be sent when a switch lacks rules: so do connections of OpenFlow 1.0 to
+    /// 1.2.
     fn wants_misses(&self) -> bool {
         let is_told = match self.purpose {
             Purpose::Snoop => false,
@@ -173,7 +181,8 @@ impl OfConn {
         is_told && self.version() < Version::V13
     }
 
-    /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the socket.
+    /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the
+    /// socket.
     pub fn wants_input(&self) -> bool {
         self.pending.is_none() && !self.closed && self.connection.wants_input()
     }
@@ -219,7 +228,8 @@ impl Vswitch {
         now: Instant,
     ) -> Option<u64> {
         let bridge = self.bridges.get_mut(&bridge)?;
-        // Bridges' numbers are given out again, those of connections are not: a task finds no other's connection.
+        // Bridges' numbers are given out again, those of connections are not: a task finds no other's
+        // connection.
         let id = self.next_conn;
         self.next_conn += 1;
         // Who snoops hears all versions, in whatever version.
@@ -367,10 +377,12 @@ impl Vswitch {
                 Served::Quiet
             }
             Pending::Dump(dump) => self.go_on_dumping(bridge, conn, dump, now),
+            Pending::Groups(asked) => self.go_on_with_groups(bridge, conn, asked, now),
         }
     }
 
-    /// Packets that match no rule go to the control thread only while someone wants to hear of them, or may come who does.
+    /// Packets that match no rule go to the control thread only while someone wants to hear of them, or may
+    /// come who does.
     pub(crate) fn update_misses(&mut self, bridge: BridgeIdx) {
         self.set_misses(bridge, false);
     }

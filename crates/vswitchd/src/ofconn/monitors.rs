@@ -1,16 +1,17 @@
 //! Flow monitors: a connection that watches flows is told what becomes of them (NXST_FLOW_MONITOR).
 //!
-//! First come the flows that there are, a piece at a time as in a dump, then every change as it happens. What a connection did
-//! itself it is told in full only if it asks for that (NXFMF_OWN); else it learns by an abbreviated event where in the order of
-//! things its own change belongs.
+//! First come the flows that there are, a piece at a time as in a dump, then every change as it happens. What
+//! a connection did itself it is told in full only if it asks for that (NXFMF_OWN); else it learns by an
+//! abbreviated event where in the order of things its own change belongs.
 //!
-//! Who reads slower than flows change is not told without end: when more than [`PAUSE_BYTES`] wait for it, it is told that it is
-//! paused (NXT_FLOW_MONITOR_PAUSED), and from then on of deletions alone, because nobody could tell it of those later. When
-//! all was taken it is told of what was added and modified meanwhile and is still there, and that it goes on
-//! (NXT_FLOW_MONITOR_RESUMED). One for which deletions alone grow past [`DELETIONS_BYTES_MAX`] is given up.
+//! Who reads slower than flows change is not told without end: when more than [`PAUSE_BYTES`] wait for it, it
+//! is told that it is paused (NXT_FLOW_MONITOR_PAUSED), and from then on of deletions alone, because nobody
+//! could tell it of those later. When all was taken it is told of what was added and modified meanwhile and
+//! is still there, and that it goes on (NXT_FLOW_MONITOR_RESUMED). One for which deletions alone grow past
+//! [`DELETIONS_BYTES_MAX`] is given up.
 //!
-//! Other than Open vSwitch, a paused monitor also hears of the deletion of a flow that it never heard of, which changes nothing
-//! for it.
+//! Other than Open vSwitch, a paused monitor also hears of the deletion of a flow that it never heard of,
+//! which changes nothing for it.
 //!
 //! Source: the Nicira extensions, NXST_FLOW_MONITOR; ovs-ofctl(8), `monitor`.
 
@@ -145,16 +146,16 @@ impl Vswitch {
         Ok(())
     }
 
-    /// What becomes of a bridge's rules is noted while a connection watches them, one that is out of its bridge at the
-    /// moment included.
+    /// What becomes of a bridge's rules is noted while a connection watches them, one that is out of its
+    /// bridge at the moment included.
     pub(super) fn watch_rules(&mut self, bridge: BridgeIdx, watched_besides: bool) {
         let Some(record) = self.bridges.get(&bridge) else { return };
         let watched = watched_besides || record.conns.values().any(|c| !c.monitors.is_empty());
         self.control.watch_rules(bridge, watched);
     }
 
-    /// Tells all who watch what became of rules. `own` is the connection that did it, which is out of its bridge, and the
-    /// transaction id of its request.
+    /// Tells all who watch what became of rules. `own` is the connection that did it, which is out of its
+    /// bridge, and the transaction id of its request.
     pub(crate) fn report_rules(&mut self, own: Option<(&mut OfConn, u32)>) {
         let events = self.control.take_rule_events();
         let Some(first) = events.first() else { return };
@@ -289,5 +290,11 @@ fn event_of(kind: RuleEventKind) -> (FlowEvent, FlowRemovedReason) {
             (FlowEvent::Deleted, FlowRemovedReason::HardTimeout)
         }
         RuleEventKind::Removed(RemovedReason::Delete) => (FlowEvent::Deleted, FlowRemovedReason::Delete),
+        RuleEventKind::Removed(RemovedReason::MeterDelete) => {
+            (FlowEvent::Deleted, FlowRemovedReason::MeterDelete)
+        }
+        RuleEventKind::Removed(RemovedReason::GroupDelete) => {
+            (FlowEvent::Deleted, FlowRemovedReason::GroupDelete)
+        }
     }
 }

@@ -1,14 +1,13 @@
 //! What connections are told without having asked at that moment: packets, ports, removed rules.
 //!
-//! A connection of the management socket is told nothing until it sets a miss-send length (so `ovs-ofctl` is not
-//! disturbed, and `ovs-ofctl monitor` hears all), a controller in charge from the start; its asynchronous configuration
-//! says what. Packets are told whole: none is kept here for which the rest could be asked.
+//! A connection of the management socket is told nothing until it sets a miss-send length (so `ovs-ofctl` is
+//! not disturbed, and `ovs-ofctl monitor` hears all), a controller in charge from the start; its asynchronous
+//! configuration says what. Packets are told whole: none is kept here for which the rest could be asked.
 //!
-//! Of packets there may be more than a controller can bear. So their rate may be limited, for those without a rule and
-//! those that rules send separately, and the number that waits to be read is.
+//! Of packets there may be more than a controller can bear. So their rate may be limited, for those without a
+//! rule and those that rules send separately, and the number that waits to be read is.
 
 use super::{OfConn, Purpose, resume};
-use crate::clock;
 use crate::controllers::{Limits, Sched};
 use flow::action::PacketInReason;
 use flow::options::OptionTable;
@@ -17,6 +16,7 @@ use openflow::Version;
 use openflow::message::{FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role};
 use std::collections::VecDeque;
 use std::time::Instant;
+use transport::clock;
 
 /// Something that happened.
 pub(crate) enum Asynchronous {
@@ -26,6 +26,10 @@ pub(crate) enum Asynchronous {
     Port(PortStatus),
     /// A rule is gone, and its counters are final.
     Removed(Box<FlowRemoved>),
+    /// Another controller has changed groups, by a message of this transaction.
+    GroupMod(u32, Box<Message>),
+    /// Likewise meters.
+    MeterMod(u32, Box<Message>),
 }
 
 /// A packet for controllers.
@@ -128,11 +132,16 @@ impl Asynchronous {
             Asynchronous::Packet(p) => 1 << p.reason(version) as u32,
             Asynchronous::Port(p) => 1 << p.reason as u32,
             Asynchronous::Removed(r) => 1 << r.reason as u32,
+            // OFPRFR_GROUP_MOD.
+            Asynchronous::GroupMod(..) => 1,
+            // OFPRFR_METER_MOD.
+            Asynchronous::MeterMod(..) => 2,
         }
     }
 }
 
-/// The fields of a packet-in's metadata: what is not in the packet itself and no matter of the datapath alone.
+/// The fields of a packet-in's metadata: what is not in the packet itself and no matter of the datapath
+/// alone.
 fn is_pipeline(field: FieldId) -> bool {
     use FieldId::*;
     let is_register = (Reg0 as u8..=Reg15 as u8).contains(&(field as u8));
@@ -157,6 +166,7 @@ impl OfConn {
             Asynchronous::Packet(_) => config.packet_in,
             Asynchronous::Port(_) => config.port_status,
             Asynchronous::Removed(_) => config.flow_removed,
+            Asynchronous::GroupMod(..) | Asynchronous::MeterMod(..) => config.request_forward,
         };
         let is_for_me = match news {
             Asynchronous::Packet(p) => p.controller_id == self.controller_id,
@@ -173,9 +183,13 @@ impl OfConn {
         let message = match news {
             Asynchronous::Port(status) => Message::PortStatus(status.clone()),
             Asynchronous::Removed(removed) => {
-                // A match that OpenFlow 1.0 cannot say goes in the extension's form, if the peer has asked for that.
+                // A match that OpenFlow 1.0 cannot say goes in the extension's form, if the peer has asked
+                // for that.
                 let form = if self.version() == Version::V10 { self.flow_form } else { FlowForm::Standard };
                 Message::FlowRemoved(Box::new(FlowRemoved { form, ..(**removed).clone() }))
+            }
+            Asynchronous::GroupMod(xid, change) | Asynchronous::MeterMod(xid, change) => {
+                Message::RequestForward(*xid, change.clone())
             }
             Asynchronous::Packet(packet) => return self.tell_packet(packet),
         };

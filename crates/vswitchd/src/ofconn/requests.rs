@@ -4,12 +4,12 @@ use super::flow_mods::refusal;
 use super::{Handled, OfConn, Pending, Request};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
+use datapath::conntrack::dump::Filter;
 use datapath::{Pipeline, Translation};
 use flow::{Depth, Ingress, Key, Match, extract};
 use openflow::message::{
-    AsyncConfig, Capabilities, FragHandling, GroupCommand, GroupMod, Message, MeterCommand, MeterMod,
-    PacketOut, PortConfig, PortMod, PortReason, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig,
-    SwitchFeatures,
+    AsyncConfig, Capabilities, FragHandling, Message, PacketOut, PortConfig, PortMod, PortReason, Role,
+    RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
 use switch::control::TABLE_HIDDEN;
@@ -66,7 +66,8 @@ impl Vswitch {
                 return self.packet_out(bridge, conn.version(), out);
             }
             Message::TableMod(change) => {
-                // Nothing of it applies to OpenFlow 1.3 (config is deprecated there) and earlier versions lack it.
+                // Nothing of it applies to OpenFlow 1.3 (config is deprecated there) and earlier versions
+                // lack it.
                 not_secondary(conn)?;
                 if change.table_id == TABLE_HIDDEN {
                     return Err(ErrorKind::OFPTMFC_EPERM);
@@ -74,11 +75,11 @@ impl Vswitch {
             }
             Message::GroupMod(change) => {
                 not_secondary(conn)?;
-                return group_mod(&change);
+                return self.group_mod(bridge, conn, request, *change);
             }
             Message::MeterMod(change) => {
                 not_secondary(conn)?;
-                return meter_mod(&change);
+                return self.meter_mod(bridge, conn, request, change);
             }
             Message::StatsRequest(stats) => return self.stats_request(bridge, conn, xid, stats),
             Message::QueueGetConfigRequest { port } => {
@@ -109,10 +110,13 @@ impl Vswitch {
                 return self.tlv_table_mod(bridge, &change);
             }
             Message::Resume(packet) => return self.resume(bridge, &packet),
-            Message::CtFlushZone(_) => {} // No connection is tracked, so none has to go.
+            Message::CtFlushZone(zone) => {
+                let filter = Filter { zone: Some(zone), ..Filter::default() };
+                self.dp.tracker().flush(&filter, self.dp.now_ms());
+            }
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
-            Message::BundleAdd(add) => return self.bundle_add(conn, request, add),
+            Message::BundleAdd(add) => return self.bundle_add(bridge, conn, request, add),
             // An error in answer to what the switch said, or an echo's reply: nothing to do.
             Message::Error(error) => tracing::debug!(target: "ofproto", "a peer says {error}"),
             Message::EchoReply(_) => {}
@@ -190,12 +194,17 @@ impl Vswitch {
         Ok(())
     }
 
-    fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod) -> Handled {
+    /// The port that a change is of.
+    pub(super) fn port_of_mod(&self, bridge: BridgeIdx, pm: &PortMod) -> Result<PortNo, ErrorKind> {
         let record = self.port_numbered(bridge, pm.port).ok_or(ErrorKind::OFPPMFC_BAD_PORT)?;
-        let port_no = record.port_no;
         if record.status.mac != pm.hw_addr {
             return Err(ErrorKind::OFPPMFC_BAD_HW_ADDR);
         }
+        Ok(record.port_no)
+    }
+
+    pub(super) fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod) -> Handled {
+        let port_no = self.port_of_mod(bridge, pm)?;
         if pm.mask.contains(PortConfig::PORT_DOWN) {
             let up = !pm.config.contains(PortConfig::PORT_DOWN);
             if let Some(port) = self.dp.port_mut(port_no)
@@ -232,16 +241,7 @@ impl Vswitch {
     }
 
     fn packet_out(&mut self, bridge: BridgeIdx, version: Version, out: PacketOut) -> Handled {
-        self.counts.packet_outs += 1;
-        if out.buffer_id.is_some() {
-            return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
-        }
-        let dp_port = self.source_port(bridge, out.in_port)?;
-        let mut key = Key::default();
-        let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
-        if extract(&out.data, out.data.len(), &ingress, &mut key).is_none() {
-            return Err(ErrorKind::OFPBRC_BAD_PACKET);
-        }
+        let (key, dp_port) = self.packet_of(bridge, &out)?;
         let packet = Match { key: key.clone(), ..Match::any() };
         self.control.check_actions(bridge, version, &packet, &out.actions).map_err(|e| refusal(&e))?;
         let mut translation = Translation::default();
@@ -253,8 +253,27 @@ impl Vswitch {
         Ok(())
     }
 
+    /// The key of a packet-out's packet, and the datapath's number of the port that it shall come from.
+    pub(super) fn packet_of(
+        &mut self,
+        bridge: BridgeIdx,
+        out: &PacketOut,
+    ) -> Result<(Key, PortNo), ErrorKind> {
+        self.counts.packet_outs += 1;
+        if out.buffer_id.is_some() {
+            return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
+        }
+        let dp_port = self.source_port(bridge, out.in_port)?;
+        let mut key = Key::default();
+        let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
+        if extract(&out.data, out.data.len(), &ingress, &mut key).is_none() {
+            return Err(ErrorKind::OFPBRC_BAD_PACKET);
+        }
+        Ok((key, dp_port))
+    }
+
     /// Does to a packet of a controller what its translation says.
-    pub(super) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
+    pub(crate) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
         let now_ms = self.now_ms();
         for &slot in &translation.credits {
             let own = self.own_credits.entry(slot).or_default();
@@ -291,8 +310,8 @@ impl OfConn {
         }
     }
 
-    /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports alone to
-    /// secondaries.
+    /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports
+    /// alone to secondaries.
     pub(super) fn async_config(&self) -> AsyncConfig {
         // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a
         // packet-out.
@@ -304,26 +323,6 @@ impl OfConn {
             flow_removed: [0xf, 0],
             ..AsyncConfig::default()
         })
-    }
-}
-
-/// The pipeline has no groups yet: none can be made, and there is none to change or to delete.
-fn group_mod(change: &GroupMod) -> Handled {
-    match change.command {
-        GroupCommand::Add | GroupCommand::AddOrModify => Err(ErrorKind::OFPGMFC_OUT_OF_GROUPS),
-        GroupCommand::Delete => Ok(()),
-        GroupCommand::Modify | GroupCommand::InsertBucket | GroupCommand::RemoveBucket => {
-            Err(ErrorKind::OFPGMFC_UNKNOWN_GROUP)
-        }
-    }
-}
-
-/// Nor has it meters.
-fn meter_mod(change: &MeterMod) -> Handled {
-    match change.command {
-        MeterCommand::Add => Err(ErrorKind::OFPMMFC_OUT_OF_METERS),
-        MeterCommand::Modify => Err(ErrorKind::OFPMMFC_UNKNOWN_METER),
-        MeterCommand::Delete => Ok(()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Packets that wait for a controller: `controller(pause)` and NXT_RESUME.
 //!
-//! The rest of the pipeline's work is kept by the switch under a number; the controller gets that number as an opaque
-//! continuation and sends it back with the packet. It may have changed the packet and its metadata. Numbers are forgotten as those
-//! of recirculation are, after some thousand newer ones of the bridge; then the answer is NXR_STALE, as it is for what is no
-//! continuation of this bridge.
+//! The rest of the pipeline's work is kept by the switch under a number; the controller gets that number as
+//! an opaque continuation and sends it back with the packet. It may have changed the packet and its metadata.
+//! Numbers are forgotten as those of recirculation are, after some thousand newer ones of the bridge; then
+//! the answer is NXR_STALE, as it is for what is no continuation of this bridge.
 //!
 //! Source: ovs-actions(7), "The controller action".
 
@@ -15,7 +15,8 @@ use openflow::ErrorKind;
 use openflow::message::PacketIn;
 use switch::BridgeIdx;
 
-/// The property that names the bridge, by which clients recognise a continuation (NXCPT_BRIDGE, ovs-ofctl prints it).
+/// The property that names the bridge, by which clients recognise a continuation (NXCPT_BRIDGE, ovs-ofctl
+/// prints it).
 const BRIDGE: u16 = 0x8000;
 /// A UUID follows, of which the first four bytes are the number.
 const LENGTH: u16 = 20;

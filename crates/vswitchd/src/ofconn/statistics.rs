@@ -3,18 +3,18 @@
 use super::dump::Dump;
 use super::flow_mods::refusal;
 use super::table_features::{self, MAX_ENTRIES, TABLES};
-use super::{Handled, OfConn, Pending, check_table};
+use super::{Handled, OfConn, Pending, check_table, groups, meters};
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use openflow::ErrorKind;
 use openflow::codec::OFPFW_ALL;
 use openflow::message::{
-    FlowStatsRequest, GroupFeatures, MeterFeatures, PortStats, StatsBody, StatsRequest, SwitchDesc,
-    TableDesc, TableMod, TableStats,
+    FlowStatsRequest, PortStats, StatsBody, StatsRequest, SwitchDesc, TableDesc, TableMod, TableStats,
 };
 use openflow::reply::write_reply;
 use std::collections::HashMap;
 use switch::BridgeIdx;
+use transport::clock;
 
 impl Vswitch {
     pub(super) fn stats_request(
@@ -54,11 +54,14 @@ impl Vswitch {
                 }
                 StatsBody::Queue(Vec::new())
             }
-            StatsRequest::Group(_) => StatsBody::Group(Vec::new()),
-            StatsRequest::GroupDesc(_) => StatsBody::GroupDesc(Vec::new()),
-            StatsRequest::GroupFeatures => StatsBody::GroupFeatures(GroupFeatures::default()),
-            StatsRequest::Meter(_) => StatsBody::Meter(Vec::new()),
-            StatsRequest::MeterConfig(_) => StatsBody::MeterConfig(Vec::new()),
+            StatsRequest::Group(group_id) => {
+                self.begin_group_stats(conn, xid, group_id, clock::now());
+                return Ok(());
+            }
+            StatsRequest::GroupDesc(group_id) => StatsBody::GroupDesc(self.group_descs(bridge, group_id)),
+            StatsRequest::GroupFeatures => StatsBody::GroupFeatures(groups::features(conn.version())),
+            StatsRequest::Meter(id) => StatsBody::Meter(self.meter_stats(bridge, id)?),
+            StatsRequest::MeterConfig(id) => StatsBody::MeterConfig(self.meter_configs(bridge, id)?),
             StatsRequest::TableDesc => {
                 let desc = |table_id| TableDesc(TableMod { table_id, ..TableMod::default() });
                 StatsBody::TableDesc((0..TABLES).map(desc).collect())
@@ -71,7 +74,7 @@ impl Vswitch {
                 }
                 StatsBody::QueueDesc(Vec::new())
             }
-            StatsRequest::MeterFeatures => StatsBody::MeterFeatures(MeterFeatures::default()),
+            StatsRequest::MeterFeatures => StatsBody::MeterFeatures(meters::features()),
             StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => {
                 return Err(ErrorKind::NXST_NOT_CONFIGURED);
             }
@@ -147,8 +150,8 @@ impl Vswitch {
             };
         }
         let s = self.dp.port_stats(record.port_no);
-        if record.shown_kind() == "dummy-internal" {
-            // It has no device that errors could happen in.
+        if record.kind == "dummy" {
+            // It has no device that errors could happen in, and Open vSwitch's does not count its drops.
             return PortStats {
                 rx_packets: s.rx_packets,
                 tx_packets: s.tx_packets,

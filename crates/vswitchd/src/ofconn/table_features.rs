@@ -12,7 +12,8 @@ pub(super) const TABLES: u8 = 254;
 pub(super) const MAX_ENTRIES: u32 = 1_000_000;
 /// OFPIT_*: goto-table, write-metadata, write-, apply- and clear-actions.
 const INSTRUCTIONS: u32 = 0b11_1110;
-/// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, IP TTL (set, decrement), set-field.
+/// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, IP TTL (set,
+/// decrement), set-field.
 const ACTIONS: u32 = 1 | 0x7f << 15 | 1 << 23 | 1 << 24 | 1 << 25;
 /// OpenFlow 1.3.
 const MINOR: u8 = 3;

@@ -137,7 +137,8 @@ impl Found<'_> {
     }
 }
 
-/// Reads a row such as those of Manager. Columns that are not there, or not of the type that is expected, count as empty.
+/// Reads a row such as those of Manager. Columns that are not there, or not of the type that is expected,
+/// count as empty.
 fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<Result<ColumnRemote, String>> {
     let datum = |name: &str| schema.find(name).map(|column| row.get(column));
     let milliseconds = |name: &str| {

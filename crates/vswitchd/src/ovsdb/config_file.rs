@@ -5,8 +5,8 @@
 //!  "databases": {"conf.db": {"service-model": "standalone"}}}
 //! ```
 //!
-//! A database's `service-model` is `standalone`, or `active-backup` with `source` (an object with one remote), `backup` and
-//! `exclude-tables`; all databases of a server have the same source.
+//! A database's `service-model` is `standalone`, or `active-backup` with `source` (an object with one
+//! remote), `backup` and `exclude-tables`; all databases of a server have the same source.
 //!
 //! Source: ovsdb-server(1) of Open vSwitch 3.3, "Configuration file".
 
@@ -14,7 +14,7 @@ use super::databases;
 use super::remotes::{Dscp, Overrides, Remotes};
 use super::replication::Replication;
 use super::state::State;
-use crate::program;
+use host::program;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,8 @@ impl std::fmt::Display for ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file at `given`, if it can be read; a relative name is one of `directory`. The error is a sentence.
+    /// The file at `given`, if it can be read; a relative name is one of `directory`. The error is a
+    /// sentence.
     pub fn at(given: &Path, directory: &Path) -> Result<ConfigFile, String> {
         let file = ConfigFile { given: given.to_owned(), path: directory.join(given) };
         file.read()?;
@@ -77,11 +78,12 @@ impl ConfigFile {
     fn read(&self) -> Result<Contents, String> {
         let shown = self.given.display();
         let text = std::fs::read_to_string(&self.path);
-        let text = text.map_err(|e| format!("{shown}: {}", crate::stream::reason(&e)))?;
+        let text = text.map_err(|e| format!("{shown}: {}", transport::reason(&e)))?;
         serde_json::from_str(&text).map_err(|e| format!("{shown}: {e}"))
     }
 
-    /// Makes the server have what the file says, and nothing else. What can be had is had before an error is returned.
+    /// Makes the server have what the file says, and nothing else. What can be had is had before an error is
+    /// returned.
     pub(super) async fn apply(&self, state: &Rc<State>) -> Result<(), String> {
         let contents = self.read()?;
         let mut errors = Vec::new();
@@ -153,7 +155,7 @@ fn replicate<'a>(
         None => Replication::stop(state),
     }
     match backup {
-        true => Replication::start(state),
+        true => Replication::start(state).map(drop),
         false => {
             Replication::stop(state);
             Ok(())

@@ -1,18 +1,18 @@
-//! The commands of a database server's control socket, with the texts of Open vSwitch's (ovsdb-server(1), "Runtime management
-//! commands").
+//! The commands of a database server's control socket, with the texts of Open vSwitch's (ovsdb-server(1),
+//! "Runtime management commands").
 
 use super::config_file::ConfigFile;
 use super::databases;
 use super::remotes::{Overrides, Remotes};
 use super::replication::Replication;
 use super::state::State;
-use crate::program;
-use crate::unixctl::{self, Command, Request};
+use host::program;
 use ovsdb::server::SERVER_DATABASE;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
+use transport::unixctl::{self, Command, Request};
 
 /// What commands work on.
 pub(super) struct Context {
@@ -293,8 +293,10 @@ fn set_active_probe(context: &mut Context, args: &[String]) -> Answer {
 }
 
 fn connect_active(context: &mut Context, _: &[String]) -> Answer {
-    Replication::start(&context.state)?;
-    nothing()
+    match Replication::start(&context.state)? {
+        true => nothing(),
+        false => Ok("Unable to connect: active server is not specified.\n".into()),
+    }
 }
 
 fn disconnect_active(context: &mut Context, _: &[String]) -> Answer {

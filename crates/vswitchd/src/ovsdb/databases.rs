@@ -1,20 +1,20 @@
 //! Opening the databases of a server.
 
-use super::file::DatabaseFile;
 use super::state::{State, now};
 use crate::conffile;
+use host::database_file::DatabaseFile;
 use ovsdb::log::transaction::Note;
 use ovsdb::storage::Storage;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Opens a database from its file and serves it; one that shall have its first row and has none gets it. The error is a sentence
-/// in the stock server's words, which names the file as it was given.
+/// Opens a database from its file and serves it; one that shall have its first row and has none gets it. The
+/// error is a sentence in the stock server's words, which names the file as it was given.
 pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool) -> Result<String, String> {
     let shown = given.display();
     if let Err(error) = std::fs::metadata(path) {
         // Before the lock, which would leave its file behind where there is a directory for it.
-        let why = crate::stream::reason(&error);
+        let why = transport::reason(&error);
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let what = match directory.map(std::fs::metadata) {
             Some(Err(_)) => "failed to lock lockfile",
@@ -38,7 +38,7 @@ pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool
         if let Some(changes) = added.map_err(|e| format!("{shown}: {e}"))? {
             let note = Note { date_ms: conffile::now_ms(), comment: Some("crosspoint: first row") };
             let written = opened.storage.commit(&changes, note);
-            written.map_err(|e| format!("I/O error: {shown}: {}", crate::stream::reason(&e)))?;
+            written.map_err(|e| format!("I/O error: {shown}: {}", transport::reason(&e)))?;
         }
     }
     let name = opened.database.schema().name.clone();

@@ -1,5 +1,5 @@
-//! What a monitored server serves, kept by its monitor, so that a server that is started again after a crash has the databases
-//! and remotes that commands gave it, and not those of its command line.
+//! What a monitored server serves, kept by its monitor, so that a server that is started again after a crash
+//! has the databases and remotes that commands gave it, and not those of its command line.
 
 use super::Options;
 use super::state::State;
@@ -35,7 +35,7 @@ pub(super) fn recall(file: &File, options: &mut Options) -> Result<(), String> {
 }
 
 fn unreadable(error: io::Error) -> String {
-    format!("what the monitor keeps cannot be read: {}", crate::stream::reason(&error))
+    format!("what the monitor keeps cannot be read: {}", transport::reason(&error))
 }
 
 /// Writes down what is served now.

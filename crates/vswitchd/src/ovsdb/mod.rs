@@ -1,33 +1,33 @@
-//! The database server with its sockets and files: the embedded one of the switch, and `crosspoint ovsdb-server`.
+//! The database server with its sockets and files: the embedded one of the switch, and
+//! `crosspoint ovsdb-server`.
 //!
-//! [`serve`] starts it in a thread of its own, so that no transaction, however big, holds up OpenFlow, and no packet-in a
-//! transaction. The switch is one of its clients, over a pair of sockets ([`Handle::connect`]), as it would be of a server
-//! elsewhere.
+//! [`serve`] starts it in a thread of its own, so that no transaction, however big, holds up OpenFlow, and no
+//! packet-in a transaction. The switch is one of its clients, over a pair of sockets ([`Handle::connect`]),
+//! as it would be of a server elsewhere.
 //!
-//! Inside, one thread runs everything as tasks: a connection reads, has the [`Server`](ovsdb::server::Server) handle, and
-//! sends; the [flusher](state) tells monitors and asks the disk; what blocks (a sync, a compaction) runs on other
-//! threads. What a client can make the server keep is bounded: 256 KiB of output before its requests wait (plus the
-//! answer to one), 256 MiB of one request, 1 GiB of both for all clients together.
+//! Inside, one thread runs everything as tasks: a connection reads, has the [`Server`](ovsdb::server::Server)
+//! handle, and sends; the [flusher](state) tells monitors and asks the disk; what blocks (a sync, a
+//! compaction) runs on other threads. What a client can make the server keep is bounded: 256 KiB of output
+//! before its requests wait (plus the answer to one), 256 MiB of one request, 1 GiB of both for all clients
+//! together.
 
 mod columns;
 mod config_file;
 mod control;
 mod databases;
-pub mod file;
 mod memory;
 mod remotes;
 mod replication;
 mod session;
 mod state;
+mod tls_sources;
 
 pub use config_file::ConfigFile;
-pub use remotes::TlsSources;
+pub use tls_sources::TlsSources;
 
-use crate::rundir::{Socket, remove_stale_control_sockets};
-use crate::stream::{Stream, Tls, TlsFiles};
-use crate::unixctl::{self, Request};
-use ovsdb::UuidGenerator;
-use ovsdb::server::Server;
+use host::rundir::{Socket, remove_stale_control_sockets};
+use ovsdb::server::{Model, Server};
+use ovsdb::{Database, UuidGenerator};
 use remotes::{Connection, Overrides, Remotes};
 use replication::Replication;
 use state::{State, now};
@@ -39,10 +39,14 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, mpsc as sync_mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot, watch};
+use transport::unixctl::{self, Request};
+use transport::{Stream, Tls, TlsFiles};
 
 /// What a server is to serve, and where.
-#[derive(Clone, Default, Debug)]
+#[derive(Default, Debug)]
 pub struct Options {
+    /// A database that lives in memory alone.
+    pub in_memory: Option<Database>,
     /// Files of databases, which must exist. Messages name them as they are named here.
     pub databases: Vec<PathBuf>,
     /// The directory of those whose names are relative; empty: the current one, if the process stays in it.
@@ -96,7 +100,7 @@ pub fn serve(options: Options) -> Result<Handle, String> {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                let _ = started.send(Err(crate::stream::reason(&error)));
+                let _ = started.send(Err(transport::reason(&error)));
                 return;
             }
         };
@@ -116,7 +120,7 @@ pub fn serve(options: Options) -> Result<Handle, String> {
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("ovsdb".into()).spawn(run);
-    let thread = thread.map_err(|e| crate::stream::reason(&e))?;
+    let thread = thread.map_err(|e| transport::reason(&e))?;
     match has_started.recv() {
         Ok(Ok(())) => Ok(Handle { orders, exited, thread: Mutex::new(Some(thread)) }),
         Ok(Err(why)) => Err(why),
@@ -134,7 +138,8 @@ impl Drop for Exiting {
 }
 
 impl Handle {
-    /// A connection to the server within this process: make a [`Stream`] of it by [`Stream::of_pair`]. `name` is for logs.
+    /// A connection to the server within this process: make a [`Stream`] of it by [`Stream::of_pair`]. `name`
+    /// is for logs.
     ///
     /// # Errors
     /// Out of descriptors, or the server has ended.
@@ -219,15 +224,18 @@ async fn start(mut options: Options) -> Result<Running, String> {
     }
     let mut seed = [0; 32];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| format!("no randomness: {}", crate::stream::reason(&e.into())))?;
+        .map_err(|e| format!("no randomness: {}", transport::reason(&e.into())))?;
     let word = |i: usize| u64::from_ne_bytes(seed[8 * i..8 * i + 8].try_into().expect("eight bytes"));
-    let server = Server::new(now(), UuidGenerator::new([word(0), word(1), word(2), word(3)]));
+    let mut server = Server::new(now(), UuidGenerator::new([word(0), word(1), word(2), word(3)]));
+    if let Some(database) = options.in_memory.take() {
+        server.add_in_memory(database, Model::Standalone);
+    }
     let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())));
     for given in &options.databases {
         databases::open(&state, given, &options.directory.join(given), options.first_row)?;
     }
     state.remotes.borrow_mut().tls = options.tls;
-    Remotes::follow_tls(&state);
+    TlsSources::follow(&state);
     // Before the first client: none may find an active server that is about to become a backup.
     if let Some(tables) = &options.sync_exclude_tables {
         Replication::set_exclude(&state, tables)?;
@@ -245,15 +253,15 @@ async fn start(mut options: Options) -> Result<Running, String> {
         file.apply(&state).await?;
         *state.config_file.borrow_mut() = Some(file.clone());
     }
-    Remotes::check_tls(&state)?;
+    TlsSources::check(&state)?;
     state.flush_once();
     state.remember_in(memory);
     let control = match &options.control {
         None => None,
         Some(path) => {
             remove_stale_control_sockets(path);
-            let (socket, listener) = Socket::listen(path).map_err(|e| {
-                let why = crate::stream::reason(&e);
+            let (socket, listener) = transport::Listener::at(path).map_err(|e| {
+                let why = transport::reason(&e);
                 format!("{}: could not initialize control socket ({why})", path.display())
             })?;
             let state = state.clone();

@@ -1,45 +1,29 @@
-//! Where a server listens and connects: what the command line and `ovsdb-server/add-remote` say, and what columns of its
-//! databases say, such as `Open_vSwitch.manager_options`, whose rows' `is_connected` and `status` tell the truth.
+//! Where a server listens and connects: what the command line and `ovsdb-server/add-remote` say, and what
+//! columns of its databases say, such as `Open_vSwitch.manager_options`, whose rows' `is_connected` and
+//! `status` tell the truth.
 
 use super::columns::ColumnName;
-use super::session::{End, converse};
+use super::session::converse;
 use super::state::{State, now};
-use crate::stream::{
-    ActiveTarget, Listener, OVSDB_PORT, PassiveTarget, Stream, StreamError, Target, Tls, TlsFiles,
-};
-use ovsdb::reconnect::{Action, Options, Reconnect};
+use super::tls_sources::TlsSources;
 use ovsdb::server::{LockCounts, SessionId};
 use ovsdb::{Datum, Row, TableIdx, TableSchema};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use transport::reconnect::{Options, Reconnect};
+use transport::{
+    ActiveTarget, Incoming, Keep, Listener, OVSDB_PORT, PassiveTarget, Place, Places, Stream, StreamError,
+    Target, accept, keep_connected,
+};
 
 /// How often the seconds in `status` are written.
 const STATUS_INTERVAL: Duration = Duration::from_millis(2_500);
 /// After listening failed.
 const LISTEN_RETRY: Duration = Duration::from_secs(2);
-
-/// Private key and so on: each the name of a file, or of a column that holds one.
-#[derive(Clone, Default, Debug)]
-pub struct TlsSources {
-    /// `--private-key`.
-    pub private_key: Option<String>,
-    /// `--certificate`.
-    pub certificate: Option<String>,
-    /// `--ca-cert` or `--bootstrap-ca-cert`.
-    pub ca_cert: Option<String>,
-    /// It was `--bootstrap-ca-cert`.
-    pub bootstrap_ca_cert: bool,
-    /// `--peer-ca-cert`.
-    pub peer_ca_cert: Option<String>,
-    /// `--ssl-protocols`.
-    pub protocols: Option<String>,
-    /// `--ssl-ciphers`.
-    pub ciphers: Option<String>,
-}
 
 /// All remotes of a server.
 #[derive(Default)]
@@ -280,7 +264,7 @@ impl Remotes {
         if !Remotes::have_changed(state) {
             return;
         }
-        Remotes::follow_tls(state);
+        TlsSources::follow(state);
         let mut wanted: BTreeMap<String, (Target, RemoteOptions)> = BTreeMap::new();
         let mut complaints = Vec::new();
         {
@@ -340,8 +324,7 @@ impl Remotes {
         let server = state.server.borrow();
         let mut remotes = state.remotes.borrow_mut();
         let tls = &remotes.tls;
-        let sources = [&tls.private_key, &tls.certificate, &tls.ca_cert, &tls.peer_ca_cert];
-        let texts = sources.into_iter().flatten().chain(remotes.configured.keys());
+        let texts = tls.sources().into_iter().flatten().chain(remotes.configured.keys());
         let names: BTreeSet<String> =
             texts.filter_map(|text| Some(ColumnName::parse(text)?.ok()?.database)).collect();
         let seen: HashMap<String, u64> = names
@@ -359,46 +342,8 @@ impl Remotes {
         true
     }
 
-    /// Refuses names of columns that cannot be; for the start of a server that was told of them.
-    pub(super) fn check_tls(state: &State) -> Result<(), String> {
-        let server = state.server.borrow();
-        let remotes = state.remotes.borrow();
-        let tls = &remotes.tls;
-        let sources = [&tls.private_key, &tls.certificate, &tls.ca_cert, &tls.peer_ca_cert];
-        for column in sources.into_iter().flatten().filter_map(|source| ColumnName::parse(source)) {
-            column?.find_text(&server)?;
-        }
-        if let Err(why) = Tls::check_protocols(tls.protocols.as_deref()) {
-            tracing::error!(target: "stream_ssl", "{why}");
-        }
-        Ok(())
-    }
-
-    /// Takes the files of TLS from where they are named.
-    pub(super) fn follow_tls(state: &State) {
-        let server = state.server.borrow();
-        let remotes = state.remotes.borrow();
-        let file = |source: &Option<String>| -> Option<PathBuf> {
-            let source = source.as_ref()?;
-            match ColumnName::parse(source) {
-                None => Some(source.into()),
-                Some(column) => Some(column.ok()?.find(&server).ok()?.string()?.into()),
-            }
-        };
-        let tls = &remotes.tls;
-        state.tls.set_files(TlsFiles {
-            private_key: file(&tls.private_key),
-            certificate: file(&tls.certificate),
-            ca_cert: file(&tls.ca_cert),
-            bootstrap_ca_cert: tls.bootstrap_ca_cert,
-            peer_ca_cert: file(&tls.peer_ca_cert),
-            protocols: tls.protocols.clone(),
-            ciphers: tls.ciphers.clone(),
-        });
-    }
-
-    /// Writes `is_connected` and `status` of the rows that remotes come from: where something happened, and now and then for the
-    /// seconds in it.
+    /// Writes `is_connected` and `status` of the rows that remotes come from: where something happened, and
+    /// now and then for the seconds in it.
     pub(super) fn write_status(state: &Rc<State>) {
         let at = Instant::now();
         let mut remotes = state.remotes.borrow_mut();
@@ -492,7 +437,9 @@ impl Remote {
                 tokio::task::spawn_local(remote.clone().listen(state.clone(), target, listener));
             }
             Target::Active(target) => {
-                tokio::task::spawn_local(remote.clone().keep_connected(state.clone(), target));
+                let mut outgoing = Outgoing { remote: remote.clone(), state: state.clone(), target };
+                remote.reconnect.borrow_mut().enable(Instant::now());
+                tokio::task::spawn_local(async move { keep_connected(&mut outgoing).await });
             }
         }
         remote
@@ -577,35 +524,30 @@ impl Remote {
 
     /// Takes connections until the remote is stopped.
     async fn accept(self: &Rc<Remote>, state: &Rc<State>, listener: &Listener) {
-        while !self.stopped.get() {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = self.changed.notified() => continue,
-            };
-            match accepted {
-                Ok(incoming) => {
-                    let (remote, state) = (self.clone(), state.clone());
-                    tokio::task::spawn_local(async move {
-                        let name = incoming.name.clone();
-                        match incoming.establish().await {
-                            Ok(stream) if !remote.stopped.get() => {
-                                remote.serve(&state, stream, name).await;
-                            }
-                            Ok(_) => {}
-                            Err(StreamError::Bootstrapped(path)) => {
-                                tracing::debug!(target: "stream_ssl", "{name}: saved its CA certificate to {}", path.display());
-                            }
-                            Err(why) => tracing::warn!(target: "stream_ssl", "{name}: {why}"),
-                        }
-                    });
+        let failed = |why: &str| tracing::warn!(target: "ovsdb_jsonrpc_server", "{}: accept failed: {why}", listener.target());
+        let serve = |incoming: Incoming, _: Place| {
+            let (remote, state) = (self.clone(), state.clone());
+            tokio::task::spawn_local(async move {
+                let name = incoming.name.clone();
+                match incoming.establish().await {
+                    Ok(stream) if !remote.stopped.get() => remote.serve(&state, stream, name).await,
+                    Ok(_) => {}
+                    Err(StreamError::Bootstrapped(path)) => {
+                        tracing::debug!(target: "stream_ssl", "{name}: saved its CA certificate to {}", path.display());
+                    }
+                    Err(why) => tracing::warn!(target: "stream_ssl", "{name}: {why}"),
                 }
-                Err(error) => {
-                    // Out of descriptors, most likely: those who are connected go on.
-                    let why = crate::stream::reason(&error);
-                    tracing::warn!(target: "ovsdb_jsonrpc_server", "{}: accept failed: {why}", listener.target());
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                }
+            });
+        };
+        let stopped = async {
+            while !self.stopped.get() {
+                self.changed.notified().await;
             }
+        };
+        let places = Places::unlimited();
+        tokio::select! {
+            never = accept(listener, &places, failed, serve) => match never {},
+            () = stopped => {}
         }
     }
 
@@ -619,48 +561,6 @@ impl Remote {
             Rc::new(Connection { name, remote: Some(self.clone()), reconnect: reconnect.clone() });
         stream.set_dscp(self.options.get().dscp);
         converse(state, stream, &connection, &reconnect).await;
-    }
-
-    /// Connects, and connects again.
-    async fn keep_connected(self: Rc<Remote>, state: Rc<State>, target: ActiveTarget) {
-        let reconnect = self.reconnect.clone();
-        reconnect.borrow_mut().enable(Instant::now());
-        while !self.stopped.get() {
-            let action = reconnect.borrow_mut().run(Instant::now());
-            if action != Some(Action::Connect) {
-                let deadline = reconnect.borrow().deadline();
-                let wait = deadline.map_or(LISTEN_RETRY, |d| d.saturating_duration_since(Instant::now()));
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
-                    () = self.changed.notified() => {}
-                }
-                continue;
-            }
-            self.status_changed();
-            match Stream::connect(&target, Some(&state.tls)).await {
-                Err(why) => {
-                    let why = why.to_string();
-                    if reconnect.borrow().last_error() != Some(&why) {
-                        tracing::info!(target: "reconnect", "{target}: connection attempt failed ({why})");
-                    }
-                    reconnect.borrow_mut().failed(Instant::now(), &why);
-                }
-                Ok(stream) if !self.stopped.get() => {
-                    reconnect.borrow_mut().connected(Instant::now());
-                    tracing::info!(target: "reconnect", "{target}: connected");
-                    stream.set_dscp(self.options.get().dscp);
-                    let connection = Rc::new(Connection {
-                        name: target.to_string(),
-                        remote: Some(self.clone()),
-                        reconnect: reconnect.clone(),
-                    });
-                    let end: End = converse(&state, stream, &connection, &reconnect).await;
-                    reconnect.borrow_mut().disconnected(Instant::now(), end.text().as_deref());
-                }
-                Ok(_) => {}
-            }
-            self.status_changed();
-        }
     }
 
     fn is_connected(&self) -> bool {
@@ -719,5 +619,55 @@ impl Remote {
             }
         }
         status
+    }
+}
+
+/// A remote that connects.
+struct Outgoing {
+    remote: Rc<Remote>,
+    state: Rc<State>,
+    target: ActiveTarget,
+}
+
+impl Keep for Outgoing {
+    type Link = Stream;
+    type Done = std::convert::Infallible;
+
+    fn name(&self) -> String {
+        self.target.to_string()
+    }
+
+    fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T> {
+        let done = (!self.remote.stopped.get()).then(|| f(&mut self.remote.reconnect.borrow_mut()));
+        self.remote.status_changed();
+        done
+    }
+
+    async fn connect(&mut self) -> Result<Stream, String> {
+        let stream = Stream::connect(&self.target, Some(&self.state.tls)).await;
+        let stream = stream.map_err(|error| error.to_string())?;
+        stream.set_dscp(self.remote.options.get().dscp);
+        Ok(stream)
+    }
+
+    async fn converse(&mut self, stream: Stream) -> ControlFlow<Self::Done, Option<String>> {
+        if self.remote.stopped.get() {
+            return ControlFlow::Continue(None);
+        }
+        let reconnect = self.remote.reconnect.clone();
+        let (name, remote) = (self.name(), Some(self.remote.clone()));
+        let connection = Rc::new(Connection { name, remote, reconnect: reconnect.clone() });
+        ControlFlow::Continue(converse(&self.state, stream, &connection, &reconnect).await.text())
+    }
+
+    async fn changed(&mut self) {
+        self.remote.changed.notified().await;
+    }
+
+    fn connecting(&mut self) {}
+
+    /// The session's own lines say why it ended.
+    fn disconnected(&mut self, why: Option<&str>) {
+        self.with(|reconnect| reconnect.disconnected(Instant::now(), why));
     }
 }

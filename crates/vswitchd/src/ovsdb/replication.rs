@@ -1,25 +1,29 @@
-//! Active-backup: a backup is a client of the active server, does what that one's transactions did, and lets its own
-//! clients only read (ovsdb-server(1), "Active-Backup Options").
+//! Active-backup: a backup is a client of the active server, does what that one's transactions did, and lets
+//! its own clients only read (ovsdb-server(1), "Active-Backup Options").
 //!
-//! A backup asks for all of each database that both have by `monitor`, puts the first reply in the place of what it has,
-//! and then follows the updates, each in one transaction. Where the connection ends it begins again. What it cannot
-//! follow, as another schema, stops it for that database, or for all, with the reason in the log and in `sync-status`.
+//! A backup asks for all of each database that both have by `monitor`, puts the first reply in the place of
+//! what it has, and then follows the updates, each in one transaction. Where the connection ends it begins
+//! again. What it cannot follow, as another schema, stops it for that database, or for all, with the reason
+//! in the log and in `sync-status`.
 
 use super::state::{State, now};
-use crate::stream::{ActiveTarget, OVSDB_PORT, Stream, reason};
-use ovsdb::jsonrpc::{Framer, Limits, Message};
-use ovsdb::reconnect::{Action, Options, Reconnect};
+use ovsdb::jsonrpc::Message;
 use ovsdb::server::SERVER_DATABASE;
 use ovsdb::{Datum, Schema, TableIdx, Uuid};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::AbortHandle;
+use transport::jsonrpc::Connection;
+use transport::reconnect::{Action, Options, Reconnect};
+use transport::{ActiveTarget, Keep, OVSDB_PORT, Stream, clock, keep_connected};
 
 /// Silence of the active server after which it is probed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
+/// Longest wait where no probe is due.
+const FOR_EVER: Duration = Duration::from_secs(3_600);
 
 /// What is set, and how it goes.
 pub(super) struct Replication {
@@ -108,12 +112,10 @@ impl Replication {
         state.replication.borrow().task.is_some()
     }
 
-    /// Becomes a backup, or begins anew as one.
-    pub(super) fn start(state: &Rc<State>) -> Result<(), String> {
+    /// Becomes a backup, or begins anew as one. False: no active server is set.
+    pub(super) fn start(state: &Rc<State>) -> Result<bool, String> {
         let source = state.replication.borrow().source.clone();
-        let Some(source) = source else {
-            return Err("Unable to connect: active server is not specified.\n".into());
-        };
+        let Some(source) = source else { return Ok(false) };
         let target = ActiveTarget::parse(&source, OVSDB_PORT)?;
         let mut replication = state.replication.borrow_mut();
         if let Some(task) = replication.task.take() {
@@ -124,7 +126,7 @@ impl Replication {
         drop(replication);
         state.server.borrow_mut().set_read_only(true);
         state.has_work();
-        Ok(())
+        Ok(true)
     }
 
     /// Becomes active.
@@ -170,128 +172,146 @@ enum Failure {
     Impossible(String),
     /// The active server is this very one.
     Itself,
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::Connection(reason(&error))
-    }
+    /// It has no database that this one could follow.
+    NothingInCommon,
 }
 
 /// Follows the active server until it is told otherwise.
 async fn follow(state: Rc<State>, target: ActiveTarget) {
     let options = Options { probe_interval: state.replication.borrow().probe_interval, ..Options::default() };
-    let mut reconnect = Reconnect::new(options, Instant::now());
-    reconnect.enable(Instant::now());
-    loop {
-        match reconnect.run(Instant::now()) {
-            Some(Action::Connect) => {}
-            _ => {
-                let wait = reconnect.deadline().map(|d| d.saturating_duration_since(Instant::now()));
-                tokio::time::sleep(wait.unwrap_or(Duration::from_secs(1))).await;
-                continue;
-            }
-        }
-        state.replication.borrow_mut().progress = Progress::Connecting;
-        let stream = match Stream::connect(&target, Some(&state.tls)).await {
-            Ok(stream) => stream,
-            Err(why) => {
-                reconnect.failed(Instant::now(), &why.to_string());
-                continue;
-            }
-        };
-        reconnect.connected(Instant::now());
-        let mut peer =
-            Peer { stream, framer: Framer::new(Limits::default()), bytes: vec![0; 64 << 10], next: 0 };
-        match replicate(&state, &mut peer, &mut reconnect).await {
-            Failure::Connection(why) => {
+    let mut reconnect = Reconnect::new(options, clock::now());
+    reconnect.enable(clock::now());
+    keep_connected(&mut Source { state, target, reconnect }).await;
+}
+
+/// The active server as a backup sees it.
+struct Source {
+    state: Rc<State>,
+    target: ActiveTarget,
+    reconnect: Reconnect,
+}
+
+impl Keep for Source {
+    type Link = Connection;
+    type Done = ();
+
+    fn name(&self) -> String {
+        self.target.to_string()
+    }
+
+    fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T> {
+        Some(f(&mut self.reconnect))
+    }
+
+    async fn connect(&mut self) -> Result<Connection, String> {
+        let stream = Stream::connect(&self.target, Some(&self.state.tls)).await;
+        Ok(Connection::new(self.name(), stream.map_err(|error| error.to_string())?))
+    }
+
+    async fn converse(&mut self, connection: Connection) -> ControlFlow<(), Option<String>> {
+        let (state, target) = (&self.state, &self.target);
+        let heard = connection.heard();
+        let mut peer = Peer { connection, reconnect: &mut self.reconnect, heard, next: 0 };
+        match try_replicate(state, &mut peer).await {
+            Ok(never) => match never {},
+            Err(Failure::Connection(why)) => {
                 tracing::debug!(target: "replication", "{target}: {why}; connecting again");
-                reconnect.disconnected(Instant::now(), Some(&why));
-                state.replication.borrow_mut().progress = Progress::NotConnected;
+                ControlFlow::Continue(Some(why))
             }
-            Failure::Itself => {
-                tracing::error!(target: "replication", "{target}: this is the server itself; not replicating");
+            Err(Failure::Itself) => {
+                tracing::warn!(target: "replication", "Self replicating is not allowed");
                 // It has what it would copy, and there is nobody to change it but its own clients.
-                return Replication::stop(&state);
+                Replication::stop(state);
+                ControlFlow::Break(())
             }
-            Failure::Impossible(why) => {
+            Err(Failure::NothingInCommon) => {
+                tracing::warn!(target: "replication", "Nothing to replicate.");
+                Replication::stop(state);
+                ControlFlow::Break(())
+            }
+            Err(Failure::Impossible(why)) => {
                 tracing::error!(target: "replication", "{target}: {why}; not replicating");
                 state.replication.borrow_mut().progress = Progress::Failed;
-                return;
+                ControlFlow::Break(())
             }
         }
+    }
+
+    fn connecting(&mut self) {
+        self.state.replication.borrow_mut().progress = Progress::Connecting;
+    }
+
+    fn connected(&mut self) {
+        self.reconnect.connected(clock::now());
+    }
+
+    fn failed(&mut self, why: &str) {
+        self.reconnect.failed(clock::now(), why);
+    }
+
+    fn disconnected(&mut self, why: Option<&str>) {
+        self.reconnect.disconnected(clock::now(), why);
+        self.state.replication.borrow_mut().progress = Progress::NotConnected;
     }
 }
 
 /// A connection to the active server.
-struct Peer {
-    stream: Stream,
-    framer: Framer,
-    bytes: Vec<u8>,
+struct Peer<'a> {
+    connection: Connection,
+    reconnect: &'a mut Reconnect,
+    heard: Instant,
     next: u64,
 }
 
-impl Peer {
-    async fn say(&mut self, message: &Message) -> std::io::Result<()> {
-        self.stream.write_all(&message.to_bytes()).await?;
-        self.stream.flush().await
+impl Peer<'_> {
+    async fn say(&mut self, message: &Message) -> Result<(), Failure> {
+        self.connection.send(message).await.map_err(Failure::Connection)
+    }
+
+    /// Tells when something last came.
+    fn listened(&mut self) {
+        if self.connection.heard() > self.heard {
+            self.heard = self.connection.heard();
+            self.reconnect.heard(self.heard);
+        }
     }
 
     /// The next message. Echo requests are answered, and a silent server is probed, meanwhile.
-    async fn hear(&mut self, reconnect: &mut Reconnect) -> Result<Message, Failure> {
+    async fn hear(&mut self) -> Result<Message, Failure> {
         loop {
-            let message = match self.framer.next_object() {
-                Err(why) => return Err(Failure::Connection(why.to_string())),
-                Ok(text) => text.map(Message::parse).transpose(),
+            let silent = self.reconnect.deadline();
+            let message = tokio::select! {
+                message = self.connection.receive() => message.map_err(Failure::Connection)?,
+                () = clock::sleep_until(silent.unwrap_or_else(|| clock::now() + FOR_EVER)) => {
+                    self.listened();
+                    match self.reconnect.run(clock::now()) {
+                        Some(Action::Disconnect) => {
+                            return Err(Failure::Connection("no response to inactivity probe".into()));
+                        }
+                        Some(Action::Probe) => self.say(&Message::request("echo", &json!([]), "echo")).await?,
+                        _ => {}
+                    }
+                    continue;
+                }
             };
-            match message.map_err(|why| Failure::Connection(why.to_string()))? {
-                Some(Message::Request { method, params, id }) if method == "echo" => {
+            self.listened();
+            match message {
+                Message::Request { method, params, id } if method == "echo" => {
                     self.say(&Message::Reply { result: params, id }).await?;
                 }
-                Some(Message::Reply { id, .. }) if id == "echo" => {}
-                Some(message) => return Ok(message),
-                None => {
-                    let deadline = reconnect.deadline();
-                    let silence = async {
-                        match deadline {
-                            Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-                            None => std::future::pending().await,
-                        }
-                    };
-                    tokio::select! {
-                        read = self.stream.read(&mut self.bytes) => {
-                            let read = read?;
-                            if read == 0 {
-                                return Err(Failure::Connection("End of file".into()));
-                            }
-                            reconnect.heard(Instant::now());
-                            self.framer.feed(&self.bytes[..read]);
-                        }
-                        () = silence => match reconnect.run(Instant::now()) {
-                            Some(Action::Disconnect) => {
-                                return Err(Failure::Connection("no response to inactivity probe".into()));
-                            }
-                            Some(Action::Probe) => self.say(&Message::request("echo", &json!([]), "echo")).await?,
-                            _ => {}
-                        },
-                    }
-                }
+                Message::Reply { id, .. } if id == "echo" => {}
+                message => return Ok(message),
             }
         }
     }
 
     /// The result of a request. Nothing else is expected meanwhile.
-    async fn ask(
-        &mut self,
-        method: &str,
-        params: Value,
-        reconnect: &mut Reconnect,
-    ) -> Result<Result<Value, Value>, Failure> {
+    async fn ask(&mut self, method: &str, params: Value) -> Result<Result<Value, Value>, Failure> {
         self.next += 1;
         let id = Value::from(self.next);
         self.say(&Message::request(method, &params, id.clone())).await?;
         loop {
-            match self.hear(reconnect).await? {
+            match self.hear().await? {
                 Message::Reply { result, id: of } if of == id => {
                     return parse(result.get()).map(Ok);
                 }
@@ -307,23 +327,12 @@ fn parse(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|e| Failure::Connection(e.to_string()))
 }
 
-async fn replicate(state: &Rc<State>, peer: &mut Peer, reconnect: &mut Reconnect) -> Failure {
-    match try_replicate(state, peer, reconnect).await {
-        Ok(never) => match never {},
-        Err(failure) => failure,
-    }
-}
-
-async fn try_replicate(
-    state: &Rc<State>,
-    peer: &mut Peer,
-    reconnect: &mut Reconnect,
-) -> Result<std::convert::Infallible, Failure> {
+async fn try_replicate(state: &Rc<State>, peer: &mut Peer<'_>) -> Result<std::convert::Infallible, Failure> {
     let own_id = state.server.borrow().id().to_string();
-    if peer.ask("get_server_id", json!([]), reconnect).await? == Ok(Value::from(own_id)) {
+    if peer.ask("get_server_id", json!([])).await? == Ok(Value::from(own_id)) {
         return Err(Failure::Itself);
     }
-    let theirs = match peer.ask("list_dbs", json!([]), reconnect).await? {
+    let theirs = match peer.ask("list_dbs", json!([])).await? {
         Ok(names) => names,
         Err(error) => return Err(Failure::Impossible(format!("list_dbs: {error}"))),
     };
@@ -332,16 +341,29 @@ async fn try_replicate(
     let mut followed = Vec::new();
     for name in theirs.iter().filter(|name| *name != SERVER_DATABASE) {
         let Some(mine) = state.server.borrow().database(name).map(|d| d.schema().clone()) else { continue };
-        let schema = peer.ask("get_schema", json!([name]), reconnect).await?;
-        let same = schema.as_ref().ok().and_then(|json| Schema::from_json(json).ok());
-        if same.as_ref().is_none_or(|same| same.version != mine.version || same.tables() != mine.tables()) {
-            tracing::warn!(target: "replication", "Schema version mismatch, {name} not replicated");
+        let schema = peer.ask("get_schema", json!([name])).await?;
+        let Some(theirs) = schema.ok().and_then(|json| Schema::from_json(&json).ok()) else {
+            tracing::warn!(target: "replication", "{name} has no schema that can be read and is not replicated");
+            continue;
+        };
+        let differs = theirs.version != mine.version || theirs.tables() != mine.tables();
+        if differs {
+            tracing::info!(
+                target: "replication",
+                "Schema version mismatch, checking if {name} can still be replicated or not."
+            );
+        }
+        if !holds(&mine, &theirs) {
+            tracing::info!(target: "replication", "{name} cannot be replicated.");
             continue;
         }
-        followed.push((name.clone(), mine));
+        if differs {
+            tracing::info!(target: "replication", "{name} can be replicated.");
+        }
+        followed.push((name.clone(), theirs));
     }
     if followed.is_empty() {
-        return Err(Failure::Impossible("it has no database that this server has too".into()));
+        return Err(Failure::NothingInCommon);
     }
     // Updates of the first may come before the reply for the last; what is told twice is the same.
     let mut ids = BTreeMap::new();
@@ -355,7 +377,7 @@ async fn try_replicate(
     }
     let mut running = BTreeSet::new();
     loop {
-        match peer.hear(reconnect).await? {
+        match peer.hear().await? {
             Message::Reply { result, id } => {
                 let Some(name) = ids.get(&id.to_string()) else { continue };
                 apply(state, name, &parse(result.get())?, true)?;
@@ -380,6 +402,27 @@ async fn try_replicate(
     }
 }
 
+/// Whether a database of schema `mine` can hold what one of schema `theirs` has: it has all tables and
+/// columns, of the same types.
+fn holds(mine: &Schema, theirs: &Schema) -> bool {
+    theirs.tables().iter().all(|table| {
+        let Some(own) = mine.find(&table.name).map(|idx| mine.table(idx)) else {
+            tracing::info!(target: "replication", "Table {} is not in the local schema.", table.name);
+            return false;
+        };
+        table.named_columns().all(|(_, column)| {
+            let same = own.find(&column.name).is_some_and(|idx| own.column(idx).kind == column.kind);
+            if !same {
+                tracing::info!(
+                    target: "replication",
+                    "Column {} mismatch in local db schema table {}.", column.name, table.name
+                );
+            }
+            same
+        })
+    })
+}
+
 /// All tables that are followed, with all columns.
 fn requests(state: &State, name: &str, schema: &Schema) -> Value {
     let replication = state.replication.borrow();
@@ -391,7 +434,8 @@ fn requests(state: &State, name: &str, schema: &Schema) -> Value {
     Value::Object(tables.map(request).collect::<Map<String, Value>>())
 }
 
-/// Does what `<table-updates>` say. The first ones stand for all that the database has in the tables that are followed.
+/// Does what `<table-updates>` say. The first ones stand for all that the database has in the tables that are
+/// followed.
 fn apply(state: &Rc<State>, name: &str, updates: &Value, first: bool) -> Result<(), Failure> {
     let impossible = |why: String| Failure::Impossible(format!("{name}: {why}"));
     let excluded = state.replication.borrow().exclude.get(name).cloned().unwrap_or_default();

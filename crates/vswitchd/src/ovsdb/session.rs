@@ -1,14 +1,12 @@
 //! One client's connection: its bytes in, its messages to the server, its output out.
 //!
-//! One poll does all there is to do, in turns: send what waits, then, if the client takes what it is sent, read and handle
-//! what it says. Nothing is held across a wait but a buffer that is empty between messages, so that 10,000 idle clients
-//! cost little.
+//! One poll does all there is to do, in turns: send what waits, then, if the client takes what it is sent,
+//! read and handle what it says. Nothing is held across a wait but a buffer that is empty between messages,
+//! so that 10,000 idle clients cost little.
 
 use super::remotes::Connection;
 use super::state::{State, now};
-use crate::stream::{Stream, reason};
-use ovsdb::jsonrpc::{BadStream, Framer, Limits, Message};
-use ovsdb::reconnect::{Action, Reconnect};
+use ovsdb::jsonrpc::{BadMessage, Message};
 use ovsdb::server::SessionId;
 use serde_json::json;
 use std::cell::RefCell;
@@ -18,6 +16,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use transport::jsonrpc::{BadFrame, Framer, Limits};
+use transport::reconnect::{Action, Reconnect};
+use transport::{Stream, reason};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -39,7 +40,9 @@ pub(super) enum End {
     /// It did not answer a probe.
     Silent,
     /// What it sent cannot be read.
-    Bad(BadStream),
+    Unreadable(BadFrame),
+    /// It can, and is not to be said.
+    Bad(BadMessage),
     /// It sends too much of one request while others do.
     OverBudget,
     /// The system says so.
@@ -53,7 +56,7 @@ impl End {
             End::Closed => Some("End of file".into()),
             End::ByServer => None,
             End::Silent => Some("Connection timed out".into()),
-            End::Bad(_) => Some("Protocol error".into()),
+            End::Unreadable(_) | End::Bad(_) => Some("Protocol error".into()),
             End::OverBudget => Some("Cannot allocate memory".into()),
             End::Os(error) => Some(reason(error)),
         }
@@ -105,15 +108,12 @@ pub(super) async fn converse(
         }
     };
     match &end {
-        End::Bad(why) => {
+        End::Bad(why @ BadMessage::Unexpected(_)) => {
             state.count(|c| c.bad_streams += 1);
-            if matches!(why, BadStream::Unexpected(_)) {
-                tracing::warn!(target: "ovsdb_jsonrpc_server", "{}: {why}", connection.name);
-            } else {
-                tracing::warn!(target: "jsonrpc", "{}: {why}", connection.name);
-                tracing::warn!(target: "reconnect", "{}: connection dropped (Protocol error)", connection.name);
-            }
+            tracing::warn!(target: "ovsdb_jsonrpc_server", "{}: {why}", connection.name);
         }
+        End::Bad(why) => dropped(state, connection, why),
+        End::Unreadable(why) => dropped(state, connection, why),
         End::OverBudget => {
             state.count(|c| c.over_budget += 1);
             tracing::warn!(target: "jsonrpc", "{}: closing the connection: too much is being received", connection.name);
@@ -129,6 +129,13 @@ pub(super) async fn converse(
     drop(session);
     connection.disconnected(id);
     end
+}
+
+/// Says that what the client sent cannot be read.
+fn dropped(state: &State, connection: &Connection, why: &dyn std::fmt::Display) {
+    state.count(|c| c.bad_streams += 1);
+    tracing::warn!(target: "jsonrpc", "{}: {why}", connection.name);
+    tracing::warn!(target: "reconnect", "{}: connection dropped (Protocol error)", connection.name);
 }
 
 struct Session {
@@ -255,7 +262,7 @@ impl Session {
                 break;
             }
             match self.framer.next_object() {
-                Err(bad) => return Err(End::Bad(bad)),
+                Err(bad) => return Err(End::Unreadable(bad)),
                 Ok(None) => break,
                 Ok(Some(text)) => {
                     server.handle_text(now, self.id, text).map_err(End::Bad)?;

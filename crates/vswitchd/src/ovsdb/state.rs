@@ -1,14 +1,14 @@
 //! What the tasks of a server share, and the one that does what follows from all their work.
 //!
-//! Connections handle what they have read and send their replies themselves. Everything that concerns others (updates of
-//! monitors, transactions that waited, locks, work for the disk, columns that say where to listen) is done by the *flusher*,
-//! which runs after the connections that were ready: so the more there is to do, the more of it is done at once.
+//! Connections handle what they have read and send their replies themselves. Everything that concerns others
+//! (updates of monitors, transactions that waited, locks, work for the disk, columns that say where to
+//! listen) is done by the *flusher*, which runs after the connections that were ready: so the more there is
+//! to do, the more of it is done at once.
 
 use super::config_file::ConfigFile;
 use super::memory;
 use super::remotes::Remotes;
 use super::replication::Replication;
-use crate::stream::Tls;
 use ovsdb::server::{BySession, DatabaseNo, Now, Server, SessionId, StorageNews};
 use ovsdb::storage::Done;
 use std::cell::{Cell, RefCell};
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
+use transport::Tls;
 
 /// How often what is due by time is looked at: compaction, and the status of connections.
 const INTERVAL: Duration = Duration::from_millis(1_000);
@@ -154,8 +155,8 @@ impl State {
         }
     }
 
-    /// Lets connections that are ready come first, and again as long as they have something: the more requests are handled together,
-    /// the fewer writes of the log and wake-ups each costs.
+    /// Lets connections that are ready come first, and again as long as they have something: the more
+    /// requests are handled together, the fewer writes of the log and wake-ups each costs.
     async fn gather(&self) {
         let begin = Instant::now();
         loop {
@@ -239,11 +240,11 @@ impl State {
                     tracing::debug!(target: "ovsdb_file", "{name}: compacted from {before} to {after} bytes");
                 }
                 StorageNews::NotCompacted(error) => {
-                    let why = crate::stream::reason(&error);
+                    let why = transport::reason(&error);
                     tracing::warn!(target: "ovsdb_file", "{name}: could not be compacted: {why}");
                 }
                 StorageNews::NotDurable(error) => {
-                    let why = crate::stream::reason(&error);
+                    let why = transport::reason(&error);
                     tracing::error!(target: "ovsdb_file", "{name}: could not be made durable: {why}");
                 }
             }

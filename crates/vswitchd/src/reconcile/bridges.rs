@@ -115,8 +115,8 @@ impl Vswitch {
         }
     }
 
-    /// The bridge's address: `hwaddr`; else the lowest of its ports' that have one in the outside world; else one that is
-    /// the same at every start.
+    /// The bridge's address: `hwaddr`; else the lowest of its ports' that have one in the outside world; else
+    /// one that is the same at every start.
     fn choose_mac(&mut self, idx: BridgeIdx) {
         let Some(bridge) = self.bridges.get(&idx) else { return };
         let of_ports =

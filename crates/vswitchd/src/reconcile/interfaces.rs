@@ -2,19 +2,15 @@
 
 use super::Failure;
 use crate::config::wanted::{self, Interface, PATCH};
+use crate::device_manager::{Opening, patch_error};
 use crate::janitor::Fate;
+use crate::scheduler::Event;
 use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
-use ports::PortError;
-use ports::files::FileDirs;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 use switch::{BridgeIdx, PortKind};
-
-/// How long a port that is opened anew waits for workers to give up its queues.
-const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
 impl Vswitch {
     /// Adds an interface, or remembers why it cannot be had. `number` is one that it had before.
@@ -54,7 +50,7 @@ impl Vswitch {
         let is_local = name == bridge;
         let port_no =
             self.free_port_no(interface, is_local).ok_or_else(|| not_added("no port number is free"))?;
-        let (options, refused) = usable_options(interface, port_no, self.files_for(&interface.kind));
+        let (options, refused) = self.devices.usable_options(interface, port_no);
         let used = Interface { options, ..interface.clone() };
         let device = self.open_device(idx, &used, port_no, is_local)?;
         let of_port = if is_local {
@@ -86,38 +82,8 @@ impl Vswitch {
         port_no: PortNo,
         is_local: bool,
     ) -> Result<Option<Box<dyn Port>>, String> {
-        if interface.kind == PATCH {
-            if let Some(error) = patch_error(interface) {
-                return Err(error);
-            }
-            return Ok(None);
-        }
-        if interface.is_kernels() {
-            // Where there is a plan it has waited; a port that is opened anew with other options has not.
-            self.janitor.wait_for(interface.device());
-        }
-        let mac = match is_local {
-            true => self.bridges.get(&bridge).map(|b| b.mac),
-            // The address of somebody else's device is not ours to set.
-            false => interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels()),
-        };
-        let open = |mtu| {
-            let spec = ports::PortSpec {
-                mtu,
-                mac,
-                owner: self.owner.clone(),
-                ..device_spec(interface, port_no, self.files_for(&interface.kind))
-            };
-            ports::open(&spec, self.dp.pool())
-        };
-        let opened = match open(interface.mtu_request) {
-            Err(e) if interface.mtu_request.is_some() && !matches!(e, PortError::NoSuchInterface { .. }) => {
-                // An MTU that cannot be had shall not cost the port; see `ask_again`.
-                open(None).map_err(|_| e)
-            }
-            opened => opened,
-        };
-        opened.map(Some).map_err(|e| open_error(&interface.name, &e))
+        let local_mac = self.bridges.get(&bridge).filter(|_| is_local).map(|b| b.mac);
+        self.devices.open(interface, Opening { port_no, local_mac }, self.dp.pool())
     }
 
     /// Gives a device to the switch and the datapath.
@@ -145,7 +111,7 @@ impl Vswitch {
         };
         // The switch first: a packet that comes in at once shall find its bridge.
         if let Err(e) = self.control.add_port(bridge, in_switch) {
-            device.into_iter().for_each(|d| self.give_up(interface, d, Fate::Removed));
+            device.into_iter().for_each(|d| self.devices.give_up(interface, d, Fate::Removed));
             return Err(e.to_string());
         }
         if let Some(device) = device
@@ -176,7 +142,7 @@ impl Vswitch {
             options_error: None,
         };
         self.ports.insert(port_no, record);
-        self.placing.is_due = true;
+        self.scheduler.note(Event::QueuesChanged);
         self.counts.ports_added += 1;
         self.tell_port(port_no, PortReason::Add);
         self.ask_again(port_no);
@@ -194,26 +160,6 @@ impl Vswitch {
         }
         if let Some(mac) = mac.filter(|_| is_others) {
             self.change_device(port_no, "mac", |port| port.set_mac(mac));
-        }
-    }
-
-    /// Removes devices that an earlier process left and that nothing is wanted of any more.
-    pub(super) fn sweep(&mut self, wanted: &wanted::Wanted) {
-        self.is_swept = true;
-        let Some(owner) = &self.owner else { return };
-        let links = match ports::netlink::links() {
-            Ok(links) => links,
-            Err(error) => {
-                tracing::warn!(target: "netdev", "devices that an earlier process left are not looked for: {error}");
-                return;
-            }
-        };
-        let interfaces = wanted.bridges.values().flat_map(|b| b.interfaces());
-        let kept: BTreeSet<&str> =
-            interfaces.filter(|(_, i)| i.makes_device()).map(|(_, i)| i.device()).collect();
-        for link in links.iter().filter(|link| link.alias == *owner && !kept.contains(link.name.as_str())) {
-            tracing::debug!(target: "netdev", "{}: removed, an earlier process has left it", link.name);
-            self.janitor.remove_device(&link.name, link.ifindex);
         }
     }
 
@@ -242,7 +188,10 @@ impl Vswitch {
         }
         let with_device: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
         match self.dp.begin_removal(&with_device) {
-            Ok(removal) => self.leaving.push((removal, records)),
+            Ok(removal) => {
+                let opened = |r: PortRecord| Interface { options: r.device_options, ..r.interface };
+                self.devices.leave(removal, records.into_iter().map(opened).collect());
+            }
             Err(error) => tracing::error!(target: "dpif", "ports were not given up: {error}"),
         }
         self.finish_leaving();
@@ -250,26 +199,7 @@ impl Vswitch {
 
     /// Gives up the devices of ports whose queues all workers have given up. Whether none is left.
     pub(super) fn finish_leaving(&mut self) -> bool {
-        for (removal, records) in std::mem::take(&mut self.leaving) {
-            match self.dp.finish_removal(removal) {
-                Ok(ports) => {
-                    for (record, port) in records.into_iter().zip(ports) {
-                        let interface = Interface { options: record.device_options, ..record.interface };
-                        self.give_up(&interface, port, Fate::Removed);
-                    }
-                }
-                Err(removal) => self.leaving.push((removal, records)),
-            }
-        }
-        self.leaving.is_empty()
-    }
-
-    /// The same, waiting for the workers, but no longer than they may take for an answer.
-    fn wait_for_leaving(&mut self) {
-        let end = Instant::now() + LEAVING_WAIT;
-        while !self.finish_leaving() && Instant::now() < end {
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        self.devices.finish_leaving(&mut self.dp)
     }
 
     /// Makes an interface that runs what it shall be. Its type and its bridge stay.
@@ -289,7 +219,9 @@ impl Vswitch {
                 r.error = None;
                 r.interface = interface.clone();
             });
-            self.placing.is_due |= old.rxq_affinity != interface.rxq_affinity;
+            if old.rxq_affinity != interface.rxq_affinity {
+                self.scheduler.note(Event::QueuesChanged);
+            }
             if old.mac != interface.mac
                 && let Some(mac) = interface.mac
                 && self.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)
@@ -316,11 +248,10 @@ impl Vswitch {
         }
     }
 
-    /// Gives a device new options while it runs, where it takes them so, or runs with what they come to already. What makes no
-    /// sense is an error, and all stays as it is. Whether the device must be opened anew for them, which costs its packets and all that is
-    /// known of the port.
+    /// Gives a device new options while it runs, where it takes them so, or runs with what they come to
+    /// already. What makes no sense is an error, and all stays as it is. Whether the device must be opened
+    /// anew for them, which costs its packets and all that is known of the port.
     fn needs_reopening(&mut self, port_no: PortNo, interface: &Interface) -> bool {
-        let files = self.files_for(&interface.kind).clone();
         let Some(record) = self.ports.get_mut(&port_no) else { return false };
         record.options_error = None;
         if record.device_options == interface.options {
@@ -328,15 +259,11 @@ impl Vswitch {
         }
         let name = &interface.name;
         let runs = Interface { options: record.device_options.clone(), ..record.interface.clone() };
-        if ports::have_same_effect(
-            &device_spec(&runs, port_no, &files),
-            &device_spec(interface, port_no, &files),
-        ) {
+        if self.devices.have_same_effect(&runs, interface, port_no) {
             record.device_options = interface.options.clone();
             return false;
         }
-        let checked =
-            ports::check(&device_spec(interface, port_no, &files)).map_err(|e| open_error(name, &e));
+        let checked = self.devices.check(interface, port_no);
         let taken = checked.and_then(|()| match self.dp.port_mut(port_no) {
             Some(device) => device
                 .set_options(&interface.options)
@@ -354,7 +281,8 @@ impl Vswitch {
         false
     }
 
-    /// Options of a driver are taken when it is opened. Where it cannot be had with the new ones, it runs on with the old ones.
+    /// Options of a driver are taken when it is opened. Where it cannot be had with the new ones, it runs on
+    /// with the old ones.
     fn reopen(&mut self, port_no: PortNo, port: &wanted::Port, interface: &Interface) {
         let Some(record) = self.ports.get(&port_no) else { return };
         let (bridge, of_port) = (record.bridge, record.of_port);
@@ -363,7 +291,7 @@ impl Vswitch {
         let bridge_name = self.bridges.get(&bridge).map(|b| b.name.clone()).unwrap_or_default();
         self.remove_port(port_no);
         // The device is opened again, which it must have been closed for.
-        self.wait_for_leaving();
+        self.devices.wait_for_leaving(&mut self.dp);
         let (device, error) = match self.open_device(bridge, interface, port_no, is_local) {
             Ok(device) => (device, None),
             Err(error) => match self.open_device(bridge, &before, port_no, is_local) {
@@ -389,11 +317,11 @@ impl Vswitch {
         }
     }
 
-    /// Which ports of a bridge must have other OpenFlow numbers: the one that is asked for, or any that is free. `but` are
-    /// ports that are about to go.
+    /// Which ports of a bridge must have other OpenFlow numbers: the one that is asked for, or any that is
+    /// free. `but` are ports that are about to go.
     ///
-    /// A number is for who asks for it; for the first of several, or for who has it of them. Who has it and did not ask for it
-    /// gives way.
+    /// A number is for who asks for it; for the first of several, or for who has it of them. Who has it and
+    /// did not ask for it gives way.
     pub(super) fn misnumbered(
         &self,
         wanted: &wanted::Bridge,
@@ -489,7 +417,8 @@ impl Vswitch {
         free.or_else(|| self.next_of_port(bridge, &BTreeSet::new()))
     }
 
-    /// The next free number after the last that was given out, so that a number is not soon given to somebody else.
+    /// The next free number after the last that was given out, so that a number is not soon given to somebody
+    /// else.
     fn next_of_port(&mut self, bridge: BridgeIdx, but: &BTreeSet<OfPort>) -> Option<OfPort> {
         let last = self.bridges.get(&bridge)?.last_of_port;
         let max = OfPort::MAX.0;
@@ -521,64 +450,6 @@ impl Vswitch {
             }
             Some(PortNo(free)).filter(is_free)
         })
-    }
-}
-
-/// The options that a new port is opened with, and why not with all that it has: of some a bad value costs the option alone, as in Open vSwitch,
-/// whose AF_XDP ports alone are refused for their number of queues.
-fn usable_options(
-    interface: &Interface,
-    port_no: PortNo,
-    files: &FileDirs,
-) -> (BTreeMap<String, String>, Option<String>) {
-    let mut options = interface.options.clone();
-    let mut refused = Vec::new();
-    while let Err(error) =
-        ports::check(&ports::PortSpec { options: options.clone(), ..device_spec(interface, port_no, files) })
-        && let PortError::BadOption { option, .. } = &error
-        && interface.kind != "afxdp"
-        && matches!(option.as_str(), "n_rxq" | "n_txq" | "numa_id")
-        && options.remove(option).is_some()
-    {
-        refused.push(open_error(&interface.name, &error));
-    }
-    (options, (!refused.is_empty()).then(|| refused.join("; ")))
-}
-
-/// A driver's part of an interface.
-fn device_spec(interface: &Interface, port_no: PortNo, files: &FileDirs) -> ports::PortSpec {
-    ports::PortSpec {
-        options: interface.options.clone(),
-        files: files.clone(),
-        ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
-    }
-}
-
-/// What is wrong with the options of a patch port, in Open vSwitch's words.
-fn patch_error(interface: &Interface) -> Option<String> {
-    let name = &interface.name;
-    if interface.kind != PATCH {
-        None
-    } else if interface.peer().is_none() {
-        Some(format!("{name}: patch type requires valid 'peer' argument"))
-    } else if interface.peer() == Some(name) {
-        Some(format!("{name}: patch peer must not be self"))
-    } else if interface.options.len() > 1 {
-        Some(format!("{name}: patch type takes only a 'peer' argument"))
-    } else {
-        None
-    }
-}
-
-/// In Open vSwitch's words where it has some.
-fn open_error(name: &str, error: &PortError) -> String {
-    match error {
-        PortError::NoSuchInterface { .. } => format!("could not open network device {name} (No such device)"),
-        PortError::Loopback { .. } => {
-            format!("could not add network device {name} to ofproto (Invalid argument)")
-        }
-        PortError::BadOption { .. } => format!("{name}: could not set configuration ({error})"),
-        _ => format!("could not open network device {name} ({error})"),
     }
 }
 

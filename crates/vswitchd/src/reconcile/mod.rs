@@ -1,17 +1,19 @@
-//! The switch becomes what it shall be: what runs is compared with [`Wanted`], and the difference is carried out.
+//! The switch becomes what it shall be: what runs is compared with [`Wanted`], and the difference is carried
+//! out.
 //!
-//! A [`Reconciliation`] is a plan, made at once, and carried out step by step: between two steps the control thread may serve
-//! others, so that a thousand new ports hold up no connection. What is the same on both sides has no step, so it is
-//! not touched. Steps name bridges and interfaces, not numbers, and look for what they change when they are carried
-//! out, so a device that goes away meanwhile harms no step but its own.
+//! A [`Reconciliation`] is a plan, made at once, and carried out step by step: between two steps the control
+//! thread may serve others, so that a thousand new ports hold up no connection. What is the same on both
+//! sides has no step, so it is not touched. Steps name bridges and interfaces, not numbers, and look for what
+//! they change when they are carried out, so a device that goes away meanwhile harms no step but its own.
 //!
-//! An interface that cannot be had is remembered with its error in [`Vswitch::failures`], and is tried again by the
-//! next plan: there is one when the configuration changes and when the kernel tells of a new device.
+//! An interface that cannot be had is remembered with its error in [`Vswitch::failures`], and is tried again
+//! by the next plan: there is one when the configuration changes and when the kernel tells of a new device.
 //!
-//! Order: devices that an earlier process left; settings of the switch as a whole; what goes, so that names, numbers and devices are free for
-//! what comes (devices go on the janitor's thread, and a step that needs a name waits for it); then bridges; then interfaces
-//! that stay and change; then numbers of ports that have another than they ask for; then new ones, a bridge's own before the others
-//! and those that ask for a number before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
+//! Order: devices that an earlier process left; settings of the switch as a whole; what goes, so that names,
+//! numbers and devices are free for what comes (devices go on the janitor's thread, and a step that needs a
+//! name waits for it); then bridges; then interfaces that stay and change; then numbers of ports that have
+//! another than they ask for; then new ones, a bridge's own before the others and those that ask for a number
+//! before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
 //!
 //! Files: this one has the plan; `switch_wide`, `bridges` and `interfaces` carry it out.
 
@@ -27,7 +29,8 @@ use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Ports removed in one step. Each step waits until the workers have come round, which takes long where they are flooding.
+/// Ports removed in one step. Each step waits until the workers have come round, which takes long where they
+/// are flooding.
 const REMOVED_AT_ONCE: usize = 128;
 
 /// What became of the interfaces that are wanted, by name.
@@ -124,7 +127,7 @@ impl Reconciliation {
             steps: VecDeque::new(),
             numbers: BTreeMap::new(),
         };
-        if vswitch.owner.is_some() && !vswitch.is_swept {
+        if vswitch.devices.wants_sweep() {
             r.steps.push_back(Step::Sweep);
         }
         if vswitch.settings != wanted.switch {
@@ -163,7 +166,7 @@ impl Reconciliation {
         }
         match self.steps.pop_front() {
             None => {}
-            Some(Step::Sweep) => vswitch.sweep(&self.wanted),
+            Some(Step::Sweep) => vswitch.devices.sweep(&self.wanted),
             Some(Step::SetSwitchWide) => vswitch.set_switch_wide(&self.wanted.switch),
             Some(Step::Remove(numbers)) => vswitch.remove_ports(&numbers),
             Some(Step::RemoveBridge(name)) => vswitch.remove_bridge(&name),
@@ -192,7 +195,7 @@ impl Reconciliation {
         match self.steps.is_empty() {
             false => Progress::More,
             // Whoever removed a port shall not find its device when he is told that this is in force.
-            true if !vswitch.finish_leaving() || vswitch.janitor.waiting() > 0 => Progress::Waiting,
+            true if !vswitch.finish_leaving() || vswitch.devices.leaving() > 0 => Progress::Waiting,
             true => Progress::Done,
         }
     }
@@ -200,10 +203,10 @@ impl Reconciliation {
     /// Whether a device that is leaving is in a step's way.
     fn must_wait(&self, step: &Step, vswitch: &Vswitch) -> bool {
         match step {
-            Step::Remove(_) => vswitch.janitor.is_full(),
+            Step::Remove(_) => vswitch.devices.is_full(),
             Step::Add { bridge, port, interface } => {
                 let interface = &self.wanted.bridges[bridge].ports[port].interfaces[interface];
-                interface.is_kernels() && vswitch.janitor.is_leaving(interface.device())
+                vswitch.devices.is_leaving(interface)
             }
             _ => false,
         }
@@ -316,6 +319,12 @@ impl Wanted {
 }
 
 impl Vswitch {
+    /// The first interface that is not as it was asked for, and why.
+    pub(crate) fn first_error(&self) -> Option<(String, String)> {
+        let names = self.failures.keys().chain(self.ports.values().map(|record| &record.name));
+        names.map(|name| (name, self.outcome(name))).find_map(|(name, o)| Some((name.clone(), o.error?)))
+    }
+
     /// What became of an interface.
     pub fn outcome(&self, name: &str) -> Outcome {
         self.outcome_of(name, self.port_named(name))

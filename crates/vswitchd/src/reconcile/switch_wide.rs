@@ -1,13 +1,14 @@
 //! Settings of the switch as a whole.
 
 use crate::config::wanted::{Interface, SwitchWide};
-use crate::numa::Topology;
+use crate::scheduler::Event;
 use crate::state::Vswitch;
-use crate::stream::Tls;
 use datapath::CacheConfig;
+use host::numa::Topology;
 use packet::thread::CpuSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use transport::Tls;
 
 impl Vswitch {
     /// Makes them what they shall be.
@@ -19,10 +20,10 @@ impl Vswitch {
         }
         if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
             self.set_workers();
-            self.placing.is_due = true;
+            self.scheduler.note(Event::QueuesChanged);
         }
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
-            self.placing.is_full_due = true;
+            self.scheduler.note(Event::PolicyChanged);
         }
         if old.tls != wanted.tls {
             let files = wanted.tls.clone().map(|files| Arc::new(Tls::new(files)));
@@ -71,8 +72,8 @@ impl Vswitch {
         }
     }
 
-    /// One worker on each processor of the mask that is there; those that the switch was started with where there is none. Their caches
-    /// are what settings and commands say.
+    /// One worker on each processor of the mask that is there; those that the switch was started with where
+    /// there is none. Their caches are what settings and commands say.
     pub(crate) fn set_workers(&mut self) {
         if !self.topology.is_simulated() {
             self.topology = Topology::of_machine();

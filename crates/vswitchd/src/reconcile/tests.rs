@@ -2,27 +2,17 @@
 
 use super::*;
 use crate::config::wanted::{Bridge, Port};
-use crate::config::{Config, Database, DatapathFlags, EnableDummy, FailMode};
-use crate::rundir::RunDir;
+use crate::config::{Config, Database, DatapathFlags, FailMode, Flags};
 use base::DropReason;
 use datapath::placement::Policy;
+use host::rundir::RunDir;
 use std::time::{Duration, Instant};
 use switch::{PortKind, VlanConfig, VlanMode};
 
 fn vswitch() -> Vswitch {
     let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
-    Vswitch::new(&Config {
-        run_dir: RunDir::new("/nowhere"),
-        bridges: Vec::new(),
-        ports: Vec::new(),
-        database: Database::None,
-        dummy: EnableDummy::No,
-        tls: crate::stream::TlsFiles::default(),
-        mlockall: false,
-        datapath,
-        unixctl: None,
-    })
-    .unwrap()
+    let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+    Vswitch::new(&Config { datapath, ..config }).unwrap()
 }
 
 fn dummy(name: &str) -> Interface {
@@ -155,7 +145,7 @@ fn a_port_names_files_only_where_the_administrator_allowed_it_and_none_that_coul
     for option in ["tx_file", "rx_file"] {
         assert!(with(&mut v, option, &precious).unwrap().contains("start the switch with --pcap-dir"));
     }
-    v.files = ports::files::FileDirs::new([allowed.path().to_path_buf()]).unwrap();
+    v.devices.set_files(ports::files::FileDirs::new([allowed.path().to_path_buf()]).unwrap());
     for option in ["tx_file", "rx_file"] {
         for (path, why) in
             [(&*precious, "must be below"), ("/dev/zero".as_ref(), "must be below"), (&fifo, "is a FIFO")]
@@ -527,7 +517,7 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     assert_eq!(spread.iter().filter(|n| **n == 0).count(), 2, "{spread:?}");
     let src = v.port_named("src").unwrap().port_no;
     let end = Instant::now() + Duration::from_secs(20);
-    while (0..4).any(|q| v.queue_cost(src, q) == 0) {
+    while v.queues_of(src).iter().any(|queue| v.scheduler.queue_cost(queue) == 0) {
         assert!(Instant::now() < end, "a queue has cost nothing");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -609,7 +599,8 @@ fn requested_numbers_swap_and_move_who_did_not_ask_and_are_taken_when_they_becom
     interface(&mut w, "p4").of_port_request = Some(OfPort(4));
     become_(&mut v, &w);
     assert_eq!(numbers(&v), named(&[("p2", 1), ("p1", 3), ("p4", 4), ("p3", 5), ("br0", LOCAL)]));
-    // Two who ask: the one that has it keeps it, the other gets it when the first goes, in this process and the next.
+    // Two who ask: the one that has it keeps it, the other gets it when the first goes, in this process and
+    // the next.
     interface(&mut w, "p3").of_port_request = Some(OfPort(1));
     become_(&mut v, &w);
     let before = numbers(&v);

@@ -79,8 +79,8 @@ fn every_key_of_the_manual_page_has_a_row_and_a_verdict() {
     }
 }
 
-/// What tests name as keys: `"key"`, `key=` or `column:key`, in the files of `tests` directories and in what follows
-/// `mod tests` elsewhere. Not here, and not where keys are only listed.
+/// What tests name as keys: `"key"`, `key=` or `column:key`, in the files of `tests` directories and in what
+/// follows `mod tests` elsewhere. Not here, and not where keys are only listed.
 fn named_in_tests() -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     let mut left = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))];

@@ -1,6 +1,7 @@
-//! A real process that writes a real file is killed with `kill -9`, over and over, at any moment: what it had acknowledged
-//! is there, whole transactions only, and the file goes on to be used.
+//! A real process that writes a real file is killed with `kill -9`, over and over, at any moment: what it had
+//! acknowledged is there, whole transactions only, and the file goes on to be used.
 
+use host::database_file::{DatabaseFile, open_to_read};
 use ovsdb::log::transaction::{Note, encode_schema};
 use ovsdb::storage::{self, Done, Storage};
 use ovsdb::{Database, Datum, Schema, UuidGenerator};
@@ -9,7 +10,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
-use vswitchd::ovsdb::file::{DatabaseFile, open_to_read};
 
 const TEST: &str = "kill::what_was_acknowledged_before_kill_9_is_there_after_it";
 /// Names the file to the process that writes it.
@@ -32,8 +32,8 @@ fn numbers(database: &Database) -> Vec<i64> {
     numbers
 }
 
-/// Counts on from where the file is until it is killed: each transaction adds the next number and takes the oldest away, and
-/// is acknowledged by a line. Some are durable, and compactions come and go.
+/// Counts on from where the file is until it is killed: each transaction adds the next number and takes the
+/// oldest away, and is acknowledged by a line. Some are durable, and compactions come and go.
 fn write_for_ever(path: &Path) -> ! {
     let file = DatabaseFile::lock(path).unwrap();
     if !path.exists() {

@@ -2,12 +2,35 @@
 
 use super::Generator;
 use super::builtin::Builtin;
-use super::testpmd::Testpmd;
+use super::testpmd::{Mode, Testpmd};
+use super::trex::Trex;
 
-/// The first one is the default.
-pub const GENERATORS: &[&dyn Generator] = &[&Builtin, &Testpmd];
+/// Names; `trex@HOST:PORT` stands for a TRex server. The first one is the default.
+pub const NAMES: &[&str] = &["builtin", "builtin-xdp", "testpmd-flowgen", "testpmd-txonly"];
 
 /// The generator of this name.
-pub fn find(name: &str) -> Option<&'static dyn Generator> {
-    GENERATORS.iter().copied().find(|g| g.name() == name)
+pub fn find(name: &str) -> Result<Box<dyn Generator>, String> {
+    if let Some(address) = name.strip_prefix("trex@") {
+        return Trex::at(name, address).map(|trex| Box::new(trex) as Box<dyn Generator>);
+    }
+    Ok(match name {
+        "builtin" => Box::new(Builtin { name: "builtin", driver: "packet" }),
+        "builtin-xdp" => Box::new(Builtin { name: "builtin-xdp", driver: "xdp" }),
+        "testpmd-flowgen" => Box::new(Testpmd { name: "testpmd-flowgen", mode: Mode::Flowgen }),
+        "testpmd-txonly" => Box::new(Testpmd { name: "testpmd-txonly", mode: Mode::Txonly }),
+        _ => return Err(format!("unknown generator {name}; known: {}, trex@HOST:PORT", NAMES.join(", "))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_generator_s_own() {
+        for name in NAMES {
+            assert_eq!(find(name).unwrap().name(), *name);
+        }
+        assert!(find("abacus").is_err() && find("trex@nowhere").is_err());
+    }
 }

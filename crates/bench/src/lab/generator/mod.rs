@@ -3,34 +3,80 @@
 pub mod builtin;
 pub mod list;
 pub mod testpmd;
+pub mod trex;
+pub mod zmtp;
 
 use super::net::Net;
+pub use super::traffic::Load;
 use super::traffic::Sent;
+use std::path::PathBuf;
 
-/// What is offered.
+/// Where a generator sends or receives.
 #[derive(Clone, Debug)]
-pub struct Load {
-    /// Bytes of a frame with its check sequence.
-    pub size: u16,
-    /// Flows.
-    pub flows: u32,
-    /// Frames per second; as many as go where there is none.
-    pub rate: Option<u64>,
-    /// For how long.
-    pub seconds: f64,
-    /// So many at once, instead.
-    pub burst: Option<u64>,
+pub enum Place {
+    /// An interface in its namespace.
+    Interface(String),
+    /// A tap device that it makes in its namespace; then it is moved to the switch's.
+    Tap(String),
+    /// A socket on which it listens, as the guest.
+    Socket(PathBuf),
+    /// A guest's socket, to which it connects in the place of a switch.
+    Backend(PathBuf),
 }
 
-/// A traffic generator outside the switch's namespace: it sends on `e0`, and receives on others.
-pub trait Generator: Sync {
+/// What a generator is started for.
+pub struct Stage<'a> {
+    /// Its namespace.
+    pub net: &'a Net,
+    /// All its places.
+    pub places: Vec<Place>,
+    /// Indices of those that send, and whether source and destination are swapped there.
+    pub sources: Vec<(usize, bool)>,
+    /// Indices of those at which frames come back.
+    pub outputs: Vec<usize>,
+    /// How often each frame comes back.
+    pub copies: u64,
+    /// Descriptors of a guest's rings.
+    pub descriptors: u32,
+}
+
+impl Stage<'_> {
+    /// Interfaces alone: from `e0` to others.
+    pub fn interfaces(&self) -> Option<Vec<&str>> {
+        let name = |place: &Place| match place {
+            Place::Interface(_) => true,
+            Place::Tap(_) | Place::Socket(_) | Place::Backend(_) => false,
+        };
+        self.places.iter().all(name).then(|| {
+            let names = self.places.iter().map(|place| match place {
+                Place::Interface(name) | Place::Tap(name) => name.as_str(),
+                Place::Socket(_) | Place::Backend(_) => "",
+            });
+            names.collect()
+        })
+    }
+}
+
+/// A traffic generator outside the switch's namespace.
+pub trait Generator {
     /// As it is typed and stored.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
-    /// Why it cannot offer this load, if it cannot.
-    fn refuses(&self, load: &Load) -> Option<String>;
+    /// Why it cannot offer this load on this stage, if it cannot.
+    fn refuses(&self, load: &Load, stage: &Stage) -> Option<String>;
 
-    /// Offers the load, and says what became of it as far as it can tell. `outputs` are the interfaces at
-    /// which it comes back.
-    fn offer(&self, net: &Net, outputs: &[String], load: &Load) -> Result<Sent, String>;
+    /// Opens its places. Tap devices and sockets are there when it returns.
+    fn start(&self, stage: &Stage) -> Result<Box<dyn Offering>, String>;
+}
+
+/// A generator that has its places open, until it is dropped.
+pub trait Offering {
+    /// Begins to offer a load.
+    fn begin(&mut self, load: &Load) -> Result<(), String>;
+
+    /// Waits until it is over, and says what became of it as far as the generator can tell.
+    fn finish(&mut self) -> Result<Sent, String>;
+
+    /// The same once more, with what has come late; nothing where it cannot.
+    fn again(&mut self) -> Result<Option<Sent>, String>;
 }

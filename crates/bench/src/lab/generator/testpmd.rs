@@ -1,44 +1,113 @@
-//! `dpdk-testpmd` in its mode `flowgen` on a packet socket: as many frames as it can. It cannot be held to a
-//! rate and numbers nothing, so what comes back is counted by the kernel.
+//! `dpdk-testpmd` on a packet socket: as many frames as it can, of several flows (`flowgen`) or of one
+//! (`txonly`). It cannot be held to a rate and numbers nothing, so what comes back is counted by the kernel.
 
-use super::{Generator, Load};
+use super::{Generator, Load, Offering, Stage};
 use crate::daemon::in_namespace;
-use crate::lab::net::Net;
 use crate::lab::traffic::Sent;
-use crate::process::Process;
+use crate::lab::traffic::pattern::Pattern;
+use crate::process::{Process, run};
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
+/// Its own start, before it sends.
+const START: Duration = Duration::from_millis(500);
+
+/// How it sends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Several flows.
+    Flowgen,
+    /// One flow.
+    Txonly,
+}
+
 /// See the module's text.
-pub struct Testpmd;
+pub struct Testpmd {
+    /// As it is typed.
+    pub name: &'static str,
+    /// How it sends.
+    pub mode: Mode,
+}
 
 impl Generator for Testpmd {
-    fn name(&self) -> &'static str {
-        "testpmd"
+    fn name(&self) -> &str {
+        self.name
     }
 
-    fn refuses(&self, load: &Load) -> Option<String> {
-        if !Path::new("/usr/bin/dpdk-testpmd").exists() {
-            return Some("dpdk-testpmd is missing: install dpdk-dev".into());
+    fn refuses(&self, load: &Load, stage: &Stage) -> Option<String> {
+        if !Path::new(PROGRAM).exists() {
+            return Some(format!("{PROGRAM} is missing: install dpdk-dev"));
         }
-        let paced = load.rate.is_some() || load.burst.is_some();
-        paced.then(|| "dpdk-testpmd cannot be held to a rate".to_string())
+        if load.rate.is_some() || load.burst.is_some() {
+            return Some("dpdk-testpmd cannot be held to a rate".into());
+        }
+        if stage.interfaces().is_none() || stage.sources != [(0, false)] {
+            return Some("dpdk-testpmd is a generator at one network interface only".into());
+        }
+        (load.pattern != Pattern::default()).then(|| format!("dpdk-testpmd cannot send {}", load.pattern))
     }
 
-    fn offer(&self, net: &Net, outputs: &[String], load: &Load) -> Result<Sent, String> {
-        let mut command = in_namespace(Some(&net.outside), Path::new("/usr/bin/dpdk-testpmd"));
+    fn start(&self, stage: &Stage) -> Result<Box<dyn Offering>, String> {
+        let names = stage.interfaces().ok_or("network interfaces only")?;
+        let outputs = stage.outputs.iter().map(|n| names[*n].to_string()).collect();
+        let namespace = stage.net.outside.clone();
+        Ok(Box::new(Started { mode: self.mode, namespace, outputs, copies: stage.copies, load: None }))
+    }
+}
+
+struct Started {
+    mode: Mode,
+    namespace: String,
+    outputs: Vec<String>,
+    copies: u64,
+    load: Option<(Process, f64, (u64, u64))>,
+}
+
+impl Started {
+    /// Packets sent on `e0`, packets received at the outputs.
+    fn counts(&self) -> Result<(u64, u64), String> {
+        let of = |interface: &str, direction: &str| {
+            let path = format!("/sys/class/net/{interface}/statistics/{direction}_packets");
+            let text = run(Command::new("ip").args(["netns", "exec", &self.namespace, "cat", &path]))?;
+            text.trim().parse::<u64>().map_err(|_| format!("{path}: {text}"))
+        };
+        let received = self.outputs.iter().map(|o| of(o, "rx")).sum::<Result<u64, String>>()?;
+        Ok((of("e0", "tx")?, received))
+    }
+}
+
+impl Offering for Started {
+    fn begin(&mut self, load: &Load) -> Result<(), String> {
+        let mut command = in_namespace(Some(&self.namespace), Path::new(PROGRAM));
         command.args(["--no-pci", "--no-huge", "-m", "128", "--no-telemetry", "--no-shconf", "-l", "0,1"]);
         command.arg(format!("--file-prefix=xpb-gen-{}", std::process::id()));
-        command.args(["--vdev=net_af_packet0,iface=e0", "--", "--forward-mode=flowgen", "--nb-cores=1"]);
-        command.args([format!("--flowgen-flows={}", load.flows), format!("--txpkts={}", load.size - 4)]);
-        command.args(["--auto-start", "--total-num-mbufs=4096"]);
+        command.args(["--vdev=net_af_packet0,iface=e0", "--", "--nb-cores=1", "--auto-start"]);
+        command.args([format!("--txpkts={}", load.size - 4), "--total-num-mbufs=4096".into()]);
+        match self.mode {
+            Mode::Flowgen => {
+                command.args(["--forward-mode=flowgen".into(), format!("--flowgen-flows={}", load.flows)])
+            }
+            Mode::Txonly => command.arg("--forward-mode=txonly"),
+        };
+        // Its prompt waits on this pipe for as long as it lives.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let before = counts(net, outputs)?;
+        let before = self.counts()?;
+        self.load = Some((Process::spawn(&mut command)?, load.seconds, before));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Sent, String> {
+        let (mut process, seconds, before) = self.load.take().ok_or("nothing was offered")?;
         let start = Instant::now();
-        let mut process = Process::spawn(&mut command)?;
-        std::thread::sleep(Duration::from_secs_f64(load.seconds));
+        // It takes a while before it sends: its time counts from the first frame.
+        while self.counts()?.0 == before.0 && start.elapsed() < START * 20 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let first = Instant::now();
+        std::thread::sleep(Duration::from_secs_f64(seconds));
         let cpu_s = process.cpu_ns() as f64 / 1e9;
         if let Some(mut stdin) = process.0.stdin.take() {
             // It ends by itself, and is ended below where it does not.
@@ -48,25 +117,20 @@ impl Generator for Testpmd {
         while process.0.try_wait().is_ok_and(|s| s.is_none()) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let seconds = start.elapsed().as_secs_f64();
+        let seconds = first.elapsed().as_secs_f64();
         drop(process);
-        let after = counts(net, outputs)?;
+        std::thread::sleep(Duration::from_millis(200));
+        let after = self.counts()?;
         let mut sent = Sent { seconds, cpu_s, ..Sent::default() };
         sent.account.offered = after.0 - before.0;
         sent.account.received = after.1 - before.1;
-        sent.account.copies = outputs.len() as u64;
+        sent.account.copies = self.copies;
         sent.received_in_time = sent.account.received;
+        sent.sent_pps = sent.account.offered as f64 / seconds;
         Ok(sent)
     }
-}
 
-/// Packets sent on `e0`, packets received at the outputs.
-fn counts(net: &Net, outputs: &[String]) -> Result<(u64, u64), String> {
-    let of = |interface: &str, direction: &str| {
-        let path = format!("/sys/class/net/{interface}/statistics/{direction}_packets");
-        let text = net.on(&net.outside, &format!("cat {path}"))?;
-        text.trim().parse::<u64>().map_err(|_| format!("{path}: {text}"))
-    };
-    let received = outputs.iter().map(|o| of(o, "rx")).sum::<Result<u64, String>>()?;
-    Ok((of("e0", "tx")?, received))
+    fn again(&mut self) -> Result<Option<Sent>, String> {
+        Ok(None)
+    }
 }

@@ -1,8 +1,7 @@
 //! `crosspoint guest`: needs neither QEMU nor DPDK.
 
-use super::{DESCRIPTORS, Guest};
+use super::{DESCRIPTORS, Guest, Place};
 use crate::process::Process;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// See the module's text.
@@ -17,9 +16,9 @@ impl Guest for Builtin {
         None
     }
 
-    fn start(&self, socket: &Path) -> Result<Process, String> {
+    fn start(&self, place: &Place) -> Result<Process, String> {
         let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        command.args(["guest", "--listen", "--ring-size", &DESCRIPTORS.to_string()]).arg(socket);
+        command.args(["guest", "--listen", "--ring-size", &DESCRIPTORS.to_string()]).arg(place.socket);
         Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 }

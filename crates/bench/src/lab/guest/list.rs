@@ -2,10 +2,11 @@
 
 use super::Guest;
 use super::builtin::Builtin;
+use super::tap::Tap;
 use super::testpmd::Testpmd;
 
 /// The first one is the default.
-pub const GUESTS: &[&dyn Guest] = &[&Builtin, &Testpmd];
+pub const GUESTS: &[&dyn Guest] = &[&Builtin, &Testpmd, &Tap];
 
 /// The guest of this name.
 pub fn find(name: &str) -> Option<&'static dyn Guest> {

@@ -1,7 +1,6 @@
-//! The kernel's bridge. It has one path between two ports, so it takes topologies of two only.
+//! The kernel's bridge. It learns where an address is, so it takes topologies of two ports only.
 
-use super::{Running, Setup, Switch};
-use crate::lab::topology::Topology;
+use super::{Ask, Running, Setup, Switch};
 use std::collections::BTreeMap;
 
 /// See the module's text.
@@ -12,25 +11,27 @@ impl Switch for Bridge {
         "bridge"
     }
 
-    fn refuses(&self, topology: &Topology) -> Option<String> {
-        (topology.name != "P2P")
-            .then(|| "the kernel's bridge forwards between two interfaces only".to_string())
+    fn refuses(&self, ask: &Ask) -> Option<String> {
+        if ask.needs_vhost_user() {
+            return Some(
+                "the kernel's bridge has no vhost-user; a guest behind a tap device it can have".into(),
+            );
+        }
+        (!ask.topology.is_pair())
+            .then(|| "the kernel's bridge goes by learned addresses: it takes two ports only".to_string())
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let net = setup.net;
-        for line in [
-            "ip link add br0 type bridge stp_state 0",
-            "ip link set p0 master br0",
-            "ip link set p1 master br0",
-            // The address of `p0` is that of the frames: the bridge must not keep them for itself.
-            "ip link set p0 address 02:00:00:00:0f:00",
-            "ip link set br0 address 02:00:00:00:0f:01",
-            "sysctl -qw net.ipv6.conf.br0.disable_ipv6=1",
-            "ip link set br0 up",
-        ] {
-            net.on(&net.switch, line)?;
+        let mut lines = String::from("link add br0 type bridge stp_state 0\n");
+        for index in 0..setup.topology.ports.len() {
+            let port = setup.port(index);
+            lines += &format!("link set {port} master br0\n");
+            // Interfaces have the frames' addresses, and the bridge must not keep those for itself.
+            lines += &format!("link set {port} address 02:00:00:00:0f:{index:02x}\n");
         }
+        lines += "link set br0 address 02:00:00:00:0f:ff\nlink set br0 up\n";
+        net.batch(&net.switch, &lines)?;
         Ok(Box::new(InKernel("bridge")))
     }
 }

@@ -1,8 +1,7 @@
 //! Crosspoint: this program, or another version of it (`crosspoint@PATH`).
 
-use super::{Running, Setup, Switch, rules};
+use super::{Ask, Running, Setup, Switch, Twice, rules};
 use crate::daemon::Daemon;
-use crate::lab::topology::Topology;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,20 +10,35 @@ use std::process::Command;
 pub struct Crosspoint {
     name: String,
     program: PathBuf,
-    /// The type of ports at network interfaces: `afxdp`, or `system` with an option.
-    port_type: &'static str,
+    /// Whether ports at network interfaces are of type `afxdp`, or packet sockets.
+    xdp: bool,
+    /// Options of ports at guests, `,KEY=VALUE`.
+    guest_options: &'static str,
+    /// Workers, and receive queues of ports at network interfaces.
+    workers: usize,
 }
 
 impl Crosspoint {
     /// `crosspoint`: this program with AF_XDP. `crosspoint-af_packet`: by packet sockets.
-    pub fn this(name: &str, port_type: &'static str) -> Result<Crosspoint, String> {
+    pub fn this(name: &str, xdp: bool) -> Result<Crosspoint, String> {
         let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
-        Ok(Crosspoint { name: name.into(), program, port_type })
+        Ok(Crosspoint { name: name.into(), program, xdp, guest_options: "", workers: 1 })
+    }
+
+    /// The same with these options of ports at guests.
+    pub fn with_guest_options(self, guest_options: &'static str) -> Crosspoint {
+        Crosspoint { guest_options, ..self }
+    }
+
+    /// The same with so many workers and receive queues.
+    pub fn with_workers(self, workers: usize) -> Crosspoint {
+        Crosspoint { workers, ..self }
     }
 
     /// `crosspoint@PATH`.
     pub fn other(path: &str) -> Crosspoint {
-        Crosspoint { name: format!("crosspoint@{path}"), program: path.into(), port_type: "afxdp" }
+        let name = format!("crosspoint@{path}");
+        Crosspoint { name, program: path.into(), xdp: true, guest_options: "", workers: 1 }
     }
 }
 
@@ -33,7 +47,7 @@ impl Switch for Crosspoint {
         &self.name
     }
 
-    fn refuses(&self, _topology: &Topology) -> Option<String> {
+    fn refuses(&self, _ask: &Ask) -> Option<String> {
         (!self.program.exists()).then(|| format!("{} is missing", self.program.display()))
     }
 
@@ -42,44 +56,82 @@ impl Switch for Crosspoint {
         for index in 0..setup.topology.ports.len() {
             let name = setup.port(index);
             let kind = match setup.sockets.get(&index) {
-                Some(path) => format!("dpdkvhostuserclient,vhost-server-path={}", path.display()),
-                None => self.port_type.to_string(),
+                Some(path) => {
+                    format!("dpdkvhostuserclient,vhost-server-path={}{}", path.display(), self.guest_options)
+                }
+                None if self.workers > 1 => format!("system,driver=af_packet,n_rxq={}", self.workers),
+                None if self.xdp => "afxdp".to_string(),
+                None => "system,driver=af_packet".to_string(),
             };
             args.extend(["--port".to_string(), format!("{name},type={kind},ofport={}", index + 1)]);
+        }
+        if self.workers > 1 {
+            args.extend(["--pmd-cpu-mask".into(), format!("{:#x}", (1u64 << self.workers) - 1)]);
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let daemon = Daemon::crosspoint_of(&self.program, Some(&setup.net.switch), &args)?;
         daemon.add_rules(&rules::text(setup))?;
         let version = Command::new(&self.program).arg("--version").output().map_err(|e| e.to_string())?;
         let version = String::from_utf8_lossy(&version.stdout).trim().to_string();
-        Ok(Box::new(Started {
-            daemon,
-            version,
-            port_type: self.port_type,
-            ports: setup.topology.ports.len(),
-        }))
+        Ok(Box::new(Started { daemon, version, xdp: self.xdp, workers: self.workers }))
     }
 }
 
 struct Started {
     daemon: Daemon,
     version: String,
-    port_type: &'static str,
-    ports: usize,
+    xdp: bool,
+    workers: usize,
 }
 
 impl Running for Started {
     fn identity(&self) -> BTreeMap<String, String> {
-        let pairs = [("version", self.version.as_str()), ("port_type", self.port_type)];
+        let port_type = if self.xdp { "afxdp" } else { "system,driver=af_packet" };
+        let pairs = [("version", self.version.as_str()), ("port_type", port_type)];
         pairs.map(|(k, v)| (k.to_string(), v.to_string())).into()
+    }
+
+    fn conditions(&self) -> Vec<(&'static str, String)> {
+        vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())]
     }
 
     fn cpu_ns(&self) -> Option<u64> {
         Some(self.daemon.cpu_ns())
     }
 
+    fn pid(&self) -> Option<u32> {
+        Some(self.daemon.pid())
+    }
+
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
-        self.daemon.port_drops(self.ports)
+        Ok(parse_drops(&self.daemon.appctl(&["crosspoint/drops"])?))
+    }
+
+    /// An AF_XDP socket and the device both count a frame that finds the socket's ring full; a packet socket
+    /// is told that a frame was dropped behind it.
+    fn twice(&self) -> Twice {
+        Twice { rx: self.xdp, tx: !self.xdp, xdp: self.xdp }
+    }
+
+    fn caches(&self) -> Result<BTreeMap<String, u64>, String> {
+        let text = self.daemon.appctl(&["dpif-netdev/pmd-stats-show"])?;
+        let names =
+            [("emc hits", "exact"), ("megaflow hits", "megaflow"), ("miss with success upcall", "miss")];
+        let number = |name: &str| -> u64 {
+            let lines = text.lines().filter_map(|l| l.trim().strip_prefix(name)?.strip_prefix(": "));
+            lines.filter_map(|v| v.split_whitespace().next()?.parse::<u64>().ok()).sum()
+        };
+        Ok(names.map(|(name, tier)| (tier.to_string(), number(name))).into())
+    }
+
+    fn spread(&self) -> Result<Vec<u64>, String> {
+        let text = self.daemon.appctl(&["dpif-netdev/pmd-stats-show"])?;
+        let number = |line: &str| line.trim().strip_prefix("packets received: ")?.parse().ok();
+        Ok(text.lines().filter_map(number).collect())
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        self.daemon.kill()
     }
 
     fn is_alive(&mut self) -> bool {
@@ -87,7 +139,27 @@ impl Running for Started {
     }
 }
 
+/// Drops by reason; ports are on lines of their own, indented.
+fn parse_drops(text: &str) -> BTreeMap<String, u64> {
+    let total = |line: &str| {
+        let (reason, count) = line.split_once(": ")?;
+        Some((format!("switch: {reason}"), count.parse().ok()?))
+    };
+    text.lines().filter(|line| !line.starts_with(' ')).filter_map(total).collect()
+}
+
 /// Whether a path names a version of Crosspoint.
 pub fn is_program(path: &str) -> bool {
     Path::new(path).is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_read_by_reason() {
+        let drops = parse_drops("tx_queue_full: 12\n  p0: 12\nrx_dropped: 3\n  p1: 2\n  removed ports: 1\n");
+        assert_eq!(drops, [("switch: rx_dropped".into(), 3), ("switch: tx_queue_full".into(), 12)].into());
+    }
 }

@@ -1,23 +1,34 @@
 //! All switches.
 
 use super::Switch;
+use super::absent::{OvsKernel, Vpp};
 use super::bridge::Bridge;
 use super::crosspoint::{Crosspoint, is_program};
 use super::ip_forward::IpForward;
-use super::ovs::Ovs;
+use super::loops::{Kind as LoopKind, Loop};
+use super::ovs::{Kind, Ovs};
 use super::testpmd::Testpmd;
 
 /// Names of the switches of trials; `crosspoint@PATH` stands for another version.
 pub const NAMES: &[&str] = &[
     "crosspoint",
     "crosspoint-af_packet",
+    "crosspoint-2q",
+    "crosspoint-no-retries",
+    "loop-rebuilt",
+    "loop-kept",
+    "loop-one",
+    "loop-fifty",
     "ovs-netdev",
     "ovs-afxdp",
+    "ovs-dpdk",
+    "ovs-kernel",
     "bridge",
     "ip-forward",
     "testpmd-io",
     "testpmd-mac",
     "testpmd-macswap",
+    "vpp",
 ];
 
 /// The switch of this name.
@@ -29,17 +40,26 @@ pub fn find(name: &str) -> Result<Box<dyn Switch>, String> {
         };
     }
     Ok(match name {
-        "crosspoint" => Box::new(Crosspoint::this("crosspoint", "afxdp")?),
-        "crosspoint-af_packet" => {
-            Box::new(Crosspoint::this("crosspoint-af_packet", "system,driver=af_packet")?)
+        "crosspoint" => Box::new(Crosspoint::this("crosspoint", true)?),
+        "crosspoint-af_packet" => Box::new(Crosspoint::this("crosspoint-af_packet", false)?),
+        "crosspoint-2q" => Box::new(Crosspoint::this(name, false)?.with_workers(2)),
+        "crosspoint-no-retries" => {
+            Box::new(Crosspoint::this(name, true)?.with_guest_options(",tx-retries-max=0"))
         }
-        "ovs-netdev" => Box::new(Ovs { name: "ovs-netdev", port_type: "system" }),
-        "ovs-afxdp" => Box::new(Ovs { name: "ovs-afxdp", port_type: "afxdp-nonpmd" }),
+        "loop-rebuilt" => Box::new(Loop { name: "loop-rebuilt", kind: LoopKind::Rebuilt }),
+        "loop-kept" => Box::new(Loop { name: "loop-kept", kind: LoopKind::Kept }),
+        "loop-one" => Box::new(Loop { name: "loop-one", kind: LoopKind::One }),
+        "loop-fifty" => Box::new(Loop { name: "loop-fifty", kind: LoopKind::Fifty }),
+        "ovs-netdev" => Box::new(Ovs { name: "ovs-netdev", kind: Kind::System }),
+        "ovs-afxdp" => Box::new(Ovs { name: "ovs-afxdp", kind: Kind::Afxdp }),
+        "ovs-dpdk" => Box::new(Ovs { name: "ovs-dpdk", kind: Kind::Dpdk }),
+        "ovs-kernel" => Box::new(OvsKernel),
         "bridge" => Box::new(Bridge),
         "ip-forward" => Box::new(IpForward),
         "testpmd-io" => Box::new(Testpmd { name: "testpmd-io", mode: "io" }),
         "testpmd-mac" => Box::new(Testpmd { name: "testpmd-mac", mode: "mac" }),
         "testpmd-macswap" => Box::new(Testpmd { name: "testpmd-macswap", mode: "macswap" }),
+        "vpp" => Box::new(Vpp),
         _ => return Err(format!("unknown switch {name}; known: {}, crosspoint@PATH", NAMES.join(", "))),
     })
 }

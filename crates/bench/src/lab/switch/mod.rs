@@ -1,17 +1,37 @@
 //! Switches under test: each is started, configured, asked what it is, and removed.
 
+pub mod absent;
 pub mod bridge;
 pub mod crosspoint;
 pub mod ip_forward;
 pub mod list;
+pub mod loops;
 pub mod ovs;
 pub mod rules;
 pub mod testpmd;
 
 use super::net::Net;
-use super::topology::Topology;
+use super::topology::{End, Topology, Vnic};
+use super::traffic::pattern::Pattern;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// What a switch is asked for.
+pub struct Ask<'a> {
+    /// The packets' way.
+    pub topology: &'a Topology,
+    /// How guests are attached, if there are any.
+    pub vnic: Vnic,
+    /// What the frames are.
+    pub pattern: &'a Pattern,
+}
+
+impl Ask<'_> {
+    /// Whether it needs vhost-user.
+    pub fn needs_vhost_user(&self) -> bool {
+        self.topology.has_guests() && self.vnic == Vnic::VhostUser
+    }
+}
 
 /// What a switch is started for.
 pub struct Setup<'a> {
@@ -23,13 +43,29 @@ pub struct Setup<'a> {
     pub sockets: &'a BTreeMap<usize, PathBuf>,
     /// Flows; there is a rule for each of them and each hop where the switch has such rules.
     pub flows: u32,
+    /// What tells them apart.
+    pub pattern: &'a Pattern,
 }
 
 impl Setup<'_> {
-    /// The name of a port.
+    /// The name of a port, which is that of its interface where it has one.
     pub fn port(&self, index: usize) -> String {
-        if self.sockets.contains_key(&index) { format!("vm{index}") } else { format!("p{index}") }
+        match self.topology.ports[index] {
+            End::Nic | End::Idle => format!("p{index}"),
+            End::Guest | End::Station => format!("vm{index}"),
+        }
     }
+}
+
+/// Drops that are in two counters at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Twice {
+    /// What the kernel drops on its way into the switch is in the switch's `rx_dropped` too.
+    pub rx: bool,
+    /// What the kernel drops on its way out is in the switch's `tx_error` too: it told the switch.
+    pub tx: bool,
+    /// The switch's interfaces have an XDP program, so the kernel queues nothing before them.
+    pub xdp: bool,
 }
 
 /// A kind of switch.
@@ -38,7 +74,7 @@ pub trait Switch {
     fn name(&self) -> &str;
 
     /// Why it cannot do this here, if it cannot: what it lacks, or what is not installed.
-    fn refuses(&self, topology: &Topology) -> Option<String>;
+    fn refuses(&self, ask: &Ask) -> Option<String>;
 
     /// Starts it.
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String>;
@@ -49,11 +85,46 @@ pub trait Running {
     /// Version and options, as the switch itself tells them where it does.
     fn identity(&self) -> BTreeMap<String, String>;
 
+    /// Workers, queues and whatever else must be equal in switches that are compared.
+    fn conditions(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// CPU time of its threads in nanoseconds; none for a switch in the kernel.
     fn cpu_ns(&self) -> Option<u64>;
 
-    /// Drops that it counts itself and the kernel does not.
+    /// Its process, where it has one.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
+    /// Drops that it counts itself, `switch: REASON`.
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String>;
+
+    /// Which of them others count too.
+    fn twice(&self) -> Twice {
+        Twice::default()
+    }
+
+    /// Hits and misses of its caches, by tier, where it has some.
+    fn caches(&self) -> Result<BTreeMap<String, u64>, String> {
+        Ok(BTreeMap::new())
+    }
+
+    /// Packets that each of its workers has received, where it has several and tells.
+    fn spread(&self) -> Result<Vec<u64>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Blocks its control thread for so many milliseconds.
+    fn block(&mut self, _ms: u64) -> Result<(), String> {
+        Err("nothing blocks its control thread from outside".into())
+    }
+
+    /// Ends its process as `kill -9` does.
+    fn kill(&mut self) -> Result<(), String> {
+        Err("it is part of the kernel and cannot be killed".into())
+    }
 
     /// Whether it still runs.
     fn is_alive(&mut self) -> bool;

@@ -1,21 +1,31 @@
-//! Debian's Open vSwitch: its user-space datapath on the default netdev (packet sockets) or on AF_XDP without
-//! polling threads.
+//! Debian's Open vSwitch with its user-space datapath: on the default netdev (packet sockets), on AF_XDP
+//! without polling threads, or on DPDK's packet sockets and vhost-user with one polling thread.
 
-use super::{Running, Setup, Switch, missing, rules};
-use crate::daemon::Daemon;
-use crate::lab::topology::Topology;
+use super::{Ask, Running, Setup, Switch, Twice, missing, rules};
+use crate::daemon::{Daemon, OVS, OVS_DPDK};
+use crate::lab::net::SocketReader;
+use crate::machine::huge_pages::HugePages;
 use crate::process::run;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-const PROGRAM: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+/// What its ports are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The default.
+    System,
+    /// `afxdp-nonpmd`.
+    Afxdp,
+    /// `dpdk` with virtual devices.
+    Dpdk,
+}
 
 /// See the module's text.
 pub struct Ovs {
     /// As it is typed.
     pub name: &'static str,
-    /// The type of its ports; `system` is the default.
-    pub port_type: &'static str,
+    /// Its ports.
+    pub kind: Kind,
 }
 
 impl Switch for Ovs {
@@ -23,55 +33,125 @@ impl Switch for Ovs {
         self.name
     }
 
-    fn refuses(&self, topology: &Topology) -> Option<String> {
-        if topology.has_guests() {
+    fn refuses(&self, ask: &Ask) -> Option<String> {
+        if self.kind == Kind::Dpdk {
+            return missing(OVS_DPDK, "openvswitch-switch-dpdk");
+        }
+        if ask.needs_vhost_user() {
             return Some("vhost-user needs Open vSwitch with DPDK".into());
         }
-        missing(PROGRAM, "openvswitch-switch")
+        missing(OVS, "openvswitch-switch")
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
-        let daemon = Daemon::open_vswitch(Some(&setup.net.switch), "netdev")?;
+        let (pages, daemon) = match self.kind {
+            Kind::Dpdk => (Some(HugePages::provide()?), Daemon::open_vswitch_dpdk(Some(&setup.net.switch))?),
+            _ => (None, Daemon::open_vswitch(Some(&setup.net.switch), "netdev")?),
+        };
         for index in 0..setup.topology.ports.len() {
             let (port, ofport) = (setup.port(index), format!("ofport_request={}", index + 1));
-            let kind = format!("type={}", self.port_type);
-            let mut add = vec!["add-port", "br0", &port, "--", "set", "interface", &port, &ofport];
-            if self.port_type != "system" {
-                add.push(&kind);
+            let mut add = vec!["add-port".to_string(), "br0".into(), port.clone()];
+            add.extend(["--", "set", "interface", &port, &ofport].map(String::from));
+            match (self.kind, setup.sockets.get(&index)) {
+                (_, Some(path)) => {
+                    add.push("type=dpdkvhostuserclient".into());
+                    add.push(format!("options:vhost-server-path={}", path.display()));
+                }
+                (Kind::System, None) => {}
+                (Kind::Afxdp, None) => add.push("type=afxdp-nonpmd".into()),
+                (Kind::Dpdk, None) => {
+                    add.push("type=dpdk".into());
+                    // In quotes: the value is one string of the database's syntax, commas and all. A DPDK
+                    // port cannot have the name of its kernel interface.
+                    add[2] = format!("dp{index}");
+                    add[6] = format!("dp{index}");
+                    add.push(format!("options:dpdk-devargs=\"net_af_packet{index},iface={port}\""));
+                }
             }
+            let add: Vec<&str> = add.iter().map(String::as_str).collect();
             daemon.vsctl(&add)?;
-            let error = daemon.vsctl(&["get", "interface", &port, "error"])?;
+            let error = daemon.vsctl(&["get", "interface", add[2], "error"])?;
             if error.trim() != "[]" {
                 return Err(format!("Open vSwitch refuses {port}: {}", error.trim()));
             }
         }
         daemon.add_rules(&rules::text(setup))?;
-        let said = run(Command::new(PROGRAM).arg("--version"))?;
+        let program = if self.kind == Kind::Dpdk { OVS_DPDK } else { OVS };
+        let said = run(Command::new(program).arg("--version"))?;
         let version = said.lines().next().unwrap_or_default().to_string();
-        Ok(Box::new(Started { daemon, version, port_type: self.port_type }))
+        let sockets = setup.net.socket_reader();
+        let guests: Vec<usize> = setup.sockets.keys().map(|n| n + 1).collect();
+        let ports = (0..setup.topology.ports.len()).filter(|n| !setup.sockets.contains_key(n));
+        let interfaces = ports.map(|n| (n, setup.port(n))).collect();
+        Ok(Box::new(Started { daemon, version, kind: self.kind, sockets, guests, interfaces, _pages: pages }))
     }
 }
 
 struct Started {
+    // Dropped before its pages are given back.
     daemon: Daemon,
     version: String,
-    port_type: &'static str,
+    kind: Kind,
+    sockets: SocketReader,
+    /// Numbers of its vhost-user ports.
+    guests: Vec<usize>,
+    /// The other ports' indices and interfaces.
+    interfaces: Vec<(usize, String)>,
+    _pages: Option<HugePages>,
 }
 
 impl Running for Started {
     fn identity(&self) -> BTreeMap<String, String> {
-        let pairs =
-            [("version", self.version.as_str()), ("port_type", self.port_type), ("datapath", "netdev")];
+        let port_type = match self.kind {
+            Kind::System => "system",
+            Kind::Afxdp => "afxdp-nonpmd",
+            Kind::Dpdk => "dpdk (net_af_packet)",
+        };
+        let pairs = [("version", self.version.as_str()), ("port_type", port_type), ("datapath", "netdev")];
         pairs.map(|(k, v)| (k.to_string(), v.to_string())).into()
+    }
+
+    fn conditions(&self) -> Vec<(&'static str, String)> {
+        vec![("workers", "1".into()), ("queues", "1".into())]
     }
 
     fn cpu_ns(&self) -> Option<u64> {
         Some(self.daemon.cpu_ns())
     }
 
-    /// Its ports' counters are the kernel's, which are read there.
+    fn pid(&self) -> Option<u32> {
+        Some(self.daemon.pid())
+    }
+
+    /// Counters of ports at kernel interfaces are the kernel's, which are read there; packet sockets have
+    /// their own, and so have guests' ports.
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
-        Ok(BTreeMap::new())
+        match self.kind {
+            Kind::System => self.sockets.drops(),
+            Kind::Afxdp => Ok(BTreeMap::new()),
+            Kind::Dpdk => {
+                let mut drops = self.daemon.port_drops(&self.guests)?;
+                let received = self.sockets.received()?;
+                for (index, interface) in &self.interfaces {
+                    // DPDK's driver does not tell what its ring had no room for: it is what the kernel has
+                    // received and the switch has not.
+                    let kernel = received.get(interface).copied().unwrap_or(0);
+                    let missed = kernel.saturating_sub(self.daemon.port_received(index + 1)?);
+                    drops.insert(format!("kernel {interface}: packet ring full"), missed);
+                    let of_port = self.daemon.port_drops(&[index + 1])?;
+                    drops.extend(of_port.into_iter().filter(|(name, _)| name.ends_with("tx_dropped")));
+                }
+                Ok(drops)
+            }
+        }
+    }
+
+    fn twice(&self) -> Twice {
+        Twice { xdp: self.kind == Kind::Afxdp, ..Twice::default() }
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        self.daemon.kill()
     }
 
     fn is_alive(&mut self) -> bool {

@@ -6,10 +6,26 @@ use super::fixed::Fixed;
 use super::latency::Latency;
 use super::max_rate::MaxRate;
 use super::mlr::Mlr;
+use super::reset::Reset;
 use super::rfc2544::Rfc2544;
+use super::soak::Soak;
+use crate::lab::bed::Upset;
 
 /// See the module's text.
-pub const TRIALS: &[&dyn Trial] = &[&Fixed, &MaxRate, &Mlr, &Rfc2544, &BackToBack, &Latency];
+pub const TRIALS: &[&dyn Trial] = &[
+    &Fixed,
+    &MaxRate,
+    &Mlr,
+    &Rfc2544,
+    &BackToBack,
+    &Latency,
+    &Soak,
+    &Reset { name: "reset-restart", upset: Upset::Restart },
+    &Reset { name: "reset-kill", upset: Upset::Kill },
+    &Reset { name: "reset-guest", upset: Upset::Guest },
+    &Reset { name: "reset-link", upset: Upset::Link },
+    &Reset { name: "blocked", upset: Upset::Block },
+];
 
 /// The trial of this name.
 pub fn find(name: &str) -> Option<&'static dyn Trial> {

@@ -6,7 +6,9 @@ pub mod latency;
 pub mod list;
 pub mod max_rate;
 pub mod mlr;
+pub mod reset;
 pub mod rfc2544;
+pub mod soak;
 
 use super::bed::{Bed, Offered};
 use super::generator::Load;
@@ -71,6 +73,21 @@ impl Outcome {
             let busy_s = (offered.watched.busy * offered.watched.seconds * cpus - sent.cpu_s).max(0.0);
             let cycles = busy_s * base::clock::tsc_hz() as f64 / sent.account.received as f64;
             self.push("machine_cycles_per_packet", "cycles", Better::Lower, cycles);
+        }
+        let lookups: u64 = offered.caches.values().sum();
+        for (tier, count) in offered.caches.iter().filter(|_| lookups > 0) {
+            let share = *count as f64 / lookups as f64;
+            self.push(&format!("lookups_{tier}_ratio"), "ratio", Better::Neither, share);
+        }
+        if let Some(count) = offered.context_switches {
+            self.push("switches_per_s", "1/s", Better::Neither, count as f64 / sent.seconds);
+        }
+        let all: u64 = offered.spread.iter().sum();
+        if let Some(most) = offered.spread.iter().max().filter(|_| all > 0) {
+            self.push("busiest_worker_ratio", "ratio", Better::Lower, *most as f64 / all as f64);
+        }
+        if sent.sent_pps > 0.0 {
+            self.push("sent_pps", "1/s", Better::Neither, sent.sent_pps);
         }
         if offered.guest_cpu_s > 0.0 {
             self.push("cpu_guest", "processors", Better::Neither, offered.guest_cpu_s / sent.seconds);

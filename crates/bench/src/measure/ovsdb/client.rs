@@ -1,4 +1,5 @@
-//! A client of a database that does as little as can be: it finds where messages end, and looks for a word in them.
+//! A client of a database that does as little as can be: it finds where messages end, and looks for a word in
+//! them.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -16,8 +17,8 @@ const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// A connection.
 pub struct Client {
     stream: UnixStream,
-    /// What was read is at its beginning. It is never cleared: with thousands of replies a second that would be most of what a
-    /// client does, on processors that it shares with the server.
+    /// What was read is at its beginning. It is never cleared: with thousands of replies a second that would
+    /// be most of what a client does, on processors that it shares with the server.
     buffer: Vec<u8>,
     /// Bytes that were read and not taken.
     filled: usize,
@@ -101,8 +102,8 @@ impl Client {
         if self.buffer.len() - self.filled < READ_BYTES / 2 {
             self.buffer.resize(2 * self.buffer.len(), 0);
         }
-        // As clients of databases do it. One that sleeps in a read is woken not only by its answer, but also when the server reads its
-        // request, since it could send more then: that costs both sides.
+        // As clients of databases do it. One that sleeps in a read is woken not only by its answer, but also
+        // when the server reads its request, since it could send more then: that costs both sides.
         let mut waits = [PollFd::new(&self.stream, PollFlags::IN)];
         let ready = retry_on_intr(|| poll(&mut waits, Some(&PATIENCE)));
         if ready.map_err(|e| format!("waiting: {e}"))? == 0 {

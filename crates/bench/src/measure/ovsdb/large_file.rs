@@ -6,8 +6,8 @@ use ovsdb::{Database, Datum, Schema, TableIdx, UuidGenerator};
 use std::io::Write;
 use std::path::Path;
 
-/// Writes a database of the schema Open_vSwitch with `interfaces` interfaces, each in a port of its own on one bridge, with the
-/// columns that such rows have in the field.
+/// Writes a database of the schema Open_vSwitch with `interfaces` interfaces, each in a port of its own on
+/// one bridge, with the columns that such rows have in the field.
 pub fn write_large_file(path: &Path, interfaces: usize) -> Result<(), String> {
     let text = std::fs::read("/usr/share/openvswitch/vswitch.ovsschema").map_err(|e| e.to_string())?;
     let json = serde_json::from_slice(&text).map_err(|e| e.to_string())?;

@@ -1,8 +1,9 @@
-//! The database server beside the stock `ovsdb-server`: transactions per second, how long a change takes to reach all who monitor it,
-//! starting with a large file, memory, and the longest pause while the file is compacted.
+//! The database server beside the stock `ovsdb-server`: transactions per second, how long a change takes to
+//! reach all who monitor it, starting with a large file, memory, and the longest pause while the file is
+//! compacted.
 //!
-//! Both servers get the same requests over a Unix socket, in turns, from a client that does no more than count replies; the
-//! time is that of the clock, since that is what clients wait for.
+//! Both servers get the same requests over a Unix socket, in turns, from a client that does no more than
+//! count replies; the time is that of the clock, since that is what clients wait for.
 
 mod client;
 mod large_file;
@@ -54,7 +55,8 @@ pub struct Args {
     /// Interface rows in the large file, each with a port.
     #[arg(long, value_parser = count, default_value = "100k")]
     rows: usize,
-    /// The servers' niceness: -10 is what ovs-ctl gives each, so that their clients do not interrupt them at each reply.
+    /// The servers' niceness: -10 is what ovs-ctl gives each, so that their clients do not interrupt them at
+    /// each reply.
     #[arg(long, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true)]
     nice: i32,
     #[command(flatten)]
@@ -320,8 +322,8 @@ fn fan_out(server: &Server, targets: &[String], monitors: usize) -> Result<Figur
     Ok(vec![median(&times), longest])
 }
 
-/// A client that sends one transaction after the other while the file is compacted, and after: the longest one in either, in
-/// milliseconds, and how many there were meanwhile.
+/// A client that sends one transaction after the other while the file is compacted, and after: the longest
+/// one in either, in milliseconds, and how many there were meanwhile.
 fn compacting(server: &mut Server, targets: &[String]) -> Result<Figures, String> {
     let mut client = server.connect()?;
     let mut n = 0;

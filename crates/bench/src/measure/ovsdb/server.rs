@@ -41,8 +41,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a file that `fill` writes, or on an empty database of the schema Open_vSwitch, `nice` levels below this
-    /// process.
+    /// Starts one on a file that `fill` writes, or on an empty database of the schema Open_vSwitch, `nice`
+    /// levels below this process.
     pub fn start(kind: Kind, nice: i32, fill: Option<&Fill<'_>>) -> Result<Server, String> {
         let dir = TempDir::new(&format!("ovsdb-{}-{}", kind.name(), next()))?;
         let db = dir.0.join("conf.db");

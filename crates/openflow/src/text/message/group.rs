@@ -2,12 +2,12 @@
 
 use super::MessageStyle;
 use super::stats::action_names;
+use crate::action::write_actions_text as write_actions;
 use crate::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BandType, GROUP_ALL, GROUP_ANY, GroupCommand, GroupDesc,
     GroupFeatures, GroupMod, GroupStats, GroupType, METER_ALL, METER_CONTROLLER, METER_SLOWPATH,
     MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats,
 };
-use crate::text::action::write_actions;
 use crate::text::field::{display_name, write_value};
 use crate::text::flow::write_duration;
 use crate::text::put;

@@ -1,4 +1,5 @@
-//! Messages as `ovs-ofctl` prints what it receives: a line of name, version and transaction id, then what they say.
+//! Messages as `ovs-ofctl` prints what it receives: a line of name, version and transaction id, then what
+//! they say.
 
 mod asynchronous;
 mod group;
@@ -9,10 +10,10 @@ mod stats;
 pub use packet::{packet_flow_text, packet_text};
 pub use port::write_port_desc;
 
-use super::action::{reason_name, write_actions};
 use super::flow::{write_duration, write_flow_mod};
 use super::matching::write_match;
 use super::{PortNames, put};
+use crate::action::{reason_name, write_actions_text as write_actions};
 use crate::codec::{Codec, Header, message_name};
 use crate::error::{ErrorKind, OfError};
 use crate::message::{
@@ -239,7 +240,7 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         Message::CtFlushZone(zone) => put!(out, " zone_id={zone}"),
         Message::BundleControl(control) => bundle_control(out, control),
         Message::BundleAdd(add) => {
-            put!(out, "\n bundle_id={:#x} flags=", add.bundle_id);
+            put!(out, "\n bundle_id={} flags=", hexadecimal(add.bundle_id));
             bundle_flags(out, add.flags);
             out.push('\n');
             out.push_str(&message_text(add.xid, &add.message, style));
@@ -511,6 +512,11 @@ fn packet_out(out: &mut String, packet: &PacketOut, style: MessageStyle) {
 }
 
 /// As in flow-removed and flow monitors.
+/// A number with its prefix, which 0 goes without.
+fn hexadecimal(number: u32) -> String {
+    if number == 0 { "0".to_string() } else { format!("{number:#x}") }
+}
+
 fn removed_reason(reason: FlowRemovedReason) -> &'static str {
     match reason {
         FlowRemovedReason::IdleTimeout => "idle",
@@ -595,7 +601,7 @@ fn bundle_control(out: &mut String, control: &BundleControl) {
         BundleControlType::DiscardRequest => "DISCARD_REQUEST",
         BundleControlType::DiscardReply => "DISCARD_REPLY",
     };
-    put!(out, "\n bundle_id={:#x} type={kind} flags=", control.bundle_id);
+    put!(out, "\n bundle_id={} type={kind} flags=", hexadecimal(control.bundle_id));
     bundle_flags(out, control.flags);
     out.push('\n');
 }

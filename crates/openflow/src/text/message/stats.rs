@@ -1,13 +1,13 @@
 //! Statistics requests and replies.
 
 use super::{MessageStyle, group, port, removed_reason, table_name};
+use crate::action::write_actions_text as write_actions;
 use crate::codec::OFPFW_ALL;
 use crate::message::{
     DEFAULT_PRIORITY, FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowStatsRequest,
     FlowUpdate, FlowUpdateFull, GROUP_ALL, IpfixStats, StatsBody, StatsReply, StatsRequest, SwitchDesc,
     TABLE_ALL, TableDesc, TableStats,
 };
-use crate::text::action::write_actions;
 use crate::text::flow::{FlowStyle, write_flow};
 use crate::text::matching::write_match;
 use crate::text::put;

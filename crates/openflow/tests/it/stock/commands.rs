@@ -89,8 +89,9 @@ fn dumped_flows_are_those_that_were_added() {
             dump.lines().filter(|line| line.contains("actions=")).count(),
             crate::stock::flows(version).lines().count()
         );
-        // Compared by the client itself. It finds a difference where the version has another form for what the text
-        // says (also against Open vSwitch), and between its readings of fragment bits from text and from the wire.
+        // Compared by the client itself. It finds a difference where the version has another form for what
+        // the text says (also against Open vSwitch), and between its readings of fragment bits from text and
+        // from the wire.
         let (_, difference) = ofctl(&["-O", version.name(), "diff-flows", file, &target]);
         let excused: &[&str] = match version {
             Version::V10 => &["nw_frag=", "set_field:", "load:"],

@@ -1,8 +1,8 @@
 //! The stock `ovs-ofctl` as an independent reader and writer of the protocol.
 //!
-//! What it sends is decoded and encoded again here, and must read the same to it; its commands run against a small
-//! switch on this crate's [`Connection`], and must print what that switch says. Needs /usr/bin/ovs-ofctl (Debian's
-//! openvswitch-switch, or its openvswitch-common).
+//! What it sends is decoded and encoded again here, and must read the same to it; its commands run against a
+//! small switch on this crate's [`Connection`], and must print what that switch says. Needs
+//! /usr/bin/ovs-ofctl (Debian's openvswitch-switch, or its openvswitch-common).
 
 mod commands;
 mod switch;
@@ -206,6 +206,55 @@ const ACTIONS: &[(&str, &str, bool, bool)] = &[
         true,
     ),
     ("packet_type=(1,0x894f)", "dec_nsh_ttl", false, true),
+    (
+        "",
+        "learn(table=1,hard_timeout=10,NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+         output:NXM_OF_IN_PORT[])",
+        true,
+        true,
+    ),
+    (
+        "",
+        "learn(table=7,idle_timeout=1,hard_timeout=2,fin_idle_timeout=3,fin_hard_timeout=4,priority=5,cookie=0x123,\
+         send_flow_rem,delete_learned,limit=9,result_dst=reg0[3],in_port=99,reg1[3..7]=5,metadata=0xff,\
+         load:NXM_OF_IN_PORT[]->NXM_NX_REG1[16..31],load:0x12->NXM_NX_REG2[0..7])",
+        true,
+        true,
+    ),
+    (
+        "tcp",
+        "learn(table=2,eth_type=0x800,ip_proto=6,ip_src=10.1.2.3,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[],\
+         NXM_OF_TCP_DST[]=NXM_OF_TCP_SRC[],load:5->NXM_OF_ETH_SRC[])",
+        true,
+        true,
+    ),
+    ("", "learn(eth_type=0x86dd,ipv6_src=fd00::1,limit=1,load:1->NXM_NX_REG0[])", true, true),
+    (
+        "",
+        "multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[]),multipath(symmetric_l4,3,hrw,4,5,reg1[0..2])",
+        true,
+        true,
+    ),
+    (
+        "",
+        "multipath(symmetric_l3l4+udp,1024,hash_threshold,7,0,reg0[3..10]),multipath(nw_src,2,iter_hash,9,9,reg7[])",
+        true,
+        true,
+    ),
+    (
+        "",
+        "bundle(symmetric_l4,0,hrw,ofport,members:4,8),bundle(eth_src,0,active_backup,ofport,members:)",
+        true,
+        true,
+    ),
+    ("", "bundle_load(nw_dst,60,hrw,ofport,NXM_NX_REG1[0..15],slaves:1,2,3,LOCAL)", true, true),
+    (
+        "",
+        "encap(nsh(md_type=2,tlv(0x1000,10,0x12345678),tlv(0x2000,20,0xfedcba9876543210))),encap(ethernet)",
+        false,
+        true,
+    ),
+    ("", "encap(nsh(md_type=1)),encap(mpls),decap(),decap(packet_type(ns=1,type=0x894f))", false, true),
 ];
 
 fn flows(version: Version) -> String {

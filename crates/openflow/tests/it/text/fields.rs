@@ -10,7 +10,8 @@ use openflow::{Codec, Message, Version, VersionSet};
 /// Fields that only the datapath has.
 const OF_THE_DATAPATH: [Mf; 3] = [Mf::SkbPriority, Mf::TunTtl, Mf::TunTos];
 
-/// Those that a match can name: tunnel options have tests of their own, their width being the bridge's affair.
+/// Those that a match can name: tunnel options have tests of their own, their width being the bridge's
+/// affair.
 pub fn fields() -> impl Iterator<Item = Mf> {
     Mf::all().filter(|mf| !matches!(mf, Mf::TunMetadata(_)))
 }

@@ -1,5 +1,5 @@
-//! Flows at random, drawn from the table of fields: read and printed as the stock tool does, and read back from our own
-//! text.
+//! Flows at random, drawn from the table of fields: read and printed as the stock tool does, and read back
+//! from our own text.
 
 use crate::text::fields::fields;
 use crate::text::oracle::{stock, stock_all, through_the_wire};
@@ -107,8 +107,8 @@ fn can_match(mf: Mf, prereqs: &[Prereq]) -> bool {
 fn odd_matches() -> impl Strategy<Value = String> {
     let numbers = fields().filter(|mf| matches!(mf.row().format, Format::Decimal | Format::Hexadecimal));
     let excluded = |mf: &Mf| {
-        // Without a bit for the tag these are said in other ways by each version, and the stock tool writes these others
-        // in part, or only beside others.
+        // Without a bit for the tag these are said in other ways by each version, and the stock tool writes
+        // these others in part, or only beside others.
         matches!(
             mf,
             Mf::VlanTci

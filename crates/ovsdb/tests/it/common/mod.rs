@@ -99,7 +99,8 @@ impl StockSession {
         StockSession { stream, received: Vec::new(), next_id: 0 }
     }
 
-    /// Sends a request and waits for its reply: "result", or what "error" holds, null where the connection ends before.
+    /// Sends a request and waits for its reply: "result", or what "error" holds, null where the connection
+    /// ends before.
     pub fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.next_id += 1;
         let request = json!({"method": method, "params": params, "id": self.next_id});

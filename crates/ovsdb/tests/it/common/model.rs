@@ -1,5 +1,6 @@
-//! The plainest database that could be: everything in maps of JSON text, the whole copied for each transaction, and every rule
-//! of the schema found by looking at all rows. It shares no code with the one that it judges.
+//! The plainest database that could be: everything in maps of JSON text, the whole copied for each
+//! transaction, and every rule of the schema found by looking at all rows. It shares no code with the one
+//! that it judges.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -27,7 +27,8 @@ impl Pair {
         }
     }
 
-    /// Runs operations in both and compares. Rows must be inserted with a "uuid", so that both give the same names.
+    /// Runs operations in both and compares. Rows must be inserted with a "uuid", so that both give the same
+    /// names.
     pub fn both(&mut self, operations: Value) -> Value {
         let (ours, stock) = self.replies(&operations);
         if std::env::var_os("SHOW_DETAILS").is_some() && first_details(&ours) != first_details(&stock) {
@@ -85,8 +86,9 @@ impl Pair {
 }
 
 impl Pair {
-    /// The stock server 3.1 leaves a weak reference to a row that goes, where the row that holds it is changed in the same
-    /// transaction. RFC 7047 wants it taken out, and ours does, so that is where the two may differ.
+    /// The stock server 3.1 leaves a weak reference to a row that goes, where the row that holds it is
+    /// changed in the same transaction. RFC 7047 wants it taken out, and ours does, so that is where the two
+    /// may differ.
     fn take_out_dead_weak_references(&self, replies: &mut Value) {
         let schema = self.ours.schema().clone();
         let selected = schema.tables().iter().zip(replies.as_array_mut().unwrap());

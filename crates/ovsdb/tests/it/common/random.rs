@@ -1,4 +1,5 @@
-//! Random schemas and transactions, small enough that rows meet: few names, few values, references that often lead somewhere.
+//! Random schemas and transactions, small enough that rows meet: few names, few values, references that often
+//! lead somewhere.
 
 use ovsdb::UuidGenerator;
 use serde_json::{Map, Value, json};

@@ -1,9 +1,9 @@
-//! A disk in memory that fails as real ones do: writes that stop half way, a full disk, errors, syncs that fail and
-//! forget, and power cuts that keep of what was not synced only a beginning, or garbage. What was written may last before
-//! it is synced, as a system writes its cache back when it likes.
+//! A disk in memory that fails as real ones do: writes that stop half way, a full disk, errors, syncs that
+//! fail and forget, and power cuts that keep of what was not synced only a beginning, or garbage. What was
+//! written may last before it is synced, as a system writes its cache back when it likes.
 //!
-//! Every call may be the last one of the process (`die_in`): it does a part of its work, and from then on every call fails.
-//! What the next process finds is `after_kill`, or `after_power_cut`.
+//! Every call may be the last one of the process (`die_in`): it does a part of its work, and from then on
+//! every call fails. What the next process finds is `after_kill`, or `after_power_cut`.
 
 use crate::durability::chance::Chance;
 use ovsdb::log::{LogDirectory, LogFile, ReadAt, Temporary};
@@ -19,7 +19,8 @@ pub struct Faults {
     pub write_error: u64,
     /// A truncation fails.
     pub truncate_error: u64,
-    /// A sync fails, and what it should have made last is lost at the next power cut, whatever later syncs say.
+    /// A sync fails, and what it should have made last is lost at the next power cut, whatever later syncs
+    /// say.
     pub sync_error: u64,
     /// What is written lasts at once.
     pub write_back: u64,
@@ -166,7 +167,8 @@ impl Disk {
         next
     }
 
-    /// The disk after a power cut: what was synced, and some beginning of what was not, perhaps with garbage behind it.
+    /// The disk after a power cut: what was synced, and some beginning of what was not, perhaps with garbage
+    /// behind it.
     pub fn after_power_cut(&self, seed: u64) -> Disk {
         let mut state = self.state();
         let named = if state.chance.one_in(2) { state.named } else { state.named_synced };

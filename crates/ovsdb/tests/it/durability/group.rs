@@ -1,6 +1,6 @@
-//! Transactions of several clients that share a write of the log, through the whole [`Server`] over the faulty disk: who was
-//! told that a transaction succeeded finds it in the file whatever happens then, who was told that it failed does not find it, and
-//! nobody is shown what then was not.
+//! Transactions of several clients that share a write of the log, through the whole [`Server`] over the
+//! faulty disk: who was told that a transaction succeeded finds it in the file whatever happens then, who was
+//! told that it failed does not find it, and nobody is shown what then was not.
 
 use crate::durability::chance::Chance;
 use crate::durability::disk::{Disk, Faults};

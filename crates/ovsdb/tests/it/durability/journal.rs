@@ -42,11 +42,14 @@ struct Known {
     committed: Vec<u64>,
     /// So many of them are known to be durable.
     durable: usize,
-    /// Any one of these may be there: the one whose outcome nobody was told, or one that failed and could not be cut off.
+    /// Any one of these may be there: the one whose outcome nobody was told, or one that failed and could not
+    /// be cut off.
     doubtful: Vec<u64>,
-    /// Ones that failed and could not be cut off for certain: until the file is replaced a power cut may bring them back.
+    /// Ones that failed and could not be cut off for certain: until the file is replaced a power cut may
+    /// bring them back.
     uncut: Vec<u64>,
-    /// The first so many of those are not in the file that replaced theirs, whose directory is not synced yet.
+    /// The first so many of those are not in the file that replaced theirs, whose directory is not synced
+    /// yet.
     replaced: usize,
 }
 
@@ -102,7 +105,8 @@ fn read(disk: &Disk, numbers: &mut Vec<u64>) -> Result<Writer, String> {
     Ok(Writer::new(file, size, torn))
 }
 
-/// One process: opens the file, commits, waits for durability, compacts, and dies. What its clients know at the end.
+/// One process: opens the file, commits, waits for durability, compacts, and dies. What its clients know at
+/// the end.
 fn live(
     disk: &Disk,
     found: Vec<u64>,
@@ -243,8 +247,8 @@ fn history(seed: u64, mutation: Mutation) -> Result<(), String> {
         found = Vec::new();
         writer = match read(&disk, &mut found) {
             Ok(writer) => writer,
-            // A page that the disk lost, with later ones that it kept behind it: a corrupt middle, which is refused.
-            // What was acknowledged as durable is before it nevertheless.
+            // A page that the disk lost, with later ones that it kept behind it: a corrupt middle, which is
+            // refused. What was acknowledged as durable is before it nevertheless.
             Err(_) if was_power_cut && forgot => return check(&known, &found, true),
             Err(error) => return Err(format!("life {life}: {error}")),
         };
@@ -340,8 +344,9 @@ fn a_full_disk_fails_the_commit_and_the_next_one_succeeds_when_there_is_room() {
     assert_eq!(open(&disk).unwrap().0, [1, 3]);
 }
 
-/// What a write did that reported an error was put on the disk by a sync that was under way, in a file of one commit: whether
-/// a later power cut can bring it back. `faults` are in force from that write on, until it is reported.
+/// What a write did that reported an error was put on the disk by a sync that was under way, in a file of one
+/// commit: whether a later power cut can bring it back. `faults` are in force from that write on, until it is
+/// reported.
 fn a_failed_commit_comes_back(seed: u64, faults: Faults) -> bool {
     let disk = Disk::new(seed);
     disk.set_file(b"");

@@ -1,5 +1,5 @@
-//! What was acknowledged is there after the process was killed and, where it was asked for, after a power cut,
-//! whatever the disk did.
+//! What was acknowledged is there after the process was killed and, where it was asked for, after a power
+//! cut, whatever the disk did.
 
 mod chance;
 mod disk;

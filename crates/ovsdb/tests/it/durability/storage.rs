@@ -1,6 +1,6 @@
-//! Random transactions of a real database through [`Storage`] over the faulty disk. What the next process reads must be the
-//! database as it was after the last acknowledged transaction, or after the one that was being written; after a power
-//! cut, as it was at some moment since the last acknowledged durable one.
+//! Random transactions of a real database through [`Storage`] over the faulty disk. What the next process
+//! reads must be the database as it was after the last acknowledged transaction, or after the one that was
+//! being written; after a power cut, as it was at some moment since the last acknowledged durable one.
 
 use crate::durability::chance::Chance;
 use crate::durability::disk::{Disk, Faults};
@@ -100,8 +100,8 @@ fn kept(snapshot: &Snapshot) -> Vec<(TableIdx, Uuid, Vec<Datum>)> {
     all
 }
 
-/// What the clients know: the database after each acknowledged transaction since the last power cut, and how far it is
-/// durable.
+/// What the clients know: the database after each acknowledged transaction since the last power cut, and how
+/// far it is durable.
 #[derive(Default)]
 struct Known {
     states: Vec<Snapshot>,
@@ -119,7 +119,8 @@ fn live(
     revert: bool,
 ) {
     let Opened { mut storage, mut database, .. } = opened;
-    // Of transactions that shared the write in which the last process died, a power cut now may leave fewer than were there.
+    // Of transactions that shared the write in which the last process died, a power cut now may leave fewer
+    // than were there.
     known.states.append(&mut known.doubtful);
     known.states.push(database.snapshot());
     // Number of a commit → place in the states; transactions that change nothing that is kept share a number.
@@ -128,7 +129,8 @@ fn live(
     for now_ms in 0..30 + chance.below(60) {
         match chance.below(8) {
             0..=4 => {
-                // Of several that share a write, all are in the file or none; a process that dies leaves some of them.
+                // Of several that share a write, all are in the file or none; a process that dies leaves some
+                // of them.
                 let batch: Vec<(Changes, Snapshot)> = (0..1 + chance.below(3))
                     .map(|_| (transact(&mut database, ids, chance), database.snapshot()))
                     .collect();

@@ -115,7 +115,8 @@ impl Receive<'_> {
     }
 }
 
-/// Copies the head of a frame and leaves its tail where it is. `None`, and nothing done but some copying, where it is not as simple as that.
+/// Copies the head of a frame and leaves its tail where it is. `None`, and nothing done but some copying,
+/// where it is not as simple as that.
 #[inline]
 fn copy_head(
     segments: &[Segment],

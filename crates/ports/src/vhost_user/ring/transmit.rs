@@ -49,7 +49,8 @@ impl SegmentWriter<'_> {
     }
 }
 
-/// Buffers of one packet. A frame of 64 KB in buffers of 1.5 KB takes 43; a guest that offers smaller ones than that gets no large frames.
+/// Buffers of one packet. A frame of 64 KB in buffers of 1.5 KB takes 43; a guest that offers smaller ones
+/// than that gets no large frames.
 type Many = ArrayVec<Chain, 128>;
 
 /// Whether the guest's buffers hold a packet.
@@ -123,7 +124,8 @@ impl Transmit<'_> {
         Ok(wants_call)
     }
 
-    /// Writes packets, lent tails straight from where they are, and shows none. What no buffer can hold is left.
+    /// Writes packets, lent tails straight from where they are, and shows none. What no buffer can hold is
+    /// left.
     pub(super) fn burst_lent<L: Layout>(
         &mut self,
         layout: &mut L,
@@ -279,7 +281,8 @@ impl Transmit<'_> {
         }
     }
 
-    /// Writes `pieces`, which are the packet, to `chains`, whose segments follow each other and have the room.
+    /// Writes `pieces`, which are the packet, to `chains`, whose segments follow each other and have the
+    /// room.
     #[inline(never)]
     fn write_chains<L: Layout>(
         &mut self,

@@ -30,8 +30,8 @@ pub fn try_run(command: &str) -> Output {
     Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"))
 }
 
-/// Hosts `a` and `b` (10.9.0.1, 10.9.0.2, fd09::1, fd09::2, each with `eth0`), and between them namespace `s` for
-/// the switch with the other ends `p0` and `p1`. All goes when this is dropped.
+/// Hosts `a` and `b` (10.9.0.1, 10.9.0.2, fd09::1, fd09::2, each with `eth0`), and between them namespace `s`
+/// for the switch with the other ends `p0` and `p1`. All goes when this is dropped.
 pub struct Net {
     prefix: String,
 }

@@ -1,5 +1,5 @@
-//! What the oracles share: a source of chance, a plain model of a switch, worlds that are made and changed at random
-//! on the model and on the real switch alike, and packets near their rules.
+//! What the oracles share: a source of chance, a plain model of a switch, worlds that are made and changed at
+//! random on the model and on the real switch alike, and packets near their rules.
 
 pub mod chance;
 pub mod execute;

@@ -1,9 +1,10 @@
-//! The reference: tables searched from end to end, packets with all their fields, no mask anywhere. Written for
-//! plainness, from OpenFlow 1.3 and ovs-actions(7), and sharing nothing with the translator.
+//! The reference: tables searched from end to end, packets with all their fields, no mask anywhere. Written
+//! for plainness, from OpenFlow 1.3 and ovs-actions(7), and sharing nothing with the translator.
 
 use base::{OfPort, PortNo};
 use flow::action::PacketInReason;
 use flow::{Action, FieldId, Key, Match, Mf};
+use openflow::message::{Bucket, GroupDesc, GroupType};
 use std::collections::{BTreeMap, HashMap};
 use switch::{Effect, Fragments, PortKind, PortSpec, PriorityTags, VlanMode};
 
@@ -18,6 +19,7 @@ pub struct ModelRule {
 pub struct ModelBridge {
     pub ports: BTreeMap<u16, PortSpec>,
     pub tables: BTreeMap<u8, Vec<ModelRule>>,
+    pub groups: BTreeMap<u32, GroupDesc>,
     pub macs: HashMap<(u16, u64), PortNo>,
     pub flood_vlans: Vec<u16>,
     pub forward_bpdu: bool,
@@ -123,6 +125,8 @@ struct Place {
     set: Vec<Action>,
     /// The action set is being executed.
     in_set: bool,
+    /// A bucket is being executed.
+    in_bucket: bool,
     /// All lists end.
     stopped: bool,
     /// The list ends that is being executed.
@@ -150,6 +154,9 @@ impl Model {
                     p.protected,
                     p.vlan.trunks.is_some()
                 );
+            }
+            for group in bridge.groups.values() {
+                text += &format!("\nbr{i} {group:?}");
             }
             for (table, rules) in &bridge.tables {
                 for r in rules {
@@ -192,6 +199,7 @@ impl Run<'_> {
             stack: vec![],
             set: vec![],
             in_set: false,
+            in_bucket: false,
             stopped: false,
             list_ends: false,
             depth,
@@ -225,7 +233,9 @@ impl Run<'_> {
         let best = rules.into_iter().flatten().filter(all_fields).max_by_key(|r| r.priority);
         if let Some(rule) = best {
             let actions = rule.actions.clone();
+            let in_bucket = std::mem::take(&mut at.in_bucket);
             self.list(at, &actions, table);
+            at.in_bucket = in_bucket;
         }
     }
 
@@ -315,9 +325,41 @@ impl Run<'_> {
                     Place { packet: at.packet.clone(), stack: at.stack.clone(), set: vec![], ..*at };
                 self.list(&mut copy, list, table);
             }
+            Action::Group(id) => self.group(at, *id, table),
             other => panic!("the generator makes no {other:?}"),
         }
         at.packet.show_tags();
+    }
+
+    fn group(&mut self, at: &mut Place, id: u32, table: u8) {
+        if at.depth >= switch::DEPTH_MAX || self.resubmits >= switch::RESUBMITS_MAX {
+            self.failed = true;
+            return;
+        }
+        let model = self.model;
+        let Some(group) = model.bridges[at.bridge].groups.get(&id) else {
+            at.list_ends = true;
+            return;
+        };
+        let live = |bucket: &&Bucket| is_live(&model.bridges[at.bridge], group.kind, bucket);
+        let chosen: Vec<&Bucket> = match group.kind {
+            GroupType::All | GroupType::Indirect => group.buckets.iter().collect(),
+            // All buckets of a select group do the same here: which of them it is, counters tell.
+            GroupType::Select | GroupType::FastFailover => {
+                group.buckets.iter().find(live).into_iter().collect()
+            }
+        };
+        for bucket in chosen {
+            let mut copy = Place {
+                packet: at.packet.clone(),
+                stack: at.stack.clone(),
+                set: vec![],
+                in_bucket: true,
+                depth: at.depth + 1,
+                ..*at
+            };
+            self.list(&mut copy, &in_order(&bucket.actions), table);
+        }
     }
 
     fn resubmit(&mut self, at: &mut Place, table: u8, in_port: Option<u16>) {
@@ -335,7 +377,11 @@ impl Run<'_> {
         match port {
             OfPort::IN_PORT => self.send(at, OfPort(at.in_port)),
             OfPort::CONTROLLER => {
-                let reason = if at.in_set { PacketInReason::ActionSet } else { PacketInReason::Action };
+                let reason = match at.in_bucket {
+                    true => PacketInReason::Group,
+                    false if at.in_set => PacketInReason::ActionSet,
+                    false => PacketInReason::Action,
+                };
                 self.fate.seen.push(Seen::Told(reason as u8, at.packet.wire()));
             }
             OfPort::NORMAL => self.normal(at),
@@ -571,10 +617,15 @@ fn in_order(set: &[Action]) -> Vec<Action> {
         Action::SetQueue(_) => 4,
         Action::Output { .. } => 5,
         Action::Resubmit { .. } => 6,
+        Action::Group(_) => 7,
         other => panic!("the generator puts no {other:?} into a set"),
     };
     let mut ordered = vec![];
-    for k in 0..=5 {
+    let end = set.iter().map(kind).max().filter(|k| *k >= 5);
+    let Some(end) = end else { return ordered };
+    // Of where the packet goes, a group says it before a port does, and a port before a table.
+    let end = if end == 6 && set.iter().any(|a| kind(a) == 5) { 5 } else { end };
+    for k in (0..5).chain([end]) {
         let of_kind: Vec<&Action> = set.iter().filter(|a| kind(a) == k).collect();
         match k {
             3 => ordered.extend(of_kind.into_iter().cloned()),
@@ -582,4 +633,17 @@ fn in_order(set: &[Action]) -> Vec<Action> {
         }
     }
     ordered
+}
+
+/// Whether a bucket of a group of this type is to be used.
+fn is_live(bridge: &ModelBridge, kind: GroupType, bucket: &Bucket) -> bool {
+    if kind == GroupType::Select && bucket.weight == 0 {
+        return false;
+    }
+    let watches_nothing = bucket.watch_port.is_none() && bucket.watch_group.is_none();
+    let port = bucket.watch_port.and_then(|port| bridge.ports.get(&port.0));
+    let watched = bucket.watch_group.and_then(|id| bridge.groups.get(&id));
+    watches_nothing
+        || port.is_some_and(|port| port.link_up && !port.config.port_down)
+        || watched.is_some_and(|group| group.buckets.iter().any(|b| is_live(bridge, group.kind, b)))
 }

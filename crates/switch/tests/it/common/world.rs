@@ -10,6 +10,7 @@ use base::{OfPort, PortNo, Version};
 use datapath::{Pipeline, Translation};
 use flow::action::SubField;
 use flow::{Action, FieldId, Key, Match, Mf};
+use openflow::message::{BUCKET_ALL, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType};
 use std::sync::Arc;
 use switch::control::{Command, FlowMod};
 use switch::{
@@ -61,6 +62,9 @@ impl World {
             let peer = PortKind::Patch { peer: Some(port_no(1 - b, 9)) };
             world.put_port(b, PortSpec { kind: peer, ..PortSpec::new(port_no(b, 9), OfPort(9), "patch") });
         }
+        for _ in 0..chance.below(4) {
+            world.change_groups(chance);
+        }
         for _ in 0..chance.below(25) + 3 {
             world.add_rule(chance);
         }
@@ -74,6 +78,7 @@ impl World {
         spec.config.no_recv = chance.one_in(16);
         spec.config.no_recv_stp = chance.one_in(16);
         spec.protected = chance.one_in(4);
+        spec.link_up = !chance.one_in(4);
         let some = |chance: &mut Chance, vlans: Vec<u16>| if chance.one_in(3) { vlans } else { vec![] };
         spec.vlan = VlanConfig::new(&VlanColumns {
             mode: Some(*chance.pick(&[
@@ -208,7 +213,8 @@ impl World {
     pub fn change(&mut self, chance: &mut Chance) {
         self.now_ms += 10;
         let bridge = usize::from(chance.one_in(3));
-        match chance.below(12) {
+        match chance.below(14) {
+            12..=13 => self.change_groups(chance),
             0..=4 => self.add_rule(chance),
             5..=6 => self.delete(chance),
             7..=8 => self.modify(chance),
@@ -265,10 +271,36 @@ impl World {
         }
     }
 
+    /// A group is added, replaced or deleted, with the rules that refer to it.
+    fn change_groups(&mut self, chance: &mut Chance) {
+        let bridge = usize::from(chance.one_in(3));
+        let group = random_group(chance);
+        let id = group.group_id;
+        let command = if chance.one_in(4) { GroupCommand::Delete } else { GroupCommand::AddOrModify };
+        let change = GroupMod { command, command_bucket_id: BUCKET_ALL, group };
+        self.control.group_mod(self.bridges[bridge], &change, self.now_ms).unwrap();
+        let model = &mut self.model.bridges[bridge];
+        if command == GroupCommand::Delete {
+            if model.groups.remove(&id).is_some() {
+                let refers = |a: &Action| match a {
+                    Action::Group(group) => *group == id,
+                    Action::WriteActions(list) => list.contains(&Action::Group(id)),
+                    _ => false,
+                };
+                model.tables.values_mut().for_each(|rules| rules.retain(|r| !r.actions.iter().any(refers)));
+            }
+        } else {
+            model.groups.insert(id, change.group);
+        }
+        // What such rules match is where packets find out.
+        let of_groups = |r: &&ModelRule| r.actions.iter().any(|a| matches!(a, Action::Group(_)));
+        self.changed.extend(model.tables.values().flatten().find(of_groups).map(|r| r.matching.clone()));
+    }
+
     /// What was learned is written down.
     pub fn learn(&mut self, effects: &[Effect]) {
         for effect in effects {
-            let Effect::Learn { bridge, vlan, mac, port } = *effect else { continue };
+            let Effect::Learn { bridge, vlan, mac, port } = effect.clone() else { continue };
             let model = &mut self.model.bridges[bridge.0 as usize];
             // Not of a port that went while the effect was on its way.
             if model.ports.values().any(|p| p.port_no == port) {
@@ -313,7 +345,7 @@ impl World {
     /// Gives the key the OpenFlow number of its port, as extraction does.
     pub fn number_port(&self, key: &mut Key) {
         let port = PortNo(key.get64(FieldId::DpPort) as u32);
-        key.set(FieldId::InPort, self.switch.of_port(port).into());
+        key.set(FieldId::InPort, self.switch.port_view(port).get().0.0.into());
     }
 }
 
@@ -350,8 +382,8 @@ pub const HEADER: &[FieldId] = &[
 /// The protocols of IPv6 here: no next header, and one for experiments, which has no header to be read.
 const PROTOCOLS6: [u64; 2] = [59, 253];
 
-/// The extension headers that come, as OpenFlow's bits: none, hop-by-hop and destination options, both, and both the
-/// other way round. "No next header" is a matter of the protocol.
+/// The extension headers that come, as OpenFlow's bits: none, hop-by-hop and destination options, both, and
+/// both the other way round. "No next header" is a matter of the protocol.
 const EXTENSIONS: [u64; 5] = [0, 1 << 6, 1 << 3, 1 << 6 | 1 << 3, 1 << 8 | 1 << 3];
 
 /// Whether extraction could have made this key.
@@ -364,7 +396,8 @@ pub fn is_possible(key: &Key) -> bool {
     let inner = tag(FieldId::VlanTci2, FieldId::VlanTpid2)
         && (key.get64(FieldId::VlanTci) != 0 || key.get64(FieldId::VlanTci2) == 0);
     let zero = |fields: &[FieldId]| fields.iter().all(|f| key.get(*f) == 0);
-    // Protocol and opcode 0 say that the header was not read, and then nothing in it is set: another test's affair.
+    // Protocol and opcode 0 say that the header was not read, and then nothing in it is set: another test's
+    // affair.
     let is_read = key.get64(FieldId::NwProto) != 0;
     let is_ipv6 = key.get64(FieldId::EthType) == 0x86dd;
     let network = match key.get64(FieldId::EthType) {
@@ -594,6 +627,64 @@ fn random_set(chance: &mut Chance) -> Action {
 }
 
 /// Actions that are rarer in rules.
+/// Groups refer to such of greater numbers only, so that there are no loops.
+const GROUPS: u64 = 4;
+
+fn random_group(chance: &mut Chance) -> GroupDesc {
+    let group_id = chance.below(GROUPS) as u32 + 1;
+    let kind = GroupType::ALL[chance.below(4) as usize].0;
+    let count = if kind == GroupType::Indirect { 1 } else { chance.below(4) };
+    let mut buckets: Vec<Bucket> = (0..count).map(|n| random_bucket(chance, n as u32, group_id)).collect();
+    let mut selection = GroupSelection::default();
+    match kind {
+        GroupType::Select => {
+            let actions = buckets.first().map(|b| b.actions.clone()).unwrap_or_default();
+            buckets.iter_mut().for_each(|b| b.actions.clone_from(&actions));
+            if chance.one_in(2) {
+                selection.method = "hash".to_string();
+                let fields = [
+                    (Mf::EthSrc, Mf::EthSrc.ones()),
+                    (Mf::NwDst, 0xff),
+                    (Mf::TcpSrc, 0xffff),
+                    (Mf::Reg(0), 3),
+                ];
+                selection.fields = fields.into_iter().filter(|_| chance.one_in(2)).collect();
+            }
+        }
+        GroupType::FastFailover => {
+            let watch = |b: &mut Bucket| b.watch_port = b.watch_port.or(Some(OfPort(1 + b.id as u16)));
+            buckets.iter_mut().for_each(watch);
+        }
+        GroupType::All | GroupType::Indirect => {}
+    }
+    GroupDesc { group_id, kind, buckets, selection }
+}
+
+fn random_bucket(chance: &mut Chance, id: u32, group_id: u32) -> Bucket {
+    let watched = |chance: &mut Chance| group_id + 1 + chance.below(2) as u32;
+    let mut actions: Vec<Action> = (0..chance.below(3)).map(|_| random_set(chance)).collect();
+    actions.push(match chance.below(8) {
+        0 => Action::Group(group_id + 1),
+        1 => Action::Resubmit { in_port: None, table: Some(GROUP_TABLES + chance.below(2) as u8), ct: false },
+        2 => output(*chance.pick(&[OfPort::CONTROLLER, OfPort::IN_PORT, OfPort::NORMAL])),
+        3 => Action::PopVlan,
+        _ => output(OfPort(*chance.pick(&[1, 2, 3, 4, 9]))),
+    });
+    if chance.one_in(3) {
+        actions.insert(0, output(OfPort(3)));
+    }
+    Bucket {
+        id,
+        weight: *chance.pick(&[1, 1, 0, 7]),
+        watch_port: chance.one_in(3).then(|| OfPort(chance.below(PORTS) as u16 + 1)),
+        watch_group: chance.one_in(6).then(|| watched(chance)),
+        actions,
+    }
+}
+
+/// Rules of the tables before this one refer to groups, whose buckets resubmit to it and those behind it.
+const GROUP_TABLES: u8 = 2;
+
 fn rare_action(chance: &mut Chance) -> Action {
     let port = OfPort(chance.below(5) as u16);
     match chance.below(8) {
@@ -623,7 +714,11 @@ fn rare_action(chance: &mut Chance) -> Action {
 }
 
 fn random_action(chance: &mut Chance, table: u8, nest: bool) -> Action {
-    match chance.below(32) {
+    match chance.below(34) {
+        32..=33 if table < GROUP_TABLES => {
+            let group = Action::Group(chance.below(GROUPS) as u32 + 1);
+            if nest && chance.one_in(3) { Action::WriteActions(vec![group]) } else { group }
+        }
         30..=31 => rare_action(chance),
         0..=8 => output(OfPort(*chance.pick(&[1, 2, 3, 4, 5, 9, 9]))),
         9 => output(*chance.pick(&[OfPort::FLOOD, OfPort::ALL, OfPort::IN_PORT, OfPort::CONTROLLER])),
@@ -642,7 +737,10 @@ fn random_action(chance: &mut Chance, table: u8, nest: bool) -> Action {
             _ => Action::SetQueue(chance.below(3) as u32),
         },
         25 => Action::DecTtl(vec![]),
-        26 if nest => Action::Clone((0..2).map(|_| random_action(chance, table, false)).collect()),
+        26 if nest => {
+            let list = (0..2).map(|_| random_action(chance, table, false));
+            Action::Clone(list.filter(|a| !matches!(a, Action::Group(_))).collect())
+        }
         27 if nest => {
             let ordinary = [output(OfPort(*chance.pick(&[1, 2, 3]))), random_set(chance), Action::PopVlan];
             Action::WriteActions(vec![chance.pick(&ordinary).clone()])

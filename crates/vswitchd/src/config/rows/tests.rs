@@ -362,7 +362,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
     for (text, id) in
         [("0x1f", Some(0x1f)), ("0", None), ("0000000000000000", None), ("00000000000000zz", None)]
     {
-        assert_eq!(datapath_id(text), id, "{text}");
+        assert_eq!(transport::parse_datapath_id(text), id, "{text}");
     }
 }
 

@@ -1,25 +1,16 @@
 //! The values of single columns: names, datapath ids, versions, files, VLANs.
 
 use super::{BRIDGE_NAME_BYTES_MAX, Checked, RowRef};
-use crate::stream::{ActiveTarget, Host, OVSDB_PORT, TlsFiles};
 use openflow::{Version, VersionSet};
 use ovsdb::Datum;
 use std::net::{IpAddr, SocketAddrV4};
 use std::path::PathBuf;
 use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
+use transport::{ActiveTarget, Host, OVSDB_PORT, TlsFiles};
 
 pub(super) fn is_bridge_name(name: &str) -> bool {
     let fits = (1..=BRIDGE_NAME_BYTES_MAX).contains(&name.len());
     fits && !name.starts_with('.') && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
-}
-
-/// `other_config:datapath-id`: exactly 16 digits, or up to 16 after `0x`.
-pub(super) fn datapath_id(text: &str) -> Option<u64> {
-    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-    let fits = digits.map_or(text.len() == 16, |d| (1..=16).contains(&d.len()));
-    let digits = digits.unwrap_or(text);
-    let is_plain = digits.chars().all(|c| c.is_ascii_hexdigit());
-    u64::from_str_radix(digits, 16).ok().filter(|id| *id != 0 && fits && is_plain)
 }
 
 /// A datapath id of zeros, of whatever length.

@@ -234,7 +234,8 @@ fn what_was_committed_is_in_the_file_and_the_stock_tool_reads_it() {
         assert_eq!(result[1], json!({}));
     }
     let log = ok(rig.dir.path(), "ovsdb-tool", &["-m", "show-log", "d.db"]);
-    // To be sure that what it has found in the file is on the disk, the first durable transaction has it written anew.
+    // To be sure that what it has found in the file is on the disk, the first durable transaction has it
+    // written anew.
     assert_eq!(log.matches("\"counting\"").count(), 49, "{log}");
     rig.appctl(&["ovsdb-server/compact", "D"]);
     let log = ok(rig.dir.path(), "ovsdb-tool", &["show-log", "d.db"]);

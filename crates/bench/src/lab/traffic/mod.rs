@@ -1,0 +1,61 @@
+//! `crosspoint bench traffic`: the built-in generator's process, and what it is asked and answers.
+//!
+//! It reads [loads](Load) as lines of JSON and answers each with a line of what became of it, so that its
+//! ends stay open over all turns of a trial: a guest that it plays does not have to connect again.
+
+pub mod ends;
+pub mod pattern;
+pub mod receive;
+pub mod serve;
+
+use crate::result::account::Account;
+use pattern::Pattern;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is offered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Load {
+    /// Bytes of a frame with its check sequence; patterns that mix sizes have their own.
+    pub size: u16,
+    /// Flows.
+    pub flows: u32,
+    /// Frames per second over all sources; as many as go where there is none.
+    pub rate: Option<u64>,
+    /// For how long.
+    pub seconds: f64,
+    /// So many at once, instead.
+    pub burst: Option<u64>,
+    /// What the frames are.
+    pub pattern: Pattern,
+}
+
+/// What the process is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Offer a load.
+    Offer(Load),
+    /// Wait for late frames of the last load, and tell again what became of it.
+    Again,
+}
+
+/// What became of a load.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Sent {
+    /// Every packet's whereabouts, as far as the generator knows.
+    pub account: Account,
+    /// From the first frame's time to the last one's.
+    pub seconds: f64,
+    /// Packets that came within these seconds.
+    pub received_in_time: u64,
+    /// CPU time of the process.
+    pub cpu_s: f64,
+    /// Latency in microseconds by percentile; empty where nothing came.
+    pub latency_us: BTreeMap<String, f64>,
+    /// Frames per second between the first and the last one that was sent.
+    pub sent_pps: f64,
+    /// The longest time without a packet, from the start to the last one.
+    pub gap_max_ms: f64,
+    /// Frames that the device of a source refused, by its name. They are among those not sent.
+    pub refused: BTreeMap<String, u64>,
+}

@@ -1,0 +1,188 @@
+//! What comes back: told apart by the generator's mark, flow and number into frames in order, late ones,
+//! duplicates and foreign ones; or, for frames of a capture, which have no room for a number, by their bytes.
+//!
+//! A frame's last [`STAMP`] bytes are a mark (16 bits), the trial (16), the flow (24), the frame's number
+//! within its flow (32) and the time at which it was due, in nanoseconds from the start (48). Latency counts
+//! from that time, not from when the frame was sent: a generator or a switch that is held up does not hide
+//! the wait (no coordinated omission).
+
+use super::pattern::STAMP;
+use crate::result::account::Account;
+use hdrhistogram::Histogram;
+use std::collections::HashMap;
+
+const MARK: u16 = 0x5870;
+/// Latencies up to this are told apart.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
+
+/// Writes a frame's stamp.
+pub fn stamp(frame: &mut [u8], trial: u16, flow: u32, number: u32, due_ns: u64) {
+    let at = frame.len() - STAMP;
+    let stamp = &mut frame[at..];
+    stamp[..2].copy_from_slice(&MARK.to_be_bytes());
+    stamp[2..4].copy_from_slice(&trial.to_be_bytes());
+    stamp[4..7].copy_from_slice(&flow.to_be_bytes()[1..]);
+    stamp[7..11].copy_from_slice(&number.to_be_bytes());
+    stamp[11..].copy_from_slice(&due_ns.to_be_bytes()[2..]);
+}
+
+/// Trial, flow, number and time of a frame with our mark.
+fn read(frame: &[u8]) -> Option<(u16, usize, u32, u64)> {
+    let s = frame.get(frame.len().checked_sub(STAMP)?..)?;
+    if s[..2] != MARK.to_be_bytes() {
+        return None;
+    }
+    let flow = u32::from_be_bytes([0, s[4], s[5], s[6]]) as usize;
+    let due = u64::from_be_bytes([0, 0, s[11], s[12], s[13], s[14], s[15], s[16]]);
+    Some((u16::from_be_bytes([s[2], s[3]]), flow, u32::from_be_bytes([s[7], s[8], s[9], s[10]]), due))
+}
+
+/// What came of one flow at one end.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    /// The number that is expected next.
+    next: u32,
+    /// Which of the 64 before it came: bit 0 is `next - 1`.
+    came: u64,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum Came {
+    InOrder,
+    Late,
+    Again,
+}
+
+impl Flow {
+    fn see(&mut self, number: u32) -> Came {
+        if number >= self.next {
+            let ahead = number - self.next + 1;
+            self.came = self.came.checked_shl(ahead).unwrap_or(0) | 1;
+            self.next = number + 1;
+            return Came::InOrder;
+        }
+        let bit = 1u64.checked_shl(self.next - 1 - number).unwrap_or(0);
+        if self.came & bit != 0 {
+            return Came::Again;
+        }
+        self.came |= bit;
+        Came::Late
+    }
+}
+
+/// Frames of a capture, by their bytes: how many are still to come.
+pub type Expected = HashMap<Vec<u8>, i64>;
+
+/// See the module's text.
+pub struct Receiver {
+    /// By end.
+    flows: Vec<Vec<Flow>>,
+    trial: u16,
+    expected: Option<Expected>,
+    /// Received, duplicated, reordered, foreign.
+    pub account: Account,
+    /// Of all frames with a number.
+    pub latency: Histogram<u64>,
+    last_ns: u64,
+    /// The longest time between two packets.
+    pub gap_max_ns: u64,
+}
+
+impl Receiver {
+    /// For so many ends and flows.
+    pub fn new(
+        trial: u16,
+        ends: usize,
+        flows: usize,
+        expected: Option<Expected>,
+    ) -> Result<Receiver, String> {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|e| e.to_string())?;
+        let flows = vec![vec![Flow::default(); if expected.is_some() { 0 } else { flows }]; ends];
+        let account = Account::default();
+        Ok(Receiver { flows, trial, expected, account, latency, last_ns: 0, gap_max_ns: 0 })
+    }
+
+    /// A frame of a capture was sent.
+    pub fn expect(&mut self, frame: &[u8], copies: i64) {
+        if let Some(count) = self.expected.as_mut().and_then(|e| e.get_mut(frame)) {
+            *count += copies;
+        }
+    }
+
+    /// A frame that came at an end, so many nanoseconds after the start.
+    pub fn see(&mut self, end: usize, frame: &[u8], now_ns: u64) {
+        if let Some(expected) = &mut self.expected {
+            match expected.get_mut(frame) {
+                Some(count) if *count > 0 => {
+                    *count -= 1;
+                    self.account.received += 1;
+                }
+                Some(_) => self.account.duplicated += 1,
+                None => self.account.foreign += 1,
+            }
+            return;
+        }
+        let Some((trial, flow, number, due)) = read(frame) else {
+            self.account.foreign += 1;
+            return;
+        };
+        if trial != self.trial || flow >= self.flows[end].len() {
+            self.account.foreign += 1;
+            return;
+        }
+        match self.flows[end][flow].see(number) {
+            Came::InOrder => self.account.received += 1,
+            Came::Late => {
+                self.account.received += 1;
+                self.account.reordered += 1;
+            }
+            Came::Again => self.account.duplicated += 1,
+        }
+        self.gap_max_ns = self.gap_max_ns.max(now_ns.saturating_sub(self.last_ns));
+        self.last_ns = now_ns;
+        self.latency.saturating_record(now_ns.saturating_sub(due));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_reordering_and_duplicates_are_told_apart() {
+        let mut flow = Flow::default();
+        let seen: Vec<Came> = [0, 1, 3, 2, 2, 3, 200, 199].into_iter().map(|n| flow.see(n)).collect();
+        use Came::{Again, InOrder, Late};
+        assert_eq!(seen, [InOrder, InOrder, InOrder, Late, Again, Again, InOrder, Late]);
+        // So far behind that nobody remembers: it counts as late, once.
+        assert_eq!(flow.see(5), Late);
+    }
+
+    #[test]
+    fn a_stamp_is_read_as_it_was_written_and_others_frames_are_foreign() {
+        let mut frame = vec![0; 60];
+        stamp(&mut frame, 7, 1_048_575, 4_000_000_000, 1 << 47);
+        assert_eq!(read(&frame), Some((7, 1_048_575, 4_000_000_000, 1 << 47)));
+        let mut receiver = Receiver::new(8, 1, 10, None).unwrap();
+        receiver.see(0, &frame, 0);
+        receiver.see(0, &frame[..10], 0);
+        stamp(&mut frame, 8, 3, 0, 1_000);
+        receiver.see(0, &frame, 5_000);
+        receiver.see(0, &frame, 6_000);
+        let account = &receiver.account;
+        assert_eq!((account.foreign, account.received, account.duplicated), (2, 1, 1));
+        assert_eq!((receiver.latency.min(), receiver.gap_max_ns), (4_000, 5_000));
+    }
+
+    #[test]
+    fn frames_of_a_capture_are_known_by_their_bytes() {
+        let (a, b) = (vec![1; 60], vec![2; 60]);
+        let mut receiver = Receiver::new(1, 1, 2, Some(Expected::from([(a.clone(), 0), (b, 0)]))).unwrap();
+        receiver.expect(&a, 1);
+        for frame in [&a, &a, &vec![3; 60]] {
+            receiver.see(0, frame, 0);
+        }
+        let account = &receiver.account;
+        assert_eq!((account.received, account.duplicated, account.foreign), (1, 1, 1));
+    }
+}

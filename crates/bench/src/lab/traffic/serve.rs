@@ -1,0 +1,350 @@
+//! The process: one thread sends frames on time and takes what comes back. Frames that were not sent when the
+//! time was over are offered and not sent.
+
+use super::ends::End;
+use super::pattern::{Pattern, Protocol};
+use super::receive::{Expected, Receiver, stamp};
+use super::{Load, Request, Sent};
+use packet::{BURST, Pool, PoolCache, PoolConfig};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::time::{Duration, Instant};
+
+/// After the last frame was sent, what comes within this time is waited for, from the last one that came.
+const DRAIN: Duration = Duration::from_millis(200);
+/// The same where all have come: then only duplicates can.
+const DRAIN_OF_ALL: Duration = Duration::from_millis(10);
+/// Flows at most: a stamp has 24 bits for them, and each takes a frame of memory.
+const FLOWS_MAX: u32 = 1 << 20;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The ends, as DRIVER:NAME with driver packet, xdp, tap, vhost or backend.
+    #[arg(long, value_delimiter = ',', required = true)]
+    ends: Vec<String>,
+    /// Places in --ends of those that send, in turn; `-` in front of one sends the other way.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, required = true)]
+    tx: Vec<String>,
+    /// Places of those at which frames come back.
+    #[arg(long, value_delimiter = ',', required = true)]
+    rx: Vec<usize>,
+    /// How often each frame comes back.
+    #[arg(long, default_value_t = 1)]
+    copies: u64,
+    /// Descriptors of a guest's rings.
+    #[arg(long, default_value_t = 256)]
+    descriptors: u16,
+}
+
+/// A place that sends.
+struct Source {
+    end: usize,
+    is_back: bool,
+}
+
+/// The frames of a load, and where its flows stand.
+struct Frames {
+    /// By source and flow: one frame, or a mix of sizes.
+    templates: Vec<Vec<Vec<Vec<u8>>>>,
+    numbers: Vec<Vec<u32>>,
+    picks: Vec<u32>,
+    is_capture: bool,
+}
+
+impl Frames {
+    fn of(load: &Load, sources: &[Source]) -> Result<Frames, String> {
+        if let Protocol::Pcap(path) = &load.pattern.protocol {
+            let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let records = ports::pcap::file::parse(&bytes).map_err(|e| format!("{}: {e}", path.display()))?;
+            if records.is_empty() {
+                return Err(format!("{}: no frame in it", path.display()));
+            }
+            let flows: Vec<Vec<Vec<u8>>> = records.iter().map(|r| vec![r.frame.to_vec()]).collect();
+            let picks = load.pattern.picks(flows.len());
+            let numbers = vec![vec![0; flows.len()]; sources.len()];
+            return Ok(Frames { templates: vec![flows; sources.len()], numbers, picks, is_capture: true });
+        }
+        let flows = load.flows.clamp(1, FLOWS_MAX) as usize;
+        let of = |source: &Source| -> Result<Vec<Vec<Vec<u8>>>, String> {
+            (0..flows).map(|n| load.pattern.frames(n, load.size, source.is_back)).collect()
+        };
+        let templates = sources.iter().map(of).collect::<Result<Vec<_>, String>>()?;
+        let (numbers, picks) = (vec![vec![0; flows]; sources.len()], load.pattern.picks(flows));
+        Ok(Frames { templates, numbers, picks, is_capture: false })
+    }
+
+    fn expected(&self) -> Option<Expected> {
+        let all = || self.templates[0].iter().flatten().map(|frame| (frame.clone(), 0));
+        self.is_capture.then(|| all().collect())
+    }
+
+    /// The `n`-th frame of a source, stamped.
+    fn next(&mut self, source: usize, n: u64, trial: u16, due_ns: u64) -> &[u8] {
+        let flow = self.picks[(n % self.picks.len() as u64) as usize] as usize;
+        let number = &mut self.numbers[source][flow];
+        let mix = &mut self.templates[source][flow];
+        // Sizes take turns within a flow; flows begin at different ones.
+        let at = (*number as usize + flow) % mix.len();
+        let frame = &mut mix[at];
+        if !self.is_capture {
+            stamp(frame, trial, flow as u32, *number, due_ns);
+        }
+        *number = number.wrapping_add(1);
+        frame
+    }
+}
+
+/// What was sent, and when.
+#[derive(Default)]
+struct Progress {
+    offered: u64,
+    seconds: f64,
+    received_in_time: u64,
+    cpu_s: f64,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+struct Trial {
+    receiver: Receiver,
+    start: Instant,
+    sent_before: u64,
+    refused_before: Vec<u64>,
+    missed_before: Vec<u64>,
+    progress: Progress,
+}
+
+struct Generator {
+    ends: Vec<End>,
+    sources: Vec<Source>,
+    rx: Vec<usize>,
+    copies: u64,
+    cache: PoolCache,
+    trial: u16,
+    last: Option<Trial>,
+}
+
+/// Serves requests until there are no more.
+pub fn run(args: &Args) -> Result<(), String> {
+    let config = PoolConfig { chunks: 16_384, ..PoolConfig::default() };
+    let pool = Pool::new(config).map_err(|e| e.to_string())?;
+    let ends = open_all(args, pool)?;
+    let source = |text: &String| -> Result<Source, String> {
+        let place = text.trim_start_matches('-');
+        let end = place.parse().ok().filter(|n| *n < ends.len());
+        let end = end.ok_or_else(|| format!("--tx {text}: expected a place in --ends"))?;
+        Ok(Source { end, is_back: place != text })
+    };
+    let sources = args.tx.iter().map(source).collect::<Result<Vec<_>, _>>()?;
+    if let Some(place) = args.rx.iter().find(|n| **n >= ends.len()) {
+        return Err(format!("--rx {place}: expected a place in --ends"));
+    }
+    let trial = std::process::id() as u16;
+    let (rx, copies) = (args.rx.clone(), args.copies);
+    let mut generator = Generator { ends, sources, rx, copies, cache: pool.cache(), trial, last: None };
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| e.to_string())?;
+        let request = serde_json::from_str(&line).map_err(|e| format!("{line}: {e}"));
+        let answer: Result<Sent, String> = request.and_then(|request| match request {
+            Request::Offer(load) => generator.offer(&load),
+            Request::Again => generator.again(),
+        });
+        println!("{}", serde_json::to_string(&answer).map_err(|e| e.to_string())?);
+        std::io::stdout().flush().map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// All at once: each guest waits until the switch connects, which it does when all listen.
+fn open_all(args: &Args, pool: &'static Pool) -> Result<Vec<End>, String> {
+    std::thread::scope(|scope| {
+        let open = |(n, text): (usize, &'_ String)| {
+            let text = text.clone();
+            scope.spawn(move || End::open(&text, pool, n as u32 + 1, args.descriptors))
+        };
+        let threads: Vec<_> = args.ends.iter().enumerate().map(open).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<End, String>>| {
+            thread.join().unwrap_or_else(|_| Err("an end's thread panicked".into()))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+impl Generator {
+    fn offer(&mut self, load: &Load) -> Result<Sent, String> {
+        if let Some(end) = self.ends.iter().find(|end| !end.is_connected()) {
+            return Err(format!("{}: the switch has gone", end.name));
+        }
+        self.trial = self.trial.wrapping_add(1);
+        let mut frames = Frames::of(load, &self.sources)?;
+        let flows = frames.templates[0].len();
+        // What is under way still belongs to an earlier trial.
+        let receiver = Receiver::new(self.trial, self.ends.len(), flows, frames.expected())?;
+        let mut trial = Trial {
+            receiver,
+            start: Instant::now(),
+            sent_before: self.sent(),
+            refused_before: self.ends.iter().map(End::refused).collect(),
+            missed_before: self.ends.iter().map(End::missed).collect(),
+            progress: Progress::default(),
+        };
+        self.send(load, &mut frames, &mut trial);
+        self.drain(&mut trial);
+        let sent = self.account(&trial);
+        self.last = Some(trial);
+        Ok(sent)
+    }
+
+    fn again(&mut self) -> Result<Sent, String> {
+        let mut trial = self.last.take().ok_or("nothing was offered yet")?;
+        self.drain(&mut trial);
+        let sent = self.account(&trial);
+        self.last = Some(trial);
+        Ok(sent)
+    }
+
+    fn sent(&self) -> u64 {
+        let mut ends: Vec<usize> = self.sources.iter().map(|s| s.end).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends.iter().map(|n| self.ends[*n].sent()).sum()
+    }
+
+    fn send(&mut self, load: &Load, frames: &mut Frames, trial: &mut Trial) {
+        let me = packet::thread::id();
+        let cpu_ns = || base::clock::cpu_time_ns(me).unwrap_or(0);
+        let (length, cpu_before) = (Duration::from_secs_f64(load.seconds), cpu_ns());
+        let paced = load.rate.filter(|_| load.burst.is_none());
+        // The intended load, known before the first frame.
+        let intended = load.burst.or(paced.map(|rate| (rate as f64 * load.seconds).round() as u64));
+        let sources = self.sources.len() as u64;
+        let mut burst = vec![Vec::new(); BURST];
+        let mut next = 0u64;
+        trial.start = Instant::now();
+        loop {
+            let elapsed = trial.start.elapsed();
+            if elapsed >= length || intended.is_some_and(|all| next >= all) {
+                break;
+            }
+            let due = match paced {
+                Some(rate) => (elapsed.as_nanos() * u128::from(rate) / 1_000_000_000) as u64 + 1,
+                None => u64::MAX,
+            };
+            // Bursts of a source at full speed, frame by frame where there is a rate: sources take turns.
+            let count = due.min(intended.unwrap_or(u64::MAX)).saturating_sub(next).min(BURST as u64);
+            let turn = if paced.is_some() && sources > 1 { 1 } else { count };
+            let count = count.min(turn);
+            if count > 0 {
+                let (source, first) = match paced {
+                    Some(_) => ((next % sources) as usize, next / sources),
+                    None => (
+                        (next / BURST as u64 % sources) as usize,
+                        next / (BURST as u64 * sources) * BURST as u64,
+                    ),
+                };
+                let at = |n: u64| match paced {
+                    Some(rate) => (u128::from(next + n) * 1_000_000_000 / u128::from(rate)) as u64,
+                    None => elapsed.as_nanos() as u64,
+                };
+                for (place, n) in burst.iter_mut().zip(0..count) {
+                    place.clear();
+                    place.extend_from_slice(frames.next(source, first + n, self.trial, at(n)));
+                    trial.receiver.expect(place, self.copies as i64);
+                }
+                let end = self.sources[source].end;
+                self.ends[end].send(&mut self.cache, burst[..count as usize].iter().map(Vec::as_slice));
+                let now = Instant::now();
+                trial.progress.first.get_or_insert(now);
+                trial.progress.last = Some(now);
+                next += count;
+            }
+            let came = self.poll(trial);
+            if !came && count == 0 {
+                std::thread::yield_now();
+            }
+        }
+        trial.progress.offered = intended.unwrap_or(next);
+        trial.progress.seconds = trial.start.elapsed().as_secs_f64();
+        trial.progress.received_in_time = trial.receiver.account.received;
+        trial.progress.cpu_s = (cpu_ns() - cpu_before) as f64 / 1e9;
+    }
+
+    fn poll(&mut self, trial: &mut Trial) -> bool {
+        let now_ns = trial.start.elapsed().as_nanos() as u64;
+        let mut some = false;
+        for at in &self.rx {
+            some |= self.ends[*at].receive(&mut self.cache, |frame| trial.receiver.see(*at, frame, now_ns));
+        }
+        some
+    }
+
+    fn drain(&mut self, trial: &mut Trial) {
+        let mut last = Instant::now();
+        let all = (self.sent() - trial.sent_before) * self.copies;
+        while last.elapsed() < if trial.receiver.account.received < all { DRAIN } else { DRAIN_OF_ALL } {
+            if self.poll(trial) {
+                last = Instant::now();
+            } else {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    fn account(&self, trial: &Trial) -> Sent {
+        let progress = &trial.progress;
+        let went = self.sent() - trial.sent_before;
+        let mut account = trial.receiver.account.clone();
+        account.offered = progress.offered;
+        account.not_sent = progress.offered.saturating_sub(went);
+        account.copies = self.copies;
+        let mut refused = BTreeMap::new();
+        for (n, end) in self.ends.iter().enumerate() {
+            let missed = end.missed() - trial.missed_before[n];
+            if missed > 0 && self.rx.contains(&n) {
+                account.dropped.insert(format!("generator {}: receive queue full", end.name), missed);
+            }
+            let count = end.refused() - trial.refused_before[n];
+            if count > 0 {
+                refused.insert(end.name.clone(), count);
+            }
+        }
+        let between = progress.first.zip(progress.last).map(|(a, b)| b.duration_since(a).as_secs_f64());
+        let between = between.filter(|s| *s > 0.0);
+        Sent {
+            account,
+            seconds: progress.seconds,
+            received_in_time: progress.received_in_time,
+            cpu_s: progress.cpu_s,
+            latency_us: latencies(&trial.receiver),
+            sent_pps: between.map_or(0.0, |s| went.saturating_sub(1) as f64 / s),
+            gap_max_ms: trial.receiver.gap_max_ns as f64 / 1e6,
+            refused,
+        }
+    }
+}
+
+fn latencies(receiver: &Receiver) -> BTreeMap<String, f64> {
+    let latency = &receiver.latency;
+    let mut us = BTreeMap::new();
+    if latency.is_empty() {
+        return us;
+    }
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)] {
+        us.insert(name.to_string(), latency.value_at_quantile(share) as f64 / 1e3);
+    }
+    us.insert("jitter".into(), latency.stdev() / 1e3);
+    us
+}
+
+/// The pattern's name for a flow count that a stamp can hold, or why not.
+pub fn check(pattern: &Pattern, size: u16, flows: u32) -> Result<(), String> {
+    if flows > FLOWS_MAX {
+        return Err(format!("{flows} flows: at most {FLOWS_MAX}"));
+    }
+    match pattern.protocol {
+        Protocol::Pcap(_) => Ok(()),
+        _ => pattern.frames(0, size, false).map(drop),
+    }
+}

@@ -1,0 +1,57 @@
+//! Reset and recovery (RFC 6201): a fixed rate is offered while the switch, a guest or a link goes away and
+//! comes back. The reset time is that of the frames that were lost; beside it stands the longest time without
+//! a packet, which frames that come and go in between make shorter.
+
+use super::{Outcome, Times, Trial};
+use crate::lab::bed::{Bed, Upset};
+use crate::lab::generator::Load;
+use crate::result::Better;
+
+/// Frames per second where the load says none: enough that a millisecond shows.
+const RATE: u64 = 10_000;
+/// A trial is at least so long: whatever was upset must be back before its end.
+const SECONDS_MIN: f64 = 8.0;
+/// The same where loads of less than a second show no more than that all runs.
+const SECONDS_MIN_QUICK: f64 = 4.0;
+/// A trial at whose end nothing is back has no reset time. Then the last of this share of it was lost.
+const NOT_BACK: f64 = 0.85;
+
+/// See the module's text.
+pub struct Reset {
+    /// As it is stored.
+    pub name: &'static str,
+    /// What is done.
+    pub upset: Upset,
+}
+
+impl Trial for Reset {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
+        let mut outcome = Outcome::default();
+        if let Some(why) = bed.refuses_upset(self.upset) {
+            return Err(why);
+        }
+        let rate = load.rate.unwrap_or(RATE);
+        let least = if times.seconds < 1.0 { SECONDS_MIN_QUICK } else { SECONDS_MIN };
+        let seconds = times.seconds.max(least);
+        let load = Load { rate: Some(rate), seconds, burst: None, ..load.clone() };
+        for _ in 0..times.turns {
+            let sent = bed.offer_while(&load, self.upset)?;
+            let account = &sent.account;
+            let lost = account.lost().saturating_sub(account.not_sent * account.copies.max(1));
+            if account.loss() > NOT_BACK {
+                return Err(format!("nothing came back within {seconds} s: {}", account.text()));
+            }
+            let reset_ms = lost as f64 / account.copies.max(1) as f64 / rate as f64 * 1e3;
+            outcome.push("reset_ms", "ms", Better::Lower, reset_ms);
+            outcome.push("gap_max_ms", "ms", Better::Lower, sent.gap_max_ms);
+            outcome.account = sent.account;
+            // Nobody is left to say why a frame was lost; that it was is the figure.
+            outcome.account.dropped.insert("while nobody forwarded".into(), lost);
+        }
+        Ok(outcome)
+    }
+}

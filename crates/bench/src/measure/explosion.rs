@@ -1,0 +1,170 @@
+//! Tuple space explosion: a guest sends few packets, each of which leaves a mask of its own in the caches.
+//! What throughput is left to the others, at 100, 1,000 and 10,000 of them per second?
+//!
+//! The rules are those of an access list that the attacker's tenant may have: one prefix each of source
+//! address, destination address and both ports is allowed, the rest is dropped. A packet that differs from
+//! each prefix at another bit decides by that bit, so its megaflow has a mask of its own: 32 x 32 x 16 x 16
+//! of them.
+
+use crate::measure::frames::{Order, addresses, sequence};
+use crate::measure::p2p::exact_match;
+use crate::measure::rig::{Rig, settle};
+use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
+use crate::process::TempDir;
+use crate::stats::median;
+use crate::units::count;
+use base::PortNo;
+use datapath::Config;
+use flow::{FieldId, Match};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use switch::control::FlowMod;
+
+const ATTACKER: PortNo = PortNo(3);
+/// Packets of the trace: each has a mask of its own.
+const TRACE: usize = 8_192;
+/// What the access list allows.
+const ALLOWED: (u32, u32, u16, u16) = (0x0a00_0001, 0x0b00_0001, 12_345, 80);
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Packets per second of the trace.
+    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "100,1k,10k")]
+    rates: Vec<usize>,
+    /// Flows of the others.
+    #[arg(long, value_parser = count, default_value = "1k")]
+    flows: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    switch: &'static str,
+    attack_pps: usize,
+    flows: usize,
+    cycles_per_packet: f64,
+    cached_masks: f64,
+    packets_per_cpu_second: f64,
+    /// In ratio to the rate before the attack.
+    kept_ratio: f64,
+    runs: u32,
+    raw: Vec<f64>,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    let dir = TempDir::new("explosion")?;
+    let (normal, attack) = (dir.0.join("normal.pcap"), dir.0.join("attack.pcap"));
+    let frames = sequence(args.flows, Order::Shuffled).into_iter().map(|n| {
+        let (src, dst) = addresses(n);
+        trial::frame(src, dst, 1024, 1025)
+    });
+    trial::write_frames(&normal, frames)?;
+    let mut rows = Vec::new();
+    for &rate in &args.rates {
+        write_trace(&attack, rate).map_err(|e| format!("{}: {e}", attack.display()))?;
+        let (mut kept, mut costs, mut masks) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..args.common.runs {
+            let (alone, beside, count) = turn(args, rate, &normal, &attack)?;
+            kept.push(alone / beside);
+            costs.push(beside);
+            masks.push(count);
+        }
+        println!("{rate} packets/s of the trace: {:.3} of the throughput is left", median(&kept));
+        rows.push(Row {
+            switch: "crosspoint",
+            attack_pps: rate,
+            flows: args.flows,
+            cycles_per_packet: median(&costs),
+            cached_masks: median(&masks),
+            packets_per_cpu_second: per_cpu_second(median(&costs)),
+            kept_ratio: median(&kept),
+            runs: args.common.runs,
+            raw: kept,
+        });
+    }
+    args.common.finish(rows, Goals::default())
+}
+
+/// Cycles per packet before and during the attack, and the masks that it left.
+fn turn(args: &Args, rate: usize, normal: &Path, attack: &Path) -> Result<(f64, f64, f64), String> {
+    let mut rig = Rig::new(Config::default())?;
+    rig.add_port(&trial::sink(SINK))?;
+    rig.add_port(&trial::source(SOURCE, normal))?;
+    rig.add_port(&trial::sink(ATTACKER))?;
+    let mut rules: Vec<FlowMod> =
+        (0..args.flows).map(|n| FlowMod::add(exact_match(n), trial::to_sink())).collect();
+    rules.extend(access_list());
+    rig.add_rules(&rules)?;
+    rig.detach(ATTACKER)?;
+    rig.warm_up(settle(1_500, args.common.turn_ms));
+    let alone = rig.measure(args.common.turn()).cycles_per_packet;
+    let source = trial::source(ATTACKER, attack).with("timed", "true");
+    rig.add_port(&source)?;
+    // Until its masks are there.
+    let masks = (rate as f64 * args.common.turn().as_secs_f64()).min(TRACE as f64);
+    rig.run_for(Duration::from_secs_f64(masks / rate as f64));
+    let (before, start) = (Meter::read(&rig), Instant::now());
+    rig.run_for(args.common.turn().saturating_sub(start.elapsed()));
+    let beside = Meter::read(&rig).since(&before).cycles_per_packet;
+    Ok((alone, beside, rig.datapath.worker_stats(0).masks.get() as f64))
+}
+
+/// The trace, at its rate.
+fn write_trace(path: &Path, rate: usize) -> std::io::Result<()> {
+    let file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    let mut writer = ports::pcap::file::Writer::new(file)?;
+    for n in 0..TRACE {
+        let frame = attack_frame(n);
+        writer.write(n as u64 * 1_000_000_000 / rate as u64, [frame.as_slice()].into_iter())?;
+    }
+    writer.flush()
+}
+
+/// Allow one of each, drop the rest.
+fn access_list() -> Vec<FlowMod> {
+    let (src, dst, src_port, dst_port) = ALLOWED;
+    let of = |fields: Match| {
+        let fields = fields.with(FieldId::InPort, ATTACKER.0.into()).with(FieldId::EthType, 0x0800);
+        FlowMod { priority: 100, ..FlowMod::add(fields, trial::to_sink()) }
+    };
+    let udp = || Match::any().with(FieldId::NwProto, 17);
+    let rest = Match::any().with(FieldId::InPort, ATTACKER.0.into());
+    vec![
+        of(Match::any().with(FieldId::NwSrc, src.into())),
+        of(Match::any().with(FieldId::NwDst, dst.into())),
+        of(udp().with(FieldId::TpSrc, src_port.into())),
+        of(udp().with(FieldId::TpDst, dst_port.into())),
+        FlowMod { priority: 1, ..FlowMod::add(rest, Vec::new()) },
+    ]
+}
+
+/// The `n`-th packet differs from what is allowed in one bit of each field: the bits count up like digits.
+fn attack_frame(n: usize) -> Vec<u8> {
+    let (src, dst, src_port, dst_port) = ALLOWED;
+    let (a, b, c, d) = (n % 32, n / 32 % 32, n / 1024 % 16, n / 16_384 % 16);
+    trial::frame(
+        Ipv4Addr::from_bits(src ^ 1 << a),
+        Ipv4Addr::from_bits(dst ^ 1 << b),
+        src_port ^ 1 << c,
+        dst_port ^ 1 << d,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_packet_of_the_trace_is_allowed_and_each_differs_elsewhere() {
+        let frames: std::collections::BTreeSet<_> = (0..TRACE).map(attack_frame).collect();
+        assert_eq!(frames.len(), TRACE);
+        let (src, dst, ..) = ALLOWED;
+        for frame in frames {
+            assert!(frame[26..30] != src.to_be_bytes() && frame[30..34] != dst.to_be_bytes());
+        }
+    }
+}

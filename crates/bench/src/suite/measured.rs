@@ -1,0 +1,418 @@
+//! Suites of measurements in memory and of the control plane.
+
+use super::parts::*;
+use super::{Grid, Plot, Step, Suite};
+
+/// See the module's text.
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "p2p",
+        group: MEMORY,
+        question: "What does a packet cost from port to port, by rules and number of flows?",
+        steps: &[
+            measure(
+                "in_port",
+                "p2p --rules in_port --flows 1,10,1k,10k,100k,250k,1m",
+                "--runs 3",
+                "--rules in_port --flows 1,1k --order shuffled --runs 2 --turn-ms 200",
+                OVS_DPDK,
+            ),
+            measure(
+                "exact",
+                "p2p --rules exact --flows 1,10,1k,10k,100k,250k,1m",
+                "--runs 3",
+                "--rules exact --flows 10,1k --order shuffled --runs 2 --turn-ms 200",
+                OVS_DPDK,
+            ),
+            measure(
+                "normal",
+                "p2p --rules normal --flows 1,10,1k,10k,100k,250k,1m",
+                "--runs 3",
+                "--rules normal --flows 1,1k --order shuffled --runs 2 --turn-ms 200",
+                OVS_DPDK,
+            ),
+        ],
+        plots: &[
+            Plot::new(
+                "Cycles per packet, source and sink subtracted",
+                "switching_cycles_per_packet",
+                "flows",
+            )
+            .by(&["rules"])
+            .only(&[("order", "shuffled")])
+            .log(),
+            Plot::new("Cycles per packet in all", "cycles_per_packet", "flows")
+                .by(&["rules"])
+                .only(&[("order", "shuffled")])
+                .log(),
+        ],
+    },
+    Suite {
+        name: "pvp",
+        group: GUESTS,
+        question: "What does a packet cost through a guest and back, or from guest to guest?",
+        steps: &[
+            measure(
+                "testpmd",
+                "pvp --guest testpmd",
+                "--runs 3",
+                "--guest testpmd --sizes 64 --flows 10 --runs 2 --turn-ms 300",
+                OVS_DPDK,
+            ),
+            measure(
+                "builtin",
+                "pvp --guest builtin",
+                "--runs 3",
+                "--guest builtin --sizes 64 --flows 10 --runs 2 --turn-ms 300",
+                OVS_DPDK,
+            ),
+            measure(
+                "guest-to-guest",
+                "pvp --path guest-to-guest",
+                "--runs 3",
+                "--path guest-to-guest --sizes 64 --flows 10 --runs 2 --turn-ms 300",
+                OVS_DPDK,
+            ),
+            measure(
+                "lossless",
+                "pvp --loss 0",
+                "--runs 3",
+                "--sizes 64 --flows 10 --loss 0.01 --runs 1 --turn-ms 100",
+                OVS_DPDK,
+            ),
+            measure(
+                "guest-to-guest-lossless",
+                "pvp --path guest-to-guest --loss 0",
+                "--runs 3",
+                "--path guest-to-guest --sizes 64 --flows 10 --loss 0.01 --runs 1 --turn-ms 100",
+                OVS_DPDK,
+            ),
+        ],
+        plots: &[
+            Plot::new("Busy cycles per packet delivered, 64 bytes", "cycles_per_packet", "flows")
+                .by(&["path", "guest"])
+                .only(&[("size", "64")])
+                .log(),
+            Plot::new("Busy cycles per packet delivered, 1518 bytes", "cycles_per_packet", "flows")
+                .by(&["path", "guest"])
+                .only(&[("size", "1518")])
+                .log(),
+        ],
+    },
+    Suite {
+        name: "masks",
+        group: RULES,
+        question: "Many distinct masks, by rules or by an attacker: what does a packet cost, and what is left to others?",
+        steps: &[
+            measure("masks", "masks", "--turn-ms 500", "--masks 1,8 --flows 1k --runs 1 --turn-ms 200", None),
+            measure(
+                "explosion",
+                "explosion",
+                "--runs 5",
+                "--rates 1k --flows 100 --runs 1 --turn-ms 200",
+                None,
+            ),
+        ],
+        plots: &[Plot::new("Cycles per packet by number of masks", "cycles_per_packet", "masks")
+            .by(&["exact_tier", "megaflows"])
+            .only(&[("flows", "1000")])
+            .log()],
+    },
+    Suite {
+        name: "misses",
+        group: RULES,
+        question: "How many new flows per second can one worker translate and install?",
+        steps: &[measure("misses", "misses", "--runs 5", "--rules 10 --flows 50k --runs 2", None)],
+        plots: &[Plot::new("New flows per CPU-second", "packets_per_cpu_second", "rules")
+            .by(&["memory"])
+            .log()],
+    },
+    Suite {
+        name: "flow-mod",
+        group: RULES,
+        question: "How many flow-mods per second, singly, bundled, and replacing all rules under traffic?",
+        steps: &[
+            measure("rate", "flow-mods", "--runs 5", "--rules 1k --runs 1", None),
+            measure("replace", "replace", "--runs 3", "--rules 20k --flows 5k --runs 1 --turn-ms 200", None),
+        ],
+        plots: &[],
+    },
+    Suite {
+        name: "coupling",
+        group: RULES,
+        question: "How much throughput stays while rules of other flows are added and deleted?",
+        steps: &[
+            measure(
+                "rate-1k",
+                "churn --rate 1k",
+                "--runs 7 --turn-ms 2000",
+                "--flows 5k --runs 2 --turn-ms 300",
+                None,
+            ),
+            measure(
+                "rate-100",
+                "churn --rate 100",
+                "--runs 7 --turn-ms 2000",
+                "--rate 100 --flows 5k --runs 2 --turn-ms 300",
+                None,
+            ),
+            measure(
+                "rate-10k",
+                "churn --rate 10k",
+                "--runs 7 --turn-ms 2000",
+                "--rate 10k --flows 5k --runs 2 --turn-ms 300",
+                None,
+            ),
+            measure(
+                "few-rules",
+                "churn --rate 1k --flows 10",
+                "--runs 7 --turn-ms 2000",
+                "--rate 1k --flows 10 --runs 2 --turn-ms 300",
+                None,
+            ),
+            measure(
+                "many-rules",
+                "churn --rate 1k --flows 1m",
+                "--runs 5 --turn-ms 2000",
+                "--rate 1k --flows 20k --runs 2 --turn-ms 300",
+                None,
+            ),
+        ],
+        plots: &[Plot::new("Throughput in ratio to no changes", "throughput_ratio", "flow_mods_per_s")
+            .by(&["rules"])
+            .log()],
+    },
+    Suite {
+        name: "expiry",
+        group: RULES,
+        question: "A full cache whose idle flows expire: how much does it disturb the others?",
+        steps: &[measure(
+            "expiry",
+            "expiry",
+            "--runs 3",
+            "--flows 20k --active 2k --max-idle-ms 1500 --runs 1 --turn-ms 200",
+            None,
+        )],
+        plots: &[],
+    },
+    Suite {
+        name: "fairness",
+        group: RULES,
+        question: "A port that opens flows as fast as it can, or a guest that stops reading: what do others keep?",
+        steps: &[
+            measure("new-flows", "fairness", "--runs 7", "--flows 50k --runs 2 --turn-ms 200", None),
+            measure(
+                "stopped-guest",
+                "fairness --beside stopped-guest",
+                "--runs 7",
+                "--beside stopped-guest --runs 2 --turn-ms 200",
+                None,
+            ),
+        ],
+        plots: &[],
+    },
+    Suite {
+        name: "collide",
+        group: RULES,
+        question: "Flows that collide under a CRC: does anything degrade?",
+        steps: &[measure("collide", "collide", "--runs 7", "--flows 1k --runs 2 --turn-ms 100", None)],
+        plots: &[],
+    },
+    Suite {
+        name: "prefix-vs-exact",
+        group: RULES,
+        question: "One rule of a /16 prefix, or 65,536 rules of one address each: what does a packet cost (Red Hat)?",
+        steps: &[
+            measure(
+                "prefix",
+                "p2p --rules prefix --flows 10,1k,65536 --order shuffled",
+                "--runs 5",
+                "--rules prefix --flows 1k --order shuffled --runs 2 --turn-ms 200",
+                OVS_DPDK,
+            ),
+            measure(
+                "exact",
+                "p2p --rules per_source --flows 10,1k,65536 --order shuffled",
+                "--runs 5",
+                "--rules per_source --flows 1k --order shuffled --runs 2 --turn-ms 200",
+                OVS_DPDK,
+            ),
+        ],
+        plots: &[Plot::new("Cycles per packet in all", "cycles_per_packet", "flows").by(&["rules"]).log()],
+    },
+    Suite {
+        name: "mac-learning",
+        group: RULES,
+        question: "How many addresses are learned per second, and what does NORMAL forward meanwhile?",
+        steps: &[measure("learning", "mac-learning", "--runs 5", "--frames 20k --new 0,50 --runs 1", None)],
+        plots: &[
+            Plot::new("Cycles per packet", "cycles_per_packet", "new_percent"),
+            Plot::new("Addresses learned per second", "learned_per_s", "new_percent"),
+        ],
+    },
+    Suite {
+        name: "rule-to-effect",
+        group: RULES,
+        question: "How long until a packet obeys a changed rule, and until counters are told (OFLOPS)?",
+        steps: &[measure(
+            "effect",
+            "rule-to-effect",
+            "--runs 5",
+            "--rules 10 --flows 100 --runs 1 --turn-ms 100",
+            None,
+        )],
+        plots: &[Plot::new("Microseconds, median", "effect_us", "rules").by(&["what"]).log()],
+    },
+    Suite {
+        name: "regression",
+        group: MEMORY,
+        question: "Is this build slower than another (--switch crosspoint@PATH), or than itself by noise?",
+        steps: &[Step::Builds("builds")],
+        plots: &[],
+    },
+    Suite {
+        name: "pinning",
+        group: MEMORY,
+        question: "A worker bound to a processor, free, contended, beside a busy sibling: what does a packet cost?",
+        steps: &[measure("worker", "pinning", "--runs 7", "--runs 1 --turn-ms 100", None)],
+        plots: &[],
+    },
+    Suite {
+        name: "ablation",
+        group: IO,
+        question: "What are caches, the exact-match tier, batches and transmit retries worth (Intel's list)?",
+        steps: &[
+            measure("memory", "ablation", "--runs 5", "--flows 1k --runs 1 --turn-ms 100", None),
+            Step::Grid(Grid {
+                step: "retries",
+                topologies: &["PV"],
+                switches: &["crosspoint", "crosspoint-no-retries"],
+                trials: &["max-rate"],
+                ..GRID
+            }),
+        ],
+        plots: &[],
+    },
+    Suite {
+        name: "cores",
+        group: MEMORY,
+        question: "How much more do two workers do than one, with shared and with separate flows?",
+        steps: &[measure("scale", "scale", "--runs 5", "--flows 5k --runs 2 --turn-ms 200", None)],
+        plots: &[Plot::new("Rate of two workers in ratio to one", "scaling", "load")],
+    },
+    Suite {
+        name: "ports-and-batches",
+        group: IO,
+        question: "Many ports, batches of 1 and of 32: what does a packet cost?",
+        steps: &[
+            measure(
+                "ports",
+                "ports --ports 2,4,6,8,16,32,64,128,256,512",
+                "--runs 7",
+                "--ports 2,8 --runs 2 --turn-ms 100",
+                None,
+            ),
+            measure(
+                "batch-1",
+                "ports --ports 2,4,6,8,16,32,64,128,256,512 --batch 1",
+                "--runs 7",
+                "--ports 2,8 --batch 1 --runs 1 --turn-ms 100",
+                None,
+            ),
+            Step::Grid(Grid {
+                step: "busy",
+                topologies: &["P2P", "4-of-4", "6-of-6", "8-of-8", "2-of-8"],
+                switches: &["crosspoint", "crosspoint-af_packet", "ovs-netdev"],
+                rates: &[20_000],
+                trials: &["fixed"],
+                ..GRID
+            }),
+        ],
+        plots: &[Plot::new("Cycles per packet by number of ports", "cycles_per_packet", "ports")
+            .by(&["batch"])
+            .log()],
+    },
+    Suite {
+        name: "io-loop",
+        group: IO,
+        question: "Between kernel interfaces, and under four I/O loops (Carbone): what does a packet cost the machine?",
+        steps: &[
+            measure("veth", "afxdp", "--runs 5 --turn-ms 2000", "--rates 10k --runs 1 --turn-ms 300", None),
+            Step::Grid(Grid {
+                step: "loops",
+                topologies: &["P2P", "4-of-4", "6-of-6", "8-of-8"],
+                switches: LOOPS,
+                rates: &[20_000, 0],
+                trials: &["fixed"],
+                ..GRID
+            }),
+            Step::Grid(Grid {
+                step: "blocked",
+                switches: &["loop-rebuilt", "loop-kept", "loop-one", "loop-fifty"],
+                trials: &["blocked"],
+                ..GRID
+            }),
+        ],
+        plots: &[Plot::new(
+            "Cycles of the whole machine per packet",
+            "machine_cycles_per_packet",
+            "offered_per_s",
+        )
+        .by(&["port_type"])
+        .log()],
+    },
+    Suite {
+        name: "wake",
+        group: IO,
+        question: "What does waking a sleeping worker add, and what does an idle switch cost?",
+        steps: &[measure("wake", "wake", "--runs 5", "--runs 1 --turn-ms 200", None)],
+        plots: &[],
+    },
+    Suite {
+        name: "memory",
+        group: CONTROL,
+        question: "How many bytes does a rule take, and an active flow?",
+        steps: &[measure("memory", "memory", "--runs 1", "--rules 10k --flows 10k --runs 1", None)],
+        plots: &[],
+    },
+    Suite {
+        name: "counts",
+        group: CONTROL,
+        question: "How late are the counters of rules under traffic?",
+        steps: &[measure("counts", "counts", "--runs 3", "--flows 2k --runs 1", None)],
+        plots: &[Plot::new("Lateness of counters in ms", "wait_ms", "flows").log()],
+    },
+    Suite {
+        name: "load-rules",
+        group: CONTROL,
+        question: "How long does the stock ovs-ofctl take to load rules, and how much memory do they take?",
+        steps: &[measure("load-rules", "load-rules", "--runs 1", "--rules 1k --runs 1", OVS_VSWITCHD)],
+        plots: &[],
+    },
+    Suite {
+        name: "ovsdb",
+        group: CONTROL,
+        question: "The database server: transactions, monitors, start with a large file, memory, compaction?",
+        steps: &[measure(
+            "ovsdb",
+            "ovsdb",
+            "--runs 7",
+            "--monitors 1,10 --rows 1k --runs 1 --turn-ms 200",
+            OVSDB_SERVER,
+        )],
+        plots: &[],
+    },
+    Suite {
+        name: "ports-config",
+        group: CONTROL,
+        question: "How long until a configuration with many ports is in force, and one more port?",
+        steps: &[measure(
+            "ports-config",
+            "ports-config",
+            "--runs 3",
+            "--ports 20 --afxdp-ports 2 --runs 1",
+            None,
+        )],
+        plots: &[],
+    },
+];

@@ -1,0 +1,273 @@
+//! Suites of trials: a generator offers loads to switches.
+
+use super::parts::*;
+use super::{Grid, Limit, Plot, Step, Suite};
+
+/// See the module's text.
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "calibration",
+        group: KERNEL_PATHS,
+        question: "What can generator and guest alone do here, with no switch between?",
+        steps: &[
+            Step::Grid(Grid {
+                step: "max",
+                topologies: &["loop", "direct"],
+                sizes: &[64, 512, 1518],
+                ..GRID
+            }),
+            Step::Grid(Grid {
+                step: "fixed",
+                topologies: &["loop", "direct"],
+                rates: &[1_000, 10_000, 50_000],
+                trials: &["fixed"],
+                ..GRID
+            }),
+        ],
+        plots: &[Plot::new("Packets per second", "rate_pps", "size")],
+    },
+    Suite {
+        name: "forwarding-table",
+        group: KERNEL_PATHS,
+        question: "How much does each switch forward from NIC to NIC, and through guests (Emmerich, Table I)?",
+        steps: &[
+            Step::Grid(Grid { step: "nic", switches: ALL, ..GRID }),
+            Step::Grid(Grid {
+                step: "guests",
+                topologies: &["PVP", "PVVP"],
+                guests: &["builtin", "tap"],
+                switches: ALL,
+                ..GRID
+            }),
+            Step::Grid(Grid {
+                step: "vnic",
+                topologies: &["PV", "VP", "VV"],
+                guests: &["builtin", "tap"],
+                switches: ALL,
+                ..GRID
+            }),
+        ],
+        plots: &[],
+    },
+    Suite {
+        name: "load-curve",
+        group: KERNEL_PATHS,
+        question: "Offered load against throughput, loss, latency and CPU (Emmerich, Fig. 9 and 10): where does it break?",
+        steps: &[Step::Grid(Grid {
+            step: "nic",
+            topologies: &["P2P", "PV"],
+            rates: &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000],
+            trials: &["fixed"],
+            ..GRID
+        })],
+        plots: &[
+            Plot::new("Packets per second", "rate_pps", "offered_pps")
+                .by(&["topology"])
+                .limit(Limit::Offered),
+            Plot::new("Share that was lost", "loss", "offered_pps").by(&["topology"]),
+            Plot::new("Latency in microseconds, p99", "latency_p99_us", "offered_pps").by(&["topology"]),
+            Plot::new(
+                "Cycles of the machine per packet, the generator's subtracted",
+                "machine_cycles_per_packet",
+                "offered_pps",
+            )
+            .by(&["topology"]),
+            Plot::new("Processors that the switch uses", "cpu_switch", "offered_pps").by(&["topology"]),
+            Plot::new("Context switches of the switch per second", "switches_per_s", "offered_pps")
+                .by(&["topology"]),
+        ],
+    },
+    Suite {
+        name: "packet-size",
+        group: KERNEL_PATHS,
+        question: "How do throughput and cost depend on the size of packets (Emmerich, Fig. 5 and 11)?",
+        steps: &[
+            Step::Grid(Grid { step: "nic", sizes: &[64, 128, 256, 512, 1024, 1280, 1518], ..GRID }),
+            Step::Grid(Grid {
+                step: "guest",
+                topologies: &["PV", "PVP"],
+                sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
+                ..GRID
+            }),
+            Step::Grid(Grid { step: "mix", traffic: &["imix"], ..GRID }),
+            Step::Grid(Grid {
+                step: "bytes",
+                topologies: &["P2P", "PV"],
+                switches: &["crosspoint"],
+                sizes: &[64, 65, 66, 67, 68, 72, 80, 96, 97, 112, 127, 128, 129, 192, 193, 255, 256, 257],
+                rates: &[20_000],
+                trials: &["fixed"],
+                ..GRID
+            }),
+        ],
+        plots: &[
+            Plot::new("Packets per second", "rate_pps", "size").by(&["topology", "trial"]),
+            Plot::new("Cycles of the switch per packet at 20,000 packets/s", "cycles_per_packet", "size")
+                .by(&["topology"])
+                .only(&[("trial", "fixed")]),
+        ],
+    },
+    Suite {
+        name: "flows-and-caches",
+        group: KERNEL_PATHS,
+        question: "How do throughput and cache hits depend on the number of flows (Emmerich, Fig. 7)?",
+        steps: &[
+            Step::Grid(Grid {
+                step: "l2",
+                traffic: &["udp+l2"],
+                flows: &[1, 10, 100, 500, 1_000, 2_000],
+                ..GRID
+            }),
+            Step::Grid(Grid {
+                step: "nic",
+                traffic: &["udp", "udp+zipf"],
+                flows: &[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000],
+                ..GRID
+            }),
+        ],
+        plots: &[
+            Plot::new("Packets per second", "rate_pps", "flows").by(&["traffic"]).log(),
+            Plot::new("Share of lookups that the exact-match tier answers", "lookups_exact_ratio", "flows")
+                .by(&["traffic"])
+                .log(),
+            Plot::new("Share of lookups that missed", "lookups_miss_ratio", "flows").by(&["traffic"]).log(),
+        ],
+    },
+    Suite {
+        name: "rss-skew",
+        group: KERNEL_PATHS,
+        question: "Two queues whose packets differ in MAC addresses alone: how unevenly do they fill (Red Hat)?",
+        steps: &[Step::Grid(Grid {
+            step: "queues",
+            switches: &["crosspoint-2q"],
+            traffic: &["udp+l2", "udp", "udp+l4"],
+            rates: &[20_000],
+            flows: &[1_000],
+            trials: &["fixed"],
+            ..GRID
+        })],
+        plots: &[],
+    },
+    Suite {
+        name: "traffic",
+        group: KERNEL_PATHS,
+        question: "What do tags, IPv6, connections that open and a mix of sizes cost?",
+        steps: &[Step::Grid(Grid {
+            step: "kinds",
+            traffic: &["udp", "udp+vlan", "udp+ipv6", "tcp-syn+l4", "imix", "udp+zipf"],
+            sizes: &[128],
+            rates: &[20_000],
+            trials: &["fixed"],
+            ..GRID
+        })],
+        plots: &[],
+    },
+    Suite {
+        name: "restart",
+        group: KERNEL_PATHS,
+        question: "How long do no packets pass when the switch restarts, is killed, a guest or a link goes (RFC 6201)?",
+        steps: &[
+            Step::Grid(Grid {
+                step: "switch",
+                switches: &["crosspoint", "crosspoint-af_packet", "ovs-netdev", "ovs-dpdk"],
+                trials: &["reset-kill", "reset-restart"],
+                ..GRID
+            }),
+            Step::Grid(Grid { step: "link", trials: &["reset-link"], ..GRID }),
+            Step::Grid(Grid {
+                step: "guest",
+                topologies: &["PVP"],
+                switches: &["crosspoint", "ovs-dpdk"],
+                trials: &["reset-guest"],
+                ..GRID
+            }),
+        ],
+        plots: &[],
+    },
+    Suite {
+        name: "soak",
+        group: KERNEL_PATHS,
+        question: "Do cost, latency or memory drift while traffic runs on?",
+        steps: &[Step::Grid(Grid { step: "nic", rates: &[20_000], trials: &["soak"], ..GRID })],
+        plots: &[],
+    },
+    Suite {
+        name: "clone",
+        group: KERNEL_PATHS,
+        question: "What does a copy to 1, 2, 3 and 8 outputs cost (Emmerich, Fig. 8)?",
+        steps: &[Step::Grid(Grid {
+            step: "copies",
+            topologies: &["P2P", "clone-2", "clone-3", "clone-8"],
+            switches: &["crosspoint", "crosspoint-af_packet", "ovs-netdev"],
+            rates: &[10_000],
+            trials: &["fixed"],
+            ..GRID
+        })],
+        plots: &[Plot::new("Cycles of the switch per packet received", "cycles_per_packet", "copies")],
+    },
+    Suite {
+        name: "native-vs-poll-mode",
+        group: KERNEL_PATHS,
+        question: "The kernel's forwarding against datapaths in user space at 256 bytes without loss (Intel, Fig. 6 and 7)?",
+        steps: &[
+            Step::Grid(Grid {
+                step: "nic",
+                topologies: &["P2P-both"],
+                switches: ALL,
+                sizes: &[256],
+                trials: &["mlrsearch"],
+                ..GRID
+            }),
+            Step::Grid(Grid {
+                step: "guest",
+                topologies: &["PVP-both"],
+                switches: ALL,
+                sizes: &[256],
+                trials: &["mlrsearch"],
+                ..GRID
+            }),
+        ],
+        plots: &[],
+    },
+    Suite {
+        name: "latency",
+        group: KERNEL_PATHS,
+        question: "How long does a packet take at rest, and at 10, 50 and 90 % of the rate without loss?",
+        steps: &[Step::Grid(Grid { step: "nic", trials: &["latency"], ..GRID })],
+        plots: &[],
+    },
+    Suite {
+        name: "back-to-back",
+        group: KERNEL_PATHS,
+        question: "How long a burst is forwarded without loss (RFC 9004)?",
+        steps: &[Step::Grid(Grid { step: "nic", trials: &["back-to-back"], ..GRID })],
+        plots: &[],
+    },
+    Suite {
+        name: "zero-loss",
+        group: KERNEL_PATHS,
+        question: "Which rate is forwarded without loss, by RFC 2544's search and by MLRsearch?",
+        steps: &[Step::Grid(Grid { step: "nic", trials: &["rfc2544", "mlrsearch"], ..GRID })],
+        plots: &[],
+    },
+    Suite {
+        name: "pvp-matrix",
+        group: GUESTS,
+        question: "Through a guest at wire speed with loss allowed, by packet size and number of flows (Red Hat)?",
+        steps: &[Step::Grid(Grid {
+            step: "matrix",
+            topologies: &["PVP"],
+            switches: &["crosspoint", "crosspoint-af_packet", "ovs-dpdk"],
+            guests: &["builtin", "testpmd"],
+            sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
+            flows: &[10, 1_000, 10_000, 100_000, 1_000_000],
+            ..GRID
+        })],
+        plots: &[
+            Plot::new("Packets per second", "rate_pps", "size")
+                .by(&["flows", "guest"])
+                .limit(Limit::TenGigabitPps),
+            Plot::new("Processors that the switch uses", "cpu_switch", "size").by(&["flows", "guest"]),
+        ],
+    },
+];

@@ -1,0 +1,89 @@
+//! What suites are put together from.
+
+use super::{Grid, Measure, Peer, Step};
+
+/// A switch beside ours.
+pub const OVS_DPDK: Option<Peer> = Some(Peer {
+    switch: "ovs-dpdk",
+    argument: "--peer ovs-dpdk",
+    program: "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+    package: "openvswitch-switch-dpdk",
+});
+/// A switch beside ours.
+pub const OVS_VSWITCHD: Option<Peer> = Some(Peer {
+    switch: "ovs",
+    argument: "--peer ovs-vswitchd",
+    program: "/usr/lib/openvswitch-switch/ovs-vswitchd",
+    package: "openvswitch-switch",
+});
+/// A switch beside ours.
+pub const OVSDB_SERVER: Option<Peer> = Some(Peer {
+    switch: "ovsdb-server",
+    argument: "--peer ovsdb-server",
+    program: "/usr/sbin/ovsdb-server",
+    package: "openvswitch-switch",
+});
+
+/// A step that is one measurement.
+pub const fn measure(
+    step: &'static str,
+    what: &'static str,
+    normal: &'static str,
+    quick: &'static str,
+    peer: Option<Peer>,
+) -> Step {
+    Step::Measure(Measure { step, what, normal, quick, peer })
+}
+
+/// Switches between kernel interfaces.
+pub const KERNEL: &[&str] = &[
+    "crosspoint",
+    "crosspoint-af_packet",
+    "ovs-netdev",
+    "ovs-dpdk",
+    "bridge",
+    "ip-forward",
+    "testpmd-macswap",
+];
+
+/// One classifier under four loops, and what forwards between the same interfaces.
+pub const LOOPS: &[&str] = &[
+    "loop-rebuilt",
+    "loop-kept",
+    "loop-one",
+    "loop-fifty",
+    "crosspoint-af_packet",
+    "ovs-netdev",
+    "bridge",
+    "ip-forward",
+];
+
+/// A step on test beds with the built-in generator and guest; the rest is set by what differs.
+pub const GRID: Grid = Grid {
+    step: "",
+    topologies: &["P2P"],
+    switches: KERNEL,
+    guests: &["builtin"],
+    generator: "builtin",
+    sizes: &[64],
+    flows: &[100],
+    rates: &[0],
+    traffic: &["udp"],
+    trials: &["max-rate"],
+};
+
+/// The same with every mode.
+pub const ALL: &[&str] = crate::lab::switch::list::NAMES;
+
+/// A group of suites.
+pub const KERNEL_PATHS: &str = "Between kernel interfaces";
+/// A group of suites.
+pub const RULES: &str = "Rules, new flows and changes";
+/// A group of suites.
+pub const MEMORY: &str = "Datapath in memory";
+/// A group of suites.
+pub const GUESTS: &str = "Through guests";
+/// A group of suites.
+pub const IO: &str = "Ports, batches and I/O loops";
+/// A group of suites.
+pub const CONTROL: &str = "Control plane and memory";

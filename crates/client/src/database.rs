@@ -1,0 +1,103 @@
+//! A client's connection to a database server, and what `vsctl` and `ovsdb-client` share: the options of
+//! table formatting, and the exit after a timeout.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::ctl::table::Style;
+use host::getopt::{Opt, flag, value};
+use transport::jsonrpc::Connection;
+use transport::{Listener, OVSDB_PORT, Stream, StreamError, Target, Tls};
+
+/// Options of table formatting.
+pub const TABLES: &[Opt] = &[
+    value("format").short('f').arg("FORMAT").help("print tables as table, list, html, csv or json"),
+    value("data").short('d').arg("FORMAT").help("print cells as string, bare or json"),
+    flag("no-headings").help("leave out the headings"),
+    flag("pretty").help("print JSON over several lines"),
+    flag("bare").help("the same as --format=list --data=bare --no-headings"),
+    value("max-column-width").arg("N").help("cut columns in format table at N bytes"),
+];
+
+/// How a database server is reached.
+pub const METHODS: (&str, &[(&str, &str)]) = (
+    "Connection methods",
+    &[
+        ("unix:FILE, tcp:HOST[:PORT], ssl:HOST[:PORT]", "connect to the server (default port: 6640)"),
+        ("punix:FILE, ptcp:[PORT][:IP], pssl:[PORT][:IP]", "wait until the server connects"),
+    ],
+);
+
+/// Takes an option of [`TABLES`]; false where it is another's.
+pub fn take_style(style: &mut Style, name: &str, value: Option<&str>) -> Result<bool, String> {
+    let text = value.unwrap_or_default();
+    match name {
+        "format" => style.set_format(text)?,
+        "data" => style.set_cell(text)?,
+        "no-headings" => style.headings = false,
+        "pretty" => style.pretty = true,
+        "bare" => style.set_bare(),
+        "max-column-width" => style.max_column_width = text.parse().unwrap_or(0),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A number of seconds as `-t` takes it. The error is Open vSwitch's.
+pub fn timeout(value: &str) -> Result<u64, String> {
+    match value.parse::<u64>() {
+        Ok(seconds) if seconds > 0 && seconds <= u64::from(u32::MAX) => Ok(seconds),
+        _ => Err(format!("value {value} on -t or --timeout is invalid")),
+    }
+}
+
+/// Ends this process as an alarm clock does, which is what scripts look for after `--timeout`.
+pub fn die_of_timeout() -> ExitCode {
+    tracing::warn!(target: "fatal_signal", "terminating with signal 14 (Alarm clock)");
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::ALARM);
+    ExitCode::from(142)
+}
+
+/// Runs `work` to its end, or for `seconds`. `None`: the time was up.
+pub fn block_on<T>(seconds: Option<u64>, work: impl Future<Output = T>) -> Option<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        match seconds {
+            Some(seconds) => tokio::time::timeout(std::time::Duration::from_secs(seconds), work).await.ok(),
+            None => Some(work.await),
+        }
+    })
+}
+
+/// A connection by the first of `methods`, which are separated by commas, that answers; a passive one waits
+/// for the server. The error is that of the last, in the words of the operating system.
+pub async fn connect(methods: &str, tls: Option<&Arc<Tls>>) -> Result<Connection, String> {
+    let mut error = "Address family not supported by protocol".to_owned();
+    for method in methods.split(',') {
+        // Stock clients say of a method that they cannot read what the system says of an unknown family.
+        let Ok(target) = Target::parse(method, OVSDB_PORT) else { continue };
+        match open(&target, tls).await {
+            Ok(stream) => return Ok(Connection::new(method, stream)),
+            Err(StreamError::Tls(why)) => {
+                tracing::error!(target: "stream_ssl", "{method}: {why}");
+                error = "Protocol not available".into();
+            }
+            Err(StreamError::Handshake(why)) => {
+                tracing::warn!(target: "stream_ssl", "{method}: {why}");
+                error = "Protocol error".into();
+            }
+            Err(why) => error = why.to_string(),
+        }
+    }
+    Err(error)
+}
+
+async fn open(target: &Target, tls: Option<&Arc<Tls>>) -> Result<Stream, StreamError> {
+    match target {
+        Target::Active(target) => Stream::connect(target, tls.map(|tls| &**tls)).await,
+        Target::Passive(target) => {
+            let listener = Listener::bind(target, tls).await?;
+            listener.accept().await?.establish().await
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `ovs-dpctl`, which is `crosspoint dpctl`: the datapath of the switch that is running, by its commands
+//! `dpctl/…`.
+//!
+//! The stock program speaks to the kernel's datapath. There is none here: what makes, changes or removes one
+//! there is refused, and says what does it instead.
+
+use host::daemonize::LOGGING;
+use host::getopt::{Opt, Order, flag, value};
+use host::manual::Manual;
+use host::program;
+use host::usage::{Usage, client_log, fail, list_commands, show, take_logging, timeout, unknown_command};
+use std::process::ExitCode;
+use transport::unixctl::Client;
+
+/// Its own options.
+pub const OPTIONS: &[Opt] = &[
+    flag("statistics").short('s').help("for show: print the statistics of ports"),
+    flag("clear").help("for commands that change flows: reset statistics"),
+    flag("may-create").help("for commands that change flows: create missing ones"),
+    flag("read-only").help("refuse commands that change flows"),
+    flag("more").short('m').help("for dump-flows: print more of each flow"),
+    flag("names").help("for dump-flows: print names of ports"),
+    flag("no-names").help("for dump-flows: print numbers of ports"),
+    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    flag("help").short('h').help("show this help"),
+    flag("option").short('o').help("list the options"),
+    flag("version").short('V').help("show the version"),
+];
+
+/// Commands that would change the kernel's datapath, and what is done instead.
+const KERNEL: &[(&str, &str)] = &[
+    ("add-dp", "bridges are added with ovs-vsctl add-br"),
+    ("del-dp", "bridges are removed with ovs-vsctl del-br"),
+    ("add-if", "ports are added with ovs-vsctl add-port"),
+    ("set-if", "ports are changed with ovs-vsctl set Interface"),
+    ("del-if", "ports are removed with ovs-vsctl del-port"),
+];
+
+/// Runs it with the arguments that follow its name.
+pub fn run(args: &[String]) -> ExitCode {
+    client_log();
+    let usage = Usage {
+        tables: &[OPTIONS, LOGGING],
+        order: Order::Anywhere,
+        help: manual().help(program::name()),
+        version: &[],
+    };
+    let parsed = match usage.parse(args) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    let (mut options, mut patience) = (Vec::new(), None);
+    for (name, value) in &parsed.options {
+        let taken = match *name {
+            "timeout" => timeout(value.as_deref().unwrap_or_default()).map(|t| patience = Some(t)),
+            "statistics" => {
+                options.push("-s".to_string());
+                Ok(())
+            }
+            "more" => {
+                options.push("-m".to_string());
+                Ok(())
+            }
+            name @ ("clear" | "may-create" | "read-only" | "names" | "no-names") => {
+                options.push(format!("--{name}"));
+                Ok(())
+            }
+            name => take_logging(name, value.as_deref()).map(drop),
+        };
+        if let Err(error) = taken {
+            return fail(&error);
+        }
+    }
+    let Some((command, rest)) = parsed.words.split_first() else {
+        return fail("missing command name; use --help for help");
+    };
+    if command == "list-commands" {
+        show(&list_commands(COMMANDS.iter().map(|(usage, _)| usage.split_once(' ').unwrap_or((usage, "")))));
+        return ExitCode::SUCCESS;
+    }
+    if let Some((_, instead)) = KERNEL.iter().find(|(name, _)| *name == command.as_str()) {
+        return fail(&format!("{command}: there is no datapath in the kernel to change; {instead}"));
+    }
+    ask(command, &[&options[..], rest].concat(), patience)
+}
+
+fn ask(command: &str, args: &[String], patience: Option<std::time::Duration>) -> ExitCode {
+    let method = format!("dpctl/{command}");
+    match Client::connect("ovs-vswitchd", patience).and_then(|mut client| client.run(&method, args)) {
+        Ok(Ok(text)) => {
+            show(&text);
+            ExitCode::SUCCESS
+        }
+        Ok(Err(text)) if text.contains("is not a valid command") => {
+            fail(&unknown_command(command, COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next())))
+        }
+        Ok(Err(text)) => {
+            let text = text.strip_prefix("ovs-vswitchd: ").unwrap_or(&text);
+            eprint!("{}: {text}", program::name());
+            ExitCode::FAILURE
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Its commands.
+const COMMANDS: &[(&str, &str)] = &[
+    ("dump-dps", "print the names of all datapaths"),
+    ("show [DP...]", "print ports and counters of datapaths"),
+    (
+        "dump-flows [DP] [filter=FLOW] [type=TYPE,...] [pmd=CORE]",
+        "print cached flows: all, those with packets that an OpenFlow \
+      match fits, those of a type (ovs and non-offloaded mean all), those of one worker",
+    ),
+    ("del-flows [DP]", "remove the cached flows"),
+];
+
+/// Its description.
+pub fn manual() -> Manual {
+    Manual::new("inspects the datapath of the running switch", &["[OPTIONS] COMMAND [ARG...]"])
+        .about("There is no kernel datapath: bridges and ports are changed with ovs-vsctl.")
+        .commands("Commands", COMMANDS.iter().map(|(a, b)| (a.to_string(), b.to_string())))
+        .options("Options", &[OPTIONS])
+        .options("Logging options", &[LOGGING])
+        .examples(&[
+            ("{name} -s show", "Print all ports with their statistics."),
+            ("{name} --names dump-flows filter=tcp", "Print the cached flows that TCP packets may hit."),
+        ])
+}

@@ -1,0 +1,549 @@
+//! The connection of `crosspoint ofctl` to a switch: requests, replies and errors, one after the other.
+//!
+//! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for
+//! us.
+
+use super::control::Asked;
+use host::log::os_text;
+use host::rundir::{self, RunDir};
+use openflow::connection::CloseReason;
+use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest};
+use openflow::text::{MessageStyle, PortNames, Protocol, Protocols, message_text, unreadable_text};
+use openflow::{Codec, Connection, ConnectionConfig, Event, Message, Side, Version, VersionSet};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+use transport::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles};
+
+/// Bytes that wait to be sent before they are written.
+const WRITE_AT: usize = 256 * 1024;
+
+/// Why a command fails, as a sentence; what the switch said is printed already where it is empty.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<T: std::error::Error> From<T> for Failure {
+    fn from(error: T) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// Shorthand: an `Err` with a formatted sentence.
+macro_rules! fail {
+    ($($arg:tt)*) => { Err($crate::ofctl::client::Failure(format!($($arg)*))) };
+}
+pub(crate) use fail;
+
+/// What wakes the main thread.
+pub enum Arrival {
+    /// Bytes of the switch; none at its end.
+    Bytes(std::io::Result<Vec<u8>>),
+    /// A request of the control socket.
+    Asked(Asked),
+}
+
+/// What there is to do.
+pub enum Heard {
+    /// The switch said something, in a version, with a transaction id.
+    Message(Version, u32, Message),
+    /// Somebody asks at the control socket.
+    Asked(Asked),
+}
+
+/// A connection on which both have said hello.
+pub struct Client {
+    name: String,
+    connection: Connection,
+    writer: Box<dyn Write>,
+    arrivals: Receiver<Arrival>,
+    /// For further sources of arrivals.
+    sender: Sender<Arrival>,
+    /// Requests of the control socket that were not taken yet.
+    asked: VecDeque<Asked>,
+    /// Bytes that the connection has not taken yet.
+    backlog: Vec<u8>,
+    version: Version,
+    protocol: Protocol,
+}
+
+/// A stream, to read from and to write to.
+type Halves = (Box<dyn Read + Send>, Box<dyn Write>);
+
+/// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge, or the path
+/// of a socket. `suffix` is that of the bridge's socket.
+fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Halves, Failure> {
+    let unix = |path: PathBuf| -> Result<Halves, Failure> {
+        match rundir::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
+            Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer))),
+            Err(error) => fail!("connecting to {target} ({})", os_text(&error)),
+        }
+    };
+    if target.contains(':') {
+        return match ActiveTarget::parse(target, OPENFLOW_PORT) {
+            Ok(ActiveTarget::Unix(path)) => unix(path),
+            Ok(ActiveTarget::Tcp(host, port)) => {
+                match TcpStream::connect(format!("{host}:{port}")).and_then(|s| Ok((s.try_clone()?, s))) {
+                    Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer))),
+                    Err(error) => fail!("{target}: failed to connect to socket ({})", os_text(&error)),
+                }
+            }
+            Ok(address @ ActiveTarget::Ssl(..)) => match open_tls(address, tls) {
+                Ok(stream) => Ok((Box::new(stream.try_clone()?), Box::new(stream))),
+                Err(StreamError::Tls(why)) => {
+                    tracing::error!(target: "stream_ssl", "{target}: {why}");
+                    fail!("{target}: failed to connect to socket (Protocol not available)")
+                }
+                Err(error) => fail!("{target}: failed to connect to socket ({error})"),
+            },
+            Err(why) => fail!("{why}"),
+        };
+    }
+    let socket = RunDir::from_env().file(&format!("{target}.{suffix}"));
+    if socket.exists() {
+        return unix(socket);
+    }
+    let path = PathBuf::from(target);
+    if path.exists() && std::fs::metadata(&path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        return unix(std::path::absolute(path)?);
+    }
+    fail!("{target} is not a bridge or a socket")
+}
+
+/// A connection over TLS, as the end of a pair of sockets: a thread carries the bytes, so that reading and
+/// writing here are the same as on any other connection.
+fn open_tls(address: ActiveTarget, files: &TlsFiles) -> Result<UnixStream, StreamError> {
+    let tls = Tls::new(files.clone());
+    let (near, far) = UnixStream::pair()?;
+    far.set_nonblocking(true)?;
+    let (sender, connected) = channel();
+    let carry = async move {
+        let opened = async {
+            let far = tokio::net::UnixStream::from_std(far)?;
+            Ok((far, Stream::connect(&address, Some(&tls)).await?))
+        };
+        match opened.await {
+            Ok((mut far, mut stream)) => {
+                // Who asked may be gone by now, as is what was to be carried then.
+                let _ = sender.send(Ok(()));
+                let _ = tokio::io::copy_bidirectional(&mut far, &mut stream).await;
+            }
+            Err(error) => drop(sender.send(Err(error))),
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || runtime.block_on(carry));
+    match connected.recv() {
+        Ok(result) => result.map(|()| near),
+        Err(_) => Err(StreamError::Tls("the connection ended while it was made".into())),
+    }
+}
+
+impl Client {
+    /// Connects to a switch and says hello.
+    pub fn connect(target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
+        Self::connect_as(Side::Controller, target, versions, tls)
+    }
+
+    /// Connects to where a switch repeats what it and its controllers say.
+    pub fn listen(target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
+        Self::connect_as(Side::Listener, target, versions, tls)
+    }
+
+    fn connect_as(side: Side, target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
+        let suffix = if side == Side::Listener { "snoop" } else { "mgmt" };
+        let (mut reader, writer) = open(target, suffix, tls)?;
+        let (sender, arrivals) = channel();
+        let from_switch = sender.clone();
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 64 * 1024];
+            loop {
+                let result = reader.read(&mut buffer).map(|n| buffer[..n].to_vec());
+                let done = !matches!(&result, Ok(bytes) if !bytes.is_empty());
+                if from_switch.send(Arrival::Bytes(result)).is_err() || done {
+                    return;
+                }
+            }
+        });
+        let config = ConnectionConfig { side, versions, probe_interval: None };
+        let mut client = Client {
+            name: target.to_string(),
+            connection: Connection::new(config, Instant::now()),
+            writer,
+            arrivals,
+            sender,
+            asked: VecDeque::new(),
+            backlog: Vec::new(),
+            version: Version::V10,
+            protocol: Protocol::Of10,
+        };
+        client.flush()?;
+        match client.next_event()? {
+            Event::Up(version) => {
+                client.version = version;
+                client.protocol = Protocol::of_version(version);
+                Ok(client)
+            }
+            Event::Closed(CloseReason::NoCommonVersion(theirs)) => {
+                let names = |set: VersionSet| set.iter().map(|v| v.name()).collect::<Vec<_>>().join(",");
+                fail!(
+                    "{target}: version negotiation failed (we support {}, peer supports {})",
+                    names(versions),
+                    names(theirs)
+                )
+            }
+            _ => fail!("{target}: failed to connect to socket (Protocol error)"),
+        }
+    }
+
+    /// The version spoken.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The encoding of flows in use.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// How messages from it are written.
+    pub fn style<'a>(&self, ports: &'a PortNames, verbosity: u8) -> MessageStyle<'a> {
+        MessageStyle { version: self.version, ports, verbosity }
+    }
+
+    /// Passes over a transaction id, where the stock tool spends one on a second connection's hello.
+    pub fn skip_xid(&mut self) {
+        self.connection.new_xid();
+    }
+
+    /// Sends all that waits.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        while !self.connection.transmit().is_empty() {
+            let n = self.writer.write(self.connection.transmit());
+            match n {
+                Ok(n) => self.connection.transmitted(n),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return fail!("{}: error sending OpenFlow message ({})", self.name, os_text(&e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn next_event(&mut self) -> Result<Event, Failure> {
+        loop {
+            if let Some(event) = self.wait(false)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The next event of the connection; `None` once a request of the control socket waits. With `blocked` it
+    /// waits for those alone.
+    fn wait(&mut self, blocked: bool) -> Result<Option<Event>, Failure> {
+        loop {
+            if blocked {
+                match self.arrivals.recv() {
+                    Ok(Arrival::Asked(asked)) => self.asked.push_back(asked),
+                    Ok(Arrival::Bytes(Ok(bytes))) if !bytes.is_empty() => {
+                        self.backlog.extend_from_slice(&bytes);
+                        continue;
+                    }
+                    _ => return fail!("{}: error receiving OpenFlow message (End of file)", self.name),
+                }
+                return Ok(None);
+            }
+            let taken = self.connection.handle_bytes(Instant::now(), &self.backlog);
+            self.backlog.drain(..taken);
+            if let Some(event) = self.connection.next_event(Instant::now()) {
+                return Ok(Some(event));
+            }
+            self.flush()?;
+            if !self.backlog.is_empty() && self.connection.wants_input() {
+                continue;
+            }
+            match self.arrivals.recv() {
+                Ok(Arrival::Asked(asked)) => {
+                    self.asked.push_back(asked);
+                    return Ok(None);
+                }
+                Ok(Arrival::Bytes(Ok(bytes))) if !bytes.is_empty() => self.backlog.extend_from_slice(&bytes),
+                Ok(Arrival::Bytes(Err(e))) => {
+                    return fail!("{}: error receiving OpenFlow message ({})", self.name, os_text(&e));
+                }
+                _ => return fail!("{}: error receiving OpenFlow message (End of file)", self.name),
+            }
+        }
+    }
+
+    /// For what shall wake [`Self::hear_or_be_asked`] beside the switch.
+    pub fn sender(&self) -> Sender<Arrival> {
+        self.sender.clone()
+    }
+
+    /// Sends bytes that are messages.
+    pub fn send_raw(&mut self, messages: &[u8]) {
+        self.connection.send_bytes(messages);
+    }
+
+    /// The next message or request. With `blocked` what the switch says waits.
+    pub fn hear_or_be_asked(&mut self, blocked: bool) -> Result<Heard, Failure> {
+        loop {
+            if let Some(asked) = self.asked.pop_front() {
+                return Ok(Heard::Asked(asked));
+            }
+            if let Some(event) = self.wait(blocked)?
+                && let Some((version, xid, message)) = self.message_of(event)?
+            {
+                return Ok(Heard::Message(version, xid, message));
+            }
+        }
+    }
+
+    /// The next message, with its transaction id. What cannot be read is printed and skipped.
+    pub fn receive(&mut self) -> Result<(u32, Message), Failure> {
+        self.hear().map(|(_, xid, message)| (xid, message))
+    }
+
+    /// As [`Self::receive`], with the message's own version, which is not the connection's where others are
+    /// listened to.
+    pub fn hear(&mut self) -> Result<(Version, u32, Message), Failure> {
+        loop {
+            let event = self.next_event()?;
+            if let Some(heard) = self.message_of(event)? {
+                return Ok(heard);
+            }
+        }
+    }
+
+    fn message_of(&self, event: Event) -> Result<Option<(Version, u32, Message)>, Failure> {
+        match event {
+            Event::Message { xid, message, head } => {
+                let version = head.as_bytes().first().and_then(|&n| Version::from_wire(n));
+                return Ok(Some((version.unwrap_or(self.version), xid, message)));
+            }
+            Event::Unreadable { error, head, .. } => eprint!("{}", unreadable_text(head.as_bytes(), error)),
+            Event::Up(_) => {}
+            Event::Closed(_) => {
+                return fail!("{}: error receiving OpenFlow message (Protocol error)", self.name);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends a message; gives its transaction id.
+    pub fn send(&mut self, message: &Message) -> Result<u32, Failure> {
+        let xid = self.connection.new_xid();
+        match self.connection.send(xid, message) {
+            Ok(()) => {}
+            Err(error) => return fail!("{}: {error}", self.name),
+        }
+        if self.connection.transmit().len() >= WRITE_AT {
+            self.flush()?;
+        }
+        Ok(xid)
+    }
+
+    /// Adds a message to a bundle, under a transaction id of its own, which it gives.
+    pub fn send_bundled(&mut self, mut add: BundleAdd) -> Result<u32, Failure> {
+        let xid = self.connection.new_xid();
+        add.xid = xid;
+        // Its bytes begin with a header, of which the last four are the transaction id.
+        if let Some(bytes) = add.bytes.get_mut(4..8) {
+            bytes.copy_from_slice(&xid.to_be_bytes());
+        }
+        if let Err(error) = self.connection.send(xid, &Message::BundleAdd(add)) {
+            return fail!("{}: {error}", self.name);
+        }
+        if self.connection.transmit().len() >= WRITE_AT {
+            self.flush()?;
+        }
+        Ok(xid)
+    }
+
+    /// Sends a request and waits for the answer, which may be an error message.
+    pub fn transact(&mut self, request: &Message) -> Result<(u32, Message), Failure> {
+        self.transact_hearing(request, |_, _| ())
+    }
+
+    /// As [`Self::transact`], and hands over errors in answer to other messages that come meanwhile.
+    pub fn transact_hearing(
+        &mut self,
+        request: &Message,
+        mut hear: impl FnMut(u32, Message),
+    ) -> Result<(u32, Message), Failure> {
+        let xid = self.send(request)?;
+        self.flush()?;
+        loop {
+            let (reply_xid, reply) = self.receive()?;
+            if reply_xid == xid {
+                return Ok((xid, reply));
+            }
+            if matches!(reply, Message::Error(_)) {
+                hear(reply_xid, reply);
+            }
+        }
+    }
+
+    /// As [`Self::transact`]; an error message is a failure, and printed.
+    pub fn request(&mut self, request: &Message) -> Result<Message, Failure> {
+        match self.transact(request)? {
+            (xid, error @ Message::Error(_)) => Err(self.refused(xid, &error)),
+            (_, reply) => Ok(reply),
+        }
+    }
+
+    /// The failure that an error message is.
+    pub fn refused(&self, xid: u32, error: &Message) -> Failure {
+        let text = message_text(xid, error, self.style(PortNames::none(), 1));
+        Failure(text.trim_end().to_string())
+    }
+
+    /// Asks for statistics and hands over each part of the reply with its transaction id.
+    pub fn statistics(
+        &mut self,
+        request: StatsRequest,
+        mut part: impl FnMut(u32, Message) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let xid = self.send(&Message::StatsRequest(request))?;
+        self.flush()?;
+        loop {
+            let (reply_xid, reply) = self.receive()?;
+            if reply_xid != xid {
+                continue;
+            }
+            match reply {
+                Message::Error(_) => return Err(self.refused(xid, &reply)),
+                Message::StatsReply(ref body) => {
+                    let more = body.more;
+                    part(xid, reply)?;
+                    if !more {
+                        return Ok(());
+                    }
+                }
+                _ => return fail!("{}: reply of another kind", self.name),
+            }
+        }
+    }
+
+    /// Asks for statistics and collects the parts.
+    pub fn collect(&mut self, request: StatsRequest) -> Result<Vec<StatsBody>, Failure> {
+        let mut parts = Vec::new();
+        self.statistics(request, |_, message| {
+            if let Message::StatsReply(reply) = message {
+                parts.push(reply.body);
+            }
+            Ok(())
+        })?;
+        Ok(parts)
+    }
+
+    /// Sends messages that are answered only if they are refused, and waits until the switch is done with
+    /// them. The first error ends it.
+    pub fn command(&mut self, message: &Message) -> Result<(), Failure> {
+        self.send(message)?;
+        self.barrier()
+    }
+
+    /// Waits until the switch is done with what was sent. An error that comes meanwhile is a failure.
+    pub fn barrier(&mut self) -> Result<(), Failure> {
+        match self.barrier_error()? {
+            Some((xid, error)) => Err(self.refused(xid, &error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the switch is done with what was sent, and gives the first error that came meanwhile.
+    pub fn barrier_error(&mut self) -> Result<Option<(u32, Message)>, Failure> {
+        let xid = self.send(&Message::BarrierRequest)?;
+        self.flush()?;
+        let mut failure = None;
+        loop {
+            match self.receive()? {
+                (reply_xid, Message::BarrierReply) if reply_xid == xid => return Ok(failure),
+                error @ (_, Message::Error(_)) if failure.is_none() => failure = Some(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// The ports as the switch describes them.
+    pub fn ports(&mut self) -> Result<Vec<PortDesc>, Failure> {
+        if self.version == Version::V10 {
+            return match self.request(&Message::FeaturesRequest)? {
+                Message::FeaturesReply(features) => Ok(features.ports),
+                _ => fail!("{}: reply of another kind", self.name),
+            };
+        }
+        let parts = self.collect(StatsRequest::PortDesc(None))?;
+        let all = parts.into_iter().flat_map(|part| match part {
+            StatsBody::PortDesc(ports) => ports,
+            _ => Vec::new(),
+        });
+        Ok(all.collect())
+    }
+
+    /// Switches to an encoding of the same version; `false` where the switch refuses.
+    fn set_protocol(&mut self, wanted: Protocol) -> Result<bool, Failure> {
+        if wanted.version() != self.version {
+            return Ok(false);
+        }
+        let mut messages = Vec::new();
+        if wanted.is_nxm() != self.protocol.is_nxm() {
+            let form = if wanted.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
+            messages.push(Message::SetFlowFormat(form));
+        }
+        if wanted.has_table_id_extension() != self.protocol.has_table_id_extension() {
+            messages.push(Message::FlowModTableId(wanted.has_table_id_extension()));
+        }
+        for message in &messages {
+            if self.command(message).is_err() {
+                return Ok(false);
+            }
+        }
+        self.protocol = wanted;
+        Ok(true)
+    }
+
+    /// Sees to it that one of these encodings is in use: the one that is, if it will do, else the first that
+    /// the switch takes.
+    pub fn use_one_of(&mut self, usable: Protocols) -> Result<Protocol, Failure> {
+        if usable.contains(self.protocol) {
+            return Ok(self.protocol);
+        }
+        for wanted in usable.iter() {
+            if self.set_protocol(wanted)? {
+                return Ok(wanted);
+            }
+        }
+        fail!("switch does not support any of the usable flow formats ({usable})")
+    }
+
+    /// Sees to it that flows are dumped with all that the switch knows of them.
+    pub fn prepare_dump(&mut self, allowed: Protocols) -> Result<(), Failure> {
+        let preferred = [Protocol::Nxm, Protocol::NxmTableId, Protocol::Of10, Protocol::Of10TableId];
+        if self.version != Version::V10 {
+            return Ok(());
+        }
+        for wanted in preferred.into_iter().filter(|&p| allowed.contains(p)) {
+            if wanted == self.protocol || self.set_protocol(wanted)? {
+                return Ok(());
+            }
+        }
+        fail!("switch does not support any of the usable flow formats ({allowed})")
+    }
+
+    /// The codec, for messages within messages.
+    pub fn codec(&self) -> Codec {
+        self.connection.codec().unwrap_or(Codec::new(self.version))
+    }
+}

@@ -1,0 +1,506 @@
+//! Commands that read and change flows.
+
+use super::client::{Client, Failure, fail};
+use super::{Options, replace::sort_flows};
+use base::OfPort;
+use flow::Match;
+use host::log::os_text;
+use openflow::message::{
+    BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, FlowMod, FlowModCommand, FlowStats,
+    FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
+};
+use openflow::text::{
+    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, flows_in, match_text,
+    message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, write_flow,
+};
+use openflow::{Message, Version};
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+/// Flow-mods of which each is waited for, as the stock tool does with all: nothing after one that is refused
+/// is sent.
+const FLOWS_ONE_BY_ONE: usize = 256;
+/// Flow-mods between two barriers after those: what may be on its way when one of them is refused.
+const FLOWS_PER_BARRIER: usize = 4096;
+/// Flow-mods of a file that go as one bundle where the switch has bundles, and so take effect all together or
+/// not at all. The switch keeps a bundle in memory until it is committed, some kilobytes a flow.
+const FLOWS_PER_BUNDLE: usize = 16_384;
+
+/// What was sent since the last barrier, each with its transaction id and its line, 0 where it is of no file.
+type Sent = Vec<(u32, usize)>;
+
+/// The names to take for ports, and the client that was asked for them, where they are wanted.
+fn taken_names(options: &Options, target: &str) -> Result<(PortNames, Option<Client>), Failure> {
+    if !options.takes_names() {
+        return Ok((PortNames::default(), None));
+    }
+    let mut client = options.connect(target)?;
+    let names = options.names_of(&mut client)?;
+    // The stock tool asks on connections of their own, for names of tables too.
+    (0..3).for_each(|_| client.skip_xid());
+    Ok((names, Some(client)))
+}
+
+fn target(options: &Options) -> &str {
+    options.word(1).unwrap_or("")
+}
+
+/// A client that speaks one of the encodings: the given one, or a fresh one.
+fn client_for(options: &Options, client: Option<Client>, usable: Protocols) -> Result<Client, Failure> {
+    let both = usable.intersect(options.allowed);
+    if both.is_empty() {
+        return fail!(
+            "none of the usable flow formats ({usable}) is among the allowed flow formats ({})",
+            options.allowed
+        );
+    }
+    let mut client = match client {
+        Some(client) => client,
+        None => options.connect(target(options))?,
+    };
+    client.use_one_of(both)?;
+    Ok(client)
+}
+
+/// The text of a file; `-` is standard input. Gives the name for errors too.
+pub fn read_file(name: &str) -> Result<(String, &str), Failure> {
+    let mut bytes = Vec::new();
+    let (result, shown) = match name {
+        "-" => (std::io::stdin().read_to_end(&mut bytes), "-"),
+        path => (std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)), path),
+    };
+    match result {
+        // What is not UTF-8 is at most a comment, or a name that nothing has.
+        Ok(_) => Ok((String::from_utf8_lossy(&bytes).into_owned(), shown)),
+        Err(error) => fail!("{shown}: open failed ({})", os_text(&error)),
+    }
+}
+
+/// Reads a file of flows. An error names file, line and column.
+pub fn flows_of_file(
+    name: &str,
+    command: Option<FlowModCommand>,
+    names: &PortNames,
+) -> Result<Vec<Parsed>, Failure> {
+    let (text, shown) = read_file(name)?;
+    parse_flow_file(&text, command, names).map_err(|error| Failure(format!("{shown}:{error}")))
+}
+
+pub fn add_flow(options: &Options) -> Result<ExitCode, Failure> {
+    if options.word(2) == Some("-") {
+        return flow_mod_file(options, None);
+    }
+    flow_mod(options, FlowModCommand::Add)
+}
+
+pub fn add_flows(options: &Options) -> Result<ExitCode, Failure> {
+    flow_mod_file(options, None)
+}
+
+pub fn mod_flows(options: &Options) -> Result<ExitCode, Failure> {
+    let command = if options.args.strict { FlowModCommand::ModifyStrict } else { FlowModCommand::Modify };
+    if options.word(2) == Some("-") {
+        flow_mod_file(options, Some(command))
+    } else {
+        flow_mod(options, command)
+    }
+}
+
+pub fn del_flows(options: &Options) -> Result<ExitCode, Failure> {
+    let command = if options.args.strict { FlowModCommand::DeleteStrict } else { FlowModCommand::Delete };
+    if options.word(2) == Some("-") {
+        flow_mod_file(options, Some(command))
+    } else {
+        flow_mod(options, command)
+    }
+}
+
+fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Failure> {
+    let text = options.word(2).unwrap_or("");
+    let (names, client) =
+        if text.is_empty() { Default::default() } else { taken_names(options, target(options))? };
+    let parsed = parse_flow_mod(text, command, &names)?;
+    report_normalization(&parsed);
+    let batch = Batch { file: "", count: 1, usable: parsed.protocols };
+    send_flows(options, client, &batch, std::iter::once((0, parsed)))
+}
+
+fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<ExitCode, Failure> {
+    let (names, client) = taken_names(options, target(options))?;
+    let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
+    // Read twice, first to know that all is well and how it can be said, so that a million flows need no
+    // room.
+    let batch = survey(&text, shown, command, &names)?;
+    let all = flows_in(&text, command, &names).filter_map(Result::ok);
+    send_flows(options, client, &batch, all)
+}
+
+/// Says what of a match was left out because what it requires is not matched, as the stock tool does.
+fn report_normalization(flow: &Parsed) {
+    if let Some(before) = &flow.before {
+        let after = match_text(&flow.flow_mod.matching, PortNames::none());
+        tracing::info!(target: "ofp_match", "normalization changed ofp_match, details:");
+        tracing::info!(target: "ofp_match", " pre: {before}");
+        tracing::info!(target: "ofp_match", "post: {after}");
+    }
+}
+
+/// What is known of flows before they are taken one by one.
+struct Batch<'a> {
+    /// The file's name.
+    file: &'a str,
+    /// How many.
+    count: usize,
+    /// The encodings that can say them all.
+    usable: Protocols,
+}
+
+/// Looks through a file; an error names file, line and column.
+fn survey<'a>(
+    text: &str,
+    file: &'a str,
+    command: Option<FlowModCommand>,
+    names: &PortNames,
+) -> Result<Batch<'a>, Failure> {
+    let mut batch = Batch { file, count: 0, usable: Protocols::ANY };
+    for flow in flows_in(text, command, names) {
+        let (_, flow) = flow.map_err(|error| Failure(format!("{file}:{error}")))?;
+        report_normalization(&flow);
+        batch.usable = batch.usable.intersect(flow.protocols);
+        batch.count += 1;
+    }
+    Ok(batch)
+}
+
+/// Sends flow-mods, all in one encoding that can say them all.
+fn send_flows(
+    options: &Options,
+    client: Option<Client>,
+    batch: &Batch,
+    flows: impl Iterator<Item = (usize, Parsed)>,
+) -> Result<ExitCode, Failure> {
+    let mut client = client_for(options, client, batch.usable)?;
+    let protocol = client.protocol();
+    let messages = flows.map(|(line, flow)| (line, flow.in_protocol(protocol)));
+    let has_bundles = client.version() >= Version::V13;
+    if options.args.bundle {
+        send_bundle(&mut client, batch.file, messages)?;
+    } else if has_bundles
+        && (2..=FLOWS_PER_BUNDLE).contains(&batch.count)
+        && open_bundle(&mut client)?.is_none()
+    {
+        fill_and_commit(&mut client, batch.file, messages)?;
+    } else {
+        send_all(&mut client, batch.file, messages)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends flow-mods, and stops when one is refused, or soon after.
+pub fn send_all(
+    client: &mut Client,
+    file: &str,
+    flows: impl Iterator<Item = (usize, FlowMod)>,
+) -> Result<(), Failure> {
+    let mut sent = Sent::new();
+    for (count, (line, flow)) in flows.enumerate() {
+        let xid =
+            client.send(&Message::FlowMod(Box::new(flow))).map_err(|error| at_line(file, line, error))?;
+        sent.push((xid, line));
+        if count < FLOWS_ONE_BY_ONE || sent.len() == FLOWS_PER_BARRIER {
+            settle(client, file, &mut sent)?;
+        }
+    }
+    if sent.is_empty() { Ok(()) } else { settle(client, file, &mut sent) }
+}
+
+/// Waits until the switch is done with what was sent; a refusal names its line.
+fn settle(client: &mut Client, file: &str, sent: &mut Sent) -> Result<(), Failure> {
+    if let Some((xid, error)) = client.barrier_error()? {
+        return Err(refusal(client, file, sent, xid, &error));
+    }
+    sent.clear();
+    Ok(())
+}
+
+fn refusal(client: &Client, file: &str, sent: &Sent, xid: u32, error: &Message) -> Failure {
+    let Failure(said) = client.refused(xid, error);
+    match sent.iter().find(|(of_flow, line)| *of_flow == xid && *line > 0) {
+        Some((_, line)) => Failure(format!("{file}:{line}: the switch refuses this flow\n{said}")),
+        None => Failure(said),
+    }
+}
+
+fn at_line(file: &str, line: usize, error: Failure) -> Failure {
+    if line == 0 { error } else { Failure(format!("{file}:{line}: {error}")) }
+}
+
+/// The one bundle of a connection, and how it is carried out.
+fn bundle_control(kind: BundleControlType) -> Message {
+    Message::BundleControl(BundleControl { bundle_id: 0, kind, flags: BUNDLE_FLAGS })
+}
+
+const BUNDLE_FLAGS: BundleFlags = BundleFlags::ATOMIC.union(BundleFlags::ORDERED);
+
+/// Opens a bundle. What the switch says if it refuses.
+fn open_bundle(client: &mut Client) -> Result<Option<Failure>, Failure> {
+    match client.transact(&bundle_control(BundleControlType::OpenRequest))? {
+        (xid, error @ Message::Error(_)) => Ok(Some(client.refused(xid, &error))),
+        _ => Ok(None),
+    }
+}
+
+/// Sends flow-mods as a bundle, which takes effect as a whole.
+pub fn send_bundle(
+    client: &mut Client,
+    file: &str,
+    flows: impl Iterator<Item = (usize, FlowMod)>,
+) -> Result<(), Failure> {
+    match open_bundle(client)? {
+        Some(refused) => Err(refused),
+        None => fill_and_commit(client, file, flows),
+    }
+}
+
+fn fill_and_commit(
+    client: &mut Client,
+    file: &str,
+    flows: impl Iterator<Item = (usize, FlowMod)>,
+) -> Result<(), Failure> {
+    let mut sent = Sent::new();
+    for (line, flow) in flows {
+        let message = Message::FlowMod(Box::new(flow));
+        let bytes = client.codec().encode(0, &message).map_err(|error| at_line(file, line, error.into()))?;
+        let add = BundleAdd { bundle_id: 0, flags: BUNDLE_FLAGS, xid: 0, message: Box::new(message), bytes };
+        sent.push((client.send_bundled(add)?, line));
+    }
+    if let Some((xid, error)) = client.barrier_error()? {
+        return Err(refusal(client, file, &sent, xid, &error));
+    }
+    let mut first = None;
+    let commit = bundle_control(BundleControlType::CommitRequest);
+    let (xid, reply) = client.transact_hearing(&commit, |xid, error| {
+        first.get_or_insert((xid, error));
+    })?;
+    match (reply, first) {
+        // What is wrong is said of the flow; of the bundle, that it failed.
+        (Message::Error(_), Some((xid, error))) => Err(refusal(client, file, &sent, xid, &error)),
+        (error @ Message::Error(_), None) => Err(client.refused(xid, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// The request that a command's second argument makes, and the client to send it.
+fn flow_request(options: &Options) -> Result<(Client, FlowStatsRequest, PortNames), Failure> {
+    let text = options.word(2).unwrap_or("");
+    let (names, client) =
+        if text.is_empty() { Default::default() } else { taken_names(options, target(options))? };
+    let (mut request, usable) = parse_flow_request(text, &names)?;
+    let allowed = usable.intersect(options.allowed);
+    if allowed.is_empty() {
+        return fail!(
+            "none of the usable flow formats ({usable}) is among the allowed flow formats ({})",
+            options.allowed
+        );
+    }
+    let mut client = match client {
+        Some(client) => client,
+        None => options.connect(target(options))?,
+    };
+    client.prepare_dump(allowed)?;
+    if client.protocol().is_nxm() {
+        request.form = FlowForm::Nxm;
+    }
+    Ok((client, request, names))
+}
+
+pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
+    let shows_names = options.shows_names();
+    let sorted = !options.args.sort.is_empty() || !options.args.rsort.is_empty();
+    let shown = if shows_names {
+        let mut client = options.connect(target(options))?;
+        options.names_of(&mut client)?
+    } else {
+        PortNames::default()
+    };
+    let (mut client, request, _) = flow_request(options)?;
+    let mut out = host::output::stdout();
+    if !sorted && !shows_names && !options.args.no_stats {
+        let style = client.style(PortNames::none(), options.more());
+        client.statistics(StatsRequest::Flow(Box::new(request)), |xid, message| {
+            out.write_all(message_text(xid, &message, style).as_bytes())?;
+            Ok(())
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let style = FlowStyle { version: client.version(), ports: &shown, stats: !options.args.no_stats };
+    let mut flows = flows_of_switch(&mut client, request)?;
+    sort_flows(&mut flows, &options.args.sort, &options.args.rsort)?;
+    let mut text = String::new();
+    for flow in &mut flows {
+        // Without ages, which the stock tool shows only in what it passes on as it came.
+        (flow.info.idle_age, flow.info.hard_age) = (None, None);
+        text.push(' ');
+        write_flow(&mut text, flow.as_ref(), style);
+        text.push('\n');
+    }
+    out.write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All flows within a request.
+pub fn flows_of_switch(client: &mut Client, request: FlowStatsRequest) -> Result<Vec<FlowStats>, Failure> {
+    let parts = client.collect(StatsRequest::Flow(Box::new(request)))?;
+    let flows = parts.into_iter().flat_map(|part| match part {
+        StatsBody::Flow { flows, .. } => flows,
+        _ => Vec::new(),
+    });
+    Ok(flows.collect())
+}
+
+pub fn dump_aggregate(options: &Options) -> Result<ExitCode, Failure> {
+    let (mut client, request, _) = flow_request(options)?;
+    let style = client.style(PortNames::none(), options.more());
+    client.statistics(StatsRequest::Aggregate(Box::new(request)), |xid, message| {
+        print!("{}", message_text(xid, &message, style));
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `in_port=PORT packet=HEX actions=ACTIONS`, or of old `IN_PORT ACTIONS PACKET...`.
+pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
+    let (names, client) = taken_names(options, target(options))?;
+    let packets = match &options.args.words[2..] {
+        [one] => vec![parse_packet_out(one, &names)?],
+        [_, _] => return fail!("packet-out: expected in_port, actions and packets, or all in one argument"),
+        [in_port, actions, packets @ ..] => {
+            let Some(in_port) = names.parse(in_port) else {
+                return fail!("{in_port} is not a valid OpenFlow port");
+            };
+            let actions = parse_actions(actions, ActionsIn::List, &names)?;
+            let packets: Result<Vec<PacketOut>, Failure> = packets
+                .iter()
+                .map(|hex| {
+                    Ok(PacketOut {
+                        buffer_id: None,
+                        in_port,
+                        metadata: Match::any(),
+                        actions: actions.clone(),
+                        data: parse_packet(hex)?,
+                    })
+                })
+                .collect();
+            packets?
+        }
+        [] => return fail!("packet-out: no packet"),
+    };
+    let mut client = client_for(options, client, Protocols::ANY)?;
+    for packet in packets {
+        client.send(&Message::PacketOut(packet))?;
+    }
+    client.barrier()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_packet(text: &str) -> Result<Vec<u8>, Failure> {
+    let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let bytes: Option<Vec<u8>> = digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2))
+        .collect();
+    match bytes {
+        Some(bytes) if bytes.len() >= 14 => Ok(bytes),
+        Some(_) => fail!("packet: Packet data too short for Ethernet"),
+        None => fail!("packet: Trailing garbage in packet data"),
+    }
+}
+
+pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Failure> {
+    let Some(at) = text.find("action") else { return fail!("must specify an action") };
+    let Some(equals) = text[at..].find('=') else { return fail!("must specify an action") };
+    let actions = parse_actions(&text[at + equals + 1..], ActionsIn::List, names)?;
+    let mut packet = PacketOut {
+        buffer_id: None,
+        in_port: OfPort::NONE,
+        metadata: Match::any(),
+        actions,
+        data: Vec::new(),
+    };
+    for (key, value) in KeyValues::new(&text[..at]) {
+        match key {
+            _ if value.is_empty() => return fail!("field {key} missing value"),
+            "in_port" => match names.parse(value) {
+                Some(port) => packet.in_port = port,
+                None => return fail!("{value} is not a valid OpenFlow port"),
+            },
+            "packet" => packet.data = parse_packet(value)?,
+            _ => return fail!("unknown keyword {key}"),
+        }
+    }
+    match packet.in_port {
+        _ if packet.data.is_empty() => fail!("must specify packet"),
+        port if port < OfPort::MAX || matches!(port, OfPort::LOCAL | OfPort::NONE | OfPort::CONTROLLER) => {
+            Ok(packet)
+        }
+        port => fail!("{} is not a valid OpenFlow port for PACKET_OUT", names.text(port)),
+    }
+}
+
+pub fn parse_flow_command(options: &Options) -> Result<ExitCode, Failure> {
+    let parsed = parse_flow_mod(options.word(1).unwrap_or(""), FlowModCommand::Add, PortNames::none())?;
+    report_normalization(&parsed);
+    show_parsed(options, parsed.protocols, std::iter::once(parsed))
+}
+
+pub fn parse_flows_command(options: &Options) -> Result<ExitCode, Failure> {
+    let (text, shown) = read_file(options.word(1).unwrap_or("-"))?;
+    let (command, names) = (Some(FlowModCommand::Add), PortNames::none());
+    let usable = survey(&text, shown, command, names)?.usable;
+    let flows = flows_in(&text, command, names).filter_map(Result::ok);
+    show_parsed(options, usable, flows.map(|(_, flow)| flow))
+}
+
+fn show_parsed(
+    options: &Options,
+    usable: Protocols,
+    flows: impl Iterator<Item = Parsed>,
+) -> Result<ExitCode, Failure> {
+    println!("usable protocols: {usable}");
+    let Some(protocol) = usable.intersect(options.allowed).iter().next() else {
+        return fail!("no usable protocol");
+    };
+    println!("chosen protocol: {}", protocol.name());
+    let style = openflow::text::MessageStyle {
+        version: protocol.version(),
+        ports: PortNames::none(),
+        verbosity: options.more(),
+    };
+    let mut out = std::io::BufWriter::new(host::output::stdout());
+    for (i, flow) in flows.enumerate() {
+        let message = as_received(flow, protocol)?;
+        out.write_all(message_text(i as u32 + 1, &message, style).as_bytes())?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The flow-mod as the switch will read it.
+fn as_received(flow: Parsed, protocol: Protocol) -> Result<Message, Failure> {
+    let codec = openflow::Codec {
+        version: protocol.version(),
+        flow_mod_table_id: protocol.version() == Version::V10,
+    };
+    let mut flow_mod = flow.in_protocol(protocol);
+    // The extension says a table that the flow does not, as Open vSwitch's client has it.
+    let any_table = flow_mod.table_id == openflow::message::TABLE_ALL && !protocol.has_table_id_extension();
+    if any_table && flow_mod.command == FlowModCommand::Add {
+        flow_mod.table_id = 0;
+    }
+    let bytes = codec.encode(1, &Message::FlowMod(Box::new(flow_mod)))?;
+    match codec.decode(&bytes) {
+        Ok((_, message)) => Ok(message),
+        Err(error) => fail!("the flow cannot be read back ({error})"),
+    }
+}

@@ -1,0 +1,264 @@
+//! Commands about groups and meters, and bundles of changes of all kinds.
+
+use super::client::{Client, Failure, fail};
+use super::flows::{parse_packet_out, read_file};
+use super::{Options, ports};
+use openflow::error::ErrorCode;
+use openflow::message::{
+    BundleAdd, BundleControl, BundleControlType, BundleFlags, GROUP_ALL, GroupCommand, GroupMod, METER_ALL,
+    MeterCommand, MeterConfig, MeterMod, StatsRequest,
+};
+use openflow::text::{
+    PortNames, Protocol, Protocols, bytes_text, parse_flow_line, parse_group_line, parse_group_mod,
+    parse_meter_id, parse_meter_mod,
+};
+use openflow::{Message, Version, VersionSet};
+use std::process::ExitCode;
+
+fn target(options: &Options) -> &str {
+    options.word(1).unwrap_or("")
+}
+
+fn connect(options: &Options) -> Result<Client, Failure> {
+    options.connect(target(options))
+}
+
+/// The names of the switch's ports, asked for on a connection of their own.
+fn taken_names(options: &Options) -> Result<PortNames, Failure> {
+    if options.takes_names() { options.names_of(&mut connect(options)?) } else { Ok(PortNames::default()) }
+}
+
+pub fn dump_groups(options: &Options) -> Result<ExitCode, Failure> {
+    let group = group_argument(options)?;
+    ports::print_statistics(options, &mut connect(options)?, StatsRequest::GroupDesc(group))
+}
+
+pub fn dump_group_stats(options: &Options) -> Result<ExitCode, Failure> {
+    let group = group_argument(options)?;
+    ports::print_statistics(options, &mut connect(options)?, StatsRequest::Group(group))
+}
+
+pub fn dump_group_features(options: &Options) -> Result<ExitCode, Failure> {
+    ports::print_statistics(options, &mut connect(options)?, StatsRequest::GroupFeatures)
+}
+
+/// The group that a command names as `ID` or `group_id=ID`; none for all.
+fn group_argument(options: &Options) -> Result<Option<u32>, Failure> {
+    let Some(text) = options.word(2) else { return Ok(None) };
+    if let Ok(group) = text.parse() {
+        return Ok(Some(group));
+    }
+    let named = parse_group_mod(text, GroupCommand::Delete, PortNames::none())?.group.group_id;
+    Ok((named != GROUP_ALL).then_some(named))
+}
+
+pub fn add_group(options: &Options) -> Result<ExitCode, Failure> {
+    change_groups(options, GroupCommand::Add)
+}
+
+pub fn mod_group(options: &Options) -> Result<ExitCode, Failure> {
+    let may_create = options.args.may_create;
+    change_groups(options, if may_create { GroupCommand::AddOrModify } else { GroupCommand::Modify })
+}
+
+/// Deletes groups; without GROUP, all. None that is to go need exist.
+pub fn del_groups(options: &Options) -> Result<ExitCode, Failure> {
+    change_groups(options, GroupCommand::Delete)
+}
+
+pub fn insert_buckets(options: &Options) -> Result<ExitCode, Failure> {
+    change_groups(options, GroupCommand::InsertBucket)
+}
+
+pub fn remove_buckets(options: &Options) -> Result<ExitCode, Failure> {
+    change_groups(options, GroupCommand::RemoveBucket)
+}
+
+/// Adds the groups of a file, of which each line may begin with another command.
+pub fn add_groups(options: &Options) -> Result<ExitCode, Failure> {
+    let file = options.word(2).unwrap_or("-");
+    let changes = groups_of_file(options, file, GroupCommand::Add)?;
+    send_groups(options, changes)
+}
+
+/// The change in the argument, or those of standard input.
+fn change_groups(options: &Options, command: GroupCommand) -> Result<ExitCode, Failure> {
+    let changes = match options.word(2) {
+        Some("-") => groups_of_file(options, "-", command)?,
+        None | Some("") => vec![parse_group_mod("", command, PortNames::none())?],
+        Some(text) => vec![parse_group_mod(text, command, &taken_names(options)?)?],
+    };
+    send_groups(options, changes)
+}
+
+fn groups_of_file(options: &Options, file: &str, command: GroupCommand) -> Result<Vec<GroupMod>, Failure> {
+    let names = taken_names(options)?;
+    let (text, shown) = read_file(file)?;
+    let parse = |line: &str| match command {
+        GroupCommand::Add => parse_group_line(line, &names),
+        command => parse_group_mod(line, command, &names),
+    };
+    lines(&text).map(|(n, line)| parse(line).map_err(|e| Failure(format!("{shown}:{n}: {e}")))).collect()
+}
+
+/// Lines that say something, with their numbers and without comments.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let without_comments = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    without_comments.enumerate().map(|(i, line)| (i + 1, line)).filter(|(_, line)| !line.is_empty())
+}
+
+fn send_groups(options: &Options, changes: Vec<GroupMod>) -> Result<ExitCode, Failure> {
+    let needs_15 = |m: &GroupMod| {
+        let on_buckets = matches!(m.command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
+        m.group.buckets.is_empty() && (on_buckets || !m.group.selection.method.is_empty())
+    };
+    let with_bucket_ids = Protocols::OF10_ANY.union(Protocols::only(Protocol::of_version(Version::V15)));
+    let usable = if changes.iter().any(needs_15) { with_bucket_ids } else { Protocols::ANY };
+    let mut client = client_for(options, usable)?;
+    let version = client.version();
+    if !matches!(version, Version::V10 | Version::V15)
+        && changes.iter().any(|m| m.command == GroupCommand::InsertBucket)
+    {
+        return fail!("insert-bucket needs OpenFlow 1.5 or later ('-O OpenFlow15')");
+    }
+    let messages = changes.into_iter().map(|change| Message::GroupMod(Box::new(change)));
+    if options.args.bundle {
+        send_bundle(&mut client, target(options), messages.collect())?;
+    } else {
+        messages.into_iter().try_for_each(|message| client.command(&message))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A connection that speaks one of the encodings.
+fn client_for(options: &Options, usable: Protocols) -> Result<Client, Failure> {
+    let both = usable.intersect(options.allowed);
+    if both.is_empty() {
+        return fail!(
+            "none of the usable flow formats ({usable}) is among the allowed flow formats ({})",
+            options.allowed
+        );
+    }
+    let mut client = connect(options)?;
+    client.use_one_of(both)?;
+    Ok(client)
+}
+
+/// Makes the changes of a file all at once, or none.
+pub fn bundle(options: &Options) -> Result<ExitCode, Failure> {
+    let names = taken_names(options)?;
+    let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
+    let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
+    // What says nothing of versions means OpenFlow 1.4.
+    let versions = match options.versions.intersect(with_bundles) {
+        VersionSet(0) => VersionSet::default().with(Version::V14),
+        some => some,
+    };
+    let mut client = Client::connect(target(options), versions, &options.args.tls)?;
+    let protocol = client.protocol();
+    let mut messages = Vec::new();
+    for (n, line) in lines(&text) {
+        let message = bundled(line, protocol, &names).map_err(|e| Failure(format!("{shown}:{n}: {e}")))?;
+        messages.push(message);
+    }
+    send_bundle(&mut client, target(options), messages)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line of such a file: `flow`, `group` or `packet-out`, and what the command of that name takes.
+fn bundled(line: &str, protocol: Protocol, names: &PortNames) -> Result<Message, Failure> {
+    let (word, rest) = line.split_at(line.find([',', ' ', '\t']).unwrap_or(line.len()));
+    match word {
+        "flow" => Ok(Message::FlowMod(Box::new(parse_flow_line(rest, names)?.in_protocol(protocol)))),
+        "group" => Ok(Message::GroupMod(Box::new(parse_group_line(rest, names)?))),
+        "packet-out" => Ok(Message::PacketOut(parse_packet_out(rest, names)?)),
+        _ => fail!("Unsupported bundle message type: {word}"),
+    }
+}
+
+const BUNDLE_FLAGS: BundleFlags = BundleFlags::ATOMIC.union(BundleFlags::ORDERED);
+
+/// Sends messages as a bundle. What the switch says of one of them is printed with the message.
+fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Result<(), Failure> {
+    let control = |kind| BundleControl { bundle_id: 0, kind, flags: BUNDLE_FLAGS };
+    let mut sent: Vec<(u32, Vec<u8>)> = Vec::new();
+    let mut errors: Vec<(u32, Message)> = Vec::new();
+    let open = Message::BundleControl(control(BundleControlType::OpenRequest));
+    if let (xid, error @ Message::Error(_)) = client.transact(&open)? {
+        return Err(client.refused(xid, &error));
+    }
+    for message in messages {
+        let bytes = client.codec().encode(0, &message)?;
+        let add = BundleAdd {
+            bundle_id: 0,
+            flags: BUNDLE_FLAGS,
+            xid: 0,
+            message: Box::new(message),
+            bytes: bytes.clone(),
+        };
+        sent.push((client.send_bundled(add)?, bytes));
+    }
+    errors.extend(client.barrier_error()?);
+    if errors.is_empty() {
+        let commit = Message::BundleControl(control(BundleControlType::CommitRequest));
+        let bytes = client.codec().encode(0, &commit)?;
+        let (xid, reply) = client.transact_hearing(&commit, |xid, error| errors.push((xid, error)))?;
+        if matches!(reply, Message::Error(_)) {
+            sent.push((xid, bytes));
+            errors.push((xid, reply));
+        }
+    }
+    for (xid, error) in &errors {
+        let Message::Error(said) = error else { continue };
+        // An error has the first bytes of the message that it is of; here is all of it.
+        let of = sent.iter().find(|(of, _)| of == xid).map_or(&said.data, |(_, bytes)| bytes);
+        let mut of = of.clone();
+        if let Some(bytes) = of.get_mut(4..8) {
+            bytes.copy_from_slice(&xid.to_be_bytes());
+        }
+        let name = match said.code {
+            ErrorCode::Known(kind) => kind.to_string(),
+            _ => "***decode error***".to_string(),
+        };
+        eprint!("Error {name} for: {}", bytes_text(&of, PortNames::none(), 1));
+    }
+    if errors.is_empty() { Ok(()) } else { fail!("talking to {target} (Protocol error)") }
+}
+
+pub fn add_meter(options: &Options) -> Result<ExitCode, Failure> {
+    change_meter(options, parse_meter_mod(options.word(2).unwrap_or(""), MeterCommand::Add)?)
+}
+
+pub fn mod_meter(options: &Options) -> Result<ExitCode, Failure> {
+    change_meter(options, parse_meter_mod(options.word(2).unwrap_or(""), MeterCommand::Modify)?)
+}
+
+/// Deletes a meter, or without METER all. None that is to go need exist.
+pub fn del_meters(options: &Options) -> Result<ExitCode, Failure> {
+    let meter = MeterConfig { meter_id: meter_argument(options)?, ..MeterConfig::default() };
+    change_meter(options, MeterMod { command: MeterCommand::Delete, meter })
+}
+
+fn meter_argument(options: &Options) -> Result<u32, Failure> {
+    Ok(options.word(2).map_or(Ok(METER_ALL), parse_meter_id)?)
+}
+
+fn change_meter(options: &Options, change: MeterMod) -> Result<ExitCode, Failure> {
+    client_for(options, Protocols::OF13_UP)?.command(&Message::MeterMod(change))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn dump_meters(options: &Options) -> Result<ExitCode, Failure> {
+    let request = StatsRequest::MeterConfig(Some(meter_argument(options)?));
+    ports::print_statistics(options, &mut client_for(options, Protocols::OF13_UP)?, request)
+}
+
+pub fn meter_stats(options: &Options) -> Result<ExitCode, Failure> {
+    let request = StatsRequest::Meter(Some(meter_argument(options)?));
+    ports::print_statistics(options, &mut client_for(options, Protocols::OF13_UP)?, request)
+}
+
+pub fn meter_features(options: &Options) -> Result<ExitCode, Failure> {
+    let mut client = client_for(options, Protocols::OF13_UP)?;
+    ports::print_statistics(options, &mut client, StatsRequest::MeterFeatures)
+}

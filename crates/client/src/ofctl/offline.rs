@@ -1,0 +1,277 @@
+//! Commands that need no switch: they print, read and write messages and parts of them.
+
+use super::Options;
+use super::client::{Failure, fail};
+use super::flows::read_file;
+use host::log::os_text;
+use openflow::error::{ErrorCode, ErrorKind, OfError};
+use openflow::text::{
+    KeyValues, PortNames, actions_text, bytes_text, packet_flow_text, packet_text, parse_group_line,
+};
+use openflow::{Codec, Header, Message, Version, VersionSet};
+use std::io::{BufRead, Read};
+use std::process::ExitCode;
+
+/// How much `ofp-print` prints of a message if nobody says.
+const VERBOSITY: u8 = 2;
+
+/// Bytes in hexadecimal, with blanks anywhere.
+fn hex(text: &str) -> Result<Vec<u8>, Failure> {
+    let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    let value = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    let bytes: Option<Vec<u8>> = digits
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => Some(value(*high)? << 4 | value(*low)?),
+            _ => None,
+        })
+        .collect();
+    bytes.ok_or_else(|| Failure("Trailing garbage in packet data".into()))
+}
+
+/// Bytes as messages show them, without text beside.
+fn dump(bytes: &[u8]) {
+    for (i, line) in bytes.chunks(16).enumerate() {
+        print!("{:08x} ", i * 16);
+        for (n, byte) in line.iter().enumerate() {
+            print!("{}{byte:02x}", if n == 8 { '-' } else { ' ' });
+        }
+        println!();
+    }
+}
+
+pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
+    let verbosity = match options.word(2) {
+        None => VERBOSITY,
+        Some(text) => {
+            text.parse().map_err(|_| Failure(format!("{text}: not a level of verbosity (0 to 255)")))?
+        }
+    };
+    // What is said between messages of one connection is not known here: level 1 is what other commands
+    // print.
+    let show = |bytes: &[u8]| print!("{}", bytes_text(bytes, PortNames::none(), verbosity.saturating_sub(1)));
+    match options.word(1).unwrap_or("") {
+        "-" => show(&hex(&read_file("-")?.0)?),
+        text => show(&hex(text)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The bytes of a file; `-` is standard input.
+fn bytes_of(name: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let result = match name {
+        "-" => std::io::stdin().read_to_end(&mut bytes),
+        path => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
+    };
+    match result {
+        Ok(_) => Ok(bytes),
+        Err(error) => fail!("{name}: open failed ({})", os_text(&error)),
+    }
+}
+
+/// Prints the messages that follow one another in bytes; gives what is left at the end.
+fn print_stream<'a>(mut bytes: &'a [u8], verbosity: u8) -> Result<&'a [u8], Failure> {
+    while let Some(header) = Header::parse(bytes) {
+        let length = usize::from(header.length);
+        if length < openflow::codec::HEADER_LEN {
+            return fail!("{length}-byte message is too short for OpenFlow");
+        }
+        let Some((message, rest)) = bytes.split_at_checked(length) else { break };
+        print!("{}", bytes_text(message, PortNames::none(), verbosity));
+        bytes = rest;
+    }
+    Ok(bytes)
+}
+
+pub fn ofp_parse(options: &Options) -> Result<ExitCode, Failure> {
+    let name = options.word(1).unwrap_or("-");
+    let bytes = bytes_of(name)?;
+    match print_stream(&bytes, options.more())? {
+        [] => Ok(ExitCode::SUCCESS),
+        rest => fail!("{name}: unexpected end of file mid-message: {} bytes are left", rest.len()),
+    }
+}
+
+pub fn parse_group(options: &Options) -> Result<ExitCode, Failure> {
+    let group_mod = parse_group_line(options.word(1).unwrap_or(""), PortNames::none())?;
+    let named = options.args.protocols.split([',', ' ']).filter_map(Version::from_name);
+    let version = named.min().unwrap_or(Version::V10);
+    println!("usable protocols: any");
+    println!("chosen version: {}", version.name());
+    let codec = Codec::new(version);
+    let bytes = codec.encode(1, &Message::GroupMod(Box::new(group_mod)))?;
+    print!("{}", bytes_text(&bytes, PortNames::none(), options.more()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn version_argument(options: &Options) -> Result<Version, Failure> {
+    let name = options.word(1).unwrap_or("");
+    Version::from_name(name).ok_or_else(|| Failure(format!("Unknown OpenFlow version: \"{name}\"")))
+}
+
+pub fn parse_actions(options: &Options) -> Result<ExitCode, Failure> {
+    lists(options, "actions", Codec::decode_actions, Codec::encode_actions)
+}
+
+pub fn parse_instructions(options: &Options) -> Result<ExitCode, Failure> {
+    lists(options, "instructions", Codec::decode_instructions, Codec::encode_instructions)
+}
+
+/// Reads a list of actions per line, prints it, and says how encoding it again differs.
+fn lists(
+    options: &Options,
+    what: &str,
+    decode: fn(&Codec, &[u8]) -> Result<Vec<flow::Action>, ErrorKind>,
+    encode: fn(&Codec, &[flow::Action]) -> Vec<u8>,
+) -> Result<ExitCode, Failure> {
+    let version = version_argument(options)?;
+    let codec = Codec::new(version);
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let line = line.split('#').next().unwrap_or("").trim();
+        if line.is_empty() {
+            continue;
+        }
+        let bytes = hex(line)?;
+        let actions = match decode(&codec, &bytes) {
+            Ok(actions) => actions,
+            Err(error) => {
+                explain(what, &bytes, error, |prefix| decode(&codec, prefix).is_err());
+                println!("bad {} {what}: {}\n", version.name(), error.name());
+                continue;
+            }
+        };
+        println!("actions={}", actions_text(&actions, version, PortNames::none()));
+        let again = encode(&codec, &actions);
+        for (i, (before, after)) in bytes.iter().zip(&again).enumerate() {
+            if before != after {
+                println!("{i:2}: {before:02x} -> {after:02x}");
+            }
+        }
+        for (i, byte) in bytes.iter().enumerate().skip(again.len()) {
+            println!("{i:2}: {byte:02x} -> (none)");
+        }
+        for (i, byte) in again.iter().enumerate().skip(bytes.len()) {
+            println!("{i:2}: (none) -> {byte:02x}");
+        }
+        println!();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs which of a list of actions is bad, as the stock tool does.
+fn explain(what: &str, bytes: &[u8], error: ErrorKind, is_bad: impl Fn(&[u8]) -> bool) {
+    if error == ErrorKind::OFPBIC_UNSUP_INST {
+        return tracing::warn!(target: "ofp_actions", "write_metadata instruction not allowed here");
+    }
+    // A list whose lengths are wrong has no parts that could be told apart.
+    if what != "actions" || error == ErrorKind::OFPBAC_BAD_LEN {
+        return;
+    }
+    let mut at = 0;
+    while let Some(&[high, low]) = bytes.get(at + 2..at + 4) {
+        let end = at + usize::from(u16::from_be_bytes([high, low]));
+        if end <= at || end > bytes.len() {
+            return;
+        }
+        if is_bad(&bytes[..end]) {
+            return tracing::warn!(target: "ofp_actions", "bad action at offset {at} ({error}):\n{}", hex_lines(bytes));
+        }
+        at = end;
+    }
+}
+
+/// Bytes without text beside, sixteen a line; a half line ends where the other half would begin.
+fn hex_lines(bytes: &[u8]) -> String {
+    let line = |(i, line): (usize, &[u8])| {
+        let byte = |(n, byte): (usize, &u8)| format!("{}{byte:02x}", if n == 8 { '-' } else { ' ' });
+        let hex: String = line.iter().enumerate().map(byte).collect();
+        format!("{:08x} {hex}{}", i * 16, if line.len() == 8 { "-" } else { "" })
+    };
+    bytes.chunks(16).enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn error_argument(options: &Options) -> Result<ErrorKind, Failure> {
+    let name = options.word(1).unwrap_or("");
+    let kind = ErrorKind::ALL.iter().find(|kind| kind.name() == name);
+    kind.copied().ok_or_else(|| Failure(format!("unknown error \"{name}\"")))
+}
+
+pub fn print_error(options: &Options) -> Result<ExitCode, Failure> {
+    let kind = error_argument(options)?;
+    for version in Version::ALL {
+        if let Some(number) = kind.number(version) {
+            let dotted = format!("1.{}", version.minor());
+            println!(
+                "OpenFlow {dotted}: vendor {}, type {}, code {}",
+                vendor_text(number.vendor),
+                number.error_type,
+                number.code
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In hexadecimal; 0 as it is.
+fn vendor_text(vendor: u32) -> String {
+    if vendor == 0 { "0".into() } else { format!("{vendor:#x}") }
+}
+
+pub fn encode_error_reply(options: &Options) -> Result<ExitCode, Failure> {
+    let kind = error_argument(options)?;
+    let request = hex(options.word(2).unwrap_or(""))?;
+    let Some(header) = Header::parse(&request) else { return fail!("the request is shorter than a header") };
+    let Some(version) = Version::from_wire(header.version) else {
+        return fail!("the request's version {:#04x} is none of OpenFlow", header.version);
+    };
+    if kind.number(version).is_none() {
+        let dotted = format!("1.{}", version.minor());
+        tracing::error!(target: "ofp_errors", "cannot encode {} for OpenFlow {dotted}", kind.name());
+    }
+    let error = OfError { code: ErrorCode::Known(kind), data: request };
+    dump(&Codec::new(version).encode(header.xid, &Message::Error(error))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn encode_hello(options: &Options) -> Result<ExitCode, Failure> {
+    let text = options.word(1).unwrap_or("");
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let Ok(bitmap) = u64::from_str_radix(digits, if digits.len() < text.len() { 16 } else { 10 }) else {
+        return fail!("{text}: not a bitmap of versions");
+    };
+    let versions = VersionSet(bitmap);
+    if versions.greatest().is_none() {
+        return fail!("{text}: names no version of OpenFlow");
+    }
+    let bytes = Codec::hello(versions, 1);
+    dump(&bytes);
+    print!("{}", bytes_text(&bytes, PortNames::none(), 1));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn parse_key_value(options: &Options) -> Result<ExitCode, Failure> {
+    for word in options.args.words.iter().skip(1) {
+        let pairs: Vec<String> = KeyValues::new(word)
+            .map(|(key, value)| if value.is_empty() { key.to_string() } else { format!("{key}={value}") })
+            .collect();
+        println!("{}", pairs.join(", "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the packets of capture files as flows.
+pub fn parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
+    for path in options.args.words.iter().skip(1) {
+        let bytes = bytes_of(path)?;
+        let records = ports::pcap::file::parse(&bytes).map_err(|why| Failure(format!("{path}: {why}")))?;
+        records.iter().for_each(|record| println!("{}", packet_flow_text(record.frame)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn parse_packet(_: &Options) -> Result<ExitCode, Failure> {
+    println!("{}", packet_text(&bytes_of("-")?));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,278 @@
+//! Commands that compare sets of flows, and sorting.
+
+use super::Options;
+use super::client::{Failure, fail};
+use super::flows::{flows_of_file, flows_of_switch, send_all, send_bundle};
+use flow::{Match, Mf};
+use openflow::Version;
+use openflow::message::{FlowForm, FlowMod, FlowModCommand, FlowStats, FlowStatsRequest, TABLE_ALL};
+use openflow::text::{PortNames, Protocols, write_actions, write_match};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// What makes a flow that flow: no two in a table have both match and priority in common.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Identity {
+    table_id: u8,
+    priority: u16,
+    matching: Match,
+}
+
+/// What may differ between two versions of a flow.
+#[derive(Clone, PartialEq)]
+struct Content {
+    cookie: u64,
+    idle_timeout: u16,
+    hard_timeout: u16,
+    importance: u16,
+    flags: openflow::message::FlowFlags,
+    actions: Vec<flow::Action>,
+}
+
+type Flows = HashMap<Identity, Content>;
+
+/// Where flows come from, and in which version they are to be written.
+struct Source {
+    flows: Flows,
+    version: Version,
+    usable: Protocols,
+}
+
+/// Whether a source is a file: begins like a path, or has no colon and exists.
+fn is_file(source: &str) -> bool {
+    source == "-"
+        || source.starts_with(['/', '.'])
+        || !source.contains(':') && std::fs::metadata(source).is_ok_and(|m| m.is_file())
+}
+
+fn of_file(name: &str, names: &PortNames) -> Result<Source, Failure> {
+    let mut flows = Flows::new();
+    let mut usable = Protocols::ANY;
+    for parsed in flows_of_file(name, Some(FlowModCommand::Add), names)? {
+        usable = usable.intersect(parsed.protocols);
+        let m = parsed.flow_mod;
+        // Flags that say how to add are no part of the flow.
+        let flags = m.flags & openflow::message::FlowFlags::SEND_FLOW_REM;
+        let table_id = if m.table_id == TABLE_ALL { 0 } else { m.table_id };
+        let identity = Identity { table_id, priority: m.priority, matching: m.matching };
+        let content = Content {
+            cookie: m.new_cookie.unwrap_or(0),
+            idle_timeout: m.idle_timeout,
+            hard_timeout: m.hard_timeout,
+            importance: m.importance,
+            flags,
+            actions: m.actions,
+        };
+        flows.insert(identity, content);
+    }
+    Ok(Source { flows, version: Version::V10, usable })
+}
+
+fn of_switch(options: &Options, client: &mut super::Client) -> Result<Source, Failure> {
+    client.prepare_dump(options.allowed)?;
+    let form = if client.protocol().is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
+    let flows = flows_of_switch(client, FlowStatsRequest { form, ..FlowStatsRequest::default() })?;
+    let pairs = flows.into_iter().map(|f| {
+        let identity =
+            Identity { table_id: f.info.table_id, priority: f.info.priority, matching: f.matching };
+        let content = Content {
+            cookie: f.info.cookie,
+            idle_timeout: f.info.idle_timeout,
+            hard_timeout: f.info.hard_timeout,
+            importance: f.info.importance,
+            flags: f.info.flags & openflow::message::FlowFlags::SEND_FLOW_REM,
+            actions: f.actions,
+        };
+        (identity, content)
+    });
+    Ok(Source { flows: pairs.collect(), version: client.version(), usable: Protocols::ANY })
+}
+
+/// Actions as they come back from a switch, so that those of a file compare with them: `mod_dl_src` and
+/// set-field of `eth_src` are one.
+fn canonical(actions: &[flow::Action], version: Version) -> Vec<flow::Action> {
+    use openflow::{Codec, Message};
+    let mut flow_mod = FlowMod::add();
+    flow_mod.table_id = 0;
+    flow_mod.actions = actions.to_vec();
+    let codec = Codec::new(version);
+    let bytes = codec.encode(0, &Message::FlowMod(Box::new(flow_mod)));
+    match bytes.map(|bytes| codec.decode(&bytes)) {
+        Ok(Ok((_, Message::FlowMod(back)))) => back.actions,
+        _ => actions.to_vec(),
+    }
+}
+
+/// Identities of both, in the order in which differences are shown.
+fn identities<'a>(a: &'a Flows, b: &'a Flows) -> Vec<&'a Identity> {
+    let mut all: Vec<&Identity> = a.keys().chain(b.keys().filter(|i| !a.contains_key(i))).collect();
+    all.sort_by_cached_key(|i| {
+        (
+            i.table_id,
+            std::cmp::Reverse(i.priority),
+            openflow::text::match_text(&i.matching, PortNames::none()),
+        )
+    });
+    all
+}
+
+fn line(sign: char, identity: &Identity, content: &Content, version: Version, names: &PortNames) -> String {
+    let mut out = String::from(sign);
+    if identity.table_id != 0 {
+        let _ = write!(out, "table={} ", identity.table_id);
+    }
+    write_match(&mut out, &identity.matching, identity.priority, names);
+    if content.cookie != 0 {
+        let _ = write!(out, " cookie={:#x}", content.cookie);
+    }
+    let numbers = [
+        ("idle_timeout", content.idle_timeout),
+        ("hard_timeout", content.hard_timeout),
+        ("importance", content.importance),
+    ];
+    for (name, number) in numbers.into_iter().filter(|(_, n)| *n != 0) {
+        let _ = write!(out, " {name}={number}");
+    }
+    out.push_str(" actions=");
+    write_actions(&mut out, &content.actions, version, names);
+    out.push('\n');
+    out
+}
+
+pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
+    let mut sources = Vec::new();
+    for idx in [1, 2] {
+        let name = options.word(idx).unwrap_or("");
+        sources.push(if is_file(name) {
+            of_file(name, PortNames::none())?
+        } else {
+            of_switch(options, &mut options.connect(name)?)?
+        });
+    }
+    // What comes from a file is said as the other side says it.
+    let version = sources.iter().map(|s| s.version).max().unwrap_or(Version::V10);
+    for source in &mut sources {
+        for content in source.flows.values_mut() {
+            content.actions = canonical(&content.actions, version);
+        }
+    }
+    let (a, b) = (&sources[0].flows, &sources[1].flows);
+    let mut text = String::new();
+    for identity in identities(a, b) {
+        let (before, after) = (a.get(identity), b.get(identity));
+        if before == after {
+            continue;
+        }
+        for (sign, content) in [('-', before), ('+', after)] {
+            if let Some(content) = content {
+                text += &line(sign, identity, content, version, PortNames::none());
+            }
+        }
+    }
+    host::output::stdout().write_all(text.as_bytes())?;
+    Ok(if text.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
+    let target = options.word(1).unwrap_or("");
+    let mut client = options.connect(target)?;
+    let names = if options.takes_names() { options.names_of(&mut client)? } else { PortNames::default() };
+    let mut wanted = of_file(options.word(2).unwrap_or("-"), &names)?;
+    let present = of_switch(options, &mut client)?;
+    for content in wanted.flows.values_mut() {
+        content.actions = canonical(&content.actions, client.version());
+    }
+    let tables = wanted.flows.keys().chain(present.flows.keys()).any(|i| i.table_id != 0);
+    let usable = wanted.usable.intersect(options.allowed);
+    let usable = if tables { usable.intersect(Protocols::WITH_TABLE) } else { usable };
+    if usable.is_empty() {
+        return fail!(
+            "none of the usable flow formats ({}) is among the allowed flow formats ({})",
+            wanted.usable,
+            options.allowed
+        );
+    }
+    let protocol = client.use_one_of(usable)?;
+    let form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
+    let flow_mod = |command, identity: &Identity, content: &Content| FlowMod {
+        form,
+        command,
+        table_id: identity.table_id,
+        priority: identity.priority,
+        matching: identity.matching.clone(),
+        new_cookie: (command == FlowModCommand::Add).then_some(content.cookie),
+        idle_timeout: content.idle_timeout,
+        hard_timeout: content.hard_timeout,
+        importance: content.importance,
+        flags: content.flags,
+        actions: if command == FlowModCommand::Add { content.actions.clone() } else { Vec::new() },
+        ..FlowMod::add()
+    };
+    let gone = present.flows.iter().filter(|(i, _)| !wanted.flows.contains_key(i));
+    let new = wanted.flows.iter().filter(|(i, c)| options.args.readd || present.flows.get(i) != Some(c));
+    let messages = gone
+        .map(|(i, c)| flow_mod(FlowModCommand::DeleteStrict, i, c))
+        .chain(new.map(|(i, c)| flow_mod(FlowModCommand::Add, i, c)))
+        .map(|message| (0, message));
+    if options.args.bundle {
+        send_bundle(&mut client, "", messages)?
+    } else {
+        send_all(&mut client, "", messages)?
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What flows are sorted by.
+enum Criterion {
+    Priority,
+    Field(Mf),
+}
+
+/// Sorts flows by fields, the first named counting most; those without a field come after those with it.
+pub fn sort_flows(
+    flows: &mut [FlowStats],
+    ascending: &[(usize, String)],
+    descending: &[(usize, String)],
+) -> Result<(), Failure> {
+    let mut criteria = Vec::new();
+    for (names, reverse) in [(ascending, false), (descending, true)] {
+        for (place, name) in names {
+            let criterion = match name.as_str() {
+                "priority" => Criterion::Priority,
+                name => match Mf::from_name(name) {
+                    Some(mf) => Criterion::Field(mf),
+                    None => return fail!("{name}: unknown field name"),
+                },
+            };
+            criteria.push((*place, criterion, reverse));
+        }
+    }
+    criteria.sort_by_key(|(place, ..)| *place);
+    let compare = |a: &FlowStats, b: &FlowStats| {
+        for (_, criterion, reverse) in &criteria {
+            let turn = |order: Ordering| if *reverse { order.reverse() } else { order };
+            let order = match criterion {
+                Criterion::Priority => turn(a.info.priority.cmp(&b.info.priority)),
+                Criterion::Field(mf) => {
+                    let value = |f: &FlowStats| {
+                        let (value, mask) = f.matching.get_mf(*mf);
+                        (mask != 0 && f.matching.has_prereq(*mf)).then_some(value)
+                    };
+                    match (value(a), value(b)) {
+                        (Some(a), Some(b)) => turn(a.cmp(&b)),
+                        (a, b) => b.is_some().cmp(&a.is_some()),
+                    }
+                }
+            };
+            if order != Ordering::Equal {
+                return order;
+            }
+        }
+        Ordering::Equal
+    };
+    flows.sort_by(compare);
+    Ok(())
+}

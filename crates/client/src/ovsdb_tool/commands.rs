@@ -1,0 +1,365 @@
+//! All commands but `show-log`.
+
+use super::{Failure, Outcome, Settings, default_db, default_schema, show};
+use host::database_file::{DatabaseFile, LockError, open_to_read};
+use host::program::OVS_VERSION;
+use ovsdb::log::transaction::{Note, encode_schema};
+use ovsdb::log::{Magic, ReadAt, Reader};
+use ovsdb::storage::{self, OpenError, Storage, system_text};
+use ovsdb::{Context, Database, Error, Execution, OpResult, Outcome as Executed, Schema, UuidGenerator};
+use serde_json::{Value, json};
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn path_or(args: &[String], index: usize, default: impl FnOnce() -> PathBuf) -> PathBuf {
+    args.get(index).map_or_else(default, PathBuf::from)
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+fn ids() -> Result<UuidGenerator, Failure> {
+    use std::io::Read;
+    let mut seed = [0; 32];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));
+    read.map_err(|error| format!("/dev/urandom: {}", system_text(&error)))?;
+    let word = |n: usize| u64::from_le_bytes(seed[8 * n..8 * n + 8].try_into().expect("eight bytes"));
+    Ok(UuidGenerator::new([word(0), word(1), word(2), word(3)]))
+}
+
+/// The message for a file that cannot be used as a database, as the stock program words it.
+pub(super) fn open_failure(path: &Path, error: &OpenError) -> Failure {
+    format!("{}: {}: {error}", error.kind(), path.display()).into()
+}
+
+fn io_failure(path: &Path, what: &str, error: &std::io::Error) -> Failure {
+    format!("I/O error: {}: {what} ({})", path.display(), system_text(error)).into()
+}
+
+/// Opens a database to read it, without a lock.
+pub(super) fn open_db(path: &Path) -> Result<impl ReadAt + use<>, Failure> {
+    open_to_read(path).map_err(|error| io_failure(path, "open failed", &error))
+}
+
+fn lock(path: &Path, kind: &str) -> Result<Arc<DatabaseFile>, Failure> {
+    DatabaseFile::lock(path).map_err(|error| {
+        let why = match &error {
+            LockError::Held { .. } => {
+                tracing::warn!(target: "lockfile", "{error}");
+                "Resource temporarily unavailable".to_owned()
+            }
+            LockError::Io(error) => system_text(error),
+        };
+        format!("{kind}{}: failed to lock lockfile ({why})", path.display()).into()
+    })
+}
+
+/// Reads a schema file. The default one is built in where it is not installed.
+fn read_schema(args: &[String], index: usize) -> Result<Schema, Failure> {
+    let path = path_or(args, index, default_schema);
+    let name = path.display();
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(_) if args.len() <= index => return Ok((*Schema::open_vswitch()).clone()),
+        Err(error) => {
+            let why = format!("error opening \"{name}\": {}", system_text(&error));
+            return Err(format!("failed to read schema: \"{name}\" could not be read as JSON ({why})").into());
+        }
+    };
+    let json: Value = serde_json::from_slice(&text)
+        .map_err(|error| format!("failed to read schema: \"{name}\" could not be read as JSON ({error})"))?;
+    Schema::from_json(&json).map_err(|mut error| {
+        let details = error.details.unwrap_or_default();
+        error.details = Some(format!("failed to parse \"{name}\" as ovsdb schema: {details}"));
+        error.to_string().into()
+    })
+}
+
+fn db_schema(args: &[String]) -> Result<Schema, Failure> {
+    let path = path_or(args, 0, default_db);
+    storage::read_schema(&open_db(&path)?).map_err(|error| open_failure(&path, &error))
+}
+
+/// What was read, with a warning where the end of the file is torn.
+fn checked(path: &Path, contents: Result<storage::Contents, OpenError>) -> Result<Database, Failure> {
+    let contents = contents.map_err(|error| open_failure(path, &error))?;
+    if let Some(cut) = &contents.cut {
+        tracing::warn!(target: "ovsdb", "{}: {cut}", path.display());
+    }
+    Ok(contents.database)
+}
+
+pub(super) fn create(_: &Settings, args: &[String]) -> Outcome {
+    let path = path_or(args, 0, default_db);
+    let schema = read_schema(args, 1)?;
+    let file = lock(&path, "I/O error: ")?;
+    file.create(&[encode_schema(&schema)]).map_err(|error| io_failure(&path, "create failed", &error))
+}
+
+/// The first record of a database of either format.
+fn first_record(path: &Path) -> Result<(Magic, Value), Failure> {
+    let file = open_db(path)?;
+    let mut reader = Reader::new(&file).map_err(|error| io_failure(path, "open failed", &error))?;
+    let body = match reader.next_record() {
+        Ok(Some(record)) => Some((record.magic, serde_json::from_slice(record.body).unwrap_or(Value::Null))),
+        Ok(None) | Err(_) => None,
+    };
+    match body {
+        Some(first) => Ok(first),
+        // It says what is wrong.
+        None => Err(storage::read_schema(&file).map_or_else(
+            |error| open_failure(path, &error),
+            |_| format!("ovsdb error: {}: unexpected file format", path.display()).into(),
+        )),
+    }
+}
+
+pub(super) fn refuse_cluster(_: &Settings, args: &[String]) -> Outcome {
+    Err(format!("{}: clustered databases are not supported", args[0]).into())
+}
+
+pub(super) fn check_cluster(_: &Settings, args: &[String]) -> Outcome {
+    for path in args {
+        if first_record(Path::new(path))?.0 == Magic::Standalone {
+            return Err(format!("ovsdb error: {path}: cannot identify file type").into());
+        }
+    }
+    Err(format!("{}: clustered databases are not supported", args[0]).into())
+}
+
+/// A member of a clustered database's first record.
+fn of_cluster(path: &str, member: &str) -> Result<Option<String>, Failure> {
+    let (magic, first) = first_record(Path::new(path))?;
+    if magic == Magic::Standalone {
+        return Err(format!("{path}: not a clustered database").into());
+    }
+    Ok(first[member].as_str().map(str::to_owned))
+}
+
+pub(super) fn db_cid(_: &Settings, args: &[String]) -> Outcome {
+    match of_cluster(&args[0], "cluster_id")? {
+        Some(id) => show(&format!("{id}\n")),
+        None => {
+            eprintln!("{}: cluster ID not yet known", args[0]);
+            Err(Failure::Code(2))
+        }
+    }
+}
+
+pub(super) fn db_sid(_: &Settings, args: &[String]) -> Outcome {
+    show(&format!("{}\n", of_cluster(&args[0], "server_id")?.unwrap_or_default()))
+}
+
+pub(super) fn db_local_address(_: &Settings, args: &[String]) -> Outcome {
+    show(&format!("{}\n", of_cluster(&args[0], "local_address")?.unwrap_or_default()))
+}
+
+fn is(magic: Magic, args: &[String]) -> Outcome {
+    if first_record(Path::new(&args[0]))?.0 == magic { Ok(()) } else { Err(Failure::Code(2)) }
+}
+
+pub(super) fn db_is_clustered(_: &Settings, args: &[String]) -> Outcome {
+    is(Magic::Clustered, args)
+}
+
+pub(super) fn db_is_standalone(_: &Settings, args: &[String]) -> Outcome {
+    is(Magic::Standalone, args)
+}
+
+pub(super) fn db_name(_: &Settings, args: &[String]) -> Outcome {
+    let (_, first) = first_record(&path_or(args, 0, default_db))?;
+    show(&format!("{}\n", first["name"].as_str().unwrap_or_default()))
+}
+
+pub(super) fn db_version(_: &Settings, args: &[String]) -> Outcome {
+    show(&format!("{}\n", db_schema(args)?.version))
+}
+
+pub(super) fn db_cksum(_: &Settings, args: &[String]) -> Outcome {
+    show(&format!("{}\n", db_schema(args)?.cksum.unwrap_or_default()))
+}
+
+pub(super) fn schema_name(_: &Settings, args: &[String]) -> Outcome {
+    show(&format!("{}\n", read_schema(args, 0)?.name))
+}
+
+pub(super) fn schema_version(_: &Settings, args: &[String]) -> Outcome {
+    show(&format!("{}\n", read_schema(args, 0)?.version))
+}
+
+pub(super) fn schema_cksum(_: &Settings, args: &[String]) -> Outcome {
+    show(&format!("{}\n", read_schema(args, 0)?.cksum.unwrap_or_default()))
+}
+
+pub(super) fn needs_conversion(_: &Settings, args: &[String]) -> Outcome {
+    let schema = read_schema(args, 1)?;
+    show(if db_schema(args)?.to_json() == schema.to_json() { "no\n" } else { "yes\n" })
+}
+
+pub(super) fn compact(_: &Settings, args: &[String]) -> Outcome {
+    let path = path_or(args, 0, default_db);
+    rewrite(&path, args.get(1), "compacted", |file| checked(&path, storage::read(file, &mut ids()?)))
+}
+
+pub(super) fn convert(_: &Settings, args: &[String]) -> Outcome {
+    let path = path_or(args, 0, default_db);
+    let schema = Arc::new(read_schema(args, 1)?);
+    rewrite(&path, args.get(2), "converted", |file| {
+        let mut ids = ids()?;
+        let database = checked(&path, storage::read_converted(file, &schema, &mut ids))?;
+        checked_anew(&database, &mut ids).map_err(|error| error.to_string().into())
+    })
+}
+
+/// A database with the same rows, which all of its schema's constraints were applied to.
+fn checked_anew(database: &Database, ids: &mut UuidGenerator) -> Result<Database, Error> {
+    let mut anew = Database::new(Arc::clone(database.schema()));
+    let mut transaction = anew.begin();
+    for (table, _) in database.schema().tables_with_idx() {
+        for row in database.rows(table) {
+            transaction.insert(table, row.clone())?;
+        }
+    }
+    transaction.commit(ids)?;
+    Ok(anew)
+}
+
+/// Writes what `read` makes of the database at `path` to `target`, or in its place.
+fn rewrite(
+    path: &Path,
+    target: Option<&String>,
+    done: &str,
+    read: impl FnOnce(&dyn ReadAt) -> Result<Database, Failure>,
+) -> Outcome {
+    let comment = format!("{done} by ovsdb-tool {OVS_VERSION}");
+    let bodies = |database: &Database| {
+        let note = Note { date_ms: now_ms(), comment: Some(&comment) };
+        storage::bodies(&database.snapshot(), note)
+    };
+    match target.map(Path::new) {
+        Some(target) => {
+            let database = read(&open_db(path)?)?;
+            let created = lock(target, "")?.create(&bodies(&database));
+            created.map_err(|error| io_failure(target, "create failed", &error))
+        }
+        None => {
+            let file = lock(path, "")?;
+            let database = read(&open_db(path)?)?;
+            file.replace(&bodies(&database)).map_err(|error| io_failure(path, "write failed", &error))
+        }
+    }
+}
+
+/// Arguments of `query` and `transact`: the database, and the transaction as JSON.
+fn transaction_of(args: &[String]) -> Result<(PathBuf, Value), Failure> {
+    let (path, text) = match args {
+        [text] => (default_db(), text),
+        args => (PathBuf::from(&args[0]), &args[1]),
+    };
+    let json = serde_json::from_str(text).map_err(|error| format!("\"{text}\": {error}"))?;
+    Ok((path, json))
+}
+
+/// Roles are rows of the database that a server enforces; where there are none, every role may do everything.
+fn check_role(settings: &Settings, database: &Database) -> Outcome {
+    match &settings.role {
+        Some(role) if !role.is_empty() && database.schema().find("RBAC_Role").is_some() => {
+            Err(format!("--rbac-role={role}: roles of a database with RBAC are not supported").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a transaction comes to: its reply, and where it was run what it changed.
+fn execute(database: &mut Database, params: &Value, ids: &mut UuidGenerator) -> (Value, Option<Executed>) {
+    let wrong = |details: &str| ovsdb::syntax_error(params, details).to_json();
+    let Some(params) = params.as_array() else { return (wrong("array expected"), None) };
+    if params.first().and_then(Value::as_str) != Some(database.schema().name.as_str()) {
+        return (wrong("database name expected as first parameter"), None);
+    }
+    // Nothing changes the database while this runs, so there is nothing to wait for.
+    let mut operations = params[1..].to_vec();
+    let waits = |operation: &Value| operation["op"] == "wait" && operation["timeout"] != 0;
+    let waiting: Vec<bool> = operations.iter().map(waits).collect();
+    for operation in operations.iter_mut().filter(|operation| waits(operation)) {
+        operation["timeout"] = json!(0);
+    }
+    let mut context = Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, room: None };
+    match database.execute(&operations, &mut context) {
+        Execution::Done(mut executed) => {
+            for (result, _) in executed.reply.0.iter_mut().zip(&waiting).filter(|(_, waiting)| **waiting) {
+                if let OpResult::Failed(error) = result
+                    && error.name == "timed out"
+                {
+                    *error = Error::new("not supported", "triggers not supported");
+                }
+            }
+            (executed.reply.to_json(), Some(executed))
+        }
+        Execution::Pending { .. } => unreachable!("no operation waits"),
+    }
+}
+
+pub(super) fn query(settings: &Settings, args: &[String]) -> Outcome {
+    let (path, params) = transaction_of(args)?;
+    let mut ids = ids()?;
+    let mut database = checked(&path, storage::read(&open_db(&path)?, &mut ids))?;
+    check_role(settings, &database)?;
+    let (reply, _) = execute(&mut database, &params, &mut ids);
+    show(&format!("{reply}\n"))
+}
+
+pub(super) fn transact(settings: &Settings, args: &[String]) -> Outcome {
+    let (path, params) = transaction_of(args)?;
+    let file = lock(&path, "I/O error: ")?;
+    let mut ids = ids()?;
+    let opened = Storage::open(file, &mut ids, 0).map_err(|error| open_failure(&path, &error))?;
+    let (mut storage, mut database) = (opened.storage, opened.database);
+    if let Some(cut) = opened.cut {
+        tracing::warn!(target: "ovsdb", "{}: {cut}", path.display());
+    }
+    check_role(settings, &database)?;
+    let (mut reply, executed) = execute(&mut database, &params, &mut ids);
+    if let Some(executed) = executed
+        && let Err(error) = commit(&mut storage, &path, &executed)
+    {
+        let mut results = reply.as_array().cloned().unwrap_or_default();
+        results.push(storage::io_error(&error).to_json());
+        reply = Value::Array(results);
+    }
+    show(&format!("{reply}\n"))
+}
+
+fn commit(storage: &mut Storage, path: &Path, executed: &Executed) -> std::io::Result<()> {
+    let note = Note { date_ms: now_ms(), comment: executed.comment.as_deref() };
+    storage.commit(&executed.changes, note)?;
+    // A server would write the file anew first, and so drop its history: it cannot know how syncs of an
+    // earlier process ended. Here a person looks on.
+    if executed.durable { std::fs::File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+pub(super) fn compare_versions(_: &Settings, args: &[String]) -> Outcome {
+    let (a, b) = (version(&args[0])?, version(&args[2])?);
+    let order = a.cmp(&b);
+    let holds = match args[1].as_str() {
+        "<" => order == Ordering::Less,
+        "<=" => order != Ordering::Greater,
+        "==" => order == Ordering::Equal,
+        ">=" => order != Ordering::Less,
+        ">" => order == Ordering::Greater,
+        "!=" => order != Ordering::Equal,
+        other => return Err(format!("{other}: not a relational operator").into()),
+    };
+    if holds { Ok(()) } else { Err(Failure::Code(2)) }
+}
+
+fn version(text: &str) -> Result<[u32; 3], Failure> {
+    let parts: Vec<Option<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+    match parts[..] {
+        [Some(x), Some(y), Some(z)] if !text.contains('+') => Ok([x, y, z]),
+        _ => Err(format!("{text}: not an OVSDB version number in format x.y.z").into()),
+    }
+}

@@ -1,0 +1,81 @@
+//! What a client of OpenFlow can make the switch keep in bundles.
+
+use crate::common::{PATIENCE, Switch, wait_for};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// OFPT_BUNDLE_ADD_MESSAGE of OpenFlow 1.4 with a flow-mod whose one action is a note of nearly 60,000 bytes.
+fn bundle_add() -> Vec<u8> {
+    const ACTION: u16 = 60_000;
+    let mut flow_mod = [[5, 14], (56 + 8 + ACTION).to_be_bytes()].concat();
+    flow_mod.extend([0, 0, 0, 9]);
+    flow_mod.extend([0; 8 + 8 + 1 + 1 + 2 + 2 + 2]); // Cookie to priority: an addition to table 0.
+    flow_mod.extend([0xff; 12]); // No buffer, any port and group.
+    flow_mod.extend([0; 4]);
+    flow_mod.extend([0, 1, 0, 4, 0, 0, 0, 0]);
+    flow_mod.extend([[0, 4], (8 + ACTION).to_be_bytes()].concat());
+    flow_mod.extend([0; 4]);
+    flow_mod.extend([[0xff, 0xff], ACTION.to_be_bytes()].concat());
+    flow_mod.extend([0, 0, 0x23, 0x20, 0, 8]);
+    flow_mod.resize(56 + 8 + usize::from(ACTION), 0);
+    let mut message = [[5, 34], (16 + flow_mod.len() as u16).to_be_bytes()].concat();
+    message.extend([0, 0, 0, 9]); // The same transaction id as within.
+    message.extend([0, 0, 0, 1, 0, 0, 0, 0]); // Bundle 1, no flags.
+    message.extend(flow_mod);
+    message
+}
+
+fn connect(switch: &Switch) -> UnixStream {
+    let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[5, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+    let mut hello = [0; 8];
+    stream.read_exact(&mut hello).unwrap();
+    let mut rest = vec![0; usize::from(hello[3]) - 8];
+    stream.read_exact(&mut rest).unwrap();
+    stream
+}
+
+/// The next message: its type and its body.
+fn hear(stream: &mut UnixStream) -> (u8, Vec<u8>) {
+    let mut header = [0; 8];
+    stream.read_exact(&mut header).unwrap();
+    let mut body = vec![0; usize::from(u16::from_be_bytes([header[2], header[3]])) - 8];
+    stream.read_exact(&mut body).unwrap();
+    (header[1], body)
+}
+
+fn resident_mb(switch: &Switch) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", switch.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn a_client_that_fills_bundles_is_refused_at_its_budget_and_the_next_one_has_its_own() {
+    let switch = Switch::dummy();
+    let before = resident_mb(&switch);
+    let add = bundle_add();
+    let mut stream = connect(&switch);
+    // The first that is refused is the first that is answered.
+    let mut reader = stream.try_clone().unwrap();
+    let refused = std::thread::spawn(move || hear(&mut reader));
+    let mut sent = 0_usize;
+    while !refused.is_finished() && sent < 2 << 30 {
+        stream.write_all(&add).unwrap();
+        sent += add.len();
+    }
+    let (kind, body) = refused.join().unwrap();
+    // OFPET_BUNDLE_FAILED, OFPBFC_MSG_TOO_MANY.
+    assert_eq!((kind, &body[..4]), (1, &[0, 17, 0, 12][..]));
+    let taken = resident_mb(&switch) - before;
+    assert!((250..450).contains(&taken), "{taken} MB after {} MB were sent", sent >> 20);
+
+    drop(stream);
+    let mut other = connect(&switch);
+    wait_for("the first one's budget to be free", || {
+        other.write_all(&add).unwrap();
+        other.write_all(&[5, 20, 0, 8, 0, 0, 0, 2]).unwrap();
+        hear(&mut other).0 == 21 // A reply to the barrier, and no error before it.
+    });
+}

@@ -1,0 +1,7 @@
+//! Software that others wrote, at length, against the real binary, and the benchmark's longest trials.
+//! `make interop` runs this program; `cargo test` leaves it out, since it takes minutes.
+
+#[path = "../bench_rig/mod.rs"]
+mod bench_rig;
+mod mininet;
+mod trials;

@@ -1,0 +1,44 @@
+//! Trials of the benchmark that take longest: resets, and every kind of traffic.
+
+use crate::bench_rig::{assert_adds_up, points_of};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn a_switch_that_is_killed_comes_back_and_a_blocked_control_thread_stops_loops_that_share_it() {
+    let points = points_of(&["restart.switch", "restart.guest", "--switch", "crosspoint"]);
+    for point in &points {
+        let reset_ms = point["metrics"]["reset_ms"]["values"][0].as_f64().unwrap();
+        assert!(reset_ms > 0.0 && reset_ms < 4_000.0, "{point}");
+    }
+    assert_eq!(points.len(), 3, "{points:?}");
+    let points = points_of(&["io-loop.blocked", "--switch", "loop-kept", "--switch", "loop-fifty"]);
+    let reset_ms = |switch: &str| {
+        let of = |p: &&Value| p["switch"] == switch && p["labels"]["trial"] == "blocked";
+        points.iter().find(of).unwrap()["metrics"]["reset_ms"]["values"][0].as_f64().unwrap()
+    };
+    assert!(reset_ms("loop-kept") > 1_500.0 && reset_ms("loop-fifty") < 1_500.0, "{points:?}");
+}
+
+#[test]
+fn every_kind_of_traffic_comes_back_and_is_accounted_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let pcap = dir.path().join("two.pcap");
+    let mut bytes =
+        vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    for n in 0..2u8 {
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 70, 0, 0, 0, 70, 0, 0, 0]);
+        bytes.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+        bytes.extend([n; 56]);
+    }
+    fs::write(&pcap, bytes).unwrap();
+    let capture = format!("pcap={}", pcap.display());
+    for traffic in ["tcp-syn+l4+zipf", "imix+random", "udp+vlan+ipv6", "udp+l2", &capture] {
+        let points = points_of(&["traffic", "--switch", "crosspoint", "--traffic", traffic]);
+        let point = &points[0];
+        assert_eq!(point["labels"]["traffic"], traffic, "{point}");
+        assert!(point["account"]["received"].as_u64().unwrap() > 5_000, "{point}");
+        assert!(point["account"]["foreign"] == 0 && point["account"]["duplicated"] == 0, "{point}");
+        assert_adds_up(point);
+    }
+}

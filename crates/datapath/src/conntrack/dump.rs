@@ -1,0 +1,173 @@
+//! What an operator asks of the tracker: its connections, one after the other, and their removal.
+//!
+//! A dump looks at entries by number, some at a time, so that whoever prints a million of them may do
+//! something else in between. Connections that come or go meanwhile may be in it or not.
+
+use super::entry::Traits;
+use super::tcp::Peers;
+use super::tuple::{TCP, Tuple};
+use super::{Helper, SHARDS, Tracker};
+
+/// A connection as it is at one moment.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub original: Tuple,
+    /// What the other end sends.
+    pub reply: Tuple,
+    /// Original tuple of the connection that announced it.
+    pub parent: Option<Tuple>,
+    pub zone: u16,
+    pub mark: u32,
+    pub label: u128,
+    pub timeout_s: u64,
+    pub peers: Option<Peers>,
+    pub helper: Option<Helper>,
+}
+
+/// Which connections are meant; what is not given may be any.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Filter {
+    pub zone: Option<u16>,
+    /// Value and mask.
+    pub mark: Option<(u32, u32)>,
+    pub label: Option<(u128, u128)>,
+    pub tuples: Option<Partial>,
+}
+
+/// What is said of both tuples of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Partial {
+    pub is_ipv6: Option<bool>,
+    pub protocol: Option<u8>,
+    pub original: PartialTuple,
+    pub reply: PartialTuple,
+}
+
+/// What is said of one tuple.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PartialTuple {
+    pub src: Option<u128>,
+    pub dst: Option<u128>,
+    pub src_port: Option<u16>,
+    pub dst_port: Option<u16>,
+    pub icmp_id: Option<u16>,
+    pub icmp_type: Option<u8>,
+    pub icmp_code: Option<u8>,
+}
+
+impl Partial {
+    /// Whether it says all of one original tuple and nothing else.
+    pub fn whole_original(&self) -> bool {
+        let PartialTuple { src, dst, src_port, dst_port, icmp_id, icmp_type, .. } = self.original;
+        let has_rest = match self.protocol {
+            Some(1 | 58) => icmp_id.is_some() && icmp_type.is_some(),
+            _ => src_port.is_some() && dst_port.is_some(),
+        };
+        self.protocol.is_some()
+            && src.is_some()
+            && dst.is_some()
+            && has_rest
+            && self.reply == PartialTuple::default()
+    }
+
+    fn matches(&self, c: &Connection) -> bool {
+        self.is_ipv6.is_none_or(|is_ipv6| is_ipv6 == c.original.is_ipv6)
+            && self.protocol.is_none_or(|protocol| protocol == c.original.protocol)
+            && self.original.matches(&c.original)
+            && self.reply.matches(&c.reply)
+    }
+}
+
+impl PartialTuple {
+    fn matches(&self, t: &Tuple) -> bool {
+        let [kind, code] = t.dst_port.to_be_bytes();
+        let (is_icmp, ports) = (t.is_icmp(), (t.src_port, t.dst_port));
+        self.src.is_none_or(|src| src == t.src)
+            && self.dst.is_none_or(|dst| dst == t.dst)
+            && self.src_port.is_none_or(|port| !is_icmp && port == ports.0)
+            && self.dst_port.is_none_or(|port| !is_icmp && port == ports.1)
+            && self.icmp_id.is_none_or(|id| is_icmp && id == t.src_port)
+            && self.icmp_type.is_none_or(|wanted| is_icmp && wanted == kind)
+            && self.icmp_code.is_none_or(|wanted| is_icmp && wanted == code)
+    }
+}
+
+impl Filter {
+    fn matches(&self, c: &Connection) -> bool {
+        self.zone.is_none_or(|zone| zone == c.zone)
+            && self.mark.is_none_or(|(value, mask)| (c.mark ^ value) & mask == 0)
+            && self.label.is_none_or(|(value, mask)| (c.label ^ value) & mask == 0)
+            && self.tuples.is_none_or(|tuples| tuples.matches(c))
+    }
+}
+
+impl Tracker {
+    /// Connections of entries from number `at` on, of which at most `count` are looked at. `at` is where to
+    /// go on, and `None` at the end.
+    pub fn connections(
+        &self,
+        at: &mut Option<u32>,
+        count: u32,
+        filter: &Filter,
+        now_ms: u64,
+    ) -> Vec<Connection> {
+        let taken = self.taken();
+        let start = at.unwrap_or(0).max(taken.start);
+        let end = start.saturating_add(count).min(taken.end);
+        *at = (end < taken.end).then_some(end);
+        (start..end).filter_map(|idx| self.connection(idx, now_ms)).filter(|c| filter.matches(c)).collect()
+    }
+
+    /// All connections that the filter means.
+    pub fn all_connections(&self, filter: &Filter, now_ms: u64) -> Vec<Connection> {
+        self.connections(&mut Some(0), u32::MAX, filter, now_ms)
+    }
+
+    fn connection(&self, idx: u32, now_ms: u64) -> Option<Connection> {
+        let entry = self.entry(idx);
+        let generation = entry.generation()?;
+        let (original, reply, zone) = entry.tuples();
+        let (traits, (annex, _)) = (entry.traits(), entry.annex());
+        let helper = match traits {
+            t if t.has(Traits::FTP) => Some(Helper::Ftp),
+            t if t.has(Traits::TFTP) => Some(Helper::Tftp),
+            _ => None,
+        };
+        let is_related = traits.has(Traits::RELATED) && annex != 0;
+        let expiry_ms = entry.expiry_ms();
+        let connection = Connection {
+            original,
+            reply,
+            parent: is_related.then(|| self.entry(annex).tuples().0),
+            zone,
+            mark: entry.mark(),
+            label: entry.label(),
+            timeout_s: expiry_ms.saturating_sub(now_ms) / 1000,
+            peers: (original.protocol == TCP).then(|| entry.peers()),
+            helper,
+        };
+        (entry.is_still(generation) && expiry_ms > now_ms).then_some(connection)
+    }
+
+    /// Ends the connections that the filter means. Returns how many.
+    pub fn flush(&self, filter: &Filter, now_ms: u64) -> usize {
+        self.taken().filter(|idx| self.flush_one(*idx, filter, now_ms)).count()
+    }
+
+    fn flush_one(&self, idx: u32, filter: &Filter, now_ms: u64) -> bool {
+        let Some(generation) = self.entry(idx).generation() else { return false };
+        let is_meant = self.connection(idx, now_ms).is_some_and(|c| filter.matches(&c));
+        is_meant && self.end(idx, generation)
+    }
+
+    /// Ends the connection with this original tuple. False where there is none.
+    pub fn flush_tuple(&self, original: &Tuple, zone: u16, now_ms: u64) -> bool {
+        let found = self.find(original, zone, now_ms).filter(|found| !found.is_reply);
+        found.is_some_and(|found| self.end(found.entry, found.generation))
+    }
+
+    /// How many places of the index are taken, in shares of it.
+    pub fn occupancy(&self) -> Vec<u64> {
+        (0..SHARDS).map(|share| self.index.occupancy(&self.entries, share, SHARDS)).collect()
+    }
+}

@@ -1,0 +1,348 @@
+//! A connection's entry: three cache lines of words that any thread may read, and change under the entry's
+//! own lock.
+//!
+//! The first word says whether the entry is in use, which connection it is by now (its generation), and
+//! whether somebody changes it. A reader that finds it unchanged behind what it has read has read one
+//! connection. Who changes an entry holds it for some tens of nanoseconds; a packet that finds it held for
+//! longer goes by what it reads and changes nothing.
+//!
+//! The first line has the tuple that lookups compare and the timeout; an established connection without
+//! translation, mark and label touches that one and, if it is TCP, the last.
+
+use super::tcp::{Peer, Peers, Scale, State};
+use super::tuple::{Packed, Tuple};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+const SEQUENCE: usize = 0;
+const FORWARD: usize = 1;
+const EXPIRY: usize = 6;
+const STATE: usize = 7;
+const REVERSE: usize = 8;
+const LABEL: usize = 13;
+const MARK: usize = 15;
+const PEERS: usize = 16;
+/// Next entries in the chains of both tuples' buckets.
+const CHAINS: usize = 20;
+/// Neighbours among those that the wheel looks at together.
+const WHEEL: usize = 21;
+/// Neighbours among those that are half open.
+const HALF_OPEN: usize = 22;
+/// The entry that holds what few connections have, and the timeout policy.
+const ANNEX: usize = 23;
+const WORDS: usize = 24;
+
+/// See the module's text.
+#[derive(zerocopy::FromZeros)]
+#[repr(C, align(64))]
+pub(crate) struct Entry([AtomicU64; WORDS]);
+
+const _: () = assert!(size_of::<Entry>() == 192);
+
+const LOCKED: u64 = 1;
+const LIVE: u64 = 2;
+const NEXT_GENERATION: u64 = 4;
+/// Looks at a held entry before a packet gives up.
+const SPINS: u32 = 500;
+
+/// Which connection an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Generation(u64);
+
+/// Which of an entry's lists.
+#[derive(Clone, Copy)]
+pub(crate) enum List {
+    Wheel = WHEEL as isize,
+    HalfOpen = HALF_OPEN as isize,
+}
+
+/// What a connection is beside its tuples: bits of one word.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Traits(pub u64);
+
+impl Traits {
+    /// The other end has answered (UDP and others: a packet came back; TCP: it is established).
+    pub const ANSWERED: u64 = 1;
+    /// More than one packet came from the end that opened it, and none back.
+    pub const REPEATED: u64 = 1 << 1;
+    pub const SRC_NAT: u64 = 1 << 2;
+    pub const DST_NAT: u64 = 1 << 3;
+    /// Its reverse tuple has a place of its own in the index.
+    pub const TWO_PLACES: u64 = 1 << 4;
+    /// Expected by the helper of another.
+    pub const RELATED: u64 = 1 << 5;
+    pub const FTP: u64 = 1 << 6;
+    pub const TFTP: u64 = 1 << 7;
+
+    pub fn has(self, bits: u64) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+fn pack_peer(peer: &Peer) -> [u64; 2] {
+    let scale = match peer.scale {
+        Scale::None => 0,
+        Scale::By(bits) => 0x80 | u64::from(bits),
+        Scale::Unknown => 0x40,
+    };
+    let numbers = u64::from(peer.next) << 32 | u64::from(peer.limit);
+    [numbers, u64::from(peer.window) << 32 | scale << 8 | peer.state as u64]
+}
+
+fn unpack_peer([numbers, rest]: [u64; 2]) -> Peer {
+    let scale = match (rest >> 8) as u8 {
+        bits @ 0x80.. => Scale::By(bits & 0x7f),
+        0x40 => Scale::Unknown,
+        _ => Scale::None,
+    };
+    let state = State::of(rest as u8);
+    Peer { next: (numbers >> 32) as u32, limit: numbers as u32, window: (rest >> 32) as u32, scale, state }
+}
+
+impl Entry {
+    fn get(&self, word: usize) -> u64 {
+        self.0[word].load(Relaxed)
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        self.0[word].store(value, Relaxed);
+    }
+
+    fn packed(&self, from: usize) -> Packed {
+        std::array::from_fn(|n| self.get(from + n))
+    }
+
+    /// The connection that is here, if one is.
+    #[inline(always)]
+    pub fn generation(&self) -> Option<Generation> {
+        let sequence = self.0[SEQUENCE].load(Acquire);
+        (sequence & LIVE != 0).then_some(Generation(sequence & !LOCKED))
+    }
+
+    /// Whether what was read since [`Self::generation`] is of that connection.
+    #[inline(always)]
+    pub fn is_still(&self, generation: Generation) -> bool {
+        fence(Acquire);
+        self.get(SEQUENCE) & !LOCKED == generation.0
+    }
+
+    /// Whether a tuple is one of this connection's: true for the reverse one. Whose tuple was compared, too.
+    #[inline(always)]
+    pub fn is_reply(&self, tuple: &Packed) -> Option<(bool, Generation)> {
+        let generation = self.generation()?;
+        let reply = if self.packed(FORWARD) == *tuple {
+            false
+        } else if self.packed(REVERSE) == *tuple {
+            true
+        } else {
+            return None;
+        };
+        self.is_still(generation).then_some((reply, generation))
+    }
+
+    /// Whether a tuple is one of this entry's, also before its connection has begun.
+    pub fn has_tuple(&self, tuple: &Packed) -> bool {
+        self.packed(FORWARD) == *tuple || self.packed(REVERSE) == *tuple
+    }
+
+    /// Holds the entry. `None` where it is another connection by now, or held for long.
+    #[inline(always)]
+    pub fn hold(&self, generation: Generation) -> Option<Held<'_>> {
+        for _ in 0..SPINS {
+            let word = &self.0[SEQUENCE];
+            match word.compare_exchange_weak(generation.0, generation.0 | LOCKED, Acquire, Relaxed) {
+                Ok(_) => return Some(Held { entry: self, after: generation.0 }),
+                Err(found) if found & !LOCKED != generation.0 => return None,
+                Err(_) => std::hint::spin_loop(),
+            }
+        }
+        None
+    }
+
+    /// Ends the connection. False where somebody else has done so, or holds the entry for long.
+    pub fn end(&self, generation: Generation) -> bool {
+        let Some(mut held) = self.hold(generation) else { return false };
+        held.after = (generation.0 & !LIVE).wrapping_add(NEXT_GENERATION);
+        true
+    }
+
+    // What follows is for whoever has the entry for himself, fresh from the list of free ones.
+
+    /// Makes it a connection that lookups may find.
+    pub fn begin(&self) -> Generation {
+        let sequence = self.get(SEQUENCE) | LIVE;
+        self.0[SEQUENCE].store(sequence, Release);
+        Generation(sequence)
+    }
+
+    pub fn set_tuples(&self, forward: &Packed, reverse: &Packed) {
+        for n in 0..5 {
+            self.set(FORWARD + n, forward[n]);
+            self.set(REVERSE + n, reverse[n]);
+        }
+    }
+
+    pub fn set_annex(&self, annex: u32, policy: u32) {
+        self.set(ANNEX, u64::from(annex) << 32 | u64::from(policy));
+    }
+
+    // Lists of a shard, under its lock.
+
+    pub fn links(&self, list: List) -> (u32, u32) {
+        let word = self.get(list as usize);
+        ((word >> 32) as u32, word as u32)
+    }
+
+    pub fn set_links(&self, list: List, (before, after): (u32, u32)) {
+        self.set(list as usize, u64::from(before) << 32 | u64::from(after));
+    }
+
+    // Chains of a bucket, under the bucket's lock; read by lookups.
+
+    pub fn next_in_chain(&self, is_reverse: bool) -> u32 {
+        (self.get(CHAINS) >> if is_reverse { 32 } else { 0 }) as u32
+    }
+
+    pub fn set_next_in_chain(&self, is_reverse: bool, next: u32) {
+        // Two buckets' locks guard the halves, so that the word is exchanged whole.
+        let shift = if is_reverse { 32 } else { 0 };
+        let put = |word: u64| Some(word & !(0xffff_ffff << shift) | u64::from(next) << shift);
+        let _ = self.0[CHAINS].fetch_update(Relaxed, Relaxed, put);
+    }
+
+    // What any thread may read; of one connection if the generation is the same before and after.
+
+    pub fn tuples(&self) -> (Tuple, Tuple, u16) {
+        let (forward, zone) = Tuple::unpacked(&self.packed(FORWARD));
+        (forward, Tuple::unpacked(&self.packed(REVERSE)).0, zone)
+    }
+
+    pub fn expiry_ms(&self) -> u64 {
+        self.get(EXPIRY)
+    }
+
+    /// Renews the timeout. The word is left alone where that would change little: other workers read it. True
+    /// where it ends earlier than before, and the wheel would look too late.
+    #[inline(always)]
+    pub fn expire_at(&self, ms: u64) -> bool {
+        let before = self.get(EXPIRY);
+        if ms.wrapping_sub(before) > 100 {
+            self.set(EXPIRY, ms);
+        }
+        ms + 2_000 < before
+    }
+
+    /// Whatever the timeout is.
+    pub fn set_expiry(&self, ms: u64) {
+        self.set(EXPIRY, ms);
+    }
+
+    pub fn traits(&self) -> Traits {
+        Traits(self.get(STATE))
+    }
+
+    pub fn set_traits(&self, traits: Traits) {
+        self.set(STATE, traits.0);
+    }
+
+    pub fn mark(&self) -> u32 {
+        self.get(MARK) as u32
+    }
+
+    pub fn set_mark(&self, mark: u32) {
+        self.set(MARK, mark.into());
+    }
+
+    pub fn label(&self) -> u128 {
+        u128::from(self.get(LABEL)) << 64 | u128::from(self.get(LABEL + 1))
+    }
+
+    pub fn set_label(&self, label: u128) {
+        self.set(LABEL, (label >> 64) as u64);
+        self.set(LABEL + 1, label as u64);
+    }
+
+    pub fn peers(&self) -> Peers {
+        let peer = |at| unpack_peer([self.get(at), self.get(at + 1)]);
+        [peer(PEERS), peer(PEERS + 2)]
+    }
+
+    pub fn set_peers(&self, peers: &Peers) {
+        for (n, peer) in peers.iter().enumerate() {
+            for (at, word) in pack_peer(peer).into_iter().enumerate() {
+                self.set(PEERS + 2 * n + at, word);
+            }
+        }
+    }
+
+    /// The entry with what few connections have (0: none), and the timeout policy.
+    pub fn annex(&self) -> (u32, u32) {
+        let word = self.get(ANNEX);
+        ((word >> 32) as u32, word as u32)
+    }
+}
+
+/// An entry that its holder alone changes.
+pub(crate) struct Held<'a> {
+    entry: &'a Entry,
+    after: u64,
+}
+
+impl std::ops::Deref for Held<'_> {
+    type Target = Entry;
+    #[inline(always)]
+    fn deref(&self) -> &Entry {
+        self.entry
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.entry.0[SEQUENCE].store(self.after, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn what_is_written_is_read_and_an_ended_connection_is_not_found() {
+        let entry = Entry::new_zeroed();
+        let tuple = Tuple { src: 1 << 100, dst: 2, src_port: 3, dst_port: 4, protocol: 6, is_ipv6: true };
+        let (forward, reverse) = (tuple.packed(9), tuple.reversed().packed(9));
+        entry.set_tuples(&forward, &reverse);
+        assert_eq!(entry.is_reply(&forward), None, "not begun");
+        let first = entry.begin();
+        assert_eq!(entry.is_reply(&forward), Some((false, first)));
+        assert_eq!(entry.is_reply(&reverse), Some((true, first)));
+        assert_eq!(entry.is_reply(&tuple.packed(8)), None);
+        let peer =
+            Peer { next: 5, limit: u32::MAX, window: 7 << 20, scale: Scale::By(14), state: State::TimeWait };
+        let other = Peer { scale: Scale::Unknown, ..Peer::default() };
+        {
+            let held = entry.hold(first).unwrap();
+            held.set_peers(&[peer, other]);
+            held.set_label(3 << 90 | 5);
+            held.set_mark(17);
+            assert!(entry.hold(first).is_none(), "held for long");
+            assert_eq!(entry.is_reply(&forward), Some((false, first)), "readers do not mind");
+        }
+        assert_eq!((entry.peers(), entry.label(), entry.mark()), ([peer, other], 3 << 90 | 5, 17));
+        assert!(entry.end(first) && !entry.end(first));
+        assert!(entry.hold(first).is_none() && !entry.is_still(first));
+        assert_ne!(entry.begin(), first);
+    }
+
+    #[test]
+    fn both_chains_are_kept_apart() {
+        let entry = Entry::new_zeroed();
+        entry.set_next_in_chain(false, 7);
+        entry.set_next_in_chain(true, u32::MAX);
+        assert_eq!((entry.next_in_chain(false), entry.next_in_chain(true)), (7, u32::MAX));
+        entry.set_next_in_chain(true, 0);
+        assert_eq!((entry.next_in_chain(false), entry.next_in_chain(true)), (7, 0));
+    }
+}

@@ -1,0 +1,270 @@
+//! From a tuple's hash to its connection: buckets of one cache line.
+//!
+//! A bucket has seven places, each with 32 bits of a hash and the number of an entry; further entries hang on
+//! a chain of their own words, which is rare. Its first word counts its changes: a lookup that finds nothing,
+//! and the count as it was before, has seen the bucket as it was at one moment. Who changes a bucket has it
+//! for himself for some nanoseconds, by making the count odd. So a lookup neither waits nor writes, and it
+//! touches one line.
+//!
+//! The number of buckets is fixed. Their memory is mapped lazily, in small pages: few connections cost a page
+//! each.
+
+use super::entry::Entry;
+use base::region::{Region, prefetch_at};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+#[derive(zerocopy::FromZeros)]
+#[repr(C, align(64))]
+struct Bucket([AtomicU64; 8]);
+
+/// The version's lowest bit: somebody changes the bucket.
+const CHANGING: u64 = 1;
+const VERSION_STEP: u64 = 2;
+/// A lookup begins so often before it takes what it has found, or not found, for the truth.
+const TRIES: u32 = 16;
+/// Entries of a chain that are looked at.
+const CHAIN_MAX: u32 = 256;
+
+/// One of an entry's two tuples: what places and chains refer to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub entry: u32,
+    /// The reverse tuple, of a connection whose addresses are translated.
+    pub is_reverse: bool,
+}
+
+impl Place {
+    fn pack(self) -> u32 {
+        self.entry << 1 | u32::from(self.is_reverse)
+    }
+
+    /// 0 is none.
+    fn unpack(word: u32) -> Option<Place> {
+        (word != 0).then_some(Place { entry: word >> 1, is_reverse: word & 1 != 0 })
+    }
+}
+
+/// See the module's text.
+pub(crate) struct Index {
+    buckets: Region<Bucket>,
+}
+
+/// The entries that places refer to.
+pub(crate) type Entries = Region<Entry>;
+
+fn signature(hash: u64) -> u64 {
+    // The low bits choose the bucket.
+    hash >> 32
+}
+
+/// First word: version (high), head of the chain (low).
+fn chain(word: u64) -> u32 {
+    word as u32
+}
+
+impl Index {
+    /// With a power of two of buckets.
+    pub fn new(buckets: usize) -> std::io::Result<Index> {
+        assert!(buckets.is_power_of_two());
+        Ok(Index { buckets: Region::scattered(buckets)? })
+    }
+
+    fn number(&self, hash: u64) -> usize {
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    /// Has the line fetched that [`Self::find`] will look at.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_at(&self.buckets, self.number(hash));
+    }
+
+    /// The entry that is most likely meant, for prefetching it.
+    #[inline(always)]
+    pub fn likely(&self, hash: u64) -> u32 {
+        let words = &self.buckets[self.number(hash)].0[1..];
+        let found = words.iter().map(|word| word.load(Relaxed)).find(|word| word >> 32 == signature(hash));
+        found.map_or(0, |word| word as u32 >> 1)
+    }
+
+    /// The first entry of that hash for which `matches` yields something.
+    #[inline]
+    pub fn find<T>(
+        &self,
+        hash: u64,
+        entries: &Entries,
+        mut matches: impl FnMut(u32) -> Option<T>,
+    ) -> Option<T> {
+        let bucket = &self.buckets[self.number(hash)].0;
+        for _ in 0..TRIES {
+            let before = bucket[0].load(Acquire);
+            if before >> 32 & CHANGING != 0 {
+                std::hint::spin_loop();
+                continue;
+            }
+            if let Some(found) = find_in(bucket, hash, chain(before), entries, &mut matches) {
+                return Some(found);
+            }
+            fence(Acquire);
+            if bucket[0].load(Relaxed) == before {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Puts a place into the index, unless `is_there` says of an entry of that hash that it stands for the
+    /// same tuple.
+    pub fn insert(
+        &self,
+        hash: u64,
+        place: Place,
+        entries: &Entries,
+        is_there: impl FnMut(u32) -> bool,
+    ) -> bool {
+        let changing = Changing::begin(&self.buckets[self.number(hash)].0);
+        let (bucket, head, mut is_there) = (changing.bucket, changing.chain, is_there);
+        let same = |entry| is_there(entry).then_some(());
+        if find_in(bucket, hash, head, entries, same).is_some() {
+            return false;
+        }
+        let slot = signature(hash) << 32 | u64::from(place.pack());
+        match bucket[1..].iter().find(|word| word.load(Relaxed) == 0) {
+            Some(free) => free.store(slot, Relaxed),
+            None => {
+                entries[place.entry as usize].set_next_in_chain(place.is_reverse, head);
+                changing.end(place.pack());
+            }
+        }
+        true
+    }
+
+    /// Takes a place out of the index.
+    pub fn remove(&self, hash: u64, place: Place, entries: &Entries) {
+        let changing = Changing::begin(&self.buckets[self.number(hash)].0);
+        let (bucket, head) = (changing.bucket, changing.chain);
+        if let Some(word) = bucket[1..].iter().find(|word| word.load(Relaxed) as u32 == place.pack()) {
+            return word.store(0, Relaxed);
+        }
+        let next_of = |place: Place| entries[place.entry as usize].next_in_chain(place.is_reverse);
+        let behind = next_of(place);
+        if head == place.pack() {
+            return changing.end(behind);
+        }
+        let mut at = Place::unpack(head);
+        // Bound: no entry is in a chain twice.
+        while let Some(before) = at {
+            let next = next_of(before);
+            if next == place.pack() {
+                entries[before.entry as usize].set_next_in_chain(before.is_reverse, behind);
+                return;
+            }
+            at = Place::unpack(next);
+        }
+    }
+
+    /// How many places are taken in each bucket of a share of all, with the chains.
+    pub fn occupancy(&self, entries: &Entries, share: usize, shares: usize) -> u64 {
+        let each = self.buckets.len() / shares;
+        let of = |bucket: &Bucket| {
+            let word = |word: &AtomicU64| word.load(Relaxed);
+            let places = bucket.0[1..].iter().filter(|slot| word(slot) != 0).count() as u64;
+            let chained = std::iter::successors(Place::unpack(chain(word(&bucket.0[0]))), |place| {
+                Place::unpack(entries[place.entry as usize].next_in_chain(place.is_reverse))
+            });
+            places + chained.take(CHAIN_MAX as usize).count() as u64
+        };
+        self.buckets[share * each..(share + 1) * each].iter().map(of).sum()
+    }
+}
+
+#[inline(always)]
+fn find_in<T>(
+    bucket: &[AtomicU64; 8],
+    hash: u64,
+    head: u32,
+    entries: &Entries,
+    mut matches: impl FnMut(u32) -> Option<T>,
+) -> Option<T> {
+    for slot in &bucket[1..] {
+        let word = slot.load(Acquire);
+        if word >> 32 == signature(hash)
+            && let Some(place) = Place::unpack(word as u32)
+            && let Some(found) = matches(place.entry)
+        {
+            return Some(found);
+        }
+    }
+    let mut at = Place::unpack(head);
+    for _ in 0..CHAIN_MAX {
+        let place = at?;
+        if let Some(found) = matches(place.entry) {
+            return Some(found);
+        }
+        at = Place::unpack(entries[place.entry as usize].next_in_chain(place.is_reverse));
+    }
+    None
+}
+
+/// A bucket that its holder alone changes.
+struct Changing<'a> {
+    bucket: &'a [AtomicU64; 8],
+    version: u64,
+    chain: u32,
+    new_chain: std::cell::Cell<u32>,
+}
+
+impl<'a> Changing<'a> {
+    fn begin(bucket: &'a [AtomicU64; 8]) -> Changing<'a> {
+        loop {
+            let word = bucket[0].load(Relaxed);
+            let odd = word | CHANGING << 32;
+            if word != odd && bucket[0].compare_exchange_weak(word, odd, Acquire, Relaxed).is_ok() {
+                // Lookups see that it changes before they see a change.
+                fence(Release);
+                let chain = chain(word);
+                return Changing { bucket, version: word >> 32, chain, new_chain: chain.into() };
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Ends the change with another head of the chain.
+    fn end(self, chain: u32) {
+        self.new_chain.set(chain);
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let version = (self.version + VERSION_STEP) & 0xffff_ffff;
+        self.bucket[0].store(version << 32 | u64::from(self.new_chain.get()), Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_found_until_it_is_taken_out_also_in_a_crowd() {
+        let index = Index::new(4).unwrap();
+        let entries: Entries = Region::new(200).unwrap();
+        let place = |n: u32| Place { entry: n, is_reverse: n % 3 == 0 };
+        // All in one bucket: most hang on its chain.
+        let hash = |n: u32| u64::from(n) << 40 | 2;
+        let find = |n: u32| index.find(hash(n), &entries, |entry| (entry == n).then_some(entry));
+        for n in 1..100 {
+            assert!(index.insert(hash(n), place(n), &entries, |entry| entry == n));
+            assert!(!index.insert(hash(n), place(n), &entries, |entry| entry == n), "twice");
+        }
+        assert_eq!(index.occupancy(&entries, 0, 1), 99);
+        for n in (1..100).rev().step_by(2).chain((2..100).step_by(2)) {
+            assert_eq!(find(n), Some(n));
+            index.remove(hash(n), place(n), &entries);
+            assert_eq!(find(n), None);
+        }
+        assert_eq!(index.occupancy(&entries, 0, 1), 0);
+    }
+}

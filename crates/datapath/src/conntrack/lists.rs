@@ -1,0 +1,228 @@
+//! What a shard keeps of its connections: which entries are free, when each is to be looked at, and which are
+//! half open.
+//!
+//! Timeouts: a wheel of lists, one for each second of the next eight minutes. An entry whose timeout was
+//! renewed since it was put into its list is put into the next one when its time comes; one with a longer
+//! timeout than the wheel is looked at once a turn. So a packet renews a timeout by writing one word, and
+//! nobody sweeps over all entries.
+//!
+//! Half-open connections stand in the order in which they came, for those that give way at a ceiling. One
+//! that is answered leaves that list when somebody comes across it.
+//!
+//! Threads: whoever holds the shard's lock.
+
+use super::entry::{Entry, List};
+use super::index::Entries;
+
+/// Lists of the wheel.
+const SLOTS: usize = 512;
+/// What a list stands for.
+const TICK_MS: u64 = 1_000;
+/// In place of the neighbour before: the head of this slot's list.
+const SLOT: u32 = 1 << 31;
+/// Of an entry that is not in the list of half-open ones.
+const APART: (u32, u32) = (u32::MAX, u32::MAX);
+/// Entries that a shard takes at a time.
+const BLOCK: u32 = 32;
+
+/// See the module's text. 0 stands for no entry.
+pub(crate) struct Lists {
+    /// Linked by their `after`.
+    free: u32,
+    wheel: Box<[u32; SLOTS]>,
+    /// The tick whose list is looked at next.
+    tick: u64,
+    oldest: u32,
+    newest: u32,
+    /// Blocks of entries that the shard has taken.
+    blocks: u32,
+}
+
+impl Lists {
+    pub fn new() -> Lists {
+        Lists { free: 0, wheel: Box::new([0; SLOTS]), tick: 0, oldest: 0, newest: 0, blocks: 0 }
+    }
+
+    /// An entry for its taker alone. `block` gives the first entry of the shard's block of a number, while
+    /// there are any.
+    pub fn take(&mut self, entries: &Entries, block: impl FnOnce(u32) -> Option<u32>) -> Option<u32> {
+        if self.free == 0 {
+            let first = block(self.blocks)?;
+            self.blocks += 1;
+            // Entry 0 stands for none.
+            (first.max(1)..first + BLOCK).for_each(|idx| self.give_back(idx, entries));
+        }
+        let idx = self.free;
+        self.free = entries[idx as usize].links(List::Wheel).1;
+        Some(idx)
+    }
+
+    pub fn give_back(&mut self, idx: u32, entries: &Entries) {
+        entries[idx as usize].set_links(List::Wheel, (0, self.free));
+        self.free = idx;
+    }
+
+    /// How many entries [`Self::take`] asks for at a time.
+    pub const BLOCK: u32 = BLOCK;
+
+    /// Has a new connection looked at when its timeout is over, and stand last among the half-open ones.
+    pub fn link(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
+        self.link_to_wheel(idx, now_ms, entries);
+        entries[idx as usize].set_links(List::HalfOpen, (self.newest, 0));
+        match self.newest {
+            0 => self.oldest = idx,
+            last => {
+                let (before, _) = entries[last as usize].links(List::HalfOpen);
+                entries[last as usize].set_links(List::HalfOpen, (before, idx));
+            }
+        }
+        self.newest = idx;
+    }
+
+    fn link_to_wheel(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
+        let entry = &entries[idx as usize];
+        // Never into the list that is being looked through, or it would not end.
+        let last = self.tick + SLOTS as u64 - 1;
+        let tick = (entry.expiry_ms() / TICK_MS + 1).clamp((now_ms / TICK_MS + 1).min(last), last);
+        let slot = tick as usize % SLOTS;
+        let next = self.wheel[slot];
+        entry.set_links(List::Wheel, (SLOT | slot as u32, next));
+        if next != 0 {
+            let (_, after) = entries[next as usize].links(List::Wheel);
+            entries[next as usize].set_links(List::Wheel, (idx, after));
+        }
+        self.wheel[slot] = idx;
+    }
+
+    /// Takes a connection out of all lists.
+    pub fn unlink(&mut self, idx: u32, entries: &Entries) {
+        self.unlink_from_wheel(idx, entries);
+        self.leave_half_open(idx, entries);
+    }
+
+    fn unlink_from_wheel(&mut self, idx: u32, entries: &Entries) {
+        let (before, after) = entries[idx as usize].links(List::Wheel);
+        if before & SLOT != 0 {
+            self.wheel[(before & !SLOT) as usize % SLOTS] = after;
+        } else {
+            relink(&entries[before as usize], List::Wheel, |links| links.1 = after);
+        }
+        if after != 0 {
+            relink(&entries[after as usize], List::Wheel, |links| links.0 = before);
+        }
+    }
+
+    /// A connection is answered, or gone.
+    pub fn leave_half_open(&mut self, idx: u32, entries: &Entries) {
+        let links = entries[idx as usize].links(List::HalfOpen);
+        if links == APART {
+            return;
+        }
+        let (before, after) = links;
+        match before {
+            0 => self.oldest = after,
+            before => relink(&entries[before as usize], List::HalfOpen, |links| links.1 = after),
+        }
+        match after {
+            0 => self.newest = before,
+            after => relink(&entries[after as usize], List::HalfOpen, |links| links.0 = before),
+        }
+        entries[idx as usize].set_links(List::HalfOpen, APART);
+    }
+
+    /// The half-open connection that came first, and those behind it one after the other.
+    pub fn half_open_after(&self, idx: u32, entries: &Entries) -> Option<u32> {
+        let next = if idx == 0 { self.oldest } else { entries[idx as usize].links(List::HalfOpen).1 };
+        (next != 0).then_some(next)
+    }
+
+    /// The next entry whose time may be over, if there is one: it is to be given to [`Self::later`] or
+    /// unlinked.
+    pub fn due(&mut self, now_ms: u64) -> Option<u32> {
+        let now = now_ms / TICK_MS;
+        // A wheel that nobody has turned for a while is looked through once.
+        self.tick = self.tick.max((now + 1).saturating_sub(SLOTS as u64));
+        // Bound: `SLOTS` lists, of which the most are passed once a second.
+        while self.tick <= now {
+            match self.wheel[self.tick as usize % SLOTS] {
+                0 => self.tick += 1,
+                idx => return Some(idx),
+            }
+        }
+        None
+    }
+
+    /// Has an entry that was due looked at when its timeout, which was renewed, is over.
+    pub fn later(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
+        self.unlink_from_wheel(idx, entries);
+        self.link_to_wheel(idx, now_ms, entries);
+    }
+}
+
+fn relink(entry: &Entry, list: List, change: impl FnOnce(&mut (u32, u32))) {
+    let mut links = entry.links(list);
+    change(&mut links);
+    entry.set_links(list, links);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::region::Region;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::lists", 200)))]
+        // Against a plain map of expiry times, and a plain queue.
+        #[test]
+        fn each_is_due_once_its_time_is_over_and_half_open_ones_keep_their_order(
+            steps in prop::collection::vec((0u8..4, 0u64..700_000, 0usize..64), 1..200)
+        ) {
+            let entries: Entries = Region::new(8192).unwrap();
+            let mut lists = Lists::new();
+            let (mut model, mut queue, mut now) = (BTreeMap::new(), Vec::new(), 0);
+            for (what, ms, which) in steps {
+                match what {
+                    0 | 1 => {
+                        let idx = lists.take(&entries, |block| Some(block * BLOCK)).unwrap();
+                        prop_assert!(!model.contains_key(&idx));
+                        entries[idx as usize].set_expiry(now + ms);
+                        lists.link(idx, now, &entries);
+                        model.insert(idx, now + ms);
+                        queue.push(idx);
+                    }
+                    2 if !model.is_empty() => {
+                        let idx = *model.keys().nth(which % model.len()).unwrap();
+                        if which % 3 == 0 {
+                            lists.leave_half_open(idx, &entries);
+                        } else {
+                            lists.unlink(idx, &entries);
+                            lists.give_back(idx, &entries);
+                            model.remove(&idx);
+                        }
+                        queue.retain(|i| *i != idx);
+                    }
+                    _ => now += ms / 10,
+                }
+                let mut ended = Vec::new();
+                while let Some(idx) = lists.due(now) {
+                    if entries[idx as usize].expiry_ms() <= now {
+                        lists.unlink(idx, &entries);
+                        lists.give_back(idx, &entries);
+                        ended.push(idx);
+                    } else {
+                        lists.later(idx, now, &entries);
+                    }
+                }
+                for idx in &ended {
+                    prop_assert!(model.remove(idx).unwrap() <= now);
+                    queue.retain(|i| i != idx);
+                }
+                prop_assert!(model.values().all(|expiry| *expiry + 2 * TICK_MS > now));
+                let in_order = std::iter::successors(lists.half_open_after(0, &entries), |idx| lists.half_open_after(*idx, &entries));
+                prop_assert_eq!(in_order.collect::<Vec<_>>(), queue.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! Connection tracking: which packets belong together, how far their connections are, and what their
+//! addresses become.
+//!
+//! One tracker serves all workers, and its parts are made for that: an [`index`] whose lookups touch one
+//! cache line and write nothing; entries ([`entry`]) that are changed under a lock of their own, which only
+//! packets of one connection meet at; and shards with [`lists`] for what a new connection, an ended one, or a
+//! timeout needs. A packet of a connection that is there takes none of the shards' locks.
+//!
+//! [`seen`] reads packets, [`tcp`] judges segments, [`nat`] chooses addresses and writes them, [`track`] puts
+//! it together for one packet, [`expect`] has connections that helpers announce ([`helper`]), [`zones`] and
+//! [`timeouts`] are what an operator sets, [`dump`] is what one asks for.
+//!
+//! Under attack: there is a ceiling for all connections and one for each zone. At a ceiling the half-open
+//! connections that came first give way, and established ones stay. What an input port may spend on new
+//! connections is bounded by its worker (see [`crate::input`]).
+//!
+//! Threads: any. Time is an argument: milliseconds of the datapath's clock. Source: ovs-actions(7) and
+//! ovs-fields(7) for what the actions and fields mean.
+
+pub mod dump;
+mod entry;
+mod index;
+mod lists;
+pub mod nat;
+pub(crate) mod run;
+pub mod seen;
+pub mod share;
+pub mod tcp;
+pub mod timeouts;
+mod track;
+pub mod tuple;
+mod zones;
+
+use self::entry::{Entry, Generation, Traits};
+use self::index::{Entries, Index, Place};
+use self::lists::Lists;
+use self::tcp::State;
+use self::timeouts::Timeouts;
+use self::tuple::Tuple;
+use self::zones::Zones;
+use base::hash::HashKey;
+use base::region::Region;
+use flow::{FieldId, Key, Mask};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Entries that there may be, of which each connection takes one, and two with a helper.
+const ENTRIES: usize = 1 << 22;
+const BUCKETS: usize = 1 << 19;
+/// More than there are workers, so that two of them rarely want the same.
+const SHARDS: usize = 64;
+/// Open vSwitch's.
+const LIMIT_DEFAULT: u32 = 3_000_000;
+/// Half-open connections that are looked at for one that gives way.
+const EVICTION_TRIES: u32 = 64;
+/// Ended connections that a new one clears away.
+const CLEARED_PER_COMMIT: u32 = 2;
+
+/// The state of a packet (`ct_state`).
+pub mod state {
+    pub const NEW: u8 = 0x01;
+    pub const ESTABLISHED: u8 = 0x02;
+    pub const RELATED: u8 = 0x04;
+    pub const REPLY: u8 = 0x08;
+    pub const INVALID: u8 = 0x10;
+    pub const TRACKED: u8 = 0x20;
+    pub const SRC_NAT: u8 = 0x40;
+    pub const DST_NAT: u8 = 0x80;
+}
+
+/// What the tracker has said of a packet: part of what goes with it.
+#[derive(Clone, Copy, Eq, Default, Debug)]
+pub struct Tracking {
+    /// Bits of [`state`]; 0 for a packet that was not tracked.
+    pub state: u8,
+    pub zone: u16,
+    pub mark: u32,
+    pub label: u128,
+}
+
+impl PartialEq for Tracking {
+    /// Of packets that were not tracked nothing else says anything.
+    #[inline(always)]
+    fn eq(&self, other: &Tracking) -> bool {
+        let rest = |t: &Tracking| (t.zone, t.mark, t.label);
+        self.state == other.state && (self.state == 0 || rest(self) == rest(other))
+    }
+}
+
+impl Tracking {
+    /// Puts what rules can match into a packet's key. `original` is the tuple that opened the connection.
+    #[inline(always)]
+    pub(crate) fn put(&self, original: Option<&Tuple>, key: &mut Key) {
+        if self.state != 0 {
+            self.put_tracked(original, key);
+        }
+    }
+
+    #[inline(never)]
+    fn put_tracked(&self, original: Option<&Tuple>, key: &mut Key) {
+        let mut set = |field, value| key.set(field, value);
+        set(FieldId::CtState, self.state.into());
+        set(FieldId::CtZone, self.zone.into());
+        set(FieldId::CtMark, self.mark.into());
+        set(FieldId::CtLabel, self.label);
+        let Some(tuple) = original.filter(|tuple| tuple.protocol != 0) else { return };
+        let (src, dst) = if tuple.is_ipv6 {
+            (FieldId::CtIpv6Src, FieldId::CtIpv6Dst)
+        } else {
+            (FieldId::CtNwSrc, FieldId::CtNwDst)
+        };
+        let ports = tuple.of_ports();
+        set(src, tuple.src);
+        set(dst, tuple.dst);
+        set(FieldId::CtNwProto, tuple.protocol.into());
+        set(FieldId::CtTpSrc, ports.0.into());
+        set(FieldId::CtTpDst, ports.1.into());
+    }
+}
+
+/// Whether a mask holds bits of the tuple that opened a packet's connection.
+pub(crate) fn reads_original(mask: &Mask) -> bool {
+    use FieldId::*;
+    [CtNwProto, CtNwSrc, CtNwDst, CtTpSrc, CtTpDst, CtIpv6Src, CtIpv6Dst]
+        .iter()
+        .any(|&field| mask.get(field) != 0)
+}
+
+/// A helper of a protocol whose connections announce others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Helper {
+    Ftp,
+    Tftp,
+}
+
+impl Helper {
+    /// As `alg=` and Open vSwitch's dumps name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Helper::Ftp => "ftp",
+            Helper::Tftp => "tftp",
+        }
+    }
+}
+
+/// What a `ct` action asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Request {
+    pub zone: u16,
+    /// A new connection is put down.
+    pub commit: bool,
+    /// One that was opened from the other end is forgotten.
+    pub force: bool,
+    /// Value and mask.
+    pub mark: Option<(u32, u32)>,
+    pub label: Option<(u128, u128)>,
+    pub nat: Option<Nat>,
+    pub helper: Option<Helper>,
+}
+
+/// Address translation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Nat {
+    /// As the connection has it, if it has any.
+    Existing,
+    /// And so for a new one.
+    New(nat::Range),
+}
+
+struct Shard(Mutex<Lists>);
+
+/// See the module's text.
+pub struct Tracker {
+    secret: HashKey,
+    index: Index,
+    entries: Entries,
+    shards: Box<[Shard]>,
+    /// Blocks of entries that a shard has taken, at the most.
+    rounds: AtomicU32,
+    count: AtomicU32,
+    limit: AtomicU32,
+    zones: Zones,
+    timeouts: Timeouts,
+    is_liberal: AtomicBool,
+    sweep_interval_ms: AtomicU32,
+    figures: Figures,
+}
+
+/// What has happened, for `coverage/show` and tests.
+#[derive(Default)]
+struct Figures {
+    full: AtomicU64,
+    zone_full: AtomicU64,
+    evicted: AtomicU64,
+    exhausted: AtomicU64,
+}
+
+/// A connection that was found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    entry: u32,
+    generation: Generation,
+    is_reply: bool,
+}
+
+impl Tracker {
+    pub fn new() -> std::io::Result<Tracker> {
+        Tracker::with_secret(HashKey::random())
+    }
+
+    /// As [`Self::new`], with hashes that a test knows.
+    pub fn with_secret(secret: HashKey) -> std::io::Result<Tracker> {
+        Ok(Tracker {
+            secret,
+            index: Index::new(BUCKETS)?,
+            entries: Region::new(ENTRIES)?,
+            shards: (0..SHARDS).map(|_| Shard(Mutex::new(Lists::new()))).collect(),
+            rounds: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            limit: AtomicU32::new(LIMIT_DEFAULT),
+            zones: Zones::new()?,
+            timeouts: Timeouts::default(),
+            is_liberal: AtomicBool::new(false),
+            sweep_interval_ms: AtomicU32::new(30_000),
+            figures: Figures::default(),
+        })
+    }
+
+    // ---- what an operator sets and asks for
+
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Connections that there are.
+    pub fn count(&self) -> u32 {
+        self.count.load(Relaxed)
+    }
+
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Relaxed)
+    }
+
+    pub fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    pub fn zone_count(&self, zone: u16) -> u32 {
+        self.zones.count(zone)
+    }
+
+    /// The limit that holds for a zone: its own, or the default one.
+    pub fn zone_limit(&self, zone: u16) -> Option<u32> {
+        self.zones.limit(zone).or_else(|| self.zones.default_limit())
+    }
+
+    pub fn default_zone_limit(&self) -> Option<u32> {
+        self.zones.default_limit()
+    }
+
+    pub fn set_zone_limit(&self, zone: u16, limit: Option<u32>) {
+        self.zones.set_limit(zone, limit);
+    }
+
+    pub fn set_default_zone_limit(&self, limit: Option<u32>) {
+        self.zones.set_default_limit(limit);
+    }
+
+    /// Zones with limits of their own.
+    pub fn limited_zones(&self) -> impl Iterator<Item = (u16, u32)> {
+        self.zones.limited()
+    }
+
+    /// Whether TCP's sequence numbers are checked.
+    pub fn checks_sequence(&self) -> bool {
+        !self.is_liberal.load(Relaxed)
+    }
+
+    pub fn set_checks_sequence(&self, checks: bool) {
+        self.is_liberal.store(!checks, Relaxed);
+    }
+
+    /// How long Open vSwitch would wait between two sweeps. Here entries expire by a wheel, and nothing waits
+    /// for that long.
+    pub fn sweep_interval_ms(&self) -> u32 {
+        self.sweep_interval_ms.load(Relaxed)
+    }
+
+    pub fn set_sweep_interval_ms(&self, ms: u32) {
+        self.sweep_interval_ms.store(ms, Relaxed);
+    }
+
+    /// New connections that were not put down: at the ceiling of all, of a zone, without an address left; and
+    /// half-open ones that gave way.
+    pub fn refused(&self) -> [(&'static str, u64); 4] {
+        let f = &self.figures;
+        [
+            ("conntrack_full", f.full.load(Relaxed)),
+            ("conntrack_zone_full", f.zone_full.load(Relaxed)),
+            ("conntrack_nat_exhausted", f.exhausted.load(Relaxed)),
+            ("conntrack_evicted", f.evicted.load(Relaxed)),
+        ]
+    }
+
+    /// From now on new connections of a zone have the timeouts of this policy; 0 is the default one.
+    pub fn set_zone_policy(&self, zone: u16, policy: u32) {
+        self.zones.set_policy(zone, policy);
+    }
+
+    // ---- lookups
+
+    /// Has the line fetched that a lookup of this tuple will touch first. The hash is what
+    /// [`Self::fetch_entry`] wants.
+    #[inline(always)]
+    pub fn fetch_bucket(&self, tuple: &Tuple, zone: u16) -> u64 {
+        let hash = tuple.hash(zone, &self.secret);
+        self.index.prefetch(hash);
+        hash
+    }
+
+    /// Has the entry fetched that a hash most likely means.
+    #[inline(always)]
+    pub fn fetch_entry(&self, hash: u64) {
+        base::region::prefetch_at(&self.entries, self.index.likely(hash) as usize);
+    }
+
+    fn entry(&self, idx: u32) -> &Entry {
+        &self.entries[idx as usize]
+    }
+
+    /// The connection of a tuple, in whichever direction. One whose time is over is not there any more.
+    fn find(&self, tuple: &Tuple, zone: u16, now_ms: u64) -> Option<Found> {
+        self.find_by(tuple.hash(zone, &self.secret), tuple, zone, |entry| entry.expiry_ms() > now_ms)
+    }
+
+    fn find_by(&self, hash: u64, tuple: &Tuple, zone: u16, wanted: impl Fn(&Entry) -> bool) -> Option<Found> {
+        let packed = tuple.packed(zone);
+        self.index.find(hash, &self.entries, |idx| {
+            let entry = self.entry(idx);
+            let (is_reply, generation) = entry.is_reply(&packed)?;
+            wanted(entry).then_some(Found { entry: idx, generation, is_reply })
+        })
+    }
+
+    // ---- connections come and go
+
+    fn shard(&self, n: usize) -> MutexGuard<'_, Lists> {
+        // Nobody panics in there; if somebody did, the lists are as they are.
+        self.shards[n % SHARDS].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Entries belong to the shard that has taken their block.
+    fn shard_of(entry: u32) -> usize {
+        (entry / Lists::BLOCK) as usize % SHARDS
+    }
+
+    /// The first entry of a shard's block of this number. Blocks are dealt round, so that an entry's number
+    /// says whose it is.
+    fn block(&self, shard: usize, number: u32) -> Option<u32> {
+        let first = (number as usize * SHARDS + shard % SHARDS) * Lists::BLOCK as usize;
+        (first < ENTRIES).then(|| {
+            self.rounds.fetch_max(number + 1, Relaxed);
+            first as u32
+        })
+    }
+
+    /// Numbers of the entries that any shard has taken so far.
+    fn taken(&self) -> std::ops::Range<u32> {
+        1..self.rounds.load(Relaxed) * SHARDS as u32 * Lists::BLOCK
+    }
+
+    /// Whether the connection is still to be answered.
+    fn is_half_open(&self, entry: &Entry) -> bool {
+        let (forward, ..) = entry.tuples();
+        if forward.protocol == tuple::TCP {
+            return entry.peers().iter().any(|peer| peer.state < State::Established);
+        }
+        !entry.traits().has(Traits::ANSWERED)
+    }
+
+    /// Ends a connection. False where somebody else does so.
+    fn end(&self, entry: u32, generation: Generation) -> bool {
+        self.end_in(entry, generation, None)
+    }
+
+    fn end_in(&self, idx: u32, generation: Generation, lists: Option<&mut Lists>) -> bool {
+        let entry = self.entry(idx);
+        if !entry.end(generation) {
+            return false;
+        }
+        let (forward, reverse, zone) = entry.tuples();
+        self.index.remove(
+            forward.hash(zone, &self.secret),
+            Place { entry: idx, is_reverse: false },
+            &self.entries,
+        );
+        if entry.traits().has(Traits::TWO_PLACES) {
+            let hash = reverse.hash(zone, &self.secret);
+            self.index.remove(hash, Place { entry: idx, is_reverse: true }, &self.entries);
+        }
+        self.zones.leave(zone);
+        self.count.fetch_sub(1, Relaxed);
+        match lists {
+            Some(lists) => self.give_back(lists, idx),
+            None => self.give_back(&mut self.shard(Tracker::shard_of(idx)), idx),
+        }
+        true
+    }
+
+    fn give_back(&self, lists: &mut Lists, idx: u32) {
+        lists.unlink(idx, &self.entries);
+        let (annex, _) = self.entry(idx).annex();
+        if annex != 0 {
+            lists.give_back(annex, &self.entries);
+        }
+        lists.give_back(idx, &self.entries);
+    }
+
+    /// Ends connections whose time is over: at most `budget` are looked at. False where none is left.
+    fn turn(&self, lists: &mut Lists, now_ms: u64, budget: u32) -> bool {
+        for _ in 0..budget {
+            let Some(idx) = lists.due(now_ms) else { return false };
+            let entry = self.entry(idx);
+            match entry.generation() {
+                Some(generation) if entry.expiry_ms() <= now_ms => {
+                    if !self.end_in(idx, generation, Some(lists)) {
+                        lists.later(idx, now_ms, &self.entries);
+                    }
+                }
+                _ => lists.later(idx, now_ms, &self.entries),
+            }
+        }
+        true
+    }
+
+    /// Ends connections whose time is over, of all shards, looking at about `budget`. For whoever has the
+    /// time: new connections also clear away old ones.
+    pub fn expire(&self, now_ms: u64, budget: u32) {
+        let each = budget.div_ceil(SHARDS as u32);
+        for n in 0..SHARDS {
+            // Who holds it clears away, too.
+            if let Ok(mut lists) = self.shards[n].0.try_lock() {
+                self.turn(&mut lists, now_ms, each);
+            }
+        }
+    }
+
+    /// Has a half-open connection give way: the one that came first in the shard of `hash`, or of another; of
+    /// a zone, if only that zone is full.
+    fn make_room(&self, first_shard: usize, zone: Option<u16>) -> bool {
+        let mut tries = EVICTION_TRIES;
+        for n in 0..SHARDS {
+            let mut lists = self.shard(first_shard + n);
+            let mut at = 0;
+            while let Some(idx) = lists.half_open_after(at, &self.entries) {
+                if tries == 0 {
+                    return false;
+                }
+                tries -= 1;
+                let entry = self.entry(idx);
+                let Some(generation) = entry.generation() else {
+                    at = idx;
+                    continue;
+                };
+                if !self.is_half_open(entry) {
+                    lists.leave_half_open(idx, &self.entries);
+                } else if zone.is_some_and(|zone| entry.tuples().2 != zone)
+                    || !self.end_in(idx, generation, Some(&mut lists))
+                {
+                    at = idx;
+                } else {
+                    self.figures.evicted.fetch_add(1, Relaxed);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Address translation: which tuple a new connection gets, and the headers of its packets.
+//!
+//! The addresses of a range are chosen by a keyed hash of the connection, so that they are spread evenly and
+//! the same connection gets the same address again, whether or not that was asked for (`persistent`, `hash`);
+//! with `random` a port is chosen at random. A port that is taken is passed over for the next one of its
+//! range. Without a range of ports, a source keeps its port or gets another of the same class (below 512,
+//! below 1024, ephemeral).
+//!
+//! In an ICMP error the quoted packet's header is translated too, the other way round. Checksums are updated
+//! incrementally.
+//!
+//! Pure but for the packet. Source: RFC 3022, RFC 5508; ovs-actions(7).
+
+use super::seen::quoted_l4;
+use super::tuple::{TCP, Tuple, UDP};
+use crate::action::DpAction;
+use crate::edit;
+use base::DropReason;
+use base::hash::HashKey;
+use flow::FieldId;
+use packet::Packet;
+use wire::Layers;
+use wire::checksum::{update16, update128};
+
+/// Which end of a connection is translated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    Src,
+    Dst,
+}
+
+/// What a new connection's translation may be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Range {
+    pub side: Side,
+    /// Lowest and highest address; both 0: the packet's own.
+    pub addresses: Option<(u128, u128)>,
+    pub is_ipv6: bool,
+    /// Lowest and highest port.
+    pub ports: Option<(u16, u16)>,
+    pub is_persistent: bool,
+    pub is_hash: bool,
+    pub is_random: bool,
+}
+
+/// Ports tried from one start, and starts.
+const PORTS_TRIED: u32 = 128;
+const PORTS_TRIED_LEAST: u32 = 16;
+const EPHEMERAL: (u16, u16) = (1024, u16::MAX);
+
+/// The reverse tuples that may be given to a connection with this forward tuple, the best first. The iterator
+/// is bounded.
+pub(crate) fn candidates(
+    range: Range,
+    forward: Tuple,
+    zone: u16,
+    secret: &HashKey,
+    random: u64,
+) -> impl Iterator<Item = Tuple> {
+    let mut reverse = forward.reversed();
+    let [a, b, c, d, e] = forward.packed(zone);
+    let (low, high) = range.addresses.unwrap_or_default();
+    let hash =
+        secret.block(&[a, b, c, d, e, low as u64 ^ (low >> 64) as u64, high as u64 ^ (high >> 64) as u64, 1]);
+    if low != 0 {
+        let span = u64::try_from(high.saturating_sub(low)).unwrap_or(u64::MAX);
+        let offset = if span == u64::MAX { hash } else { hash % (span + 1) };
+        let address = low + u128::from(offset);
+        match range.side {
+            Side::Src => reverse.dst = address,
+            Side::Dst => reverse.src = address,
+        }
+    }
+    let choice = (if range.is_random { random } else { hash >> 16 }) as u32;
+    let in_range =
+        |(low, high): (u16, u16)| low + (choice % (u32::from(high.saturating_sub(low)) + 1)) as u16;
+    let source = match (range.side, range.ports) {
+        (Side::Src, Some(ports)) => (in_range(ports), ports),
+        _ => (forward.src_port, class_of(forward.src_port)),
+    };
+    let destination = match (range.side, range.ports) {
+        (Side::Dst, Some(ports)) => Some((in_range(ports), ports)),
+        _ => None,
+    };
+    let has_ports = forward.has_ports();
+    if has_ports {
+        reverse.dst_port = source.0;
+        reverse.src_port = destination.map_or(forward.dst_port, |(port, _)| port);
+    }
+    let with_destination = move |port| Tuple { src_port: port, ..reverse };
+    let with_source = move |port| Tuple { dst_port: port, ..reverse };
+    let as_it_is = (!has_ports).then_some(reverse);
+    let destinations =
+        destination.filter(|_| has_ports).map(|start| tried(start, random).map(with_destination));
+    let sources = has_ports.then(|| tried(source, random).map(with_source));
+    as_it_is.into_iter().chain(destinations.into_iter().flatten()).chain(sources.into_iter().flatten())
+}
+
+/// The ports that a source port may be exchanged for.
+fn class_of(port: u16) -> (u16, u16) {
+    match port {
+        0..512 => (1, 511),
+        512..1024 => (600, 1023),
+        _ => EPHEMERAL,
+    }
+}
+
+/// Ports of a range, from one on in turn, then some from other starts.
+fn tried((first, (low, high)): (u16, (u16, u16)), mut random: u64) -> impl Iterator<Item = u16> {
+    let count = u32::from(high.saturating_sub(low)) + 1;
+    let mut from = u32::from(first).saturating_sub(low.into()) % count;
+    // One that lies outside of its range is tried all the same.
+    let own = (first < low || first > high).then_some(first);
+    let mut tries = PORTS_TRIED.min(count);
+    let mut n = 0;
+    let in_range = std::iter::from_fn(move || {
+        if n == tries {
+            tries /= 2;
+            if count <= PORTS_TRIED || tries < PORTS_TRIED_LEAST / 2 {
+                return None;
+            }
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (from, n) = ((random >> 33) as u32 % count, 0);
+        }
+        n += 1;
+        Some(low + ((from + n - 1) % count) as u16)
+    });
+    own.into_iter().chain(in_range)
+}
+
+/// Makes a packet one of tuple `to`, of which `side` differs; of an ICMP error, also what it quotes.
+pub(crate) fn translate(
+    packet: &mut Packet,
+    layers: &mut Layers,
+    to: &Tuple,
+    side: Side,
+    is_error: bool,
+) -> Result<(), DropReason> {
+    if is_error {
+        quote(packet, layers, &to.reversed(), side);
+    }
+    let (src, dst) =
+        if to.is_ipv6 { (FieldId::Ipv6Src, FieldId::Ipv6Dst) } else { (FieldId::NwSrc, FieldId::NwDst) };
+    let (address, value) = match side {
+        Side::Src => (src, to.src),
+        Side::Dst => (dst, to.dst),
+    };
+    let mut set = |field, value, mask| edit::apply(packet, layers, &DpAction::Set { field, value, mask });
+    set(address, value, if to.is_ipv6 { u128::MAX } else { u32::MAX.into() })?;
+    if !is_error && to.has_ports() {
+        set(FieldId::TpSrc, to.src_port.into(), 0xffff)?;
+        set(FieldId::TpDst, to.dst_port.into(), 0xffff)?;
+    }
+    Ok(())
+}
+
+/// Makes the packet that an ICMP error quotes one of tuple `to`; of its addresses, the one that the error's
+/// own `side` names from the other end. What is cut off is left out.
+fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option<()> {
+    let icmp = usize::from(layers.l4);
+    let end = layers.end(packet.data()).min(packet.data().len());
+    let mut error = Quoting { bytes: packet.data_mut().get_mut(icmp..end)? };
+    let (protocol, l4) = quoted_l4(error.bytes.get(8..)?, to.is_ipv6)?;
+    let (ip, l4) = (8, 8 + l4);
+    // The error goes to `dst`, who has sent what it quotes.
+    let is_src = side == Side::Dst;
+    let sum = match protocol {
+        TCP => Some(l4 + 16),
+        UDP if error.word(l4 + 6) != Some(0) => Some(l4 + 6),
+        _ => None,
+    };
+    let address = if is_src { to.src } else { to.dst };
+    let (at, len) = match (to.is_ipv6, is_src) {
+        (false, true) => (ip + 12, 4),
+        (false, false) => (ip + 16, 4),
+        (true, true) => (ip + 8, 16),
+        (true, false) => (ip + 24, 16),
+    };
+    let header_sum = (!to.is_ipv6).then_some(ip + 10);
+    error.put(at, &address.to_be_bytes()[16 - len..], [header_sum, sum]);
+    if to.has_ports() {
+        error.put(l4, &to.src_port.to_be_bytes(), [sum, None]);
+        error.put(l4 + 2, &to.dst_port.to_be_bytes(), [sum, None]);
+    }
+    Some(())
+}
+
+/// An ICMP error's bytes, whose own checksum covers all that is changed.
+struct Quoting<'a> {
+    bytes: &'a mut [u8],
+}
+
+impl Quoting<'_> {
+    fn word(&self, at: usize) -> Option<u16> {
+        Some(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?))
+    }
+
+    /// Changes bytes, and the checksums of the quoted packet that cover them.
+    fn put(&mut self, at: usize, new: &[u8], sums: [Option<usize>; 2]) {
+        let Some(place) = self.bytes.get_mut(at..at + new.len()) else { return };
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
+        let (old, now) = (number(place), number(new));
+        place.copy_from_slice(new);
+        self.update(2, |sum| update128(sum, old, now));
+        for at in sums.into_iter().flatten() {
+            if let Some(before) = self.word(at)
+                && let Some(after) = self.update(at, |sum| update128(sum, old, now))
+            {
+                self.update(2, |sum| update16(sum, before, after));
+            }
+        }
+    }
+
+    fn update(&mut self, at: usize, change: impl FnOnce(u16) -> u16) -> Option<u16> {
+        let new = change(self.word(at)?);
+        self.bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
+        Some(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> Tuple {
+        Tuple {
+            src: 0x0a00_0001,
+            dst: 0x0a00_0002,
+            src_port: 40_000,
+            dst_port: 80,
+            protocol: TCP,
+            is_ipv6: false,
+        }
+    }
+
+    fn range(side: Side, addresses: (u128, u128), ports: Option<(u16, u16)>) -> Range {
+        let addresses = Some(addresses);
+        Range {
+            side,
+            addresses,
+            is_ipv6: false,
+            ports,
+            is_persistent: false,
+            is_hash: false,
+            is_random: false,
+        }
+    }
+
+    fn all(range: Range) -> Vec<Tuple> {
+        candidates(range, client(), 0, &HashKey::from_seed(1), 7).collect()
+    }
+
+    #[test]
+    fn a_source_keeps_its_port_as_long_as_that_is_free_and_tries_others() {
+        let tried = all(range(Side::Src, (0xc0a8_0001, 0xc0a8_0001), None));
+        assert_eq!(tried[0], Tuple { dst: 0xc0a8_0001, ..client().reversed() });
+        assert!(tried.len() > 128 && tried.len() < 400, "{}", tried.len());
+        assert_eq!(tried[1].dst_port, 40_001);
+        assert!(tried.iter().all(|t| t.src_port == 80 && t.dst == 0xc0a8_0001));
+    }
+
+    #[test]
+    fn ranges_are_kept_and_addresses_spread() {
+        let ports = (500, 503);
+        let tried = all(range(Side::Dst, (0xc0a8_0001, 0xc0a8_0004), Some(ports)));
+        let destinations = &tried[..4];
+        assert!(destinations.iter().all(|t| (500..=503).contains(&t.src_port) && t.dst_port == 40_000));
+        let mut seen: Vec<_> = destinations.iter().map(|t| t.src_port).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [500, 501, 502, 503]);
+        let mut count = [0; 4];
+        for port in 1..1000 {
+            let forward = Tuple { src_port: port, ..client() };
+            let to = range(Side::Src, (0xc0a8_0001, 0xc0a8_0004), None);
+            let first = candidates(to, forward, 0, &HashKey::from_seed(1), 7).next().unwrap();
+            count[(first.dst - 0xc0a8_0001) as usize] += 1;
+        }
+        assert!(count.iter().all(|n| (150..350).contains(n)), "{count:?}");
+    }
+
+    #[test]
+    fn all_zero_addresses_are_the_packets_own() {
+        assert_eq!(all(range(Side::Src, (0, 0), None))[0], client().reversed());
+    }
+}

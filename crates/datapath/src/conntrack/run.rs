@@ -1,0 +1,105 @@
+//! The `ct` action on a run of packets: each step on all of them before the next, so that lines of the index
+//! and entries are fetched while other packets are looked at.
+//!
+//! Packets of a run have the same metadata. What the tracker says may differ from packet to packet, so the
+//! run becomes several: packets next to each other of which it says the same stay together, and the rest of
+//! the actions is executed on each such run.
+
+use super::seen::{self, Seen};
+use super::track::Moment;
+use super::{Request, Tracking, nat};
+use crate::execute::{Ends, Run};
+use crate::recirculation::Originals;
+use arrayvec::ArrayVec;
+use base::DropReason;
+use packet::BURST;
+
+/// VLAN tags that extraction looks behind, and so the tracker does.
+const TAGS_MAX: u8 = 2;
+
+/// Tracks all packets of a run and goes on with runs of them.
+#[inline(never)]
+pub fn track_all<E: Ends>(
+    request: &Request,
+    run: &mut Run,
+    to: &mut E,
+    mut go_on: impl FnMut(&mut Run, &mut E),
+) {
+    let tracker = to.context().tracker.clone();
+    // 1. Read packets, and ask for the lines of the index.
+    let mut all: ArrayVec<(Option<Seen>, Option<u64>), BURST> = ArrayVec::new();
+    let mut n = 0;
+    while n < run.packets.len() {
+        if run.packets[n].is_lent() && !to.make_whole(&mut run.packets[n]) {
+            let packet = run.remove(n);
+            to.context().drop(packet, DropReason::PoolExhausted);
+            continue;
+        }
+        let (packet, layers) = (&run.packets[n], &mut run.layers[n]);
+        layers.know(packet.data(), packet.len(), TAGS_MAX);
+        let seen = seen::read(packet, layers);
+        let hash = seen.as_ref().map(|seen| tracker.fetch_bucket(&seen.tuple, request.zone));
+        all.push((seen, hash));
+        n += 1;
+    }
+    // 2. Ask for entries.
+    all.iter().filter_map(|(_, hash)| *hash).for_each(|hash| tracker.fetch_entry(hash));
+    // 3. Track, translate.
+    let mut said: ArrayVec<Tracking, BURST> = ArrayVec::new();
+    let mut originals = std::mem::take(&mut run.originals);
+    originals.truncate(run.packets.len());
+    while originals.len() < run.packets.len() {
+        originals.push(Default::default());
+    }
+    let mut n = 0;
+    for (seen, hash) in all {
+        let mut tracking = run.metadata.tracking;
+        let context = to.context();
+        let (now_ms, random) =
+            (context.now_ms, u64::from(context.random()) << 32 | u64::from(context.random()));
+        let mut moment = Moment { now_ms, hash, random, may_begin: &mut || context.may_begin_connection() };
+        let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut originals[n], &mut moment);
+        let done = done.and_then(|translation| match translation {
+            Some(t) => nat::translate(&mut run.packets[n], &mut run.layers[n], &t.to, t.side, t.is_error),
+            None => Ok(()),
+        });
+        match done {
+            Ok(()) => {
+                said.push(tracking);
+                n += 1;
+            }
+            Err(reason) => {
+                originals.remove(n);
+                let packet = run.remove(n);
+                to.context().drop(packet, reason);
+            }
+        }
+    }
+    go_on_by_what_was_said(run, &said, originals, to, &mut go_on);
+}
+
+/// Goes on with all packets of which the same was said, then with the next ones.
+fn go_on_by_what_was_said<E: Ends>(
+    run: &mut Run,
+    said: &[Tracking],
+    originals: Originals,
+    to: &mut E,
+    go_on: &mut impl FnMut(&mut Run, &mut E),
+) {
+    let Some(first) = said.first() else { return };
+    if said.iter().all(|tracking| tracking == first) {
+        run.metadata.tracking = *first;
+        run.originals = originals;
+        return go_on(run, to);
+    }
+    let mut packets = run.packets.drain(..).zip(run.layers.drain(..)).zip(originals);
+    for same in said.chunk_by(|a, b| a == b) {
+        let mut part = Run::new(run.metadata);
+        part.metadata.tracking = same[0];
+        for ((packet, layers), original) in packets.by_ref().take(same.len()) {
+            part.push(packet, layers);
+            part.originals.push(original);
+        }
+        go_on(&mut part, to);
+    }
+}

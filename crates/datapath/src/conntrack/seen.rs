@@ -1,0 +1,244 @@
+//! What the tracker reads of a packet: the tuple that it belongs to, and what TCP's state machine asks for.
+//!
+//! A packet that cannot be tracked (a header cut off or contradicting itself, a wrong checksum, a fragment,
+//! port 0, an ICMP message that neither asks nor answers nor reports an error) has none: it is *invalid*. An
+//! ICMP error belongs to the connection of the packet that it quotes, whose reverse is then its tuple.
+//! Checksums that a driver vouches for, or that are not finished yet, are not summed again; nor are those of
+//! frames that span several chunks.
+//!
+//! Pure; nothing here panics, whatever the bytes. Source: RFC 791, 792, 4443, 8200, 9293; Open vSwitch's
+//! conntrack for what counts as invalid.
+
+use super::tuple::{ICMP, ICMPV6, TCP, Tuple, UDP};
+use packet::{Packet, PacketFlags};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use wire::Layers;
+use wire::checksum;
+use wire::ip::IpProtocol;
+
+/// What a packet says of its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    pub tuple: Tuple,
+    /// An ICMP error about a packet of the connection.
+    pub is_error: bool,
+    pub tcp: Segment,
+}
+
+/// What TCP's state machine asks of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Segment {
+    pub seq: u32,
+    pub ack: u32,
+    pub flags: u16,
+    pub window: u16,
+    /// Bytes of payload.
+    pub len: u32,
+    /// What the window scale option says, if there is one.
+    pub scale: Option<u8>,
+}
+
+/// ICMP errors quote the IP header and so many bytes behind it.
+const QUOTED_L4: usize = 8;
+
+/// Reads a packet with these layers. `None` for one that is invalid.
+pub fn read(packet: &Packet, layers: &Layers) -> Option<Seen> {
+    let is_vouched = packet.flags.has(PacketFlags::CSUM_VALID)
+        || packet.flags.has(PacketFlags::CSUM_PARTIAL)
+        || packet.is_chained();
+    read_bytes(packet.data(), layers, is_vouched)
+}
+
+/// As [`read`], of a frame's bytes.
+pub fn read_bytes(frame: &[u8], layers: &Layers, is_vouched: bool) -> Option<Seen> {
+    if !layers.is_ip() || layers.is_cut() || layers.is_fragment() || layers.l4 == 0 {
+        return None;
+    }
+    let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
+    let end = layers.end(frame).min(frame.len());
+    let there = frame.get(l4..end)?;
+    let (src, dst) = addresses(frame.get(l3..)?, layers.is_ipv6())?;
+    if !layers.is_ipv6() && !checksum::is_valid(frame.get(l3..l4)?) {
+        return None;
+    }
+    let tuple = Tuple { src, dst, protocol: layers.protocol, is_ipv6: layers.is_ipv6(), ..Tuple::default() };
+    if !is_vouched && !is_sum_right(&tuple, there, layers.is_routed()) {
+        return None;
+    }
+    let mut seen = Seen { tuple, is_error: false, tcp: Segment::default() };
+    if tuple.is_icmp() {
+        return icmp(seen, there);
+    }
+    match tuple.protocol {
+        TCP => {
+            let payload = usize::from(layers.payload).checked_sub(l4)?;
+            // Of a frame that spans chunks only the head is here; its length is what the IP header says.
+            let len = layers.end(frame).checked_sub(l4 + payload)? as u32;
+            seen.tcp = segment(there, payload, len)?;
+            (seen.tuple.src_port, seen.tuple.dst_port) = ports(there)?;
+        }
+        UDP => {
+            let udp_len = usize::from(be16(there, 4)?);
+            if udp_len < 8 || udp_len > layers.end(frame) - l4 {
+                return None;
+            }
+            (seen.tuple.src_port, seen.tuple.dst_port) = ports(there)?;
+        }
+        // All packets of another protocol between two hosts are one connection.
+        _ => {}
+    }
+    Some(seen)
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn addresses(l3: &[u8], is_ipv6: bool) -> Option<(u128, u128)> {
+    if is_ipv6 {
+        let at = |at: usize| Some(u128::from_be_bytes(*l3.get(at..)?.first_chunk()?));
+        return Some((at(8)?, at(24)?));
+    }
+    Some((be32(l3, 12)?.into(), be32(l3, 16)?.into()))
+}
+
+/// Port 0 is nobody's.
+fn ports(l4: &[u8]) -> Option<(u16, u16)> {
+    let (src, dst) = (be16(l4, 0)?, be16(l4, 2)?);
+    (src != 0 && dst != 0).then_some((src, dst))
+}
+
+/// Whether the transport checksum is right, or there is none. The destination that a routing header hides is
+/// not known.
+fn is_sum_right(tuple: &Tuple, there: &[u8], is_routed: bool) -> bool {
+    let has_pseudo_header = match tuple.protocol {
+        TCP | UDP => true,
+        ICMPV6 if tuple.is_ipv6 => true,
+        ICMP if !tuple.is_ipv6 => false,
+        _ => return true,
+    };
+    if tuple.protocol == UDP && !tuple.is_ipv6 && be16(there, 6) == Some(0) || is_routed && has_pseudo_header
+    {
+        return true;
+    }
+    if !has_pseudo_header {
+        return checksum::is_valid(there);
+    }
+    let protocol = IpProtocol(tuple.protocol);
+    let sum = if tuple.is_ipv6 {
+        let [src, dst] = [tuple.src, tuple.dst].map(Ipv6Addr::from_bits);
+        checksum::pseudo_v6(src, dst, protocol, there.len() as u32)
+    } else {
+        let [src, dst] = [tuple.src, tuple.dst].map(|address| Ipv4Addr::from_bits(address as u32));
+        checksum::pseudo_v4(src, dst, protocol, there.len() as u16)
+    };
+    sum.bytes(there).is_valid()
+}
+
+fn icmp(mut seen: Seen, there: &[u8]) -> Option<Seen> {
+    let (kind, code) = (*there.first()?, *there.get(1)?);
+    // The identifier, or what is unused in an error.
+    let id = be16(there, 4)?;
+    there.get(..8)?;
+    let is_v6 = seen.tuple.is_ipv6;
+    match (is_v6, kind) {
+        (false, 0 | 8 | 13 | 14 | 15 | 16) | (true, 128 | 129) => {
+            if code != 0 {
+                return None;
+            }
+            (seen.tuple.src_port, seen.tuple.dst_port) = (id, u16::from_be_bytes([kind, code]));
+            Some(seen)
+        }
+        (false, 3 | 4 | 5 | 11 | 12) | (true, 1..=4) => {
+            let quoted = quoted(&there[8..], is_v6)?;
+            // What is reported was sent by the one who is told.
+            if quoted.src != seen.tuple.dst {
+                return None;
+            }
+            (seen.tuple, seen.is_error) = (quoted.reversed(), true);
+            Some(seen)
+        }
+        _ => None,
+    }
+}
+
+/// The tuple of the packet that an ICMP error quotes.
+fn quoted(inner: &[u8], is_ipv6: bool) -> Option<Tuple> {
+    let (src, dst) = addresses(inner, is_ipv6)?;
+    let (protocol, l4) = quoted_l4(inner, is_ipv6)?;
+    let mut tuple = Tuple { src, dst, protocol, is_ipv6, ..Tuple::default() };
+    let there = inner.get(l4..)?;
+    if tuple.is_icmp() {
+        let (kind, code) = (*there.first()?, *there.get(1)?);
+        if there.len() < QUOTED_L4
+            || code != 0
+            || !matches!((is_ipv6, kind), (false, 0 | 8 | 13..=16) | (true, 128 | 129))
+        {
+            return None;
+        }
+        (tuple.src_port, tuple.dst_port) = (be16(there, 4)?, u16::from_be_bytes([kind, code]));
+    } else if tuple.has_ports() {
+        there.get(..QUOTED_L4)?;
+        (tuple.src_port, tuple.dst_port) = ports(there)?;
+    }
+    Some(tuple)
+}
+
+/// Protocol and start of the transport header of a quoted packet, which is no fragment.
+pub(crate) fn quoted_l4(inner: &[u8], is_ipv6: bool) -> Option<(u8, usize)> {
+    if !is_ipv6 {
+        let header_len = usize::from(inner.first()? & 0xf) * 4;
+        let is_fragment = be16(inner, 6)? & 0x3fff != 0;
+        return (header_len >= 20 && !is_fragment).then_some((*inner.get(9)?, header_len));
+    }
+    let (mut protocol, mut at) = (*inner.get(6)?, 40);
+    // Bound: each header takes at least 8 bytes of the quoted packet.
+    while matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135) {
+        let head: &[u8; 4] = inner.get(at..)?.first_chunk()?;
+        at += match protocol {
+            44 if u16::from_be_bytes([head[2], head[3]]) & 0xfff9 != 0 => return None,
+            44 => 8,
+            51 => (usize::from(head[1]) + 2) * 4,
+            _ => (usize::from(head[1]) + 1) * 8,
+        };
+        protocol = head[0];
+    }
+    Some((protocol, at))
+}
+
+fn segment(l4: &[u8], payload: usize, len: u32) -> Option<Segment> {
+    let offset_and_flags = be16(l4, 12)?;
+    Some(Segment {
+        seq: be32(l4, 4)?,
+        ack: be32(l4, 8)?,
+        flags: offset_and_flags & 0xfff,
+        window: be16(l4, 14)?,
+        len,
+        scale: window_scale(l4.get(20..payload)?),
+    })
+}
+
+/// The shift of the window scale option, of at most 14 (RFC 7323 section 2.3).
+fn window_scale(mut options: &[u8]) -> Option<u8> {
+    let mut scale = None;
+    // An option of less than three bytes at the end can be none that matters.
+    while let [kind, rest @ ..] = options
+        && rest.len() >= 2
+    {
+        match kind {
+            0 => break,
+            1 => options = rest,
+            _ => {
+                if *kind == 3 {
+                    scale = Some(rest[1].min(14));
+                }
+                options = options.get(usize::from(rest[0]).max(2)..).unwrap_or_default();
+            }
+        }
+    }
+    scale
+}

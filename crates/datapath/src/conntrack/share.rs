@@ -1,0 +1,74 @@
+//! An input port's share of a worker's time for new connections.
+//!
+//! A connection that begins costs a worker many times what one that goes on does. Where packets of one port
+//! alone come in, it may begin as many as the worker has time for. Where those of several ports do, each may
+//! begin [`SHARED_PER_MS`] in a millisecond, and packets that would begin more are dropped and counted. So
+//! who floods one port with new connections leaves the time to the others.
+//!
+//! Threads: one worker.
+
+use base::PortNo;
+
+/// Connections that one port may begin in a millisecond while others have packets too.
+pub const SHARED_PER_MS: u32 = 100;
+
+/// Which ports have had packets.
+#[derive(Default)]
+pub struct Share {
+    /// A bit for each of 64 groups of ports, in this window and in the last.
+    now: u64,
+    last: u64,
+    window: u64,
+}
+
+/// Of one port: how many connections its packets have begun in a millisecond.
+#[derive(Clone, Copy, Default)]
+pub struct Begun {
+    ms: u64,
+    count: u32,
+}
+
+/// How long a port counts as one that has packets.
+const WINDOW_MS: u64 = 64;
+
+impl Share {
+    /// A burst came in.
+    #[inline(always)]
+    pub fn note(&mut self, port: PortNo) {
+        self.now |= 1 << (port.0 % 64);
+    }
+
+    /// Whether a port may begin one more, which is then counted.
+    pub fn may_begin(&mut self, begun: &mut Begun, now_ms: u64) -> bool {
+        let window = now_ms / WINDOW_MS;
+        if window != self.window {
+            self.last = if window == self.window + 1 { self.now } else { 0 };
+            (self.now, self.window) = (0, window);
+        }
+        if begun.ms != now_ms {
+            *begun = Begun { ms: now_ms, count: 0 };
+        }
+        begun.count += 1;
+        (self.now | self.last).count_ones() < 2 || begun.count <= SHARED_PER_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_begins_what_it_likes_and_one_among_others_its_share() {
+        let (mut share, mut flood, mut other) = (Share::default(), Begun::default(), Begun::default());
+        let begin = |share: &mut Share, begun: &mut Begun, port, n: u32, ms| {
+            share.note(PortNo(port));
+            (0..n).filter(|_| share.may_begin(begun, ms)).count()
+        };
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 1), 5_000);
+        assert_eq!(begin(&mut share, &mut other, 2, 1, 2), 1);
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 3), 100);
+        assert_eq!(begin(&mut share, &mut other, 2, 50, 3), 50);
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 4), 100);
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 5_000, "alone again");
+    }
+}

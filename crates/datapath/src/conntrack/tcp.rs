@@ -1,0 +1,295 @@
+//! TCP's state machine: which segments belong to a connection, and how far it is.
+//!
+//! Each end has a state and a window. A segment is valid if it lies in the window that the other end has
+//! offered, as far as the tracker has seen, and if what it acknowledges is near what was sent (G. van Rooij,
+//! "Real Stateful TCP Packet Filtering in IP Filter"; the same rules as in OpenBSD's pf and Open vSwitch). A
+//! connection that is picked up in its midst is judged leniently, since its window scales were never seen. A
+//! segment is checked, then both ends are moved on.
+//!
+//! With `be_liberal` the window is not checked. Pure. Source: RFC 9293 section 3.3, RFC 7323.
+
+use super::seen::Segment;
+use super::timeouts::Phase;
+
+pub(crate) const FIN: u16 = 1;
+pub(crate) const SYN: u16 = 2;
+pub(crate) const RST: u16 = 4;
+const PSH: u16 = 8;
+pub(crate) const ACK: u16 = 16;
+const URG: u16 = 32;
+
+/// How far an end is, in the order in which Open vSwitch numbers and prints them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+#[repr(u8)]
+pub enum State {
+    #[default]
+    Closed,
+    Listen,
+    SynSent,
+    SynRecv,
+    Established,
+    CloseWait,
+    FinWait1,
+    Closing,
+    LastAck,
+    FinWait2,
+    TimeWait,
+}
+
+impl State {
+    const ALL: [State; 11] = [
+        State::Closed,
+        State::Listen,
+        State::SynSent,
+        State::SynRecv,
+        State::Established,
+        State::CloseWait,
+        State::FinWait1,
+        State::Closing,
+        State::LastAck,
+        State::FinWait2,
+        State::TimeWait,
+    ];
+
+    pub(crate) fn of(number: u8) -> State {
+        State::ALL.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
+    /// As Open vSwitch prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Closed => "CLOSED",
+            State::Listen => "LISTEN",
+            State::SynSent => "SYN_SENT",
+            State::SynRecv => "SYN_RECV",
+            State::Established => "ESTABLISHED",
+            State::CloseWait => "CLOSE_WAIT",
+            State::FinWait1 => "FIN_WAIT_1",
+            State::Closing => "CLOSING",
+            State::LastAck => "LAST_ACK",
+            State::FinWait2 => "FIN_WAIT_2",
+            State::TimeWait => "TIME_WAIT",
+        }
+    }
+}
+
+/// What is known of an end's window scale.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Scale {
+    /// It offered none.
+    #[default]
+    None,
+    /// So many bits.
+    By(u8),
+    /// Its first segment was never seen.
+    Unknown,
+}
+
+impl Scale {
+    fn offered(option: Option<u8>) -> Scale {
+        option.map_or(Scale::None, Scale::By)
+    }
+
+    fn bits(self) -> u8 {
+        if let Scale::By(bits) = self { bits } else { 0 }
+    }
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Peer {
+    /// The next sequence number that it is to send: one past the highest that was seen.
+    pub next: u32,
+    /// It may send up to here.
+    pub limit: u32,
+    /// The largest window that it has offered.
+    pub window: u32,
+    pub scale: Scale,
+    pub state: State,
+}
+
+/// Both ends: the one that opened the connection, and the other.
+pub type Peers = [Peer; 2];
+
+/// What a segment is to its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Part of a connection whose other end has answered. The phase sets its timeout, if it is renewed.
+    Valid(Option<Phase>),
+    /// Of a connection that is still to be answered.
+    StillNew(Phase),
+    /// The first segment of another connection with the same tuple; the old one is over.
+    Another,
+    Invalid,
+}
+
+/// Acknowledgements may be so far behind or ahead of what was seen: a window and a segment.
+const ACK_SLACK: i32 = 0xffff + 1500;
+const SCALE_MAX: u8 = 14;
+
+/// Whether `a` is at or behind `b` in the order of sequence numbers.
+fn at_least(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 >= 0
+}
+
+/// Whether no TCP sends these flags together.
+fn flags_contradict(flags: u16) -> bool {
+    let has = |bits| flags & bits != 0;
+    if has(SYN) {
+        return has(RST | FIN);
+    }
+    !has(ACK | RST) || !has(ACK) && has(FIN | PSH | URG)
+}
+
+/// A window as a scaled one counts it, rounded up.
+fn unscaled(window: u16, bits: u8) -> u32 {
+    u32::from(window).div_ceil(1 << bits)
+}
+
+/// Both ends after the first segment that was seen, of a connection that it may open or be in the midst of.
+/// `None` for one that may not: the answer to an opening segment.
+pub(crate) fn open(s: &Segment) -> Option<Peers> {
+    if flags_contradict(s.flags) || s.flags & (SYN | ACK) == SYN | ACK {
+        return None;
+    }
+    let opens = s.flags & SYN != 0;
+    let (scale, of_other) =
+        if opens { (Scale::offered(s.scale), Scale::None) } else { (Scale::Unknown, Scale::Unknown) };
+    let extra = 1 + u32::from(opens) + u32::from(s.flags & FIN != 0);
+    let from = Peer {
+        next: s.seq,
+        limit: s.seq.wrapping_add(s.len).wrapping_add(extra),
+        window: unscaled(s.window.max(1), scale.bits()),
+        scale,
+        state: State::SynSent,
+    };
+    Some([from, Peer { limit: 1, window: 1, scale: of_other, ..Peer::default() }])
+}
+
+/// Judges a segment from `peers[from]` and moves both ends on.
+pub(crate) fn update(peers: &mut Peers, from: usize, s: &Segment, be_liberal: bool) -> Verdict {
+    let [mut src, mut dst] = [peers[from & 1], peers[from & 1 ^ 1]];
+    let verdict = judge(&mut src, &mut dst, s, be_liberal);
+    (peers[from & 1], peers[from & 1 ^ 1]) = (src, dst);
+    verdict
+}
+
+fn judge(src: &mut Peer, dst: &mut Peer, s: &Segment, be_liberal: bool) -> Verdict {
+    let has = |bits| s.flags & bits != 0;
+    if flags_contradict(s.flags) {
+        return Verdict::Invalid;
+    }
+    if s.flags & (SYN | ACK) == SYN {
+        if src.state >= State::FinWait2 && dst.state >= State::FinWait2 {
+            (src.state, dst.state) = (State::Closed, State::Closed);
+            return Verdict::Another;
+        }
+        if src.state <= State::SynSent {
+            src.state = State::SynSent;
+            return Verdict::StillNew(Phase::TcpSynSent);
+        }
+    }
+    let mut window = u32::from(s.window);
+    let [mut src_bits, mut dst_bits] = match (src.scale, dst.scale) {
+        _ if has(SYN) => [0, 0],
+        (Scale::By(src), Scale::By(dst)) => [src, dst],
+        (Scale::Unknown, Scale::Unknown) => [SCALE_MAX; 2],
+        _ => [0, 0],
+    };
+    let mut seq = s.seq;
+    let mut end = seq.wrapping_add(s.len).wrapping_add(has(SYN).into()).wrapping_add(has(FIN).into());
+    let mut checks_ack = true;
+    if src.state < State::SynSent {
+        // The first that is seen of this end.
+        if has(SYN)
+            && let Some(bits) = agree_on_scale(src, dst, s)
+        {
+            [src_bits, dst_bits] = bits;
+            window = unscaled(s.window, src_bits);
+        }
+        (src.next, src.state) = (seq, State::SynSent);
+        let limit = end.wrapping_add((dst.window << dst_bits).max(1));
+        if src.limit == 1 || at_least(limit, src.limit) {
+            src.limit = limit;
+            checks_ack = false;
+        }
+        src.window = src.window.max(window);
+    }
+    // An end that gives up while it connects has nothing to acknowledge, and some say so with a 0.
+    let acknowledges = has(ACK) && !(s.ack == 0 && s.flags & (ACK | RST) == ACK | RST);
+    let ack = if acknowledges { s.ack } else { dst.next };
+    if seq == end {
+        // Without data, any number will do.
+        (seq, end) = (src.next, src.next);
+    }
+    let behind = if checks_ack { dst.next.wrapping_sub(ack) as i32 } else { 0 };
+    let is_near = |at: u32| matches!(s.seq.wrapping_sub(at) as i32, -1..=1);
+    let is_in_window = at_least(src.limit, end)
+        && at_least(seq, src.next.wrapping_sub(dst.window << dst_bits))
+        && (-ACK_SLACK..=ACK_SLACK << src_bits).contains(&behind)
+        && (!has(RST) || is_near(src.next));
+    let is_awkward =
+        dst.state < State::SynSent || dst.state >= State::FinWait2 || src.state >= State::FinWait2;
+    if !is_in_window && !be_liberal {
+        let is_close = at_least(src.limit.wrapping_add(ACK_SLACK as u32), end)
+            && at_least(seq, src.next.wrapping_sub(ACK_SLACK as u32));
+        // Ends that open at once, connections picked up in their midst, and stragglers behind the end.
+        if !(is_awkward && is_close) {
+            return Verdict::Invalid;
+        }
+    }
+    slide(src, dst, window, src_bits, end, ack);
+    if has(FIN) && src.state < State::Closing {
+        src.state = State::Closing;
+    }
+    let renews = is_in_window || be_liberal;
+    if renews && has(ACK) {
+        dst.state = match dst.state {
+            State::SynSent => State::Established,
+            State::Closing => State::FinWait2,
+            other => other,
+        };
+    }
+    if has(RST) {
+        (src.state, dst.state) = (State::TimeWait, State::TimeWait);
+    }
+    Verdict::Valid(renews.then(|| phase(src.state, dst.state)))
+}
+
+/// The other end opens, too: both scale their windows by these bits, or neither does.
+fn agree_on_scale(src: &mut Peer, dst: &mut Peer, s: &Segment) -> Option<[u8; 2]> {
+    let Scale::By(other) = dst.scale else { return None };
+    src.scale = Scale::offered(s.scale);
+    if let Scale::By(own) = src.scale {
+        return Some([own, other]);
+    }
+    (dst.window, dst.scale) = (dst.window << other, Scale::None);
+    None
+}
+
+/// What both ends may send now.
+fn slide(src: &mut Peer, dst: &mut Peer, window: u32, src_bits: u8, end: u32, ack: u32) {
+    src.window = src.window.max(window);
+    if at_least(end, src.next) {
+        src.next = end;
+    }
+    let offered = window << src_bits;
+    if at_least(ack.wrapping_add(offered), dst.limit) {
+        dst.limit = ack.wrapping_add(offered.max(1));
+    }
+}
+
+fn phase(a: State, b: State) -> Phase {
+    let (least, most) = (a.min(b), a.max(b));
+    if least >= State::FinWait2 {
+        Phase::TcpClose
+    } else if least >= State::Closing {
+        Phase::TcpTimeWait
+    } else if least < State::Established {
+        Phase::TcpSynRecv
+    } else if most >= State::Closing {
+        Phase::TcpFinWait
+    } else {
+        Phase::TcpEstablished
+    }
+}

@@ -1,0 +1,220 @@
+//! The tracker as its callers see it.
+
+use super::seen::{Seen, Segment};
+use super::track::Moment;
+use super::tuple::UDP;
+use super::*;
+
+const SYN: u16 = 2;
+const ACK: u16 = 16;
+
+fn tracker() -> Tracker {
+    Tracker::with_secret(HashKey::from_seed(3)).unwrap()
+}
+
+fn udp(n: u32) -> Tuple {
+    Tuple { src: n.into(), dst: 0x0a00_0002, src_port: 1000, dst_port: 53, protocol: UDP, is_ipv6: false }
+}
+
+fn seen(tuple: Tuple) -> Seen {
+    Seen { tuple, is_error: false, tcp: Segment { flags: SYN, window: 1000, ..Segment::default() } }
+}
+
+/// The state that a fresh packet gets.
+fn state_of(t: &Tracker, tuple: Tuple, request: &Request, now_ms: u64) -> u8 {
+    let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+    let mut moment = Moment { now_ms, hash: None, random: 1, may_begin: &mut || true };
+    t.track(Some(&seen(tuple)), request, &mut tracking, &mut original, &mut moment).unwrap();
+    tracking.state & !state::TRACKED
+}
+
+const COMMIT: Request =
+    Request { zone: 0, commit: true, force: false, mark: None, label: None, nat: None, helper: None };
+
+#[test]
+fn a_connection_is_new_until_it_is_answered_and_forgotten_when_it_is_silent() {
+    let t = tracker();
+    let (there, back) = (udp(1), udp(1).reversed());
+    let plain = Request::default();
+    assert_eq!(state_of(&t, there, &plain, 0), state::NEW);
+    assert_eq!(state_of(&t, there, &COMMIT, 0), state::NEW);
+    assert_eq!(state_of(&t, there, &plain, 1), state::NEW);
+    assert_eq!(state_of(&t, back, &plain, 2), state::ESTABLISHED | state::REPLY);
+    assert_eq!(state_of(&t, there, &plain, 3), state::ESTABLISHED);
+    assert_eq!(state_of(&t, there, &Request { zone: 1, ..plain }, 3), state::NEW, "another zone");
+    assert_eq!(t.count(), 1);
+    assert_eq!(state_of(&t, there, &plain, 30_104), state::NEW, "after 30 s");
+    t.expire(40_000, 10_000);
+    assert_eq!((t.count(), t.zone_count(0)), (0, 0));
+}
+
+#[test]
+fn at_a_ceiling_half_open_connections_give_way_and_answered_ones_stay() {
+    let t = tracker();
+    t.set_limit(100);
+    t.set_zone_limit(7, Some(3));
+    for n in 0..50 {
+        state_of(&t, udp(n), &COMMIT, 0);
+        state_of(&t, udp(n).reversed(), &COMMIT, 0);
+    }
+    for n in 1000..6000 {
+        assert_eq!(state_of(&t, udp(n), &COMMIT, 1), state::NEW);
+    }
+    assert_eq!(t.count(), 100);
+    for n in 0..50 {
+        assert_eq!(state_of(&t, udp(n), &COMMIT, 2), state::ESTABLISHED, "{n}");
+    }
+    t.set_limit(200);
+    let in_zone = Request { zone: 7, ..COMMIT };
+    for n in 0..3 {
+        state_of(&t, udp(n), &in_zone, 2);
+    }
+    state_of(&t, udp(0).reversed(), &in_zone, 2);
+    for n in 3..20 {
+        state_of(&t, udp(n), &in_zone, 2);
+        assert_eq!(t.zone_count(7), 3);
+    }
+    assert_eq!(state_of(&t, udp(0), &in_zone, 2), state::ESTABLISHED);
+    // All are answered: a new one is refused.
+    t.flush(&dump::Filter { zone: Some(7), ..Default::default() }, 2);
+    for n in 0..3 {
+        state_of(&t, udp(n), &in_zone, 2);
+        state_of(&t, udp(n).reversed(), &in_zone, 2);
+    }
+    state_of(&t, udp(9), &in_zone, 2);
+    assert_eq!(state_of(&t, udp(9).reversed(), &in_zone, 2), state::NEW);
+    assert_eq!(t.zone_count(7), 3);
+}
+
+#[test]
+fn who_may_not_begin_a_connection_is_dropped() {
+    let t = tracker();
+    let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+    let mut moment = Moment { now_ms: 0, hash: None, random: 1, may_begin: &mut || false };
+    let got = t.track(Some(&seen(udp(1))), &COMMIT, &mut tracking, &mut original, &mut moment);
+    assert_eq!(got, Err(base::DropReason::CtPortShare));
+    assert_eq!(t.count(), 0);
+}
+
+#[test]
+fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_passed_over() {
+    let t = tracker();
+    let range = nat::Range {
+        side: nat::Side::Src,
+        addresses: Some((0xc0a8_0001, 0xc0a8_0001)),
+        is_ipv6: false,
+        ports: Some((5000, 5002)),
+        is_persistent: false,
+        is_hash: false,
+        is_random: false,
+    };
+    let request = Request { nat: Some(Nat::New(range)), ..COMMIT };
+    let mut outside = Vec::new();
+    for n in 0..4 {
+        let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+        let mut moment = Moment { now_ms: 0, hash: None, random: 1, may_begin: &mut || true };
+        let got = t.track(Some(&seen(udp(n))), &request, &mut tracking, &mut original, &mut moment).unwrap();
+        assert_eq!(got.is_some(), n < 3, "three ports");
+        let Some(translation) = got else { continue };
+        assert_eq!(translation.side, nat::Side::Src);
+        assert_eq!((translation.to.src, translation.to.dst_port), (0xc0a8_0001, 53));
+        assert_eq!(tracking.state, state::NEW | state::TRACKED | state::SRC_NAT);
+        assert_eq!(original, udp(n));
+        outside.push(translation.to);
+    }
+    assert_eq!(t.count(), 3);
+    let mut ports: Vec<_> = outside.iter().map(|to| to.src_port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [5000, 5001, 5002]);
+    for (n, to) in outside.iter().enumerate() {
+        let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+        let mut moment = Moment { now_ms: 0, hash: None, random: 1, may_begin: &mut || true };
+        let back = Request { nat: Some(Nat::Existing), ..Request::default() };
+        let got =
+            t.track(Some(&seen(to.reversed())), &back, &mut tracking, &mut original, &mut moment).unwrap();
+        assert_eq!(got.unwrap().to, udp(n as u32).reversed());
+        assert_eq!(got.unwrap().side, nat::Side::Dst);
+        assert_eq!(original, udp(n as u32));
+    }
+    // Gone from both ends.
+    assert!(t.flush_tuple(&udp(0), 0, 1));
+    assert_eq!(state_of(&t, outside[0].reversed(), &Request::default(), 1), state::NEW);
+    assert_eq!(t.occupancy().iter().sum::<u64>(), 4);
+    t.flush(&dump::Filter::default(), 1);
+    assert_eq!((t.count(), t.occupancy().iter().sum::<u64>()), (0, 0));
+}
+
+#[test]
+fn marks_and_labels_are_the_connections() {
+    let t = tracker();
+    let with = Request { mark: Some((0x12, 0xff)), label: Some((1 << 100, u128::MAX)), ..COMMIT };
+    state_of(&t, udp(1), &with, 0);
+    state_of(&t, udp(1), &Request { mark: Some((0x3400, 0xff00)), ..COMMIT }, 0);
+    let all = t.all_connections(&dump::Filter { mark: Some((0x3412, u32::MAX)), ..Default::default() }, 0);
+    assert_eq!((all.len(), all[0].label), (1, 1 << 100));
+    assert_eq!(t.flush(&dump::Filter { label: Some((2, 3)), ..Default::default() }, 0), 0);
+    assert_eq!(t.flush(&dump::Filter { mark: Some((2, 3)), ..Default::default() }, 0), 1);
+}
+
+#[test]
+fn a_handshake_establishes_and_a_segment_outside_of_the_window_is_invalid() {
+    let t = tracker();
+    let there = Tuple { protocol: tuple::TCP, ..udp(1) };
+    let go = |tuple: Tuple, flags, seq, ack, request: &Request| {
+        let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+        let tcp = Segment { seq, ack, flags, window: 1000, len: 0, scale: None };
+        let mut moment = Moment { now_ms: 5, hash: None, random: 1, may_begin: &mut || true };
+        let seen = Seen { tuple, is_error: false, tcp };
+        t.track(Some(&seen), request, &mut tracking, &mut original, &mut moment).unwrap();
+        tracking.state & !state::TRACKED
+    };
+    let (plain, back) = (Request::default(), there.reversed());
+    assert_eq!(go(back, SYN | ACK, 1, 1, &COMMIT), state::INVALID, "an answer opens nothing");
+    assert_eq!(go(there, SYN, 100, 0, &COMMIT), state::NEW);
+    assert_eq!(go(there, SYN, 100, 0, &plain), state::NEW, "again");
+    assert_eq!(go(back, SYN | ACK, 500, 101, &plain), state::ESTABLISHED | state::REPLY);
+    assert_eq!(go(there, ACK, 101, 501, &plain), state::ESTABLISHED);
+    let far = |t: &Tracker| {
+        t.set_checks_sequence(false);
+    };
+    assert_eq!(go(there, ACK, 101, 900_000, &plain), state::INVALID);
+    far(&t);
+    assert_eq!(go(there, ACK, 101, 900_000, &plain), state::ESTABLISHED, "liberal");
+}
+
+#[test]
+fn workers_that_begin_and_end_connections_at_once_leave_none_behind() {
+    let t = tracker();
+    let cases = testkit::cases("datapath::conntrack_threads", 20_000);
+    std::thread::scope(|scope| {
+        for worker in 0..4u32 {
+            let t = &t;
+            scope.spawn(move || {
+                let mut x = worker + 1;
+                for step in 0..cases {
+                    x ^= x << 13;
+                    x ^= x >> 17;
+                    x ^= x << 5;
+                    let (tuple, now) = (udp(x % 64), u64::from(step));
+                    match x >> 8 & 7 {
+                        0 => drop(t.flush_tuple(&tuple, 0, now)),
+                        1 => t.expire(now, 64),
+                        2..5 => drop(state_of(t, tuple.reversed(), &COMMIT, now)),
+                        _ => drop(state_of(t, tuple, &COMMIT, now)),
+                    }
+                }
+            });
+        }
+    });
+    t.flush(&dump::Filter::default(), 0);
+    t.expire(u64::from(cases) + 100_000, u32::MAX / 2);
+    let left = t.occupancy().iter().sum::<u64>();
+    assert_eq!((t.count(), t.zone_count(0), left), (0, 0, 0));
+}
+
+#[test]
+fn a_million_connections_take_at_most_250_bytes_each() {
+    // An entry, and its share of an index that a million entries fill.
+    let bytes = size_of::<Entry>() + BUCKETS * 64 / 1_000_000;
+    assert!(bytes <= 250, "{bytes}");
+}

@@ -1,0 +1,79 @@
+//! How long a connection may be silent: by protocol, by how far it is, and by the policy of its zone.
+//!
+//! Policy 0 is the default; others come from `CT_Timeout_Policy` rows of the database. The names are those of
+//! Open vSwitch's user-space datapath, which uses UDP's timeouts for all protocols but TCP and ICMP.
+//!
+//! Threads: the control thread writes, workers read; each timeout is a word of its own.
+
+use base::slab::Slab;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+macro_rules! phases {
+    ($($name:ident = $text:literal, $seconds:expr;)*) => {
+        /// How far a connection is, as far as its timeout is concerned.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Phase { $($name,)* }
+
+        impl Phase {
+            pub const ALL: &'static [Phase] = &[$(Phase::$name,)*];
+            const DEFAULTS_S: [u32; Phase::COUNT] = [$($seconds,)*];
+
+            /// The key of `CT_Timeout_Policy`'s column `timeouts`.
+            pub fn name(self) -> &'static str {
+                match self { $(Phase::$name => $text,)* }
+            }
+        }
+    };
+}
+
+phases! {
+    TcpSynSent = "tcp_syn_sent", 30;
+    TcpSynRecv = "tcp_syn_recv", 30;
+    TcpEstablished = "tcp_established", 24 * 60 * 60;
+    TcpFinWait = "tcp_fin_wait", 15 * 60;
+    TcpTimeWait = "tcp_time_wait", 45;
+    TcpClose = "tcp_close", 30;
+    UdpFirst = "udp_first", 60;
+    UdpSingle = "udp_single", 60;
+    UdpMultiple = "udp_multiple", 30;
+    IcmpFirst = "icmp_first", 60;
+    IcmpReply = "icmp_reply", 30;
+}
+
+impl Phase {
+    pub const COUNT: usize = 11;
+
+    pub fn default_s(self) -> u32 {
+        Phase::DEFAULTS_S[self as usize]
+    }
+}
+
+/// One policy; 0 stands for the default.
+#[derive(zerocopy::FromZeros)]
+struct Policy([AtomicU32; Phase::COUNT]);
+
+/// Policies that there may be.
+pub const POLICIES_MAX: u32 = 1 << 16;
+
+/// All policies, by number.
+#[derive(Default)]
+pub struct Timeouts(Slab<Policy>);
+
+impl Timeouts {
+    pub fn timeout_ms(&self, policy: u32, phase: Phase) -> u64 {
+        let set = self.0.get(policy as usize).map_or(0, |policy| policy.0[phase as usize].load(Relaxed));
+        1_000 * u64::from(if set == 0 { phase.default_s() } else { set })
+    }
+
+    /// Replaces a policy; what it leaves out is as by default. For the control thread.
+    pub fn set(&self, policy: u32, timeouts_s: impl Iterator<Item = (Phase, u32)>) {
+        if policy >= POLICIES_MAX {
+            return;
+        }
+        self.0.reserve(policy as usize + 1);
+        let row = &self.0[policy as usize];
+        let mut new = [0; Phase::COUNT];
+        timeouts_s.for_each(|(phase, seconds)| new[phase as usize] = seconds);
+        row.0.iter().zip(new).for_each(|(word, seconds)| word.store(seconds, Relaxed));
+    }
+}

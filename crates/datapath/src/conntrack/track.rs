@@ -1,0 +1,470 @@
+//! One packet through the tracker.
+//!
+//! 1. A packet that is tracked in another zone than before has no state there yet.
+//! 2. The connection of its tuple; of one that was translated already, by the tuple that it has now.
+//! 3. `force`: a connection that was opened from the other end is forgotten.
+//! 4. A known connection: it is moved on by the packet, which gets its state; translation as the connection
+//!    has it.
+//! 5. Else a new one: put down if that is asked for and there is room.
+//! 6. What the packet's rules will see: zone, mark, label, original tuple.
+
+use super::entry::{Entry, Held, Traits};
+use super::index::Place;
+use super::nat::{Side, candidates};
+use super::seen::Seen;
+use super::tcp::{self, Verdict};
+use super::timeouts::Phase;
+use super::tuple::{TCP, Tuple};
+use super::{CLEARED_PER_COMMIT, Found, Helper, Nat, Request, SHARDS, Tracker, Tracking, state};
+use base::DropReason;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What becomes of a packet's addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Translation {
+    /// The packet's tuple from now on.
+    pub to: Tuple,
+    pub side: Side,
+    /// An ICMP error, of which only one address is changed, and what it quotes.
+    pub is_error: bool,
+}
+
+/// What the caller knows of the moment.
+pub struct Moment<'a> {
+    pub now_ms: u64,
+    /// What [`Tracker::fetch_bucket`] has said of the packet's tuple, if it was asked.
+    pub hash: Option<u64>,
+    /// For ports that are chosen at random.
+    pub random: u64,
+    /// Whether the input port may have one more new connection now.
+    pub may_begin: &'a mut dyn FnMut() -> bool,
+}
+
+/// What a packet does to a connection.
+#[derive(PartialEq)]
+enum Moved {
+    Stays,
+    /// It is over, and the packet is the first of another.
+    Over,
+}
+
+const NATTED: u8 = state::SRC_NAT | state::DST_NAT;
+
+impl Tracker {
+    /// Tracks a packet, of which `seen` was read (`None`: it is invalid). `tracking` and `original` (the
+    /// tuple of the direction that opened the connection, of protocol 0 where there is none) go with the
+    /// packet. `Err` drops it.
+    pub fn track(
+        &self,
+        seen: Option<&Seen>,
+        request: &Request,
+        tracking: &mut Tracking,
+        original: &mut Tuple,
+        moment: &mut Moment<'_>,
+    ) -> Result<Option<Translation>, DropReason> {
+        let zone = request.zone;
+        let Some(seen) = seen else {
+            let state = state::INVALID | state::TRACKED;
+            (*tracking, *original) = (Tracking { state, zone, ..Tracking::default() }, Tuple::default());
+            return Ok(None);
+        };
+        // 1.
+        let before = *tracking;
+        if tracking.zone != zone {
+            tracking.state = 0;
+        }
+        // 2.
+        let now_ms = moment.now_ms;
+        let mut tuple = seen.tuple;
+        // The same for both directions.
+        let hash = moment.hash.unwrap_or_else(|| tuple.hash(zone, &self.secret));
+        let find = |tuple: &Tuple| self.find_by(hash, tuple, zone, |entry| entry.expiry_ms() > now_ms);
+        let mut found = if tracking.state & NATTED != 0 {
+            let found = find(&tuple.reversed());
+            found.map(|found| {
+                let found = Found { is_reply: !found.is_reply, ..found };
+                let (forward, reverse, _) = self.entry(found.entry).tuples();
+                tuple = if found.is_reply { reverse } else { forward };
+                found
+            })
+        } else {
+            find(&tuple)
+        };
+        // 3.
+        if let Some(f) = found.filter(|f| request.force && f.is_reply) {
+            self.end(f.entry, f.generation);
+            found = None;
+        }
+        // 4.
+        let is_known = found.is_some();
+        let found = found.or_else(|| self.find_by_original(request, tracking, before, original, now_ms));
+        let (mut met, mut translation, mut begins) = (found, None, false);
+        if let Some(found) = found {
+            if self.move_on(found, seen, tracking, now_ms) == Moved::Over {
+                self.end(found.entry, found.generation);
+                (met, begins) = (None, true);
+            } else if request.nat.is_some() && is_known {
+                translation = self.as_it_has(found, seen, tracking, before, zone);
+            }
+        } else if seen.is_error {
+            // An error belongs to a connection or to nothing.
+            tracking.state = state::INVALID;
+        } else {
+            begins = true;
+        }
+        // 5.
+        if begins {
+            let begun = self.begin(&tuple, seen, request, tracking, moment)?;
+            (met, translation) =
+                begun.map_or((None, None), |(found, translation)| (Some(found), translation));
+        }
+        // 6.
+        tracking.state |= state::TRACKED;
+        (tracking.zone, tracking.mark, tracking.label) = (zone, 0, 0);
+        *original = tuple;
+        if let Some(found) = met {
+            self.tell(found, request, tracking, original);
+        }
+        Ok(translation)
+    }
+
+    /// The connection of a packet that was translated before, and whose tuple is no connection's in this
+    /// zone.
+    fn find_by_original(
+        &self,
+        request: &Request,
+        tracking: &Tracking,
+        before: Tracking,
+        original: &Tuple,
+        now_ms: u64,
+    ) -> Option<Found> {
+        let is_meant = tracking.state & NATTED != 0 && original.protocol != 0 && request.nat.is_none();
+        let found = self.find(original, before.zone, now_ms).filter(|_| is_meant)?;
+        // Which way the packet goes, its own tuple would say.
+        Some(Found { is_reply: false, ..found })
+    }
+
+    /// A known connection and a packet of it.
+    fn move_on(&self, found: Found, seen: &Seen, tracking: &mut Tracking, now_ms: u64) -> Moved {
+        let entry = self.entry(found.entry);
+        if seen.is_error {
+            tracking.state |= state::RELATED | if found.is_reply { state::REPLY } else { 0 };
+            return Moved::Stays;
+        }
+        let traits = entry.traits();
+        if traits.has(Traits::RELATED) {
+            tracking.state |= state::RELATED;
+        }
+        let verdict = if seen.tuple.protocol == TCP {
+            self.move_tcp(entry, found, seen, now_ms)
+        } else {
+            self.move_other(entry, found, seen, traits, now_ms)
+        };
+        match verdict {
+            Verdict::Valid(_) => {
+                tracking.state = tracking.state & !state::NEW | state::ESTABLISHED;
+                if found.is_reply {
+                    tracking.state |= state::REPLY;
+                }
+            }
+            Verdict::StillNew(_) => tracking.state |= state::NEW,
+            Verdict::Another => return Moved::Over,
+            Verdict::Invalid => tracking.state = state::INVALID,
+        }
+        Moved::Stays
+    }
+
+    fn move_tcp(&self, entry: &Entry, found: Found, seen: &Seen, now_ms: u64) -> Verdict {
+        // Where others hold the connection for long, the packet is judged by it, and moves nothing.
+        let held: Option<Held<'_>> = entry.hold(found.generation);
+        let mut peers = entry.peers();
+        let from = usize::from(found.is_reply);
+        let verdict = tcp::update(&mut peers, from, &seen.tcp, self.is_liberal.load(Relaxed));
+        let mut is_shorter = false;
+        if let Some(held) = held {
+            held.set_peers(&peers);
+            if let Verdict::Valid(Some(phase)) | Verdict::StillNew(phase) = verdict {
+                is_shorter = self.renew(&held, phase, now_ms);
+            }
+        }
+        if is_shorter {
+            self.look_earlier(found, now_ms);
+        }
+        verdict
+    }
+
+    fn move_other(&self, entry: &Entry, found: Found, seen: &Seen, traits: Traits, now_ms: u64) -> Verdict {
+        let is_icmp = seen.tuple.is_icmp();
+        let was_answered = traits.has(Traits::ANSWERED);
+        let mut now = traits;
+        if found.is_reply {
+            now.0 |= Traits::ANSWERED;
+        } else if !was_answered {
+            now.0 |= Traits::REPEATED;
+        }
+        let phase = match (is_icmp, now.has(Traits::ANSWERED)) {
+            (true, true) => Phase::IcmpReply,
+            (true, false) => Phase::IcmpFirst,
+            (false, true) => Phase::UdpMultiple,
+            (false, false) => Phase::UdpSingle,
+        };
+        let is_shorter = if now == traits {
+            // Nothing to change but the timeout: a word that is renewed for the wrong connection, ended this
+            // moment, does no harm.
+            self.renew(entry, phase, now_ms)
+        } else {
+            entry.hold(found.generation).is_some_and(|held| {
+                held.set_traits(now);
+                self.renew(&held, phase, now_ms)
+            })
+        };
+        if is_shorter {
+            self.look_earlier(found, now_ms);
+        }
+        if now.has(Traits::ANSWERED) { Verdict::Valid(Some(phase)) } else { Verdict::StillNew(phase) }
+    }
+
+    /// True where the connection may be silent for less time than before.
+    fn renew(&self, entry: &Entry, phase: Phase, now_ms: u64) -> bool {
+        let (_, policy) = entry.annex();
+        entry.expire_at(now_ms + self.timeouts.timeout_ms(policy, phase))
+    }
+
+    /// Has the wheel look at a connection whose timeout became shorter. Once for each step of its life.
+    #[cold]
+    fn look_earlier(&self, found: Found, now_ms: u64) {
+        let mut lists = self.shard(Tracker::shard_of(found.entry));
+        // An entry that is in use is in the lists; one that is not leaves them under this lock.
+        if self.entry(found.entry).generation() == Some(found.generation) {
+            lists.later(found.entry, now_ms, &self.entries);
+        }
+    }
+
+    /// The translation that a connection has, for a packet that has not had it yet in this zone.
+    fn as_it_has(
+        &self,
+        found: Found,
+        seen: &Seen,
+        tracking: &mut Tracking,
+        before: Tracking,
+        zone: u16,
+    ) -> Option<Translation> {
+        let entry = self.entry(found.entry);
+        let traits = entry.traits();
+        let side = match (traits.has(Traits::SRC_NAT), traits.has(Traits::DST_NAT)) {
+            (false, false) => return None,
+            (true, _) => Side::Src,
+            (false, true) => Side::Dst,
+        };
+        if tracking.state & NATTED != 0 {
+            if before.zone == zone {
+                return None;
+            }
+            tracking.state &= !NATTED;
+        }
+        let (forward, reverse, _) = entry.tuples();
+        let (to, side) = match (found.is_reply, side) {
+            (false, side) => (reverse.reversed(), side),
+            (true, Side::Src) => (forward.reversed(), Side::Dst),
+            (true, Side::Dst) => (forward.reversed(), Side::Src),
+        };
+        tracking.state |= match side {
+            Side::Src => state::SRC_NAT,
+            Side::Dst => state::DST_NAT,
+        };
+        Some(Translation { to, side, is_error: seen.is_error })
+    }
+
+    /// A packet of no known connection. `Ok(None)` where none is put down.
+    fn begin(
+        &self,
+        tuple: &Tuple,
+        seen: &Seen,
+        request: &Request,
+        tracking: &mut Tracking,
+        moment: &mut Moment<'_>,
+    ) -> Result<Option<(Found, Option<Translation>)>, DropReason> {
+        let may_be_first = match seen.tuple.protocol {
+            TCP => tcp::open(&seen.tcp).is_some(),
+            _ if seen.tuple.is_icmp() => {
+                matches!((tuple.is_ipv6, tuple.dst_port >> 8), (false, 8 | 13 | 15) | (true, 128))
+            }
+            _ => true,
+        };
+        if !may_be_first {
+            tracking.state = state::INVALID;
+            return Ok(None);
+        }
+        tracking.state = state::NEW;
+        if !request.commit {
+            return Ok(None);
+        }
+        if !(moment.may_begin)() {
+            return Err(DropReason::CtPortShare);
+        }
+        let hash = tuple.hash(request.zone, &self.secret);
+        // An old one of that tuple whose time is over.
+        if let Some(old) = self.find_by(hash, tuple, request.zone, |entry| entry.expiry_ms() <= moment.now_ms)
+        {
+            self.end(old.entry, old.generation);
+        }
+        if !self.has_room(hash, request.zone) {
+            return Ok(None);
+        }
+        let begun = self.put_down(hash, tuple, seen, request, moment);
+        if begun.is_none() {
+            self.zones.leave(request.zone);
+            self.count.fetch_sub(1, Relaxed);
+            return Ok(None);
+        }
+        if let Some((_, Some(translation))) = &begun {
+            tracking.state |= match translation.side {
+                Side::Src => state::SRC_NAT,
+                Side::Dst => state::DST_NAT,
+            };
+        }
+        Ok(begun)
+    }
+
+    /// Counts one connection more, if there is room for it or some can be made.
+    fn has_room(&self, hash: u64, zone: u16) -> bool {
+        let shard = hash as usize >> 20;
+        let has_room = self.zones.enter(zone) || self.make_room(shard, Some(zone)) && self.zones.enter(zone);
+        if !has_room {
+            self.figures.zone_full.fetch_add(1, Relaxed);
+            return false;
+        }
+        if self.count.fetch_add(1, Relaxed) < self.limit() {
+            return true;
+        }
+        if self.make_room(shard, None) && self.count.load(Relaxed) <= self.limit() {
+            return true;
+        }
+        self.count.fetch_sub(1, Relaxed);
+        self.zones.leave(zone);
+        self.figures.full.fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Puts a connection down, for which there is room.
+    fn put_down(
+        &self,
+        hash: u64,
+        tuple: &Tuple,
+        seen: &Seen,
+        request: &Request,
+        moment: &Moment<'_>,
+    ) -> Option<(Found, Option<Translation>)> {
+        let zone = request.zone;
+        let (phase, peers) = match tuple.protocol {
+            TCP => (Phase::TcpSynSent, tcp::open(&seen.tcp)?),
+            _ if tuple.is_icmp() => (Phase::IcmpFirst, Default::default()),
+            _ => (Phase::UdpFirst, Default::default()),
+        };
+        let shard = hash as usize >> 20;
+        let mut lists = self.shard(shard);
+        self.turn(&mut lists, moment.now_ms, CLEARED_PER_COMMIT);
+        let idx = lists.take(&self.entries, |number| self.block(shard, number))?;
+        let entry = self.entry(idx);
+        let policy = self.zones.policy(zone);
+        entry.set_expiry(moment.now_ms + self.timeouts.timeout_ms(policy, phase));
+        lists.link(idx, moment.now_ms, &self.entries);
+        drop(lists);
+        entry.set_peers(&peers);
+        entry.set_mark(0);
+        entry.set_label(0);
+        entry.set_annex(0, policy);
+        let mut traits = Traits(match request.helper {
+            Some(Helper::Ftp) => Traits::FTP,
+            Some(Helper::Tftp) => Traits::TFTP,
+            None => 0,
+        });
+        let give_up = || {
+            let mut lists = self.shard(shard % SHARDS);
+            self.give_back(&mut lists, idx);
+            None
+        };
+        let forward = tuple.packed(zone);
+        let reverse = match request.nat {
+            Some(Nat::New(range)) => {
+                traits.0 |= if range.side == Side::Src { Traits::SRC_NAT } else { Traits::DST_NAT };
+                let mut tried = candidates(range, *tuple, zone, &self.secret, moment.random);
+                tried.find(|reverse| self.take_reverse(idx, tuple, reverse, zone, moment.now_ms))
+            }
+            _ => Some(tuple.reversed()),
+        };
+        let Some(reverse) = reverse else {
+            self.figures.exhausted.fetch_add(1, Relaxed);
+            return give_up();
+        };
+        let has_two_places = !tuple.is_same_either_way(&reverse);
+        if has_two_places {
+            traits.0 |= Traits::TWO_PLACES;
+        }
+        entry.set_tuples(&forward, &reverse.packed(zone));
+        entry.set_traits(traits);
+        let generation = entry.begin();
+        let is_same = |other: u32| other != idx && self.entry(other).is_reply(&forward).is_some();
+        if !self.index.insert(hash, Place { entry: idx, is_reverse: false }, &self.entries, is_same) {
+            // Another worker has put down the same one meanwhile: the packet is of that, as far as its rules
+            // are concerned.
+            if entry.end(generation) {
+                if has_two_places {
+                    let place = Place { entry: idx, is_reverse: true };
+                    self.index.remove(reverse.hash(zone, &self.secret), place, &self.entries);
+                }
+                give_up();
+            }
+            return None;
+        }
+        let translation = (has_two_places || traits.has(Traits::SRC_NAT | Traits::DST_NAT)).then(|| {
+            let side = if traits.has(Traits::SRC_NAT) { Side::Src } else { Side::Dst };
+            Translation { to: reverse.reversed(), side, is_error: false }
+        });
+        Some((Found { entry: idx, generation, is_reply: false }, translation))
+    }
+
+    /// Reserves a reverse tuple for a new connection. False where another has it, in either direction.
+    fn take_reverse(&self, idx: u32, forward: &Tuple, reverse: &Tuple, zone: u16, now_ms: u64) -> bool {
+        if forward.is_same_either_way(reverse) {
+            // The place of the forward tuple is this one's, too.
+            return self.find(reverse, zone, now_ms).is_none();
+        }
+        let packed = reverse.packed(zone);
+        let hash = reverse.hash(zone, &self.secret);
+        if let Some(old) = self.find_by(hash, reverse, zone, |entry| entry.expiry_ms() <= now_ms) {
+            self.end(old.entry, old.generation);
+        }
+        // The entry has the tuple before anybody can find it by it; it does not answer before it begins.
+        self.entry(idx).set_tuples(&forward.packed(zone), &packed);
+        let is_same = |other: u32| other != idx && self.entry(other).has_tuple(&packed);
+        self.index.insert(hash, Place { entry: idx, is_reverse: true }, &self.entries, is_same)
+    }
+
+    /// Mark and label into the connection, and what rules see of it into what goes with the packet.
+    fn tell(&self, found: Found, request: &Request, tracking: &mut Tracking, original: &mut Tuple) {
+        let entry = self.entry(found.entry);
+        let (mut mark, mut label) = (entry.mark(), entry.label());
+        let (traits, (annex, _)) = (entry.traits(), entry.annex());
+        *original = entry.tuples().0;
+        if traits.has(Traits::RELATED) && annex != 0 {
+            *original = self.entry(annex).tuples().0;
+        }
+        let merged = |old: u128, new: Option<(u128, u128)>| {
+            new.map_or(old, |(value, mask)| old & !mask | value & mask)
+        };
+        let wide = |(value, mask): (u32, u32)| (value.into(), mask.into());
+        let (new_mark, new_label) =
+            (merged(mark.into(), request.mark.map(wide)) as u32, merged(label, request.label));
+        // An expected connection has the mark and label of the one that announced it.
+        if (new_mark, new_label) != (mark, label)
+            && !traits.has(Traits::RELATED)
+            && let Some(held) = entry.hold(found.generation)
+        {
+            held.set_mark(new_mark);
+            held.set_label(new_label);
+            (mark, label) = (new_mark, new_label);
+        }
+        (tracking.mark, tracking.label) = (mark, label);
+    }
+}

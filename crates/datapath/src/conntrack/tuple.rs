@@ -1,0 +1,156 @@
+//! What names a connection: addresses, ports and protocol of one of its directions.
+//!
+//! A connection is looked up by the tuple of a packet, which comes in either direction. So the hash is the
+//! same for a tuple and its reverse, and a connection without address translation needs one place in the
+//! index. It is keyed, so that nobody who chooses packets can have them collide.
+//!
+//! ICMP has no ports: the identifier stands for the source port, type and code for the destination port, and
+//! the reverse of an echo request is an echo reply. Pure.
+
+use base::hash::HashKey;
+
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
+
+/// One direction of a connection. IPv4 addresses are the low 32 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Tuple {
+    pub src: u128,
+    pub dst: u128,
+    /// Source port; identifier of ICMP.
+    pub src_port: u16,
+    /// Destination port; type (high byte) and code of ICMP.
+    pub dst_port: u16,
+    pub protocol: u8,
+    pub is_ipv6: bool,
+}
+
+/// A tuple in a zone, as entries hold it and lookups compare it.
+pub(crate) type Packed = [u64; 5];
+
+/// The type of the ICMP message that answers one; the same for what is no query.
+fn answer(protocol: u8, kind: u8) -> u8 {
+    match (protocol, kind) {
+        (ICMP, 8) => 0,
+        (ICMP, 0) => 8,
+        (ICMP, 13) => 14,
+        (ICMP, 14) => 13,
+        (ICMP, 15) => 16,
+        (ICMP, 16) => 15,
+        (ICMPV6, 128) => 129,
+        (ICMPV6, 129) => 128,
+        _ => kind,
+    }
+}
+
+impl Tuple {
+    /// The tuple of the other direction.
+    pub fn reversed(&self) -> Tuple {
+        let (src, dst) = (self.dst, self.src);
+        let (src_port, dst_port) = if self.is_icmp() {
+            let [kind, code] = self.dst_port.to_be_bytes();
+            (self.src_port, u16::from_be_bytes([answer(self.protocol, kind), code]))
+        } else {
+            (self.dst_port, self.src_port)
+        };
+        Tuple { src, dst, src_port, dst_port, ..*self }
+    }
+
+    /// Whether the ports are identifier, type and code.
+    pub fn is_icmp(&self) -> bool {
+        self.protocol == if self.is_ipv6 { ICMPV6 } else { ICMP }
+    }
+
+    /// Whether it has ports that address translation may change.
+    pub(crate) fn has_ports(&self) -> bool {
+        matches!(self.protocol, TCP | UDP)
+    }
+
+    /// Source and destination as OpenFlow matches them: ports, or ICMP's type and code.
+    pub fn of_ports(&self) -> (u16, u16) {
+        if self.is_icmp() {
+            return (self.dst_port >> 8, self.dst_port & 0xff);
+        }
+        (self.src_port, self.dst_port)
+    }
+
+    pub(crate) fn packed(&self, zone: u16) -> Packed {
+        let halves = |address: u128| [(address >> 64) as u64, address as u64];
+        let ([a, b], [c, d]) = (halves(self.src), halves(self.dst));
+        let ports = u64::from(self.src_port) << 16 | u64::from(self.dst_port);
+        let rest = u64::from(zone) << 16 | u64::from(self.protocol) << 8 | u64::from(self.is_ipv6);
+        [a, b, c, d, ports << 32 | rest]
+    }
+
+    /// The tuple and its zone.
+    pub(crate) fn unpacked(packed: &Packed) -> (Tuple, u16) {
+        let [a, b, c, d, rest] = *packed;
+        let whole = |high, low| u128::from(high) << 64 | u128::from(low);
+        let tuple = Tuple {
+            src: whole(a, b),
+            dst: whole(c, d),
+            src_port: (rest >> 48) as u16,
+            dst_port: (rest >> 32) as u16,
+            protocol: (rest >> 8) as u8,
+            is_ipv6: rest & 1 != 0,
+        };
+        (tuple, (rest >> 16) as u16)
+    }
+
+    /// The one of both directions that stands for both.
+    fn canonical(&self) -> Tuple {
+        let other = self.reversed();
+        let order = |t: &Tuple| (t.src, t.dst, t.src_port, t.dst_port);
+        if order(self) <= order(&other) { *self } else { other }
+    }
+
+    /// Equal for both directions.
+    pub(crate) fn hash(&self, zone: u16, secret: &HashKey) -> u64 {
+        let [a, b, c, d, e] = self.canonical().packed(zone);
+        secret.block(&[a, b, c, d, e, 0, 0, 0])
+    }
+
+    /// Whether both name one connection, in whichever direction.
+    pub(crate) fn is_same_either_way(&self, other: &Tuple) -> bool {
+        self == other || *self == other.reversed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    prop_compose! {
+        fn any_tuple()(src: u128, dst: u128, src_port: u16, dst_port: u16, kind in 0u8..6, is_ipv6: bool) -> Tuple {
+            let protocol = [TCP, UDP, ICMP, ICMPV6, 132, 47][usize::from(kind)];
+            let mask = if is_ipv6 { u128::MAX } else { u32::MAX.into() };
+            Tuple { src: src & mask, dst: dst & mask, src_port, dst_port, protocol, is_ipv6 }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::tuples", 2_000)))]
+        #[test]
+        fn both_directions_have_one_hash_and_unpack_to_what_was_packed(tuple in any_tuple(), zone: u16) {
+            let secret = HashKey::from_seed(5);
+            let other = tuple.reversed();
+            prop_assert_eq!(other.reversed(), tuple);
+            prop_assert_eq!(tuple.hash(zone, &secret), other.hash(zone, &secret));
+            prop_assert_ne!(tuple.hash(zone, &secret), tuple.hash(zone ^ 1, &secret));
+            prop_assert_eq!(Tuple::unpacked(&tuple.packed(zone)), (tuple, zone));
+            prop_assert!(tuple.is_same_either_way(&other));
+        }
+    }
+
+    #[test]
+    fn the_reverse_of_an_echo_request_is_its_reply() {
+        let request =
+            Tuple { src: 1, dst: 2, src_port: 77, dst_port: 0x0800, protocol: ICMP, is_ipv6: false };
+        let reply = Tuple { src: 2, dst: 1, dst_port: 0, ..request };
+        assert_eq!(request.reversed(), reply);
+        assert_eq!(request.of_ports(), (8, 0));
+    }
+}

@@ -1,0 +1,68 @@
+//! A worker's tables of ports.
+
+use base::PortNo;
+
+/// Something for each port, by its number. Numbers are dense, since the control side gives a new port the
+/// lowest that is free: a table takes room for about as many as there are.
+pub struct PortTable<T>(Vec<Option<T>>);
+
+impl<T> PortTable<T> {
+    pub const fn new() -> PortTable<T> {
+        PortTable(Vec::new())
+    }
+
+    #[inline(always)]
+    pub fn get(&self, port: PortNo) -> Option<&T> {
+        self.0.get(port.0 as usize)?.as_ref()
+    }
+
+    #[inline(always)]
+    pub fn get_mut(&mut self, port: PortNo) -> Option<&mut T> {
+        self.0.get_mut(port.0 as usize)?.as_mut()
+    }
+
+    /// What is there, or else what `new` makes. Allocates where no port of so high a number was there yet.
+    pub fn get_or_insert_with(&mut self, port: PortNo, new: impl FnOnce() -> T) -> &mut T {
+        let n = port.0 as usize & 0xffff;
+        if n >= self.0.len() {
+            self.0.resize_with(n + 1, || None);
+        }
+        self.0[n].get_or_insert_with(new)
+    }
+
+    /// Puts it there, in the place of what was.
+    pub fn insert(&mut self, port: PortNo, value: T) {
+        self.remove(port);
+        self.get_or_insert_with(port, || value);
+    }
+
+    pub fn remove(&mut self, port: PortNo) -> Option<T> {
+        self.0.get_mut(port.0 as usize)?.take()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().flatten()
+    }
+
+    /// Ports that there is room for.
+    pub fn room(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_room_for_the_highest_number_and_no_more() {
+        let mut table = PortTable::new();
+        assert_eq!((table.remove(PortNo::NONE), table.room()), (None, 0));
+        assert_eq!(table.get(PortNo(7)), None);
+        table.insert(PortNo(7), 'a');
+        table.insert(PortNo(7), 'b');
+        assert_eq!((table.get(PortNo(7)), table.get(PortNo(6)), table.room()), (Some(&'b'), None, 8));
+        assert_eq!(*table.get_or_insert_with(PortNo(7), || 'c'), 'b');
+        assert_eq!((table.remove(PortNo(7)), table.iter_mut().count()), (Some('b'), 0));
+    }
+}

@@ -1,0 +1,287 @@
+//! The states of a burst, and the memory that they share.
+//!
+//! A burst is [`Received`], [`Classified`], [`Delivered`], [`Missed`], in this order: each stage takes one
+//! and yields the next, which offers what holds from then on. What holds, of packets by their places in the
+//! batch:
+//!
+//! - Packets next to each other that are alike are a run. A run has one row, that of its first packet, whose
+//!   `count` tells where the next begins; rows between are of earlier bursts. So is whatever stands behind
+//!   the batch's end.
+//! - A row has the key that the exact tier compares of a plain packet, and none of any other.
+//! - The key of a run's first packet is there once the exact tier has not answered for it: of a plain packet
+//!   from then on, of any other from the start. Layers are known of those others alone.
+//! - The caches' entries are numbered in rows and lists from stage 2 on, so none is added or removed before
+//!   stage 5: only [`Delivered`] gives those lists away.
+//! - A burst that is classified has a verdict for each run, or [`Verdict::Unknown`] for one that missed.
+
+mod classify;
+
+use super::*;
+use crate::conntrack::Tracking;
+use crate::conntrack::tuple::Tuple;
+use crate::recirculation::Originals;
+
+/// What is the same for all packets of a round.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    /// Where they came in.
+    pub port: PortNo,
+    pub metadata: Metadata,
+    /// Its numbers, and how deep packets are read.
+    pub ingress: Ingress,
+    /// What the keys of plain packets say of all that; `None` where there is no number for it.
+    pub origin: Option<u64>,
+    /// Whether the exact tier is asked.
+    pub use_exact: bool,
+    pub at: Moment,
+}
+
+/// What is known of one run, in a cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Row {
+    /// What the exact tier compares, of a plain packet.
+    exact: EntryKey,
+    hash: u64,
+    /// What becomes of it. [`Verdict::Unknown`] until a lookup finds it.
+    decision: Decision,
+    /// The entry that it most likely is.
+    likely: u32,
+    /// Bytes of the run.
+    len: u32,
+    /// Packets of the run.
+    count: u32,
+}
+
+const _: () = assert!(size_of::<Row>() == 64);
+
+impl Row {
+    const EMPTY: Row =
+        Row { exact: EntryKey::NONE, hash: 0, decision: Decision::UNKNOWN, likely: 0, len: 0, count: 1 };
+}
+
+/// See the module's text. Kept from burst to burst.
+pub(super) struct Memory {
+    rows: [Row; BURST],
+    keys: [Key; BURST],
+    layers: [Layers; BURST],
+    /// Block 0 of each key under the mask at hand.
+    masked: [[u64; 8]; BURST],
+    /// (packet, megaflow) to be given exact entries. Bound: a packet is no longer looked up after its first
+    /// hit.
+    promote: ArrayVec<(u8, u32), BURST>,
+    /// Exact entries found out of date. Bound: each packet finds at most one.
+    stale_exact: ArrayVec<u32, BURST>,
+    /// Megaflows found out of date. Bound: each packet finds at most one under each mask of its input port,
+    /// and an entry is pushed once, when it becomes stale. A packet that finds one goes on under the next
+    /// mask.
+    stale_mega: ArrayVec<u32, { BURST * PORT_MASKS_MAX }>,
+    /// Bound: each packet leaves the batch once.
+    missed: ArrayVec<(u8, Packet), BURST>,
+    /// What the connection tracker has said of the batch's packets, and, if it has, of each.
+    pub(super) tracking: Tracking,
+    pub(super) originals: Originals,
+}
+
+impl Memory {
+    pub fn new() -> Box<Memory> {
+        Box::new(Memory {
+            rows: [Row::EMPTY; BURST],
+            keys: std::array::from_fn(|_| Key::default()),
+            layers: [Layers::UNKNOWN; BURST],
+            masked: [[0; 8]; BURST],
+            promote: ArrayVec::new(),
+            stale_exact: ArrayVec::new(),
+            stale_mega: ArrayVec::new(),
+            missed: ArrayVec::new(),
+            tracking: Tracking::default(),
+            originals: Originals::new(),
+        })
+    }
+
+    /// Where the headers of a packet are. A plain one, of which perhaps the header bytes alone were compared,
+    /// is walked over by the first change that is made to it.
+    fn layers(&self, i: usize) -> Layers {
+        if self.rows[i].exact.is_plain() { Layers::UNKNOWN } else { self.layers[i] }
+    }
+
+    /// What goes with packet `i` of a tracked batch.
+    #[inline(always)]
+    fn original(&self, i: usize) -> Option<&Tuple> {
+        if self.tracking.state == 0 { None } else { self.originals.get(i) }
+    }
+
+    fn exact_key(&self, i: usize) -> ExactKey<'_> {
+        let exact = self.rows[i].exact;
+        if exact.is_plain() { ExactKey::Plain(exact.0) } else { ExactKey::Whole(&self.keys[i]) }
+    }
+}
+
+/// Before stage 1: packets, of which nothing is known but where they came from.
+pub(super) struct Received {
+    memory: Box<Memory>,
+    arrival: Arrival,
+}
+
+impl Received {
+    #[inline(always)]
+    pub fn new(memory: Box<Memory>, arrival: Arrival) -> Received {
+        Received { memory, arrival }
+    }
+}
+
+/// Before stage 4: each run has its verdict. Packets are still in the batch.
+pub(super) struct Classified {
+    memory: Box<Memory>,
+    arrival: Arrival,
+}
+
+impl Classified {
+    pub fn metadata(&self) -> Metadata {
+        self.arrival.metadata
+    }
+
+    /// What becomes of the run that begins with packet `first`, and where the next one begins.
+    #[inline(always)]
+    pub fn verdict(&self, first: usize) -> (Decision, usize) {
+        let Row { decision, count, .. } = self.memory.rows[first];
+        (decision, first + count as usize)
+    }
+
+    /// Where the runs from `next` on end of which `is_like` says so.
+    #[inline(always)]
+    pub fn alike(&self, mut next: usize, len: usize, is_like: impl Fn(Decision) -> bool) -> usize {
+        while next < len && is_like(self.memory.rows[next].decision) {
+            next += self.memory.rows[next].count as usize;
+        }
+        next
+    }
+
+    /// Where the headers of the run's packets are, if that is known.
+    #[inline(always)]
+    pub fn layers(&self, first: usize) -> Layers {
+        self.memory.layers(first)
+    }
+
+    /// Takes the packets from run `first` up to `end`, which are next in the batch.
+    pub fn run(&self, first: usize, end: usize, from: &mut Runs<'_>) -> Run {
+        let mut run = Run::new(self.arrival.metadata);
+        let mut next = first;
+        while next < end {
+            let (layers, (_, behind)) = (self.layers(next), self.verdict(next));
+            for packet in (next..behind).map_while(|_| from.take()) {
+                run.push(packet, layers);
+            }
+            next = behind;
+        }
+        if self.memory.tracking.state != 0 {
+            run.originals.extend((first..end).filter_map(|i| self.memory.original(i).copied()));
+        }
+        run
+    }
+
+    /// What goes with packet `i`, if it was tracked.
+    #[inline(always)]
+    pub fn original(&self, i: usize) -> Option<&Tuple> {
+        self.memory.original(i)
+    }
+
+    /// A packet of the run waits for translation.
+    #[inline(always)]
+    pub fn missed(&mut self, first: usize, packet: Packet) {
+        self.memory.missed.push((first as u8, packet));
+    }
+
+    /// The batch is empty.
+    #[inline(always)]
+    pub fn delivered(self) -> Delivered {
+        Delivered { memory: self.memory, arrival: self.arrival }
+    }
+}
+
+/// Before stage 5: hits have left. What the lookups found out about the caches is still to be put there.
+pub(super) struct Delivered {
+    memory: Box<Memory>,
+    pub arrival: Arrival,
+}
+
+impl Delivered {
+    pub fn stale_exact(&mut self) -> impl Iterator<Item = u32> {
+        self.memory.stale_exact.drain(..)
+    }
+
+    pub fn stale_megaflows(&mut self) -> impl Iterator<Item = u32> {
+        self.memory.stale_mega.drain(..)
+    }
+
+    /// The next packet that a megaflow answered for: what the exact tier shall know it by, and the megaflow.
+    pub fn promoted(&mut self) -> Option<(ExactKey<'_>, u32)> {
+        let (i, idx) = self.memory.promote.pop()?;
+        Some((self.memory.exact_key(usize::from(i)), idx))
+    }
+
+    /// The caches know what there is to know.
+    #[inline(always)]
+    pub fn learned(mut self) -> Missed {
+        self.memory.promote.clear();
+        debug_assert!(self.memory.stale_exact.is_empty() && self.memory.stale_mega.is_empty());
+        // They are taken from the end.
+        self.memory.missed.reverse();
+        Missed { memory: self.memory, arrival: self.arrival }
+    }
+}
+
+/// Stage 6: what is left are packets of flows that no cache knew.
+pub(super) struct Missed {
+    memory: Box<Memory>,
+    pub arrival: Arrival,
+}
+
+/// One packet of a run that missed.
+pub(super) struct Miss<'m> {
+    /// Its key, which is there.
+    pub key: &'m mut Key,
+    /// What the exact tier knows it by, where that is not `key`.
+    plain: Option<PlainKey>,
+    /// Where its headers are, if that is known.
+    pub layers: Layers,
+    /// What goes with it, if it was tracked.
+    pub original: Option<Tuple>,
+}
+
+impl Miss<'_> {
+    pub fn exact_key(&self) -> ExactKey<'_> {
+        self.plain.map_or(ExactKey::Whole(self.key), ExactKey::Plain)
+    }
+}
+
+impl Missed {
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.memory.missed.is_empty()
+    }
+
+    /// The next packet, in the order in which they came.
+    pub fn next(&mut self) -> Option<(Packet, Miss<'_>)> {
+        let (i, packet) = self.memory.missed.pop()?;
+        let i = usize::from(i);
+        let original = self.memory.original(i).copied();
+        let Memory { rows, keys, layers, .. } = &mut *self.memory;
+        let Arrival { use_exact, origin, ingress, .. } = self.arrival;
+        let is_plain = rows[i].exact.is_plain();
+        let layers = if is_plain { Layers::UNKNOWN } else { layers[i] };
+        // Who did not ask the exact tier did not read what it compares.
+        let plain = match origin {
+            Some(origin) if !use_exact => plain_key(packet.data(), packet.len(), ingress.depth(), origin),
+            _ => is_plain.then_some(rows[i].exact.0),
+        };
+        Some((packet, Miss { key: &mut keys[i], plain, layers, original }))
+    }
+
+    /// None is left.
+    #[inline(always)]
+    pub fn done(self) -> Box<Memory> {
+        debug_assert!(self.memory.missed.is_empty());
+        self.memory
+    }
+}

@@ -1,0 +1,341 @@
+//! What all daemons have in common: `--detach`, `--pidfile`, `--monitor`, `--user`, the log's options, with
+//! Open vSwitch's semantics and texts.
+//!
+//! Going to the background is done by starting this program again, not by forking it: the parent waits on a
+//! pipe until the child says that it serves, so that `--detach` returns when the pid file is there and
+//! sockets answer. The child knows its part from the environment, and the pipe is its standard input. All of
+//! it happens in [`Options::begin`], before the program has any other thread.
+//!
+//! ```text
+//! first ──starts──► daemon                       (--detach)
+//! first ──starts──► monitor ──starts──► daemon   (--detach --monitor)
+//! monitor ──starts──► daemon                     (--monitor)
+//! ```
+//!
+//! A daemon calls [`Options::begin`] once its options are read, and [`Daemon::complete`] when it serves.
+
+mod monitor;
+mod pid_file;
+mod stage;
+mod user;
+
+pub use pid_file::{PidFile, PidFileError, pid_of_running, read_pid_file};
+pub use stage::{describe, signal_name};
+
+use crate::getopt::{Opt, flag, optional, value};
+use crate::log::{self, Change, Destination, SyslogMethod};
+use crate::{program, rundir::RunDir};
+use stage::{Ready, Stage};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use user::User;
+
+/// Options of every daemon.
+pub const DAEMON: &[Opt] = &[
+    flag("detach").help("run in the background; return once the daemon serves"),
+    flag("no-self-confinement").help("accepted for compatibility: the daemon is never confined"),
+    flag("no-chdir").help("with --detach, stay in the current directory"),
+    optional("pidfile").arg("FILE").help("write a pid file (default: {run}/{name}.pid)"),
+    flag("overwrite-pidfile").help("start even if another process holds the pid file"),
+    flag("monitor").help("restart the daemon if it crashes"),
+    value("user").arg("USER[:GROUP]").help("give up root and run as this user"),
+];
+
+/// Options of every program that logs.
+pub const LOGGING: &[Opt] = &[
+    optional("verbose").short('v').arg("SPEC").help(
+        "set log levels: [MODULE][:DESTINATION][:LEVEL], or PATTERN:DESTINATION:PATTERN; everything without SPEC",
+    ),
+    optional("log-file").arg("FILE").help("log to a file too (default: {log}/{name}.log)"),
+    value("syslog-method")
+        .arg("METHOD")
+        .help("how messages reach the system log: libc, unix:FILE, udp:IP:PORT or null"),
+    value("syslog-target").arg("HOST:PORT").help("also send system log messages to this collector over UDP"),
+];
+
+/// What the options of [`DAEMON`] and [`LOGGING`] said.
+#[derive(Debug)]
+pub struct Options {
+    detach: bool,
+    monitor: bool,
+    chdir: bool,
+    pid_file: Option<PathBuf>,
+    overwrite_pid_file: bool,
+    user: Option<User>,
+    /// As it is to be named in messages, and where it is.
+    log_file: Option<(PathBuf, PathBuf)>,
+    datapath: bool,
+    kept: Kept,
+}
+
+/// Outputs that stay what they were in the background, because the program prints there what it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Kept {
+    /// None.
+    #[default]
+    Nothing,
+    /// The standard output.
+    Stdout,
+    /// The standard error output; the log does not go there any more.
+    Stderr,
+    /// Both.
+    Both,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            detach: false,
+            monitor: false,
+            chdir: true,
+            pid_file: None,
+            overwrite_pid_file: false,
+            user: None,
+            log_file: None,
+            datapath: false,
+            kept: Kept::Nothing,
+        }
+    }
+}
+
+impl Options {
+    /// Options of a daemon that forwards packets: as another user it keeps the capabilities for that.
+    pub fn with_datapath() -> Options {
+        Options { datapath: true, ..Options::default() }
+    }
+
+    /// Takes an option if it is one of [`DAEMON`] or [`LOGGING`]; false where it is another's. Levels and
+    /// patterns are in force at once. The error ends the program.
+    pub fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
+        let given = value.unwrap_or_default();
+        match name {
+            "detach" => self.detach = true,
+            "monitor" => self.monitor = true,
+            "no-chdir" => self.chdir = false,
+            // It would confine the daemon to directories; ours opens what it is told to.
+            "no-self-confinement" => {}
+            "pidfile" => self.pid_file = Some(pid_path(given)),
+            "overwrite-pidfile" => self.overwrite_pid_file = true,
+            "user" => self.user = Some(User::parse(given)?),
+            "log-file" => {
+                let path = log_path(given);
+                let shown = if given.is_empty() { path.clone() } else { given.into() };
+                self.log_file = Some((shown, path));
+            }
+            "verbose" => verbose(value)?,
+            "syslog-method" => match SyslogMethod::parse(given) {
+                Some(method) => log::set_syslog_method(method),
+                None => return Err(format!("{given}: unknown syslog method")),
+            },
+            "syslog-target" => log::set_syslog_target(given),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes a pid file at its usual place if no option says another: for `crosspoint switch`, which always
+    /// has one.
+    pub fn always_with_pid_file(&mut self, path: PathBuf) {
+        self.pid_file.get_or_insert(path);
+    }
+
+    /// Keeps an output in the background.
+    pub fn keep(&mut self, output: Kept) {
+        self.kept = output;
+    }
+
+    /// Whether the daemon will go to the background.
+    pub fn detaches(&self) -> bool {
+        self.detach
+    }
+
+    /// Becomes the daemon, in another process if it detaches or is monitored. An exit code: this process has
+    /// done its part. Errors are reported on stderr and in the log.
+    pub fn begin(self) -> Result<Daemon, ExitCode> {
+        log::start();
+        match stage::of_this_process() {
+            Stage::First if self.detach => Err(stage::start_in_background(self.monitor)),
+            Stage::First if self.monitor => Err(self.run_monitor(Ready::nobody())),
+            Stage::Monitor(ready) => Err(self.run_monitor(ready)),
+            Stage::First => self.become_daemon(Ready::nobody(), None, false),
+            Stage::Daemon(ready, memory) => {
+                let monitored = self.monitor;
+                self.become_daemon(ready, memory, monitored)
+            }
+        }
+    }
+
+    /// Opens the log file, if options ask for one. The error is a sentence, and the end of the program.
+    pub fn open_log(&self) -> Result<(), String> {
+        let Some((shown, path)) = &self.log_file else { return Ok(()) };
+        log::open_file(path)
+            .map_err(|e| format!("failed to open {} for logging: {}", shown.display(), log::os_text(&e)))
+    }
+
+    fn run_monitor(self, ready: Ready) -> ExitCode {
+        if self.detach {
+            stage::lead_a_session();
+        }
+        if let Some((_, path)) = &self.log_file {
+            // The daemon says what is wrong with it.
+            let _ = log::open_file_quietly(path);
+        }
+        monitor::run(ready, self.detach, self.chdir, self.kept)
+    }
+
+    fn become_daemon(self, ready: Ready, memory: Option<File>, monitored: bool) -> Result<Daemon, ExitCode> {
+        if self.detach && !monitored {
+            stage::lead_a_session();
+        }
+        stage::name_this_process(program::name());
+        stage::end_on_panic();
+        self.open_log().map_err(|e| fatal("vlog", &e))?;
+        if self.detach || monitored {
+            ports::crash::end_at_once();
+        }
+        if let Some(user) = &self.user {
+            if let Some((_, path)) = &self.log_file {
+                // It shall be able to open it again.
+                user.give_file(path).map_err(|e| fatal("vlog", &e))?;
+            }
+            user.become_it(self.datapath).map_err(|e| fatal("daemon_unix", &e))?;
+        }
+        let pid_file = match &self.pid_file {
+            Some(path) => {
+                let made = PidFile::create(path, self.overwrite_pid_file);
+                Some(made.map_err(|e| fatal("daemon_unix", &e.to_string()))?)
+            }
+            None => None,
+        };
+        let (detached, kept) = (self.detach, self.kept);
+        Ok(Daemon { ready, detached, chdir: self.chdir && detached, kept, pid_file, memory })
+    }
+}
+
+/// A daemon that starts up, then runs. Its pid file goes when this is dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    ready: Ready,
+    detached: bool,
+    chdir: bool,
+    kept: Kept,
+    pid_file: Option<PidFile>,
+    memory: Option<File>,
+}
+
+impl Daemon {
+    /// A daemon that none of the options apply to: for tests and embedding.
+    pub fn plain() -> Daemon {
+        Daemon {
+            ready: Ready::nobody(),
+            detached: false,
+            chdir: false,
+            kept: Kept::Nothing,
+            pid_file: None,
+            memory: None,
+        }
+    }
+
+    /// A file that outlives the daemon as long as its monitor lives, empty at the first start. `None`: it has
+    /// no monitor.
+    pub fn memory(&mut self) -> Option<File> {
+        self.memory.take()
+    }
+
+    /// Where its pid file is, for one who removes it when a signal ends the process.
+    pub fn pid_file(&self) -> Option<&Path> {
+        self.pid_file.as_ref().map(PidFile::path)
+    }
+
+    /// It serves: leaves the terminal and the directory it was started in, and lets `--detach` return. A
+    /// second call does nothing.
+    pub fn complete(&mut self) {
+        if std::mem::take(&mut self.chdir) {
+            let _ = std::env::set_current_dir("/");
+        }
+        if std::mem::take(&mut self.detached) {
+            stage::leave_terminal(self.kept);
+        }
+        self.ready.tell();
+    }
+}
+
+/// Says why the program ends: on stderr, in the log file and in syslog. The exit code of a failure.
+pub fn fatal(module: &'static str, text: &str) -> ExitCode {
+    eprintln!("{}: {text}", program::name());
+    log::emergency(module, text);
+    ExitCode::FAILURE
+}
+
+fn verbose(spec: Option<&str>) -> Result<(), String> {
+    let change = match spec {
+        Some(text) => Change::parse(text).map_err(|e| format!("processing \"{text}\": {e}"))?,
+        None => Change::parse("any:any:dbg")?,
+    };
+    log::apply(&change);
+    Ok(())
+}
+
+/// The default of `--pidfile`, and a name without directory, are in the run directory.
+fn pid_path(given: &str) -> PathBuf {
+    match given {
+        "" => RunDir::from_env().file(&format!("{}.pid", program::daemon_name())),
+        name => absolute(&RunDir::from_env().path().join(name)),
+    }
+}
+
+fn log_path(given: &str) -> PathBuf {
+    match given {
+        "" => program::log_directory().join(format!("{}.log", program::daemon_name())),
+        name => absolute(&program::log_directory().join(name)),
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Turns the console off, once nobody looks at it.
+fn silence_console() {
+    let off = log::Setting::everything_at(Destination::Console, log::Level::Off);
+    log::set(&off);
+}
+
+fn os(e: impl Into<io::Error>) -> String {
+    log::os_text(&e.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_the_tables_are_taken_and_others_are_left() {
+        for opt in DAEMON.iter().chain(LOGGING) {
+            let value = match opt.name {
+                "user" => Some("root"),
+                "verbose" => Some("bridge:file:info"),
+                "syslog-method" => Some("libc"),
+                "syslog-target" => Some("127.0.0.1:1"),
+                _ => None,
+            };
+            assert_eq!(Options::default().take(opt.name, value), Ok(true), "{}", opt.name);
+        }
+        let mut options = Options::default();
+        assert_eq!(options.take("remote", Some("x")), Ok(false));
+        assert_eq!(
+            options.take("verbose", Some("nonesuch")).unwrap_err(),
+            "processing \"nonesuch\": no destination, level, or module \"nonesuch\""
+        );
+        assert!(options.take("user", Some("no-such-user")).unwrap_err().contains("no-such-user"));
+    }
+
+    #[test]
+    fn names_of_files_without_a_directory_are_in_the_usual_one() {
+        assert_eq!(pid_path("/x/y.pid"), Path::new("/x/y.pid"));
+        assert!(pid_path("y.pid").ends_with("y.pid") && pid_path("y.pid").is_absolute());
+        assert!(log_path("").ends_with("crosspoint.log"));
+    }
+}

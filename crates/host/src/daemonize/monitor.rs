@@ -1,0 +1,70 @@
+//! `--monitor`: a process that waits for the daemon to end, and starts it again where it crashed.
+
+use super::Kept;
+use super::stage::{self, Ready};
+use crate::log::os_text;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Signals that a bug raises, as opposed to somebody's wish: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
+/// SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ.
+const CRASHES: [i32; 9] = [4, 6, 7, 8, 11, 13, 14, 24, 25];
+/// Least time between two starts.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Runs until the daemon ends by itself.
+pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCode {
+    let mut crashes = 0;
+    let memory = match stage::new_memory() {
+        Ok(memory) => memory,
+        Err(e) => return super::fatal("daemon_unix", &os_text(&e)),
+    };
+    let mut started = Instant::now();
+    loop {
+        let mut starting = match stage::start("daemon", Some(&memory)) {
+            Ok(starting) => starting,
+            Err(e) => {
+                return super::fatal("daemon_unix", &format!("could not start the daemon ({})", os_text(&e)));
+            }
+        };
+        let mut status = match starting.wait() {
+            Ok(None) => None,
+            Ok(Some(status)) if crashes == 0 => return stage::convey(status),
+            Ok(Some(status)) => Some(status),
+            Err(e) => return super::fatal("daemon_unix", &os_text(&e)),
+        };
+        let pid = starting.child.id();
+        if crashes == 0 {
+            if chdir && detached {
+                let _ = std::env::set_current_dir("/");
+            }
+            if detached {
+                stage::leave_terminal(kept);
+            }
+            ready.tell();
+        }
+        let status = match status.take() {
+            Some(status) => status,
+            None => match starting.child.wait() {
+                Ok(status) => status,
+                Err(e) => return super::fatal("daemon_unix", &os_text(&e)),
+            },
+        };
+        if !is_crash(status) {
+            tracing::info!(target: "daemon_unix", "pid {pid} died, {}, exiting", stage::describe(status));
+            return ExitCode::SUCCESS;
+        }
+        crashes += 1;
+        tracing::error!(
+            target: "daemon_unix",
+            "{crashes} crashes: pid {pid} died, {}, restarting", stage::describe(status)
+        );
+        std::thread::sleep(PAUSE.saturating_sub(started.elapsed()));
+        started = Instant::now();
+    }
+}
+
+fn is_crash(status: ExitStatus) -> bool {
+    status.signal().is_some_and(|signal| CRASHES.contains(&signal))
+}

@@ -1,0 +1,220 @@
+//! Pid files: locked as long as their process lives, which is how `ovs-appctl` and a second start tell a live
+//! daemon from a stale file.
+//!
+//! The locks are POSIX's, which alone tell others who holds them. A process loses its lock of a file as soon
+//! as it closes any descriptor of that file, so that a process never opens its own pid files again: it knows
+//! what they say.
+
+use crate::log::os_text;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Device and number of each pid file that this process holds.
+static OWN: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
+type FileId = (u64, u64);
+
+fn own() -> MutexGuard<'static, Vec<FileId>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Whether this process holds that pid file.
+fn is_own(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| own().contains(&file_id(&metadata)))
+}
+
+/// Why there is no pid file. The texts are Open vSwitch's.
+#[derive(Debug)]
+pub enum PidFileError {
+    /// A live process holds it: this one, where the system says which.
+    Running(PathBuf, Option<i32>),
+    /// It cannot be looked at.
+    Check(PathBuf, io::Error),
+    /// It cannot be written: what failed, and why.
+    Create(PathBuf, &'static str, io::Error),
+}
+
+impl std::fmt::Display for PidFileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PidFileError::Running(path, Some(pid)) => {
+                write!(f, "{}: already running as pid {pid}, aborting", path.display())
+            }
+            PidFileError::Running(path, None) => write!(f, "{}: already running, aborting", path.display()),
+            PidFileError::Check(path, e) => {
+                write!(f, "{}: pidfile check failed ({}), aborting", path.display(), os_text(e))
+            }
+            PidFileError::Create(path, call, e) => {
+                write!(f, "{}: {call} failed ({})", path.display(), os_text(e))
+            }
+        }
+    }
+}
+
+impl std::error::Error for PidFileError {}
+
+/// A pid file, locked as long as this lives and removed with it.
+#[derive(Debug)]
+pub struct PidFile {
+    path: PathBuf,
+    id: FileId,
+    _file: File,
+}
+
+impl PidFile {
+    /// Writes the process's number to `path`. Refused where a live process holds the file, unless
+    /// `overwrite`.
+    pub fn create(path: &Path, overwrite: bool) -> Result<PidFile, PidFileError> {
+        let failed = |call: &'static str| {
+            let path = path.to_owned();
+            move |e: io::Error| PidFileError::Create(path, call, e)
+        };
+        // Whoever looks at the file and then replaces it must be alone with it.
+        let _alone = lock_directory(path).map_err(failed("create"))?;
+        if !overwrite {
+            match holder(path) {
+                Ok(None) => {}
+                Ok(Some(pid)) => return Err(PidFileError::Running(path.to_owned(), pid)),
+                Err(e) => return Err(PidFileError::Check(path.to_owned(), e)),
+            }
+        }
+        // Made under another name, locked and filled, then renamed: whoever reads it sees all of it.
+        let mut making = path.as_os_str().to_owned();
+        making.push(format!(".tmp{}", std::process::id()));
+        let making = PathBuf::from(making);
+        let mut file = File::create(&making).map_err(failed("create"))?;
+        let made = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|e| failed("fcntl(F_SETLK)")(e.into()))
+            .and_then(|()| writeln!(file, "{}", std::process::id()).map_err(failed("write")))
+            .and_then(|()| file.metadata().map(|m| file_id(&m)).map_err(failed("fstat")))
+            .and_then(|id| fs::rename(&making, path).map(|()| id).map_err(failed("rename")));
+        match made {
+            Ok(id) => {
+                own().push(id);
+                Ok(PidFile { path: path.to_owned(), id, _file: file })
+            }
+            Err(e) => {
+                let _ = fs::remove_file(&making);
+                Err(e)
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // With --overwrite-pidfile it may be another's by now.
+        let alone = lock_directory(&self.path);
+        if alone.is_ok() && fs::metadata(&self.path).is_ok_and(|metadata| file_id(&metadata) == self.id) {
+            let _ = fs::remove_file(&self.path);
+        }
+        own().retain(|id| *id != self.id);
+    }
+}
+
+/// Locks the directory of a pid file against others that create or remove one there, until the result is
+/// dropped.
+fn lock_directory(path: &Path) -> io::Result<File> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = File::open(directory.unwrap_or(Path::new(".")))?;
+    rustix::fs::flock(&directory, FlockOperation::LockExclusive)?;
+    Ok(directory)
+}
+
+/// The process that holds the file's lock, if one does: its number, where the system tells.
+fn holder(path: &Path) -> io::Result<Option<Option<i32>>> {
+    if is_own(path) {
+        return Ok(Some(i32::try_from(std::process::id()).ok()));
+    }
+    let file = match File::options().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    locked_by(&file)
+}
+
+/// The process that holds a lock on the file, as [`holder`] tells it.
+fn locked_by(file: &File) -> io::Result<Option<Option<i32>>> {
+    let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?;
+    let held = lock.filter(|l| !matches!(l.typ, FlockType::Unlocked));
+    Ok(held.map(|l| l.pid.map(|pid| pid.as_raw_nonzero().get())))
+}
+
+/// The process that a pid file names, which must be alive: it holds the file.
+pub fn pid_of_running(path: &Path) -> io::Result<u32> {
+    if is_own(path) {
+        return Ok(std::process::id());
+    }
+    let file = File::options().read(true).write(true).open(path)?;
+    match locked_by(&file)? {
+        Some(_) => number(&io::read_to_string(&file)?),
+        None => Err(rustix::io::Errno::SRCH.into()),
+    }
+}
+
+/// The process that a pid file names.
+pub fn read_pid_file(path: &Path) -> io::Result<u32> {
+    if is_own(path) {
+        return Ok(std::process::id());
+    }
+    number(&fs::read_to_string(path)?)
+}
+
+fn number(text: &str) -> io::Result<u32> {
+    text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a process number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_file_of_a_process_that_is_gone_is_taken_over_and_removed_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ovs-vswitchd.pid");
+        fs::write(&path, "999999\n").unwrap();
+        let pid_file = PidFile::create(&path, false).unwrap();
+        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
+        drop(pid_file);
+        assert!(!path.exists());
+        fs::write(&path, "x").unwrap();
+        assert!(read_pid_file(&path).is_err());
+    }
+
+    #[test]
+    fn a_process_that_reads_its_own_pid_file_keeps_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ovs-vswitchd.pid");
+        let pid_file = PidFile::create(&path, false).unwrap();
+        let lock = format!(":{} ", fs::metadata(&path).unwrap().ino());
+        let is_locked = || fs::read_to_string("/proc/locks").unwrap().contains(&lock);
+        assert!(is_locked());
+        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
+        let second = PidFile::create(&path, false).unwrap_err();
+        assert!(matches!(second, PidFileError::Running(_, Some(_))), "{second}");
+        assert!(is_locked());
+        drop(pid_file);
+        assert!(!is_locked());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let error = PidFile::create(Path::new("/nonexistent/x.pid"), false).unwrap_err().to_string();
+        assert_eq!(error, "/nonexistent/x.pid: create failed (No such file or directory)");
+    }
+}

@@ -1,0 +1,96 @@
+//! `--user`: the daemon gives up root for another user, and keeps the few capabilities that its work takes.
+
+use super::os;
+use nix::unistd::{Gid, Group, Uid, User as SystemUser, getgrouplist, setgid, setgroups, setuid};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+use std::ffi::CString;
+use std::path::Path;
+
+/// What every daemon keeps: low ports, and memory that is not paged out.
+const BASIC: CapabilitySet = CapabilitySet::IPC_LOCK.union(CapabilitySet::NET_BIND_SERVICE);
+/// What it takes to make devices, sockets and XDP programs.
+const DATAPATH: CapabilitySet = CapabilitySet::NET_ADMIN
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::NET_BROADCAST)
+    .union(CapabilitySet::BPF);
+
+/// Whom to become.
+#[derive(Debug)]
+pub struct User {
+    name: String,
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+impl User {
+    /// From `USER`, `USER:GROUP`, or `:GROUP`. The error names what is not there.
+    pub fn parse(text: &str) -> Result<User, String> {
+        let (name, group) = match text.split_once(':') {
+            Some((name, group)) => (name, Some(group)),
+            None => (text, None),
+        };
+        let found = match name {
+            "" => SystemUser::from_uid(Uid::current()),
+            name => SystemUser::from_name(name),
+        };
+        let user = found.map_err(os)?.ok_or_else(|| format!("user {name} not found, aborting."))?;
+        let gid = match group.filter(|g| !g.is_empty()) {
+            None => user.gid,
+            Some(group) => {
+                let found = Group::from_name(group).map_err(os)?;
+                found.ok_or_else(|| format!("{name}: group {group} not found, aborting."))?.gid
+            }
+        };
+        let c_name = CString::new(user.name.clone()).map_err(|e| e.to_string())?;
+        let groups = getgrouplist(&c_name, gid).map_err(os)?;
+        Ok(User { name: user.name, uid: user.uid, gid, groups })
+    }
+
+    /// Makes it the owner of a file. The error is a sentence in Open vSwitch's words.
+    pub fn give_file(&self, path: &Path) -> Result<(), String> {
+        if !Uid::current().is_root() {
+            return Ok(());
+        }
+        std::os::unix::fs::chown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
+            .map_err(|e| format!("failed to change {} ownership: {}.", path.display(), os(e)))
+    }
+
+    /// Becomes it. To be called before the process has other threads. As root or as whom it is already it is
+    /// nothing.
+    pub fn become_it(&self, datapath: bool) -> Result<(), String> {
+        if Uid::current() == self.uid && Gid::current() == self.gid {
+            return Ok(());
+        }
+        let failed =
+            |what: &str, e: String| format!("fail to switch to user {}: {what} ({e}), aborting.", self.name);
+        if !Uid::current().is_root() {
+            return Err(failed("not started as root", "Operation not permitted".into()));
+        }
+        set_keep_capabilities(true).map_err(|e| failed("prctl", os(e)))?;
+        setgroups(&self.groups).map_err(|e| failed("setgroups", os(e)))?;
+        setgid(self.gid).map_err(|e| failed("setgid", os(e)))?;
+        setuid(self.uid).map_err(|e| failed("setuid", os(e)))?;
+        if !self.uid.is_root() {
+            let kept = if datapath { BASIC.union(DATAPATH) } else { BASIC };
+            let sets =
+                CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+            set_capabilities(None, sets).map_err(|e| failed("capset", os(e)))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_groups_are_looked_up_and_what_is_not_there_is_named() {
+        let root = User::parse("root").unwrap();
+        assert!(root.uid.is_root() && root.groups.contains(&Gid::from_raw(0)));
+        assert_ne!(User::parse("root:nogroup").unwrap().gid, Gid::from_raw(0));
+        assert_eq!(User::parse("nosuch").unwrap_err(), "user nosuch not found, aborting.");
+        assert_eq!(User::parse("root:nosuch").unwrap_err(), "root: group nosuch not found, aborting.");
+    }
+}

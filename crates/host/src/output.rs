@@ -1,0 +1,82 @@
+//! Printing for every subcommand: `print!`, `println!`, `eprint!` and `eprintln!` that cannot panic.
+//!
+//! The macros of the standard library panic when the reader of a pipe is gone or the disk is full. These end
+//! the program instead: with success where nobody reads any more, and with exit code 1 and a sentence on
+//! standard error where the text cannot be written. What standard error does not take is lost, since there is
+//! nobody left to tell.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+
+/// Writes to standard output, or ends the program.
+pub fn out(text: Arguments) {
+    if let Err(error) = std::io::stdout().write_fmt(text) {
+        end(&error);
+    }
+}
+
+/// Writes to standard error as far as it takes it.
+pub fn err(text: Arguments) {
+    let _ = std::io::stderr().write_fmt(text);
+}
+
+/// Standard output for what writes many lines: it never fails, since it ends the program instead.
+pub struct Stdout(std::io::StdoutLock<'static>);
+
+/// Standard output, locked.
+pub fn stdout() -> Stdout {
+    Stdout(std::io::stdout().lock())
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(self.0.write(bytes).unwrap_or_else(|error| end(&error)))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush().unwrap_or_else(|error| end(&error));
+        Ok(())
+    }
+}
+
+/// Writes out what is buffered, or ends the program.
+pub fn flush() {
+    if let Err(error) = std::io::stdout().flush() {
+        end(&error);
+    }
+}
+
+/// Ends the program because standard output takes no more. That nobody reads any more is no failure.
+fn end(error: &std::io::Error) -> ! {
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    err(format_args!("{}: stdout: {}\n", crate::program::name(), crate::log::os_text(error)));
+    std::process::exit(1)
+}
+
+/// Prints to standard output, or ends the program.
+#[macro_export]
+macro_rules! print {
+    ($($arg:tt)*) => { $crate::output::out(format_args!($($arg)*)) };
+}
+
+/// Prints a line to standard output, or ends the program.
+#[macro_export]
+macro_rules! println {
+    () => { $crate::output::out(format_args!("\n")) };
+    ($($arg:tt)*) => { $crate::output::out(format_args!("{}\n", format_args!($($arg)*))) };
+}
+
+/// Prints to standard error as far as it takes it.
+#[macro_export]
+macro_rules! eprint {
+    ($($arg:tt)*) => { $crate::output::err(format_args!($($arg)*)) };
+}
+
+/// Prints a line to standard error as far as it takes it.
+#[macro_export]
+macro_rules! eprintln {
+    () => { $crate::output::err(format_args!("\n")) };
+    ($($arg:tt)*) => { $crate::output::err(format_args!("{}\n", format_args!($($arg)*))) };
+}

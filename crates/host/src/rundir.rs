@@ -1,0 +1,217 @@
+//! The run directory: where sockets are, and how to take such a name over from a process that is gone without
+//! taking it from one that lives.
+
+use base::SOCKET_PATH_BYTES_MAX;
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// `$OVS_RUNDIR`, or its default.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunDir(PathBuf);
+
+impl RunDir {
+    /// What the environment says; `/var/run/openvswitch` where it says nothing.
+    pub fn from_env() -> RunDir {
+        RunDir(crate::program::directory("OVS_RUNDIR", "/var/run/openvswitch"))
+    }
+
+    /// A given directory.
+    pub fn new(path: impl Into<PathBuf>) -> RunDir {
+        RunDir(path.into())
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes it where it is missing.
+    pub fn create(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.0)
+    }
+}
+
+/// A listening socket that is removed from the file system when this is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Listens at `path` with a socket that does not block, for the owner and group alone. A socket that
+    /// refuses connections is one that nobody listens at any more, and is replaced; `ErrorKind::AddrInUse`
+    /// where someone listens, however busy, `AlreadyExists` where something else is there.
+    pub fn listen(path: &Path) -> io::Result<(Socket, UnixListener)> {
+        match fs::symlink_metadata(path) {
+            Ok(meta) if !meta.file_type().is_socket() => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there and no socket"));
+            }
+            Ok(_) => match try_connect(path) {
+                Ok(()) => {
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
+                }
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => remove(path)?,
+                // Its owner has just removed it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            },
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        let listener = with_short_path(path, |short| UnixListener::bind(short))?;
+        let socket = Socket { path: path.to_owned() };
+        fs::set_permissions(path, Permissions::from_mode(0o770))?;
+        listener.set_nonblocking(true)?;
+        Ok((socket, listener))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the control sockets that processes which were killed have left beside `path`: those of the same
+/// `PROGRAM.PID.ctl` but for the number, whose process is gone and which nobody answers at. What cannot be
+/// removed stays.
+pub fn remove_stale_control_sockets(path: &Path) {
+    let parts = |name: &OsStr| {
+        let (program, pid) = name.to_str()?.strip_suffix(".ctl")?.rsplit_once('.')?;
+        Some((program.to_owned(), pid.parse::<u32>().ok()?))
+    };
+    let Some((program, _)) = path.file_name().and_then(parts) else { return };
+    let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
+    for entry in entries.flatten() {
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let Some((_, pid)) = parts(&entry.file_name()).filter(|(of, _)| *of == program) else { continue };
+        if !is_socket || Path::new("/proc").join(pid.to_string()).exists() {
+            continue;
+        }
+        let stale = try_connect(&entry.path()).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+        if stale && let Err(e) = fs::remove_file(entry.path()) {
+            tracing::debug!(target: "daemon", "{}: could not be removed: {e}", entry.path().display());
+        }
+    }
+}
+
+/// Whether somebody listens at the socket at `path`, without waiting for who listens and accepts nobody: its
+/// backlog is full.
+fn try_connect(path: &Path) -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    for kind in [SocketType::STREAM, SocketType::SEQPACKET, SocketType::DGRAM] {
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+        let connected = with_short_path(path, |short| Ok(connect(&socket, &SocketAddrUnix::new(short)?)));
+        match connected? {
+            Err(rustix::io::Errno::PROTOTYPE) => {}
+            Ok(()) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file that may be gone already.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Connects to the socket at `path`, however long the path is.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    with_short_path(path, |short| UnixStream::connect(short))
+}
+
+/// A path that the address of a Unix socket does not hold ([`SOCKET_PATH_BYTES_MAX`]) is reached through its
+/// directory's descriptor.
+pub fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        return f(path);
+    }
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return f(path) };
+    let dir = File::open(dir)?;
+    f(&Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_may_connect_and_others_may_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("br0.mgmt");
+        let _socket = Socket::listen(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
+    }
+
+    #[test]
+    fn a_socket_whose_owner_is_too_busy_to_accept_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("br0.mgmt");
+        let owner =
+            rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+        let owner = owner.unwrap();
+        rustix::net::bind(&owner, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&owner, 0).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(socket) = UnixStream::connect(&path) {
+            waiting.push(socket);
+            if waiting.len() == 1 {
+                // With no backlog, the next one would wait.
+                break;
+            }
+        }
+        let error = Socket::listen(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+        // Of another kind, it is somebody's too.
+        let log = dir.path().join("log");
+        let _log = std::os::unix::net::UnixDatagram::bind(&log).unwrap();
+        assert_eq!(Socket::listen(&log).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("br0.mgmt");
+        let (socket, listener) = Socket::listen(&path).unwrap();
+        assert_eq!(Socket::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        std::mem::forget(socket); // As a killed process leaves it.
+        let (socket, _listener) = Socket::listen(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
+        drop(socket);
+        assert!(!path.exists());
+        fs::write(&path, "").unwrap();
+        assert_eq!(Socket::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_path_longer_than_an_address_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("d".repeat(120));
+        fs::create_dir(&deep).unwrap();
+        let path = deep.join("br0.mgmt");
+        let (_socket, _listener) = Socket::listen(&path).unwrap();
+        connect(&path).unwrap();
+    }
+}

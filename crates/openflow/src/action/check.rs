@@ -1,0 +1,333 @@
+//! Whether actions make sense after a match: the part of a flow-mod's validity that no single part of it
+//! shows.
+//!
+//! An action that reads or writes a field needs what the field requires, as matched or as made by the actions
+//! before it. OpenFlow 1.0's own actions are the exception: they do nothing to packets without the header in
+//! question, so a flow with one can still be said in that version. Sources: OpenFlow 1.3 sections 5.12 and
+//! 6.4; ovs-actions(7), "Error handling".
+
+use super::Row;
+use crate::error::ErrorKind::{self, *};
+use crate::text::Protocols;
+use crate::version::Version;
+use base::OfPort;
+use flow::{Action, FieldId, Match, Mf};
+use std::borrow::Cow;
+
+/// Checks the actions of a rule. `table_id` is the rule's table, where one is known, which goto-table must
+/// leave forwards.
+pub fn check_actions(
+    version: Version,
+    matching: &Match,
+    actions: &[Action],
+    table_id: Option<u8>,
+) -> Result<(), ErrorKind> {
+    let mut checker = Checker::new(matching, table_id);
+    checker.server = Some(version);
+    checker.list(actions)
+}
+
+/// Bit of a tag's word that says that there is one.
+const TAGGED: u128 = 0x1000;
+/// VLAN tags that are looked at.
+const TAGS_MAX: usize = 2;
+
+/// What is known of the packet where the next action applies.
+pub(super) struct Checker<'a> {
+    packet: Cow<'a, Match>,
+    /// VLAN tags that it is known to have.
+    tags: usize,
+    table_id: Option<u8>,
+    /// In an action set: other tables may have changed the packet by the time it is carried out, so that what
+    /// an action requires without naming a field is not asked for.
+    in_set: bool,
+    /// Within `ct`, where fields of the connection are set.
+    pub in_ct: bool,
+    /// The next action is one of OpenFlow 1.0's own, in its own form.
+    lenient: bool,
+    /// On the switch's side, the version of the controller, which sees to the rest.
+    server: Option<Version>,
+    /// The encodings in which all actions so far can be said.
+    pub protocols: Protocols,
+}
+
+/// What is known outside of the actions within another action.
+pub(super) struct Outside<'a> {
+    packet: Cow<'a, Match>,
+    tags: usize,
+    in_set: bool,
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(matching: &'a Match, table_id: Option<u8>) -> Checker<'a> {
+        let tags = usize::from(matching.key.get64(FieldId::VlanTci) & TAGGED as u64 != 0);
+        let packet = Cow::Borrowed(matching);
+        let protocols = Protocols::ANY;
+        Checker {
+            packet,
+            tags,
+            table_id,
+            in_set: false,
+            in_ct: false,
+            lenient: false,
+            server: None,
+            protocols,
+        }
+    }
+
+    /// Checks a list of actions.
+    pub fn list(&mut self, actions: &[Action]) -> Result<(), ErrorKind> {
+        actions.iter().try_for_each(|action| {
+            let lenient = self.server == Some(Version::V10)
+                && matches!(
+                    action,
+                    Action::SetField {
+                        field: Mf::EthSrc | Mf::EthDst | Mf::NwSrc | Mf::NwDst | Mf::NwTos,
+                        ..
+                    }
+                );
+            self.action(action, lenient)
+        })
+    }
+
+    /// Checks one action. `lenient`: OpenFlow 1.0 takes it without its prerequisites.
+    pub fn action(&mut self, action: &Action, lenient: bool) -> Result<(), ErrorKind> {
+        self.lenient = lenient;
+        (Row::of(action).check)(action, self)
+    }
+
+    /// Enters the actions within an action.
+    pub fn enter(&mut self, in_set: bool) -> Outside<'a> {
+        let outside = Outside { packet: self.packet.clone(), tags: self.tags, in_set: self.in_set };
+        self.in_set |= in_set;
+        outside
+    }
+
+    /// Leaves them: they changed nothing for the actions after.
+    pub fn leave(&mut self, outside: Outside<'a>) {
+        Outside { packet: self.packet, tags: self.tags, in_set: self.in_set } = outside;
+    }
+
+    /// Checks the actions within an action, on the switch's side; the parser has checked them one by one.
+    pub fn nested(&mut self, actions: &[Action], in_set: bool) -> Result<(), ErrorKind> {
+        if self.server.is_none() {
+            return Ok(());
+        }
+        let outside = self.enter(in_set);
+        self.list(actions)?;
+        self.leave(outside);
+        Ok(())
+    }
+
+    /// As [`Self::nested`], of the actions within `ct`.
+    pub fn nested_in_ct(&mut self, actions: &[Action]) -> Result<(), ErrorKind> {
+        self.in_ct = true;
+        let result = self.nested(actions, false);
+        self.in_ct = false;
+        result
+    }
+
+    /// The field's value, if the rule matches it.
+    pub fn matched(&self, field: FieldId) -> u64 {
+        self.packet.key.get64(field)
+    }
+
+    /// What OpenFlow 1.0 lets pass does not go together, and other versions refuse it.
+    pub fn inconsistent(&mut self) -> Result<(), ErrorKind> {
+        self.only_in(Protocols::OF10_ANY);
+        match self.server {
+            Some(Version::V10) | None => Ok(()),
+            Some(_) => Err(OFPBAC_MATCH_INCONSISTENT),
+        }
+    }
+
+    /// Only these encodings can say it.
+    pub fn only_in(&mut self, protocols: Protocols) {
+        self.protocols = self.protocols.intersect(protocols);
+    }
+
+    /// What an action requires without naming a field.
+    pub fn needs(&mut self, met: bool) -> Result<(), ErrorKind> {
+        if met || self.in_set { Ok(()) } else { self.inconsistent() }
+    }
+
+    pub fn is_ip(&self) -> bool {
+        matches!(self.packet.eth_type(), 0x800 | 0x86dd)
+    }
+
+    pub fn is_mpls(&self) -> bool {
+        matches!(self.packet.eth_type(), 0x8847 | 0x8848)
+    }
+
+    pub fn is_nsh(&self) -> bool {
+        self.packet.has_prereq(Mf::NshTtl)
+    }
+
+    pub fn has_vlan(&self) -> bool {
+        self.tags > 0
+    }
+
+    /// Protocol above IP; 0 where none is known.
+    pub fn nw_proto(&self) -> u64 {
+        if self.is_ip() { self.packet.key.get64(FieldId::NwProto) } else { 0 }
+    }
+
+    /// A field that is read.
+    pub fn reads(&self, field: Mf) -> Result<(), ErrorKind> {
+        if self.packet.has_prereq(field) { Ok(()) } else { Err(OFPBAC_MATCH_INCONSISTENT) }
+    }
+
+    /// A field that is written.
+    pub fn writes(&mut self, field: Mf) -> Result<(), ErrorKind> {
+        match field {
+            _ if !field.row().writable => Err(OFPBAC_BAD_SET_ARGUMENT),
+            // The identifier is of a tag that must be there, other than in a match.
+            Mf::VlanVid if !self.has_vlan() => Err(OFPBAC_MATCH_INCONSISTENT),
+            field => self.reads(field),
+        }
+    }
+
+    /// A field that is set, other than from the stack; `lenient` where OpenFlow 1.0 has an action for it.
+    pub fn sets(&mut self, field: Mf) -> Result<(), ErrorKind> {
+        match field {
+            // They are the connection's, and set where it is tracked.
+            Mf::CtMark | Mf::CtLabel if !self.in_ct => Err(OFPBAC_BAD_SET_ARGUMENT),
+            field if self.lenient => {
+                if self.packet.has_prereq(field) {
+                    Ok(())
+                } else {
+                    self.inconsistent()
+                }
+            }
+            field => self.writes(field),
+        }
+    }
+
+    /// The whole tag's word is set: there is a tag or not, as it says.
+    pub fn set_tci(&mut self, value: u128) {
+        let tags = if value & TAGGED != 0 { self.tags.max(1) } else { self.tags.saturating_sub(1) };
+        self.tagged(tags);
+    }
+
+    /// There is a tag now, if there was none.
+    pub fn has_tag_now(&mut self) {
+        self.tagged(self.tags.max(1));
+    }
+
+    pub fn pushes_tag(&mut self) -> Result<(), ErrorKind> {
+        if self.tags >= TAGS_MAX {
+            return Err(OFPBAC_BAD_TAG);
+        }
+        self.tagged(self.tags + 1);
+        Ok(())
+    }
+
+    pub fn pops_tag(&mut self) {
+        self.tagged(self.tags.saturating_sub(1));
+    }
+
+    fn tagged(&mut self, tags: usize) {
+        self.tags = tags;
+        let tci = if tags > 0 { TAGGED } else { 0 };
+        if u128::from(self.packet.key.get64(FieldId::VlanTci)) & TAGGED != tci {
+            self.packet.to_mut().set_masked(FieldId::VlanTci, tci, TAGGED);
+        }
+    }
+
+    /// Another Ethernet type: nothing further is known of what follows it.
+    pub fn eth_type(&mut self, eth_type: u16) {
+        let packet = self.packet.to_mut();
+        packet.set_masked(FieldId::EthType, eth_type.into(), 0xffff);
+        packet.set_masked(FieldId::NwProto, 0, 0);
+        packet.set_masked(FieldId::TpSrc, 0, 0);
+        packet.set_masked(FieldId::TpDst, 0, 0);
+    }
+
+    pub fn goes_to(&self, next: u8) -> Result<(), ErrorKind> {
+        let back = self.table_id.is_some_and(|table_id| next <= table_id);
+        if back || next == 0xff { Err(OFPBIC_BAD_TABLE_ID) } else { Ok(()) }
+    }
+
+    pub fn outputs_to(&self, port: OfPort) -> Result<(), ErrorKind> {
+        super::wire::output_port(port).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::action::SubField;
+
+    fn set(field: Mf) -> Action {
+        Action::SetField { field, value: 1, mask: field.ones() }
+    }
+
+    fn load(field: Mf) -> Action {
+        Action::Load { target: SubField { field, offset: 0, count: 1 }, value: 1 }
+    }
+
+    fn push() -> Action {
+        Action::PushVlan(0x8100)
+    }
+
+    fn tci(value: u128) -> Action {
+        Action::SetField { field: Mf::VlanTci, value, mask: 0xffff }
+    }
+
+    #[test]
+    fn fields_need_their_prerequisites_as_matched_or_made() {
+        let any = Match::any();
+        let ip = Match::any().with(FieldId::EthType, 0x800);
+        let udp = ip.clone().with(FieldId::NwProto, 17);
+        let bad = Err(OFPBAC_MATCH_INCONSISTENT);
+        type Verdict = Result<(), ErrorKind>;
+        // Match, actions, verdict in 1.0, in 1.3.
+        let cases: [(&Match, Vec<Action>, Verdict, Verdict); 18] = [
+            (&any, vec![set(Mf::NwSrc)], Ok(()), bad),
+            (&ip, vec![set(Mf::NwSrc)], Ok(()), Ok(())),
+            (&any, vec![load(Mf::NwSrc)], bad, bad),
+            (&any, vec![load(Mf::Reg(3)), set(Mf::EthDst)], Ok(()), Ok(())),
+            (&ip, vec![set(Mf::UdpDst)], bad, bad),
+            (&udp, vec![set(Mf::UdpDst), Action::SetTpDst(3)], Ok(()), Ok(())),
+            (&ip, vec![Action::SetTpDst(3)], Ok(()), bad),
+            (&any, vec![Action::PopVlan], Ok(()), bad),
+            (&any, vec![Action::FinTimeout { idle_timeout_s: 1, hard_timeout_s: 0 }], Ok(()), bad),
+            (&any, vec![push(), push(), Action::PopVlan, Action::PopVlan], Ok(()), Ok(())),
+            (&any, vec![push(), Action::PopVlan, Action::PopVlan], Ok(()), bad),
+            (&any, vec![tci(0x1005), Action::PopVlan], Ok(()), Ok(())),
+            (&any, vec![tci(5), Action::PopVlan], Ok(()), bad),
+            (&any, vec![Action::PushVlan(0x8100), set(Mf::VlanVid), Action::PopVlan], Ok(()), Ok(())),
+            (&any, vec![Action::PushVlan(0x8100), Action::PopVlan, set(Mf::VlanPcp)], bad, bad),
+            (&udp, vec![Action::PushMpls(0x8847), set(Mf::UdpDst)], bad, bad),
+            (&udp, vec![Action::PushMpls(0x8847), set(Mf::MplsTc), Action::PopMpls(0x800)], Ok(()), Ok(())),
+            (&ip, vec![Action::Clone(vec![Action::PushMpls(0x8847)]), set(Mf::NwTtl)], Ok(()), Ok(())),
+        ];
+        for (m, actions, v10, v13) in cases {
+            assert_eq!(check_actions(Version::V10, m, &actions, None), v10, "{actions:?}");
+            assert_eq!(check_actions(Version::V13, m, &actions, None), v13, "{actions:?}");
+        }
+    }
+
+    #[test]
+    fn tables_are_left_forwards_only() {
+        let check =
+            |next, table_id| check_actions(Version::V13, &Match::any(), &[Action::GotoTable(next)], table_id);
+        assert_eq!(check(3, Some(2)), Ok(()));
+        assert_eq!(check(3, None), Ok(()));
+        assert_eq!(check(3, Some(3)), Err(OFPBIC_BAD_TABLE_ID));
+        assert_eq!(check(254, Some(253)), Ok(()));
+        assert_eq!(check(255, None), Err(OFPBIC_BAD_TABLE_ID));
+    }
+
+    #[test]
+    fn tags_are_bounded_and_connections_are_not_written() {
+        let check = |actions: &[Action]| check_actions(Version::V13, &Match::any(), actions, None);
+        assert_eq!(check(&[push(), push()]), Ok(()));
+        assert_eq!(check(&[push(), push(), push()]), Err(OFPBAC_BAD_TAG));
+        assert_eq!(check(&[push(), push(), Action::PopVlan, push()]), Ok(()));
+        for field in [Mf::CtMark, Mf::CtLabel] {
+            assert_eq!(check(&[set(field)]), Err(OFPBAC_BAD_SET_ARGUMENT));
+            assert_eq!(check(&[load(field)]), Err(OFPBAC_BAD_SET_ARGUMENT));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The table of actions for the documentation.
+
+use super::{Form, ROWS, Space};
+use crate::version::Version;
+
+/// The actions and instructions in a table of Markdown: text, wire forms by version, what it does.
+/// docs/openflow.md has it, and a test compares the two.
+pub fn actions_table() -> String {
+    let mut out = String::from(
+        "| action | 1.0 | 1.1 | 1.2 | 1.3 | 1.4 | 1.5 | does |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in ROWS {
+        let syntax = row.syntax.replace('|', "\\|");
+        out += &format!("| `{syntax}` |");
+        for version in Version::ALL {
+            let mut forms: Vec<String> = row.forms.iter().filter(|f| f.is_in(version)).map(number).collect();
+            forms.sort();
+            let text = if forms.is_empty() { "-".to_string() } else { forms.join(", ") };
+            out += &format!(" {text} |");
+        }
+        out += &format!(" {} |\n", row.summary);
+    }
+    out
+}
+
+fn number(form: &Form) -> String {
+    match form.space {
+        Space::Standard => form.number.to_string(),
+        Space::Instruction => format!("I{}", form.number),
+        Space::Nicira => format!("NX {}", form.number),
+        Space::Onf => format!("ONF {}", form.number),
+    }
+}

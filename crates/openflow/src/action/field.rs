@@ -1,0 +1,672 @@
+//! Setting, copying and deleting fields of any kind.
+
+use super::subfield::{
+    as_set_error, checked, from_ofs_nbits, ofs_nbits, ones, read_field_header, read_source, read_target,
+};
+use super::text::Parser;
+use super::vlan::{in_range, set_exactly};
+use super::wire::{Body, Encoder};
+use super::{Form, Place, Row, Space, lenient, nicira, of10, of11, with, word};
+use crate::codec::bytes::Put;
+use crate::codec::matching::{AnyEntry, read_entry, write_entry, write_option};
+use crate::error::ErrorKind::{self, *};
+use crate::text::value::{self, u8_named, u16_named, u64_of, write_ethernet, write_hex};
+use crate::text::{
+    Protocols, TextError, bad, display_name, field_named, parse_subfield, parse_value, put, split_subfield,
+    write_value,
+};
+use crate::version::Version;
+use flow::action::SubField;
+use flow::options::{OptionMatch, Wide};
+use flow::{Action, Mf};
+use std::net::Ipv4Addr;
+
+/// The value to which an action sets exactly one of these fields.
+fn exact(action: &Action, fields: &[Mf]) -> Option<u128> {
+    match *action {
+        Action::SetField { field, value, mask } if mask == field.ones() && fields.contains(&field) => {
+            Some(value)
+        }
+        _ => None,
+    }
+}
+
+macro_rules! exact {
+    ($action:expr, $encoder:expr, $fields:expr, $value:ident => $put:expr) => {
+        match exact($action, &$fields) {
+            Some($value) => {
+                $put;
+                true
+            }
+            None => false,
+        }
+    };
+}
+
+/// OpenFlow 1.0 and 1.1 have an action for each of some fields; 1.1's have numbers of their own.
+pub(super) static SET_FIELD: Row = Row {
+    name: "set_field",
+    syntax: "set_field:VALUE/MASK->FIELD; mod_dl_src, mod_dl_dst, mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn",
+    summary: "Sets bits of a field.",
+    forms: &[
+        of10(
+            4,
+            |b| read_number(b, Mf::EthSrc, 6),
+            |a, e| exact!(a, e, [Mf::EthSrc], v => put_ethernet(e, v)),
+        ),
+        of10(
+            5,
+            |b| read_number(b, Mf::EthDst, 6),
+            |a, e| exact!(a, e, [Mf::EthDst], v => put_ethernet(e, v)),
+        ),
+        of10(6, |b| read_number(b, Mf::NwSrc, 4), |a, e| exact!(a, e, [Mf::NwSrc], v => e.out.u32(v as u32))),
+        of10(7, |b| read_number(b, Mf::NwDst, 4), |a, e| exact!(a, e, [Mf::NwDst], v => e.out.u32(v as u32))),
+        of10(8, read_tos, write_tos),
+        of11(
+            3,
+            |b| read_number(b, Mf::EthSrc, 6),
+            |a, e| exact!(a, e, [Mf::EthSrc], v => put_ethernet(e, v)),
+        )
+        .deprecated_after(Version::V11),
+        of11(
+            4,
+            |b| read_number(b, Mf::EthDst, 6),
+            |a, e| exact!(a, e, [Mf::EthDst], v => put_ethernet(e, v)),
+        )
+        .deprecated_after(Version::V11),
+        of11(5, |b| read_number(b, Mf::NwSrc, 4), |a, e| exact!(a, e, [Mf::NwSrc], v => e.out.u32(v as u32)))
+            .deprecated_after(Version::V11),
+        of11(6, |b| read_number(b, Mf::NwDst, 4), |a, e| exact!(a, e, [Mf::NwDst], v => e.out.u32(v as u32)))
+            .deprecated_after(Version::V11),
+        of11(7, read_tos, write_tos).deprecated_after(Version::V11),
+        of11(
+            8,
+            |b| Ok(set_exactly(Mf::NwEcn, in_range(b.u8()?, 3)?.into())),
+            |a, e| exact!(a, e, [Mf::NwEcn], v => e.out.u8(v as u8)),
+        )
+        .deprecated_after(Version::V11),
+        of11(25, |b| read_set_field(b, false), |a, e| write_set_field(a, e, false))
+            .only(Version::V12, Version::V14),
+        of11(25, |b| read_set_field(b, true), |a, e| write_set_field(a, e, true))
+            .only(Version::V15, Version::V15),
+    ],
+    words: &[
+        word("set_field", |p, _, value| parse_set_field(p, value)),
+        lenient("mod_dl_src", |_, _, value| parse_ethernet(Mf::EthSrc, value)),
+        lenient("set_dl_src", |_, _, value| parse_ethernet(Mf::EthSrc, value)),
+        lenient("mod_dl_dst", |_, _, value| parse_ethernet(Mf::EthDst, value)),
+        lenient("set_dl_dst", |_, _, value| parse_ethernet(Mf::EthDst, value)),
+        lenient("mod_nw_src", |_, _, value| parse_ipv4(Mf::NwSrc, value)),
+        lenient("set_nw_src", |_, _, value| parse_ipv4(Mf::NwSrc, value)),
+        lenient("mod_nw_dst", |_, _, value| parse_ipv4(Mf::NwDst, value)),
+        lenient("set_nw_dst", |_, _, value| parse_ipv4(Mf::NwDst, value)),
+        lenient("mod_nw_tos", |_, _, value| parse_tos(value)),
+        lenient("set_nw_tos", |_, _, value| parse_tos(value)),
+        lenient("mod_nw_ecn", |_, _, value| parse_ecn(value)),
+        lenient("set_nw_ecn", |_, _, value| parse_ecn(value)),
+    ],
+    stand_in: |a, e| {
+        let Action::SetField { field, value, mask } = *a else { return false };
+        if mask == field.ones() && e.version <= Version::V11 {
+            let as_other = match field {
+                Mf::IpDscp => Some(set_exactly(Mf::NwTos, value << 2)),
+                Mf::TcpSrc | Mf::UdpSrc => Some(Action::SetTpSrc(value as u16)),
+                Mf::TcpDst | Mf::UdpDst => Some(Action::SetTpDst(value as u16)),
+                Mf::SctpSrc if e.version == Version::V11 => Some(Action::SetTpSrc(value as u16)),
+                Mf::SctpDst if e.version == Version::V11 => Some(Action::SetTpDst(value as u16)),
+                Mf::MplsLabel if e.version == Version::V11 => Some(Action::SetMplsLabel(value as u32)),
+                Mf::MplsTc if e.version == Version::V11 => Some(Action::SetMplsTc(value as u8)),
+                Mf::VlanVid => {
+                    Some(Action::SetVlanVid { vid: value as u16 & 0xfff, push_vlan_if_needed: false })
+                }
+                Mf::VlanPcp => Some(Action::SetVlanPcp { pcp: value as u8, push_vlan_if_needed: false }),
+                _ => None,
+            };
+            if let Some(other) = as_other {
+                e.action(&other);
+                return true;
+            }
+        }
+        e.set_as_loads(field, value, mask);
+        true
+    },
+    print: |a, p| {
+        let Action::SetField { field, value, mask } = *a else { return false };
+        let out = &mut *p.out;
+        if p.version <= Version::V11 && mask == field.ones() {
+            match field {
+                Mf::EthSrc | Mf::EthDst => {
+                    out.push_str(if field == Mf::EthSrc { "mod_dl_src:" } else { "mod_dl_dst:" });
+                    write_ethernet(out, value as u64);
+                    return true;
+                }
+                Mf::NwSrc | Mf::NwDst => {
+                    let name = if field == Mf::NwSrc { "mod_nw_src" } else { "mod_nw_dst" };
+                    put!(out, "{name}:{}", Ipv4Addr::from_bits(value as u32));
+                    return true;
+                }
+                Mf::NwTos | Mf::IpDscp => {
+                    put!(out, "mod_nw_tos:{}", if field == Mf::NwTos { value } else { value << 2 });
+                    return true;
+                }
+                Mf::NwEcn if p.version == Version::V11 => {
+                    put!(out, "mod_nw_ecn:{value}");
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        out.push_str("set_field:");
+        write_value(out, field, value, mask, p.ports);
+        put!(out, "->{}", display_name(if field == Mf::InPortOxm { Mf::InPort } else { field }));
+        true
+    },
+    check: |a, c| {
+        let Action::SetField { field, value, .. } = *a else { return Ok(()) };
+        c.sets(field)?;
+        if field == Mf::VlanTci {
+            c.set_tci(value);
+        }
+        Ok(())
+    },
+    ..Row::PLAIN
+};
+
+fn read_number(b: &mut Body, field: Mf, bytes: usize) -> Result<Action, ErrorKind> {
+    Ok(set_exactly(field, b.number(bytes)?))
+}
+
+fn put_ethernet(e: &mut Encoder, address: u128) {
+    e.out.number(address, 6);
+}
+
+fn read_tos(b: &mut Body) -> Result<Action, ErrorKind> {
+    match b.u8()? {
+        tos if tos & 3 != 0 => Err(OFPBAC_BAD_ARGUMENT),
+        tos => Ok(set_exactly(Mf::NwTos, tos.into())),
+    }
+}
+
+fn write_tos(a: &Action, e: &mut Encoder) -> bool {
+    exact!(a, e, [Mf::NwTos], tos => e.out.u8(tos as u8))
+}
+
+/// An OXM entry and its padding: OFPAT_SET_FIELD and NXAST_REG_LOAD2.
+fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, ErrorKind> {
+    let entry = match read_entry(b).map_err(as_set_error)? {
+        AnyEntry::Field(entry) => entry,
+        AnyEntry::Option(option) => {
+            if option.mask != Wide::ONES && !may_mask {
+                return Err(OFPBAC_BAD_SET_MASK);
+            }
+            let len = b.len();
+            b.zeros(len, OFPBAC_BAD_SET_ARGUMENT)?;
+            let (value, mask) = (Box::new(option.value), Box::new(option.mask));
+            return Ok(Action::SetOption { idx: option.idx, value, mask });
+        }
+    };
+    if entry.masked && !may_mask {
+        return Err(OFPBAC_BAD_SET_MASK);
+    }
+    let no_tag = entry.mf == Mf::VlanVid && (entry.value & 0x1000 == 0 || entry.mask & 0x1000 == 0);
+    if !entry.mf.row().writable || entry.mf == Mf::InPortOxm || no_tag {
+        return Err(OFPBAC_BAD_SET_ARGUMENT);
+    }
+    let len = b.len();
+    b.zeros(len, OFPBAC_BAD_SET_ARGUMENT)?;
+    Ok(Action::SetField { field: entry.mf, value: entry.value, mask: entry.mask })
+}
+
+fn write_set_field(a: &Action, e: &mut Encoder, may_mask: bool) -> bool {
+    let Action::SetField { field, value, mask } = *a else { return write_set_option(a, e, may_mask) };
+    if mask != field.ones() && !may_mask {
+        return false;
+    }
+    // Of what only NXM has (nw_tos), OXM has the same under another name.
+    let (field, value, mask) = match field {
+        Mf::NwTos => (Mf::IpDscp, value >> 2, Mf::IpDscp.ones()),
+        field => (field, value, mask),
+    };
+    write_entry(e.out, field, e.version.minor(), value, mask);
+    true
+}
+
+fn write_set_option(a: &Action, e: &mut Encoder, may_mask: bool) -> bool {
+    with!(a, Action::SetOption { idx, value, mask } if may_mask || **mask == Wide::ONES => {
+        let option = OptionMatch { idx: *idx, value: **value, mask: **mask, bytes: None };
+        write_option(e.out, e.version.minor(), &option);
+    })
+}
+
+impl Encoder<'_> {
+    /// A set-field as the loads of its runs of mask bits, from the lowest, at most 64 bits each; with an
+    /// experimenter's field, which NXAST_REG_LOAD has no room for, as NXAST_REG_LOAD2.
+    pub(super) fn set_as_loads(&mut self, field: Mf, value: u128, mask: u128) {
+        let mut left = mask;
+        while left != 0 {
+            let offset = left.trailing_zeros() as u16;
+            let count = ((left >> offset).trailing_ones() as u16).min(64);
+            let target = SubField { field, offset, count };
+            let value = (value >> offset & ones(count)) as u64;
+            self.action(&Action::Load { target, value });
+            left &= !(ones(count) << offset);
+        }
+    }
+
+    /// A VLAN tag, where there is none yet.
+    pub(super) fn push_tag_if(&mut self, needed: bool) {
+        let tagged = self.matching.is_some_and(|m| m.key.get64(flow::FieldId::VlanTci) & 0x1000 != 0);
+        if needed && !tagged {
+            self.action(&Action::PushVlan(0x8100));
+        }
+    }
+}
+
+fn parse_set_field(p: &mut Parser, text: &str) -> Result<Action, TextError> {
+    let Some((value, name)) = text.split_once("->") else { return bad!("{text}: missing `->'") };
+    let Some(field) = field_named(name.trim()) else {
+        return bad!("{} is not a valid OXM field name", name.trim());
+    };
+    if !field.row().writable {
+        return bad!("{} is read-only", display_name(field));
+    }
+    let text = value.trim();
+    if let Mf::TunMetadata(idx) = field {
+        let (value, mask) = value::wide_masked(text, &display_name(field))?;
+        p.only_in(Protocols::NXM_OXM);
+        return Ok(Action::SetOption { idx, value: Box::new(value.and(&mask)), mask: Box::new(mask) });
+    }
+    let (value, mask) = parse_value(field, text, p.ports)?;
+    if !field.is_valid(value) {
+        return bad!("{text} is not a valid value for field {}", display_name(field));
+    }
+    p.only_in(Protocols::of_field(field, value, mask));
+    Ok(Action::SetField { field, value: value & mask, mask })
+}
+
+fn parse_ethernet(field: Mf, text: &str) -> Result<Action, TextError> {
+    match value::parse_ethernet(text) {
+        Some(address) => Ok(set_exactly(field, address.into())),
+        None => bad!("invalid mac address {text}"),
+    }
+}
+
+fn parse_ipv4(field: Mf, text: &str) -> Result<Action, TextError> {
+    match text.parse::<Ipv4Addr>() {
+        Ok(address) => Ok(set_exactly(field, address.to_bits().into())),
+        Err(_) => bad!("{text}: could not convert to IP address"),
+    }
+}
+
+fn parse_tos(text: &str) -> Result<Action, TextError> {
+    match u8_named(text, "TOS")? {
+        tos if tos & 3 == 0 => Ok(set_exactly(Mf::NwTos, tos.into())),
+        _ => bad!("{text}: not a valid TOS"),
+    }
+}
+
+fn parse_ecn(text: &str) -> Result<Action, TextError> {
+    match u8_named(text, "ECN")? {
+        ecn @ 0..=3 => Ok(set_exactly(Mf::NwEcn, ecn.into())),
+        _ => bad!("{text}: not a valid ECN"),
+    }
+}
+
+pub(super) static SET_OPTION: Row = Row {
+    name: "set_field",
+    syntax: "set_field:VALUE/MASK->tun_metadataN",
+    summary: "Sets bits of a tunnel option.",
+    forms: &[
+        Form::new(
+            Space::Standard,
+            25,
+            (Version::V12, Version::V15),
+            |b| read_set_field(b, true),
+            |a, e| write_set_option(a, e, e.version >= Version::V15),
+        )
+        .never_read(),
+        Form::new(
+            Space::Nicira,
+            33,
+            (Version::V10, Version::V14),
+            |b| read_set_field(b, true),
+            |a, e| write_set_option(a, e, true),
+        )
+        .never_read(),
+    ],
+    print: |a, p| {
+        with!(a, Action::SetOption { idx, value, mask } => {
+            put!(p.out, "set_field:{value}");
+            if **mask != Wide::ONES {
+                put!(p.out, "/{mask}");
+            }
+            put!(p.out, "->tun_metadata{idx}");
+        })
+    },
+    ..Row::PLAIN
+};
+
+pub(super) static LOAD: Row = Row {
+    name: "load",
+    syntax: "load:VALUE->FIELD[A..B]",
+    summary: "Sets bits of a field to a number.",
+    forms: &[
+        nicira(
+            7,
+            |b| {
+                let (offset, count) = from_ofs_nbits(b.u16()?);
+                let target = read_target(b, offset, count)?;
+                let value = b.u64()?;
+                if target.count < 64 && value >> target.count != 0 {
+                    return Err(OFPBAC_BAD_ARGUMENT);
+                }
+                Ok(load(target, value))
+            },
+            |a, e| {
+                with!(a, Action::Load { target, value } if !e.is_long(target.field) => {
+                    e.out.u16(ofs_nbits(*target));
+                    e.field(target.field);
+                    e.out.u64(*value);
+                })
+            },
+        )
+        .only(Version::V10, Version::V14),
+        nicira(33, |b| read_set_field(b, true), write_load_as_set).only(Version::V10, Version::V14),
+        of11(25, |b| read_set_field(b, true), write_load_as_set)
+            .only(Version::V15, Version::V15)
+            .never_read(),
+    ],
+    words: &[word("load", |_, _, value| parse_load(value))],
+    print: |a, p| {
+        with!(a, Action::Load { target, value } => {
+            p.word("load:");
+            write_hex(p.out, u128::from(*value));
+            p.word("->");
+            p.subfield(*target);
+        })
+    },
+    check: |a, c| {
+        let Action::Load { target, value } = *a else { return Ok(()) };
+        c.sets(target.field)?;
+        if target.field == Mf::VlanTci {
+            c.set_tci(u128::from(value) << target.offset);
+        }
+        Ok(())
+    },
+    ..Row::PLAIN
+};
+
+/// A load, which into a tunnel option is a masked set-field.
+fn load(target: SubField, value: u64) -> Action {
+    match target.field {
+        Mf::TunMetadata(idx) => Action::SetOption {
+            idx,
+            value: Box::new(Wide::from(u128::from(value)).shl(target.offset)),
+            mask: Box::new(Wide::low(target.count).shl(target.offset)),
+        },
+        _ => Action::Load { target, value },
+    }
+}
+
+fn write_load_as_set(a: &Action, e: &mut Encoder) -> bool {
+    with!(a, Action::Load { target, value } => {
+        let mask = ones(target.count) << target.offset;
+        write_entry(e.out, target.field, e.version.minor(), u128::from(*value) << target.offset, mask);
+    })
+}
+
+fn parse_load(text: &str) -> Result<Action, TextError> {
+    let Some((value_text, target)) = text.split_once("->") else { return bad!("{text}: missing `->'") };
+    let target = parse_subfield(target)?;
+    if let Mf::TunMetadata(idx) = target.field {
+        let value = match value::wide(value_text.trim()) {
+            None => return bad!("{text}: cannot parse integer value"),
+            Some(Some(value)) if value.is_within(&Wide::low(target.count)) => value,
+            Some(Some(value)) => {
+                return bad!("{text}: value {value} does not fit into {} bits", target.count);
+            }
+            Some(None) => return bad!("{text}: cannot parse integer value"),
+        };
+        let mask = Wide::low(target.count).shl(target.offset);
+        return Ok(Action::SetOption {
+            idx,
+            value: Box::new(value.shl(target.offset)),
+            mask: Box::new(mask),
+        });
+    }
+    let bits = u32::from(target.field.row().bytes) * 8;
+    let value = match value::number(value_text.trim(), u128::MAX) {
+        Some(value) if bits >= 128 || value >> bits == 0 => value,
+        _ => return bad!("{text}: cannot parse integer value"),
+    };
+    match u64::try_from(value) {
+        Ok(value) if target.count >= 64 || value >> target.count == 0 => Ok(Action::Load { target, value }),
+        // One such action carries 64 bits.
+        _ => bad!("{text}: value {value:#x} does not fit into {} bits", target.count.min(64)),
+    }
+}
+
+pub(super) static MOVE: Row = Row {
+    name: "move",
+    syntax: "move:FIELD[A..B]->FIELD[C..D]",
+    summary: "Copies bits of a field to another.",
+    forms: &[
+        of11(28, read_copy_field, write_copy_field).only(Version::V15, Version::V15),
+        nicira(
+            6,
+            |b| {
+                let (count, source, target) = (b.u16()?, b.u16()?, b.u16()?);
+                let source = read_source(b, source, count)?;
+                let target = read_target(b, target, count)?;
+                b.zero_rest()?;
+                Ok(Action::Move { source, target })
+            },
+            |a, e| {
+                with!(a, Action::Move { source, target } => {
+                    [source.count, source.offset, target.offset].into_iter().for_each(|n| e.out.u16(n));
+                    e.field(source.field);
+                    e.field(target.field);
+                })
+            },
+        )
+        .only(Version::V10, Version::V14),
+        // The same behind padding.
+        Form::new(
+            Space::Onf,
+            3200,
+            (Version::V13, Version::V14),
+            |b| {
+                b.skip(2)?;
+                read_copy_field(b)
+            },
+            |a, e| {
+                e.out.zeros(2);
+                write_copy_field(a, e)
+            },
+        ),
+    ],
+    words: &[word("move", |_, _, value| parse_move(value))],
+    print: |a, p| {
+        with!(a, Action::Move { source, target } => {
+            p.word("move:");
+            p.subfield(*source);
+            p.word("->");
+            p.subfield(*target);
+        })
+    },
+    check: |a, c| match a {
+        Action::Move { source, target } => {
+            c.reads(source.field)?;
+            c.sets(target.field)
+        }
+        _ => Ok(()),
+    },
+    ..Row::PLAIN
+};
+
+/// OFPAT_COPY_FIELD: bits, offsets, two OXM headers.
+fn read_copy_field(b: &mut Body) -> Result<Action, ErrorKind> {
+    let (count, source, target) = (b.u16()?, b.u16()?, b.u16()?);
+    b.skip(2)?;
+    let source = read_source(b, source, count)?;
+    let target = read_target(b, target, count)?;
+    b.zero_rest()?;
+    Ok(Action::Move { source, target })
+}
+
+fn write_copy_field(a: &Action, e: &mut Encoder) -> bool {
+    with!(a, Action::Move { source, target } => {
+        [source.count, source.offset, target.offset, 0].into_iter().for_each(|n| e.out.u16(n));
+        e.field(source.field);
+        e.field(target.field);
+    })
+}
+
+fn parse_move(text: &str) -> Result<Action, TextError> {
+    let (source, rest) = split_subfield(text)?;
+    let Some(rest) = rest.strip_prefix("->") else { return bad!("{text}: missing `->' following source") };
+    let target = match split_subfield(rest)? {
+        (target, "") => target,
+        _ => return bad!("{text}: trailing garbage following destination"),
+    };
+    if source.count != target.count {
+        return bad!(
+            "{text}: source field is {} bits wide but destination is {} bits wide",
+            source.count,
+            target.count
+        );
+    }
+    Ok(Action::Move { source, target })
+}
+
+pub(super) static SET_TUNNEL: Row = Row {
+    name: "set_tunnel",
+    syntax: "set_tunnel:ID, or set_tunnel64:ID",
+    summary: "Sets the key of the tunnel that the packet leaves by.",
+    forms: &[
+        nicira(
+            2,
+            |b| {
+                b.skip(2)?;
+                Ok(Action::SetTunnel { id: b.u32()?.into(), wide: false })
+            },
+            |a, e| {
+                with!(a, Action::SetTunnel { id, wide: false } => {
+                    e.out.zeros(2);
+                    e.out.u32(*id as u32);
+                })
+            },
+        )
+        .deprecated_after(Version::V11),
+        nicira(
+            9,
+            |b| {
+                b.skip(6)?;
+                Ok(Action::SetTunnel { id: b.u64()?, wide: true })
+            },
+            |a, e| {
+                with!(a, Action::SetTunnel { id, .. } => {
+                    e.out.zeros(6);
+                    e.out.u64(*id);
+                })
+            },
+        )
+        .deprecated_after(Version::V11),
+    ],
+    words: &[
+        word("set_tunnel", |_, _, value| {
+            let id = u64_of(value)?;
+            Ok(Action::SetTunnel { id, wide: id > u32::MAX.into() })
+        }),
+        word("set_tunnel64", |_, _, value| Ok(Action::SetTunnel { id: u64_of(value)?, wide: true })),
+    ],
+    stand_in: |a, e| with!(a, Action::SetTunnel { id, .. } => e.action(&set_exactly(Mf::TunId, u128::from(*id)))),
+    print: |a, p| {
+        with!(a, Action::SetTunnel { id, wide } => {
+            let wide = *wide || *id > u32::MAX.into();
+            put!(p.out, "{}:{id:#x}", if wide { "set_tunnel64" } else { "set_tunnel" });
+        })
+    },
+    ..Row::PLAIN
+};
+
+pub(super) static DELETE_FIELD: Row = Row {
+    name: "delete_field",
+    syntax: "delete_field:FIELD",
+    summary: "Removes a tunnel option.",
+    place: Place::Lists,
+    forms: &[nicira(
+        50,
+        |b| {
+            let header = read_field_header(b)?;
+            b.skip_rest()?;
+            match Mf::from_nxm(header).ok_or(OFPBAC_BAD_SET_TYPE)? {
+                field @ Mf::TunMetadata(_) => Ok(Action::DeleteField(field)),
+                _ => Err(OFPBAC_BAD_ARGUMENT),
+            }
+        },
+        // Open vSwitch wants it padded to 24 bytes.
+        |a, e| {
+            with!(a, Action::DeleteField(field) => {
+                e.field(*field);
+                e.out.zeros(10);
+            })
+        },
+    )],
+    words: &[word("delete_field", |_, _, value| match Mf::from_name(value) {
+        Some(field) => Ok(Action::DeleteField(field)),
+        None => bad!("unknown field `{value}'"),
+    })],
+    print: |a, p| with!(a, Action::DeleteField(field) => put!(p.out, "delete_field:{}", field.name())),
+    // Only what may be there or not can be deleted.
+    check: |a, _| match a {
+        Action::DeleteField(Mf::TunMetadata(_)) => Ok(()),
+        _ => Err(OFPBAC_BAD_ARGUMENT),
+    },
+    ..Row::PLAIN
+};
+
+pub(super) static CHECK_PKT_LARGER: Row = Row {
+    name: "check_pkt_larger",
+    syntax: "check_pkt_larger(BYTES)->FIELD[BIT]",
+    summary: "Sets a bit to whether the packet is longer.",
+    place: Place::Lists,
+    forms: &[nicira(
+        49,
+        |b| {
+            let (length, offset) = (b.u16()?, b.u16()?);
+            let header = read_field_header(b)?;
+            b.skip_rest()?;
+            Ok(Action::CheckPktLarger { length, target: checked(header, offset, 1, true)? })
+        },
+        |a, e| {
+            with!(a, Action::CheckPktLarger { length, target } => {
+                e.out.u16(*length);
+                e.out.u16(target.offset);
+                e.field(target.field);
+            })
+        },
+    )],
+    words: &[word("check_pkt_larger", |_, _, value| {
+        let Some((length, target)) = value.split_once(")->").or_else(|| value.split_once("->")) else {
+            return bad!("{value}: missing `->'");
+        };
+        let length = u16_named(length, "length")?;
+        let target = parse_subfield(target)?;
+        if target.count != 1 {
+            return bad!("Only 1-bit destination field is allowed");
+        }
+        Ok(Action::CheckPktLarger { length, target })
+    })],
+    print: |a, p| {
+        with!(a, Action::CheckPktLarger { length, target } => {
+            put!(p.out, "check_pkt_larger({length})->");
+            p.subfield(*target);
+        })
+    },
+    check: |a, c| match a {
+        Action::CheckPktLarger { target, .. } => c.writes(target.field),
+        _ => Ok(()),
+    },
+    ..Row::PLAIN
+};

@@ -1,0 +1,158 @@
+//! The instructions of OpenFlow 1.1 and later.
+
+use super::{Place, Row, instruction, nicira, of11, with, word};
+use crate::codec::bytes::Put;
+use crate::error::ErrorKind::*;
+use crate::message::TABLE_ALL;
+use crate::text::value::{number, u32_of, u64_masked};
+use crate::text::{Protocols, bad, put};
+use crate::version::Version;
+use flow::Action;
+
+pub(super) static METER: Row = Row {
+    name: "meter",
+    syntax: "meter:METER",
+    summary: "Sends the packet through a meter, which may drop it.",
+    place: Place::Instruction(0),
+    forms: &[
+        instruction(6, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id))),
+        of11(29, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id)))
+            .only(Version::V15, Version::V15),
+    ],
+    words: &[word("meter", |_, _, value| Ok(Action::Meter(u32_of(value)?)))],
+    print: |a, p| with!(a, Action::Meter(id) => put!(p.out, "meter:{id}")),
+    check: |_, c| {
+        c.only_in(Protocols::OF13_UP);
+        Ok(())
+    },
+    ..Row::PLAIN
+};
+
+pub(super) static CLEAR_ACTIONS: Row = Row {
+    name: "clear_actions",
+    syntax: "clear_actions",
+    summary: "Empties the action set.",
+    place: Place::Instruction(2),
+    forms: &[instruction(
+        5,
+        |b| {
+            b.skip(4)?;
+            Ok(Action::ClearActions)
+        },
+        |a, e| with!(a, Action::ClearActions => e.out.zeros(4)),
+    )],
+    words: &[word("clear_actions", |_, _, _| Ok(Action::ClearActions))],
+    print: |_, p| {
+        p.word("clear_actions");
+        true
+    },
+    ..Row::PLAIN
+};
+
+pub(super) static WRITE_ACTIONS: Row = Row {
+    name: "write_actions",
+    syntax: "write_actions(ACTION,...)",
+    summary: "Adds actions to the action set, which is carried out when the pipeline ends.",
+    place: Place::Instruction(3),
+    forms: &[instruction(
+        3,
+        |b| {
+            b.skip(4)?;
+            let set = b.actions()?;
+            if set.iter().any(|action| Row::of(action).place == Place::Lists) {
+                return Err(OFPBAC_BAD_TYPE);
+            }
+            Ok(Action::WriteActions(set))
+        },
+        |a, e| {
+            with!(a, Action::WriteActions(set) => {
+                e.out.zeros(4);
+                set.iter().for_each(|action| e.action(action));
+            })
+        },
+    )],
+    words: &[word("write_actions", |p, _, value| Ok(Action::WriteActions(p.nested(value, true)?)))],
+    print: |a, p| with!(a, Action::WriteActions(set) => p.nested("write_actions", set)),
+    check: |a, c| match a {
+        Action::WriteActions(set) => c.nested(set, true),
+        _ => Ok(()),
+    },
+    ..Row::PLAIN
+};
+
+pub(super) static WRITE_METADATA: Row = Row {
+    name: "write_metadata",
+    syntax: "write_metadata:VALUE/MASK",
+    summary: "Sets bits of the metadata field.",
+    place: Place::Instruction(4),
+    forms: &[
+        instruction(
+            2,
+            |b| {
+                b.skip(4)?;
+                Ok(Action::WriteMetadata { value: b.u64()?, mask: b.u64()? })
+            },
+            |a, e| {
+                with!(a, Action::WriteMetadata { value, mask } => {
+                    e.out.zeros(4);
+                    e.out.u64(*value);
+                    e.out.u64(*mask);
+                })
+            },
+        ),
+        nicira(
+            22,
+            |b| {
+                b.zeros(6, NXBAC_MUST_BE_ZERO)?;
+                Ok(Action::WriteMetadata { value: b.u64()?, mask: b.u64()? })
+            },
+            |a, e| {
+                with!(a, Action::WriteMetadata { value, mask } => {
+                    e.out.zeros(6);
+                    e.out.u64(*value);
+                    e.out.u64(*mask);
+                })
+            },
+        ),
+    ],
+    words: &[word("write_metadata", |_, _, value| {
+        let (value, mask) = u64_masked(value)?;
+        Ok(Action::WriteMetadata { value, mask })
+    })],
+    print: |a, p| {
+        with!(a, Action::WriteMetadata { value, mask } => {
+            put!(p.out, "write_metadata:{value:#x}");
+            if *mask != u64::MAX {
+                put!(p.out, "/{mask:#x}");
+            }
+        })
+    },
+    ..Row::PLAIN
+};
+
+/// OpenFlow 1.0 says it as a resubmit.
+pub(super) static GOTO_TABLE: Row = Row {
+    name: "goto_table",
+    syntax: "goto_table:TABLE",
+    summary: "Goes on in a later table.",
+    place: Place::Instruction(5),
+    forms: &[instruction(
+        1,
+        |b| Ok(Action::GotoTable(b.u8()?)),
+        |a, e| with!(a, Action::GotoTable(table) => e.out.u8(*table)),
+    )],
+    words: &[word("goto_table", |_, _, value| match number(value, TABLE_ALL.into()) {
+        Some(table) => Ok(Action::GotoTable(table as u8)),
+        None => bad!("unknown table \"{value}\""),
+    })],
+    stand_in: |a, e| {
+        with!(a, Action::GotoTable(table) => {
+            e.action(&Action::Resubmit { in_port: None, table: Some(*table), ct: false });
+        })
+    },
+    print: |a, p| with!(a, Action::GotoTable(table) => put!(p.out, "goto_table:{table}")),
+    check: |a, c| match a {
+        Action::GotoTable(next) => c.goes_to(*next),
+        _ => Ok(()),
+    },
+};

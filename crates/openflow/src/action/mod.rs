@@ -1,0 +1,402 @@
+//! The table of actions and instructions: one [`Row`] for each.
+//!
+//! A row says what an action is called, how it is laid out on the wire of each version, how it reads and
+//! prints as text, where it may stand and what it requires of the packet. The decoder, the encoder, the
+//! parser, the printer, the checks and the table in docs/openflow.md all work from it. To add an action: a
+//! variant of [`Action`], a row in the file of its subject, and a line each in [`ROWS`] and [`row_of`].
+//!
+//! An action on the wire is a type, a length (a multiple of 8, header included) and a body; type 0xffff is an
+//! experimenter's, and most of those are Nicira's (NXAST_*). Sources: OpenFlow 1.0 section 5.2.4, 1.3
+//! sections 7.2.4 and 7.2.5; ovs-actions(7).
+
+mod check;
+mod choice;
+mod controller;
+mod ct;
+mod document;
+mod field;
+mod header;
+mod instruction;
+mod learn;
+mod mpls;
+mod nsh;
+mod other;
+mod output;
+mod pipeline;
+mod queue;
+mod stack;
+mod subfield;
+mod text;
+mod ttl;
+mod vlan;
+mod wire;
+
+pub use check::check_actions;
+pub(crate) use controller::{reason_from_wire, reason_name};
+pub use document::actions_table;
+pub use text::{ActionsIn, actions_text, parse_actions, write_actions_text};
+pub(crate) use text::{Context, parse_into};
+pub(crate) use wire::{read_actions, read_instructions, write_actions, write_instructions};
+
+use crate::error::ErrorKind;
+use crate::text::TextError;
+use crate::version::Version;
+use check::Checker;
+use flow::Action;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use text::{Parser, Printer};
+use wire::{Body, Encoder};
+
+/// One action or instruction: everything that this crate knows of it.
+pub(crate) struct Row {
+    /// Its name in ovs-actions(7).
+    name: &'static str,
+    /// Its text, with words in capitals for the arguments.
+    syntax: &'static str,
+    /// What it does, for the documentation.
+    summary: &'static str,
+    place: Place,
+    /// How it goes on the wire. The encoder takes the first that the version has and that can hold the
+    /// action.
+    forms: &'static [Form],
+    /// What it is called in text.
+    words: &'static [Word],
+    /// Writes other actions that do the same, in versions without a form for it. Where nothing does the same,
+    /// the action is left out: a switch shows what the version can say.
+    stand_in: fn(&Action, &mut Encoder) -> bool,
+    print: fn(&Action, &mut Printer) -> bool,
+    /// Whether it goes together with what is known of the packet; notes what it changes.
+    check: fn(&Action, &mut Checker) -> Result<(), ErrorKind>,
+}
+
+/// Where an action may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// In lists and in action sets.
+    Anywhere,
+    /// In lists alone, since a set has no order but that of its kinds.
+    Lists,
+    /// It is an instruction, which OpenFlow 1.1 and later carry out in this order; actions are applied at
+    /// rank [`APPLY_RANK`].
+    Instruction(u8),
+}
+
+/// The rank of apply-actions among the instructions.
+const APPLY_RANK: u8 = 1;
+
+impl Place {
+    fn rank(self) -> u8 {
+        match self {
+            Place::Instruction(rank) => rank,
+            _ => APPLY_RANK,
+        }
+    }
+}
+
+type Read = fn(&mut Body) -> Result<Action, ErrorKind>;
+type Write = fn(&Action, &mut Encoder) -> bool;
+
+/// Whose number a form has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Space {
+    /// The standard's (OFPAT_*).
+    Standard,
+    /// The standard's instructions (OFPIT_*).
+    Instruction,
+    /// Nicira's extensions (NXAST_*).
+    Nicira,
+    /// The Open Networking Foundation's extensions to 1.3.
+    Onf,
+}
+
+/// A layout on the wire.
+struct Form {
+    space: Space,
+    number: u16,
+    /// The versions that have it, first and last.
+    versions: (Version, Version),
+    /// The last version in which we write it; others may still send it later.
+    written_until: Version,
+    /// Another row reads the form, for all actions that have it.
+    read_elsewhere: bool,
+    /// Reads the body, up to the padding.
+    read: Read,
+    /// Writes the body, up to the padding; `false` where this form cannot hold the action.
+    write: Write,
+}
+
+impl Form {
+    const fn new(space: Space, number: u16, versions: (Version, Version), read: Read, write: Write) -> Form {
+        Form { space, number, versions, written_until: versions.1, read_elsewhere: false, read, write }
+    }
+
+    /// From a later version on, it is deprecated in favour of set-field.
+    const fn deprecated_after(mut self, version: Version) -> Form {
+        self.written_until = version;
+        self
+    }
+
+    /// In these versions alone.
+    const fn only(mut self, first: Version, last: Version) -> Form {
+        self.versions = (first, last);
+        self.written_until = last;
+        self
+    }
+
+    /// The row of another action reads it.
+    const fn never_read(mut self) -> Form {
+        self.read_elsewhere = true;
+        self
+    }
+
+    fn is_in(&self, version: Version) -> bool {
+        (self.versions.0..=self.versions.1).contains(&version)
+    }
+}
+
+/// OpenFlow 1.0's form.
+const fn of10(number: u16, read: Read, write: Write) -> Form {
+    Form::new(Space::Standard, number, (Version::V10, Version::V10), read, write)
+}
+
+/// The form of OpenFlow 1.1 and later.
+const fn of11(number: u16, read: Read, write: Write) -> Form {
+    Form::new(Space::Standard, number, (Version::V11, Version::V15), read, write)
+}
+
+/// An instruction's form, which OpenFlow 1.1 and later have.
+const fn instruction(number: u16, read: Read, write: Write) -> Form {
+    Form::new(Space::Instruction, number, (Version::V11, Version::V15), read, write)
+}
+
+/// Nicira's form, in every version.
+const fn nicira(number: u16, read: Read, write: Write) -> Form {
+    Form::new(Space::Nicira, number, (Version::V10, Version::V15), read, write)
+}
+
+type ParseWord = fn(&mut Parser, name: &str, value: &str) -> Result<Action, TextError>;
+
+/// A name of an action in text.
+struct Word {
+    name: &'static str,
+    parse: ParseWord,
+    /// It is one of OpenFlow 1.0's own, which do nothing to packets without the header in question: a missing
+    /// prerequisite leaves it OpenFlow 1.0.
+    lenient: bool,
+}
+
+const fn word(name: &'static str, parse: ParseWord) -> Word {
+    Word { name, parse, lenient: false }
+}
+
+const fn lenient(name: &'static str, parse: ParseWord) -> Word {
+    Word { name, parse, lenient: true }
+}
+
+/// Whether an action is an instruction. In OpenFlow 1.5 a meter is an action too.
+pub(crate) fn is_instruction(action: &Action) -> bool {
+    matches!(Row::of(action).place, Place::Instruction(_)) && !matches!(action, Action::Meter(_))
+}
+
+impl Row {
+    /// What most rows have in common.
+    const PLAIN: Row = Row {
+        name: "",
+        syntax: "",
+        summary: "",
+        place: Place::Anywhere,
+        forms: &[],
+        words: &[],
+        stand_in: |_, _| false,
+        print: |_, _| false,
+        check: |_, _| Ok(()),
+    };
+
+    /// The row of an action.
+    fn of(action: &Action) -> &'static Row {
+        match action {
+            Action::Output { .. } => &output::OUTPUT,
+            Action::OutputReg { .. } => &output::OUTPUT_REG,
+            Action::OutputTrunc { .. } => &output::OUTPUT_TRUNC,
+            Action::Controller { .. } => &controller::CONTROLLER,
+            Action::Enqueue { .. } => &queue::ENQUEUE,
+            Action::SetField { .. } => &field::SET_FIELD,
+            Action::SetOption { .. } => &field::SET_OPTION,
+            Action::SetTpSrc(_) => &header::SET_TP_SRC,
+            Action::SetTpDst(_) => &header::SET_TP_DST,
+            Action::SetNwTtl(_) => &ttl::SET_NW_TTL,
+            Action::Load { .. } => &field::LOAD,
+            Action::Move { .. } => &field::MOVE,
+            Action::StackPush(_) => &stack::PUSH,
+            Action::StackPop(_) => &stack::POP,
+            Action::SetVlanVid { .. } => &vlan::SET_VLAN_VID,
+            Action::SetVlanPcp { .. } => &vlan::SET_VLAN_PCP,
+            Action::PushVlan(_) => &vlan::PUSH_VLAN,
+            Action::PopVlan => &vlan::POP_VLAN,
+            Action::PushMpls(_) => &mpls::PUSH_MPLS,
+            Action::PopMpls(_) => &mpls::POP_MPLS,
+            Action::SetMplsLabel(_) => &mpls::SET_MPLS_LABEL,
+            Action::SetMplsTc(_) => &mpls::SET_MPLS_TC,
+            Action::SetMplsTtl(_) => &mpls::SET_MPLS_TTL,
+            Action::DecMplsTtl => &mpls::DEC_MPLS_TTL,
+            Action::DecTtl(_) => &ttl::DEC_TTL,
+            Action::DecNshTtl => &ttl::DEC_NSH_TTL,
+            Action::SetTunnel { .. } => &field::SET_TUNNEL,
+            Action::SetQueue(_) => &queue::SET_QUEUE,
+            Action::PopQueue => &queue::POP_QUEUE,
+            Action::Resubmit { .. } => &pipeline::RESUBMIT,
+            Action::GotoTable(_) => &instruction::GOTO_TABLE,
+            Action::WriteMetadata { .. } => &instruction::WRITE_METADATA,
+            Action::WriteActions(_) => &instruction::WRITE_ACTIONS,
+            Action::ClearActions => &instruction::CLEAR_ACTIONS,
+            Action::Clone(_) => &pipeline::CLONE,
+            Action::Sample { .. } => &other::SAMPLE,
+            Action::FinTimeout { .. } => &other::FIN_TIMEOUT,
+            Action::Ct(_) => &ct::CT,
+            Action::Nat(_) => &ct::NAT,
+            Action::CtClear => &ct::CT_CLEAR,
+            Action::DeleteField(_) => &field::DELETE_FIELD,
+            Action::CheckPktLarger { .. } => &field::CHECK_PKT_LARGER,
+            Action::Note(_) => &other::NOTE,
+            Action::Exit => &pipeline::EXIT,
+            Action::Conjunction { .. } => &pipeline::CONJUNCTION,
+            Action::Group(_) => &output::GROUP,
+            Action::Meter(_) => &instruction::METER,
+            Action::Learn(_) => &learn::LEARN,
+            Action::Multipath(_) => &choice::MULTIPATH,
+            Action::Bundle(_) => &choice::BUNDLE,
+            Action::Encap { .. } => &nsh::ENCAP,
+            Action::Decap { .. } => &nsh::DECAP,
+        }
+    }
+}
+
+/// All rows, in the order of ovs-actions(7).
+static ROWS: [&Row; 52] = [
+    &output::OUTPUT,
+    &output::OUTPUT_REG,
+    &output::OUTPUT_TRUNC,
+    &controller::CONTROLLER,
+    &queue::ENQUEUE,
+    &choice::BUNDLE,
+    &output::GROUP,
+    &vlan::PUSH_VLAN,
+    &vlan::POP_VLAN,
+    &vlan::SET_VLAN_VID,
+    &vlan::SET_VLAN_PCP,
+    &mpls::PUSH_MPLS,
+    &mpls::POP_MPLS,
+    &mpls::SET_MPLS_LABEL,
+    &mpls::SET_MPLS_TC,
+    &mpls::SET_MPLS_TTL,
+    &mpls::DEC_MPLS_TTL,
+    &field::LOAD,
+    &field::SET_FIELD,
+    &field::SET_OPTION,
+    &field::MOVE,
+    &header::SET_TP_SRC,
+    &header::SET_TP_DST,
+    &ttl::SET_NW_TTL,
+    &ttl::DEC_TTL,
+    &nsh::ENCAP,
+    &nsh::DECAP,
+    &ttl::DEC_NSH_TTL,
+    &field::CHECK_PKT_LARGER,
+    &field::DELETE_FIELD,
+    &choice::MULTIPATH,
+    &field::SET_TUNNEL,
+    &queue::SET_QUEUE,
+    &queue::POP_QUEUE,
+    &stack::PUSH,
+    &stack::POP,
+    &pipeline::RESUBMIT,
+    &pipeline::CLONE,
+    &ct::CT,
+    &ct::NAT,
+    &ct::CT_CLEAR,
+    &learn::LEARN,
+    &other::FIN_TIMEOUT,
+    &other::SAMPLE,
+    &pipeline::CONJUNCTION,
+    &pipeline::EXIT,
+    &other::NOTE,
+    &instruction::METER,
+    &instruction::CLEAR_ACTIONS,
+    &instruction::WRITE_ACTIONS,
+    &instruction::WRITE_METADATA,
+    &instruction::GOTO_TABLE,
+];
+
+/// Greatest number of a form in the tables by number; what is above is looked for in the list.
+const NUMBER_MAX: u16 = 63;
+
+/// The forms of a space and version by their numbers.
+type ByNumber = [Option<&'static Form>; NUMBER_MAX as usize + 1];
+
+static BY_NUMBER: LazyLock<Vec<ByNumber>> = LazyLock::new(|| {
+    let mut tables = vec![[None; NUMBER_MAX as usize + 1]; 4 * Version::ALL.len()];
+    for form in ROWS.iter().flat_map(|row| row.forms).filter(|f| f.number <= NUMBER_MAX && !f.read_elsewhere)
+    {
+        for version in Version::ALL.into_iter().filter(|&v| form.is_in(v)) {
+            tables[table_of(form.space, version)][usize::from(form.number)] = Some(form);
+        }
+    }
+    tables
+});
+
+fn table_of(space: Space, version: Version) -> usize {
+    usize::from(version.minor()) * 4 + space as usize
+}
+
+/// The form with a number.
+fn form(space: Space, version: Version, number: u16) -> Option<&'static Form> {
+    if number <= NUMBER_MAX {
+        return BY_NUMBER[table_of(space, version)][usize::from(number)];
+    }
+    let forms = ROWS.iter().flat_map(|row| row.forms);
+    forms.into_iter().find(|f| f.space == space && f.number == number && f.is_in(version))
+}
+
+static BY_WORD: LazyLock<HashMap<&'static str, &'static Word>> =
+    LazyLock::new(|| ROWS.iter().flat_map(|row| row.words).map(|word| (word.name, word)).collect());
+
+/// Runs the body for the action that the row is of; `false` for any other.
+macro_rules! with {
+    ($action:expr, $pattern:pat $(if $guard:expr)? => $body:expr) => {
+        match $action {
+            $pattern $(if $guard)? => {
+                $body;
+                true
+            }
+            _ => false,
+        }
+    };
+}
+use with;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_forms_have_the_same_number_in_a_version() {
+        let forms: Vec<&Form> = ROWS.iter().flat_map(|row| row.forms).filter(|f| !f.read_elsewhere).collect();
+        for (i, a) in forms.iter().enumerate() {
+            for b in &forms[i + 1..] {
+                let both = Version::ALL.into_iter().any(|v| a.is_in(v) && b.is_in(v));
+                assert!(!both || a.space != b.space || a.number != b.number, "{:?} {}", a.space, a.number);
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_has_a_name_a_summary_a_form_and_a_word_of_its_own() {
+        let words: usize = ROWS.iter().map(|row| row.words.len()).sum();
+        assert_eq!(BY_WORD.len(), words);
+        for row in ROWS {
+            assert!(!row.name.is_empty() && !row.syntax.is_empty() && !row.forms.is_empty(), "{}", row.name);
+            assert!(row.summary.ends_with('.'), "{}", row.name);
+        }
+    }
+}

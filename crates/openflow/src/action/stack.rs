@@ -1,0 +1,72 @@
+//! The stack of field values.
+
+use super::subfield::{checked, read_field_header};
+use super::wire::{Body, Encoder};
+use super::{Place, Row, nicira, with, word};
+use crate::codec::bytes::Put;
+use crate::error::ErrorKind;
+use crate::text::parse_subfield;
+use flow::Action;
+use flow::action::SubField;
+
+fn read(b: &mut Body, write: bool) -> Result<SubField, ErrorKind> {
+    let offset = b.u16()?;
+    let header = read_field_header(b)?;
+    let count = b.u16()?;
+    b.skip_rest()?;
+    checked(header, offset, count, write)
+}
+
+fn write(e: &mut Encoder, sub: SubField) {
+    e.out.u16(sub.offset);
+    e.field(sub.field);
+    e.out.u16(sub.count);
+}
+
+pub(super) static PUSH: Row = Row {
+    name: "push",
+    syntax: "push:FIELD[A..B]",
+    summary: "Pushes the bits of a field onto the stack.",
+    place: Place::Lists,
+    forms: &[nicira(
+        27,
+        |b| Ok(Action::StackPush(read(b, false)?)),
+        |a, e| with!(a, Action::StackPush(sub) => write(e, *sub)),
+    )],
+    words: &[word("push", |_, _, value| Ok(Action::StackPush(parse_subfield(value)?)))],
+    print: |a, p| {
+        with!(a, Action::StackPush(sub) => {
+            p.word("push:");
+            p.subfield(*sub);
+        })
+    },
+    check: |a, c| match a {
+        Action::StackPush(source) => c.reads(source.field),
+        _ => Ok(()),
+    },
+    ..Row::PLAIN
+};
+
+pub(super) static POP: Row = Row {
+    name: "pop",
+    syntax: "pop:FIELD[A..B]",
+    summary: "Pops the bits of a field off the stack.",
+    place: Place::Lists,
+    forms: &[nicira(
+        28,
+        |b| Ok(Action::StackPop(read(b, true)?)),
+        |a, e| with!(a, Action::StackPop(sub) => write(e, *sub)),
+    )],
+    words: &[word("pop", |_, _, value| Ok(Action::StackPop(parse_subfield(value)?)))],
+    print: |a, p| {
+        with!(a, Action::StackPop(sub) => {
+            p.word("pop:");
+            p.subfield(*sub);
+        })
+    },
+    check: |a, c| match a {
+        Action::StackPop(target) => c.writes(target.field),
+        _ => Ok(()),
+    },
+    ..Row::PLAIN
+};

@@ -1,0 +1,256 @@
+//! Lists of actions and instructions in text, read and printed by the rows.
+
+use super::check::Checker;
+use super::{APPLY_RANK, BY_WORD, Place, Row, output};
+use crate::text::{KeyValues, PortNames, Protocols, TextError, bad};
+use crate::version::Version;
+use base::OfPort;
+use flow::action::SubField;
+use flow::{Action, Match};
+
+/// How deep actions may lie in actions.
+const DEPTH_MAX: u8 = 16;
+
+/// Where a list of actions stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ActionsIn {
+    /// In a flow: instructions too.
+    Flow,
+    /// In a packet-out or nested: actions alone.
+    List,
+}
+
+/// What the actions belong to.
+pub(crate) struct Context<'a> {
+    pub ports: &'a PortNames,
+    pub place: ActionsIn,
+    /// What the flow matches, to check the actions against; `None`: no check.
+    pub matching: Option<&'a Match>,
+    /// The flow's table.
+    pub table: Option<u8>,
+}
+
+/// Reads a list of actions, which may be empty.
+pub fn parse_actions(text: &str, place: ActionsIn, ports: &PortNames) -> Result<Vec<Action>, TextError> {
+    let context = Context { ports, place, matching: None, table: None };
+    parse_into(text, &context).map(|(actions, _)| actions)
+}
+
+/// Reads a list of actions and says in which encodings they can be said.
+pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, Protocols), TextError> {
+    let any = Match::any();
+    let mut parser = Parser {
+        ports: context.ports,
+        checker: Checker::new(context.matching.unwrap_or(&any), context.table),
+        protocols: Protocols::ANY,
+        error: None,
+        depth: 0,
+    };
+    let actions = parser.list(text, context.place)?;
+    if actions.iter().any(|a| matches!(a, Action::Conjunction { .. })) {
+        let other = actions.iter().find(|a| !matches!(a, Action::Conjunction { .. } | Action::Note(_)));
+        if let Some(other) = other {
+            return bad!(
+                "\"conjunction\" actions may be used along with \"note\" but not any other kind of action (such as \
+                 the \"{}\" action used here)",
+                Row::of(other).name
+            );
+        }
+    }
+    let mut protocols = parser.protocols;
+    if context.matching.is_some() {
+        if let Some(error) = parser.error {
+            return bad!("actions are invalid with specified match ({error})");
+        }
+        protocols = protocols.intersect(parser.checker.protocols);
+    }
+    Ok((actions, protocols))
+}
+
+/// What reads a list of actions.
+pub(super) struct Parser<'a> {
+    pub ports: &'a PortNames,
+    checker: Checker<'a>,
+    /// The encodings that have what was read so far.
+    protocols: Protocols,
+    /// Name of the error of the first action that no version takes.
+    error: Option<&'static str>,
+    /// How many actions the list lies in.
+    depth: u8,
+}
+
+impl Parser<'_> {
+    fn list(&mut self, text: &str, place: ActionsIn) -> Result<Vec<Action>, TextError> {
+        if self.depth > DEPTH_MAX {
+            return bad!("Action nested too deeply");
+        }
+        let mut actions: Vec<Action> = Vec::new();
+        let mut drop = false;
+        let mut items = KeyValues::new(text);
+        while let Some((key, value)) = items.next() {
+            let is_drop = key.eq_ignore_ascii_case("drop");
+            if drop || is_drop && !actions.is_empty() {
+                let error = "\"drop\" must not be accompanied by any other action or instruction";
+                return Err(TextError::new(error.to_string()).after(items.offset()));
+            }
+            if is_drop {
+                drop = true;
+                continue;
+            }
+            let action = self.action(key, value).and_then(|(action, lenient)| {
+                in_order(actions.last(), &action, place)?;
+                if super::ct::sets_connection(&action) && !self.is_in_ct() {
+                    return bad!("cannot set CT fields outside of ct action");
+                }
+                let action = self.with_known_vlan(action);
+                if let Err(error) = self.checker.action(&action, lenient) {
+                    self.error.get_or_insert(error.name());
+                }
+                Ok(action)
+            });
+            match action {
+                // Writing no actions is nothing to do, and no instruction on the wire.
+                Ok(Action::WriteActions(none)) if none.is_empty() => {}
+                Ok(action) => actions.push(action),
+                Err(error) => return Err(TextError::new(error.message).after(items.offset())),
+            }
+        }
+        Ok(actions)
+    }
+
+    /// The actions within an action.
+    pub fn nested(&mut self, text: &str, in_set: bool) -> Result<Vec<Action>, TextError> {
+        let outside = self.checker.enter(in_set);
+        self.depth += 1;
+        let actions = self.list(text, ActionsIn::List);
+        self.depth -= 1;
+        self.checker.leave(outside);
+        actions
+    }
+
+    /// The actions within `ct`.
+    pub fn nested_in_ct(&mut self, text: &str) -> Result<Vec<Action>, TextError> {
+        self.checker.in_ct = true;
+        let actions = self.nested(text, false);
+        self.checker.in_ct = false;
+        actions
+    }
+
+    /// Whether what is read stands within `ct`.
+    pub fn is_in_ct(&self) -> bool {
+        self.checker.in_ct
+    }
+
+    /// Only these encodings have what was read.
+    pub fn only_in(&mut self, protocols: Protocols) {
+        self.protocols = self.protocols.intersect(protocols);
+    }
+
+    /// One action, and whether OpenFlow 1.0 takes it without its prerequisites.
+    fn action(&mut self, key: &str, value: &str) -> Result<(Action, bool), TextError> {
+        let name = key.to_ascii_lowercase();
+        if let Some(word) = BY_WORD.get(name.as_str()) {
+            return Ok(((word.parse)(self, &name, value)?, word.lenient));
+        }
+        if name == "apply_actions" {
+            return bad!("apply_actions is the default instruction");
+        }
+        // A port is an action by itself.
+        match self.ports.parse(key) {
+            Some(port) => Ok((output::to(port), false)),
+            None => bad!("unknown action {key}"),
+        }
+    }
+
+    /// `mod_vlan_vid` need not push a tag where there is one already.
+    fn with_known_vlan(&self, action: Action) -> Action {
+        match action {
+            Action::SetVlanVid { vid, .. } if self.checker.has_vlan() => {
+                Action::SetVlanVid { vid, push_vlan_if_needed: false }
+            }
+            Action::SetVlanPcp { pcp, .. } if self.checker.has_vlan() => {
+                Action::SetVlanPcp { pcp, push_vlan_if_needed: false }
+            }
+            action => action,
+        }
+    }
+}
+
+/// Whether an action may follow another one.
+fn in_order(before: Option<&Action>, action: &Action, place: ActionsIn) -> Result<(), TextError> {
+    let named = |action: &Action| {
+        let row = Row::of(action);
+        let is_instruction = matches!(row.place, Place::Instruction(_));
+        (row.place.rank(), if is_instruction { row.name } else { "apply_actions" })
+    };
+    let (rank, name) = named(action);
+    if place == ActionsIn::List {
+        // In a list of actions, `meter` is an action of OpenFlow 1.5 and so without a form here.
+        return if rank == APPLY_RANK { Ok(()) } else { bad!("{name}: instruction not allowed here") };
+    }
+    let Some((before_rank, before_name)) = before.map(named) else { return Ok(()) };
+    if rank == before_rank && rank != APPLY_RANK {
+        return bad!("duplicate {name} instruction not allowed, for OpenFlow 1.1+ compatibility");
+    }
+    if rank < before_rank {
+        return bad!(
+            "invalid instruction ordering: {name} must appear before {before_name}, for OpenFlow 1.1+ compatibility"
+        );
+    }
+    Ok(())
+}
+
+/// A list of actions in text: `drop` where it is empty.
+pub fn actions_text(actions: &[Action], version: Version, ports: &PortNames) -> String {
+    let mut out = String::new();
+    write_actions_text(&mut out, actions, version, ports);
+    out
+}
+
+/// Appends a list of actions. The version is that of the message that they came in: OpenFlow 1.0 writes
+/// `mod_dl_src:..` what later versions write as `set_field:..->eth_src`.
+pub fn write_actions_text(out: &mut String, actions: &[Action], version: Version, ports: &PortNames) {
+    Printer { out, version, ports }.actions(actions);
+}
+
+/// What an action is printed to.
+pub(super) struct Printer<'a> {
+    pub out: &'a mut String,
+    pub version: Version,
+    pub ports: &'a PortNames,
+}
+
+impl Printer<'_> {
+    /// Appends a list of actions.
+    pub fn actions(&mut self, actions: &[Action]) {
+        if actions.is_empty() {
+            self.word("drop");
+        }
+        for (i, action) in actions.iter().enumerate() {
+            if i > 0 {
+                self.word(",");
+            }
+            (Row::of(action).print)(action, self);
+        }
+    }
+
+    pub fn word(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    pub fn port(&mut self, port: OfPort) {
+        self.ports.write(self.out, port);
+    }
+
+    pub fn subfield(&mut self, sub: SubField) {
+        crate::text::write_subfield(self.out, sub);
+    }
+
+    /// Actions in parentheses.
+    pub fn nested(&mut self, name: &str, actions: &[Action]) {
+        self.word(name);
+        self.word("(");
+        self.actions(actions);
+        self.word(")");
+    }
+}

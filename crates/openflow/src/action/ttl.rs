@@ -1,0 +1,97 @@
+//! Time to live.
+
+use super::{Row, lenient, nicira, of11, with, word};
+use crate::codec::bytes::Put;
+use crate::error::ErrorKind::*;
+use crate::text::put;
+use crate::text::value::{u8_named, u16_named};
+use crate::version::Version;
+use flow::{Action, Mf};
+
+pub(super) static SET_NW_TTL: Row = Row {
+    name: "mod_nw_ttl",
+    syntax: "mod_nw_ttl:TTL",
+    summary: "Sets the TTL or hop limit of IP.",
+    forms: &[of11(
+        23,
+        |b| Ok(Action::SetNwTtl(b.u8()?)),
+        |a, e| with!(a, Action::SetNwTtl(ttl) => e.out.u8(*ttl)),
+    )],
+    words: &[
+        lenient("mod_nw_ttl", |_, _, value| Ok(Action::SetNwTtl(u8_named(value, "TTL")?))),
+        lenient("set_nw_ttl", |_, _, value| Ok(Action::SetNwTtl(u8_named(value, "TTL")?))),
+    ],
+    stand_in: |a, e| with!(a, Action::SetNwTtl(ttl) => e.set_as_loads(Mf::NwTtl, u128::from(*ttl), 0xff)),
+    print: |a, p| with!(a, Action::SetNwTtl(ttl) => put!(p.out, "mod_nw_ttl:{ttl}")),
+    check: |_, c| c.needs(c.is_ip()),
+    ..Row::PLAIN
+};
+
+pub(super) static DEC_TTL: Row = Row {
+    name: "dec_ttl",
+    syntax: "dec_ttl, or dec_ttl(ID,...)",
+    summary: "Decrements the TTL or hop limit of IP; a packet whose TTL expires goes to the controllers with these \
+              ids.",
+    forms: &[
+        nicira(
+            18,
+            |_| Ok(Action::DecTtl(Vec::new())),
+            |a, _| matches!(a, Action::DecTtl(ids) if ids.is_empty()),
+        )
+        .only(Version::V10, Version::V10),
+        of11(
+            24,
+            |_| Ok(Action::DecTtl(Vec::new())),
+            |a, e| with!(a, Action::DecTtl(ids) if ids.is_empty() => e.out.zeros(4)),
+        ),
+        nicira(
+            21,
+            |b| {
+                let n = usize::from(b.u16()?);
+                b.zeros(4, NXBAC_MUST_BE_ZERO)?;
+                let mut ids = b.sub(2 * n)?;
+                b.skip_rest()?;
+                Ok(Action::DecTtl((0..n).map(|_| ids.u16()).collect::<Result<_, _>>()?))
+            },
+            |a, e| {
+                with!(a, Action::DecTtl(ids) => {
+                    e.out.u16(ids.len() as u16);
+                    e.out.zeros(4);
+                    ids.iter().for_each(|&id| e.out.u16(id));
+                })
+            },
+        ),
+    ],
+    words: &[word("dec_ttl", |_, _, value| {
+        let ids = value.split([',', ' ']).filter(|id| !id.is_empty());
+        Ok(Action::DecTtl(ids.map(|id| u16_named(id, "controller id")).collect::<Result<_, _>>()?))
+    })],
+    print: |a, p| {
+        with!(a, Action::DecTtl(ids) => {
+            p.word("dec_ttl");
+            if !ids.is_empty() && ids[..] != [0] {
+                for (i, id) in ids.iter().enumerate() {
+                    put!(p.out, "{}{id}", if i == 0 { "(" } else { "," });
+                }
+                p.word(")");
+            }
+        })
+    },
+    check: |_, c| c.needs(c.is_ip()),
+    ..Row::PLAIN
+};
+
+pub(super) static DEC_NSH_TTL: Row = Row {
+    name: "dec_nsh_ttl",
+    syntax: "dec_nsh_ttl",
+    summary: "Decrements the TTL of a network service header.",
+    forms: &[nicira(48, |_| Ok(Action::DecNshTtl), |a, _| *a == Action::DecNshTtl)
+        .only(Version::V13, Version::V15)],
+    words: &[word("dec_nsh_ttl", |_, _, _| Ok(Action::DecNshTtl))],
+    print: |_, p| {
+        p.word("dec_nsh_ttl");
+        true
+    },
+    check: |_, c| c.needs(c.is_nsh()),
+    ..Row::PLAIN
+};

@@ -1,0 +1,37 @@
+//! The table of actions, and what its rows promise.
+
+use flow::action::SubField;
+use flow::{Action, Mf};
+use openflow::{Codec, Version};
+
+#[test]
+fn a_load_is_a_masked_set_field_in_openflow_15() {
+    let target = SubField { field: Mf::Reg(1), offset: 4, count: 16 };
+    let load = Action::Load { target, value: 5 };
+    for version in Version::ALL {
+        let codec = Codec::new(version);
+        let expected = match version {
+            Version::V15 => Action::SetField { field: Mf::Reg(1), value: 0x50, mask: 0xf_fff0 },
+            _ => load.clone(),
+        };
+        assert_eq!(
+            codec.decode_actions(&codec.encode_actions(std::slice::from_ref(&load))),
+            Ok(vec![expected])
+        );
+    }
+}
+
+#[test]
+fn the_document_has_the_table_of_actions() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openflow.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let (begin, end) = ("<!-- actions: begin -->\n", "<!-- actions: end -->");
+    let from = document.find(begin).expect("a marker where the table begins") + begin.len();
+    let to = document.find(end).expect("a marker where the table ends");
+    let table = format!("\n{}\n", openflow::actions_table());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, format!("{}{table}{}", &document[..from], &document[to..])).unwrap();
+        return;
+    }
+    assert_eq!(document[from..to], table, "run this test with UPDATE_DOCS=1 to renew docs/openflow.md");
+}

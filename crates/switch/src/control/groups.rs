@@ -1,0 +1,293 @@
+//! Changes of groups: adding, modifying and deleting them, and inserting and removing buckets.
+//!
+//! A group that is changed is replaced by a new one in the coming version, with counters that start at 0, as
+//! in Open vSwitch. A deleted group takes the rules with it that refer to it. Groups may refer to groups that
+//! are not there (packets find them when they are), but not, by however many steps, to themselves.
+//!
+//! Sources: OpenFlow 1.5 sections 5.10 and 7.3.4.3; EXT-570 for what a change of buckets leaves as it was.
+
+use super::batch::Change;
+use super::flow_mod::{Batch, FlowModError};
+use super::{Control, Inner, RemovedReason, validate};
+use crate::changelog::word_table;
+use crate::group::{Group, Selection, groups_behind};
+use crate::rule::Rule;
+use crate::topology::BridgeIdx;
+use crate::translate::action_set_order;
+use base::Version;
+use base::rcu::Reader;
+use openflow::ErrorKind;
+use openflow::message::{
+    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, Bucket, GROUP_ALL, GROUP_MAX, GroupCommand, GroupDesc, GroupMod,
+};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+/// The rules that refer to a group or a meter, by its number, and then by their serial numbers.
+#[derive(Default)]
+pub(super) struct References(HashMap<u32, BTreeMap<u64, Arc<Rule>>>);
+
+impl References {
+    /// A rule is there that refers to these.
+    pub fn add(&mut self, rule: &Arc<Rule>, numbers: &[u32]) {
+        for number in numbers {
+            self.0.entry(*number).or_default().insert(rule.serial(), rule.clone());
+        }
+    }
+
+    /// A rule is gone that referred to these.
+    pub fn remove(&mut self, rule: &Rule, numbers: &[u32]) {
+        for number in numbers {
+            if let Some(rules) = self.0.get_mut(number) {
+                rules.remove(&rule.serial());
+                if rules.is_empty() {
+                    self.0.remove(number);
+                }
+            }
+        }
+    }
+
+    pub fn rules(&self, number: u32) -> Vec<Arc<Rule>> {
+        self.0.get(&number).into_iter().flat_map(|rules| rules.values().cloned()).collect()
+    }
+
+    pub fn count(&self, number: u32) -> usize {
+        self.0.get(&number).map_or(0, BTreeMap::len)
+    }
+}
+
+/// The control side of one bridge's groups.
+#[derive(Default)]
+pub(super) struct GroupControl {
+    by_id: BTreeMap<u32, Arc<Group>>,
+    pub references: References,
+    /// Groups that ended, to be unlinked.
+    ended: VecDeque<(Version, Arc<Group>)>,
+}
+
+impl GroupControl {
+    pub fn contains(&self, group_id: u32) -> bool {
+        self.by_id.contains_key(&group_id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.by_id.values()
+    }
+
+    /// Unlinks what no version from `oldest` on sees.
+    pub fn collect(&mut self, table: &crate::group::GroupTable, oldest: Version, reader: &Reader) {
+        while let Some((_, group)) = self.ended.pop_front_if(|(version, _)| *version <= oldest) {
+            table.remove(&group, reader);
+        }
+    }
+}
+
+/// A group was put into the place of another, of which either may be none.
+pub(super) struct Replaced {
+    before: Option<Arc<Group>>,
+    after: Option<Arc<Group>>,
+}
+
+impl Control {
+    /// One change of groups, as one version.
+    pub fn group_mod(&mut self, bridge: BridgeIdx, gm: &GroupMod, now_ms: u64) -> Result<(), FlowModError> {
+        self.change_all([(bridge, Change::Group(gm))], now_ms).map(drop).map_err(|(_, error)| error)
+    }
+
+    /// The groups of a bridge, ascending by number.
+    pub fn groups(&self, bridge: BridgeIdx) -> impl Iterator<Item = &Arc<Group>> {
+        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        control.into_iter().flat_map(|c| c.groups.iter())
+    }
+
+    /// A group of a bridge.
+    pub fn group(&self, bridge: BridgeIdx, group_id: u32) -> Option<&Arc<Group>> {
+        self.inner.bridges.get(bridge.0 as usize)?.as_ref()?.groups.by_id.get(&group_id)
+    }
+
+    /// How many rules refer to a group.
+    pub fn group_references(&self, bridge: BridgeIdx, group_id: u32) -> usize {
+        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        control.map_or(0, |c| c.groups.references.count(group_id))
+    }
+}
+
+fn refused<T>(kind: ErrorKind) -> Result<T, FlowModError> {
+    Err(FlowModError::Refused(kind))
+}
+
+impl Inner {
+    pub(super) fn change_group(
+        &mut self,
+        bridge: BridgeIdx,
+        gm: &GroupMod,
+        now_ms: u64,
+        batch: &mut Batch,
+        reader: &Reader,
+    ) -> Result<(), FlowModError> {
+        let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
+        let id = gm.group.group_id;
+        let old = control.groups.by_id.get(&id).cloned();
+        let desc = match (gm.command, &old) {
+            (GroupCommand::Delete, _) => {
+                let all: Vec<u32> = control.groups.by_id.keys().copied().collect();
+                for id in all.into_iter().filter(|each| id == GROUP_ALL || *each == id) {
+                    self.delete_group(bridge, id, batch, reader);
+                }
+                return Ok(());
+            }
+            (GroupCommand::Add, Some(_)) => return refused(ErrorKind::OFPGMFC_GROUP_EXISTS),
+            (GroupCommand::Add, None)
+            | (GroupCommand::Modify, Some(_))
+            | (GroupCommand::AddOrModify, None | Some(_)) => gm.group.clone(),
+            (GroupCommand::Modify | GroupCommand::InsertBucket | GroupCommand::RemoveBucket, None) => {
+                return refused(ErrorKind::OFPGMFC_UNKNOWN_GROUP);
+            }
+            (GroupCommand::InsertBucket, Some(old)) => GroupDesc {
+                buckets: inserted(old.buckets(), &gm.group.buckets, gm.command_bucket_id)?,
+                ..old.desc.clone()
+            },
+            (GroupCommand::RemoveBucket, Some(old)) => {
+                GroupDesc { buckets: removed(old.buckets(), gm.command_bucket_id)?, ..old.desc.clone() }
+            }
+        };
+        if id > GROUP_MAX {
+            return refused(ErrorKind::OFPGMFC_INVALID_GROUP);
+        }
+        for bucket in &desc.buckets {
+            validate::check_bucket(&bucket.actions, self.option_table(bridge))?;
+        }
+        if self.leads_to_itself(bridge, &desc) {
+            return refused(ErrorKind::OFPGMFC_LOOP);
+        }
+        if self.slots.high_water() >= super::flow_mod::RULES_MAX {
+            return refused(ErrorKind::OFPGMFC_OUT_OF_GROUPS);
+        }
+        let created_ms = old.as_ref().map_or(now_ms, |old| old.created_ms);
+        let group = Group {
+            bridge,
+            created_ms,
+            slot: self.slots.allocate(),
+            bucket_slots: desc.buckets.iter().map(|_| self.slots.allocate()).collect(),
+            actions: desc.buckets.iter().map(|b| action_set_order(&b.actions)).collect(),
+            selection: Selection::of(&desc),
+            desc,
+        };
+        self.replace_group(Replaced { before: old, after: Some(Arc::new(group)) }, batch, reader);
+        Ok(())
+    }
+
+    /// Whether packets that a group gets, or the question whether it is live, would come back to it.
+    fn leads_to_itself(&mut self, bridge: BridgeIdx, desc: &GroupDesc) -> bool {
+        let Some(control) = self.bridge(bridge) else { return false };
+        let mut seen = HashSet::new();
+        let mut todo: Vec<u32> = groups_behind(desc).collect();
+        while let Some(id) = todo.pop() {
+            if id == desc.group_id {
+                return true;
+            }
+            if seen.insert(id)
+                && let Some(next) = control.groups.by_id.get(&id)
+            {
+                todo.extend(groups_behind(&next.desc));
+            }
+        }
+        false
+    }
+
+    fn delete_group(&mut self, bridge: BridgeIdx, id: u32, batch: &mut Batch, reader: &Reader) {
+        let Some(control) = self.bridge(bridge) else { return };
+        let rules = control.groups.references.rules(id);
+        let before = control.groups.by_id.get(&id).cloned();
+        for rule in rules {
+            self.remove(rule, Some(RemovedReason::GroupDelete), false, batch, reader);
+        }
+        self.replace_group(Replaced { before, after: None }, batch, reader);
+    }
+
+    /// Puts a group in place of another for the coming version.
+    fn replace_group(&mut self, replaced: Replaced, batch: &mut Batch, reader: &Reader) {
+        let version = self.coming();
+        let Some(any) = replaced.after.as_ref().or(replaced.before.as_ref()) else { return };
+        let (bridge, id) = (any.bridge, any.desc.group_id);
+        let control = self.bridge(bridge).expect("its group was looked up");
+        if let Some(before) = &replaced.before {
+            control.state.groups.end(before, version, reader);
+        }
+        match &replaced.after {
+            Some(after) => {
+                control.state.groups.insert(after.clone(), version, reader);
+                control.groups.by_id.insert(id, after.clone());
+            }
+            None => drop(control.groups.by_id.remove(&id)),
+        }
+        self.log.word(word_table::groups(bridge.0), u64::from(id), version);
+        batch.groups.push(replaced);
+    }
+
+    /// Undoes what nobody has seen, the last change first.
+    pub(super) fn take_groups_back(&mut self, changes: Vec<Replaced>, reader: &Reader) {
+        for Replaced { before, after } in changes.into_iter().rev() {
+            let Some(any) = after.as_ref().or(before.as_ref()) else { continue };
+            let (bridge, id) = (any.bridge, any.desc.group_id);
+            let control = self.bridge(bridge).expect("its group was changed");
+            if let Some(after) = after {
+                control.state.groups.remove(&after, reader);
+                control.groups.by_id.remove(&id);
+                self.retire_group(&after);
+            }
+            if let Some(before) = before {
+                let control = self.bridge(bridge).expect("its group was changed");
+                control.state.groups.end(&before, Version::NEVER, reader);
+                control.groups.by_id.insert(id, before);
+            }
+        }
+    }
+
+    /// The version with these changes is published.
+    pub(super) fn groups_in_force(&mut self, changes: Vec<Replaced>, version: Version) {
+        for before in changes.into_iter().filter_map(|change| change.before) {
+            self.retire_group(&before);
+            if let Some(control) = self.bridge(before.bridge) {
+                control.groups.ended.push_back((version, before));
+            }
+        }
+    }
+
+    /// Its counters count no more.
+    pub(super) fn retire_group(&mut self, group: &Group) {
+        self.slots.retire(group.slot);
+        group.bucket_slots.iter().for_each(|slot| self.slots.retire(*slot));
+    }
+}
+
+/// A list with others inserted at a place.
+fn inserted(old: &[Bucket], new: &[Bucket], place: u32) -> Result<Vec<Bucket>, FlowModError> {
+    let at = match place {
+        BUCKET_FIRST => 0,
+        BUCKET_LAST => old.len(),
+        id => match old.iter().position(|bucket| bucket.id == id) {
+            Some(at) => at + 1,
+            None => return refused(ErrorKind::OFPGMFC_UNKNOWN_BUCKET),
+        },
+    };
+    if new.iter().any(|bucket| old.iter().any(|other| other.id == bucket.id)) {
+        return refused(ErrorKind::OFPGMFC_BUCKET_EXISTS);
+    }
+    Ok([&old[..at], new, &old[at..]].concat())
+}
+
+/// A list without the buckets that a command names.
+fn removed(old: &[Bucket], which: u32) -> Result<Vec<Bucket>, FlowModError> {
+    let without = |at: usize| [&old[..at], &old[at + 1..]].concat();
+    match which {
+        BUCKET_ALL => Ok(Vec::new()),
+        BUCKET_FIRST | BUCKET_LAST if old.is_empty() => Ok(Vec::new()),
+        BUCKET_FIRST => Ok(without(0)),
+        BUCKET_LAST => Ok(without(old.len() - 1)),
+        id => match old.iter().position(|bucket| bucket.id == id) {
+            Some(at) => Ok(without(at)),
+            None => refused(ErrorKind::OFPGMFC_UNKNOWN_BUCKET),
+        },
+    }
+}

@@ -1,0 +1,177 @@
+//! Changes of meters.
+//!
+//! As of groups: a meter that is changed is replaced, and a deleted one takes the rules with it that refer to
+//! it.
+//!
+//! Source: OpenFlow 1.3 section 7.3.4.4.
+
+use super::flow_mod::{Batch, FlowModError};
+use super::groups::References;
+use super::{Control, Inner, RemovedReason};
+use crate::changelog::word_table;
+use crate::meter::{Meter, MeterTable};
+use crate::topology::BridgeIdx;
+use base::Version;
+use base::rcu::Reader;
+use datapath::meter::{BandSpec, MeterRef};
+use openflow::ErrorKind;
+use openflow::message::{BandType, METER_ALL, MeterCommand, MeterFlags, MeterMod};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Meters of a bridge at most.
+pub const METERS_MAX: u32 = 1_000_000;
+/// Bands of a meter at most.
+pub const BANDS_MAX: u8 = 8;
+
+/// The control side of one bridge's meters.
+#[derive(Default)]
+pub(super) struct MeterControl {
+    by_id: BTreeMap<u32, Arc<Meter>>,
+    pub references: References,
+    /// Meters that ended, to be unlinked.
+    ended: VecDeque<(Version, Arc<Meter>)>,
+}
+
+impl MeterControl {
+    pub fn contains(&self, meter_id: u32) -> bool {
+        self.by_id.contains_key(&meter_id)
+    }
+
+    /// Unlinks what no version from `oldest` on sees.
+    pub fn collect(&mut self, table: &MeterTable, oldest: Version, reader: &Reader) {
+        while let Some((_, meter)) = self.ended.pop_front_if(|(version, _)| *version <= oldest) {
+            table.remove(&meter, reader);
+        }
+    }
+}
+
+/// Numbers of meters in the datapath, the least free one first.
+#[derive(Default)]
+pub(super) struct MeterNumbers {
+    next: u32,
+    free: std::collections::BTreeSet<u32>,
+}
+
+impl MeterNumbers {
+    fn take(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}
+
+impl Control {
+    /// One change of meters, as one version.
+    pub fn meter_mod(
+        &mut self,
+        bridge: BridgeIdx,
+        change: &MeterMod,
+        now_ms: u64,
+    ) -> Result<(), FlowModError> {
+        self.reader.quiescent();
+        self.inner.change_meter(bridge, change, now_ms, &self.reader)
+    }
+
+    /// The meters of a bridge, ascending by number.
+    pub fn meters(&self, bridge: BridgeIdx) -> impl Iterator<Item = &Arc<Meter>> {
+        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        control.into_iter().flat_map(|c| c.meters.by_id.values())
+    }
+
+    /// How many rules refer to a meter.
+    pub fn meter_references(&self, bridge: BridgeIdx, meter_id: u32) -> usize {
+        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        control.map_or(0, |c| c.meters.references.count(meter_id))
+    }
+}
+
+impl Inner {
+    fn change_meter(
+        &mut self,
+        bridge: BridgeIdx,
+        change: &MeterMod,
+        now_ms: u64,
+        reader: &Reader,
+    ) -> Result<(), FlowModError> {
+        let refused = |kind| Err(FlowModError::Refused(kind));
+        let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
+        let config = &change.meter;
+        let old = control.meters.by_id.get(&config.meter_id).cloned();
+        let mut batch = Batch::default();
+        match (change.command, &old) {
+            (MeterCommand::Delete, _) => {
+                let all: Vec<u32> = control.meters.by_id.keys().copied().collect();
+                let id = config.meter_id;
+                for id in all.into_iter().filter(|each| id == METER_ALL || *each == id) {
+                    self.delete_meter(bridge, id, &mut batch, reader);
+                }
+                batch.publishes = true;
+                self.put_in_force(batch, now_ms);
+                return Ok(());
+            }
+            (MeterCommand::Add, Some(_)) => return refused(ErrorKind::OFPMMFC_METER_EXISTS),
+            (MeterCommand::Modify, None) => return refused(ErrorKind::OFPMMFC_UNKNOWN_METER),
+            (MeterCommand::Add, None) | (MeterCommand::Modify, Some(_)) => {}
+        }
+        if control.meters.by_id.len() >= METERS_MAX as usize {
+            return refused(ErrorKind::OFPMMFC_OUT_OF_METERS);
+        }
+        if config.bands.len() > usize::from(BANDS_MAX) {
+            return refused(ErrorKind::OFPMMFC_OUT_OF_BANDS);
+        }
+        if config.bands.iter().any(|band| band.rate == 0) {
+            return refused(ErrorKind::OFPMMFC_BAD_RATE);
+        }
+        let bands: Vec<BandSpec> = (config.bands.iter())
+            .map(|band| BandSpec {
+                rate: band.rate,
+                burst_size: if config.flags.contains(MeterFlags::BURST) { band.burst_size } else { 0 },
+                prec_level: match band.kind {
+                    BandType::Drop => None,
+                    BandType::DscpRemark { prec_level } => Some(prec_level),
+                },
+            })
+            .collect();
+        let number = match &old {
+            Some(old) => old.state.number,
+            None => self.meter_numbers.take(),
+        };
+        let in_packets = config.flags.contains(MeterFlags::PKTPS);
+        let state = MeterRef(Arc::new(datapath::meter::Meter::new(number, in_packets, &bands)));
+        let created_ms = old.as_ref().map_or(now_ms, |old| old.created_ms);
+        let new = Arc::new(Meter { bridge, config: config.clone(), created_ms, state });
+        let version = self.coming();
+        let control = self.bridge(bridge).expect("looked up above");
+        if let Some(old) = old {
+            control.state.meters.end(&old, version, reader);
+            control.meters.ended.push_back((version, old));
+        }
+        control.state.meters.insert(new.clone(), version, reader);
+        control.meters.by_id.insert(config.meter_id, new);
+        self.log.word(word_table::meters(bridge.0), u64::from(config.meter_id), version);
+        self.publish();
+        Ok(())
+    }
+
+    fn delete_meter(&mut self, bridge: BridgeIdx, id: u32, batch: &mut Batch, reader: &Reader) {
+        let version = self.coming();
+        let Some(control) = self.bridge(bridge) else { return };
+        let rules = control.meters.references.rules(id);
+        let Some(meter) = control.meters.by_id.remove(&id) else { return };
+        control.state.meters.end(&meter, version, reader);
+        let number = meter.state.number;
+        control.meters.ended.push_back((version, meter));
+        self.meter_numbers.free.insert(number);
+        self.log.word(word_table::meters(bridge.0), u64::from(id), version);
+        for rule in rules {
+            self.remove(rule, Some(RemovedReason::MeterDelete), false, batch, reader);
+        }
+    }
+
+    /// The meters of a bridge that goes are no longer numbered.
+    pub(super) fn forget_meters(&mut self, gone: &MeterControl) {
+        self.meter_numbers.free.extend(gone.by_id.values().map(|meter| meter.state.number));
+    }
+}

@@ -1,0 +1,28 @@
+//! Meters of a bridge. What they do with packets is the datapath's.
+
+use crate::numbered::{Numbered, NumberedTable};
+use crate::topology::BridgeIdx;
+use datapath::meter::MeterRef;
+use openflow::message::MeterConfig;
+
+/// A meter in force. A modification makes a new one, with buckets that are full and counters of 0.
+#[derive(Debug)]
+pub struct Meter {
+    /// Its bridge.
+    pub bridge: BridgeIdx,
+    /// As its owner defined it.
+    pub config: MeterConfig,
+    /// When it was added. A modification leaves that as it was.
+    pub created_ms: u64,
+    /// Its buckets and counters.
+    pub state: MeterRef,
+}
+
+impl Numbered for Meter {
+    fn number(&self) -> u32 {
+        self.config.meter_id
+    }
+}
+
+/// The shared meters of one bridge.
+pub(crate) type MeterTable = NumberedTable<Meter>;

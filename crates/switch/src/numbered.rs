@@ -1,0 +1,75 @@
+//! Tables of what controllers give numbers to: groups and meters of a bridge.
+//!
+//! Workers look them up in a shared table of which each entry says from which version to which it holds, so
+//! that a change is seen with the next packet.
+//!
+//! Threads: one writer, any number of readers, who neither wait nor write.
+
+use base::Version;
+use base::hash::HashKey;
+use base::multimap::Multimap;
+use base::rcu::{Domain, Reader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What has a number in its bridge.
+pub(crate) trait Numbered: Send + Sync + 'static {
+    fn number(&self) -> u32;
+}
+
+struct Entry<T> {
+    value: Arc<T>,
+    from: Version,
+    until: AtomicU64,
+}
+
+/// See the module's text.
+pub(crate) struct NumberedTable<T: Numbered> {
+    entries: Multimap<Entry<T>>,
+    secret: HashKey,
+}
+
+impl<T: Numbered> NumberedTable<T> {
+    pub fn new(domain: Arc<Domain>, secret: HashKey) -> NumberedTable<T> {
+        NumberedTable { entries: Multimap::new(domain), secret }
+    }
+
+    fn hash(&self, number: u32) -> u32 {
+        self.secret.word(0x6709, u64::from(number)) as u32
+    }
+
+    fn find<'g>(&'g self, number: u32, reader: &'g Reader) -> impl Iterator<Item = &'g Entry<T>> {
+        let found = self.entries.find(self.hash(number), reader);
+        found.map(|e| e.value).filter(move |e| e.value.number() == number)
+    }
+
+    /// What has the number at a version.
+    pub fn lookup<'g>(&'g self, number: u32, version: Version, reader: &'g Reader) -> Option<&'g T> {
+        let mut found = self.find(number, reader);
+        found.find(|e| e.from <= version && version.0 < e.until.load(Ordering::Relaxed)).map(|e| &*e.value)
+    }
+
+    /// Writer: something that holds from `from` on.
+    pub fn insert(&self, value: Arc<T>, from: Version, reader: &Reader) {
+        let hash = self.hash(value.number());
+        let entry = Entry { value, from, until: AtomicU64::new(Version::NEVER.0) };
+        self.entries.insert(hash, &[], entry, reader);
+    }
+
+    /// Writer: it ends with `until`, or with [`Version::NEVER`] goes on after all.
+    pub fn end(&self, value: &Arc<T>, until: Version, reader: &Reader) {
+        let mut found = self.find(value.number(), reader);
+        if let Some(e) = found.find(|e| Arc::ptr_eq(&e.value, value)) {
+            e.until.store(until.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Writer: unlinks what no version sees.
+    pub fn remove(&self, value: &Arc<T>, reader: &Reader) {
+        let number = value.number();
+        let entry = self.find(number, reader).find(|e| Arc::ptr_eq(&e.value, value)).map(std::ptr::from_ref);
+        if let Some(entry) = entry {
+            self.entries.remove(self.hash(number), entry);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Connection tracking: `ct` and `ct_clear`.
+//!
+//! The tracker is asked when the packet is there, not by the translation. So `ct` becomes an action of the
+//! datapath, and what depends on its answer is left for later: with `table=`, a copy of the packet comes back
+//! with what was found, and goes on in that table as a frozen state says. The rest of the list goes on
+//! without it, with the fields of connection tracking cleared.
+
+use super::Xlate;
+use super::frozen::Step;
+use crate::trace::Sink;
+use datapath::DpAction;
+use datapath::conntrack::nat::{Range, Side};
+use datapath::conntrack::{Helper, Nat, Request};
+use flow::action::{Ct, CtZone, NatSide};
+use flow::key::B_CT;
+use flow::{Action, FieldId};
+use std::sync::Arc;
+
+/// Words of the block of connection tracking that hold mark and label.
+const SETTABLE: [usize; 3] = [0, 1, 2];
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    #[inline(never)]
+    pub(super) fn track(&mut self, ct: &'a Ct) {
+        self.commit();
+        let zone = match ct.zone {
+            CtZone::Is(zone) => zone,
+            CtZone::In(sub) => self.read_sub(&sub) as u16,
+        };
+        let nat = ct.actions.iter().find_map(|action| match action {
+            Action::Nat(nat) => Some(nat),
+            _ => None,
+        });
+        let (mark, label) = self.to_be_set(&ct.actions);
+        let helper = match ct.alg {
+            21 => Some(Helper::Ftp),
+            69 => Some(Helper::Tftp),
+            _ => None,
+        };
+        let request = Request {
+            zone,
+            commit: ct.commit,
+            force: ct.force,
+            mark: mark.map(|(value, mask)| (value as u32, mask as u32)),
+            label,
+            nat: nat.map(translated),
+            helper,
+        };
+        self.irreversible = true;
+        self.out.actions.push(DpAction::Ct(Arc::new(request)));
+        self.is_tracked_below = true;
+        if let Some(table) = ct.table {
+            self.go_on_tracked(table);
+        }
+        self.is_tracked = false;
+        self.clear_connection();
+    }
+
+    /// Values and masks of mark and label after the actions.
+    fn to_be_set(&mut self, actions: &'a [Action]) -> (Option<(u128, u128)>, Option<(u128, u128)>) {
+        let words = SETTABLE.map(|word| (self.key.word(B_CT, word), self.written.0.word(B_CT, word)));
+        for word in SETTABLE {
+            self.key.set_word(B_CT, word, 0);
+            self.written.0.set_word(B_CT, word, 0);
+        }
+        for action in actions.iter().filter(|action| !matches!(action, Action::Nat(_))) {
+            self.actions(std::slice::from_ref(action));
+        }
+        let set = [FieldId::CtMark, FieldId::CtLabel].map(|field| {
+            let mask = self.written.get(field);
+            (mask != 0).then(|| (self.key.get(field) & mask, mask))
+        });
+        for (word, before) in SETTABLE.into_iter().zip(words) {
+            self.restore_word(B_CT, word, before);
+        }
+        (set[0], set[1])
+    }
+
+    /// A copy goes on in a table once it was tracked.
+    fn go_on_tracked(&mut self, table: u8) {
+        let (set, stack) = (self.action_set.clone(), self.stack.clone());
+        let rest = self.freezing.take();
+        let tracked = std::mem::replace(&mut self.is_tracked, true);
+        self.freezing = Some(vec![self.step(vec![Action::GotoTable(table)])]);
+        self.finish_freezing();
+        self.is_tracked = tracked;
+        (self.action_set, self.stack, self.freezing) = (set, stack, rest);
+    }
+
+    fn step(&self, actions: Vec<Action>) -> Step {
+        Step {
+            actions,
+            table_id: self.origin.table_id,
+            cookie: self.origin.cookie.get(),
+            in_port: self.in_port().0,
+        }
+    }
+
+    /// No packet of the rest of the list is tracked, whatever rules have set.
+    #[inline(never)]
+    pub(super) fn clear_connection(&mut self) {
+        use FieldId::*;
+        let of_all = [CtState, CtZone, CtMark, CtLabel, CtNwProto, CtTpSrc, CtTpDst];
+        let of_either: &[FieldId] = match self.read(EthType) {
+            0x0800 => &[CtNwSrc, CtNwDst],
+            0x86dd => &[CtIpv6Src, CtIpv6Dst],
+            _ => &[],
+        };
+        for &field in of_all.iter().chain(of_either) {
+            self.write_field(field, 0);
+        }
+    }
+
+    /// `ct_clear`.
+    pub(super) fn forget_connection(&mut self) {
+        if self.is_tracked {
+            self.commit();
+            self.out.actions.push(DpAction::CtClear);
+            (self.is_tracked, self.is_tracked_below) = (false, false);
+        }
+        self.clear_connection();
+    }
+
+    /// What was found is hidden from those who read the packet again, unless they shall see it.
+    pub(super) fn hide_connection(&mut self) {
+        if self.is_tracked_below && !self.is_tracked {
+            self.out.actions.push(DpAction::CtClear);
+            self.is_tracked_below = false;
+        }
+    }
+}
+
+fn translated(nat: &flow::action::Nat) -> Nat {
+    let side = match nat.side {
+        None => return Nat::Existing,
+        Some(NatSide::Src) => Side::Src,
+        Some(NatSide::Dst) => Side::Dst,
+    };
+    Nat::New(Range {
+        side,
+        addresses: nat.addresses,
+        is_ipv6: nat.is_ipv6,
+        ports: nat.ports,
+        is_persistent: nat.is_persistent,
+        is_hash: nat.is_hash,
+        is_random: nat.is_random,
+    })
+}

@@ -1,0 +1,221 @@
+//! `learn`: rules made of packets.
+//!
+//! A worker only looks whether the rule is there as the packet would have it; then the flow can be cached
+//! like any other: it visits the learned rule, so that it is translated anew when that goes, and credits the
+//! slot that says when it was last learned. Where the rule is not there, the worker decides nothing: the
+//! packet goes to the control thread as it came ([`hand_over`]), which translates it, puts the rule in force,
+//! and only then carries out the rest. So the rule is there before the packet leaves, and for every packet
+//! after it. The bounded ring of packet-ins bounds how many wait.
+//!
+//! As in Open vSwitch, lookups in the same translation do not see what it learns.
+
+use super::Xlate;
+use crate::control::{Command, FlowMod};
+use crate::rule::RuleFlags;
+use crate::switch::{Effect, LearnedRule};
+use crate::trace::Sink;
+use base::OfPort;
+use datapath::{DpAction, PacketInSpec, Translation};
+use flow::action::{Learn, LearnSource, LearnTarget, PacketInReason, SubField};
+use flow::options::{OptionMatch, Wide};
+use flow::{Action, Key, Match, Mf};
+use openflow::Version;
+use openflow::text::{PortNames, actions_text, match_text};
+use std::sync::Arc;
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    #[inline(never)]
+    pub(super) fn learn_rule(&mut self, learn: &Learn) {
+        let (mut matching, actions) = self.learned(learn);
+        if self.bridge.options().place(&mut matching).is_err() {
+            self.trace.warn(|| "the rule matches a tunnel option that is not mapped".to_string());
+            return;
+        }
+        self.trace.detail(|| describe(learn, &matching, &actions));
+        let table = self.bridge.state.table(learn.table_id);
+        let priority = i32::from(learn.priority);
+        let found = table.and_then(|t| t.rules.find_exact(&matching, priority, self.version, self.reader));
+        let known = found.map(|rule| &rule.data().rule).filter(|rule| {
+            rule.cookie == learn.cookie
+                && rule.flags.send_flow_removed == learn.send_flow_removed
+                && rule.actions.list[..] == actions[..]
+        });
+        let within = match known {
+            Some(rule) => {
+                self.out.credits.extend(rule.learn_slot);
+                true
+            }
+            None => {
+                self.out.uncacheable = true;
+                self.learn_new(learn, &matching, actions)
+            }
+        };
+        self.visit_learned(learn.table_id, &matching);
+        if let Some(result) = &learn.result {
+            self.write_sub(result, within.into());
+        }
+    }
+
+    /// Asks for the rule to be added or modified; `false` where that would exceed the limit.
+    fn learn_new(&mut self, learn: &Learn, matching: &Match, actions: Vec<Action>) -> bool {
+        let bridge = self.bridge.idx;
+        let exceeds = learn.limit != 0
+            && self
+                .learned
+                .is_some_and(|learned| learned(bridge, learn.table_id, learn.cookie) >= learn.limit);
+        if exceeds {
+            self.trace.detail(|| format!("the limit of {} learned rules is reached", learn.limit));
+            return false;
+        }
+        let flow_mod = FlowMod {
+            command: Command::ModifyStrict,
+            table_id: learn.table_id,
+            priority: learn.priority.into(),
+            new_cookie: Some(learn.cookie),
+            idle_timeout_s: learn.idle_timeout_s,
+            hard_timeout_s: learn.hard_timeout_s,
+            flags: RuleFlags {
+                send_flow_removed: learn.send_flow_removed,
+                learned: true,
+                ..RuleFlags::default()
+            },
+            version: Version::V10,
+            ..FlowMod::add(matching.clone(), actions)
+        };
+        let learned = LearnedRule { bridge, flow_mod, limit: learn.limit };
+        self.out.effects.push(Effect::LearnRule(Box::new(learned)));
+        true
+    }
+
+    /// The flow is translated anew when the learned rule changes, as if a packet that it matches had been
+    /// looked up.
+    fn visit_learned(&mut self, table_id: u8, matching: &Match) {
+        let before = (self.key.clone(), self.written.clone(), self.any_written, self.noted);
+        for b in matching.mask.0.present_blocks() {
+            for w in 0..8 {
+                let bits = matching.mask.0.word(b, w);
+                if bits != 0 {
+                    self.write(b, w, bits, matching.key.word(b, w));
+                }
+            }
+        }
+        self.visit_rules(table_id);
+        (self.key, self.written, self.any_written, self.noted) = before;
+    }
+
+    /// The rule's match and actions, made of the packet. What is read of the packet decides.
+    fn learned(&mut self, learn: &Learn) -> (Match, Vec<Action>) {
+        let (mut matching, mut actions) = (Match::any(), Vec::new());
+        let (idle_timeout_s, hard_timeout_s) = (learn.fin_idle_timeout_s, learn.fin_hard_timeout_s);
+        if idle_timeout_s != 0 || hard_timeout_s != 0 {
+            actions.push(Action::FinTimeout { idle_timeout_s, hard_timeout_s });
+        }
+        for part in &learn.specs {
+            let value = match &part.source {
+                LearnSource::Value(value) => **value,
+                LearnSource::Field(source) => match source.field {
+                    Mf::TunMetadata(idx) => self.read_option(idx, source),
+                    _ => Wide::from(self.read_sub(source)),
+                },
+            };
+            match part.target {
+                LearnTarget::Match(target) => add_match(&mut matching, &target, &value),
+                LearnTarget::Load(target) => add_loads(&mut actions, target, &value),
+                LearnTarget::Output => add_output(&mut actions, &value),
+            }
+        }
+        (matching, actions)
+    }
+}
+
+fn add_match(matching: &mut Match, target: &SubField, value: &Wide) {
+    let mask = Wide::low(target.count).shl(target.offset);
+    let value = value.shl(target.offset);
+    let Mf::TunMetadata(idx) = target.field else {
+        return matching.set_mf(target.field, value.low_u128(), mask.low_u128());
+    };
+    let before = matching.options.get(idx);
+    let or = |a: &Wide, b: &Wide| {
+        let (a, b) = (a.to_be_bytes(), b.to_be_bytes());
+        let bytes: Vec<u8> = a.iter().zip(b).map(|(a, b)| a | b).collect();
+        Wide::from_be_bytes(&bytes).unwrap_or(Wide::ZERO)
+    };
+    let option = match before {
+        Some(old) => OptionMatch { value: or(&old.value, &value), mask: or(&old.mask, &mask), ..*old },
+        None => OptionMatch { idx, value, mask, bytes: None },
+    };
+    matching.options.set(option);
+}
+
+/// One load carries 64 bits.
+fn add_loads(actions: &mut Vec<Action>, target: SubField, value: &Wide) {
+    if let Mf::TunMetadata(idx) = target.field {
+        let mask = Box::new(Wide::low(target.count).shl(target.offset));
+        return actions.push(Action::SetOption { idx, value: Box::new(value.shl(target.offset)), mask });
+    }
+    let value = value.low_u128();
+    for from in (0..target.count).step_by(64) {
+        let count = (target.count - from).min(64);
+        let part = (value >> from) as u64 & (u64::MAX >> (64 - count));
+        let target = SubField { offset: target.offset + from, count, ..target };
+        actions.push(Action::Load { target, value: part });
+    }
+}
+
+/// Only ports that a rule may output to without a further argument.
+fn add_output(actions: &mut Vec<Action>, port: &Wide) {
+    let Ok(number) = u16::try_from(port.low_u128()) else { return };
+    let port = OfPort(number);
+    if port < OfPort::MAX || matches!(port, OfPort::IN_PORT | OfPort::FLOOD | OfPort::LOCAL | OfPort::ALL) {
+        actions.push(Action::Output { port, max_len: 0 });
+    }
+}
+
+/// The rule as `ofproto/trace` shows it.
+fn describe(learn: &Learn, matching: &Match, actions: &[Action]) -> String {
+    let mut text = format!("table={} ", learn.table_id);
+    let m = match_text(matching, PortNames::none());
+    if !m.is_empty() {
+        text += &m;
+        text.push(' ');
+    }
+    text += &format!("priority={}", learn.priority);
+    if learn.cookie != 0 {
+        text += &format!(" cookie={:#x}", learn.cookie);
+    }
+    if learn.idle_timeout_s != 0 {
+        text += &format!(" idle={}", learn.idle_timeout_s);
+    }
+    if learn.hard_timeout_s != 0 {
+        text += &format!(" hard={}", learn.hard_timeout_s);
+    }
+    if learn.send_flow_removed {
+        text += " send_flow_rem";
+    }
+    text + " actions=" + &actions_text(actions, Version::V10, PortNames::none())
+}
+
+/// Has the control thread translate the packet in place of the worker, if something is to be learned first.
+pub(crate) fn hand_over(key: &Key, out: &mut Translation<Effect>) {
+    let Some(Effect::LearnRule(rule)) = out.effects.iter().find(|e| matches!(e, Effect::LearnRule(_))) else {
+        return;
+    };
+    let spec = PacketInSpec {
+        bridge: rule.bridge.0,
+        table_id: 0,
+        cookie: u64::MAX,
+        reason: PacketInReason::Action,
+        is_table_miss: false,
+        max_len: u16::MAX,
+        controller_id: 0,
+        userdata: Vec::new(),
+        continuation: None,
+        slow_path: true,
+        metadata: key.clone(),
+    };
+    out.effects.clear();
+    out.credits.clear();
+    out.actions.clear();
+    out.actions.push(DpAction::PacketIn(Arc::new(spec)));
+    out.uncacheable = true;
+}

@@ -1,0 +1,251 @@
+//! `learn`, `multipath` and `bundle` through the switch's public interfaces. A worker hands packets that
+//! teach something to the control thread, which these tests play.
+
+use base::hash::HashKey;
+use base::rcu::{Domain, Reader};
+use base::{OfPort, PortNo};
+use datapath::pipeline::FlowView;
+use datapath::{DpAction, Pipeline, Translation};
+use flow::{FieldId, Key, Match};
+use openflow::text::{ActionsIn, PortNames, parse_actions};
+use std::collections::HashSet;
+use std::sync::Arc;
+use switch::control::{Command, FlowMod, RuleFilter};
+use switch::{BridgeConfig, BridgeIdx, Control, Effect, PortSpec, SlotStats, Switch};
+
+struct Rig {
+    control: Control,
+    switch: Arc<Switch>,
+    reader: Reader,
+    br: BridgeIdx,
+}
+
+fn rig() -> Rig {
+    let domain = Domain::new();
+    let (switch, mut control) = Control::new(domain.clone(), HashKey::from_seed(5));
+    let br = control.add_bridge(BridgeConfig::new("br0"));
+    for n in 1..=4u16 {
+        control.add_port(br, PortSpec::new(PortNo(100 + u32::from(n)), OfPort(n), &format!("p{n}"))).unwrap();
+    }
+    Rig { control, switch, reader: domain.register(), br }
+}
+
+fn packet(port: u16, src: u64, dst: u64) -> Key {
+    let mut key = Key::default();
+    key.set(FieldId::DpPort, 100 + u128::from(port));
+    key.set(FieldId::InPort, port.into());
+    key.set(FieldId::EthType, 0x0800);
+    key.set(FieldId::EthSrc, src.into());
+    key.set(FieldId::EthDst, dst.into());
+    key.set(FieldId::NwProto, 17);
+    key.set(FieldId::NwTtl, 64);
+    key.set(FieldId::NwSrc, 0x0a00_0000 + u128::from(src));
+    key.set(FieldId::NwDst, 0x0a00_0000 + u128::from(dst));
+    key.set(FieldId::TpSrc, 1000);
+    key.set(FieldId::TpDst, 2000);
+    key
+}
+
+fn out(port: u32) -> DpAction {
+    DpAction::Output(PortNo(100 + port))
+}
+
+impl Rig {
+    fn add(&mut self, table_id: u8, actions: &str) {
+        self.add_matching(table_id, Match::any(), actions);
+    }
+
+    fn add_matching(&mut self, table_id: u8, matching: Match, actions: &str) {
+        let actions = parse_actions(actions, ActionsIn::Flow, PortNames::none()).unwrap();
+        let fm = FlowMod { table_id, priority: 1, ..FlowMod::add(matching, actions) };
+        self.control.flow_mod(self.br, &fm, 0).unwrap();
+    }
+
+    fn worker(&self, key: &Key) -> Translation<Effect> {
+        let mut out = Translation::default();
+        self.switch.translate(self.switch.version(), key, &self.reader, &mut out);
+        out
+    }
+
+    /// What becomes of a packet, at a time: by the worker, or by the control thread where it is handed over.
+    fn packet(&mut self, key: &Key, now_ms: u64) -> Vec<DpAction> {
+        let by_worker = self.worker(key);
+        let [DpAction::PacketIn(spec)] = &by_worker.actions[..] else { return by_worker.actions };
+        assert!(spec.slow_path && by_worker.uncacheable && by_worker.effects.is_empty());
+        let mut out = Translation::default();
+        let control = &self.control;
+        let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
+        let version = self.switch.version();
+        self.switch.translate_for_control(version, &spec.metadata, &self.reader, &learned, &mut out);
+        self.control.apply(&out.effects, now_ms);
+        out.actions
+    }
+
+    fn rules(&self, table_id: u8) -> Vec<String> {
+        let filter = RuleFilter { table_id, ..RuleFilter::default() };
+        let mut all: Vec<String> = self
+            .control
+            .rules(self.br, &filter)
+            .iter()
+            .map(|rule| {
+                let m = openflow::text::match_text(&rule.matching.to_match(), PortNames::none());
+                let actions = openflow::text::actions_text(
+                    &rule.actions.list,
+                    openflow::Version::V10,
+                    PortNames::none(),
+                );
+                format!("{m} actions={actions}")
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
+    fn delete(&mut self, table_id: u8) {
+        let fm = FlowMod { table_id, command: Command::Delete, ..FlowMod::delete(Match::any()) };
+        self.control.flow_mod(self.br, &fm, 0).unwrap();
+    }
+}
+
+const SWITCH: &str = "learn(table=1,hard_timeout=10,NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+                      output:NXM_OF_IN_PORT[]),resubmit(,1)";
+
+#[test]
+fn a_learned_rule_is_in_force_for_the_next_packet_and_then_flows_are_cached() {
+    let mut r = rig();
+    r.add(0, SWITCH);
+    r.add(1, "flood");
+    assert_eq!(r.packet(&packet(1, 0xa, 0xb), 0), [out(2), out(3), out(4)]);
+    assert_eq!(
+        r.rules(1),
+        [" actions=FLOOD", "vlan_tci=0x0000/0x0fff,dl_dst=00:00:00:00:00:0a actions=output:1"]
+    );
+    // The lookups of the translation that learns do not see what it learns.
+    assert_eq!(r.packet(&packet(2, 0xb, 0xb), 0), [out(1), out(3), out(4)]);
+    assert_eq!(r.packet(&packet(2, 0xb, 0xa), 0), [out(1)]);
+    let known = r.worker(&packet(2, 0xb, 0xa));
+    assert!(!known.uncacheable && known.effects.is_empty());
+    // When the learned rule goes, the flow that would learn it is translated anew.
+    let before = r.switch.version();
+    let key = packet(2, 0xb, 0xa);
+    let view = FlowView { key: &key, mask: &known.mask, visits: &known.visits, rewrites: &known.rewrites };
+    assert!(!r.switch.touched(view, before, r.switch.version(), &r.reader));
+    let m = Match::any().with(FieldId::EthDst, 0xb);
+    let gone = FlowMod { table_id: 1, ..FlowMod::delete(m) };
+    r.control.flow_mod(r.br, &gone, 0).unwrap();
+    assert!(r.switch.touched(view, before, r.switch.version(), &r.reader));
+    assert!(r.worker(&key).uncacheable);
+    // An address that moves is learned anew.
+    assert_eq!(r.packet(&packet(3, 0xa, 0xa), 0), [out(1)]);
+    assert_eq!(r.packet(&packet(4, 0xc, 0xa), 0), [out(3)]);
+}
+
+#[test]
+fn hard_timeouts_run_from_when_a_rule_was_last_learned() {
+    let mut r = rig();
+    r.add(0, SWITCH);
+    r.packet(&packet(1, 0xa, 0xb), 0);
+    let credits = r.worker(&packet(1, 0xa, 0xb)).credits;
+    let used = |now_ms| SlotStats { last_used_ms: now_ms, ..SlotStats::default() };
+    // The packet of 6 s learns it again.
+    let slots = |slot: u32| if credits.contains(&slot) { used(6_000) } else { SlotStats::default() };
+    r.control.expire(11_000, &slots);
+    assert_eq!(r.rules(1).len(), 1);
+    r.control.expire(15_900, &slots);
+    assert_eq!(r.rules(1).len(), 1);
+    r.control.expire(16_100, &slots);
+    assert!(r.rules(1).is_empty());
+}
+
+#[test]
+fn limits_hold_and_the_result_says_so() {
+    let mut r = rig();
+    r.add(
+        0,
+        "learn(table=1,cookie=7,limit=2,eth_type=0x800,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],result_dst=reg0[0],\
+              load:1->NXM_NX_REG1[]),output:NXM_NX_REG0[0..15]",
+    );
+    assert_eq!(r.packet(&packet(2, 0xa, 1), 0), [out(1)]);
+    assert_eq!(r.packet(&packet(2, 0xb, 1), 0), [out(1)]);
+    assert_ne!(r.packet(&packet(2, 0xc, 1), 0), [out(1)]);
+    assert_eq!(r.rules(1).len(), 2);
+    assert_eq!(r.packet(&packet(2, 0xa, 1), 0), [out(1)], "one that is there is no new one");
+    r.delete(1);
+    assert_eq!(r.packet(&packet(2, 0xc, 1), 0), [out(1)]);
+}
+
+#[test]
+fn learned_rules_go_with_the_last_rule_that_learns_them() {
+    let mut r = rig();
+    let learn =
+        "learn(table=1,cookie=7,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    r.add(0, learn);
+    r.add(3, learn);
+    r.add(1, "flood");
+    r.packet(&packet(1, 0xa, 1), 0);
+    assert_eq!(r.rules(1).len(), 2);
+    r.delete(0);
+    assert_eq!(r.rules(1).len(), 2, "another rule learns with the cookie");
+    r.delete(3);
+    assert_eq!(r.rules(1), [" actions=FLOOD"]);
+}
+
+#[test]
+fn learned_rules_have_what_the_action_says() {
+    let mut r = rig();
+    let udp = Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwProto, 17);
+    r.add_matching(0, udp, "learn(table=2,fin_idle_timeout=3,eth_type=0x800,nw_proto=17,NXM_OF_UDP_DST[]=NXM_OF_UDP_SRC[],\
+              NXM_OF_IP_DST[]=NXM_OF_IP_SRC[],load:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],load:5->NXM_NX_REG0[1..4],\
+              output:NXM_OF_IN_PORT[])");
+    r.packet(&packet(3, 0xa, 0xb), 0);
+    assert_eq!(
+        r.rules(2),
+        ["udp,nw_dst=10.0.0.10,tp_dst=1000 actions=fin_timeout(idle_timeout=3),load:0xa->NXM_OF_ETH_DST[],\
+          load:0x5->NXM_NX_REG0[1..4],output:3"]
+    );
+}
+
+#[test]
+fn links_are_chosen_by_the_fields_named_and_both_directions_alike() {
+    let mut r = rig();
+    for algorithm in ["modulo_n", "hash_threshold", "hrw", "iter_hash"] {
+        r.add(0, &format!("multipath(symmetric_l4,9,{algorithm},3,4,reg0[0..7]),output:NXM_NX_REG0[0..7]"));
+        let mut seen = HashSet::new();
+        for n in 0..64 {
+            let (there, mut back) = (packet(4, 0x100 + n, 7), packet(4, 7, 0x100 + n));
+            back.set(FieldId::TpSrc, 2000);
+            back.set(FieldId::TpDst, 1000);
+            let chosen = r.packet(&there, 0);
+            assert_eq!(chosen, r.packet(&back, 0), "{algorithm}");
+            seen.insert(format!("{chosen:?}"));
+        }
+        assert_eq!(seen.len(), 3, "{algorithm}: {seen:?}");
+    }
+    r.add(0, "multipath(eth_src,9,modulo_n,3,0,reg0[0..7]),output:NXM_NX_REG0[0..7]");
+    let t = r.worker(&packet(1, 5, 6));
+    assert_eq!(t.mask.get(FieldId::EthSrc), FieldId::EthSrc.ones());
+    assert_eq!((t.mask.get(FieldId::EthDst), t.mask.get(FieldId::TpDst)), (0, 0));
+}
+
+#[test]
+fn bundles_choose_members_that_are_up() {
+    let mut r = rig();
+    r.add(0, "bundle(eth_src,0,active_backup,ofport,members:2,3)");
+    let before = r.worker(&packet(1, 5, 6));
+    assert_eq!(before.actions, [out(2)]);
+    let version = r.switch.version();
+    let spec = PortSpec { link_up: false, ..PortSpec::new(PortNo(102), OfPort(2), "p2") };
+    r.control.modify_port(spec).unwrap();
+    let key = packet(1, 5, 6);
+    let view = FlowView { key: &key, mask: &before.mask, visits: &before.visits, rewrites: &before.rewrites };
+    assert!(r.switch.touched(view, version, r.switch.version(), &r.reader));
+    assert_eq!(r.packet(&key, 0), [out(3)]);
+    r.add(0, "bundle(eth_src,0,hrw,ofport,members:2,3,4)");
+    let seen: HashSet<String> = (0..64).map(|n| format!("{:?}", r.packet(&packet(1, n, 6), 0))).collect();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    r.add(
+        0,
+        "bundle_load(eth_src,0,active_backup,ofport,NXM_NX_REG0[0..15],members:2),output:NXM_NX_REG0[0..15]",
+    );
+    assert_ne!(r.packet(&key, 0), [out(2)], "none is up");
+}

@@ -1,0 +1,115 @@
+//! The accept loop of every listening socket: how many connections there may be at once, who gives way to a
+//! further one, and what happens where the process is out of descriptors.
+
+use crate::{Idlers, Incoming, Listener, reason};
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Wait after accepting failed: those who are connected go on, and end.
+const FAILED_WAIT: Duration = Duration::from_millis(100);
+
+/// The places for connections of one socket.
+#[derive(Clone)]
+pub struct Places {
+    free: Arc<Semaphore>,
+    idle: Rc<Idlers>,
+}
+
+/// A connection's place; free again when this is dropped.
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    idle: Rc<Idlers>,
+}
+
+impl Places {
+    /// Room for `connections_max`. For a further one the connection that has been idle longest gives way;
+    /// where none is idle, it waits.
+    pub fn new(connections_max: usize) -> Places {
+        Places { free: Arc::new(Semaphore::new(connections_max)), idle: Rc::default() }
+    }
+
+    /// Room for all that come.
+    pub fn unlimited() -> Places {
+        Places::new(Semaphore::MAX_PERMITS)
+    }
+
+    async fn take(&self) -> Place {
+        if self.free.available_permits() == 0 {
+            self.idle.dismiss_one();
+        }
+        let permit = self.free.clone().acquire_owned().await.expect("never closed");
+        Place { _permit: permit, idle: self.idle.clone() }
+    }
+}
+
+impl Place {
+    /// Where its connection says that it is idle, if it may be dismissed.
+    pub fn idlers(&self) -> Rc<Idlers> {
+        self.idle.clone()
+    }
+}
+
+/// Takes connections until it is dropped. `take` has a task serve each, since its handshake may take long;
+/// `failed` logs why one could not be accepted.
+pub async fn accept(
+    listener: &Listener,
+    places: &Places,
+    failed: impl Fn(&str),
+    mut take: impl FnMut(Incoming, Place),
+) -> Infallible {
+    loop {
+        match listener.accept().await {
+            Ok(incoming) => take(incoming, places.take().await),
+            Err(error) => {
+                // Out of descriptors, most likely: who holds one and asks nothing gives it up.
+                places.idle.dismiss_one();
+                failed(&reason(&error));
+                tokio::time::sleep(FAILED_WAIT).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PassiveTarget, Stream};
+    use tokio::io::AsyncReadExt;
+
+    #[test]
+    fn an_idle_connection_gives_way_to_a_further_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("socket");
+            let listener = Listener::bind(&PassiveTarget::Unix(path.clone()), None).await.unwrap();
+            tokio::task::spawn_local(async move {
+                accept(
+                    &listener,
+                    &Places::new(1),
+                    |why| panic!("{why}"),
+                    |incoming, place| {
+                        tokio::task::spawn_local(async move {
+                            let _stream = incoming.establish().await.unwrap();
+                            place.idlers().wait().dismissed().await;
+                        });
+                    },
+                )
+                .await
+            });
+            let connect = || async {
+                let target = crate::ActiveTarget::Unix(path.clone());
+                Stream::connect(&target, None).await.unwrap()
+            };
+            let mut first = connect().await;
+            let mut byte = [0];
+            let is_open = tokio::time::timeout(Duration::from_millis(20), first.read(&mut byte)).await;
+            assert!(is_open.is_err(), "nobody else wants its place");
+            let _second = connect().await;
+            assert_eq!(first.read(&mut byte).await.unwrap(), 0);
+        });
+    }
+}

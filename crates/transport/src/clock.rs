@@ -1,0 +1,43 @@
+//! Waiting for deadlines on a clock that `time/stop` and `time/warp` bend.
+
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+pub use base::clock::now;
+
+/// Rung when time was bent.
+static BENT: Notify = Notify::const_new();
+
+/// Stops time. It moves by [`warp`] alone from now on.
+pub fn stop() {
+    base::clock::stop();
+    BENT.notify_waiters();
+}
+
+/// Moves time forward, and wakes who waits for a moment that has come by that.
+pub fn warp(ms: u64) {
+    base::clock::warp(ms);
+    BENT.notify_waiters();
+}
+
+/// Waits until [`now`] is `deadline` or later.
+pub async fn sleep_until(deadline: Instant) {
+    loop {
+        // Registered before the clock is read, so that no bend is missed.
+        let bent = BENT.notified();
+        let left = deadline.saturating_duration_since(now());
+        if left.is_zero() {
+            // Lets sockets have their turn: who waits in a loop for what has come already would keep the
+            // thread for ever.
+            return tokio::task::yield_now().await;
+        }
+        // While time stands still nothing but a warp can end this wait; the clock is looked at now and then
+        // all the same.
+        let standing = base::clock::stopped_tsc() != u64::MAX;
+        let nap = if standing { left.max(Duration::from_secs(1)) } else { left };
+        tokio::select! {
+            () = bent => {}
+            () = tokio::time::sleep(nap) => {}
+        }
+    }
+}

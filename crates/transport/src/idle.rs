@@ -1,0 +1,72 @@
+//! Clients that are connected and ask for nothing: when there is no room for another, the one that has been
+//! so longest gives way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// Those of one socket.
+#[derive(Default)]
+pub struct Idlers {
+    /// By when they began to wait.
+    waiting: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    next: Cell<u64>,
+}
+
+/// A client waits for as long as this lives.
+pub struct Waits<'a> {
+    idlers: &'a Idlers,
+    number: u64,
+    dismissed: Rc<Notify>,
+}
+
+impl Idlers {
+    /// A client has nothing to do from now on.
+    pub fn wait(&self) -> Waits<'_> {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let dismissed = Rc::new(Notify::new());
+        self.waiting.borrow_mut().insert(number, dismissed.clone());
+        Waits { idlers: self, number, dismissed }
+    }
+
+    /// Has the one that has waited longest give way. False: none waits.
+    pub fn dismiss_one(&self) -> bool {
+        let first = self.waiting.borrow_mut().pop_first();
+        first.as_ref().map(|(_, dismissed)| dismissed.notify_one()).is_some()
+    }
+}
+
+impl Waits<'_> {
+    /// Until it is to give way.
+    pub async fn dismissed(&self) {
+        self.dismissed.notified().await;
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.idlers.waiting.borrow_mut().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_that_has_waited_longest_goes_and_who_asks_is_not_idle() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let idlers = Idlers::default();
+            let (first, second, third) = (idlers.wait(), idlers.wait(), idlers.wait());
+            drop(first);
+            assert!(idlers.dismiss_one());
+            second.dismissed().await;
+            assert!(idlers.dismiss_one());
+            third.dismissed().await;
+            assert!(!idlers.dismiss_one());
+        });
+    }
+}

@@ -1,0 +1,353 @@
+//! JSON-RPC 1.0 on a stream of bytes: JSON objects one after the other, nothing but white space between.
+//!
+//! [`Framer`] finds where an object ends, looking at each byte once however the stream is cut, and refuses
+//! what is longer or more deeply nested than its limits before anything is built. [`Connection`] sends and
+//! receives the messages of a database; the control socket has [its own](crate::unixctl).
+//!
+//! Source: RFC 7047 section 4; JSON-RPC 1.0; RFC 8259.
+
+use crate::{Stream, clock, reason};
+use ovsdb::jsonrpc::Message;
+use std::fmt;
+use std::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Bounds on what a peer may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Longest message in bytes.
+    pub bytes_max: usize,
+    /// Deepest nesting of objects and arrays; at most 120, since the parser itself stops at 128.
+    pub depth_max: u32,
+}
+
+impl Default for Limits {
+    /// 256 MiB, room for a restored database of a million small rows, and 100 levels, where OVSDB needs ten.
+    fn default() -> Limits {
+        Limits { bytes_max: 256 << 20, depth_max: 100 }
+    }
+}
+
+/// Why a stream cannot go on. The connection is to be closed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BadFrame {
+    /// Longer than the limit, in bytes.
+    TooLong(usize),
+    /// More deeply nested than the limit.
+    TooDeep(u32),
+    /// No JSON object begins here.
+    NotAnObject(u8),
+    /// It is no text in UTF-8.
+    NotText(String),
+}
+
+impl fmt::Display for BadFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadFrame::TooLong(max) => write!(f, "error parsing stream: a message longer than {max} bytes"),
+            BadFrame::TooDeep(max) => {
+                write!(f, "error parsing stream: a message nested deeper than {max} levels")
+            }
+            BadFrame::NotAnObject(b'[' | b'"') => {
+                f.write_str("received bad JSON-RPC message: message is not a JSON object")
+            }
+            BadFrame::NotAnObject(byte) => {
+                write!(f, "error parsing stream: '{}' where a JSON object should begin", byte.escape_ascii())
+            }
+            BadFrame::NotText(why) => write!(f, "error parsing stream: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for BadFrame {}
+
+/// White space as JSON has it (RFC 8259 section 2): no form feed.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// Takes bytes, yields the text of objects.
+#[derive(Debug)]
+pub struct Framer {
+    limits: Limits,
+    buffer: Vec<u8>,
+    /// Where in `buffer` the object under way begins.
+    start: usize,
+    /// Up to where in `buffer` the scanner has looked.
+    scanned: usize,
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// A buffer that grew beyond this is given back once it is empty.
+const BUFFER_KEPT: usize = 64 << 10;
+
+impl Framer {
+    /// An empty one.
+    pub fn new(limits: Limits) -> Framer {
+        assert!(limits.depth_max <= 120, "the parser stops at 128 levels, with an error that says less");
+        Framer {
+            limits,
+            buffer: Vec::new(),
+            start: 0,
+            scanned: 0,
+            depth: 0,
+            in_string: false,
+            escaped: false,
+        }
+    }
+
+    /// Takes what was received. Call [`Self::next_object`] until it yields no more before the next bytes
+    /// come, so that what is kept stays bounded.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.compact();
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// A place to read into directly: append to it, nothing else.
+    pub fn space(&mut self) -> &mut Vec<u8> {
+        self.compact();
+        &mut self.buffer
+    }
+
+    /// The text of the next complete object. `None`: more bytes are needed. After an error the stream is of
+    /// no more use.
+    pub fn next_object(&mut self) -> Result<Option<&str>, BadFrame> {
+        if self.depth == 0 && !self.begin()? {
+            return Ok(None);
+        }
+        while self.scanned < self.buffer.len() {
+            if self.in_string {
+                self.skip_string();
+                continue;
+            }
+            let byte = self.buffer[self.scanned];
+            self.scanned += 1;
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    if self.depth > self.limits.depth_max {
+                        return Err(BadFrame::TooDeep(self.limits.depth_max));
+                    }
+                }
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        return self.take().map(Some);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.check_length()?;
+        Ok(None)
+    }
+
+    /// Bytes kept of an object that is not complete.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Bytes of memory held.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Skips white space. Whether an object has begun.
+    fn begin(&mut self) -> Result<bool, BadFrame> {
+        let blank = self.buffer[self.scanned..].iter().take_while(|b| is_blank(**b)).count();
+        self.scanned += blank;
+        self.start = self.scanned;
+        match self.buffer.get(self.scanned) {
+            None => Ok(false),
+            Some(b'{') => {
+                self.depth = 1;
+                self.scanned += 1;
+                Ok(true)
+            }
+            Some(&other) => Err(BadFrame::NotAnObject(other)),
+        }
+    }
+
+    fn skip_string(&mut self) {
+        let rest = &self.buffer[self.scanned..];
+        if self.escaped {
+            self.escaped = false;
+            self.scanned += 1;
+            return;
+        }
+        match rest.iter().position(|&b| b == b'"' || b == b'\\') {
+            None => self.scanned = self.buffer.len(),
+            Some(at) => {
+                self.scanned += at + 1;
+                if rest[at] == b'"' { self.in_string = false } else { self.escaped = true }
+            }
+        }
+    }
+
+    fn take(&mut self) -> Result<&str, BadFrame> {
+        self.check_length()?;
+        let object = &self.buffer[self.start..self.scanned];
+        self.start = self.scanned;
+        std::str::from_utf8(object).map_err(|e| BadFrame::NotText(e.to_string()))
+    }
+
+    fn check_length(&self) -> Result<(), BadFrame> {
+        match self.scanned - self.start > self.limits.bytes_max {
+            true => Err(BadFrame::TooLong(self.limits.bytes_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops what was taken.
+    fn compact(&mut self) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            if self.buffer.capacity() > BUFFER_KEPT {
+                self.buffer = Vec::new();
+            }
+        } else if self.start > 0 {
+            self.buffer.drain(..self.start);
+        }
+        self.scanned -= self.start;
+        self.start = 0;
+    }
+}
+
+/// A connection of a client or a replica to a database server.
+#[derive(Debug)]
+pub struct Connection {
+    /// How it was reached, as the log names it.
+    name: String,
+    stream: Stream,
+    framer: Framer,
+    heard: Instant,
+}
+
+impl Connection {
+    /// Over a stream that has been made.
+    pub fn new(name: impl Into<String>, stream: Stream) -> Connection {
+        Connection { name: name.into(), stream, framer: Framer::new(Limits::default()), heard: clock::now() }
+    }
+
+    /// Sends a message. The error is the system's, in words.
+    pub async fn send(&mut self, message: &Message) -> Result<(), String> {
+        tracing::debug!(target: "jsonrpc", "{}: send {}", self.name, Shown(message));
+        let sent = async {
+            self.stream.write_all(&message.to_bytes()).await?;
+            self.stream.flush().await
+        };
+        sent.await.map_err(|error| reason(&error))
+    }
+
+    /// Waits for the next message. Cancelling it loses nothing.
+    pub async fn receive(&mut self) -> Result<Message, String> {
+        loop {
+            if let Some(text) = self.framer.next_object().map_err(|error| error.to_string())? {
+                let message = Message::parse(text).map_err(|error| error.to_string())?;
+                tracing::debug!(target: "jsonrpc", "{}: received {}", self.name, Shown(&message));
+                return Ok(message);
+            }
+            match self.stream.read_buf(self.framer.space()).await {
+                Ok(0) => return Err("End of file".into()),
+                Ok(_) => self.heard = clock::now(),
+                Err(error) => return Err(reason(&error)),
+            }
+        }
+    }
+
+    /// When bytes last came.
+    pub fn heard(&self) -> Instant {
+        self.heard
+    }
+}
+
+/// A message as the log shows it.
+struct Shown<'a>(&'a Message);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Message::Request { method, params, id } => {
+                write!(f, "request, method=\"{method}\", params={params}, id={id}")
+            }
+            Message::Notification { method, params } => {
+                write!(f, "notification, method=\"{method}\", params={params}")
+            }
+            Message::Reply { result, id } => write!(f, "reply, result={result}, id={id}"),
+            Message::Error { error, id } => write!(f, "error, error={error}, id={id}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects(framer: &mut Framer, bytes: &[u8]) -> Result<Vec<String>, BadFrame> {
+        framer.feed(bytes);
+        let mut objects = Vec::new();
+        while let Some(object) = framer.next_object()? {
+            objects.push(object.to_owned());
+        }
+        Ok(objects)
+    }
+
+    #[test]
+    fn objects_are_found_however_the_bytes_are_cut() {
+        let text = b" {\"a\":[1,{\"b\":\"}]{\\\"\\\\\"}]}\n{}\t{\"c\":\"\\\\\"} {\"half\":";
+        let mut framer = Framer::new(Limits::default());
+        let whole = objects(&mut framer, text).unwrap();
+        assert_eq!(whole.len(), 3);
+        assert_eq!(framer.buffered(), "{\"half\":".len());
+        for size in [1, 2, 3, 7] {
+            let mut framer = Framer::new(Limits::default());
+            let pieces: Vec<_> =
+                text.chunks(size).flat_map(|piece| objects(&mut framer, piece).unwrap()).collect();
+            assert_eq!(pieces, whole, "cut into pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_deep_is_refused_at_the_bound() {
+        let limits = Limits { bytes_max: 1 << 20, depth_max: 10 };
+        let mut framer = Framer::new(limits);
+        objects(&mut framer, b"{\"a\":\"").unwrap();
+        let result = (0..100).try_for_each(|_| objects(&mut framer, &[b'x'; 65_536]).map(|_| ()));
+        assert_eq!(result, Err(BadFrame::TooLong(1 << 20)));
+        assert!(framer.capacity() <= 4 << 20);
+
+        let deep = "[".repeat(9) + &"]".repeat(9);
+        assert!(objects(&mut Framer::new(limits), format!("{{\"a\":{deep}}}").as_bytes()).is_ok());
+        let result = objects(&mut Framer::new(limits), format!("{{\"a\":[{deep}]}}").as_bytes());
+        assert_eq!(result, Err(BadFrame::TooDeep(10)));
+    }
+
+    #[test]
+    fn blanks_without_end_take_no_memory() {
+        let mut framer = Framer::new(Limits::default());
+        (0..100).for_each(|_| assert!(objects(&mut framer, &[b' '; 65_536]).unwrap().is_empty()));
+        assert!(framer.capacity() <= 2 * 65_536);
+    }
+
+    #[test]
+    fn a_large_buffer_is_given_back() {
+        let mut framer = Framer::new(Limits::default());
+        let big = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
+        assert_eq!(objects(&mut framer, big.as_bytes()).unwrap().len(), 1);
+        objects(&mut framer, b" ").unwrap();
+        assert!(framer.capacity() <= BUFFER_KEPT);
+    }
+
+    #[test]
+    fn what_is_no_object_ends_the_stream() {
+        for bad in [&b"hello"[..], b"]", b"[]", b"\"\"", b"1"] {
+            let result = objects(&mut Framer::new(Limits::default()), bad);
+            assert!(matches!(result, Err(BadFrame::NotAnObject(_))), "{bad:?}: {result:?}");
+        }
+        let result = objects(&mut Framer::new(Limits::default()), b"{\"\xff\"}");
+        assert!(matches!(result, Err(BadFrame::NotText(_))));
+    }
+}

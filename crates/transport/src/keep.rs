@@ -1,0 +1,158 @@
+//! The driver of every connection that is made again when it is lost: it does what [`Reconnect`] says.
+
+use crate::clock;
+use crate::reconnect::{Action, Reconnect};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Longest wait where the state machine asks for none.
+const FOR_EVER: Duration = Duration::from_secs(3_600);
+
+/// How the end of a connection is called that the peer has closed.
+pub const CLOSED: &str = "End of file";
+
+/// What owns a connection. The default of what it tells are the texts that Open vSwitch logs.
+pub trait Keep {
+    /// A connection.
+    type Link;
+    /// What ends the keeping.
+    type Done;
+
+    /// What the peer is called in the log.
+    fn name(&self) -> String;
+
+    /// Has `f` do something with the state machine. `None`: no connection is wanted any more.
+    fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T>;
+
+    /// Makes a connection. The error is a sentence.
+    fn connect(&mut self) -> impl Future<Output = Result<Self::Link, String>>;
+
+    /// Uses it until it ends: why, with `None` for an end without an error.
+    fn converse(&mut self, link: Self::Link)
+    -> impl Future<Output = ControlFlow<Self::Done, Option<String>>>;
+
+    /// Until the state machine is to be asked before its deadline.
+    fn changed(&mut self) -> impl Future<Output = ()> {
+        std::future::pending()
+    }
+
+    /// An attempt begins.
+    fn connecting(&mut self) {
+        tracing::info!(target: "reconnect", "{}: connecting...", self.name());
+    }
+
+    /// It succeeded.
+    fn connected(&mut self) {
+        self.with(|reconnect| reconnect.connected(clock::now()));
+        tracing::info!(target: "reconnect", "{}: connected", self.name());
+    }
+
+    /// It failed.
+    fn failed(&mut self, why: &str) {
+        let is_new = self.with(|reconnect| {
+            let is_new = reconnect.last_error() != Some(why);
+            reconnect.failed(clock::now(), why);
+            is_new
+        });
+        if is_new == Some(true) {
+            tracing::info!(target: "reconnect", "{}: connection attempt failed ({why})", self.name());
+        }
+    }
+
+    /// The connection ended.
+    fn disconnected(&mut self, why: Option<&str>) {
+        self.with(|reconnect| reconnect.disconnected(clock::now(), why));
+        match why {
+            // A server that is stopped on purpose takes its leave this way.
+            None | Some(CLOSED) => {
+                tracing::info!(target: "reconnect", "{}: connection closed by peer", self.name());
+            }
+            Some(why) => tracing::warn!(target: "reconnect", "{}: connection dropped ({why})", self.name()),
+        }
+    }
+}
+
+/// Connects, and connects again, until it is no longer wanted (`None`) or something else ends it.
+pub async fn keep_connected<K: Keep>(keep: &mut K) -> Option<K::Done> {
+    loop {
+        let (action, due) = keep.with(|reconnect| {
+            let action = reconnect.run(clock::now());
+            (action, reconnect.deadline())
+        })?;
+        if action == Some(Action::Connect) {
+            keep.connecting();
+            match keep.connect().await {
+                Err(why) => keep.failed(&why),
+                Ok(link) => {
+                    keep.connected();
+                    match keep.converse(link).await {
+                        ControlFlow::Break(done) => return Some(done),
+                        ControlFlow::Continue(why) => keep.disconnected(why.as_deref()),
+                    }
+                }
+            }
+            continue;
+        }
+        let due: Instant = due.unwrap_or_else(|| clock::now() + FOR_EVER);
+        tokio::select! {
+            () = clock::sleep_until(due) => {}
+            () = keep.changed() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconnect::Options;
+
+    struct Peer {
+        reconnect: Reconnect,
+        attempts: u32,
+        told: Vec<&'static str>,
+    }
+
+    impl Keep for Peer {
+        type Link = ();
+        type Done = u32;
+
+        fn name(&self) -> String {
+            "peer".into()
+        }
+
+        fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T> {
+            Some(f(&mut self.reconnect))
+        }
+
+        async fn connect(&mut self) -> Result<(), String> {
+            self.attempts += 1;
+            if self.attempts == 1 { Err("Connection refused".into()) } else { Ok(()) }
+        }
+
+        async fn converse(&mut self, _: ()) -> ControlFlow<u32, Option<String>> {
+            self.told.push("up");
+            match self.attempts {
+                3 => ControlFlow::Break(self.attempts),
+                _ => ControlFlow::Continue(Some(CLOSED.into())),
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_that_fails_or_ends_is_made_again_until_its_owner_has_enough() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = Options {
+                backoff_min: Duration::from_millis(1),
+                backoff_max: Duration::from_millis(2),
+                ..Options::default()
+            };
+            let mut reconnect = Reconnect::new(options, clock::now());
+            reconnect.enable(clock::now());
+            let mut peer = Peer { reconnect, attempts: 0, told: Vec::new() };
+            assert_eq!(keep_connected(&mut peer).await, Some(3));
+            assert_eq!(peer.told, ["up", "up"]);
+            assert_eq!(peer.reconnect.last_error(), Some(CLOSED));
+        });
+    }
+}

@@ -1,0 +1,21 @@
+//! What goes between processes: streams (Unix, TCP, TLS) and the targets that name them, listening, when to
+//! reconnect and to probe, deadlines on a clock that tests can bend, and the control socket's protocol.
+
+pub mod clock;
+pub mod jsonrpc;
+pub mod reconnect;
+pub mod unixctl;
+
+mod accept;
+mod datapath_id;
+mod idle;
+mod keep;
+mod options;
+mod stream;
+
+pub use accept::{Place, Places, accept};
+pub use datapath_id::parse_datapath_id;
+pub use idle::Idlers;
+pub use keep::{CLOSED, Keep, keep_connected};
+pub use options::{CLIENT_TLS, MORE_TLS, take_tls};
+pub use stream::*;

@@ -1,0 +1,41 @@
+//! Options that several programs share.
+
+use crate::TlsFiles;
+use host::getopt::{Opt, value};
+use std::path::PathBuf;
+
+/// Keys and certificates of a program that connects.
+pub const CLIENT_TLS: &[Opt] = &[
+    value("private-key").short('p').arg("FILE").help("private key of this program"),
+    value("certificate").short('c').arg("FILE").help("certificate for the private key"),
+    value("ca-cert").short('C').arg("FILE").help("certificates that peers are verified with, or none"),
+    value("ssl-protocols").arg("PROTOS").help("TLS versions, such as TLSv1.2,TLSv1.3"),
+    value("ssl-ciphers").arg("CIPHERS").help("cipher suites, such as HIGH:!aNULL"),
+];
+
+/// Options about keys and certificates that only some programs have.
+pub const MORE_TLS: &[Opt] = &[
+    value("bootstrap-ca-cert")
+        .arg("FILE")
+        .help("as --ca-cert; if FILE is missing, trust the first peer and save its authority there"),
+    value("peer-ca-cert").arg("FILE").help("certificate of the authority to send to the peer"),
+];
+
+/// Takes an option about keys and certificates; false where it is another's.
+pub fn take_tls(files: &mut TlsFiles, name: &str, value: Option<&str>) -> bool {
+    let text = value.unwrap_or_default().to_string();
+    match name {
+        "private-key" => files.private_key = Some(PathBuf::from(text)),
+        "certificate" => files.certificate = Some(PathBuf::from(text)),
+        "ca-cert" => files.ca_cert = Some(PathBuf::from(text)),
+        "bootstrap-ca-cert" => {
+            files.ca_cert = Some(PathBuf::from(text));
+            files.bootstrap_ca_cert = true;
+        }
+        "peer-ca-cert" => files.peer_ca_cert = Some(PathBuf::from(text)),
+        "ssl-protocols" => files.protocols = Some(text),
+        "ssl-ciphers" => files.ciphers = Some(text),
+        _ => return false,
+    }
+    true
+}

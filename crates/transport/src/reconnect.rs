@@ -1,0 +1,411 @@
+//! When to connect, to probe a silent peer, and to give a connection up: pure, time in and actions out.
+//!
+//! The owner of a connection asks [`Reconnect::run`] what to do, does it, and tells what came of it. A peer
+//! that says nothing for the probe interval is sent an `echo`; one that says nothing for as long again is
+//! disconnected. After a failure the next attempt waits: one second, then twice as long each time up to the
+//! maximum; a connection that lasted longer than that starts over.
+//!
+//! What a database shows of a connection (`state`, `sec_since_connect`, `last_error` in the column `status`
+//! of Manager and Controller) is read from here.
+
+use std::time::{Duration, Instant};
+
+/// Times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Wait after the first failure.
+    pub backoff_min: Duration,
+    /// Longest wait.
+    pub backoff_max: Duration,
+    /// Silence after which the peer is probed. `None`: never.
+    pub probe_interval: Option<Duration>,
+    /// Attempts that may be made in all. `None`: without end.
+    pub tries_max: Option<u32>,
+    /// The connection is made by the peer: there is one try, and its end is the end.
+    pub passive: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            backoff_min: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(8),
+            probe_interval: Some(Duration::from_secs(5)),
+            tries_max: None,
+            passive: false,
+        }
+    }
+}
+
+/// What to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Connect, then tell by [`Reconnect::connected`] or [`Reconnect::failed`].
+    Connect,
+    /// Send an echo request.
+    Probe,
+    /// Close the connection (or give up the attempt), then tell by [`Reconnect::disconnected`] or
+    /// [`Reconnect::failed`].
+    Disconnect,
+}
+
+/// The word that `status:state` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Not wanted.
+    Void,
+    /// Waits before the next attempt.
+    Backoff,
+    /// An attempt is under way.
+    Connecting,
+    /// Connected.
+    Active,
+    /// Connected, and a probe is unanswered.
+    Idle,
+}
+
+impl State {
+    /// As `status:state` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Void => "VOID",
+            State::Backoff => "BACKOFF",
+            State::Connecting => "CONNECTING",
+            State::Active => "ACTIVE",
+            State::Idle => "IDLE",
+        }
+    }
+}
+
+/// One connection's.
+#[derive(Debug)]
+pub struct Reconnect {
+    options: Options,
+    state: State,
+    /// When the state began.
+    since: Instant,
+    /// When the peer was last heard.
+    heard: Instant,
+    /// The wait that the next failure leads to.
+    backoff: Duration,
+    tries: u32,
+    /// The action that was given out and not told of yet.
+    pending: Option<Action>,
+    force: bool,
+    connected_at: Option<Instant>,
+    disconnected_at: Option<Instant>,
+    last_error: Option<String>,
+    /// Connections made.
+    connections: u64,
+}
+
+impl Reconnect {
+    /// One that is not wanted yet.
+    pub fn new(options: Options, now: Instant) -> Reconnect {
+        Reconnect {
+            options,
+            state: State::Void,
+            since: now,
+            heard: now,
+            backoff: Duration::ZERO,
+            tries: 0,
+            pending: None,
+            force: false,
+            connected_at: None,
+            disconnected_at: None,
+            last_error: None,
+            connections: 0,
+        }
+    }
+
+    /// Wants the connection; the first attempt is due now.
+    pub fn enable(&mut self, now: Instant) {
+        if self.state == State::Void {
+            self.tries = 0;
+            self.enter(State::Backoff, now);
+            self.backoff = Duration::ZERO;
+        }
+    }
+
+    /// Wants it no more.
+    pub fn disable(&mut self, now: Instant) {
+        self.enter(State::Void, now);
+    }
+
+    /// Changes the times of a running one.
+    pub fn set_options(&mut self, options: Options) {
+        self.options = options;
+        self.backoff = self.backoff.min(options.backoff_max);
+    }
+
+    /// Its times.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Drops the connection, if there is one, and makes it anew.
+    pub fn force(&mut self, now: Instant) {
+        match self.state {
+            State::Void => {}
+            State::Backoff => {
+                self.backoff = Duration::ZERO;
+                self.since = now;
+            }
+            State::Connecting | State::Active | State::Idle => self.force = true,
+        }
+    }
+
+    /// What is to be done now, if anything. The same action is given once until it is told of.
+    pub fn run(&mut self, now: Instant) -> Option<Action> {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return None;
+        }
+        let action = match self.state {
+            State::Void => return None,
+            State::Backoff => {
+                self.tries += 1;
+                self.enter(State::Connecting, now);
+                // `enter` clears it, and the attempt is what is under way.
+                return Some(Action::Connect);
+            }
+            State::Connecting => Action::Disconnect,
+            State::Active if !self.force => {
+                self.enter(State::Idle, now);
+                return Some(Action::Probe);
+            }
+            State::Active | State::Idle => {
+                if !self.force {
+                    self.last_error = Some("no response to inactivity probe".into());
+                }
+                Action::Disconnect
+            }
+        };
+        self.pending = Some(action);
+        Some(action)
+    }
+
+    /// When [`Self::run`] next has something. `None`: not before something is told.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.pending.is_some() {
+            return None;
+        }
+        if self.force && self.state != State::Void {
+            return Some(self.since);
+        }
+        match self.state {
+            State::Void => None,
+            State::Backoff => Some(self.since + self.backoff),
+            // An attempt may take as long as a wait, and at least a second.
+            State::Connecting => Some(self.since + self.backoff.max(Duration::from_secs(1)) * 10),
+            State::Active => {
+                self.options.probe_interval.map(|interval| self.heard.max(self.since) + interval)
+            }
+            State::Idle => self.options.probe_interval.map(|interval| self.since + interval),
+        }
+    }
+
+    /// The attempt succeeded, or the peer connected.
+    pub fn connected(&mut self, now: Instant) {
+        self.enter(State::Active, now);
+        self.heard = now;
+        self.connections += 1;
+        self.connected_at = Some(now);
+    }
+
+    /// The attempt failed.
+    pub fn failed(&mut self, now: Instant, error: &str) {
+        self.last_error = Some(error.into());
+        self.end(now);
+    }
+
+    /// The connection ended; `None` where it was closed without an error.
+    pub fn disconnected(&mut self, now: Instant, error: Option<&str>) {
+        if self.is_connected() {
+            self.disconnected_at = Some(now);
+            // It was good for a while: what is wrong now is new.
+            let lasted = self.connected_at.map(|at| now.saturating_duration_since(at));
+            if lasted >= Some(self.options.backoff_max) {
+                self.backoff = Duration::ZERO;
+            }
+        }
+        if let Some(error) = error {
+            self.last_error = Some(error.into());
+        }
+        self.end(now);
+    }
+
+    /// Something came from the peer.
+    pub fn heard(&mut self, now: Instant) {
+        self.heard = now;
+        if self.state == State::Idle && self.pending.is_none() {
+            self.enter(State::Active, now);
+        }
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether there is a connection.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.state, State::Active | State::Idle)
+    }
+
+    /// When the last connection was made.
+    pub fn connected_at(&self) -> Option<Instant> {
+        self.connected_at
+    }
+
+    /// When the last connection ended.
+    pub fn disconnected_at(&self) -> Option<Instant> {
+        self.disconnected_at
+    }
+
+    /// What the last failure said.
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// Connections made so far.
+    pub fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    /// The wait that is under way, or that the next failure leads to.
+    pub fn backoff(&self) -> Duration {
+        self.backoff
+    }
+
+    fn end(&mut self, now: Instant) {
+        let exhausted = self.options.tries_max.is_some_and(|max| self.tries >= max);
+        if self.options.passive || exhausted || self.state == State::Void {
+            return self.enter(State::Void, now);
+        }
+        self.backoff = if self.force {
+            Duration::ZERO
+        } else {
+            (self.backoff * 2)
+                .clamp(self.options.backoff_min, self.options.backoff_max.max(self.options.backoff_min))
+        };
+        self.enter(State::Backoff, now);
+    }
+
+    fn enter(&mut self, state: State, now: Instant) {
+        self.state = state;
+        self.since = now;
+        self.pending = None;
+        self.force = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn waits_double_up_to_the_maximum_and_start_over_after_a_good_connection() {
+        let mut now = Instant::now();
+        let mut reconnect = Reconnect::new(Options::default(), now);
+        assert_eq!(reconnect.run(now), None);
+        reconnect.enable(now);
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            assert_eq!(reconnect.run(now), Some(Action::Connect));
+            assert_eq!(reconnect.run(now), None, "given once");
+            reconnect.failed(now, "Connection refused");
+            let due = reconnect.deadline().unwrap();
+            waits.push((due - now).as_secs());
+            assert_eq!(reconnect.run(due - Duration::from_millis(1)), None);
+            now = due;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 8, 8]);
+        assert_eq!(reconnect.last_error(), Some("Connection refused"));
+
+        assert_eq!(reconnect.run(now), Some(Action::Connect));
+        reconnect.connected(now);
+        reconnect.disconnected(now + seconds(3), None);
+        assert_eq!(reconnect.backoff(), seconds(8), "three seconds are no good connection");
+        now = reconnect.deadline().unwrap();
+        assert_eq!(reconnect.run(now), Some(Action::Connect));
+        reconnect.connected(now);
+        reconnect.heard(now + seconds(9));
+        reconnect.disconnected(now + seconds(9), None);
+        assert_eq!(reconnect.backoff(), seconds(1));
+    }
+
+    #[test]
+    fn a_silent_peer_is_probed_and_then_given_up() {
+        let now = Instant::now();
+        let mut reconnect = Reconnect::new(Options::default(), now);
+        reconnect.enable(now);
+        reconnect.run(now);
+        reconnect.connected(now);
+        reconnect.heard(now + seconds(2));
+        assert_eq!(reconnect.run(now + seconds(6)), None);
+        assert_eq!(reconnect.run(now + seconds(7)), Some(Action::Probe));
+        assert_eq!(reconnect.state().name(), "IDLE");
+        reconnect.heard(now + seconds(8));
+        assert_eq!(reconnect.state().name(), "ACTIVE");
+        assert_eq!(reconnect.run(now + seconds(13)), Some(Action::Probe));
+        assert_eq!(reconnect.run(now + seconds(17)), None);
+        assert_eq!(reconnect.run(now + seconds(18)), Some(Action::Disconnect));
+        reconnect.disconnected(now + seconds(18), None);
+        assert_eq!(reconnect.last_error(), Some("no response to inactivity probe"));
+        assert_eq!(reconnect.state().name(), "BACKOFF");
+    }
+
+    #[test]
+    fn an_attempt_without_end_is_given_up() {
+        let now = Instant::now();
+        let mut reconnect = Reconnect::new(Options::default(), now);
+        reconnect.enable(now);
+        reconnect.run(now);
+        let due = reconnect.deadline().unwrap();
+        assert_eq!(reconnect.run(due), Some(Action::Disconnect));
+        reconnect.failed(due, "Connection timed out");
+        assert_eq!(reconnect.state(), State::Backoff);
+    }
+
+    #[test]
+    fn a_forced_reconnection_waits_for_nothing() {
+        let now = Instant::now();
+        let mut reconnect = Reconnect::new(Options::default(), now);
+        reconnect.enable(now);
+        reconnect.run(now);
+        reconnect.connected(now);
+        reconnect.force(now);
+        assert_eq!(reconnect.run(now), Some(Action::Disconnect));
+        reconnect.disconnected(now, None);
+        assert_eq!(reconnect.run(now), Some(Action::Connect));
+    }
+
+    #[test]
+    fn tries_may_be_limited_and_a_passive_end_is_the_end() {
+        let now = Instant::now();
+        let limited = Options { tries_max: Some(1), ..Options::default() };
+        let passive = Options { passive: true, ..Options::default() };
+        for options in [limited, passive] {
+            let mut reconnect = Reconnect::new(options, now);
+            reconnect.enable(now);
+            assert_eq!(reconnect.run(now), Some(Action::Connect));
+            reconnect.connected(now);
+            reconnect.disconnected(now, Some("End of file"));
+            assert_eq!((reconnect.state(), reconnect.deadline()), (State::Void, None));
+        }
+    }
+
+    #[test]
+    fn without_a_probe_interval_nobody_is_probed() {
+        let now = Instant::now();
+        let mut reconnect = Reconnect::new(Options { probe_interval: None, ..Options::default() }, now);
+        reconnect.enable(now);
+        reconnect.run(now);
+        reconnect.connected(now);
+        assert_eq!(reconnect.deadline(), None);
+    }
+}

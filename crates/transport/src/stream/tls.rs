@@ -1,0 +1,653 @@
+//! TLS as Open vSwitch uses it: both sides show a certificate, and each trusts whatever an authority that it
+//! was given has signed.
+//!
+//! Whom we trust: the peer's certificate must chain to one of the certificates of `--ca-cert`, or be one of
+//! them. Host names are *not* compared, as Open vSwitch does not: switches and controllers are known by
+//! addresses that change, and the certificates that `ovs-pki` makes name none. So whoever has any certificate
+//! of that authority is trusted; give the authority of switches and that of controllers a key each, as
+//! `ovs-pki` does.
+//!
+//! What rustls refuses and OpenSSL may take: X.509 certificates of version 1, RSA keys under 2,048 bits, TLS
+//! 1.0 and 1.1, cipher suites without forward secrecy. The errors say so.
+//!
+//! Files are looked at again before each connection and read again where they have changed, so that a renewed
+//! certificate needs no restart.
+
+use super::validity::validity;
+use super::{Host, Stream, StreamError, reason};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+use tokio::net::TcpStream;
+use tokio_rustls::rustls;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
+
+/// The files and settings of TLS, as the options `--private-key`, `--certificate`, `--ca-cert`,
+/// `--bootstrap-ca-cert`, `--peer-ca-cert`, `--ssl-protocols` and `--ssl-ciphers`, or the SSL table, give
+/// them.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TlsFiles {
+    /// Our private key, PEM.
+    pub private_key: Option<PathBuf>,
+    /// Our certificate, PEM; further ones of its chain may follow in the file.
+    pub certificate: Option<PathBuf>,
+    /// Certificates of the authorities that peers are verified by, PEM. `none` verifies nobody.
+    pub ca_cert: Option<PathBuf>,
+    /// Where `ca_cert` is not there, take the one that the first peer sends, and save it.
+    pub bootstrap_ca_cert: bool,
+    /// Certificates to send along with ours, for peers that bootstrap.
+    pub peer_ca_cert: Option<PathBuf>,
+    /// Such as `TLSv1.2,TLSv1.3`. `None`: both.
+    pub protocols: Option<String>,
+    /// In OpenSSL's words, such as `HIGH:!aNULL`. `None`: all that rustls has.
+    pub ciphers: Option<String>,
+}
+
+impl TlsFiles {
+    /// Whether anything is set.
+    pub fn is_empty(&self) -> bool {
+        *self == TlsFiles::default()
+    }
+}
+
+/// TLS, ready for connections.
+#[derive(Debug)]
+pub struct Tls {
+    files: Mutex<TlsFiles>,
+    loaded: Mutex<Option<Loaded>>,
+}
+
+/// What was made of the files, and their times then.
+#[derive(Clone, Debug)]
+struct Loaded {
+    times: [Option<SystemTime>; 4],
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    /// The peer is not verified but its authority's certificate saved.
+    bootstrapping: bool,
+}
+
+impl Tls {
+    /// With these files, which are read when first needed.
+    pub fn new(files: TlsFiles) -> Tls {
+        Tls { files: Mutex::new(files), loaded: Mutex::new(None) }
+    }
+
+    /// What to say where `ssl:` or `pssl:` is used and nothing is set.
+    pub(super) fn missing() -> &'static str {
+        "Private key must be configured to use SSL"
+    }
+
+    /// Its files.
+    pub fn files(&self) -> TlsFiles {
+        // Replaced as a whole, so a panic elsewhere has left them usable.
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other files from the next connection on.
+    pub fn set_files(&self, files: TlsFiles) {
+        let mut mine = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if *mine != files {
+            *mine = files;
+            *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// Whether a server could start with these files.
+    pub fn check_server(&self) -> Result<(), StreamError> {
+        self.load().map(|_| ()).map_err(StreamError::Tls)
+    }
+
+    pub(super) async fn connect(&self, tcp: TcpStream, host: &Host) -> Result<Stream, StreamError> {
+        let loaded = self.load().map_err(StreamError::Tls)?;
+        let server_name = match host {
+            Host::Address(address, _) => ServerName::IpAddress((*address).into()),
+            Host::Name(name) => ServerName::try_from(name.clone())
+                .map_err(|_| StreamError::Tls(format!("{name}: not a name of a TLS server")))?,
+        };
+        let handshake = TlsConnector::from(loaded.client.clone()).connect(server_name, tcp);
+        let stream = match tokio::time::timeout(super::HANDSHAKE_TIMEOUT, handshake).await {
+            Ok(result) => result.map_err(|e| StreamError::Handshake(explain(&e)))?,
+            Err(_) => {
+                return Err(StreamError::Handshake("the peer does not finish the TLS handshake".into()));
+            }
+        };
+        if loaded.bootstrapping {
+            return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
+        }
+        Ok(Stream::Tls(Box::new(stream.into())))
+    }
+
+    pub(super) async fn accept(&self, tcp: TcpStream) -> Result<Stream, StreamError> {
+        let loaded = self.load().map_err(StreamError::Tls)?;
+        let accepted = TlsAcceptor::from(loaded.server.clone()).accept(tcp).await;
+        let stream = accepted.map_err(|e| StreamError::Handshake(explain(&e)))?;
+        if loaded.bootstrapping {
+            return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
+        }
+        Ok(Stream::Tls(Box::new(stream.into())))
+    }
+
+    /// The configurations, read again where a file has changed. The error is a sentence.
+    fn load(&self) -> Result<Loaded, String> {
+        let files = self.files();
+        let times = times(&files);
+        // What is behind the lock is replaced as a whole, so a panic elsewhere has left it usable.
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.times == times) {
+            return Ok(loaded.clone());
+        }
+        match read(&files, times) {
+            Ok(new) => Ok(loaded.insert(new).clone()),
+            // Half-written files, most likely: what was read before goes on serving.
+            Err(why) => match loaded.as_ref() {
+                Some(old) => {
+                    tracing::warn!(target: "stream_ssl", "keeping the old certificates: {why}");
+                    Ok(old.clone())
+                }
+                None => Err(why),
+            },
+        }
+    }
+
+    /// Saves the authority's certificate of the chain that the peer has sent.
+    fn bootstrap(&self, chain: Option<&[CertificateDer<'_>]>) -> StreamError {
+        let save = || -> Result<PathBuf, String> {
+            let path = self.files().ca_cert.ok_or("no file to save the CA certificate to")?;
+            let last = chain.and_then(<[_]>::last).ok_or("the peer sent no certificate")?;
+            let parsed = webpki::EndEntityCert::try_from(last).map_err(|e| e.to_string())?;
+            if parsed.issuer() != parsed.subject() {
+                return Err("the peer did not send the certificate of its authority along \
+                     (its --peer-ca-cert does that)"
+                    .into());
+            }
+            let pem = pem("CERTIFICATE", last);
+            // Never over a file that has appeared meanwhile: that one is trusted already.
+            let mut file = std::fs::File::options()
+                .write(true)
+                .create_new(true)
+                .open(&path)
+                .map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
+            file.write_all(pem.as_bytes()).map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
+            Ok(path)
+        };
+        match save() {
+            Ok(path) => StreamError::Bootstrapped(path),
+            Err(why) => StreamError::Handshake(format!("bootstrapping the CA certificate failed: {why}")),
+        }
+    }
+}
+
+/// When the files were written.
+fn times(files: &TlsFiles) -> [Option<SystemTime>; 4] {
+    let TlsFiles { private_key, certificate, ca_cert, peer_ca_cert, .. } = files;
+    [private_key, certificate, ca_cert, peer_ca_cert].map(|path| {
+        let path = path.as_ref()?;
+        std::fs::metadata(path).and_then(|m| m.modified()).ok()
+    })
+}
+
+fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, String> {
+    let path = files.private_key.as_ref().ok_or("Private key must be configured to use SSL")?;
+    let key = PrivateKeyDer::from_pem_file(path).map_err(|e| unreadable(path, "private key", &e))?;
+    let path = files.certificate.as_ref().ok_or("Certificate must be configured to use SSL")?;
+    let mut chain = certificates(path)?;
+    if let Some(path) = &files.peer_ca_cert {
+        chain.extend(certificates(path)?);
+    }
+    let ca_cert = files.ca_cert.as_ref().ok_or("CA certificate must be configured to use SSL")?;
+    let bootstrapping = files.bootstrap_ca_cert && !ca_cert.exists();
+    let provider = Arc::new(provider(files.ciphers.as_deref())?);
+    let trust = if bootstrapping {
+        Trust::FirstPeer
+    } else if ca_cert.as_os_str() == "none" {
+        Trust::Anyone
+    } else {
+        Trust::Authorities(certificates(ca_cert)?)
+    };
+    let verifier = Arc::new(Verifier::new(trust, &provider).map_err(|e| {
+        format!("{}: not a certificate that can be trusted: {}", ca_cert.display(), certificate_error(&e))
+    })?);
+    if files.peer_ca_cert.is_none() {
+        add_authorities(&mut chain, &verifier.trust);
+    }
+    let versions = versions(files.protocols.as_deref())?;
+    let of_ours = |e: rustls::Error| format!("{}: {}", path.display(), own_certificate_error(&e));
+    let client = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&versions)
+        .map_err(|e| e.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier.clone())
+        .with_client_auth_cert(chain.clone(), key.clone_key())
+        .map_err(of_ours)?;
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions)
+        .map_err(|e| e.to_string())?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(of_ours)?;
+    Ok(Loaded { times, client: Arc::new(client), server: Arc::new(server), bootstrapping })
+}
+
+/// Completes a chain with the authorities that we know, as OpenSSL does: a peer that bootstraps needs the
+/// last one.
+fn add_authorities(chain: &mut Vec<CertificateDer<'static>>, trust: &Trust) {
+    /// Longer chains are not verified by anybody.
+    const DEPTH_MAX: usize = 8;
+    let Trust::Authorities(authorities) = trust else { return };
+    while chain.len() < DEPTH_MAX {
+        let next = {
+            let Some(Ok(last)) = chain.last().map(webpki::EndEntityCert::try_from) else { return };
+            if last.issuer() == last.subject() {
+                return;
+            }
+            let has_signed = |authority: &&CertificateDer<'static>| {
+                webpki::EndEntityCert::try_from(*authority).is_ok_and(|a| a.subject() == last.issuer())
+            };
+            authorities.iter().find(has_signed).cloned()
+        };
+        match next {
+            Some(authority) => chain.push(authority),
+            None => return,
+        }
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).and_then(|certificates| certificates.collect());
+    let certificates = certificates.map_err(|e| unreadable(path, "certificate", &e))?;
+    if certificates.is_empty() {
+        return Err(format!("{}: no certificate in it", path.display()));
+    }
+    Ok(certificates)
+}
+
+fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) -> String {
+    use rustls::pki_types::pem::Error;
+    match error {
+        Error::Io(e) => format!("{}: {}", path.display(), reason(e)),
+        Error::NoItemsFound => format!("{}: no {what} in it", path.display()),
+        other => format!("{}: not a {what} in PEM: {other}", path.display()),
+    }
+}
+
+impl Tls {
+    /// Whether a list is one that `--ssl-protocols` takes. The error is a sentence.
+    pub fn check_protocols(list: Option<&str>) -> Result<(), String> {
+        versions(list).map(drop)
+    }
+}
+
+/// Reads `--ssl-protocols`. What is older than TLS 1.2 does not exist here; a list with nothing else is
+/// refused.
+fn versions(list: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
+    let Some(list) = list else { return Ok(vec![&rustls::version::TLS13, &rustls::version::TLS12]) };
+    let mut versions = Vec::new();
+    for word in list.split([',', ' ', '\t']).filter(|w| !w.is_empty()) {
+        match word.to_ascii_lowercase().as_str() {
+            "tlsv1.3" => versions.push(&rustls::version::TLS13),
+            "tlsv1.2" => versions.push(&rustls::version::TLS12),
+            "tlsv1" | "tlsv1.1" => {}
+            _ => return Err(format!("{word}: SSL protocol not recognized")),
+        }
+    }
+    if versions.is_empty() {
+        return Err(format!("{list}: TLSv1.2 and TLSv1.3 are spoken, older ones are broken and are not"));
+    }
+    Ok(versions)
+}
+
+/// Reads `--ssl-ciphers`: names of OpenSSL's suites, its groups, and `!` or `-` before what is not to be
+/// used.
+fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
+    let mut provider = ring::default_provider();
+    let Some(list) = list else { return Ok(provider) };
+    let mut wanted = Vec::new();
+    for word in list.split([':', ',', ' ']).filter(|w| !w.is_empty() && !w.starts_with('@')) {
+        let (refused, word) = match word.strip_prefix(['!', '-']) {
+            Some(word) => (true, word),
+            None => (false, word.trim_start_matches('+')),
+        };
+        let matching: Vec<_> =
+            provider.cipher_suites.iter().filter(|suite| suite_matches(suite, word)).copied().collect();
+        if refused {
+            wanted.retain(|suite| !matching.contains(suite));
+        } else {
+            wanted.extend(matching.into_iter().filter(|suite| !wanted.contains(suite)).collect::<Vec<_>>());
+        }
+    }
+    // As in OpenSSL: a list is about TLS 1.2, the suites of 1.3 stay unless they are named.
+    let of_13 = |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some();
+    if !wanted.iter().any(of_13) {
+        wanted.extend(provider.cipher_suites.iter().copied().filter(of_13));
+    }
+    if !list.trim().is_empty() && wanted.iter().all(of_13) && !list.contains("TLS_") {
+        return Err(format!(
+            "{list}: none of these is a cipher that is supported, which are those with forward secrecy and AEAD"
+        ));
+    }
+    provider.cipher_suites = wanted;
+    Ok(provider)
+}
+
+/// Whether a word of OpenSSL's cipher lists means this suite.
+fn suite_matches(suite: &rustls::SupportedCipherSuite, word: &str) -> bool {
+    let name = format!("{:?}", suite.suite());
+    // TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 here is ECDHE-RSA-AES256-GCM-SHA384 there.
+    let stock = name
+        .trim_start_matches("TLS_")
+        .replace("_WITH_", "-")
+        .replace("AES_", "AES")
+        .replace("_SHA256", if name.contains("CHACHA20") { "" } else { "-SHA256" })
+        .replace('_', "-");
+    let has = |part: &str| name.contains(part);
+    if suite.tls13().is_some() && !word.starts_with("TLS_") {
+        return false;
+    }
+    match word {
+        "ALL"
+        | "DEFAULT"
+        | "HIGH"
+        | "COMPLEMENTOFDEFAULT"
+        | "SECLEVEL"
+        | "kEECDH"
+        | "ECDHE"
+        | "EECDH"
+        | "AEAD"
+        | "TLSv1.2" => true,
+        "AES" | "AESGCM" => has("AES"),
+        "AES128" => has("AES_128"),
+        "AES256" => has("AES_256"),
+        "CHACHA20" => has("CHACHA20"),
+        "RSA" | "aRSA" => has("_RSA_"),
+        "ECDSA" | "aECDSA" => has("_ECDSA_"),
+        "SHA256" => has("SHA256"),
+        "SHA384" => has("SHA384"),
+        word => word == stock || word == name.replace("TLS13_", "TLS_"),
+    }
+}
+
+/// Who is trusted.
+#[derive(Debug)]
+enum Trust {
+    /// `none`: no certificate is asked for.
+    Anyone,
+    /// Whose authority's certificate is about to be saved; the connection ends then.
+    FirstPeer,
+    /// Whom these have signed.
+    Authorities(Vec<CertificateDer<'static>>),
+}
+
+/// Verifies the chain, and nothing about names.
+#[derive(Debug)]
+struct Verifier {
+    trust: Trust,
+    anchors: Vec<TrustAnchor<'static>>,
+    subjects: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Verifier {
+    fn new(trust: Trust, provider: &CryptoProvider) -> Result<Verifier, webpki::Error> {
+        let anchors = match &trust {
+            Trust::Anyone | Trust::FirstPeer => Vec::new(),
+            Trust::Authorities(certificates) => certificates
+                .iter()
+                .map(|c| webpki::anchor_from_trusted_cert(c).map(|anchor| anchor.to_owned()))
+                .collect::<Result<_, _>>()?,
+        };
+        let subjects = anchors.iter().map(|anchor| DistinguishedName::in_sequence(&anchor.subject)).collect();
+        Ok(Verifier { trust, anchors, subjects, algorithms: provider.signature_verification_algorithms })
+    }
+
+    fn verify(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        usage: webpki::KeyUsage,
+    ) -> Result<(), rustls::Error> {
+        let Trust::Authorities(authorities) = &self.trust else { return Ok(()) };
+        // A certificate that signs itself is its own authority: trusted where it is the one that was given.
+        let untrusted = |why: String| {
+            rustls::Error::InvalidCertificate(CertificateError::Other(rustls::OtherError(Arc::new(
+                Untrusted(why),
+            ))))
+        };
+        if authorities.iter().any(|authority| authority.as_ref() == certificate.as_ref()) {
+            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            return match validity(certificate) {
+                Some(valid) if valid.contains(&now) => Ok(()),
+                Some(valid) if now < *valid.start() => Err(untrusted("it is not valid yet".into())),
+                Some(_) => Err(untrusted("it has expired".into())),
+                None => Err(untrusted("its validity cannot be read".into())),
+            };
+        }
+        let of_peer = |e: webpki::Error| untrusted(certificate_error(&e));
+        let parsed = webpki::EndEntityCert::try_from(certificate).map_err(of_peer)?;
+        parsed
+            .verify_for_usage(self.algorithms.all, &self.anchors, intermediates, now, usage, None, None)
+            .map_err(of_peer)?;
+        Ok(())
+    }
+}
+
+/// Why a certificate is not trusted, in words.
+#[derive(Debug)]
+struct Untrusted(String);
+
+impl std::fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Untrusted {}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verify(end_entity, intermediates, now, webpki::KeyUsage::server_auth())?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.subjects
+    }
+
+    fn offer_client_auth(&self) -> bool {
+        !matches!(self.trust, Trust::Anyone)
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.verify(end_entity, intermediates, now, webpki::KeyUsage::client_auth())?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// What a failed handshake comes from.
+fn explain(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(why))) => {
+            format!("the peer's certificate is not trusted: {why}")
+        }
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            format!("the peer's certificate is not trusted: {why:?}")
+        }
+        Some(rustls::Error::NoCertificatesPresented) => "the peer shows no certificate".into(),
+        Some(rustls::Error::AlertReceived(alert)) => format!("the peer refuses TLS with us: {alert:?}"),
+        Some(rustls::Error::InvalidMessage(_)) => "the peer does not speak TLS".into(),
+        Some(rustls::Error::PeerIncompatible(why)) => {
+            format!("the peer speaks no TLS that is supported (1.2 and 1.3 are): {why:?}")
+        }
+        Some(other) => format!("TLS handshake failed: {other}"),
+        None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the peer closed the connection during the TLS handshake".into()
+        }
+        None => reason(error),
+    }
+}
+
+fn certificate_error(error: &webpki::Error) -> String {
+    match error {
+        webpki::Error::UnsupportedCertVersion => {
+            "it is an X.509 certificate of version 1; make one of version 3, as `ovs-pki` does".into()
+        }
+        webpki::Error::UnknownIssuer => "it is signed by no authority of --ca-cert".into(),
+        webpki::Error::CertExpired { .. } => "it has expired".into(),
+        webpki::Error::CertNotValidYet { .. } => "it is not valid yet; is the clock right?".into(),
+        other => other.to_string(),
+    }
+}
+
+fn own_certificate_error(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(why))
+            if why.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::UnsupportedCertVersion) =>
+        {
+            certificate_error(&webpki::Error::UnsupportedCertVersion)
+        }
+        rustls::Error::InconsistentKeys(_) => "the private key does not belong to this certificate".into(),
+        other => other.to_string(),
+    }
+}
+
+/// RFC 7468.
+fn pem(label: &str, der: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text: Vec<u8> = Vec::with_capacity(der.len() * 4 / 3 + 4);
+    for chunk in der.chunks(3) {
+        let word = u32::from_be_bytes([
+            0,
+            chunk[0],
+            chunk.get(1).copied().unwrap_or(0),
+            chunk.get(2).copied().unwrap_or(0),
+        ]);
+        for digit in 0..4 {
+            let six = (word >> (18 - 6 * digit)) as usize & 63;
+            text.push(if digit <= chunk.len() { ALPHABET[six] } else { b'=' });
+        }
+    }
+    let mut out = format!("-----BEGIN {label}-----\n");
+    for line in text.chunks(64) {
+        out.extend(line.iter().map(|&b| char::from(b)));
+        out.push('\n');
+    }
+    out + &format!("-----END {label}-----\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_protocols_are_passed_over_and_a_list_of_them_alone_is_refused() {
+        assert_eq!(versions(None).unwrap().len(), 2);
+        assert_eq!(versions(Some("TLSv1,TLSv1.1,TLSv1.2")).unwrap(), [&rustls::version::TLS12]);
+        assert!(versions(Some("TLSv1")).unwrap_err().contains("broken"));
+        assert!(versions(Some("SSLv3")).unwrap_err().contains("not recognized"));
+    }
+
+    #[test]
+    fn cipher_lists_are_read_in_the_words_of_openssl() {
+        let suites = |list| provider(Some(list)).map(|p| p.cipher_suites.len());
+        let all = ring::default_provider().cipher_suites.len();
+        assert_eq!(suites("HIGH:!aNULL:!MD5"), Ok(all));
+        assert_eq!(suites("ECDHE-RSA-AES256-GCM-SHA384"), Ok(3 + 1));
+        assert_eq!(suites("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"), Ok(3 + 2));
+        assert_eq!(suites("HIGH:!AES128"), Ok(all - 2));
+        assert!(suites("RC4-MD5").unwrap_err().contains("none of these"));
+    }
+
+    #[test]
+    fn pem_is_what_the_reader_reads() {
+        for length in [0, 1, 2, 3, 47, 48, 49, 100] {
+            let der: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
+            let text = pem("CERTIFICATE", &der);
+            let read = CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
+            assert_eq!(read.as_ref(), der);
+        }
+    }
+}
+
+/// What a certificate that is trusted because it was given is worth so many days from now.
+#[cfg(test)]
+pub(super) fn verify_pinned(pem: &[u8], days: i64) -> Result<(), String> {
+    use rustls::pki_types::pem::PemObject;
+    let certificate = CertificateDer::from_pem_slice(pem).expect("a certificate");
+    let provider = rustls::crypto::ring::default_provider();
+    let trust = Trust::Authorities(vec![certificate.clone()]);
+    let verifier = Verifier::new(trust, &provider).expect("an anchor");
+    let now = UnixTime::now().as_secs().saturating_add_signed(days * 86_400);
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
+    let verified = verifier.verify(&certificate, &[], now, webpki::KeyUsage::client_auth());
+    verified.map_err(|error| error.to_string())
+}

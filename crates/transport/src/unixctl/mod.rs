@@ -1,0 +1,198 @@
+//! The control socket that `ovs-appctl` speaks to: commands with arguments in, text or an error out.
+//!
+//! The commands are rows of a table ([`Command`]) over whatever state they work on; `list-commands`, the
+//! check of the number of arguments and their error texts derive from the rows. The protocol is JSON-RPC 1.0
+//! over a Unix stream socket.
+//!
+//! Threads: the control thread. A client that does not read its reply holds up itself alone.
+
+mod client;
+mod request;
+pub mod standard;
+
+pub use client::{Client, ClientError};
+pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
+
+use crate::{Idlers, Incoming, Listener, Place, Places, Stream, accept};
+use serde_json::json;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Clients at once. For a further one the client that has been idle longest gives way; where none is idle, it
+/// waits.
+pub const CLIENTS_MAX: usize = 100;
+
+/// Replies that were written, by whatever socket of this process.
+static REPLIED: AtomicU64 = AtomicU64::new(0);
+
+/// How many requests were replied to so far. Who ends the process by a request waits until this has grown.
+pub fn replied() -> u64 {
+    REPLIED.load(Ordering::Acquire)
+}
+
+/// One command.
+pub struct Command<C: ?Sized> {
+    /// Name, such as `dpctl/show`.
+    pub name: &'static str,
+    /// Its arguments as `list-commands` shows them.
+    pub usage: &'static str,
+    /// Least number of arguments.
+    pub args_min: usize,
+    /// Greatest number of arguments.
+    pub args_max: usize,
+    /// Does it. The error is what the client shows, its line end left out.
+    pub run: fn(&mut C, &[String]) -> Result<String, String>,
+}
+
+/// Runs a request against tables of commands, of which `list-commands` leaves out the hidden ones.
+pub fn run<C: ?Sized>(
+    tables: &[&[Command<C>]],
+    hidden: &[&str],
+    context: &mut C,
+    request: &Request,
+) -> Result<String, String> {
+    let name = &request.method;
+    let Some(params) = &request.params else {
+        return Err(format!("\"{name}\" command has non-string argument"));
+    };
+    if name == "list-commands" && params.is_empty() {
+        return Ok(list(tables, hidden));
+    }
+    let Some(command) = tables.iter().copied().flatten().find(|c| c.name == name) else {
+        return Err(format!(
+            "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
+        ));
+    };
+    if params.len() < command.args_min {
+        return Err(format!("\"{name}\" command requires at least {} arguments", command.args_min));
+    }
+    if params.len() > command.args_max {
+        return Err(format!("\"{name}\" command takes at most {} arguments", command.args_max));
+    }
+    (command.run)(context, params)
+}
+
+fn list<C: ?Sized>(tables: &[&[Command<C>]], hidden: &[&str]) -> String {
+    let shown = tables.iter().copied().flatten().filter(|c| !hidden.contains(&c.name));
+    let mut rows: Vec<_> = shown.map(|c| (c.name, c.usage)).collect();
+    rows.push(("list-commands", ""));
+    rows.sort();
+    host::usage::list_commands(rows)
+}
+
+/// The reply to a request as bytes.
+pub fn reply(request: &Request, result: Result<String, String>) -> Vec<u8> {
+    let line = |mut text: String| {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text
+    };
+    let reply = match result {
+        Ok(text) => json!({"id": request.id, "result": line(text), "error": null}),
+        Err(text) => json!({"id": request.id, "error": line(text)}),
+    };
+    reply.to_string().into_bytes()
+}
+
+/// Serves clients for ever. `answer` runs a request, and may take its time: other clients are served
+/// meanwhile.
+pub async fn serve(listener: Listener, answer: impl AsyncFn(&Request) -> Result<String, String> + 'static) {
+    let answer = Rc::new(answer);
+    let failed = |why: &str| tracing::warn!(target: "unixctl", "accept failed: {why}");
+    let serve = |incoming: Incoming, place: Place| {
+        let answer = answer.clone();
+        tokio::task::spawn_local(async move {
+            if let Ok(stream) = incoming.establish().await {
+                converse(stream, &*answer, &place.idlers()).await;
+            }
+            drop(place);
+        });
+    };
+    accept(&listener, &Places::new(CLIENTS_MAX), failed, serve).await;
+}
+
+async fn converse(stream: Stream, answer: &impl AsyncFn(&Request) -> Result<String, String>, idle: &Idlers) {
+    let mut stream = stream;
+    let mut reader = RequestReader::default();
+    let mut bytes = [0; 4096];
+    loop {
+        match reader.next_request() {
+            Ok(Some(request)) => {
+                tracing::debug!(target: "unixctl", "received request {}", request.method);
+                let result = answer(&request).await;
+                let written = stream.write_all(&reply(&request, result)).await;
+                REPLIED.fetch_add(1, Ordering::Release);
+                if written.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => {
+                let wait = idle.wait();
+                tokio::select! {
+                    biased;
+                    read = stream.read(&mut bytes) => match read {
+                        Ok(0) | Err(_) => return,
+                        Ok(n) => reader.feed(&bytes[..n]),
+                    },
+                    () = wait.dismissed() => {
+                        tracing::debug!(target: "unixctl", "closing an idle connection, to make room for another");
+                        return;
+                    }
+                }
+            }
+            Err(bad) => {
+                tracing::warn!(target: "unixctl", "closing a connection: {bad}");
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    const COMMANDS: &[Command<u32>] = &[
+        Command { name: "add", usage: "N [M]", args_min: 1, args_max: 2, run: add },
+        Command { name: "a-name/longer-than-the-column", usage: "", args_min: 0, args_max: 0, run: add },
+    ];
+
+    fn add(sum: &mut u32, args: &[String]) -> Result<String, String> {
+        for arg in args {
+            *sum += arg.parse::<u32>().map_err(|_| format!("{arg}: not a number"))?;
+        }
+        Ok(sum.to_string())
+    }
+
+    fn call(name: &str, params: &[&str]) -> Result<String, String> {
+        let params = Some(params.iter().map(|p| p.to_string()).collect());
+        run(&[COMMANDS], &[], &mut 5, &Request { id: Value::Null, method: name.into(), params })
+    }
+
+    #[test]
+    fn commands_run_and_wrong_calls_are_answered_in_the_stock_words() {
+        assert_eq!(call("add", &["2", "3"]).unwrap(), "10");
+        assert_eq!(call("add", &["x"]).unwrap_err(), "x: not a number");
+        assert_eq!(call("add", &[]).unwrap_err(), "\"add\" command requires at least 1 arguments");
+        assert_eq!(call("add", &["1"; 3]).unwrap_err(), "\"add\" command takes at most 2 arguments");
+        assert!(
+            call("nonesuch", &[]).unwrap_err().starts_with("\"nonesuch\" is not a valid command (use \"")
+        );
+        let list = call("list-commands", &[]).unwrap();
+        assert!(list.starts_with("The available commands are:\n  a-name/longer-than-the-column \n  add  "));
+    }
+
+    #[test]
+    fn a_reply_carries_the_id_and_ends_its_text_with_a_line_end() {
+        let request = Request { id: 7.into(), method: "add".into(), params: None };
+        let parse = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
+        let good = parse(reply(&request, Ok("text".into())));
+        assert_eq!(good, json!({"id": 7, "result": "text\n", "error": null}));
+        let empty = parse(reply(&request, Ok(String::new())));
+        assert_eq!(empty["result"], "");
+        assert_eq!(parse(reply(&request, Err("no\n".into())))["error"], "no\n");
+    }
+}

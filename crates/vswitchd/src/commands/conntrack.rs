@@ -1,0 +1,413 @@
+//! `dpctl/*` of connection tracking: its connections, their removal, and its limits.
+
+use super::datapath::is_named;
+use crate::state::Vswitch;
+use datapath::conntrack::dump::{Connection, Filter, Partial};
+use datapath::conntrack::tcp::{Scale, State};
+use datapath::conntrack::tuple::Tuple;
+use openflow::text::KeyValues;
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+type Answer = Result<String, String>;
+
+fn refused(why: impl std::fmt::Display) -> String {
+    format!("ovs-vswitchd: {why} (Invalid argument)")
+}
+
+/// The arguments without a datapath's name in front.
+fn after_name<'a>(vswitch: &Vswitch, args: &'a [String]) -> &'a [String] {
+    match args.split_first() {
+        Some((first, rest)) if is_named(vswitch, first) => rest,
+        _ => args,
+    }
+}
+
+/// Arguments that are not options, nor the datapath's name.
+fn words<'a>(vswitch: &Vswitch, args: &'a [String], known: &[&str]) -> Result<Vec<&'a str>, String> {
+    let (options, words): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with('-'));
+    if let Some(unknown) = options.iter().find(|option| !known.contains(&option.as_str())) {
+        return Err(format!("unknown option {unknown}"));
+    }
+    Ok(words.into_iter().map(String::as_str).filter(|word| !is_named(vswitch, word)).collect())
+}
+
+fn has(args: &[String], names: [&str; 2]) -> bool {
+    args.iter().any(|arg| names.contains(&arg.as_str()))
+}
+
+fn zone(word: &str) -> Option<u16> {
+    word.strip_prefix("zone=")?.parse().ok()
+}
+
+/// A zone as the only word, or none.
+fn zone_filter(words: &[&str]) -> Result<Filter, String> {
+    match words {
+        [] => Ok(Filter::default()),
+        [word] if let Some(zone) = zone(word) => Ok(Filter { zone: Some(zone), ..Filter::default() }),
+        _ => Err("ovs-vswitchd: datapath not found (Invalid argument)".into()),
+    }
+}
+
+fn protocol(number: u8) -> String {
+    match number {
+        1 => "icmp".into(),
+        2 => "igmp".into(),
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        33 => "dccp".into(),
+        58 => "icmpv6".into(),
+        132 => "sctp".into(),
+        136 => "udplite".into(),
+        other => other.to_string(),
+    }
+}
+
+fn tuple(t: &Tuple) -> String {
+    let address = |address: u128| match t.is_ipv6 {
+        true => Ipv6Addr::from_bits(address).to_string(),
+        false => Ipv4Addr::from_bits(address as u32).to_string(),
+    };
+    let (src, dst, (a, b)) = (address(t.src), address(t.dst), t.of_ports());
+    if t.is_icmp() {
+        return format!("src={src},dst={dst},id={},type={a},code={b}", t.src_port);
+    }
+    format!("src={src},dst={dst},sport={a},dport={b}")
+}
+
+/// The one state that Open vSwitch shows of both ends.
+fn state(c: &Connection) -> Option<State> {
+    let [a, b] = c.peers?;
+    Some(match a.state.max(b.state) {
+        State::FinWait2 => State::TimeWait,
+        State::SynRecv => State::Established,
+        other => other,
+    })
+}
+
+fn both_states(c: &Connection) -> Option<String> {
+    let [a, b] = c.peers?;
+    let mut text = format!("state_orig={},state_reply={}", a.state.name(), b.state.name());
+    let bits = |scale| if let Scale::By(bits) = scale { bits } else { 0 };
+    if (bits(a.scale), bits(b.scale)) != (0, 0) {
+        let _ = write!(text, ",wscale_orig={},wscale_reply={}", bits(a.scale), bits(b.scale));
+    }
+    for (name, peer) in [("orig", a), ("reply", b)] {
+        let flags = match peer.scale {
+            Scale::By(_) => "WINDOW_SCALE",
+            Scale::Unknown => "BE_LIBERAL",
+            Scale::None => "0",
+        };
+        let _ = write!(text, ",flags_{name}={flags}");
+    }
+    Some(text)
+}
+
+fn line(c: &Connection, is_verbose: bool, has_statistics: bool) -> String {
+    let mut text = format!(
+        "{},orig=({}),reply=({})",
+        protocol(c.original.protocol),
+        tuple(&c.original),
+        tuple(&c.reply)
+    );
+    if is_verbose {
+        text += ",id=0";
+    }
+    if c.zone != 0 {
+        let _ = write!(text, ",zone={}", c.zone);
+    }
+    if is_verbose {
+        text += ",status=0";
+    }
+    if has_statistics {
+        let _ = write!(text, ",timeout={}", c.timeout_s);
+    }
+    if c.mark != 0 {
+        let _ = write!(text, ",mark={}", c.mark);
+    }
+    if c.label != 0 {
+        let _ = write!(text, ",labels={:#x}", c.label);
+    }
+    let states = if is_verbose { both_states(c) } else { state(c).map(|s| format!("state={}", s.name())) };
+    if let Some(states) = states {
+        let _ = write!(text, ",protoinfo=({states})");
+    }
+    if let Some(helper) = c.helper {
+        let _ = write!(text, ",helper={}", helper.name());
+    }
+    if let Some(parent) = c.parent.filter(|_| is_verbose) {
+        let _ = write!(text, ",parent=({})", tuple(&parent));
+    }
+    text + "\n"
+}
+
+fn connections(vswitch: &Vswitch, filter: &Filter) -> Vec<Connection> {
+    vswitch.dp.tracker().all_connections(filter, vswitch.dp.now_ms())
+}
+
+pub fn dump(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let known = ["-m", "--more", "-s", "--statistics", "--names", "--no-names"];
+    let filter = zone_filter(&words(vswitch, args, &known)?)?;
+    let (more, statistics) = (has(args, ["-m", "--more"]), has(args, ["-s", "--statistics"]));
+    Ok(connections(vswitch, &filter).iter().map(|c| line(c, more, statistics)).collect())
+}
+
+pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let mut words = words(vswitch, args, &[])?.into_iter().peekable();
+    let mut filter = Filter::default();
+    if let Some(word) = words.next_if(|word| word.starts_with("zone=")) {
+        filter.zone = Some(zone(word).ok_or_else(|| refused("failed to parse zone"))?);
+    }
+    if let Some(word) = words.next_if(|word| word.starts_with("mark=")) {
+        let (value, mask) = masked(&word[5..]).ok_or_else(|| refused("failed to parse mark"))?;
+        filter.mark = Some((value as u32, mask as u32));
+    }
+    if let Some(word) = words.next_if(|word| word.starts_with("labels=")) {
+        filter.label = Some(masked(&word[7..]).ok_or_else(|| refused("failed to parse labels"))?);
+    }
+    let mut partial = Partial::default();
+    for is_reply in [false, true] {
+        let Some(word) = words.next() else { break };
+        parse_tuple(word, &mut partial, is_reply).map_err(refused)?;
+    }
+    if words.next().is_some() {
+        return Err(refused("invalid arguments"));
+    }
+    filter.tuples = Some(partial).filter(|partial| *partial != Partial::default());
+    let count = vswitch.dp.tracker().flush(&filter, vswitch.dp.now_ms());
+    match partial.whole_original() {
+        // Who names one connection wants to know that it was there.
+        true if count == 0 => {
+            Err("ovs-vswitchd: failed to flush conntrack (No such file or directory)".into())
+        }
+        _ => Ok(String::new()),
+    }
+}
+
+/// A number and the mask behind it; all of it without one.
+fn masked(text: &str) -> Option<(u128, u128)> {
+    let number = |text: &str| match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => u128::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    match text.split_once('/') {
+        Some((value, mask)) => Some((number(value)?, number(mask)?)),
+        None => Some((number(text)?, u128::MAX)),
+    }
+}
+
+/// Reads `ct_nw_src=..,ct_tp_dst=..` into one of both tuples.
+pub fn parse_tuple(text: &str, into: &mut Partial, is_reply: bool) -> Result<(), String> {
+    for (key, value) in KeyValues::new(text) {
+        if value.is_empty() {
+            return Err(format!("field {key} missing value"));
+        }
+        let failed = || format!("failed to parse field {key}");
+        let number = || value.parse::<u16>().map_err(|_| failed());
+        let Partial { is_ipv6, protocol, .. } = *into;
+        let tuple = if is_reply { &mut into.reply } else { &mut into.original };
+        let mut address = |is_src: bool, new: Option<u128>, new_is_ipv6: bool| {
+            if is_ipv6.is_some_and(|before| before != new_is_ipv6) {
+                return Err(format!("the L3 protocol does not match {value}"));
+            }
+            let place = if is_src { &mut tuple.src } else { &mut tuple.dst };
+            if place.is_some() {
+                return Err(format!("{key} is set multiple times"));
+            }
+            *place = Some(new.ok_or_else(failed)?);
+            Ok(Some(new_is_ipv6))
+        };
+        match key {
+            "ct_nw_src" | "ct_nw_dst" => {
+                let new = value.parse::<Ipv4Addr>().ok().map(|a| a.to_bits().into());
+                into.is_ipv6 = address(key == "ct_nw_src", new, false)?;
+            }
+            "ct_ipv6_src" | "ct_ipv6_dst" => {
+                let new = value.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits);
+                into.is_ipv6 = address(key == "ct_ipv6_src", new, true)?;
+            }
+            "ct_nw_proto" => {
+                into.protocol = Some(value.parse().map_err(|_| failed())?);
+            }
+            "ct_tp_src" => tuple.src_port = Some(number()?),
+            "ct_tp_dst" => tuple.dst_port = Some(number()?),
+            "icmp_type" | "icmp_code" | "icmp_id" if !matches!(protocol, Some(1 | 58)) => {
+                return Err("invalid L4 fields".into());
+            }
+            "icmp_type" => tuple.icmp_type = Some(value.parse().map_err(|_| failed())?),
+            "icmp_code" => tuple.icmp_code = Some(value.parse().map_err(|_| failed())?),
+            "icmp_id" => tuple.icmp_id = Some(number()?),
+            other => return Err(format!("invalid conntrack tuple field: {other}")),
+        }
+    }
+    let ports = [into.original, into.reply].iter().any(|t| t.src_port.is_some() || t.dst_port.is_some());
+    if into.protocol.is_none() && ports {
+        return Err("port is set without protocol".into());
+    }
+    Ok(())
+}
+
+pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let words = words(vswitch, args, &["-m", "--more"])?;
+    let is_verbose = has(args, ["-m", "--more"]) || words.contains(&"verbose");
+    let rest: Vec<&str> = words.into_iter().filter(|word| *word != "verbose").collect();
+    let all = connections(vswitch, &zone_filter(&rest)?);
+    let mut text = format!("Connections Stats:\n    Total: {}\n", all.len());
+    let protocols =
+        [(6, "TCP"), (17, "UDP"), (136, "UDPLITE"), (132, "SCTP"), (1, "ICMP"), (33, "DCCP"), (2, "IGMP")];
+    for (number, name) in protocols {
+        let count = all.iter().filter(|c| c.original.protocol == number).count();
+        if count > 0 {
+            let _ = writeln!(text, "  {name}: {count}");
+        }
+        if number == 6 && count > 0 && is_verbose {
+            text += &tcp_states(&all);
+        }
+    }
+    // Open vSwitch counts ICMPv6 and does not print it.
+    let is_other = |c: &&Connection| {
+        c.original.protocol != 58 && protocols.iter().all(|(number, _)| *number != c.original.protocol)
+    };
+    let others = all.iter().filter(is_other).count();
+    if others > 0 {
+        let _ = writeln!(text, "  Other: {others}");
+    }
+    Ok(text)
+}
+
+fn tcp_states(all: &[Connection]) -> String {
+    let mut counts = std::collections::BTreeMap::new();
+    all.iter().filter_map(state).for_each(|state| *counts.entry(state).or_insert(0) += 1);
+    let lines = counts.iter().map(|(state, count)| format!("\t  [{}]={count}\n", state.name()));
+    format!("    Conn per TCP states:\n{}", lines.collect::<String>())
+}
+
+/// Shares of the index in a line.
+const PER_LINE: usize = 8;
+
+pub fn buckets(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let above = match words(vswitch, args, &[])?[..] {
+        [] => 0,
+        [word] => match word.strip_prefix("gt=").and_then(|n| n.parse().ok()) {
+            Some(above) => above,
+            None => return Err("ovs-vswitchd: datapath not found (Invalid argument)".into()),
+        },
+        _ => return Err(refused("invalid arguments")),
+    };
+    let counts = vswitch.dp.tracker().occupancy();
+    let connections = vswitch.dp.tracker().count();
+    let mut text = format!("Total Buckets: {}\nCurrent Connections: {connections}\n\n", counts.len());
+    if connections == 0 {
+        return Ok(text);
+    }
+    let rule = "+-----------+-----------------------------------------+\n";
+    let _ =
+        write!(text, "{rule}|  Buckets  |         Connections per Buckets         |\n{}", rule.trim_end());
+    for (n, line) in counts.chunks(PER_LINE).enumerate() {
+        let first = n * PER_LINE;
+        let _ = write!(text, "\n {first:3}..{:3}   | ", first + PER_LINE - 1);
+        for &count in line {
+            let shown = if count > above { count.to_string() } else { ".".into() };
+            let _ = write!(text, "{shown:>5}");
+        }
+    }
+    Ok(text + "\n\n")
+}
+
+pub fn set_maxconns(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let number = after_name(vswitch, args).last().and_then(|text| text.parse().ok());
+    vswitch.dp.tracker().set_limit(number.ok_or_else(|| refused("maxconns missing or malformed"))?);
+    Ok("setting maxconns successful".into())
+}
+
+pub fn get_maxconns(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    Ok(format!("{}\n", vswitch.dp.tracker().limit()))
+}
+
+pub fn get_nconns(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    Ok(format!("{}\n", vswitch.dp.tracker().count()))
+}
+
+pub fn set_sweep_interval(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let number = after_name(vswitch, args).last().and_then(|text| text.parse().ok());
+    let ms = number.ok_or_else(|| refused("sweep interval missing or malformed"))?;
+    vswitch.dp.tracker().set_sweep_interval_ms(ms);
+    Ok("setting sweep interval successful".into())
+}
+
+pub fn get_sweep_interval(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    Ok(format!("{}\n", vswitch.dp.tracker().sweep_interval_ms()))
+}
+
+pub fn enable_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    vswitch.dp.tracker().set_checks_sequence(true);
+    Ok("enabling TCP sequence checking successful".into())
+}
+
+pub fn disable_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    vswitch.dp.tracker().set_checks_sequence(false);
+    Ok("disabling TCP sequence checking successful".into())
+}
+
+pub fn get_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    let is_on = if vswitch.dp.tracker().checks_sequence() { "enabled" } else { "disabled" };
+    Ok(format!("TCP sequence checking: {is_on}\n"))
+}
+
+fn zone_limit(text: &str) -> Result<(u16, u32), String> {
+    let (mut zone, mut limit) = (None, None);
+    for (key, value) in KeyValues::new(text) {
+        let failed = |_| format!("failed to parse field {key}");
+        match key {
+            _ if value.is_empty() => return Err(format!("field {key} missing value")),
+            "zone" => zone = Some(value.parse().map_err(failed)?),
+            "limit" => limit = Some(value.parse().map_err(failed)?),
+            _ => return Err(format!("invalid zone limit field: {key}")),
+        }
+    }
+    zone.zip(limit).ok_or_else(|| "failed to parse zone limit".into())
+}
+
+pub fn set_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let mut args = after_name(vswitch, args);
+    let mut default = None;
+    if let Some(value) = args.first().and_then(|arg| arg.strip_prefix("default=")) {
+        default = Some(value.parse().map_err(|_| refused("invalid default limit"))?);
+        args = &args[1..];
+    }
+    let zones = args.iter().map(|arg| zone_limit(arg).map_err(refused)).collect::<Result<Vec<_>, _>>()?;
+    let tracker = vswitch.dp.tracker();
+    if default.is_some() {
+        tracker.set_default_zone_limit(default);
+    }
+    zones.into_iter().for_each(|(zone, limit)| tracker.set_zone_limit(zone, Some(limit)));
+    Ok(String::new())
+}
+
+/// `zone=1,2,3`.
+fn zones(text: &str) -> Result<Vec<u16>, String> {
+    let list = text.strip_prefix("zone=").ok_or_else(|| refused("invalid argument"))?;
+    let each = list.split(',').map(|zone| zone.parse().map_err(|_| refused(format!("invalid zone {zone}"))));
+    each.collect()
+}
+
+pub fn del_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let args = after_name(vswitch, args);
+    let zones = zones(args.first().map_or("", String::as_str))?;
+    zones.into_iter().for_each(|zone| vswitch.dp.tracker().set_zone_limit(zone, None));
+    Ok(String::new())
+}
+
+pub fn get_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let args = after_name(vswitch, args);
+    let tracker = vswitch.dp.tracker();
+    let shown: Vec<(u16, u32)> = match args.first() {
+        Some(list) => zones(list)?.into_iter().map(|z| (z, tracker.zone_limit(z).unwrap_or(0))).collect(),
+        None => tracker.limited_zones().collect(),
+    };
+    let mut text = format!("default limit={}\n", tracker.default_zone_limit().unwrap_or(0));
+    for (zone, limit) in shown {
+        let _ = writeln!(text, "zone={zone},limit={limit},count={}", tracker.zone_count(zone));
+    }
+    Ok(text)
+}

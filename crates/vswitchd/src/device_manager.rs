@@ -1,0 +1,340 @@
+//! The device manager: opens the drivers of interfaces, and gives devices up. It knows interfaces as they are
+//! wanted, and nothing of bridges, rules or connections.
+//!
+//! A port that is removed leaves in three steps: workers give up its queues, its driver is handed to the
+//! [janitor](crate::janitor), and the kernel takes its device down. Until the last is done its name is not
+//! free.
+
+use crate::config::wanted::{Interface, PATCH, Wanted};
+use crate::config::{Config, EnableDummy};
+use crate::janitor::{Fate, Janitor};
+use base::PortNo;
+use datapath::{Datapath, Pipeline, Removal};
+use packet::{Pool, Port};
+use ports::PortError;
+use ports::files::FileDirs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a port that is opened anew waits for workers to give up its queues.
+const LEAVING_WAIT: Duration = Duration::from_secs(1);
+
+/// See the module's text.
+pub(crate) struct DeviceManager {
+    /// Ports whose queues workers have not all given up yet, as they were opened.
+    leaving: Vec<(Removal, Vec<Interface>)>,
+    janitor: Janitor,
+    /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the
+    /// database.
+    owner: Option<String>,
+    /// Where files are that options of ports may name.
+    files: FileDirs,
+    /// The same of dummies: with `--enable-dummy` those below the working and the run directory.
+    dummy_files: Option<FileDirs>,
+    /// Devices that an earlier process left were looked for.
+    is_swept: bool,
+    /// Names of devices that were lost since [`Self::has_come_back`] was last asked.
+    lost: BTreeSet<String>,
+}
+
+/// How a device is opened beside what its interface says.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Opening {
+    /// Its port's number.
+    pub port_no: PortNo,
+    /// Its bridge's own, with the bridge's address.
+    pub local_mac: Option<[u8; 6]>,
+}
+
+impl DeviceManager {
+    /// Starts the janitor.
+    pub fn new(config: &Config) -> io::Result<DeviceManager> {
+        Ok(DeviceManager {
+            leaving: Vec::new(),
+            janitor: Janitor::start()?,
+            owner: None,
+            files: config.datapath.files.clone(),
+            dummy_files: dummy_files(config),
+            is_swept: false,
+            lost: BTreeSet::new(),
+        })
+    }
+
+    /// What is made from now on outlives this process: the next one finds it by this mark.
+    pub fn set_owner(&mut self, owner: String) {
+        self.owner = Some(owner);
+    }
+
+    /// Whether devices that an earlier process left are to be looked for.
+    pub fn wants_sweep(&self) -> bool {
+        self.owner.is_some() && !self.is_swept
+    }
+
+    /// Whether what this process made stays for the next one.
+    pub fn outlive(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// Allows options of ports to name files below other directories.
+    #[cfg(test)]
+    pub fn set_files(&mut self, files: FileDirs) {
+        self.files = files;
+    }
+
+    /// Devices that leave, whatever they wait for.
+    pub fn leaving(&self) -> usize {
+        self.janitor.waiting()
+    }
+
+    /// Whether no more can be given up for now.
+    pub fn is_full(&self) -> bool {
+        self.janitor.is_full()
+    }
+
+    /// Whether an interface's device is the kernel's, and one of that name is leaving.
+    pub fn is_leaving(&self, interface: &Interface) -> bool {
+        interface.is_kernels() && self.janitor.is_leaving(interface.device())
+    }
+
+    /// Opens the driver of an interface. `None` for patch ports. The error is in Open vSwitch's words where
+    /// it has some.
+    pub fn open(
+        &self,
+        interface: &Interface,
+        opening: Opening,
+        pool: &'static Pool,
+    ) -> Result<Option<Box<dyn Port>>, String> {
+        if interface.kind == PATCH {
+            return patch_error(interface).map_or(Ok(None), Err);
+        }
+        if interface.is_kernels() {
+            // Where there is a plan it has waited; a port that is opened anew with other options has not.
+            self.janitor.wait_for(interface.device());
+        }
+        // The address of somebody else's device is not ours to set.
+        let own_mac = interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels());
+        let open = |mtu| {
+            let spec = ports::PortSpec {
+                mtu,
+                mac: opening.local_mac.or(own_mac),
+                owner: self.owner.clone(),
+                ..self.spec(interface, opening.port_no)
+            };
+            ports::open(&spec, pool)
+        };
+        let opened = match open(interface.mtu_request) {
+            Err(e) if interface.mtu_request.is_some() && !matches!(e, PortError::NoSuchInterface { .. }) => {
+                // An MTU that cannot be had shall not cost the port: it is asked for again when it runs.
+                open(None).map_err(|_| e)
+            }
+            opened => opened,
+        };
+        opened.map(Some).map_err(|e| open_error(&interface.name, &e))
+    }
+
+    /// The options that a new port is opened with, and why not with all that it has: of some a bad value
+    /// costs the option alone, as in Open vSwitch, whose AF_XDP ports alone are refused for their number of
+    /// queues.
+    pub fn usable_options(
+        &self,
+        interface: &Interface,
+        port_no: PortNo,
+    ) -> (BTreeMap<String, String>, Option<String>) {
+        let mut options = interface.options.clone();
+        let mut refused = Vec::new();
+        while let Err(error) =
+            ports::check(&ports::PortSpec { options: options.clone(), ..self.spec(interface, port_no) })
+            && let PortError::BadOption { option, .. } = &error
+            && interface.kind != "afxdp"
+            && matches!(option.as_str(), "n_rxq" | "n_txq" | "numa_id")
+            && options.remove(option).is_some()
+        {
+            refused.push(open_error(&interface.name, &error));
+        }
+        (options, (!refused.is_empty()).then(|| refused.join("; ")))
+    }
+
+    /// Whether a device that runs as one interface says does all that another says.
+    pub fn have_same_effect(&self, runs: &Interface, wanted: &Interface, port_no: PortNo) -> bool {
+        ports::have_same_effect(&self.spec(runs, port_no), &self.spec(wanted, port_no))
+    }
+
+    /// What is wrong with an interface's options.
+    pub fn check(&self, interface: &Interface, port_no: PortNo) -> Result<(), String> {
+        ports::check(&self.spec(interface, port_no)).map_err(|error| open_error(&interface.name, &error))
+    }
+
+    /// Removes devices that an earlier process left and that nothing is wanted of any more.
+    pub fn sweep(&mut self, wanted: &Wanted) {
+        self.is_swept = true;
+        let Some(owner) = &self.owner else { return };
+        let links = match ports::netlink::links() {
+            Ok(links) => links,
+            Err(error) => {
+                tracing::warn!(target: "netdev", "devices that an earlier process left are not looked for: {error}");
+                return;
+            }
+        };
+        let interfaces = wanted.bridges.values().flat_map(|b| b.interfaces());
+        let kept: BTreeSet<&str> =
+            interfaces.filter(|(_, i)| i.makes_device()).map(|(_, i)| i.device()).collect();
+        for link in links.iter().filter(|link| link.alias == *owner && !kept.contains(link.name.as_str())) {
+            tracing::debug!(target: "netdev", "{}: removed, an earlier process has left it", link.name);
+            self.janitor.remove_device(&link.name, link.ifindex);
+        }
+    }
+
+    /// A port has lost its device.
+    pub fn note_lost(&mut self, interface: &Interface) {
+        if interface.is_kernels() {
+            self.lost.insert(interface.device().into());
+        }
+    }
+
+    /// Whether a device that was lost is there all the same: another of its name came before its port knew.
+    pub fn has_come_back(&mut self) -> bool {
+        let lost = std::mem::take(&mut self.lost);
+        let is_there = |links: Vec<ports::netlink::Link>| links.iter().any(|link| lost.contains(&link.name));
+        !lost.is_empty() && ports::netlink::links().is_ok_and(is_there)
+    }
+
+    /// Takes over devices whose ports workers have been told to give up.
+    pub fn leave(&mut self, removal: Removal, interfaces: Vec<Interface>) {
+        self.leaving.push((removal, interfaces));
+    }
+
+    /// Gives up the devices of ports whose queues all workers have given up. Whether none is left.
+    pub fn finish_leaving<P: Pipeline>(&mut self, dp: &mut Datapath<P>) -> bool {
+        for (removal, interfaces) in std::mem::take(&mut self.leaving) {
+            match dp.finish_removal(removal) {
+                Ok(ports) => {
+                    for (interface, port) in interfaces.iter().zip(ports) {
+                        self.give_up(interface, port, Fate::Removed);
+                    }
+                }
+                Err(removal) => self.leaving.push((removal, interfaces)),
+            }
+        }
+        self.leaving.is_empty()
+    }
+
+    /// The same, waiting for the workers, but no longer than they may take for an answer.
+    pub fn wait_for_leaving<P: Pipeline>(&mut self, dp: &mut Datapath<P>) {
+        let end = Instant::now() + LEAVING_WAIT;
+        while !self.finish_leaving(dp) && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// Gives a port's driver up, which the kernel may take long for.
+    pub fn give_up(&self, interface: &Interface, port: Box<dyn Port>, fate: Fate) {
+        if interface.is_kernels() {
+            self.janitor.take_port(interface.device(), port, fate);
+        }
+    }
+
+    /// Waits until all that was given up is gone.
+    pub fn finish(&mut self) {
+        self.janitor.finish();
+    }
+
+    /// A driver's part of an interface.
+    fn spec(&self, interface: &Interface, port_no: PortNo) -> ports::PortSpec {
+        let files = self.dummy_files.as_ref().filter(|_| interface.kind == "dummy").unwrap_or(&self.files);
+        ports::PortSpec {
+            options: interface.options.clone(),
+            files: files.clone(),
+            ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
+        }
+    }
+}
+
+/// Tests name files in the directory that they run in, which is the run directory as a rule.
+fn dummy_files(config: &Config) -> Option<FileDirs> {
+    if config.dummy == EnableDummy::No {
+        return None;
+    }
+    let here = std::env::current_dir().ok().filter(|dir| dir.parent().is_some());
+    let dirs = here.into_iter().chain([config.run_dir.path().to_path_buf()]).filter(|dir| dir.is_dir());
+    Some(FileDirs::new(dirs).unwrap_or_default())
+}
+
+/// What is wrong with the options of a patch port, in Open vSwitch's words.
+pub(crate) fn patch_error(interface: &Interface) -> Option<String> {
+    let name = &interface.name;
+    if interface.kind != PATCH {
+        None
+    } else if interface.peer().is_none() {
+        Some(format!("{name}: patch type requires valid 'peer' argument"))
+    } else if interface.peer() == Some(name) {
+        Some(format!("{name}: patch peer must not be self"))
+    } else if interface.options.len() > 1 {
+        Some(format!("{name}: patch type takes only a 'peer' argument"))
+    } else {
+        None
+    }
+}
+
+/// In Open vSwitch's words where it has some.
+fn open_error(name: &str, error: &PortError) -> String {
+    match error {
+        PortError::NoSuchInterface { .. } => format!("could not open network device {name} (No such device)"),
+        PortError::Loopback { .. } => {
+            format!("could not add network device {name} to ofproto (Invalid argument)")
+        }
+        PortError::BadOption { .. } => format!("{name}: could not set configuration ({error})"),
+        _ => format!("could not open network device {name} ({error})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Database, Flags};
+    use host::rundir::RunDir;
+
+    fn manager() -> DeviceManager {
+        DeviceManager::new(&Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()))).unwrap()
+    }
+
+    fn null(options: &[(&str, &str)]) -> Interface {
+        let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        Interface { options, ..Interface::new("p1", "null") }
+    }
+
+    #[test]
+    fn options_are_checked_without_a_device_and_told_from_those_that_change_nothing() {
+        let manager = manager();
+        let port_no = PortNo(1);
+        assert_eq!(manager.check(&null(&[("size", "64")]), port_no), Ok(()));
+        let error = manager.check(&null(&[("size", "x")]), port_no).unwrap_err();
+        assert!(error.starts_with("p1: could not set configuration ("), "{error}");
+        assert!(manager.have_same_effect(&null(&[]), &null(&[]), port_no));
+        assert!(!manager.have_same_effect(&null(&[]), &null(&[("size", "64")]), port_no));
+    }
+
+    #[test]
+    fn a_patch_port_has_no_device_and_needs_a_peer() {
+        let manager = manager();
+        let pool = Pool::new(packet::PoolConfig { chunks: 64, ..packet::PoolConfig::default() }).unwrap();
+        let mut patch = Interface::new("a", PATCH);
+        let open =
+            |patch: &Interface| manager.open(patch, Opening::default(), pool).map(|port| port.is_none());
+        assert_eq!(open(&patch), Err("a: patch type requires valid 'peer' argument".into()));
+        patch.options.insert("peer".into(), "a".into());
+        assert_eq!(open(&patch), Err("a: patch peer must not be self".into()));
+        patch.options.insert("peer".into(), "b".into());
+        assert_eq!(open(&patch), Ok(true));
+    }
+
+    #[test]
+    fn devices_that_an_earlier_process_left_are_looked_for_once_there_is_a_mark() {
+        let mut manager = manager();
+        assert!(!manager.wants_sweep() && !manager.outlive());
+        manager.set_owner("crosspoint of a test that made nothing".into());
+        assert!(manager.wants_sweep() && manager.outlive());
+        manager.sweep(&Wanted::default());
+        assert!(!manager.wants_sweep());
+    }
+}

@@ -1,0 +1,81 @@
+//! The files and settings of TLS, where each may be a column of a database: `db:DATABASE,TABLE,COLUMN`
+//! (ovsdb-server(1), "SSL Options").
+
+use super::columns::ColumnName;
+use super::state::State;
+use ovsdb::server::Server;
+use std::path::PathBuf;
+use transport::{Tls, TlsFiles};
+
+/// Private key and so on: each the name of a file, or of a column that holds one.
+#[derive(Clone, Default, Debug)]
+pub struct TlsSources {
+    /// `--private-key`.
+    pub private_key: Option<String>,
+    /// `--certificate`.
+    pub certificate: Option<String>,
+    /// `--ca-cert` or `--bootstrap-ca-cert`.
+    pub ca_cert: Option<String>,
+    /// It was `--bootstrap-ca-cert`.
+    pub bootstrap_ca_cert: bool,
+    /// `--peer-ca-cert`.
+    pub peer_ca_cert: Option<String>,
+    /// `--ssl-protocols`.
+    pub protocols: Option<String>,
+    /// `--ssl-ciphers`.
+    pub ciphers: Option<String>,
+}
+
+impl TlsSources {
+    /// Those that may name a column.
+    pub(super) fn sources(&self) -> [&Option<String>; 6] {
+        [
+            &self.private_key,
+            &self.certificate,
+            &self.ca_cert,
+            &self.peer_ca_cert,
+            &self.protocols,
+            &self.ciphers,
+        ]
+    }
+
+    /// Refuses names of columns that cannot be; for the start of a server that was told of them.
+    pub(super) fn check(state: &State) -> Result<(), String> {
+        let server = state.server.borrow();
+        let remotes = state.remotes.borrow();
+        let tls = &remotes.tls;
+        for column in tls.sources().into_iter().flatten().filter_map(|source| ColumnName::parse(source)) {
+            column?.find_text(&server)?;
+        }
+        if let Err(why) = Tls::check_protocols(named(&server, &tls.protocols).as_deref()) {
+            tracing::error!(target: "stream_ssl", "{why}");
+        }
+        Ok(())
+    }
+
+    /// Takes the files of TLS from where they are named.
+    pub(super) fn follow(state: &State) {
+        let server = state.server.borrow();
+        let remotes = state.remotes.borrow();
+        let file = |source: &Option<String>| named(&server, source).map(PathBuf::from);
+        let tls = &remotes.tls;
+        state.tls.set_files(TlsFiles {
+            private_key: file(&tls.private_key),
+            certificate: file(&tls.certificate),
+            ca_cert: file(&tls.ca_cert),
+            bootstrap_ca_cert: tls.bootstrap_ca_cert,
+            peer_ca_cert: file(&tls.peer_ca_cert),
+            protocols: named(&server, &tls.protocols),
+            ciphers: named(&server, &tls.ciphers),
+        });
+    }
+}
+
+/// What an option says, by itself or as a column that holds it.
+fn named(server: &Server, source: &Option<String>) -> Option<String> {
+    let source = source.as_ref()?;
+    match ColumnName::parse(source) {
+        None => Some(source.clone()),
+        Some(column) => column.ok()?.find(server).ok()?.string(),
+    }
+}

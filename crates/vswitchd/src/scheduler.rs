@@ -1,0 +1,384 @@
+//! The scheduler: which worker polls which receive queue, decided from what queues cost. A state machine: it
+//! is told what happened ([`Event`]) and what there is ([`Seen`]), and answers with [`Order`]s. It does no
+//! I/O, reads no clock, and knows neither drivers nor the rest of the daemon.
+//!
+//! A new queue goes to the worker with the fewest, and nothing that runs is moved for it. Queues move where
+//! one is polled from another NUMA node than its device's while there is a worker, where a setting binds one
+//! to a processor (`pmd-rxq-affinity`), where the settings or the workers change, on the command
+//! `dpif-netdev/pmd-rxq-rebalance`, and, with `pmd-auto-lb`, when a worker is overloaded and another
+//! placement would be better by enough. What a queue costs is looked at over the last minute.
+//!
+//! Source: ovs-vswitchd.conf.db(5), pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb and what belongs to it,
+//! pmd-rxq-affinity.
+
+use crate::config::wanted::AutoBalance;
+use base::PortNo;
+use datapath::placement::{Demand, Place, Placement, Policy, Remark, improvement_percent, loads, place};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Costs are kept in steps of this length.
+const STEP_MS: u64 = 5_000;
+/// So many steps are looked at.
+const STEPS: usize = 12;
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A queue came, went, or is bound otherwise; or the workers are others.
+    QueuesChanged,
+    /// How queues are spread changed.
+    PolicyChanged,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// A queue goes to another worker.
+    Move {
+        /// Whose queue.
+        port: PortNo,
+        /// Its number.
+        queue: usize,
+        /// The worker's number.
+        worker: usize,
+    },
+    /// The operator is to be told; once, as long as it holds.
+    Tell(Remark),
+    /// What follows is better by so many percent.
+    Rebalance(u32),
+}
+
+/// How the operator wants it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Rules {
+    /// `pmd-rxq-assign`.
+    pub policy: Policy,
+    /// `pmd-rxq-isolate`: a worker with a bound queue takes no others.
+    pub isolate: bool,
+    /// `pmd-auto-lb`.
+    pub balance: Option<AutoBalance>,
+}
+
+/// A receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    /// Whose.
+    pub port: PortNo,
+    /// Its number.
+    pub queue: usize,
+    /// The NUMA node of its device.
+    pub numa: Option<usize>,
+    /// The processor that it is bound to.
+    pub bound: Option<usize>,
+    /// The worker that polls it.
+    pub worker: usize,
+    /// Cycles that it has cost since it came.
+    pub cycles: u64,
+}
+
+/// What there is at a moment.
+#[derive(Debug)]
+pub struct Seen {
+    /// On the datapath's clock.
+    pub now_ms: u64,
+    /// Cycles of a processor in a millisecond.
+    pub cycles_per_ms: u64,
+    /// Where each worker runs.
+    pub workers: Vec<Place>,
+    /// Busy cycles of each since it was started.
+    pub busy: Vec<u64>,
+    /// All queues.
+    pub queues: Vec<Queue>,
+}
+
+/// See the module's text.
+#[derive(Default, Debug)]
+pub struct Scheduler {
+    /// Cycles of each queue, by steps, the newest last.
+    costs: BTreeMap<(PortNo, usize), Costs>,
+    /// Busy cycles of each worker, likewise.
+    busy: Vec<Costs>,
+    /// The workers' busy cycles at the beginning of the interval of `pmd-auto-lb`.
+    busy_at_start: Vec<u64>,
+    interval_began_ms: u64,
+    step_began_ms: u64,
+    /// Queues that must be elsewhere are to be looked for.
+    is_due: bool,
+    /// All queues are to be placed.
+    is_full_due: bool,
+    /// Remarks that the operator has read.
+    told: Vec<Remark>,
+}
+
+#[derive(Default, Debug)]
+struct Costs {
+    total: u64,
+    steps: VecDeque<u64>,
+}
+
+impl Costs {
+    /// Ends a step, at this reading of the counter.
+    fn step(&mut self, total: u64) {
+        self.steps.push_back(total.saturating_sub(self.total));
+        self.total = total;
+        if self.steps.len() > STEPS {
+            self.steps.pop_front();
+        }
+    }
+}
+
+impl Scheduler {
+    /// Takes note of what happened; see [`Self::handle`].
+    pub fn note(&mut self, event: Event) {
+        match event {
+            Event::QueuesChanged => self.is_due = true,
+            Event::PolicyChanged => self.is_full_due = true,
+        }
+    }
+
+    /// Whether queues are to be placed because of what happened.
+    pub fn is_due(&self) -> bool {
+        self.is_due || self.is_full_due
+    }
+
+    /// Whether [`Self::handle`] has anything to do.
+    pub fn wants_turn(&self, now_ms: u64, rules: Rules) -> bool {
+        let is_balance_due =
+            rules.balance.is_some_and(|auto| now_ms >= self.interval_began_ms + auto.interval_ms);
+        self.is_due() || now_ms >= self.step_began_ms + STEP_MS || is_balance_due
+    }
+
+    /// Does what is due by time or by what happened.
+    pub fn handle(&mut self, seen: &Seen, rules: Rules) -> Vec<Order> {
+        if seen.now_ms >= self.step_began_ms + STEP_MS {
+            self.step_began_ms = seen.now_ms;
+            self.measure(seen);
+        }
+        let mut orders = self.place_due(seen, rules);
+        if let Some(auto) = rules.balance {
+            orders.extend(self.balance(auto, seen, rules));
+        }
+        orders
+    }
+
+    /// Places queues, if something happened that says where they go.
+    pub fn place_due(&mut self, seen: &Seen, rules: Rules) -> Vec<Order> {
+        if !self.is_due() {
+            return Vec::new();
+        }
+        let full = std::mem::take(&mut self.is_full_due);
+        self.is_due = false;
+        self.place(seen, rules, full)
+    }
+
+    /// Moves what must move: bound queues to their processors, others away from workers that are kept, and to
+    /// their NUMA nodes; all where `full`.
+    pub fn place(&mut self, seen: &Seen, rules: Rules, full: bool) -> Vec<Order> {
+        if seen.workers.is_empty() {
+            return Vec::new();
+        }
+        let placement = self.placement(seen, rules);
+        let news = placement.remarks.iter().filter(|remark| !self.told.contains(remark));
+        let mut orders: Vec<Order> = news.copied().map(Order::Tell).collect();
+        self.told = placement.remarks;
+        let kept = kept(seen, rules);
+        for (queue, wanted) in seen.queues.iter().zip(placement.workers) {
+            let node = |worker: usize| seen.workers.get(worker).map(|place| place.numa);
+            // It has a worker at home, and is not there.
+            let is_away = node(queue.worker) != node(wanted) && node(wanted) == queue.numa;
+            let must = full || queue.bound.is_some() || kept.contains(&queue.worker) || is_away;
+            if must && queue.worker != wanted {
+                orders.push(Order::Move { port: queue.port, queue: queue.queue, worker: wanted });
+            }
+        }
+        orders
+    }
+
+    /// Cycles that a queue has cost in the last minute, those since the last step included.
+    pub fn queue_cost(&self, queue: &Queue) -> u64 {
+        match self.costs.get(&(queue.port, queue.queue)) {
+            Some(costs) => costs.steps.iter().sum::<u64>() + queue.cycles.saturating_sub(costs.total),
+            None => queue.cycles,
+        }
+    }
+
+    /// What a queue has cost its worker in the last `seconds`, or a little longer, as percent of that time.
+    /// Costs are kept in steps of five seconds, for a minute.
+    pub fn queue_usage(&self, queue: &Queue, seen: &Seen, seconds: u64) -> u64 {
+        let costs = self.costs.get(&(queue.port, queue.queue));
+        let (cycles, ms) = self.recent(costs, queue.cycles, seen.now_ms, seconds);
+        percent(cycles, seen.cycles_per_ms * ms)
+    }
+
+    /// What a worker has been busy with in that time beside its queues, likewise: turns of its loop, what is
+    /// sent late, news of rules.
+    pub fn overhead(&self, worker: usize, seen: &Seen, seconds: u64) -> u64 {
+        let now = seen.busy.get(worker).copied().unwrap_or_default();
+        let (busy, ms) = self.recent(self.busy.get(worker), now, seen.now_ms, seconds);
+        let of_queues = seen.queues.iter().filter(|queue| queue.worker == worker).map(|queue| {
+            let costs = self.costs.get(&(queue.port, queue.queue));
+            self.recent(costs, queue.cycles, seen.now_ms, seconds).0
+        });
+        percent(busy.saturating_sub(of_queues.sum()), seen.cycles_per_ms * ms)
+    }
+
+    fn measure(&mut self, seen: &Seen) {
+        let ports: BTreeSet<PortNo> = seen.queues.iter().map(|queue| queue.port).collect();
+        self.costs.retain(|(port, _), _| ports.contains(port));
+        for queue in &seen.queues {
+            self.costs.entry((queue.port, queue.queue)).or_default().step(queue.cycles);
+        }
+        self.busy.resize_with(seen.busy.len(), Costs::default);
+        for (costs, total) in self.busy.iter_mut().zip(&seen.busy) {
+            costs.step(*total);
+        }
+    }
+
+    /// Cycles of the last `seconds`, or a little longer, of a counter that is at `now`; and how many
+    /// milliseconds that is.
+    fn recent(&self, costs: Option<&Costs>, now: u64, now_ms: u64, seconds: u64) -> (u64, u64) {
+        let mut cycles = now.saturating_sub(costs.map_or(0, |costs| costs.total));
+        let mut ms = now_ms.saturating_sub(self.step_began_ms).clamp(1, STEP_MS);
+        for step in costs.iter().flat_map(|costs| costs.steps.iter().rev()) {
+            if ms >= seconds * 1_000 {
+                break;
+            }
+            cycles += step;
+            ms += STEP_MS;
+        }
+        (cycles, ms)
+    }
+
+    fn demands(&self, seen: &Seen) -> Vec<Demand> {
+        let demand = |queue: &Queue| Demand {
+            port: queue.port,
+            queue: queue.queue,
+            numa: queue.numa,
+            cycles: self.queue_cost(queue),
+            bound: queue.bound,
+        };
+        seen.queues.iter().map(demand).collect()
+    }
+
+    fn placement(&self, seen: &Seen, rules: Rules) -> Placement {
+        place(&self.demands(seen), &seen.workers, rules.policy, rules.isolate)
+    }
+
+    /// Moves queues where a worker has been overloaded for the interval, and it helps.
+    fn balance(&mut self, auto: AutoBalance, seen: &Seen, rules: Rules) -> Vec<Order> {
+        let elapsed_ms = seen.now_ms.saturating_sub(self.interval_began_ms);
+        if elapsed_ms < auto.interval_ms && self.busy_at_start.len() == seen.busy.len() {
+            return Vec::new();
+        }
+        let before = std::mem::replace(&mut self.busy_at_start, seen.busy.clone());
+        self.interval_began_ms = seen.now_ms;
+        if before.len() != seen.busy.len() || before.len() < 2 || elapsed_ms > 2 * auto.interval_ms {
+            return Vec::new();
+        }
+        let cycles = seen.cycles_per_ms * elapsed_ms.max(1);
+        let is_overloaded = |(now, before): (&u64, &u64)| {
+            now.saturating_sub(*before) as f64 * 100.0 >= cycles as f64 * f64::from(auto.load_percent)
+        };
+        if !seen.busy.iter().zip(&before).any(is_overloaded) {
+            return Vec::new();
+        }
+        let demands = self.demands(seen);
+        let now: Vec<usize> = seen.queues.iter().map(|queue| queue.worker).collect();
+        let wanted = self.placement(seen, rules).workers;
+        let load = |workers: &[usize]| loads(&demands, workers, seen.busy.len());
+        let better = improvement_percent(&load(&now), &load(&wanted));
+        if better < auto.improvement_percent {
+            return Vec::new();
+        }
+        let mut orders = vec![Order::Rebalance(better)];
+        orders.extend(self.place(seen, rules, true));
+        orders
+    }
+}
+
+/// The workers that are kept for queues that are bound to them.
+pub fn kept(seen: &Seen, rules: Rules) -> BTreeSet<usize> {
+    let bound: BTreeSet<usize> = seen.queues.iter().filter_map(|queue| queue.bound).collect();
+    let binds = |place: &Place| place.cpu.is_some_and(|cpu| bound.contains(&cpu));
+    let workers = seen.workers.iter().enumerate().filter(|(_, place)| rules.isolate && binds(place));
+    workers.map(|(worker, _)| worker).collect()
+}
+
+/// Cycles as a share of `most`, in percent.
+fn percent(cycles: u64, most: u64) -> u64 {
+    (u128::from(cycles) * 100 / u128::from(most.max(1))).min(100) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(now_ms: u64, queues: &[(u32, usize, u64)]) -> Seen {
+        let queue = |&(port, worker, cycles): &(u32, usize, u64)| Queue {
+            port: PortNo(port),
+            queue: 0,
+            numa: Some(0),
+            bound: None,
+            worker,
+            cycles,
+        };
+        let workers = vec![Place { cpu: Some(0), numa: 0 }, Place { cpu: Some(1), numa: 0 }];
+        let busy_of = |n: usize| queues.iter().filter(|q| q.1 == n).map(|q| q.2).sum();
+        let busy = (0..workers.len()).map(busy_of).collect();
+        Seen { now_ms, cycles_per_ms: 1_000, workers, busy, queues: queues.iter().map(queue).collect() }
+    }
+
+    const RULES: Rules = Rules { policy: Policy::Cycles, isolate: true, balance: None };
+
+    #[test]
+    fn what_runs_stays_where_it_is_until_something_happens() {
+        let mut scheduler = Scheduler::default();
+        let both_on_one = seen(10_000, &[(1, 0, 500), (2, 0, 400)]);
+        assert!(scheduler.wants_turn(10_000, RULES), "a step is due");
+        assert_eq!(scheduler.handle(&both_on_one, RULES), []);
+        assert!(!scheduler.wants_turn(10_001, RULES));
+        scheduler.note(Event::QueuesChanged);
+        assert_eq!(scheduler.handle(&both_on_one, RULES), [], "nothing must move");
+        scheduler.note(Event::PolicyChanged);
+        let moved = scheduler.handle(&both_on_one, RULES);
+        assert_eq!(moved, [Order::Move { port: PortNo(2), queue: 0, worker: 1 }]);
+        assert!(!scheduler.is_due());
+    }
+
+    #[test]
+    fn a_bound_queue_has_its_worker_to_itself_and_one_bound_to_nothing_is_told_of_once() {
+        let mut scheduler = Scheduler::default();
+        let mut now = seen(0, &[(1, 1, 0), (2, 1, 0), (3, 0, 0)]);
+        now.queues[0].bound = Some(1);
+        now.queues[2].bound = Some(7);
+        assert_eq!(kept(&now, RULES), [1].into());
+        let remark = Remark::NoWorkerThere { port: PortNo(3), queue: 0, cpu: 7 };
+        let orders = scheduler.place(&now, RULES, false);
+        assert_eq!(orders, [Order::Tell(remark), Order::Move { port: PortNo(2), queue: 0, worker: 0 }]);
+        assert!(!scheduler.place(&now, RULES, false).contains(&Order::Tell(remark)));
+    }
+
+    #[test]
+    fn an_overloaded_worker_gives_queues_up_when_the_interval_is_over() {
+        let auto = AutoBalance { interval_ms: 1_000, load_percent: 90, improvement_percent: 20 };
+        let rules = Rules { balance: Some(auto), ..RULES };
+        let mut scheduler = Scheduler::default();
+        scheduler.handle(&seen(1_000, &[(1, 0, 0), (2, 0, 0)]), rules);
+        let busy = [(1, 0, 600_000), (2, 0, 400_000)];
+        assert_eq!(scheduler.handle(&seen(1_900, &busy), rules), [], "the interval is not over");
+        let orders = scheduler.handle(&seen(2_000, &busy), rules);
+        assert!(matches!(orders[..], [Order::Rebalance(_), Order::Move { worker: 1, .. }]), "{orders:?}");
+    }
+
+    #[test]
+    fn usage_is_that_of_the_time_asked_for() {
+        let mut scheduler = Scheduler::default();
+        for step in 1..=3u64 {
+            scheduler.handle(&seen(step * STEP_MS, &[(1, 0, step * 2_500_000)]), RULES);
+        }
+        let now = seen(3 * STEP_MS + STEP_MS, &[(1, 0, 4 * 2_500_000)]);
+        assert_eq!(scheduler.queue_usage(&now.queues[0], &now, 10), 50);
+        assert_eq!(scheduler.overhead(0, &now, 10), 0);
+        assert_eq!(scheduler.queue_cost(&now.queues[0]), 10_000_000);
+    }
+}
