@@ -129,6 +129,7 @@ struct PortEntry {
 /// Ports that leave: what is waited for, and what is given back then.
 pub struct Removal {
     tickets: Vec<u64>,
+    numbers: Vec<PortNo>,
     entries: Vec<PortEntry>,
 }
 

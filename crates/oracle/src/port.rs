@@ -11,7 +11,7 @@ use packet::{Batch, LinkState, Packet, PoolCache, Port, PortStats, PortStatus, R
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a long frame that lie together in its sender's memory, behind the first [`HEAD_BYTES`].
@@ -37,6 +37,9 @@ pub struct Link {
     straight_max: AtomicUsize,
     /// Cycles that it takes at least to let go what transmit calls have taken.
     flush_cycles: AtomicU64,
+    /// The device is gone.
+    is_gone: AtomicBool,
+    is_found_gone: AtomicBool,
     bell: Bell,
 }
 
@@ -52,6 +55,8 @@ impl Link {
             straight: Mutex::default(),
             straight_max: AtomicUsize::new(usize::MAX),
             flush_cycles: AtomicU64::new(0),
+            is_gone: AtomicBool::new(false),
+            is_found_gone: AtomicBool::new(false),
             bell: Bell::new().expect("an eventfd"),
         })
     }
@@ -100,6 +105,25 @@ impl Link {
         self.flush_cycles.store(cycles, Ordering::Relaxed);
     }
 
+    /// The device is gone from now on, as the worker finds out that polls the port.
+    pub fn go(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    /// Whether a worker has found out that the device is gone.
+    pub fn is_found_gone(&self) -> bool {
+        self.is_found_gone.load(Ordering::Relaxed)
+    }
+
+    fn outcome(&self) -> RxOutcome {
+        if !self.is_gone.load(Ordering::Relaxed) {
+            return RxOutcome::Ok;
+        }
+        self.is_found_gone.store(true, Ordering::Relaxed);
+        RxOutcome::Gone
+    }
+
     /// From now on it takes no more than `places` packets in all, and can tell whether there is room for
     /// some.
     pub fn set_places(&self, places: usize) {
@@ -127,7 +151,7 @@ impl RxQueue for Rx {
         for frame in self.next_burst() {
             batch.push(self.packet(cache, &frame));
         }
-        RxOutcome::Ok
+        self.link.outcome()
     }
 
     fn lends(&self) -> bool {
@@ -143,7 +167,7 @@ impl RxQueue for Rx {
             batch.push(packet);
         }
         IS_HELD.set(!self.tails.is_empty());
-        RxOutcome::Ok
+        self.link.outcome()
     }
 
     fn tails(&mut self) -> Option<&mut Tails> {

@@ -64,28 +64,38 @@ impl Devices {
 impl Vswitch {
     /// Takes note of what happened. True where a port may come that could not before.
     pub(crate) fn devices_changed(&mut self, events: &[LinkEvent]) -> bool {
-        let mut may_come = false;
+        let (mut may_come, mut look) = (false, false);
         for event in events {
             match event {
                 LinkEvent::Gone { ifindex } => self.devices_gone(|r| r.status.ifindex == *ifindex),
                 LinkEvent::Changed(link) => {
+                    // Another device of the name, or the one before: an event may be older than its port.
                     let is_another = |r: &PortRecord| {
-                        r.interface.device() == link.name && r.status.ifindex != link.ifindex
+                        r.interface.device() == link.name && ![0, link.ifindex].contains(&r.status.ifindex)
                     };
-                    self.devices_gone(is_another);
+                    look |= self.ports.values().any(is_another);
                     may_come |= self.waits_for(&link.name);
                 }
-                LinkEvent::Overrun => {
-                    if let Ok(links) = links() {
-                        let there: BTreeMap<String, u32> =
-                            links.into_iter().map(|link| (link.name, link.ifindex)).collect();
-                        self.devices_gone(|r| there.get(r.interface.device()) != Some(&r.status.ifindex));
-                    }
-                    may_come = true;
-                }
+                LinkEvent::Overrun => (may_come, look) = (true, true),
             }
         }
+        if look {
+            may_come |= self.look_for_devices();
+        }
         may_come
+    }
+
+    /// Compares ports with the devices that there are. True where a port waits for one that is there.
+    fn look_for_devices(&mut self) -> bool {
+        let there: BTreeMap<String, u32> = match links() {
+            Ok(links) => links.into_iter().map(|link| (link.name, link.ifindex)).collect(),
+            Err(error) => {
+                tracing::warn!(target: "bridge", "devices cannot be listed: {error}");
+                return true;
+            }
+        };
+        self.devices_gone(|r| there.get(r.interface.device()) != Some(&r.status.ifindex));
+        there.keys().any(|device| self.waits_for(device))
     }
 
     /// Ports whose device is gone know it now, before a worker has noticed. Only devices of others: those of

@@ -174,7 +174,7 @@ impl<P: Pipeline> Datapath<P> {
                 tickets.push(self.ask(n, "a port's queues", |ticket| Command::RemovePort { port, ticket }));
             }
         }
-        Ok(Removal { tickets, entries })
+        Ok(Removal { tickets, numbers: numbers.to_vec(), entries })
     }
 
     /// The ports in their order, once every worker has given up their queues; until then what is waited for.
@@ -183,6 +183,8 @@ impl<P: Pipeline> Datapath<P> {
         if !self.awaited.have_answered(&removal.tickets) {
             return Err(removal);
         }
+        // What workers told of a port before they gave it up is not true of the next one of its number.
+        self.gone.retain(|no| self.ports.contains_key(no) || !removal.numbers.contains(no));
         for entry in &removal.entries {
             let stats = entry.port.stats();
             for (reason, of) in BY_DRIVERS {

@@ -3,7 +3,7 @@
 use base::rcu::{Domain, Reader};
 use base::{DropReason, OfPort, PortNo, Version};
 use datapath::{
-    CacheConfig, Config, Datapath, DpAction, ExactTier, FlowView, Pipeline, PortView, Translation,
+    CacheConfig, Config, Datapath, DpAction, Event, ExactTier, FlowView, Pipeline, PortView, Translation,
 };
 use flow::{Depth, FieldId, Key, Match};
 use oracle::flood::Flood;
@@ -442,6 +442,34 @@ fn ports_that_leave_under_traffic_leave_no_chunk_behind() {
     }
     assert_eq!(came, went);
     assert!(flood.received() > 1_000 && dp.drops(DropReason::OutputPortGone) > 0);
+    drop(dp);
+    pool_is_whole().unwrap();
+}
+
+/// What a worker told of a port's device is not said of the next port of that number.
+#[test]
+fn a_port_whose_number_another_had_is_not_gone_because_that_one_was() {
+    let (domain, switch, _control, _bridge) = oracle::home::bridge_of(&[1]);
+    let mut dp = Datapath::new(pool(), switch, domain, config(1024, 10_000)).unwrap();
+    dp.start_worker(None).unwrap();
+    let gone = |dp: &mut Datapath<_>| {
+        let events = dp.events(100);
+        events.iter().filter(|event| matches!(event, Event::PortGone(PortNo(1)))).count()
+    };
+    for is_told in [true, false] {
+        let link = Link::new(PortNo(1));
+        dp.add_port(PortNo(1), link.port()).unwrap();
+        link.go();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !link.is_found_gone() || (is_told && gone(&mut dp) == 0) {
+            assert!(std::time::Instant::now() < end, "nobody is told");
+            std::thread::yield_now();
+        }
+        dp.remove_port(PortNo(1)).unwrap();
+        dp.add_port(PortNo(1), Link::new(PortNo(1)).port()).unwrap();
+        assert_eq!(gone(&mut dp), 0);
+        dp.remove_port(PortNo(1)).unwrap();
+    }
     drop(dp);
     pool_is_whole().unwrap();
 }
