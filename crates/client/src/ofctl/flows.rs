@@ -139,10 +139,15 @@ fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<E
 fn report_normalization(flow: &Parsed) {
     if let Some(before) = &flow.before {
         let after = match_text(&flow.flow_mod.matching, PortNames::none());
-        tracing::info!(target: "ofp_match", "normalization changed ofp_match, details:");
-        tracing::info!(target: "ofp_match", " pre: {before}");
-        tracing::info!(target: "ofp_match", "post: {after}");
+        log_normalization(before, &after);
     }
+}
+
+/// See [`report_normalization`].
+pub(super) fn log_normalization(before: &str, after: &str) {
+    tracing::info!(target: "ofp_match", "normalization changed ofp_match, details:");
+    tracing::info!(target: "ofp_match", " pre: {before}");
+    tracing::info!(target: "ofp_match", "post: {after}");
 }
 
 /// What is known of flows before they are taken one by one.

@@ -9,6 +9,7 @@ mod client;
 mod control;
 mod flows;
 mod groups;
+mod matches;
 mod offline;
 mod options;
 mod ports;
@@ -200,6 +201,12 @@ const TABLE: &[Row] = &[
     ("parse-group", 1, 1, offline::parse_group, "GROUP", "check a group and print it as it would be sent"),
     ("parse-actions", 1, 1, offline::parse_actions, "VERSION", "read lists of actions in hexadecimal from standard input, and print and encode them"),
     ("parse-instructions", 1, 1, offline::parse_instructions, "VERSION", "the same for instructions"),
+    ("parse-nx-match", 0, 0, matches::parse_nxm, "", "read lists of NXM entries by name from standard input, and print what is encoded again"),
+    ("parse-nxm", 0, 0, matches::parse_nxm, "", "the same"),
+    ("parse-oxm", 1, 1, matches::parse_oxm, "VERSION", "the same for OXM entries of OpenFlow 1.2 and later"),
+    ("parse-ofp10-match", 0, 0, matches::parse_match10, "", "read matches of OpenFlow 1.0 in hexadecimal from standard input, and print and encode them"),
+    ("parse-ofp11-match", 0, 0, matches::parse_match11, "", "the same for OpenFlow 1.1"),
+    ("check-vlan", 2, 2, matches::check_vlan, "TCI MASK", "print a match of a VLAN tag, in hexadecimal, as each version encodes and reads it"),
     ("parse-packet", 0, 0, offline::parse_packet, "", "print the headers of the packet on standard input"),
     ("parse-pcap", 1, usize::MAX, offline::parse_pcap, "FILE...", "print the packets of capture files as flows"),
     ("parse-key-value", 1, usize::MAX, offline::parse_key_value, "TEXT...", "print the pairs that a text consists of"),

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 const VERBOSITY: u8 = 2;
 
 /// Bytes in hexadecimal, with blanks anywhere.
-fn hex(text: &str) -> Result<Vec<u8>, Failure> {
+pub(super) fn hex(text: &str) -> Result<Vec<u8>, Failure> {
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     let value = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
     let bytes: Option<Vec<u8>> = digits
@@ -30,7 +30,7 @@ fn hex(text: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// Bytes as messages show them, without text beside.
-fn dump(bytes: &[u8]) {
+pub(super) fn dump(bytes: &[u8]) {
     for (i, line) in bytes.chunks(16).enumerate() {
         print!("{:08x} ", i * 16);
         for (n, byte) in line.iter().enumerate() {
@@ -144,20 +144,25 @@ fn lists(
         };
         println!("actions={}", actions_text(&actions, version, PortNames::none()));
         let again = encode(&codec, &actions);
-        for (i, (before, after)) in bytes.iter().zip(&again).enumerate() {
-            if before != after {
-                println!("{i:2}: {before:02x} -> {after:02x}");
-            }
-        }
-        for (i, byte) in bytes.iter().enumerate().skip(again.len()) {
-            println!("{i:2}: {byte:02x} -> (none)");
-        }
-        for (i, byte) in again.iter().enumerate().skip(bytes.len()) {
-            println!("{i:2}: (none) -> {byte:02x}");
-        }
+        print_differences("", &bytes, &again);
         println!();
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the bytes in which what is encoded again differs from what was read.
+pub(super) fn print_differences(prefix: &str, bytes: &[u8], again: &[u8]) {
+    for (i, (before, after)) in bytes.iter().zip(again).enumerate() {
+        if before != after {
+            println!("{prefix}{i:2}: {before:02x} -> {after:02x}");
+        }
+    }
+    for (i, byte) in bytes.iter().enumerate().skip(again.len()) {
+        println!("{prefix}{i:2}: {byte:02x} -> (none)");
+    }
+    for (i, byte) in again.iter().enumerate().skip(bytes.len()) {
+        println!("{prefix}{i:2}: (none) -> {byte:02x}");
+    }
 }
 
 /// Logs which of a list of actions is bad, as the stock tool does.

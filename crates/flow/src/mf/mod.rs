@@ -367,15 +367,21 @@ impl Mf {
         self.row().wires.into_iter().flatten().map(move |wire| Wire { number: wire.number + n, ..wire })
     }
 
-    /// Its number in messages of OpenFlow 1.`minor` (0 for NXM): of those in use there the newest, else the
-    /// first. `None` where it has none at all.
+    /// Its number in messages of OpenFlow 1.`minor` (0 for NXM): of those in use there the newest, of
+    /// two as old the first, and of those not yet in use the first. `None` where it has none at all.
     pub fn wire(self, minor: u8) -> Option<Wire> {
-        self.wires().filter(|wire| wire.since <= minor).last().or_else(|| self.wires().next())
+        let newest = |best: Wire, wire: Wire| if wire.since > best.since { wire } else { best };
+        self.wires().filter(|wire| wire.since <= minor).reduce(newest).or_else(|| self.wires().next())
     }
 
     /// Name on the wire as actions are printed with: `NXM_OF_ETH_SRC`, the NXM one where there is one.
     pub fn wire_name(self) -> Option<String> {
         self.wires().next().map(|wire| self.numbered(wire.name))
+    }
+
+    /// Every name on the wire, as `NXM_OF_ETH_SRC`, and what it stands for.
+    pub fn wire_names() -> impl Iterator<Item = (String, Wire)> {
+        Mf::all().flat_map(|mf| mf.wires().map(move |wire| (mf.numbered(wire.name), wire)))
     }
 
     /// The field of a header; its length and has-mask bit do not matter.

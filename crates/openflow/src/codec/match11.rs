@@ -127,7 +127,7 @@ pub(super) fn read(r: &mut Reader) -> Result<Match, ErrorKind> {
     Ok(m)
 }
 
-/// Appends the match; what it cannot say is left out.
+/// Appends the match; what it cannot say is left out, or of a part of a tag made the whole.
 pub(super) fn write(out: &mut Vec<u8>, m: &Match) {
     let mut wild = W_ALL;
     // The value of a field that is matched exactly, and 0 for any other.
@@ -155,14 +155,15 @@ pub(super) fn write(out: &mut Vec<u8>, m: &Match) {
         if is_mpls { (exact(Mf::MplsLabel, W_MPLS_LABEL), exact(Mf::MplsTc, W_MPLS_TC)) } else { (0, 0) };
     let (tci, tci_mask) = m.get_mf(Mf::VlanTci);
     let (mut vlan, mut pcp) = (0, 0);
-    if tci_mask & 0x1000 != 0 {
+    if tci_mask != 0 {
         wild &= !W_DL_VLAN;
-        vlan = match (tci & 0x1000, tci_mask & 0xfff) {
-            (0, _) => VLAN_NONE,
-            (_, 0xfff) => tci as u16 & 0xfff,
-            _ => VLAN_ANY,
+        let is_untagged = tci_mask & 0x1000 != 0 && tci & 0x1000 == 0;
+        vlan = match tci_mask & 0xfff {
+            _ if is_untagged => VLAN_NONE,
+            0 => VLAN_ANY,
+            _ => tci as u16 & 0xfff,
         };
-        if tci & 0x1000 != 0 && tci_mask & 0xe000 == 0xe000 {
+        if !is_untagged && tci_mask & 0xe000 != 0 {
             wild &= !W_DL_VLAN_PCP;
             pcp = (tci >> 13) as u8;
         }

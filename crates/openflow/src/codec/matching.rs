@@ -15,7 +15,11 @@ use flow::options::{OPTION_BYTES_MAX, OptionMatch, Wide};
 use flow::{FieldId, Match, Mf};
 
 /// The flow's cookie as a pseudo-field of NXM requests.
-const COOKIE: Wire = Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
+pub(crate) const COOKIE: Wire =
+    Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
+
+/// The bits of `ct_state` that mean something.
+const CT_STATES: u128 = 0xff;
 
 /// The port on which a packet came in below a logical port. There are none that lie above another here, so it
 /// is the input port, which it requires: a match of it holds nothing more.
@@ -115,14 +119,32 @@ fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Err
     }
     if is_port32(mf) && mask != 0 {
         value = OfPort::from_u32(value as u32).ok_or(OFPBMC_BAD_VALUE)?.0.into();
-    } else if !mf.is_valid(value) {
+    } else if !mf.is_valid(value) || (mf == Mf::CtState && value & !CT_STATES != 0) {
         return Err(OFPBMC_BAD_VALUE);
     }
     Ok(Entry { mf, value, mask, masked })
 }
 
+/// What becomes of entries of fields that nobody knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unknown {
+    /// The match is refused.
+    Refused,
+    /// They are left out.
+    Skipped,
+}
+
 /// A list of NXM or OXM entries, in full.
-pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -> Result<Match, ErrorKind> {
+pub(super) fn read_entries(r: Reader, cookie: Option<&mut (u64, u64)>) -> Result<Match, ErrorKind> {
+    read_known_entries(r, cookie, Unknown::Refused)
+}
+
+/// The same, with a choice for unknown fields.
+pub(super) fn read_known_entries(
+    mut r: Reader,
+    mut cookie: Option<&mut (u64, u64)>,
+    unknown: Unknown,
+) -> Result<Match, ErrorKind> {
     r = r.with_error(OFPBMC_BAD_LEN);
     let mut m = Match::any();
     let mut has_in_phy_port = false;
@@ -146,7 +168,11 @@ pub(super) fn read_entries(mut r: Reader, mut cookie: Option<&mut (u64, u64)>) -
             read_in_phy_port(header, &mut body, &m)?;
             continue;
         }
-        let mf = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
+        let mf = match Mf::from_nxm(header) {
+            Some(mf) => mf,
+            None if unknown == Unknown::Skipped => continue,
+            None => return Err(OFPBMC_BAD_FIELD),
+        };
         if let Mf::TunMetadata(idx) = mf {
             let option = option_body(idx, header, &mut body)?;
             if m.options.get(idx).is_some() {
@@ -195,8 +221,26 @@ fn read_cookie(header: NxmHeader, body: &mut Reader, cookie: &mut (u64, u64)) ->
     body.end()
 }
 
-/// Appends the entries of a match, without padding. `cookie` and its mask come first, if the mask is not 0.
+/// Appends the entries of a match, without padding, in Open vSwitch's order. `cookie` and its mask come last,
+/// if the mask is not 0.
 pub(super) fn write_entries(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u64, u64)) {
+    for_each_field(m, minor, |mf, value, mask| match mf {
+        Mf::Metadata => {}
+        // From OpenFlow 1.5 on, two registers of 32 bits are one of the standard's 64.
+        Mf::Reg(n) if minor >= 5 => {
+            let pair = Mf::XReg(n / 2);
+            if n % 2 == 0 || m.get_mf(Mf::Reg(n - 1)).1 == 0 {
+                let (value, mask) = m.get_mf(pair);
+                write_entry(out, pair, minor, value, mask);
+            }
+        }
+        _ => write_entry(out, mf, minor, value, mask),
+    });
+    m.options.iter().for_each(|option| write_option(out, minor, option));
+    let (value, mask) = m.get_mf(Mf::Metadata);
+    if mask != 0 {
+        write_entry(out, Mf::Metadata, minor, value, mask);
+    }
     if cookie.1 != 0 {
         let masked = cookie.1 != u64::MAX;
         write_header(out, NxmHeader::new(COOKIE, masked, if masked { 16 } else { 8 }));
@@ -205,8 +249,6 @@ pub(super) fn write_entries(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u6
             out.u64(cookie.1);
         }
     }
-    for_each_field(m, minor, |mf, value, mask| write_entry(out, mf, minor, value, mask));
-    m.options.iter().for_each(|option| write_option(out, minor, option));
 }
 
 /// Appends an entry of a tunnel option: as long as the option where that is known, else as short as can be.
@@ -226,6 +268,8 @@ pub(crate) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
 pub(crate) fn write_entry(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mask: u128) {
     let Some(wire) = mf.wire(minor) else { return };
     let bytes = usize::from(mf.row().bytes);
+    // Who knows more states than there are here must not take them for matched.
+    let mask = if mf == Mf::CtState { mask & CT_STATES } else { mask };
     let masked = mask != mf.ones();
     write_header(out, NxmHeader::new(wire, masked, if masked { 2 * bytes } else { bytes }));
     out.number(value_to_wire(mf, value), bytes);
@@ -391,7 +435,8 @@ pub fn normalized(m: &Match) -> Match {
     out
 }
 
-/// Appends an `ofp_match` of OpenFlow 1.0. What it cannot say is left out: see [`fits_match10`].
+/// Appends an `ofp_match` of OpenFlow 1.0. What it cannot say is left out, or of a part of a tag made the
+/// whole: see [`fits_match10`].
 pub(super) fn write_match10(out: &mut Vec<u8>, m: &Match) {
     let mut wild = 0;
     let mut field = |mf: Mf, bit: u32| -> u128 {
@@ -418,18 +463,15 @@ pub(super) fn write_match10(out: &mut Vec<u8>, m: &Match) {
     let (nw_src, nw_dst) = (address(Mf::NwSrc, W_NW_SRC_SHIFT), address(Mf::NwDst, W_NW_DST_SHIFT));
     let (tci, tci_mask) = m.get_mf(Mf::VlanTci);
     let (mut vlan, mut pcp) = (0, 0);
-    if tci_mask & 0x1000 == 0 {
-        wild |= W_DL_VLAN | W_DL_VLAN_PCP;
-    } else if tci & 0x1000 == 0 {
+    if tci_mask & 0x1000 != 0 && tci & 0x1000 == 0 {
         vlan = VLAN_NONE;
-        wild |= W_DL_VLAN_PCP;
     } else {
-        if tci_mask & 0xfff == 0xfff {
+        if tci_mask & 0xfff != 0 {
             vlan = tci as u16 & 0xfff;
         } else {
             wild |= W_DL_VLAN;
         }
-        if tci_mask & 0xe000 == 0xe000 {
+        if tci_mask & 0xe000 != 0 {
             pcp = (tci >> 13) as u8;
         } else {
             wild |= W_DL_VLAN_PCP;

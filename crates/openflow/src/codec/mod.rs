@@ -26,7 +26,7 @@ mod switch;
 mod table;
 
 pub use fields::for_each_field;
-pub use matching::{OFPFW_ALL, fits_match10, normalized};
+pub use matching::{OFPFW_ALL, Unknown, fits_match10, normalized};
 pub use names::message_name;
 
 pub(crate) use flows::write_flow_stats;
@@ -313,6 +313,43 @@ impl Codec {
                 Kind::Experimenter
             }
         })
+    }
+
+    /// Reads a match: `ofp_match` of OpenFlow 1.0 or 1.1, without what may follow, or from 1.2 on OXM entries
+    /// without header and padding.
+    pub fn decode_match(&self, bytes: &[u8], unknown: Unknown) -> Result<flow::Match, ErrorKind> {
+        let mut r = Reader::new(bytes, OFPBMC_BAD_LEN);
+        match self.version {
+            Version::V10 => matching::read_match10(&mut r),
+            Version::V11 => match11::read(&mut r),
+            _ => matching::read_known_entries(r, None, unknown),
+        }
+    }
+
+    /// Encodes a match as `decode_match` reads it.
+    pub fn encode_match(&self, m: &flow::Match) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.version {
+            Version::V10 => matching::write_match10(&mut out, m),
+            Version::V11 => match11::write(&mut out, m),
+            version => matching::write_entries(&mut out, m, version.minor(), (0, 0)),
+        }
+        out
+    }
+
+    /// Reads NXM entries, without padding, and the cookie that may stand among them with its mask.
+    pub fn decode_nxm(bytes: &[u8], unknown: Unknown) -> Result<(flow::Match, (u64, u64)), ErrorKind> {
+        let mut cookie = (0, 0);
+        let r = Reader::new(bytes, OFPBMC_BAD_LEN);
+        let m = matching::read_known_entries(r, Some(&mut cookie), unknown)?;
+        Ok((m, cookie))
+    }
+
+    /// Encodes NXM entries, without padding.
+    pub fn encode_nxm(m: &flow::Match, cookie: (u64, u64)) -> Vec<u8> {
+        let mut out = Vec::new();
+        matching::write_entries(&mut out, m, 0, cookie);
+        out
     }
 
     /// Reads a list of actions, of which `bytes` are all. Instructions in the form of actions, as OpenFlow

@@ -2,6 +2,7 @@
 //! same output, the same errors and the same exit codes. The switches are Open vSwitch's, with its dummy
 //! datapath, and ours.
 
+mod matches;
 mod rig;
 mod snoop;
 
