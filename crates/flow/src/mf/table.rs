@@ -198,7 +198,7 @@ match_fields! {
     PktMark => row("pkt_mark", FieldId::PktMark, 0, 32, 4).nxm("NXM_NX_PKT_MARK", NXM_NX, 33).mask(Arbitrary)
         .rw().format(Format::Hexadecimal)
         .doc("Packet mark, as the kernel has it.");
-    CtState => row("ct_state", FieldId::CtState, 0, 32, 4).nxm("NXM_NX_CT_STATE", NXM_NX, 105).mask(Arbitrary)
+    CtState => row("ct_state", FieldId::CtState, 0, 8, 4).subfield_bits(32).nxm("NXM_NX_CT_STATE", NXM_NX, 105).mask(Arbitrary)
         .format(Format::CtState)
         .doc("Connection tracking state.");
     CtZone => row("ct_zone", FieldId::CtZone, 0, 16, 2).nxm("NXM_NX_CT_ZONE", NXM_NX, 106).format(Format::Hexadecimal)

@@ -18,9 +18,6 @@ use flow::{FieldId, Match, Mf};
 pub(crate) const COOKIE: Wire =
     Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
 
-/// The bits of `ct_state` that mean something.
-const CT_STATES: u128 = 0xff;
-
 /// The port on which a packet came in below a logical port. There are none that lie above another here, so it
 /// is the input port, which it requires: a match of it holds nothing more.
 const IN_PHY_PORT: (u16, u8) = (0x8000, 1);
@@ -119,7 +116,7 @@ fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Err
     }
     if is_port32(mf) && mask != 0 {
         value = OfPort::from_u32(value as u32).ok_or(OFPBMC_BAD_VALUE)?.0.into();
-    } else if !mf.is_valid(value) || (mf == Mf::CtState && value & !CT_STATES != 0) {
+    } else if !mf.is_valid(value) {
         return Err(OFPBMC_BAD_VALUE);
     }
     Ok(Entry { mf, value, mask, masked })
@@ -269,8 +266,7 @@ pub(crate) fn write_entry(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mas
     let Some(wire) = mf.wire(minor) else { return };
     let bytes = usize::from(mf.row().bytes);
     // Who knows more states than there are here must not take them for matched.
-    let mask = if mf == Mf::CtState { mask & CT_STATES } else { mask };
-    let masked = mask != mf.ones();
+    let masked = mask != mf.ones() || mf == Mf::CtState;
     write_header(out, NxmHeader::new(wire, masked, if masked { 2 * bytes } else { bytes }));
     out.number(value_to_wire(mf, value), bytes);
     if masked {

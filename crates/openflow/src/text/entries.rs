@@ -141,12 +141,10 @@ mod tests {
             "OXM_OF_ETH_TYPE(0800), OXM_OF_IPV4_SRC_W(c0a80000/ffff0000)",
             "NXM_NX_COOKIE_W(84200000abcdef01/84200000ffffffff), NXM_NX_REG15(acebdf56)",
             "NXOXM_ET_ERSPAN_IDX(01020304)",
-            "01020304(1111)",
+            "01020304(1111/3333)",
             "ffff020800002320(11112222)",
         ] {
-            let again = entries_text(&parse_entries(text).unwrap());
-            // The header says that there is a mask, and so half of its bytes are one.
-            assert_eq!(again, if text.starts_with("0102") { "01020304(1111)" } else { text }, "{text}");
+            assert_eq!(entries_text(&parse_entries(text).unwrap()), text);
         }
     }
 

@@ -570,7 +570,7 @@ fn any_match() -> impl Strategy<Value = Match> {
         let mut m = Match::any();
         for &(field, value) in protocols[protocol] {
             match field {
-                FieldId::TpSrc => m.set_masked(field, value, 0xff),
+                FieldId::TpSrc | FieldId::CtState => m.set_masked(field, value, 0xff),
                 _ => m = m.with(field, value),
             }
         }
