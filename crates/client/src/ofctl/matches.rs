@@ -3,6 +3,7 @@
 use super::Options;
 use super::client::{Failure, fail};
 use super::offline::{dump, hex, print_differences};
+use base::OfPort;
 use flow::{Match, Mf};
 use openflow::codec::{Unknown, normalized};
 use openflow::error::ErrorKind;
@@ -102,6 +103,8 @@ pub fn parse_match10(_: &Options) -> Result<ExitCode, Failure> {
     let codec = Codec::new(Version::V10);
     // Digits that do not matter: other ones from line to line.
     let mut any_digits = "5af0913c7be2846d".chars().cycle();
+    // The log explains the first one; the difference itself is printed for each.
+    let mut is_explained = false;
     for text in match_lines() {
         let text = text?;
         let expected = sized(&hex(&text.replace('x', "0"))?, MATCH10_LEN)?;
@@ -114,7 +117,7 @@ pub fn parse_match10(_: &Options) -> Result<ExitCode, Failure> {
         let again = codec.encode_match(&m);
         print_differences("", &expected, &again);
         let usual = normalized(&m);
-        if usual != m {
+        if usual != m && !std::mem::replace(&mut is_explained, true) {
             let (pre, post) = (match_text(&m, PortNames::none()), match_text(&usual, PortNames::none()));
             super::flows::log_normalization(&pre, &post);
         }
@@ -135,10 +138,26 @@ pub fn parse_match11(_: &Options) -> Result<ExitCode, Failure> {
                 print_differences("", &bytes, &codec.encode_match(&m));
                 println!();
             }
-            Err(error) => println!("bad ofp11_match: {}\n", error.name()),
+            Err(error) => {
+                explain_port(&bytes);
+                println!("bad ofp11_match: {}\n", error.name());
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Logs that a match of OpenFlow 1.1 names a port that cannot be, as the stock tool does.
+fn explain_port(bytes: &[u8]) {
+    let number = |at: usize| bytes[at..at + 4].iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+    // Of the wildcards, bit 0 is the port's.
+    let (port, is_any) = (number(4), number(8) & 1 != 0);
+    if !is_any && OfPort::from_u32(port).is_none() {
+        tracing::warn!(
+            target: "ofp_port",
+            "port {port} is outside the supported range 0 through 65279 or 0xffffff00 through 0xffffffff"
+        );
+    }
 }
 
 /// The lines of standard input that hold something beside a comment.

@@ -195,6 +195,7 @@ const TABLE: &[Row] = &[
     ("add-tlv-map", 2, 2, options::add_tlv_map, "SWITCH MAP[,MAP]...", "map tunnel options to fields: {class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN"),
     ("del-tlv-map", 1, 2, options::del_tlv_map, "SWITCH [MAP[,MAP]...]", "remove mappings of tunnel options, or all of them"),
     ("dump-tlv-map", 1, 1, options::dump_tlv_map, "SWITCH", "print the mappings of tunnel options"),
+    ("ct-flush-zone", 2, 2, options::ct_flush_zone, "SWITCH ZONE", "end the tracked connections of a zone"),
     ("packet-out", 2, usize::MAX, flows::packet_out, "SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"", "send a packet through actions"),
     ("parse-flow", 1, 1, flows::parse_flow_command, "FLOW", "check a flow and print it as it would be sent"),
     ("parse-flows", 1, 1, flows::parse_flows_command, "FILE", "check the flows of a file and print them as they would be sent"),
@@ -223,7 +224,8 @@ const TABLE: &[Row] = &[
 ];
 
 /// What `--read-only` refuses.
-const CHANGING: [&str; 21] = [
+const CHANGING: [&str; 22] = [
+    "ct-flush-zone",
     "add-group",
     "mod-group",
     "insert-buckets",

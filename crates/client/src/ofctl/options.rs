@@ -1,4 +1,5 @@
-//! Which tunnel options are which fields of a switch: `add-tlv-map`, `del-tlv-map`, `dump-tlv-map`.
+//! Small requests: which tunnel options are which fields of a switch (`add-tlv-map`, `del-tlv-map`,
+//! `dump-tlv-map`), and an end to tracked connections (`ct-flush-zone`).
 
 use super::Options;
 use super::client::{Failure, fail};
@@ -37,6 +38,14 @@ pub fn dump_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+pub fn ct_flush_zone(options: &Options) -> Result<ExitCode, Failure> {
+    let text = options.word(2).unwrap_or("");
+    let Ok(zone) = text.parse() else { return fail!("invalid zone_id \"{text}\"") };
+    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    client.command(&Message::CtFlushZone(zone))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `{class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN`, with commas between several.

@@ -232,6 +232,12 @@ fn commands_show_limit_and_flush_connections() {
     assert!(bad.contains("port is set without protocol"), "{bad}");
     switch.appctl(&["dpctl/flush-conntrack", "mark=1"]).ok();
     assert_eq!(nconns(), 2);
+    switch.ofctl(&["ct-flush-zone", "br0", "4"]).ok();
+    assert_eq!(nconns(), 2);
+    switch.ofctl(&["ct-flush-zone", "br0", "3"]).ok();
+    assert_eq!(nconns(), 0);
+    send(a, b, 1003, 53);
+    wait_for("another connection", || nconns() == 1);
     switch.appctl(&["dpctl/flush-conntrack"]).ok();
     assert_eq!(nconns(), 0);
     switch.appctl(&["dpctl/ct-disable-tcp-seq-chk"]).ok();

@@ -363,7 +363,7 @@ pub(super) static LOAD: Row = Row {
                 Ok(load(target, value))
             },
             |a, e| {
-                with!(a, Action::Load { target, value } if !e.is_long(target.field) => {
+                with!(a, Action::Load { target, value } if !e.is_long(target.field) && target.count <= 64 => {
                     e.out.u16(ofs_nbits(*target));
                     e.field(target.field);
                     e.out.u64(*value);
@@ -371,11 +371,18 @@ pub(super) static LOAD: Row = Row {
             },
         )
         .only(Version::V10, Version::V14),
-        nicira(33, |b| read_set_field(b, true), write_load_as_set).only(Version::V10, Version::V14),
+        nicira(33, |b| read_set_field(b, true), write_long_load).only(Version::V10, Version::V14),
         of11(25, |b| read_set_field(b, true), write_load_as_set)
             .only(Version::V15, Version::V15)
             .never_read(),
     ],
+    // Of more than 64 bits.
+    stand_in: |a, e| {
+        with!(a, Action::Load { target, value } => {
+            let mask = ones(target.count) << target.offset;
+            e.set_as_loads(target.field, u128::from(*value) << target.offset, mask);
+        })
+    },
     words: &[word("load", |_, _, value| parse_load(value))],
     print: |a, p| {
         with!(a, Action::Load { target, value } => {
@@ -406,6 +413,11 @@ fn load(target: SubField, value: u64) -> Action {
         },
         _ => Action::Load { target, value },
     }
+}
+
+/// A load into a field whose header has no room in NXAST_REG_LOAD.
+fn write_long_load(a: &Action, e: &mut Encoder) -> bool {
+    matches!(a, Action::Load { target, .. } if e.is_long(target.field)) && write_load_as_set(a, e)
 }
 
 fn write_load_as_set(a: &Action, e: &mut Encoder) -> bool {

@@ -103,14 +103,14 @@ fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Err
     let mut value = body.number(bytes)?;
     let mut mask = mf.ones();
     if masked {
-        let full = if bytes == 16 { u128::MAX } else { (1 << (bytes * 8)) - 1 };
         let wire_mask = body.number(bytes)?;
         if value & !wire_mask != 0 {
             return Err(OFPBMC_BAD_WILDCARDS);
         }
-        // All ones stands for an exact match, also of a field that is narrower than its bytes.
-        mask = if wire_mask == full { mf.ones() } else { wire_mask };
-        if mask & !mf.ones() != 0 || (row.maskable == Maskable::No && mask != 0 && mask != mf.ones()) {
+        // Bits that a field has not, since it is narrower than its bytes, are 0 in every packet.
+        mask = wire_mask & mf.ones();
+        let is_partial = mask != 0 && mask != mf.ones();
+        if (mask == 0 && wire_mask != 0) || (row.maskable == Maskable::No && is_partial) {
             return Err(OFPBMC_BAD_MASK);
         }
     }
@@ -532,6 +532,7 @@ mod tests {
             ("80000a02 86dd 80004f04 0040 0048", Ok(())),
             ("80000a02 86dd 80004f04 0041 0040", Err(OFPBMC_BAD_WILDCARDS)),
             ("80000a02 86dd 80004f04 0000 0200", Err(OFPBMC_BAD_MASK)),
+            ("80000a02 0800 00013502 00 fd", Ok(())),
             ("80000a02 86dd 80004e02 0200", Err(OFPBMC_BAD_VALUE)),
             ("80000a02 86dd 80004e01 01", Err(OFPBMC_BAD_LEN)),
             ("80000a02 86dd 80004e02 0041 80004e02 0041", Err(OFPBMC_DUP_FIELD)),

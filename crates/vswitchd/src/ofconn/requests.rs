@@ -111,6 +111,7 @@ impl Vswitch {
             }
             Message::Resume(packet) => return self.resume(bridge, &packet),
             Message::CtFlushZone(zone) => {
+                tracing::debug!(target: "ct_dpif", "netdev@ovs-netdev: ct_flush: zone {zone}");
                 let filter = Filter { zone: Some(zone), ..Filter::default() };
                 self.dp.tracker().flush(&filter, self.dp.now_ms());
             }

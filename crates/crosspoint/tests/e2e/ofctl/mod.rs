@@ -302,7 +302,11 @@ fn what_a_match_leaves_out_for_want_of_what_it_requires_is_said_as_the_stock_cli
 }
 
 /// Command lines that need no switch: they print what the stock client prints.
-const OFFLINE: [&[&str]; 30] = [
+const OFFLINE: [&[&str]; 34] = [
+    &["parse-flow", "ip,actions=ct(commit,exec(load:0x1->NXM_NX_CT_LABEL[]))"],
+    &["parse-flow", "ip,actions=ct(commit,exec(load:0x1234567890abcdef->NXM_NX_CT_LABEL[32..95]))"],
+    &["parse-flow", "actions=load:0x7->NXM_NX_XXREG1[]"],
+    &["ct-flush-zone", "unix:/nonexistent/switch", "70000"],
     &["ofp-print", ""],
     &["ofp-print", "aabb"],
     &["ofp-print", "0110ccddeeff0011"],
