@@ -5,6 +5,7 @@ use crate::shape::MiniMatch;
 use crate::topology::BridgeIdx;
 use base::OfPort;
 use flow::action::{Learn, LearnSource, LearnTarget, SubField};
+use flow::classifier::Clause;
 use flow::{Action, Depth, Mf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -43,6 +44,8 @@ pub struct Actions {
     pub(crate) meters: Box<[u32]>,
     /// What `learn` actions among them ask to be counted.
     pub(crate) learns: Box<[CountedLearn]>,
+    /// The clauses of conjunctions that they are; none, or there is nothing else but notes.
+    pub(crate) clauses: Box<[Clause]>,
 }
 
 /// A `learn` action whose rules are counted: by table and cookie.
@@ -72,6 +75,17 @@ pub(crate) fn counted_learns(list: &[Action]) -> Vec<CountedLearn> {
         }
     }
     all
+}
+
+/// The clauses that a list is.
+pub(crate) fn clauses(list: &[Action]) -> Vec<Clause> {
+    let clause = |action: &Action| match *action {
+        Action::Conjunction { id, clause, n_clauses } => {
+            Some(Clause { id, count: n_clauses, number: clause })
+        }
+        _ => None,
+    };
+    list.iter().filter_map(clause).collect()
 }
 
 impl Actions {

@@ -4,9 +4,10 @@ use crate::rule::{Actions, Rule};
 use base::Version;
 use base::hash::HashKey;
 use base::rcu::{Domain, Reader};
-use flow::classifier::Classifier;
+use flow::classifier::{Classifier, forget_conj_id};
 use flow::{Key, Mask};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the classifier keeps of a rule: what a translation needs lies beside the matched words, so that a
 /// look-up among a million rules does not wait for another line of memory.
@@ -23,11 +24,24 @@ pub(crate) struct Table {
     pub matched_slot: u32,
     /// Counts packets that none matched.
     pub missed_slot: u32,
+    /// Some rule is, or was, a clause of a conjunction.
+    conjunctive: AtomicBool,
 }
 
 impl Table {
     pub fn new(domain: Arc<Domain>, secret: HashKey, matched_slot: u32, missed_slot: u32) -> Table {
-        Table { rules: Classifier::new(domain, secret), matched_slot, missed_slot }
+        Table {
+            rules: Classifier::new(domain, secret),
+            matched_slot,
+            missed_slot,
+            conjunctive: AtomicBool::new(false),
+        }
+    }
+
+    /// Says that a rule which is about to be added is a clause of a conjunction. Relaxed: who sees the rule has
+    /// read its version from where that is published afterwards (Release).
+    pub fn expect_conjunctions(&self) {
+        self.conjunctive.store(true, Ordering::Relaxed);
     }
 
     /// The rule of the highest priority that matches at a version. Adds to `mask` the bits that decided it.
@@ -39,6 +53,13 @@ impl Table {
         mask: &mut Mask,
         reader: &'g Reader,
     ) -> Option<&'g Entry> {
-        self.rules.lookup(version, key, mask, reader).map(|r| r.data())
+        let found = if self.conjunctive.load(Ordering::Relaxed) {
+            let clauses = |entry: &'g Entry| &*entry.actions.clauses;
+            self.rules.lookup_conjunctive(version, key, mask, reader, clauses)
+        } else {
+            self.rules.lookup(version, key, mask, reader)
+        };
+        forget_conj_id(mask);
+        found.map(|r| r.data())
     }
 }

@@ -19,7 +19,7 @@ pub struct Both {
 }
 
 /// What comes of a request: what was said, or the error.
-type Verdict = Result<(), String>;
+pub type Verdict = Result<(), String>;
 
 impl Both {
     pub fn start(name: &str) -> Both {
@@ -39,14 +39,14 @@ impl Both {
         Both { ours: Switch::dummy(), stock }
     }
 
-    fn ours(&self, args: &[&str]) -> (String, bool) {
+    pub fn ours(&self, args: &[&str]) -> (String, bool) {
         let said = self.ours.ofctl(args);
         (said.out + &said.err, said.code == Some(0))
     }
 
     /// The same request to both. Each must say the same.
     #[track_caller]
-    fn verdict(&self, args: &[&str]) -> Verdict {
+    pub fn verdict(&self, args: &[&str]) -> Verdict {
         let (ours, stock) = (self.ours(args), self.stock.try_ofctl(args));
         let verdicts = (verdict(&ours), verdict(&stock));
         assert_eq!(
@@ -119,7 +119,7 @@ pub fn ethernet(eth_type: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// An IPv4 packet; `fragment` is the word with flags and offset.
-fn ipv4(protocol: u8, fragment: u16, ttl: u8, payload: &[u8]) -> Vec<u8> {
+pub fn ipv4(protocol: u8, fragment: u16, ttl: u8, payload: &[u8]) -> Vec<u8> {
     let length = (20 + payload.len()) as u16;
     let mut header = [0x45, 0xb8, 0, 0, 0, 7, 0, 0, ttl, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     header[2..4].copy_from_slice(&length.to_be_bytes());
@@ -142,7 +142,7 @@ fn ipv6(protocol: u8, payload: &[u8]) -> Vec<u8> {
     [&header[..], payload].concat()
 }
 
-fn udp() -> Vec<u8> {
+pub fn udp() -> Vec<u8> {
     [&[0, 53, 0x12, 0x34, 0, 26, 0xab, 0xcd][..], &[7; 18]].concat()
 }
 
@@ -164,7 +164,7 @@ fn arp(hardware: u16, op: u16) -> Vec<u8> {
 }
 
 /// Packets with every header that actions change.
-fn whole_packets() -> Vec<(&'static str, Vec<u8>)> {
+pub fn whole_packets() -> Vec<(&'static str, Vec<u8>)> {
     let v4 = |packet: Vec<u8>| ethernet(0x800, &packet);
     let v6 = |packet: Vec<u8>| ethernet(0x86dd, &packet);
     vec![

@@ -24,6 +24,7 @@ mod ovs_ctl;
 mod ovsdb_kill;
 mod ovsdb_server;
 mod ovsdb_tool;
+mod pipeline_beside_stock;
 mod ports_guide;
 mod programs;
 mod qemu;

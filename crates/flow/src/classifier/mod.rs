@@ -23,20 +23,19 @@
 //! open. Here it is one of them, the same for all keys that agree on the bits added to `wc`, as long as the
 //! rules are the same.
 //!
-//! Conjunctive matches (`conj_id`): not there yet. Their place is in [`Classifier::lookup`], where a
-//! candidate rule is taken: a rule whose data is "clause k of n of conjunction id" would be collected instead
-//! of compared, the search go on, and the key be looked up again with `conj_id` set when all clauses of an id
-//! have matched at a priority above the best plain rule's.
+//! Conjunctive matches (`conj_id`) are looked up by [`Classifier::lookup_conjunctive`]; see `conjunction`.
 //!
 //! Threads: changes may come from any thread, one at a time (a mutex); lookups wait for nobody, neither
 //! allocate nor lock, and borrow from a [`Reader`] of the classifier's domain. The control thread needs a
 //! `Reader` too, and must be quiescent now and then for memory to be freed.
 
+mod conjunction;
 mod prefixes;
 mod rule;
 mod subtable;
 mod values;
 
+pub use conjunction::{Clause, forget_conj_id};
 pub use rule::RuleRef;
 
 use crate::key::{Key, Mask};

@@ -567,14 +567,15 @@ impl Match {
         self.key.get64(FieldId::NwFrag) & 2 != 0
     }
 
-    /// A connection is known where the state is new, established or related, or tracked and not invalid.
+    /// A connection is known where the state is one of a valid packet, or tracked and not invalid.
     fn has_ct_prereq(&self, mf: Mf, eth_type: u16) -> bool {
-        const NEW_EST_REL: u64 = 0b111;
+        // New, established, related, a reply, translated at either end.
+        const OF_VALID: u64 = 0b1100_1111;
         const INVALID: u64 = 1 << 4;
         const TRACKED: u64 = 1 << 5;
         let (state, mask) = (self.key.get64(FieldId::CtState), self.mask.get(FieldId::CtState) as u64);
         let valid =
-            state & NEW_EST_REL != 0 || state & TRACKED != 0 && mask & INVALID != 0 && state & INVALID == 0;
+            state & OF_VALID != 0 || state & TRACKED != 0 && mask & INVALID != 0 && state & INVALID == 0;
         valid
             && match mf {
                 Mf::CtNwSrc | Mf::CtNwDst => eth_type == 0x800,

@@ -2,5 +2,6 @@
 
 mod classifier_oracle;
 mod classifier_stress;
+mod conjunctions;
 mod extract;
 mod megaflows;

@@ -77,6 +77,12 @@ impl<'a> Checker<'a> {
 
     /// Checks a list of actions.
     pub fn list(&mut self, actions: &[Action]) -> Result<(), ErrorKind> {
+        let is_clause = |action: &Action| matches!(action, Action::Conjunction { .. });
+        if actions.iter().any(is_clause)
+            && actions.iter().any(|action| !is_clause(action) && !matches!(action, Action::Note(_)))
+        {
+            return Err(NXBAC_BAD_CONJUNCTION);
+        }
         actions.iter().try_for_each(|action| {
             let lenient = self.server == Some(Version::V10)
                 && matches!(
@@ -272,6 +278,15 @@ mod tests {
 
     fn tci(value: u128) -> Action {
         Action::SetField { field: Mf::VlanTci, value, mask: 0xffff }
+    }
+
+    #[test]
+    fn clauses_of_conjunctions_stand_beside_notes_alone() {
+        let clause = Action::Conjunction { id: 1, clause: 0, n_clauses: 2 };
+        let check = |actions: &[Action]| check_actions(Version::V13, &Match::any(), actions, None);
+        assert_eq!(check(&[clause.clone(), Action::Note(vec![1]), clause.clone()]), Ok(()));
+        assert_eq!(check(&[Action::Exit, clause.clone()]), Err(NXBAC_BAD_CONJUNCTION));
+        assert_eq!(check(&[clause, Action::Exit]), Err(NXBAC_BAD_CONJUNCTION));
     }
 
     #[test]

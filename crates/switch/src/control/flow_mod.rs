@@ -490,6 +490,9 @@ impl Inner {
         store.shown += usize::from(!rule.flags.hidden);
         let state = self.bridges[rule.bridge.0 as usize].as_ref().expect("its table is there").state.clone();
         let table = state.table(rule.table_id).expect("made above");
+        if !rule.actions.clauses.is_empty() {
+            table.expect_conjunctions();
+        }
         let entry = Entry { rule: rule.clone(), actions: rule.actions.clone(), slot: rule.slot };
         table.rules.insert(matching, rule.priority, version, entry, reader);
         let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);

@@ -6,7 +6,7 @@
 use super::FlowModError;
 use super::groups::GroupControl;
 use super::meters::MeterControl;
-use crate::rule::{Actions, counted_learns};
+use crate::rule::{Actions, clauses, counted_learns};
 use crate::shape::depth_of;
 use base::OfPort;
 use flow::action::{CtZone, Learn, LearnSource, LearnTarget, SubField};
@@ -129,7 +129,6 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         }
         Action::SetMplsLabel(label) if *label > 0xf_ffff => bad("label above 20 bits"),
         Action::SetMplsTc(tc) if *tc > 7 => bad("traffic class above 7"),
-        Action::Conjunction { .. } => Err(FlowModError::Unsupported("conjunction")),
         Action::DecNshTtl => Err(FlowModError::Unsupported("dec_nsh_ttl")),
         Action::CheckPktLarger { .. } => Err(FlowModError::Unsupported("check_pkt_larger")),
         Action::Group(group) => match known.numbered {
@@ -168,6 +167,7 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         | Action::Nat(_)
         | Action::CtClear
         | Action::FinTimeout { .. }
+        | Action::Conjunction { .. }
         | Action::Note(_)
         | Action::Exit => Ok(()),
     }
@@ -255,6 +255,7 @@ pub(super) fn compile(list: &[Action]) -> Actions {
         groups: groups.into(),
         meters: meters.into(),
         learns: counted_learns(list).into(),
+        clauses: clauses(list).into(),
     }
 }
 
@@ -338,6 +339,8 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
             | Action::ClearActions
             | Action::Nat(_)
             | Action::CtClear
+            // It is for the lookup.
+            | Action::Conjunction { .. }
             | Action::Note(_)
             | Action::Exit => Depth::Metadata,
             // Its buckets may do anything, and may change while the rule stays.
@@ -346,9 +349,7 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
                 Depth::Everything
             }
             // Refused.
-            Action::DecNshTtl | Action::Conjunction { .. } | Action::Encap { .. } | Action::Decap { .. } => {
-                Depth::Metadata
-            }
+            Action::DecNshTtl | Action::Encap { .. } | Action::Decap { .. } => Depth::Metadata,
             // The hash looks at all headers; the control thread reads the packet that something is learned
             // from.
             Action::Multipath(_) | Action::Bundle(_) | Action::Learn(_) => Depth::Everything,

@@ -103,6 +103,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
             // No collector is there to send samples to, so there is nothing to sample for.
             Action::Sample { .. } | Action::Note(_) => {}
             Action::Exit => self.exit = true,
+            // No lookup finds one, but packets may come with it.
+            Action::Conjunction { .. } => {
+                self.trace.error(|| "executing no-op conjunction action".to_string());
+            }
             Action::Group(group_id) => self.group(*group_id),
             Action::Learn(learn) => self.learn_rule(learn),
             Action::Multipath(multipath) => self.multipath(multipath),
@@ -110,7 +114,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Meter(meter_id) => self.meter(*meter_id),
             // Refused when a rule is added.
             Action::Nat(_)
-            | Action::Conjunction { .. }
             | Action::DecNshTtl
             | Action::Encap { .. }
             | Action::Decap { .. }

@@ -27,6 +27,8 @@ enum Mistake {
     RewritesForgotten,
     /// That a flow went through a group is forgotten.
     GroupForgotten,
+    /// What a conjunction was met by is taken for what no conjunction concerns.
+    ConjIdKept,
     /// All flows of a sort are taken for one when changes are watched.
     MarksMixedUp,
 }
@@ -231,7 +233,10 @@ fn check_flows(
         if mistake == Mistake::GroupForgotten {
             visits.retain(|v| (0..2).all(|bridge| v.table != word_table::groups(bridge)));
         }
-        let view = FlowView { visits: &visits, ..view };
+        let mut kept = t.mask.clone();
+        kept.add_exact(FieldId::ConjId);
+        let mask = if mistake == Mistake::ConjIdKept { &kept } else { view.mask };
+        let view = FlowView { visits: &visits, mask, ..view };
         // Other mistakes are made where flows are judged one by one.
         let glances = matches!(mistake, Mistake::None | Mistake::MarksMixedUp);
         let untouched = glances && watches.is_untouched(world, flow, now);
@@ -316,4 +321,9 @@ fn a_group_that_a_flow_forgot_is_found() {
 #[test]
 fn flows_mixed_up_when_changes_are_watched_are_found() {
     must_be_found(Mistake::MarksMixedUp);
+}
+
+#[test]
+fn a_change_of_who_asks_for_a_conjunction_that_is_overlooked_is_found() {
+    must_be_found(Mistake::ConjIdKept);
 }

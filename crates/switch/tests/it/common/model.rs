@@ -109,6 +109,66 @@ pub struct Fate {
     pub learned: Vec<Effect>,
 }
 
+impl ModelRule {
+    fn matches(&self, key: &Key) -> bool {
+        let agrees =
+            |f: &FieldId| (key.get(*f) ^ self.matching.key.get(*f)) & self.matching.mask.get(*f) == 0;
+        FieldId::ALL.iter().all(agrees)
+    }
+
+    fn clauses(&self) -> Vec<(u32, u8, u8)> {
+        let clause = |action: &Action| match *action {
+            Action::Conjunction { id, clause, n_clauses } => Some((id, n_clauses, clause)),
+            _ => None,
+        };
+        self.actions.iter().filter_map(clause).collect()
+    }
+}
+
+/// The rule that a packet gets, of a table with conjunctive matches: ovs-fields(7), "Conjunctive Match Fields".
+/// Rules that are clauses of a conjunction hide those of their match and a lower priority until they are of
+/// no use.
+fn best_rule<'a>(rules: &'a [ModelRule], key: &Key) -> Option<&'a ModelRule> {
+    let mut hidden: Vec<&ModelRule> = rules.iter().filter(|r| r.matches(key)).collect();
+    hidden.sort_by_key(|r| r.priority);
+    let mut shown: Vec<&ModelRule> = vec![];
+    for rule in std::mem::take(&mut hidden).into_iter().rev() {
+        let is_first = !shown.iter().any(|s| s.matching == rule.matching);
+        if is_first { &mut shown } else { &mut hidden }.push(rule);
+    }
+    loop {
+        let plain = shown.iter().copied().filter(|r| r.clauses().is_empty()).max_by_key(|r| r.priority);
+        let soft = shown.iter().filter(|r| !r.clauses().is_empty()).map(|r| r.priority).max();
+        let Some(soft) = soft.filter(|soft| plain.is_none_or(|plain| plain.priority < *soft)) else {
+            return plain;
+        };
+        let of_top = |r: &&ModelRule| r.priority == soft && !r.clauses().is_empty();
+        let clauses: Vec<_> = shown.iter().copied().filter(of_top).flat_map(ModelRule::clauses).collect();
+        let is_met = |id: &u32| (2..=3).any(|n| (0..n).all(|clause| clauses.contains(&(*id, n, clause))));
+        let met: Vec<u32> = (0..8).filter(is_met).collect();
+        for id in &met {
+            let mut key = key.clone();
+            key.set(FieldId::ConjId, (*id).into());
+            let asks = |r: &&ModelRule| {
+                r.matching.mask.get(FieldId::ConjId) != 0 && r.clauses().is_empty() && r.matches(&key)
+            };
+            if let Some(rule) = rules.iter().filter(asks).max_by_key(|r| r.priority) {
+                return plain.filter(|plain| plain.priority > rule.priority).or(Some(rule));
+            }
+        }
+        if !met.is_empty() && plain.is_some() {
+            return plain;
+        }
+        let (gone, mut left): (Vec<&ModelRule>, Vec<_>) = shown.into_iter().partition(of_top);
+        for rule in gone {
+            if let Some(at) = hidden.iter().position(|h| h.matching == rule.matching) {
+                left.push(hidden.remove(at));
+            }
+        }
+        shown = left;
+    }
+}
+
 struct Run<'a> {
     model: &'a Model,
     fate: Fate,
@@ -227,10 +287,7 @@ impl Run<'_> {
                 Fragments::NxMatch => {}
             }
         }
-        let all_fields = |r: &&ModelRule| {
-            FieldId::ALL.iter().all(|f| (key.get(*f) ^ r.matching.key.get(*f)) & r.matching.mask.get(*f) == 0)
-        };
-        let best = rules.into_iter().flatten().filter(all_fields).max_by_key(|r| r.priority);
+        let best = rules.and_then(|rules| best_rule(rules, &key));
         if let Some(rule) = best {
             let actions = rule.actions.clone();
             let in_bucket = std::mem::take(&mut at.in_bucket);

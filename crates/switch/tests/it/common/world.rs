@@ -136,14 +136,15 @@ impl World {
             _ => random_match(chance, bridge),
         };
         let actions = random_actions(chance, table, &matching);
-        let priority = chance.below(8) as i32;
+        let priority = if is_clause(&actions) { 4 + chance.below(3) as i32 } else { chance.below(8) as i32 };
         self.add(bridge, table, priority, matching, actions);
     }
 
     pub fn add(&mut self, bridge: usize, table: u8, priority: i32, matching: Match, actions: Vec<Action>) {
         let mut fm = FlowMod { table_id: table, priority, ..FlowMod::add(matching.clone(), actions.clone()) };
         // Which of two overlapping rules of one priority wins is open, so there are none.
-        fm.flags.check_overlap = true;
+        // But rules that are clauses must overlap, and a plain one of their priority goes before them.
+        fm.flags.check_overlap = !is_clause(&actions);
         fm.version = openflow::Version::V10;
         if self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).is_ok() {
             let rules = self.model.bridges[bridge].tables.entry(table).or_default();
@@ -190,7 +191,11 @@ impl World {
             return;
         }
         let (table, rule) = chance.pick(&all).clone();
-        let actions = random_actions(chance, table, &rule.matching);
+        // A plain rule made of a clause might overlap others.
+        let actions = match is_clause(&rule.actions) {
+            true => random_clauses(chance),
+            false => random_plain_actions(chance, table, &rule.matching),
+        };
         let fm = FlowMod {
             command: Command::ModifyStrict,
             table_id: table,
@@ -334,6 +339,12 @@ impl World {
         };
         if let Some(near) = near {
             draw_near(&mut key, &near);
+        }
+        // Conjunctions are met by what several rules match.
+        let clauses = self.model.bridges[bridge].tables.values().flatten().filter(|r| is_clause(&r.actions));
+        let clauses: Vec<&ModelRule> = clauses.collect();
+        for _ in 0..if clauses.is_empty() { 0 } else { chance.below(3) } {
+            draw_near(&mut key, &chance.pick(&clauses).matching);
         }
         if !is_possible(&key) {
             return self.packet(chance);
@@ -564,6 +575,14 @@ fn random_match(chance: &mut Chance, bridge: usize) -> Match {
     if chance.one_in(8) {
         m.set_masked(FieldId::CtMark, chance.below(3).into(), 3);
     }
+    if chance.one_in(8) {
+        // With little else, so that what meets the clauses meets this.
+        m = Match::any();
+        m.set_masked(FieldId::ConjId, chance.below(CONJUNCTIONS).into(), u32::MAX.into());
+        if chance.one_in(4) {
+            m.set_masked(FieldId::InPort, *chance.pick(&[1, 2, 3, 4, 9]), 0xffff);
+        }
+    }
     m
 }
 
@@ -571,7 +590,31 @@ fn output(port: OfPort) -> Action {
     Action::Output { port, max_len: 0 }
 }
 
+fn is_clause(actions: &[Action]) -> bool {
+    actions.iter().any(|a| matches!(a, Action::Conjunction { .. }))
+}
+
+/// Few ids, so that clauses meet.
+const CONJUNCTIONS: u64 = 2;
+
+fn random_clauses(chance: &mut Chance) -> Vec<Action> {
+    let clause = |chance: &mut Chance| Action::Conjunction {
+        id: chance.below(CONJUNCTIONS) as u32,
+        clause: chance.below(2) as u8,
+        n_clauses: 2,
+    };
+    (0..chance.below(2) + 1).map(|_| clause(chance)).collect()
+}
+
 fn random_actions(chance: &mut Chance, table: u8, m: &Match) -> Vec<Action> {
+    let asks_for_conjunction = m.mask.get(FieldId::ConjId) != 0;
+    if !asks_for_conjunction && chance.one_in(4) {
+        return random_clauses(chance);
+    }
+    random_plain_actions(chance, table, m)
+}
+
+fn random_plain_actions(chance: &mut Chance, table: u8, m: &Match) -> Vec<Action> {
     let mut list: Vec<Action> = (0..chance.below(5)).map(|_| random_action(chance, table, true)).collect();
     if chance.one_in(3) && u64::from(table) + 1 < TABLES {
         list.push(Action::GotoTable(table + 1 + chance.below(TABLES - u64::from(table) - 1) as u8));

@@ -1,0 +1,209 @@
+//! Conjunctive matches: rules that stand for a product of alternatives without being one rule for each.
+//!
+//! A rule whose data is "clause k of n of conjunction id" decides nothing by itself (it is a *soft* match). When
+//! rules of one priority meet all clauses of an id, the packet matches whatever matches `conj_id=id`. Where no
+//! id is met at that priority, each soft match gives way to the next rule of the same match and a lower
+//! priority, plain or not, and the search goes on from there. A plain rule of at least the priority of all soft
+//! matches ends it. Source: ovs-fields(7), "Conjunctive Match Fields"; where that leaves a choice open, the
+//! choice is Open vSwitch's.
+//!
+//! Cost: a key meets at most one rule of each mask and priority, so a lookup collects few rules, however many
+//! there are; it sorts their clauses, whose number is a sum over those rules, never a product.
+//!
+//! The mask: which soft matches there are is decided by bits that the lookups add to it, and the id by those
+//! matches, so what is looked up under the id adds no bits of `conj_id`: it is 0 in every packet.
+//!
+//! Threads: as [`Classifier::lookup`]; it allocates while there are soft matches.
+
+use super::{Classifier, RuleRef};
+use crate::field::FieldId;
+use crate::key::{Key, Mask};
+use base::Version;
+use base::rcu::Reader;
+use std::sync::atomic::Ordering;
+
+/// One way to meet one clause of a conjunction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Clause {
+    /// The conjunction. Clauses of the same id belong together only if they agree on how many there are.
+    pub id: u32,
+    /// How many clauses it has, at most 64.
+    pub count: u8,
+    /// Which of them, from 0.
+    pub number: u8,
+}
+
+impl<R: Send + Sync + 'static> Classifier<R> {
+    /// As [`Self::lookup`], in a table some of whose rules are clauses of conjunctions, which `clauses` tells of
+    /// a rule's data. Never returns one of those.
+    pub fn lookup_conjunctive<'g>(
+        &'g self,
+        version: Version,
+        key: &Key,
+        wc: &mut Mask,
+        reader: &'g Reader,
+        clauses: impl Fn(&'g R) -> &'g [Clause],
+    ) -> Option<RuleRef<'g, R>> {
+        let mut plain: Option<RuleRef<'g, R>> = None;
+        let mut soft: Vec<RuleRef<'g, R>> = Vec::new();
+        for ranked in self.ranking.read(reader) {
+            let floor = plain.map(|plain| plain.priority());
+            if floor.is_some_and(|floor| floor >= ranked.priority_max.load(Ordering::Relaxed)) {
+                break;
+            }
+            let subtable = &*ranked.subtable;
+            if let Some(entry) = subtable.find(version, key, floor, wc, (&self.shared, reader)) {
+                let found = RuleRef { entry, subtable };
+                match clauses(found.data()) {
+                    [] => plain = Some(found),
+                    _ => soft.push(found),
+                }
+            }
+        }
+        let mut met = Vec::new();
+        loop {
+            let floor = plain.map(|plain| plain.priority());
+            soft.retain(|rule| floor.is_none_or(|floor| rule.priority() > floor));
+            let Some(highest) = soft.iter().map(RuleRef::priority).max() else { return plain };
+            let of_highest = soft.iter().filter(|rule| rule.priority() == highest);
+            conjunctions_met(of_highest.flat_map(|rule| clauses(rule.data())).copied(), &mut met);
+            if !met.is_empty() {
+                let mut key = key.clone();
+                for &id in &met {
+                    key.set(FieldId::ConjId, id.into());
+                    if let Some(rule) = self.lookup_conj_id(version, &key, wc, reader, &clauses) {
+                        let is_better = |plain: &RuleRef<'_, R>| plain.priority() > rule.priority();
+                        return Some(plain.filter(is_better).unwrap_or(rule));
+                    }
+                }
+                // The packet matches a conjunction that no rule asks for.
+                if plain.is_some() {
+                    return plain;
+                }
+            }
+            // Each of them gives way to what it hid.
+            for rule in std::mem::take(&mut soft) {
+                let next = if rule.priority() == highest { rule.below(version, reader) } else { Some(rule) };
+                match next {
+                    Some(next) if !clauses(next.data()).is_empty() => soft.push(next),
+                    Some(next) if plain.is_none_or(|plain| plain.priority() < next.priority()) => {
+                        plain = Some(next);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The best plain rule among those that match on `conj_id`.
+    fn lookup_conj_id<'g>(
+        &'g self,
+        version: Version,
+        key: &Key,
+        wc: &mut Mask,
+        reader: &'g Reader,
+        clauses: &impl Fn(&'g R) -> &'g [Clause],
+    ) -> Option<RuleRef<'g, R>> {
+        let mut best: Option<RuleRef<'g, R>> = None;
+        for ranked in self.ranking.read(reader) {
+            let floor = best.map(|best| best.priority());
+            if floor.is_some_and(|floor| floor >= ranked.priority_max.load(Ordering::Relaxed)) {
+                break;
+            }
+            let subtable = &*ranked.subtable;
+            if subtable.mask.get(FieldId::ConjId) == 0 {
+                continue;
+            }
+            if let Some(entry) = subtable.find(version, key, floor, wc, (&self.shared, reader)) {
+                let mut found = Some(RuleRef { entry, subtable });
+                while let Some(rule) = found.filter(|rule| !clauses(rule.data()).is_empty()) {
+                    found = rule.below(version, reader);
+                }
+                best = found.filter(|found| floor.is_none_or(|floor| found.priority() > floor)).or(best);
+            }
+        }
+        best
+    }
+}
+
+impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
+    /// The next rule of the same match that `version` sees, in order of falling priority.
+    fn below(self, version: Version, reader: &'g Reader) -> Option<RuleRef<'g, R>> {
+        let same = self.subtable.rules.find(self.entry.hash, reader).filter(|entry| {
+            entry.value.priority < self.priority()
+                && entry.value.is_visible(version)
+                && *entry.words == *self.entry.words
+        });
+        let next = same.max_by_key(|entry| entry.value.priority)?;
+        Some(RuleRef { entry: next, subtable: self.subtable })
+    }
+}
+
+/// The ids of which all clauses are met, ascending.
+fn conjunctions_met(clauses: impl Iterator<Item = Clause>, met: &mut Vec<u32>) {
+    let mut all: Vec<Clause> = clauses.collect();
+    all.sort_unstable();
+    met.clear();
+    for of_one in all.chunk_by(|a, b| (a.id, a.count) == (b.id, b.count)) {
+        let Clause { id, count, .. } = of_one[0];
+        let numbers = of_one.iter().fold(0u64, |seen, clause| seen | 1 << (clause.number & 63));
+        if numbers == u64::MAX >> (64 - u32::from(count.clamp(1, 64))) && met.last() != Some(&id) {
+            met.push(id);
+        }
+    }
+}
+
+/// Takes `conj_id` out of a mask: it is 0 in every packet, and rules that match on it must not be thought
+/// never to concern a flow.
+pub fn forget_conj_id(wc: &mut Mask) {
+    let place = FieldId::ConjId.place();
+    let block = usize::from(place.block);
+    if wc.0.has(block) && wc.get(FieldId::ConjId) != 0 {
+        wc.set(FieldId::ConjId, 0);
+        if wc.0.block(block).0 == [0; 8] {
+            wc.0.set_present(wc.0.present() & !(1 << block));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clause(id: u32, count: u8, number: u8) -> Clause {
+        Clause { id, count, number }
+    }
+
+    fn met(clauses: &[Clause]) -> Vec<u32> {
+        let mut met = Vec::new();
+        conjunctions_met(clauses.iter().copied(), &mut met);
+        met
+    }
+
+    #[test]
+    fn a_conjunction_is_met_by_all_its_clauses_and_by_no_others() {
+        assert_eq!(met(&[clause(7, 2, 0), clause(7, 2, 1)]), [7]);
+        assert_eq!(met(&[clause(7, 2, 0), clause(7, 2, 0)]), [0; 0]);
+        assert_eq!(met(&[clause(7, 2, 0), clause(8, 2, 1)]), [0; 0]);
+        assert_eq!(met(&[clause(7, 3, 0), clause(7, 2, 1), clause(7, 2, 0)]), [7]);
+        assert_eq!(met(&[clause(9, 2, 1), clause(7, 2, 0), clause(9, 2, 0), clause(7, 2, 1)]), [7, 9]);
+        let most: Vec<Clause> = (0..64).map(|number| clause(1, 64, number)).collect();
+        assert_eq!(met(&most), [1]);
+        assert_eq!(met(&most[1..]), [0; 0]);
+    }
+
+    #[test]
+    fn a_mask_without_conj_id_is_as_if_it_had_never_been_there() {
+        let mut mask = Mask::wild();
+        mask.add_exact(FieldId::EthType);
+        let before = mask.clone();
+        mask.add_exact(FieldId::ConjId);
+        forget_conj_id(&mut mask);
+        assert_eq!(mask, before);
+        mask.add_exact(FieldId::Metadata);
+        let before = mask.clone();
+        mask.add_exact(FieldId::ConjId);
+        forget_conj_id(&mut mask);
+        assert_eq!(mask, before);
+    }
+}
