@@ -3,7 +3,7 @@
 
 use crate::lab::bed::{Bed, Parts};
 use crate::lab::generator::{self, Load as Offer};
-use crate::lab::guest;
+use crate::lab::guest::{self, Rings};
 use crate::lab::switch::{self, Ask, Switch};
 use crate::lab::topology::{self, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Load {
     topology: &'static str,
     guest: &'static str,
+    rings: Rings,
     generator: String,
     pattern: Pattern,
     size: u16,
@@ -77,6 +78,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                                 loads.push(Load {
                                     topology,
                                     guest,
+                                    rings: grid.rings,
                                     generator: wanted.generator.clone().unwrap_or(grid.generator.into()),
                                     pattern: pattern.clone(),
                                     size: (*size).max(pattern.size_min()),
@@ -187,6 +189,7 @@ impl Load {
             topology,
             switch,
             guest,
+            rings: self.rings,
             generator: generator.as_ref(),
             flows: self.flows,
             pattern: &self.pattern,

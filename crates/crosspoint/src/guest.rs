@@ -43,6 +43,12 @@ pub struct Args {
     /// Descriptors per ring: a power of two.
     #[arg(long, default_value_t = 256, value_parser = ring_size)]
     ring_size: u16,
+    /// Descriptors per transmit ring, if not the same: a power of two.
+    #[arg(long, value_parser = ring_size)]
+    tx_ring_size: Option<u16>,
+    /// Frames moved at once.
+    #[arg(long, default_value_t = BURST, value_parser = burst)]
+    burst: usize,
     /// Use packed rings.
     #[arg(long)]
     packed: bool,
@@ -82,10 +88,18 @@ enum Mode {
     Check,
 }
 
+fn burst(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(n) if (1..=256).contains(&n) => Ok(n),
+        _ => Err("expected 1 to 256".into()),
+    }
+}
+
 fn ring_size(text: &str) -> Result<u16, String> {
     match text.parse::<u16>() {
-        Ok(n) if n.is_power_of_two() && (32..=32_768).contains(&n) => Ok(n),
-        _ => Err("expected a power of two from 32 to 32768".into()),
+        // A frame of 64 KB, looped back, takes more descriptors than a ring of 32 has.
+        Ok(n) if n.is_power_of_two() && (64..=32_768).contains(&n) => Ok(n),
+        _ => Err("expected a power of two from 64 to 32768".into()),
     }
 }
 
@@ -224,6 +238,7 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
     let config = GuestConfig {
         pairs: args.queues.into(),
         ring_size: args.ring_size,
+        tx_ring_size: args.tx_ring_size,
         layout: if args.packed { RingLayout::Packed } else { RingLayout::Split },
         features: if args.no_mergeable { 0 } else { device::MRG_RXBUF },
     };
@@ -280,7 +295,7 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
         let sent = || seen.iter().map(|s| s.sent).sum::<u64>();
         let mut left = args.count.map_or(u64::MAX, |count| count.saturating_sub(sent()));
         for ((pair, seen), template) in pairs.iter_mut().zip(&mut *seen).zip(&mut templates) {
-            let due = pace.as_mut().map_or(BURST, |pace| pace.due(Instant::now()));
+            let due = pace.as_mut().map_or(args.burst, |pace| pace.due(Instant::now()));
             let count = turn(args, pair, seen, template, (due as u64).min(left) as usize);
             left = left.saturating_sub(count as u64);
             moved += count;
@@ -299,9 +314,9 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
             if ending.load(Ordering::Relaxed) || args.mode == Mode::Source && is_done {
                 if matches!(args.mode, Mode::Sink | Mode::Check) {
                     // What has come by now counts: no more than a ring holds, however much goes on coming.
-                    for _ in 0..usize::from(args.ring_size).div_ceil(BURST) {
+                    for _ in 0..usize::from(args.ring_size).div_ceil(args.burst) {
                         for ((pair, seen), template) in pairs.iter_mut().zip(&mut *seen).zip(&mut templates) {
-                            turn(args, pair, seen, template, BURST);
+                            turn(args, pair, seen, template, args.burst);
                         }
                     }
                 }
@@ -336,14 +351,14 @@ fn wait_for_last_frames(guest: &Guest, pairs: &mut [QueuePair]) {
 fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8], due: usize) -> usize {
     match args.mode {
         Mode::Loopback => {
-            let count = pair.loop_back(BURST);
+            let count = pair.loop_back(args.burst);
             seen.received += count as u64;
             seen.sent += count as u64;
             count
         }
         Mode::Sink | Mode::Check => {
             let check = args.mode == Mode::Check;
-            let count = pair.receive(BURST, |frame| {
+            let count = pair.receive(args.burst, |frame| {
                 if check {
                     seen.check(frame);
                 }
@@ -361,7 +376,7 @@ fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8],
                 seen.sent += 1;
                 count += 1;
             }
-            seen.received += pair.receive(BURST, |_| ()) as u64;
+            seen.received += pair.receive(args.burst, |_| ()) as u64;
             count
         }
     }

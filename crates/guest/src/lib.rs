@@ -47,6 +47,8 @@ pub struct GuestConfig {
     pub pairs: usize,
     /// Descriptors of each ring, a power of two.
     pub ring_size: u16,
+    /// Descriptors of each transmit ring, where it differs: a power of two.
+    pub tx_ring_size: Option<u16>,
     /// Of its rings.
     pub layout: RingLayout,
     /// Further features to ask for, where the switch has them.
@@ -55,7 +57,20 @@ pub struct GuestConfig {
 
 impl Default for GuestConfig {
     fn default() -> Self {
-        GuestConfig { pairs: 1, ring_size: 256, layout: RingLayout::Split, features: d::MRG_RXBUF }
+        GuestConfig {
+            pairs: 1,
+            ring_size: 256,
+            tx_ring_size: None,
+            layout: RingLayout::Split,
+            features: d::MRG_RXBUF,
+        }
+    }
+}
+
+impl GuestConfig {
+    /// Descriptors of the receive and of the transmit ring of each pair.
+    fn ring_sizes(&self) -> [u16; 2] {
+        [self.ring_size, self.tx_ring_size.unwrap_or(self.ring_size)]
     }
 }
 
@@ -78,7 +93,7 @@ impl Guest {
     }
 
     fn set_up(mut front_end: FrontEnd, config: &GuestConfig) -> Result<Guest, PortError> {
-        if config.pairs == 0 || !config.ring_size.is_power_of_two() {
+        if config.pairs == 0 || !config.ring_sizes().iter().all(|size| size.is_power_of_two()) {
             return Err(PortError::Unsupported(
                 "a guest has queue pairs, and rings of a power of two".into(),
             ));
@@ -106,8 +121,9 @@ impl Guest {
             pair.fill();
         }
         for (n, pair) in pairs.iter().enumerate() {
-            front_end.start_ring(2 * n as u32, config, ram, &pair.rx)?;
-            front_end.start_ring(2 * n as u32 + 1, config, ram, &pair.tx)?;
+            let [rx_size, tx_size] = config.ring_sizes();
+            front_end.start_ring(2 * n as u32, rx_size, config.layout, ram, &pair.rx)?;
+            front_end.start_ring(2 * n as u32 + 1, tx_size, config.layout, ram, &pair.tx)?;
         }
         for ring in 0..2 * config.pairs as u32 {
             front_end.enable_ring(ring, true)?;
@@ -152,22 +168,21 @@ impl Guest {
 
 /// A guest's memory, and its queue pairs there, with all buffers free.
 fn queue_pairs(config: &GuestConfig, features: u64) -> Result<(Arc<GuestRam>, Vec<QueuePair>), PortError> {
-    let rings = 2 * config.pairs;
-    let buffers_at = rings * ring_bytes(config.ring_size);
-    let buffers_each = 2 * usize::from(config.ring_size);
+    let [rx_size, tx_size] = config.ring_sizes();
+    let (rx_bytes, tx_bytes) = (ring_bytes(rx_size), ring_bytes(tx_size));
+    let buffers_at = config.pairs * (rx_bytes + tx_bytes);
+    let buffers_each = usize::from(rx_size) + usize::from(tx_size);
     let ram = Arc::new(GuestRam::new(buffers_at + config.pairs * buffers_each * BUFFER)?);
     let has_event_idx = features & d::EVENT_IDX != 0;
     let mut pairs = Vec::new();
     for pair in 0..config.pairs {
-        let ring = |n: usize| {
-            let offset = n * ring_bytes(config.ring_size);
-            DriverRing::new(ram.clone(), config.layout, config.ring_size, offset, has_event_idx)
-        };
+        let ring = |size, offset| DriverRing::new(ram.clone(), config.layout, size, offset, has_event_idx);
+        let rx_at = pair * (rx_bytes + tx_bytes);
         let first = buffers_at + pair * buffers_each * BUFFER;
         pairs.push(QueuePair {
             ram: ram.clone(),
-            rx: Side::new(ring(2 * pair), config.ring_size)?,
-            tx: Side::new(ring(2 * pair + 1), config.ring_size)?,
+            rx: Side::new(ring(rx_size, rx_at), rx_size)?,
+            tx: Side::new(ring(tx_size, rx_at + rx_bytes), tx_size)?,
             free: (0..buffers_each).map(|n| first + n * BUFFER).collect(),
             is_mergeable: features & d::MRG_RXBUF != 0,
             frame: Vec::new(),

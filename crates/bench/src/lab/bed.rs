@@ -2,7 +2,7 @@
 //! load is accounted for, and the machine watched meanwhile.
 
 use super::generator::{Generator, Load, Offering, Place, Stage};
-use super::guest::{self, DESCRIPTORS, Guest};
+use super::guest::{self, Guest, Rings};
 use super::net::Net;
 use super::switch::{Running, Setup, Switch, Twice, rules};
 use super::topology::{End, Topology, Vnic};
@@ -34,6 +34,8 @@ pub struct Parts<'a> {
     pub switch: Option<&'a dyn Switch>,
     /// Of topologies with guests.
     pub guest: &'a dyn Guest,
+    /// The guests' rings, and those of a generator that plays a guest.
+    pub rings: Rings,
     /// Outside.
     pub generator: &'a dyn Generator,
     /// Rules are made for these.
@@ -126,7 +128,7 @@ impl<'a> Bed<'a> {
         for index in of(&[End::Guest]) {
             guests.insert(index, start_guest(&parts, &net, &sockets, index)?);
         }
-        let stage = stage(topology, &net, vnic, &sockets);
+        let stage = stage(&parts, &net, &sockets);
         let offering = parts.generator.start(&stage)?;
         for place in &stage.places {
             if let Place::Tap(name) = place {
@@ -167,7 +169,7 @@ impl<'a> Bed<'a> {
 
     /// Why the generator cannot offer a load.
     pub fn refuses(&self, load: &Load) -> Option<String> {
-        let stage = stage(self.parts.topology, &self.net, self.parts.guest.vnic(), &self.sockets);
+        let stage = stage(&self.parts, &self.net, &self.sockets);
         self.parts.generator.refuses(load, &stage)
     }
 
@@ -373,7 +375,8 @@ fn start_guest(
     let interface = format!("vm{index}");
     let nowhere = PathBuf::new();
     let socket = sockets.get(&index).unwrap_or(&nowhere);
-    let place = guest::Place { socket, interface: &interface, namespace: &net.switch };
+    let place =
+        guest::Place { socket, interface: &interface, namespace: &net.switch, rings: parts.rings };
     let guest = parts.guest.start(&place)?;
     if sockets.contains_key(&index) {
         wait_for(socket)?;
@@ -390,8 +393,9 @@ fn start_guest(
 }
 
 /// The generator's places, by the index of the port that each leads to.
-fn stage<'n>(topology: &Topology, net: &'n Net, vnic: Vnic, sockets: &BTreeMap<usize, PathBuf>) -> Stage<'n> {
-    let descriptors = DESCRIPTORS;
+fn stage<'n>(parts: &Parts, net: &'n Net, sockets: &BTreeMap<usize, PathBuf>) -> Stage<'n> {
+    let (topology, vnic) = (parts.topology, parts.guest.vnic());
+    let descriptors = parts.rings.rx.into();
     if topology.ports.is_empty() {
         let places = ["e0", "e1"].map(|name| Place::Interface(name.into())).to_vec();
         return Stage { net, places, sources: vec![(0, false)], outputs: vec![1], copies: 1, descriptors };
@@ -431,7 +435,10 @@ fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     if parts.topology.has_guests() {
         conditions.insert("guest".into(), parts.guest.name().into());
         conditions.insert("vnic".into(), parts.guest.vnic().name().into());
-        conditions.insert("descriptors".into(), DESCRIPTORS.to_string());
+        let Rings { rx, tx, burst } = parts.rings;
+        let descriptors = if rx == tx { rx.to_string() } else { format!("{rx} rx, {tx} tx") };
+        conditions.insert("descriptors".into(), descriptors);
+        conditions.insert("guest burst".into(), burst.to_string());
     }
     conditions
 }

@@ -1,6 +1,8 @@
 //! What a suite is: a question, the steps that answer it, and the graphs that show the answer. A suite is
 //! data; [`list`] has all of them.
 
+use crate::lab::guest::Rings;
+
 pub mod list;
 pub mod measured;
 pub mod offered;
@@ -63,6 +65,8 @@ pub struct Grid {
     pub switches: &'static [&'static str],
     /// Names of guests, for topologies that have some.
     pub guests: &'static [&'static str],
+    /// How the rings of guests are.
+    pub rings: Rings,
     /// The generator.
     pub generator: &'static str,
     /// Bytes of a frame with its check sequence.

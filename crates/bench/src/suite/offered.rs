@@ -2,6 +2,7 @@
 
 use super::parts::*;
 use super::{Grid, Limit, Plot, Step, Suite};
+use crate::lab::guest::RED_HAT;
 
 /// See the module's text.
 pub const SUITES: &[Suite] = &[
@@ -259,6 +260,7 @@ pub const SUITES: &[Suite] = &[
             topologies: &["PVP"],
             switches: &["crosspoint", "crosspoint-af_packet", "ovs-dpdk"],
             guests: &["builtin", "testpmd"],
+            rings: RED_HAT,
             sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
             flows: &[10, 1_000, 10_000, 100_000, 1_000_000],
             ..GRID

@@ -1,6 +1,7 @@
 //! What suites are put together from.
 
 use super::{Grid, Measure, Peer, Step};
+use crate::lab::guest;
 
 /// A switch beside ours.
 pub const OVS_DPDK: Option<Peer> = Some(Peer {
@@ -64,6 +65,7 @@ pub const GRID: Grid = Grid {
     topologies: &["P2P"],
     switches: KERNEL,
     guests: &["builtin"],
+    rings: guest::USUAL,
     generator: "builtin",
     sizes: &[64],
     flows: &[100],

@@ -1,6 +1,6 @@
 //! `crosspoint guest`: needs neither QEMU nor DPDK.
 
-use super::{DESCRIPTORS, Guest, Place};
+use super::{Guest, Place};
 use crate::process::Process;
 use std::process::{Command, Stdio};
 
@@ -18,7 +18,10 @@ impl Guest for Builtin {
 
     fn start(&self, place: &Place) -> Result<Process, String> {
         let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        command.args(["guest", "--listen", "--ring-size", &DESCRIPTORS.to_string()]).arg(place.socket);
+        command.args(["guest", "--listen"]).arg(place.socket);
+        let rings = place.rings;
+        let numbers = [("--ring-size", rings.rx), ("--tx-ring-size", rings.tx), ("--burst", rings.burst)];
+        command.args(numbers.map(|(option, number)| format!("{option}={number}")));
         Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 }

@@ -9,10 +9,21 @@ use super::topology::Vnic;
 use crate::process::Process;
 use std::path::Path;
 
-/// Descriptors of each ring, in every guest.
-pub const DESCRIPTORS: u32 = 256;
-/// Frames that a guest forwards at once, in every guest.
-pub const BURST: u32 = 32;
+/// How a guest's rings are made and how it forwards; the same for every switch of a load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rings {
+    /// Descriptors of the ring by which it receives.
+    pub rx: u16,
+    /// Descriptors of the ring by which it sends.
+    pub tx: u16,
+    /// Frames that it forwards at once.
+    pub burst: u16,
+}
+
+/// Those of QEMU's devices, with the bursts of DPDK's examples.
+pub const USUAL: Rings = Rings { rx: 256, tx: 256, burst: 32 };
+/// Those of Red Hat's guest: `testpmd --rxd=4096 --txd=1024 --burst=64`.
+pub const RED_HAT: Rings = Rings { rx: 4096, tx: 1024, burst: 64 };
 
 /// What a guest is given.
 pub struct Place<'a> {
@@ -22,6 +33,8 @@ pub struct Place<'a> {
     pub interface: &'a str,
     /// That namespace.
     pub namespace: &'a str,
+    /// How its rings are to be, where it has some.
+    pub rings: Rings,
 }
 
 /// A kind of guest.

@@ -1,6 +1,6 @@
 //! `dpdk-testpmd` with a virtio-user device.
 
-use super::{BURST, DESCRIPTORS, Guest, Place};
+use super::{Guest, Place};
 use crate::process::Process;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,13 +24,19 @@ impl Guest for Testpmd {
         let mut command = Command::new("/usr/bin/dpdk-testpmd");
         command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf", "-l", "0,1"]);
         command.arg(format!("--file-prefix=xpb-{}-{name}", std::process::id()));
-        let device = format!("path={},server=1,queues=1,queue_size={DESCRIPTORS}", socket.display());
+        let rings = place.rings;
+        // virtio-user has one size for all rings; testpmd then uses fewer descriptors of one of them.
+        let queue_size = rings.rx.max(rings.tx);
+        let device = format!("path={},server=1,queues=1,queue_size={queue_size}", socket.display());
         command.arg(format!("--vdev=net_virtio_user0,{device}"));
-        command.args(["--", "--forward-mode=io", "--nb-cores=1", "--auto-start", "--total-num-mbufs=4096"]);
+        // Both rings full, and what is under way.
+        let buffers = u32::from(rings.rx) + u32::from(rings.tx) + 3_584;
+        command.args(["--", "--forward-mode=io", "--nb-cores=1", "--auto-start"]);
         command.args([
-            format!("--rxd={DESCRIPTORS}"),
-            format!("--txd={DESCRIPTORS}"),
-            format!("--burst={BURST}"),
+            format!("--total-num-mbufs={buffers}"),
+            format!("--rxd={}", rings.rx),
+            format!("--txd={}", rings.tx),
+            format!("--burst={}", rings.burst),
         ]);
         Process::spawn(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
