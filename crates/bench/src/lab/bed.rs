@@ -375,8 +375,7 @@ fn start_guest(
     let interface = format!("vm{index}");
     let nowhere = PathBuf::new();
     let socket = sockets.get(&index).unwrap_or(&nowhere);
-    let place =
-        guest::Place { socket, interface: &interface, namespace: &net.switch, rings: parts.rings };
+    let place = guest::Place { socket, interface: &interface, namespace: &net.switch, rings: parts.rings };
     let guest = parts.guest.start(&place)?;
     if sockets.contains_key(&index) {
         wait_for(socket)?;

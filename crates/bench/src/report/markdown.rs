@@ -10,18 +10,32 @@ use crate::suite::list::suites;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Figures that a switch is judged by, the first that a point has.
-const JUDGED: &[&str] = &[
-    "switching_cycles_per_packet",
-    "machine_cycles_per_packet",
-    "cycles_per_packet",
-    "machine_cycles_per_packet_with_generator",
-    "lossless_pps",
-    "burst_frames",
-    "reset_ms",
-    "rate_pps",
-    "seconds",
-    "value",
+/// What a switch is judged by: of each of these, the first figure that a point has. A switch that is cheaper
+/// and slower is shown as both.
+const JUDGED: &[&[&str]] = &[
+    // What a packet costs.
+    &[
+        "switching_cycles_per_packet",
+        "machine_cycles_per_packet",
+        "cycles_per_packet",
+        "machine_cycles_per_packet_with_generator",
+    ],
+    // How many.
+    &[
+        "lossless_pps",
+        "burst_frames",
+        "rate_pps",
+        "mpps",
+        "packets_per_s",
+        "rules_per_second",
+        "learned_per_s",
+    ],
+    // How long.
+    &["reset_ms", "latency_p99_us", "effect_us", "seconds"],
+    // How much memory.
+    &["bytes_per_rule"],
+    &["bytes_per_cached_flow"],
+    &["value"],
 ];
 
 /// One comparison with a peer.
@@ -76,9 +90,11 @@ fn compared(runs: &[Run]) -> Vec<Beside<'_>> {
             for peer in peers.filter(|p| !is_floor(p)) {
                 let has =
                     |name: &&&str| ours.metrics.contains_key(**name) && peer.metrics.contains_key(**name);
-                if let Some(figure) = JUDGED.iter().find(has) {
-                    all.push(Beside { ours, peer, figure, verdict: between(peer, ours, figure) });
-                }
+                let figures = JUDGED.iter().filter_map(|names| names.iter().find(has));
+                all.extend(figures.map(|figure| {
+                    let verdict = between(peer, ours, figure);
+                    Beside { ours, peer, figure, verdict }
+                }));
             }
         }
     }
@@ -163,7 +179,7 @@ fn of_suite(text: &mut String, suite: &Suite, runs: &[Run]) {
 
 /// The first figures of a point with a better direction.
 fn figures(point: &Point) -> String {
-    let judged = JUDGED.iter().filter_map(|name| Some((*name, point.metrics.get(*name)?)));
+    let judged = JUDGED.iter().copied().flatten().filter_map(|name| Some((*name, point.metrics.get(*name)?)));
     let others = point.metrics.iter().map(|(name, m)| (name.as_str(), m));
     let mut seen: Vec<(&str, &Metric)> = Vec::new();
     for (name, metric) in judged.chain(others) {
@@ -189,15 +205,22 @@ mod tests {
             point.metrics.insert("cycles_per_packet".into(), metric);
             point
         };
-        let points = vec![
+        let mut points = vec![
             point("crosspoint", &[200.0, 201.0, 199.0]),
             point("ovs-dpdk", &[100.0, 101.0, 99.0]),
             point("ovs", &[400.0, 401.0, 399.0]),
             point("testpmd", &[50.0, 51.0, 49.0]),
         ];
+        // Cheaper than this peer, and slower too: one figure does not hide the other.
+        for (n, rate) in [(0, 500.0), (2, 1_000.0)] {
+            let values = vec![rate, rate + 1.0, rate - 1.0];
+            points[n].metrics.insert("rate_pps".into(), Metric::new("1/s", Better::Higher, values));
+        }
         let run = Run { name: "bench/runs/x".into(), points, ..Run::default() };
         let text = text(&[run]);
-        assert!(text.contains("better in 1 and worse in 1"), "{text}");
+        // Two by cost, and one by speed.
+        assert!(text.contains("Of 3 comparisons") && text.contains("better in 1 and worse in 2"), "{text}");
+        assert!(text.contains("| rate_pps | ovs | 0.5"), "{text}");
         let worse = text.split("### Worse").nth(1).unwrap().split("###").next().unwrap();
         assert!(worse.contains("| ovs-dpdk | 1.9") && !worse.contains("testpmd"), "{worse}");
         assert!(text.contains("- [x](bench/runs/x)"));
