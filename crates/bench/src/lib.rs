@@ -28,3 +28,5 @@ mod trials;
 mod units;
 
 pub use cli::{Args, run};
+/// Kernels and file systems in memory that virtual machines boot, for tests that need them too.
+pub use lab::guest::system as guest_system;

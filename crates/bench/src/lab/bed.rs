@@ -185,7 +185,7 @@ impl<'a> Bed<'a> {
         if let Some(why) = self.refuses(&probe) {
             return Err(why);
         }
-        let start = Instant::now();
+        let (start, limit) = (Instant::now(), START + self.parts.guest.boots_within());
         loop {
             self.offering.begin(&probe)?;
             let sent = self.offering.finish()?;
@@ -198,16 +198,22 @@ impl<'a> Bed<'a> {
                 return Ok(());
             }
             self.check_alive()?;
-            if start.elapsed() > START {
+            if start.elapsed() > limit {
                 let account = sent.account.text();
-                return Err(format!("nothing forwards after {} s: {account}", START.as_secs()));
+                return Err(format!("nothing forwards after {} s: {account}", limit.as_secs()));
             }
         }
     }
 
     fn check_alive(&mut self) -> Result<(), String> {
-        let is_dead = self.running.as_mut().is_some_and(|running| !running.is_alive());
-        if is_dead { Err("the switch has died".into()) } else { Ok(()) }
+        if self.running.as_mut().is_some_and(|running| !running.is_alive()) {
+            return Err("the switch has died".into());
+        }
+        let has_ended = |guest: &mut Process| guest.0.try_wait().ok().flatten();
+        match self.guests.values_mut().find_map(has_ended) {
+            Some(status) => Err(format!("a guest has died: {status}")),
+            None => Ok(()),
+        }
     }
 
     /// Drops that kernel and switch have counted so far.
@@ -434,7 +440,7 @@ fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     if parts.topology.has_guests() {
         conditions.insert("guest".into(), parts.guest.name().into());
         conditions.insert("vnic".into(), parts.guest.vnic().name().into());
-        let Rings { rx, tx, burst } = parts.rings;
+        let Rings { rx, tx, burst } = parts.guest.rings(parts.rings);
         let descriptors = if rx == tx { rx.to_string() } else { format!("{rx} rx, {tx} tx") };
         conditions.insert("descriptors".into(), descriptors);
         conditions.insert("guest burst".into(), burst.to_string());

@@ -255,16 +255,31 @@ pub const SUITES: &[Suite] = &[
         name: "pvp-matrix",
         group: GUESTS,
         question: "Through a guest at wire speed with loss allowed, by packet size and number of flows (Red Hat)?",
-        steps: &[Step::Grid(Grid {
-            step: "matrix",
-            topologies: &["PVP"],
-            switches: &["crosspoint", "crosspoint-af_packet", "ovs-dpdk"],
-            guests: &["builtin", "testpmd"],
-            rings: RED_HAT,
-            sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
-            flows: &[10, 1_000, 10_000, 100_000, 1_000_000],
-            ..GRID
-        })],
+        steps: &[
+            Step::Grid(Grid {
+                step: "matrix",
+                topologies: &["PVP"],
+                switches: &["crosspoint", "crosspoint-af_packet", "ovs-dpdk"],
+                guests: &["builtin", "testpmd"],
+                rings: RED_HAT,
+                sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
+                flows: &[10, 1_000, 10_000, 100_000, 1_000_000],
+                ..GRID
+            }),
+            // A kernel in a virtual machine; emulated, it is the limit.
+            Step::Grid(Grid {
+                step: "machine",
+                topologies: &["PVP"],
+                switches: &["crosspoint", "ovs-dpdk"],
+                guests: &["qemu"],
+                rings: RED_HAT,
+                sizes: &[64, 1518],
+                flows: &[10, 1_000],
+                rates: &[1_000],
+                trials: &["fixed"],
+                ..GRID
+            }),
+        ],
         plots: &[
             Plot::new("Packets per second", "rate_pps", "size")
                 .by(&["flows", "guest"])

@@ -2,12 +2,15 @@
 
 pub mod builtin;
 pub mod list;
+pub mod qemu;
+pub mod system;
 pub mod tap;
 pub mod testpmd;
 
 use super::topology::Vnic;
 use crate::process::Process;
 use std::path::Path;
+use std::time::Duration;
 
 /// How a guest's rings are made and how it forwards; the same for every switch of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +48,16 @@ pub trait Guest: Sync {
     /// How it is attached.
     fn vnic(&self) -> Vnic {
         Vnic::VhostUser
+    }
+
+    /// The rings that it has where these are wanted.
+    fn rings(&self, wanted: Rings) -> Rings {
+        wanted
+    }
+
+    /// How long it takes, at most, until it forwards.
+    fn boots_within(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Why it cannot be used here, if it cannot.

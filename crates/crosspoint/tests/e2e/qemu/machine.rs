@@ -3,7 +3,7 @@
 //! Commands go to it over its serial line.
 
 use crate::qemu::rig::PATIENCE;
-use std::collections::BTreeSet;
+use bench::guest_system::{Boot, Contents};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -27,134 +27,14 @@ echo "guest is up"
 while read -r line; do eval "$line" </dev/null; echo "guest returned $?"; done
 "#;
 
-/// Where kernel and system lie.
-struct Boot {
-    kernel: PathBuf,
-    initramfs: PathBuf,
-}
-
-static BOOT: LazyLock<Boot> = LazyLock::new(Boot::make);
-
-impl Boot {
-    fn make() -> Boot {
-        let unpacked = testkit::guest_kernel();
-        let only = |dir: PathBuf, prefix: &str| -> PathBuf {
-            let entries = fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-            let mut paths = entries.map(|e| e.unwrap().path());
-            paths.find(|p| p.file_name().unwrap().to_str().unwrap().starts_with(prefix)).unwrap()
-        };
-        let kernel = only(unpacked.join("boot"), "vmlinuz");
-        let modules = only(unpacked.join("lib/modules"), "");
-        let mut files = Archive::default();
-        let order = load_order(&modules, "virtio_pci").into_iter().chain(load_order(&modules, "virtio_net"));
-        let mut names: Vec<String> = Vec::new();
-        for path in order {
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            if !names.contains(&name) {
-                files.add(&format!("modules/{name}"), &fs::read(&path).unwrap());
-                names.push(name);
-            }
-        }
-        files.add("modules/order", names.join("\n").as_bytes());
-        files.add("init", INIT.as_bytes());
-        files.add("bin/busybox", &fs::read("/bin/busybox").expect("busybox, of busybox-static"));
-        for dir in ["proc", "sys", "dev", "tmp"] {
-            files.add_directory(dir);
-        }
-        let programs = ["/usr/bin/iperf3", "/usr/sbin/ethtool"];
-        for path in programs.iter().flat_map(|p| with_libraries(p)).collect::<BTreeSet<_>>() {
-            files.add(path.trim_start_matches('/'), &fs::read(&path).unwrap());
-        }
-        // Beside the kernel, where it may stay; renamed into place, since another run may just be reading it.
-        let initramfs = unpacked.join("initramfs");
-        let new = unpacked.join(format!("initramfs.{}", std::process::id()));
-        fs::write(&new, files.finish()).unwrap();
-        fs::rename(&new, &initramfs).unwrap();
-        Boot { kernel, initramfs }
-    }
-}
-
-/// A module and what it needs, in the order in which they are to be loaded.
-fn load_order(modules: &Path, name: &str) -> Vec<PathBuf> {
-    let path = find(modules, &format!("{name}.ko")).unwrap_or_else(|| panic!("no module {name}"));
-    let bytes = fs::read(&path).unwrap();
-    let key = b"\0depends=";
-    let at = bytes.windows(key.len()).position(|w| w == key).expect("a module says what it needs");
-    let needs = bytes[at + key.len()..].split(|&b| b == 0).next().unwrap();
-    let needs = std::str::from_utf8(needs).unwrap().split(',').filter(|name| !name.is_empty());
-    let mut order: Vec<PathBuf> = needs.flat_map(|name| load_order(modules, name)).collect();
-    order.push(path);
-    order
-}
-
-fn find(dir: &Path, name: &str) -> Option<PathBuf> {
-    fs::read_dir(dir).unwrap().map(|e| e.unwrap()).find_map(|entry| {
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            return find(&entry.path(), name);
-        }
-        // Within a module's file name, `-` and `_` are the same.
-        (entry.file_name().to_str().unwrap().replace('-', "_") == name).then(|| entry.path())
-    })
-}
-
-/// A program, its loader and its shared libraries.
-fn with_libraries(program: &str) -> Vec<String> {
-    let said = Command::new("ldd").arg(program).output().unwrap();
-    assert!(said.status.success(), "ldd {program}");
-    let text = String::from_utf8(said.stdout).unwrap();
-    let paths = text.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned);
-    paths.chain([program.to_owned()]).collect()
-}
-
-/// An archive as the kernel unpacks it: cpio, "newc".
-#[derive(Default)]
-struct Archive {
-    bytes: Vec<u8>,
-    directories: Vec<String>,
-    count: u32,
-}
-
-impl Archive {
-    fn add(&mut self, path: &str, contents: &[u8]) {
-        for (at, _) in path.match_indices('/') {
-            self.add_directory(&path[..at]);
-        }
-        self.entry(path, 0o100_755, contents);
-    }
-
-    fn add_directory(&mut self, path: &str) {
-        if !self.directories.iter().any(|d| d == path) {
-            self.directories.push(path.into());
-            self.entry(path, 0o040_755, &[]);
-        }
-    }
-
-    fn entry(&mut self, path: &str, mode: u32, contents: &[u8]) {
-        self.count += 1;
-        let name_len = path.len() as u32 + 1;
-        self.bytes.extend_from_slice(b"070701");
-        // Number, mode, owner, group, links, time, size, four device numbers, length of the name, checksum.
-        let fields = [self.count, mode, 0, 0, 1, 0, contents.len() as u32, 0, 0, 0, 0, name_len, 0];
-        for field in fields {
-            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
-        }
-        self.bytes.extend_from_slice(path.as_bytes());
-        self.bytes.push(0);
-        self.pad();
-        self.bytes.extend_from_slice(contents);
-        self.pad();
-    }
-
-    fn pad(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, &[]);
-        self.bytes
-    }
-}
+static BOOT: LazyLock<Boot> = LazyLock::new(|| {
+    let kernel = &testkit::guest_kernel();
+    let modules = &["virtio_pci", "virtio_net"];
+    let programs = &["/usr/bin/iperf3", "/usr/sbin/ethtool"];
+    let contents = Contents { kernel, modules, programs, init: INIT };
+    // Beside the kernel, where it may stay.
+    contents.write(&kernel.join("initramfs")).unwrap()
+});
 
 /// The command of a document that starts a virtual machine on a socket: the indented lines from the one
 /// that names the program on, as long as they end in a backslash. `nth` counts from 0.

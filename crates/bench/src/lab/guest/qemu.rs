@@ -1,0 +1,129 @@
+//! A virtual machine of QEMU's: Debian's kernel, whose bridge sends back what comes. By hardware where this
+//! machine lends it, else by emulation, which is slow.
+
+use super::system::Contents;
+use super::{Guest, Place, Rings};
+use crate::process::Process;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// See the module's text.
+pub struct Qemu;
+
+/// Names the kernel's directory.
+const KERNEL: &str = "CROSSPOINT_GUEST_KERNEL";
+const PROGRAM: &str = "/usr/bin/qemu-system-x86_64";
+/// What QEMU's device has at most.
+const DESCRIPTORS_MAX: u16 = 1024;
+/// Until the kernel is up: seconds, but for emulation beside others.
+const BOOT: Duration = Duration::from_secs(100);
+/// Until QEMU has set up a processor, or has given up.
+const KVM_SETS_UP: Duration = Duration::from_secs(1);
+/// What the kernel's driver takes at once.
+const BURST: u16 = 64;
+
+/// A bridge of one port, which sends frames back where they came from ("hairpin"). Nothing in the machine
+/// has an address, so it sends no frames of its own.
+const INIT: &str = "#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc; mount -t sysfs sysfs /sys
+for module in $(cat /modules/order); do insmod /modules/$module; done
+ip link set eth0 promisc on up
+brctl addbr br0
+echo 0 >/sys/class/net/br0/bridge/forward_delay
+brctl addif br0 eth0
+echo 1 >/sys/class/net/eth0/brport/hairpin_mode
+ip link set br0 up
+while :; do sleep 3600; done
+";
+
+impl Guest for Qemu {
+    fn name(&self) -> &'static str {
+        "qemu"
+    }
+
+    fn rings(&self, wanted: Rings) -> Rings {
+        let most = |descriptors: u16| descriptors.min(DESCRIPTORS_MAX);
+        Rings { rx: most(wanted.rx), tx: most(wanted.tx), burst: BURST }
+    }
+
+    fn boots_within(&self) -> Duration {
+        BOOT
+    }
+
+    fn refuses(&self) -> Option<String> {
+        for (path, package) in [(PROGRAM, "qemu-system-x86"), ("/bin/busybox", "busybox-static")] {
+            if !Path::new(path).exists() {
+                return Some(format!("{path} is missing: install {package}"));
+            }
+        }
+        kernel().err()
+    }
+
+    fn start(&self, place: &Place) -> Result<Process, String> {
+        let kernel = kernel()?;
+        let modules = ["virtio_pci", "virtio_net", "bridge"];
+        let contents = Contents { kernel: &kernel, modules: &modules, programs: &[], init: INIT };
+        let boot = contents.write(&place.socket.with_extension("initramfs"))?;
+        let has_kvm = has_kvm()?;
+        let mut command = bare(if has_kvm { KVM } else { ["tcg", "max"] });
+        command.args(["-m", "256M", "-no-reboot", "-kernel"]).arg(boot.kernel);
+        command.arg("-initrd").arg(boot.initramfs);
+        // No frames of its own, and no clock that is given up because a busy machine was late.
+        command.args(["-append", "quiet panic=-1 ipv6.disable=1 no_timer_check tsc=reliable"]);
+        command.args([
+            "-object",
+            "memory-backend-memfd,id=mem,size=256M,share=on",
+            "-numa",
+            "node,memdev=mem",
+        ]);
+        let chardev = format!("socket,id=vhost0,path={},server=on,wait=off", place.socket.display());
+        command.args(["-chardev", &chardev, "-netdev", "vhost-user,id=net0,chardev=vhost0"]);
+        let Rings { rx, tx, .. } = self.rings(place.rings);
+        // Emulation offers no MSI-X for such a card.
+        let vectors = if has_kvm { "" } else { ",vectors=0" };
+        let sizes = format!("rx_queue_size={rx},tx_queue_size={tx}");
+        command.args(["-device", &format!("virtio-net-pci,netdev=net0,romfile=,{sizes}{vectors}")]);
+        Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
+    }
+}
+
+/// QEMU's accelerator, and the processor that goes with it.
+const KVM: [&str; 2] = ["kvm", "host"];
+
+/// A machine with no device but its processor.
+fn bare([accelerator, cpu]: [&str; 2]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["-accel", accelerator, "-cpu", cpu, "-nodefaults", "-nographic"]);
+    command
+}
+
+/// Whether the hardware runs a machine. That `/dev/kvm` can be opened says little: within a virtual machine,
+/// QEMU may give up when it sets up the processor.
+fn has_kvm() -> Result<bool, String> {
+    static HAS_KVM: OnceLock<Result<bool, String>> = OnceLock::new();
+    let attempt = || {
+        let mut command = bare(KVM);
+        // It is not to run, only to be there.
+        command.arg("-S").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = Process::spawn(&mut command)?;
+        std::thread::sleep(KVM_SETS_UP);
+        Ok(process.0.try_wait().map_err(|e| e.to_string())?.is_none())
+    };
+    HAS_KVM.get_or_init(attempt).clone()
+}
+
+/// The directory with the kernel: the one that is named, or this machine's own.
+fn kernel() -> Result<PathBuf, String> {
+    let dir = std::env::var_os(KERNEL).map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let has_kernel = std::fs::read_dir(dir.join("boot")).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz"))
+    });
+    if has_kernel && dir.join("lib/modules").is_dir() {
+        return Ok(dir);
+    }
+    let lacks = format!("{} has no boot/vmlinuz-* and lib/modules", dir.display());
+    Err(format!("{lacks}: set {KERNEL} to a directory with them (scripts/guest-kernel fetches Debian's)"))
+}
