@@ -9,6 +9,17 @@ use crate::rule::Rule;
 use flow::{Action, Key};
 use std::sync::Arc;
 
+/// What a lookup in a table came to.
+pub(crate) enum Found<'a> {
+    Rule(&'a Arc<Rule>),
+    /// No rule, and so nothing happens.
+    Nothing,
+    /// No rule, and so a controller is told.
+    Miss,
+    /// It was not made, since the packet is a fragment.
+    Fragment,
+}
+
 /// A listener to a translation. Texts come as closures: they are made only when somebody listens.
 pub(crate) trait Sink {
     /// Whether packets come of the translation, which learns from them then. A trace only looks on.
@@ -16,21 +27,21 @@ pub(crate) trait Sink {
     /// The translation goes on in this bridge; ends with [`Self::leave`] unless it is the first.
     fn bridge(&mut self, name: &str);
     /// A table was looked into; ends with [`Self::leave`].
-    fn enter_table(&mut self, table_id: u8, rule: Option<&Arc<Rule>>);
+    fn enter_table(&mut self, table_id: u8, found: Found<'_>);
     /// A bucket of a group is executed; ends with [`Self::leave`].
     fn enter_bucket(&mut self, bucket_id: u32);
     /// An action begins.
     fn begin_action(&mut self, action: &Action);
     /// The end of the innermost table, bucket or bridge.
     fn leave(&mut self);
-    /// A line in the place of an action.
-    fn action(&mut self, text: impl FnOnce() -> String);
     /// What became of an action.
     fn detail(&mut self, text: impl FnOnce() -> String);
     /// Something that the rules' author did not want.
     fn warn(&mut self, text: impl FnOnce() -> String);
     /// Why the translation failed.
     fn error(&mut self, text: impl FnOnce() -> String);
+    /// The translation failed, for this reason.
+    fn failed(&mut self, why: &'static str);
     /// The packet as the last action left it.
     fn end(&mut self, key: &Key);
 }
@@ -43,7 +54,7 @@ impl Sink for Quiet {
     #[inline(always)]
     fn bridge(&mut self, _: &str) {}
     #[inline(always)]
-    fn enter_table(&mut self, _: u8, _: Option<&Arc<Rule>>) {}
+    fn enter_table(&mut self, _: u8, _: Found<'_>) {}
     #[inline(always)]
     fn enter_bucket(&mut self, _: u32) {}
     #[inline(always)]
@@ -51,13 +62,13 @@ impl Sink for Quiet {
     #[inline(always)]
     fn leave(&mut self) {}
     #[inline(always)]
-    fn action(&mut self, _: impl FnOnce() -> String) {}
-    #[inline(always)]
     fn detail(&mut self, _: impl FnOnce() -> String) {}
     #[inline(always)]
     fn warn(&mut self, _: impl FnOnce() -> String) {}
     #[inline(always)]
     fn error(&mut self, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn failed(&mut self, _: &'static str) {}
     #[inline(always)]
     fn end(&mut self, _: &Key) {}
 }

@@ -4,7 +4,7 @@
 //! it and by the tables, buckets and bridges that it led to. As in Open vSwitch, the last step of a level is
 //! not indented further, so that a chain of tables reads as a list.
 
-use super::Sink;
+use super::{Found, Sink};
 use crate::BridgeIdx;
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
@@ -17,7 +17,6 @@ use flow::options::{OptionTable, Wide};
 use flow::{Action, FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, actions_text, match_text};
 use std::fmt::Write;
-use std::sync::Arc;
 
 #[derive(PartialEq)]
 enum Kind {
@@ -44,11 +43,27 @@ struct Listener<'a> {
     open: Vec<Node>,
     /// The packet as the last action left it, once that is known.
     after: Option<Key>,
+    /// Why the translation failed, if it did.
+    failure: Option<&'static str>,
 }
 
 impl Listener<'_> {
     fn enter(&mut self, kind: Kind, text: String) {
         self.open.push(Node { kind, text, below: vec![] });
+    }
+
+    fn rule_text(&self, rule: &Rule) -> String {
+        let mut matching = rule.matching.to_match();
+        if let Some(bridge) = self.topology.bridge(rule.bridge) {
+            bridge.options().lift(&mut matching);
+        }
+        let matched = match_text(&matching, self.ports);
+        let comma = if matched.is_empty() { "" } else { ", " };
+        let mut text = format!("{matched}{comma}priority {}", rule.priority);
+        if rule.cookie != 0 {
+            let _ = write!(text, ", cookie {:#x}", rule.cookie);
+        }
+        text
     }
 
     fn leaf(&mut self, kind: Kind, text: String) {
@@ -64,26 +79,22 @@ impl Sink for Listener<'_> {
         self.enter(Kind::Bridge, format!("bridge(\"{name}\")"));
     }
 
-    fn enter_table(&mut self, table_id: u8, rule: Option<&Arc<Rule>>) {
-        let text = match rule {
-            None => format!("{table_id:2}. No match."),
-            Some(rule) => {
-                let mut matching = rule.matching.to_match();
-                if let Some(bridge) = self.topology.bridge(rule.bridge) {
-                    bridge.options().lift(&mut matching);
-                }
-                let matched = match_text(&matching, self.ports);
-                let comma = if matched.is_empty() { "" } else { ", " };
-                let mut text = format!("{table_id:2}. {matched}{comma}priority {}", rule.priority);
-                if rule.cookie != 0 {
-                    let _ = write!(text, ", cookie {:#x}", rule.cookie);
-                }
-                text
+    fn enter_table(&mut self, table_id: u8, found: Found<'_>) {
+        let (text, does_nothing) = match found {
+            Found::Rule(rule) => (self.rule_text(rule), rule.actions.list.is_empty()),
+            Found::Nothing => ("No match.".to_string(), true),
+            Found::Miss => ("No match, and a \"packet-in\" is called for.".to_string(), false),
+            Found::Fragment => {
+                let why = "Packets are IP fragments and the fragment handling mode is \"drop\".";
+                (why.to_string(), true)
             }
         };
-        self.enter(Kind::Table, text);
-        if rule.is_some_and(|r| r.actions.list.is_empty()) {
+        self.enter(Kind::Table, format!("{table_id:2}. {text}"));
+        if does_nothing {
             self.leaf(Kind::Action, "drop".to_string());
+        }
+        if let Found::Miss = found {
+            self.leaf(Kind::Action, "controller(reason=no_match)".to_string());
         }
     }
 
@@ -103,10 +114,6 @@ impl Sink for Listener<'_> {
         }
     }
 
-    fn action(&mut self, text: impl FnOnce() -> String) {
-        self.leaf(Kind::Action, text());
-    }
-
     fn detail(&mut self, text: impl FnOnce() -> String) {
         self.leaf(Kind::Detail, text());
     }
@@ -117,6 +124,10 @@ impl Sink for Listener<'_> {
 
     fn error(&mut self, text: impl FnOnce() -> String) {
         self.leaf(Kind::Error, text());
+    }
+
+    fn failed(&mut self, why: &'static str) {
+        self.failure = Some(why);
     }
 
     fn end(&mut self, key: &Key) {
@@ -154,7 +165,7 @@ pub fn trace(
     let (Start { version, key, bridge }, Texts { ports, actions }) = (start, texts);
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
-    let mut listener = Listener { ports, topology, open: vec![root], after: None };
+    let mut listener = Listener { ports, topology, open: vec![root], after: None, failure: None };
     let mut out = Translation::default();
     match bridge {
         None => switch.translate_watched(version, key, reader, &mut out, &mut listener),
@@ -185,6 +196,9 @@ pub fn trace(
     let matched = flow_text(key, &out.mask);
     let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},eth,{matched}");
     let _ = writeln!(text, "Datapath actions: {}", actions(&out.actions));
+    if let Some(why) = listener.failure {
+        let _ = writeln!(text, "Translation failed ({why}), packet is dropped.");
+    }
     (text, out)
 }
 

@@ -280,7 +280,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn stack_pop(&mut self, target: &SubField) {
         match self.stack.pop() {
             Some(value) => self.write_sub(target, value),
-            None => self.trace.warn(|| "stack underflow".to_string()),
+            None => self.trace.error(|| "stack underflow".to_string()),
         }
     }
 
@@ -288,7 +288,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn stack_push(&mut self, source: &SubField) {
         let value = self.read_sub(source);
         if self.stack.len() >= STACK_MAX {
+            self.trace.error(|| "resubmits yielded over 64 kB of stack".to_string());
             self.error = Some(DropReason::TranslationError);
+            self.failure = "Stack too deep";
             return;
         }
         self.stack.push(value);

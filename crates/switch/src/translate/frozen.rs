@@ -274,7 +274,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
                     self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
                 }
             },
-            None => self.error = Some(DropReason::TranslationError),
+            None => {
+                self.error = Some(DropReason::TranslationError);
+                self.failure = "No recirculation context";
+            }
         }
     }
 

@@ -40,7 +40,7 @@ use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::table::Entry;
 use crate::topology::{self, Bridge, BridgeIdx, Fragments, Topology};
-use crate::trace::Sink;
+use crate::trace::{Found, Sink};
 use base::rcu::Reader;
 use base::{DropReason, OfPort, PortNo, Version};
 use datapath::{DpAction, Rewrite, Translation, Visit};
@@ -54,8 +54,10 @@ pub const DEPTH_MAX: u32 = 64;
 pub const RESUBMITS_MAX: u32 = 4096;
 /// Buckets of groups that one translation executes.
 const BUCKETS_MAX: u32 = 16_384;
-/// Values on the stack.
-const STACK_MAX: usize = 4096;
+/// Values on the stack: as many registers as fit in 64 kB with their lengths.
+const STACK_MAX: usize = 65_536 / 5;
+/// Actions of the datapath, when no further table or group is looked into.
+const ACTIONS_MAX: usize = 8192;
 
 /// Where the actions being executed come from.
 #[derive(Clone, Copy)]
@@ -155,6 +157,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     list_ends: bool,
     /// The translation failed.
     error: Option<DropReason>,
+    /// Why, as a trace ends.
+    failure: &'static str,
     /// Why nothing has been output yet.
     drop_reason: DropReason,
     /// What a packet-in of `output:CONTROLLER` says of where the action stood.
@@ -212,6 +216,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             exit: false,
             list_ends: false,
             error: None,
+            failure: "Invalid action",
             drop_reason: DropReason::ActionDrop,
             controller_reason: PacketInReason::Action,
             in_bucket: false,
@@ -403,8 +408,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn is_exhausted(&mut self) -> bool {
         if self.depth >= DEPTH_MAX {
             self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
+            self.failure = "Recursion too deep";
         } else if self.resubmits >= RESUBMITS_MAX {
             self.trace.error(|| format!("over {RESUBMITS_MAX} resubmit actions"));
+            self.failure = "Too many resubmits";
+        } else if self.out.actions.len() >= ACTIONS_MAX {
+            self.trace.error(|| "resubmits yielded over 64 kB of actions".to_string());
+            self.failure = "Too many actions";
         } else {
             return false;
         }
@@ -420,25 +430,26 @@ impl<'a, S: Sink> Xlate<'a, S> {
             if self.bridge.config.fragments == Fragments::Drop {
                 self.drop_reason = DropReason::Fragment;
                 self.in_bucket = in_bucket;
-                return self.trace.action(|| "drop".to_string());
+                self.trace.enter_table(table_id, Found::Fragment);
+                return self.trace.leave();
             }
         }
         let entry = match in_port {
             None => self.lookup(table_id),
             Some(port) => self.lookup_from(port, table_id),
         };
-        self.trace.enter_table(table_id, entry.map(|e| &e.rule));
         match entry {
             Some(entry) => {
+                self.trace.enter_table(table_id, Found::Rule(&entry.rule));
                 self.origin = Origin { table_id, cookie: Cookie::Of(&entry.rule) };
                 self.actions(&entry.actions.list);
             }
             // Of the hidden table, clients need not know that it is empty.
             None if honor_miss && table_id != TABLE_HIDDEN => {
-                self.origin = Origin { table_id, cookie: Cookie::Is(u64::MAX) };
-                self.miss();
+                self.origin = Origin { table_id, cookie: Cookie::Is(0) };
+                self.miss(table_id);
             }
-            None => {}
+            None => self.trace.enter_table(table_id, Found::Nothing),
         }
         self.trace.leave();
         self.origin = saved;
@@ -446,18 +457,18 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     #[inline(never)]
-    fn miss(&mut self) {
+    fn miss(&mut self, table_id: u8) {
         self.drop_reason = DropReason::TableMiss;
         self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
         if !self.bridge.config.miss_to_controller {
-            self.trace.action(|| "drop".to_string());
-            return;
+            return self.trace.enter_table(table_id, Found::Nothing);
         }
         let in_port = self.in_port();
         self.visit_word(word_table::ports(self.bridge.idx.0), word_table::port(in_port.0));
         if self.bridge.port(in_port).is_some_and(|p| p.spec.config.no_packet_in) {
-            return;
+            return self.trace.enter_table(table_id, Found::Nothing);
         }
+        self.trace.enter_table(table_id, Found::Miss);
         let max_len = self.bridge.config.miss_send_len;
         self.packet_in(max_len, PacketInReason::NoMatch, 0, &[]);
     }
@@ -481,6 +492,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn finish(self) {
         self.trace.end(&self.key);
         if let Some(reason) = self.error {
+            self.trace.failed(self.failure);
             self.out.actions.clear();
             self.out.effects.clear();
             self.out.actions.push(DpAction::Drop(reason));

@@ -146,6 +146,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if self.depth >= super::DEPTH_MAX {
             self.trace.error(|| format!("over max translation depth {}", super::DEPTH_MAX));
             self.error = Some(DropReason::ResubmitLimit);
+            self.failure = "Recursion too deep";
             return;
         }
         self.visit_word(word_table::ports(bridge.idx.0), word_table::port(peer.spec.of_port.0));

@@ -41,7 +41,7 @@ fn dummy<'a>(
 /// `netdev-dummy/receive NAME [--qid N] PACKET... [--len N]`.
 pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let port_no = dummy(vswitch, &args[0])?.0.port_no;
-    let mut rest = args[1..].iter();
+    let mut rest = args[1..].iter().peekable();
     let queues = vswitch.dp.rx_workers(port_no).len();
     let mut queue = 0;
     let mut frames: Vec<Vec<u8>> = Vec::new();
@@ -51,15 +51,16 @@ pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String>
                 let number = rest.next().and_then(|q| q.parse::<usize>().ok());
                 queue = number.filter(|q| *q < queues).ok_or("bad rx queue id.")?;
             }
-            "--len" => {
-                let len = rest.next().and_then(|l| l.parse::<usize>().ok()).filter(|l| *l <= 65_535);
-                let len = len.ok_or("no such packet length")?;
-                let frame = frames.last_mut().ok_or("--len follows the packet that it is about")?;
-                if len > frame.len() {
-                    frame.resize(len, 0);
-                }
+            "--len" => return Err("--len follows the packet that it is about".into()),
+            text => {
+                let frame = if rest.next_if(|arg| *arg == "--len").is_some() {
+                    let len = rest.next().and_then(|l| l.parse::<usize>().ok()).filter(|l| *l <= 65_535);
+                    odp::frame_of_len(text, len.ok_or("no such packet length")?)
+                } else {
+                    odp::frame(text)
+                };
+                frames.push(frame.map_err(|e| e.to_string())?);
             }
-            text => frames.push(odp::frame(text).map_err(|e| e.to_string())?),
         }
     }
     if frames.is_empty() {

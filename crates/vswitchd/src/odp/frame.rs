@@ -6,9 +6,11 @@ use std::str::FromStr;
 use wire::arp::ArpRepr;
 use wire::icmp::IcmpRepr;
 use wire::icmpv6::Icmpv6Repr;
+use wire::ipv4::Ipv4Repr;
 use wire::ipv6::Ipv6Repr;
 use wire::ipv6_ext::FragmentRepr;
-use wire::tcp::TcpFlags;
+use wire::nd::NdRepr;
+use wire::tcp::{TcpFlags, TcpRepr};
 use wire::vlan::VlanTag;
 use wire::{Compose, EthAddr, EtherType, IpProtocol};
 
@@ -27,7 +29,7 @@ fn bad<T>(what: impl std::fmt::Display) -> Result<T, BadFrame> {
 }
 
 /// Payload behind the headers of a frame made from a flow, as Open vSwitch makes it.
-const PAYLOAD_BYTES: usize = 64;
+const PAYLOAD_BYTES: u8 = 64;
 /// The fragments that a flow's `frag=` stands for.
 const FIRST_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 0, more_fragments: true, ident: 0 };
 const LATER_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 100, more_fragments: true, ident: 0 };
@@ -44,7 +46,7 @@ const FRAME_BYTES_MAX: usize = 65_535;
 /// (`in_port(1),eth(src=..,dst=..),eth_type(0x0800),ipv4(...),udp(...)`).
 pub fn frame(text: &str) -> Result<Vec<u8>, BadFrame> {
     if text.contains('(') {
-        return compose(text);
+        return compose(text, None);
     }
     let digits: Option<Vec<u8>> =
         text.chars().filter(|c| !c.is_ascii_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
@@ -55,6 +57,19 @@ pub fn frame(text: &str) -> Result<Vec<u8>, BadFrame> {
         }
         _ => bad(text),
     }
+}
+
+/// The same of a given length: a flow's frame has a payload of as many zeros as that takes, other bytes have
+/// zeros behind them. A frame that is longer stays as it is.
+pub fn frame_of_len(text: &str, len: usize) -> Result<Vec<u8>, BadFrame> {
+    if text.contains('(') {
+        return compose(text, Some(len));
+    }
+    let mut frame = frame(text)?;
+    if len > frame.len() {
+        frame.resize(len, 0);
+    }
+    Ok(frame)
 }
 
 /// `name(inner)`.
@@ -125,31 +140,41 @@ fn unmasked(text: &str) -> Result<u64, BadFrame> {
     number(text.split('/').next().unwrap_or_default().trim())
 }
 
-fn compose(text: &str) -> Result<Vec<u8>, BadFrame> {
+/// A frame that is being made of a flow.
+struct Frame {
+    frame: Compose,
+    eth_type: u16,
+    nw_proto: u8,
+    icmp_type: u8,
+    hop_limit: u8,
+    /// It has a transport header, as all but later fragments may.
+    may_have_transport: bool,
+    has_transport: bool,
+    /// Something follows the headers, unless a length is given.
+    has_payload: bool,
+}
+
+fn compose(text: &str, len: Option<usize>) -> Result<Vec<u8>, BadFrame> {
     let mut all = Vec::new();
     flatten(text, 0, &mut all)?;
     let eth = match all.iter().find(|a| a.name == "eth") {
         Some(a) => Members::parse(a.inner)?,
         None => Members(HashMap::new()),
     };
-    let mut frame = Compose::ethernet(eth.mac("src")?, eth.mac("dst")?).payload(&[0; PAYLOAD_BYTES]);
-    let mut eth_type = 0;
-    for attribute in &all {
-        let Attribute { name, inner } = attribute;
-        frame = match *name {
-            "eth_type" => {
-                eth_type = unmasked(inner)? as u16;
-                frame.ethertype(EtherType(eth_type))
-            }
-            "vlan" => {
-                let m = Members::parse(inner)?;
-                let tci = m.number("vid", 0)? & 0xfff | (m.number("pcp", 0)? & 7) << 13;
-                frame.vlan_tag(VlanTag::from_tci(EtherType(eth_type), tci as u16))
-            }
-            _ => layer(frame, name, inner, eth_type)?,
-        };
+    let mut x = Frame {
+        frame: Compose::ethernet(eth.mac("src")?, eth.mac("dst")?),
+        eth_type: 0,
+        nw_proto: 0,
+        icmp_type: 0,
+        hop_limit: 0,
+        may_have_transport: true,
+        has_transport: false,
+        has_payload: false,
+    };
+    for Attribute { name, inner } in &all {
+        x = x.with(name, inner)?;
     }
-    frame.build().map_err(|e| BadFrame(e.to_string()))
+    x.build(len)
 }
 
 /// The attributes in order, those of `encap(...)` in its place.
@@ -167,92 +192,160 @@ fn flatten<'a>(text: &'a str, depth: usize, out: &mut Vec<Attribute<'a>>) -> Res
     Ok(())
 }
 
-fn layer(frame: Compose, name: &str, inner: &str, eth_type: u16) -> Result<Compose, BadFrame> {
-    // What a frame does not carry.
-    const METADATA: &[&str] = &[
-        "in_port",
-        "recirc_id",
-        "dp_hash",
-        "skb_priority",
-        "skb_mark",
-        "packet_type",
-        "eth",
-        "ct_state",
-        "ct_zone",
-        "ct_mark",
-        "ct_label",
-    ];
-    if METADATA.contains(&name) {
-        return Ok(frame);
+/// Attributes that a frame does not carry.
+const METADATA: &[&str] = &[
+    "in_port",
+    "recirc_id",
+    "dp_hash",
+    "skb_priority",
+    "skb_mark",
+    "packet_type",
+    "eth",
+    "ct_state",
+    "ct_zone",
+    "ct_mark",
+    "ct_label",
+    "ct_tuple4",
+    "ct_tuple6",
+];
+
+impl Frame {
+    /// With one more attribute.
+    fn with(mut self, name: &str, inner: &str) -> Result<Frame, BadFrame> {
+        match name {
+            _ if METADATA.contains(&name) => {}
+            "eth_type" => {
+                self.eth_type = unmasked(inner)? as u16;
+                self.frame = self.frame.ethertype(EtherType(self.eth_type));
+            }
+            "vlan" => {
+                let m = Members::parse(inner)?;
+                let tci = m.number("vid", 0)? & 0xfff | (m.number("pcp", 0)? & 7) << 13;
+                self.frame = self.frame.vlan_tag(VlanTag::from_tci(EtherType(self.eth_type), tci as u16));
+            }
+            "tcp_flags" => {
+                let flags = super::tcp_flags_of(inner.trim())
+                    .map_or_else(|| unmasked(inner).map(|n| n as u16), Ok)?;
+                self.frame = self.frame.tcp_flags(TcpFlags::from_bits(flags));
+                // What begins or ends a connection carries nothing.
+                self.has_payload = flags & (FIN | SYN | RST) == 0;
+            }
+            "ipv4" | "ipv6" => {
+                self = self.with_ip(name == "ipv6", &Members::parse(inner)?)?;
+            }
+            "mpls" => {
+                let m = Members::parse(inner)?;
+                let (label, tc, ttl) = (m.number("label", 0)?, m.number("tc", 0)?, m.number("ttl", 64)?);
+                self.frame = self.frame.mpls_entry(label as u32 & 0xf_ffff, tc as u8 & 7, ttl as u8);
+            }
+            "arp" => {
+                let m = Members::parse(inner)?;
+                let arp = ArpRepr {
+                    operation: m.number("op", 0)? as u16,
+                    sha: m.mac("sha")?,
+                    spa: m.parsed("sip", [0, 0, 0, 0].into())?,
+                    tha: m.mac("tha")?,
+                    tpa: m.parsed("tip", [0, 0, 0, 0].into())?,
+                };
+                self.frame = if self.eth_type == 0x8035 { self.frame.rarp(arp) } else { self.frame.arp(arp) };
+            }
+            _ => self = self.with_transport(name, &Members::parse(inner)?)?,
+        }
+        Ok(self)
     }
-    if name == "tcp_flags" {
-        let flags =
-            super::tcp_flags_of(inner.trim()).map_or_else(|| unmasked(inner).map(|n| n as u16), Ok)?;
-        let frame = frame.tcp_flags(TcpFlags::from_bits(flags));
-        // What begins or ends a connection carries nothing.
-        return Ok(if flags & (FIN | SYN | RST) != 0 { frame.payload(&[]) } else { frame });
-    }
-    let m = Members::parse(inner)?;
-    let fragmented = |frame: Compose| match m.0.get("frag").copied() {
-        None | Some("no") => Ok(frame),
-        Some("first") => Ok(frame.fragment(FIRST_FRAGMENT)),
-        Some("later") => Ok(frame.fragment(LATER_FRAGMENT)),
-        Some(other) => bad(format!("frag={other}")),
-    };
-    let ports = |m: &Members<'_>| -> Result<(u16, u16), BadFrame> {
-        Ok((m.number("src", 0)? as u16, m.number("dst", 0)? as u16))
-    };
-    Ok(match name {
-        "ipv4" => fragmented(
-            frame
-                .ipv4(m.parsed("src", [0, 0, 0, 0].into())?, m.parsed("dst", [0, 0, 0, 0].into())?)
-                .protocol(IpProtocol(m.number("proto", 0)? as u8))
-                .tos(m.number("tos", 0)? as u8)
-                .ttl(m.number("ttl", 64)? as u8),
-        )?,
-        "ipv6" => {
+
+    fn with_ip(mut self, is_ipv6: bool, m: &Members<'_>) -> Result<Frame, BadFrame> {
+        let fragment = match m.0.get("frag").copied() {
+            None | Some("no") => None,
+            Some("first") => Some(FIRST_FRAGMENT),
+            Some("later") => Some(LATER_FRAGMENT),
+            Some(other) => return bad(format!("frag={other}")),
+        };
+        self.nw_proto = m.number("proto", 0)? as u8;
+        let proto = IpProtocol(self.nw_proto);
+        self.frame = if is_ipv6 {
             let (src, dst) = (m.parsed("src", [0; 16].into())?, m.parsed("dst", [0; 16].into())?);
-            let mut repr = Ipv6Repr::new(src, dst, IpProtocol(m.number("proto", 0)? as u8));
+            let mut repr = Ipv6Repr::new(src, dst, proto);
             repr.flow_label = m.number("label", 0)? as u32 & 0xf_ffff;
-            fragmented(
-                frame
-                    .ipv6_repr(repr)
-                    .protocol(IpProtocol(m.number("proto", 0)? as u8))
-                    .tos(m.number("tclass", 0)? as u8)
-                    .ttl(m.number("hlimit", 64)? as u8),
-            )?
+            let (tos, ttl) = (m.number("tclass", 0)?, m.number("hlimit", 64)?);
+            self.hop_limit = ttl as u8;
+            self.frame.ipv6_repr(repr).protocol(proto).tos(tos as u8).ttl(ttl as u8)
+        } else {
+            let (src, dst) = (m.parsed("src", [0; 4].into())?, m.parsed("dst", [0; 4].into())?);
+            let repr = Ipv4Repr { dont_fragment: false, ..Ipv4Repr::new(src, dst, proto) };
+            let (tos, ttl) = (m.number("tos", 0)?, m.number("ttl", 64)?);
+            self.frame.ipv4_repr(repr).protocol(proto).tos(tos as u8).ttl(ttl as u8)
+        };
+        if let Some(fragment) = fragment {
+            self.frame = self.frame.fragment(fragment);
+            self.may_have_transport = fragment.fragment_offset == 0;
         }
-        "arp" => {
-            let arp = ArpRepr {
-                operation: m.number("op", 0)? as u16,
-                sha: m.mac("sha")?,
-                spa: m.parsed("sip", [0, 0, 0, 0].into())?,
-                tha: m.mac("tha")?,
-                tpa: m.parsed("tip", [0, 0, 0, 0].into())?,
+        Ok(self)
+    }
+
+    fn with_transport(mut self, name: &str, m: &Members<'_>) -> Result<Frame, BadFrame> {
+        self.has_transport = true;
+        let (src, dst) = (m.number("src", 0)? as u16, m.number("dst", 0)? as u16);
+        let (kind, code) = (m.number("type", 0)? as u8, m.number("code", 0)? as u8);
+        let frame = self.frame;
+        (self.frame, self.has_payload) = match name {
+            "tcp" => {
+                let flags = TcpFlags::from_bits(0);
+                (frame.tcp_repr(TcpRepr { seq: 0, ack: 0, window: 0, flags, ..TcpRepr::new(src, dst) }), true)
+            }
+            "udp" => (frame.udp(src, dst), true),
+            "sctp" => (frame.sctp(src, dst), false),
+            "icmp" => {
+                (frame.icmp(IcmpRepr { icmp_type: kind, code, rest: [0; 4] }), is_echo(&[0, 8], kind, code))
+            }
+            "icmpv6" => {
+                self.icmp_type = kind;
+                let icmpv6 = Icmpv6Repr { icmp_type: kind, code, rest: [0; 4] };
+                (frame.icmpv6(icmpv6), is_echo(&[128, 129], kind, code))
+            }
+            "nd" => {
+                let link = |addr: EthAddr| (addr.0 != [0; 6]).then_some(addr);
+                let nd = NdRepr {
+                    solicit: self.icmp_type != 136,
+                    flags: 0,
+                    target: m.parsed("target", [0; 16].into())?,
+                    source_ll: link(m.mac("sll")?),
+                    target_ll: link(m.mac("tll")?),
+                };
+                (frame.nd(nd).ttl(self.hop_limit), false)
+            }
+            _ => return bad(name),
+        };
+        Ok(self)
+    }
+
+    fn build(mut self, len: Option<usize>) -> Result<Vec<u8>, BadFrame> {
+        // A flow that says nothing of its transport has zeros there.
+        if !self.has_transport && self.may_have_transport && matches!(self.eth_type, 0x0800 | 0x86dd) {
+            let name = match (self.nw_proto, self.eth_type) {
+                (6, _) => Some("tcp"),
+                (17, _) => Some("udp"),
+                (132, _) => Some("sctp"),
+                (1, 0x0800) => Some("icmp"),
+                (58, 0x86dd) => Some("icmpv6"),
+                _ => None,
             };
-            let frame = frame.payload(&[]);
-            if eth_type == 0x8035 { frame.rarp(arp) } else { frame.arp(arp) }
+            if let Some(name) = name {
+                self = self.with_transport(name, &Members(HashMap::new()))?;
+            }
         }
-        "tcp" => ports(&m).map(|(src, dst)| frame.tcp(src, dst))?,
-        "udp" => ports(&m).map(|(src, dst)| frame.udp(src, dst))?,
-        "sctp" => ports(&m).map(|(src, dst)| frame.sctp(src, dst))?,
-        "icmp" => frame.icmp(IcmpRepr {
-            icmp_type: m.number("type", 0)? as u8,
-            code: m.number("code", 0)? as u8,
-            rest: [0; 4],
-        }),
-        "icmpv6" => frame.icmpv6(Icmpv6Repr {
-            icmp_type: m.number("type", 0)? as u8,
-            code: m.number("code", 0)? as u8,
-            rest: [0; 4],
-        }),
-        "mpls" => frame.mpls_entry(
-            m.number("label", 0)? as u32 & 0xf_ffff,
-            m.number("tc", 0)? as u8 & 7,
-            m.number("ttl", 64)? as u8,
-        ),
-        _ => return bad(name),
-    })
+        let payload: Vec<u8> = (0..PAYLOAD_BYTES).collect();
+        let frame = match len {
+            None if self.has_payload && self.may_have_transport => self.frame.payload(&payload),
+            Some(len) if len > self.frame.total_len() => self.frame.frame_len(len),
+            _ => self.frame,
+        };
+        frame.build().map_err(|e| BadFrame(e.to_string()))
+    }
+}
+
+fn is_echo(kinds: &[u8], kind: u8, code: u8) -> bool {
+    code == 0 && kinds.contains(&kind)
 }
 
 #[cfg(test)]
@@ -312,6 +405,15 @@ mod tests {
         let text = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
                     ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)";
         assert_eq!(frame(text).unwrap().len(), 106);
+        let lens = |ip: &str| frame(&format!("eth_type(0x0800),ipv4(ttl=64,{ip}")).unwrap().len();
+        // Headers alone, where Open vSwitch knows of no payload.
+        assert_eq!(
+            [lens("proto=16)"), lens("proto=6)"), lens("proto=6),tcp(),tcp_flags(rst)")],
+            [34, 118, 54]
+        );
+        assert_eq!([lens("proto=1),icmp(type=8)"), lens("proto=1),icmp(type=3)")], [106, 42]);
+        assert_eq!(frame("eth(),eth_type(0x1234)").unwrap().len(), 14);
+        assert_eq!(frame_of_len(text, 60).unwrap().len(), 60);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod frame;
 
 pub use actions::{ActionContext, actions};
 pub use flow::flow;
-pub use frame::{BadFrame, frame};
+pub use frame::{BadFrame, frame, frame_of_len};
 
 use ::flow::{FieldId, Mask};
 use base::PortNo;
