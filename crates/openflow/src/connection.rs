@@ -17,9 +17,11 @@
 //! Source: OpenFlow 1.3 sections 6.3 and 7.5.
 
 use crate::codec::{Codec, HEADER_LEN, Header, Unencodable};
-use crate::error::{ERROR_DATA_MAX, ErrorCode, ErrorKind, OfError};
+use crate::error::{ErrorCode, ErrorKind, OfError};
 use crate::message::Message;
 use crate::parts::{Joined, Parts};
+pub use crate::request::RequestHead;
+use crate::request::whole_error;
 use crate::version::{Version, VersionSet};
 use std::time::{Duration, Instant};
 
@@ -27,8 +29,6 @@ use std::time::{Duration, Instant};
 pub const INPUT_MAX: usize = 4 * 0x1_0000;
 /// Bytes of output above which no further request is handled and unasked messages are dropped.
 pub const OUTPUT_MAX: usize = 1 << 20;
-/// Type and code of an error, between header and data.
-const ERROR_HEADER_LEN: usize = 4;
 /// How long the peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -54,40 +54,6 @@ pub struct ConnectionConfig {
     pub versions: VersionSet,
     /// Silence after which an echo request is sent; after as much again the connection ends. `None`: never.
     pub probe_interval: Option<Duration>,
-}
-
-/// The beginning of a request, which an error in answer to it carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RequestHead {
-    length: u8,
-    bytes: [u8; ERROR_DATA_MAX],
-}
-
-impl RequestHead {
-    /// Of these bytes.
-    pub fn new(request: &[u8]) -> RequestHead {
-        let length = request.len().min(ERROR_DATA_MAX);
-        let mut bytes = [0; ERROR_DATA_MAX];
-        bytes[..length].copy_from_slice(&request[..length]);
-        RequestHead { length: length as u8, bytes }
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
-
-    /// The error in answer to the request.
-    pub fn error(&self, kind: ErrorKind) -> OfError {
-        OfError::new(kind, self.as_bytes())
-    }
-}
-
-/// The error in answer to a request of which all bytes are at hand: it carries as much of them as a message
-/// has room for.
-fn whole_error(kind: ErrorKind, request: &[u8]) -> OfError {
-    let room = usize::from(u16::MAX) - HEADER_LEN - ERROR_HEADER_LEN;
-    OfError { code: ErrorCode::Known(kind), data: request[..request.len().min(room)].to_vec() }
 }
 
 /// Why a connection ended.

@@ -19,6 +19,7 @@ pub mod error;
 pub mod message;
 mod parts;
 pub mod reply;
+mod request;
 pub mod text;
 pub mod version;
 

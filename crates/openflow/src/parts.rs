@@ -4,9 +4,9 @@
 //! last part says all. What waits is bounded in bytes and in time. Since OpenFlow 1.3; before, requests have
 //! no such flag. Source: OpenFlow 1.3 section 7.3.5.
 
-use crate::connection::RequestHead;
 use crate::error::ErrorKind::{self, *};
 use crate::message::StatsRequest;
+use crate::request::RequestHead;
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
 

@@ -22,8 +22,10 @@
 //! to come; they count, needlessly.
 
 mod sight;
+pub mod word_table;
 mod words;
 
+use self::words::zeros;
 use crate::shape::{MiniMatch, Shape, ShapeWord};
 use base::Version;
 use base::hash::HashKey;
@@ -41,76 +43,6 @@ pub const BUCKETS_MIN: usize = 256;
 pub const BUCKETS_MAX: usize = 16_384;
 /// Masks per table at most.
 pub const MASKS_MAX: usize = 16;
-
-/// Numbers of the tables that are looked up by one exact word. A visit to one has no rewrites: of ports,
-/// groups and settings it holds the word itself, of MAC addresses the word's hash
-/// ([`visit`](word_table::visit)).
-pub mod word_table {
-    use datapath::Visit;
-
-    /// The tables of single words have this bit.
-    pub const BIT: u32 = 1 << 31;
-    const MAC: u32 = BIT | 1 << 30;
-    const GROUP: u32 = BIT | 1 << 29;
-    const METER: u32 = BIT | 1 << 28;
-
-    /// The ports and settings of a bridge, looked up by [`port`], [`FLOOD`], [`SETTINGS`] or
-    /// [`FROZEN`].
-    pub fn ports(bridge: u32) -> u32 {
-        BIT | bridge
-    }
-
-    /// The groups of a bridge, looked up by number.
-    pub fn groups(bridge: u32) -> u32 {
-        GROUP | bridge
-    }
-
-    /// The meters of a bridge, looked up by number.
-    pub fn meters(bridge: u32) -> u32 {
-        METER | bridge
-    }
-
-    /// The datapath's ports, looked up by number.
-    pub const DP_PORTS: u32 = BIT | 0x3fff_ffff;
-
-    /// The MAC table of a bridge, looked up by [`mac`].
-    pub fn macs(bridge: u32) -> u32 {
-        MAC | bridge
-    }
-
-    /// A visit to a table of words: those of ports and groups have 32 bits, and so have the hashes of
-    /// addresses.
-    pub fn visit(table: u32, word: u64) -> Visit {
-        Visit { table, rewrites_start: word as u16, rewrites_len: (word >> 16) as u16 }
-    }
-
-    /// The word of such a visit.
-    pub fn word_of(visit: &Visit) -> u64 {
-        u64::from(visit.rewrites_len) << 16 | u64::from(visit.rewrites_start)
-    }
-
-    /// The bridge whose addresses a table holds; `None` for other tables of words.
-    pub(crate) fn mac_bridge(table: u32) -> Option<u32> {
-        (table & MAC == MAC).then_some(table & !MAC)
-    }
-
-    /// A port by its OpenFlow number.
-    pub fn port(of_port: u16) -> u64 {
-        u64::from(of_port)
-    }
-
-    /// The set of ports that flooding goes to.
-    pub const FLOOD: u64 = 1 << 16;
-    /// What is configured for the bridge as a whole.
-    pub const SETTINGS: u64 = 2 << 16;
-    /// The generation of the bridge's frozen states.
-    pub const FROZEN: u64 = 3 << 16;
-
-    /// A MAC address in a VLAN.
-    pub fn mac(vlan: u16, address: u64) -> u64 {
-        u64::from(vlan) << 48 | address
-    }
-}
 
 /// The number under which a table of rules is logged and visited.
 pub fn rule_table(bridge: u32, table_id: u8) -> u32 {
@@ -254,10 +186,6 @@ impl MaskLog {
         }
         self.ring.touched(since, words, flow, rewrites)
     }
-}
-
-fn zeros(n: usize) -> Box<[AtomicU64]> {
-    (0..n).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// The changes of one table of rules.

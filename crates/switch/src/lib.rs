@@ -9,6 +9,7 @@
 //! A change is made in this order: it is put in place invisibly, it is logged in the [`changelog`], the depth
 //! of extraction is widened where it must be, and then the version is counted up.
 
+mod bridge_idx;
 pub mod changelog;
 pub mod control;
 mod group;

@@ -5,6 +5,7 @@
 //! version. What is large and changes often (rules, MAC addresses) hangs on the bridge by reference and is
 //! versioned by itself.
 
+pub use crate::bridge_idx::BridgeIdx;
 use crate::group::GroupTable;
 use crate::mac::MacTable;
 use crate::meter::MeterTable;
@@ -12,10 +13,6 @@ use crate::table::Table;
 use base::{OfPort, PortNo, Version};
 use flow::options::OptionTable;
 use std::sync::{Arc, OnceLock};
-
-/// A bridge, by number. Numbers are given out again after the bridge is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct BridgeIdx(pub u32);
 
 /// OpenFlow's port configuration bits (OFPPC_*).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]

@@ -19,7 +19,7 @@ use crate::devices::{DEVICE_WAIT, Devices};
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
 use crate::reconcile::{Progress, Reconciliation};
-use crate::service::Shared;
+use crate::state::Shared;
 use crate::writeback::{self, Round};
 use host::rundir::RunDir;
 use ovsdb::jsonrpc::Message;

@@ -4,11 +4,10 @@ use crate::commands;
 use crate::conffile;
 use crate::config::{Config, Database, EnableDummy, Flags};
 use crate::configdb::{self, DatabaseClient, Server};
-use crate::listeners::BridgeSockets;
+use crate::listeners::{BridgeSockets, SocketError};
 use crate::ovsdb::{self, Handle, TlsSources};
 use crate::schedule::TICK_MS;
-use crate::service::Shared;
-use crate::state::{SetupError, Vswitch};
+use crate::state::{SetupError, Shared, Vswitch};
 use host::daemonize::{Daemon, PidFile};
 use host::log;
 use host::program;
@@ -35,7 +34,7 @@ pub const NAME: &str = "ovs-vswitchd";
 #[derive(Debug)]
 pub enum StartError {
     /// A socket of a bridge cannot be had.
-    Socket(PathBuf, io::Error),
+    Socket(SocketError),
     /// The socket for commands cannot be had.
     ControlSocket(PathBuf, io::Error),
     /// The embedded database cannot be served. A sentence.
@@ -50,7 +49,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Database(why) => f.write_str(why),
-            StartError::Socket(path, e) => write!(f, "{}: {}", path.display(), log::os_text(e)),
+            StartError::Socket(e) => e.fmt(f),
             StartError::ControlSocket(path, e) => {
                 write!(f, "{}: could not initialize control socket ({})", path.display(), log::os_text(e))
             }
@@ -107,7 +106,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         Database::Embedded(_) | Database::Remote(_) => None,
     };
     for bridge in flags.iter().flat_map(|flags| &flags.bridges) {
-        sockets.listen(bridge.name())?;
+        sockets.listen(bridge.name()).map_err(StartError::Socket)?;
     }
     let vswitch = Vswitch::new(&config).map_err(StartError::Setup)?;
     let bell = vswitch.dp.event_bell().clone();

@@ -110,7 +110,7 @@ impl Vswitch {
     }
 
     fn waits_for(&self, device: &str) -> bool {
-        self.failures.values().any(|failure| failure.interface.device() == device)
+        self.failures.wait_for(device)
             || self.ports.values().any(|r| r.interface.device() == device && r.is_broken())
     }
 }

@@ -15,8 +15,10 @@ pub mod controllers;
 mod daemon;
 mod device_manager;
 mod devices;
+mod failures;
 pub mod figures;
 mod frame_statistics;
+mod history;
 pub(crate) mod janitor;
 mod listeners;
 pub mod odp;
@@ -28,6 +30,7 @@ mod schedule;
 mod scheduler;
 mod service;
 mod slow_path;
+mod snapshot;
 mod state;
 mod writeback;
 

@@ -1,14 +1,28 @@
 //! The sockets `BRIDGE.mgmt` and `BRIDGE.snoop`, which come and go with their bridges.
 
 use crate::controllers::Controllers;
-use crate::daemon::StartError;
 use crate::ofconn::Purpose;
-use crate::service::{self, Shared};
+use crate::service;
+use crate::state::Shared;
 use host::rundir::{RunDir, Socket};
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 use switch::BridgeIdx;
 use tokio::task::AbortHandle;
 use transport::Listener;
+
+/// A socket of a bridge cannot be had.
+#[derive(Debug)]
+pub struct SocketError(pub PathBuf, pub io::Error);
+
+impl std::fmt::Display for SocketError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.0.display(), host::log::os_text(&self.1))
+    }
+}
+
+impl std::error::Error for SocketError {}
 
 /// All of them. Dropping it removes the sockets.
 pub struct BridgeSockets {
@@ -39,10 +53,10 @@ impl BridgeSockets {
     }
 
     /// Listens for a bridge that is to come.
-    pub fn listen(&mut self, bridge: &str) -> Result<(), StartError> {
+    pub fn listen(&mut self, bridge: &str) -> Result<(), SocketError> {
         let [mgmt, snoop] = PURPOSES.map(|(suffix, _)| {
             let path = self.dir.file(&format!("{bridge}.{suffix}"));
-            Listener::at(&path).map_err(|e| StartError::Socket(path, e))
+            Listener::at(&path).map_err(|e| SocketError(path, e))
         });
         let ((mgmt, mgmt_listener), (snoop, snoop_listener)) = (mgmt?, snoop?);
         let state = State::Waiting(vec![mgmt_listener, snoop_listener]);

@@ -13,9 +13,8 @@
 //! waits for workers and for sockets are in true time.
 
 use crate::ofconn::{LinkOf, OfConn, Purpose, Served};
-use crate::state::Vswitch;
+use crate::state::Shared;
 use rustix::net::RecvFlags;
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
@@ -45,9 +44,6 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// Longest wait where a connection's own clock asks for none.
 const FOR_EVER: Duration = Duration::from_secs(3_600);
-
-/// The state that all tasks share.
-pub type Shared = Rc<RefCell<Vswitch>>;
 
 /// Serves a socket of a bridge for ever.
 pub async fn serve(listener: Listener, shared: Shared, bridge: BridgeIdx, purpose: Purpose) {

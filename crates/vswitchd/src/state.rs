@@ -4,16 +4,15 @@
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the
 //! outside world.
 
-use crate::commands::coverage;
-use crate::commands::waits::Begun;
 use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
 use crate::config::{Config, EnableDummy};
 use crate::controllers::BridgeControllers;
 use crate::device_manager::DeviceManager;
+use crate::failures::Failures;
 use crate::figures::WorkerCounters;
+use crate::history::History;
 use crate::janitor::Fate;
 use crate::ofconn::{Asynchronous, OfConn};
-use crate::reconcile::Failure;
 use crate::schedule::Schedule;
 use crate::scheduler::{Event, Scheduler};
 use base::hash::HashKey;
@@ -23,7 +22,10 @@ use datapath::{CacheConfig, Datapath};
 use host::numa::{Topology, WorkerPlace};
 use openflow::message::{PortReason, PortState, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig, PortStatus};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use switch::{BridgeIdx, Control, PortConfig, SlotStats, Switch};
 use transport::Tls;
@@ -54,6 +56,13 @@ impl std::fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
+/// The state that all tasks share.
+pub type Shared = Rc<RefCell<Vswitch>>;
+
+/// What a command goes on with after it has returned: its answer comes from this.
+pub(crate) type Begun = Box<dyn FnOnce(Shared) -> LocalAnswer>;
+type LocalAnswer = Pin<Box<dyn Future<Output = Result<String, String>>>>;
+
 /// See the module's text.
 pub struct Vswitch {
     pub(crate) control: Control,
@@ -62,8 +71,8 @@ pub struct Vswitch {
     pub(crate) domain: Arc<Domain>,
     pub(crate) bridges: BTreeMap<BridgeIdx, Bridge>,
     pub(crate) ports: BTreeMap<PortNo, PortRecord>,
-    /// Interfaces that are wanted and could not be had, by name.
-    pub(crate) failures: BTreeMap<String, Failure>,
+    /// Interfaces that are wanted and could not be had.
+    pub(crate) failures: Failures,
     /// Workers where the configuration does not say otherwise.
     pub(crate) given: Workers,
     /// Settings of the switch as a whole that are in force.
@@ -87,7 +96,7 @@ pub struct Vswitch {
     pub(crate) own_credits: HashMap<u32, SlotStats>,
     pub(crate) counts: Counts,
     /// What `coverage/show` says of the past.
-    pub(crate) coverage: coverage::History,
+    pub(crate) coverage: History,
     /// Workers' counters when `pmd-stats-clear` was said.
     pub(crate) pmd_cleared: BTreeMap<usize, WorkerCounters>,
     /// What `upcall/set-flow-limit` set, until the configuration says another limit.
@@ -265,7 +274,7 @@ impl Vswitch {
             domain,
             bridges: BTreeMap::new(),
             ports: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            failures: Failures::default(),
             given,
             settings: SwitchWide::default(),
             mask_note: None,
@@ -278,7 +287,7 @@ impl Vswitch {
             news: Vec::new(),
             own_credits: HashMap::new(),
             counts: Counts::default(),
-            coverage: coverage::History::default(),
+            coverage: History::default(),
             pmd_cleared: BTreeMap::new(),
             flow_limit_by_hand: None,
             tls: tls.clone(),
@@ -291,6 +300,14 @@ impl Vswitch {
             is_dummy: config.dummy != EnableDummy::No,
         };
         Ok(vswitch)
+    }
+
+    /// The command that runs goes on with this, and is answered by it.
+    pub(crate) fn begin<F: Future<Output = Result<String, String>> + 'static>(
+        &mut self,
+        go_on: impl FnOnce(Shared) -> F + 'static,
+    ) {
+        self.begun = Some(Box::new(|shared| Box::pin(go_on(shared))));
     }
 
     /// Now, on the clock that rules and counters go by.

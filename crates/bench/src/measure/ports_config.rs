@@ -13,9 +13,10 @@ use ports::af_xdp::Bare;
 use std::process::Command;
 use std::time::Instant;
 use vswitchd::Vswitch;
+use vswitchd::config::wanted::OfPortsBefore;
 use vswitchd::config::wanted::{Bridge, Interface, Wanted};
 use vswitchd::config::{Config, Database, DatapathFlags, Flags};
-use vswitchd::reconcile::{OfPortsBefore, reconcile};
+use vswitchd::reconcile::reconcile;
 
 /// A thousand ports in one transaction, in milliseconds.
 const ALL_GOAL_MS: f64 = 5_000.0;

@@ -6,7 +6,7 @@
 //! of new addresses on one bridge touches no flow of another. A flow that looked for an address holds the
 //! hash of it (see [`word_table::visit`]): the address itself would not fit, and is not needed.
 
-use super::{word_table, zeros};
+use super::word_table;
 use base::Version;
 use base::hash::HashKey;
 use base::rcu::{Domain, RcuCell, Reader};
@@ -18,6 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PORT_BUCKETS: usize = 65_536;
 /// Elements of the array of one bridge's addresses; 32 KiB.
 const MAC_BUCKETS: usize = 4_096;
+
+pub(super) fn zeros(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
 
 /// The changes of one table of words.
 pub(super) struct WordLog {

@@ -1,7 +1,6 @@
 //! `coverage/*` and `memory/show`: how often things happened, and what they take.
 
 use crate::state::Vswitch;
-use std::collections::VecDeque;
 use std::fmt::Write;
 
 /// Every counter with its name. Those of drops carry the names that Open vSwitch gives its own.
@@ -113,63 +112,13 @@ pub fn read_counter(vswitch: &mut Vswitch, args: &[String]) -> Result<String, St
     }
 }
 
-/// Between two looks at the counters.
-const STEP_MS: u64 = 5_000;
-/// Looks in a minute, and minutes in an hour.
-const STEPS: usize = 12;
-const MINUTES: usize = 60;
-
-/// By how much counters rose in the last hour, in the order of [`counters`].
-#[derive(Default)]
-pub(crate) struct History {
-    next_ms: u64,
-    last: Vec<u64>,
-    /// The newest last.
-    steps: VecDeque<Vec<u64>>,
-    minutes: VecDeque<Vec<u64>>,
-    steps_in_minute: usize,
-}
-
-impl History {
-    fn sample(&mut self, counts: Vec<u64>) {
-        let was = |i: usize| self.last.get(i).copied().unwrap_or(0);
-        // Workers that ended have taken some counts along.
-        let rise = counts.iter().enumerate().map(|(i, now)| now.saturating_sub(was(i))).collect();
-        self.last = counts;
-        self.steps.push_back(rise);
-        if self.steps.len() > STEPS {
-            self.steps.pop_front();
-        }
-        self.steps_in_minute += 1;
-        if self.steps_in_minute == STEPS {
-            self.steps_in_minute = 0;
-            let sum = |i: usize| self.steps.iter().map(|step| step[i]).sum();
-            self.minutes.push_back((0..self.last.len()).map(sum).collect());
-            if self.minutes.len() > MINUTES {
-                self.minutes.pop_front();
-            }
-        }
-    }
-
-    /// Per second over the last five seconds, minute and hour.
-    fn rates(&self, counter: usize) -> [f64; 3] {
-        let rises = |steps: &VecDeque<Vec<u64>>, newest: usize| -> u64 {
-            steps.iter().rev().take(newest).map(|step| step[counter]).sum()
-        };
-        let hour = rises(&self.minutes, MINUTES) + rises(&self.steps, self.steps_in_minute);
-        [rises(&self.steps, 1) as f64 / 5.0, rises(&self.steps, STEPS) as f64 / 60.0, hour as f64 / 3_600.0]
-    }
-}
-
 impl Vswitch {
     /// Called with the periodic work.
     pub(crate) fn sample_coverage(&mut self, now_ms: u64) {
-        if now_ms < self.coverage.next_ms {
-            return;
+        if self.coverage.is_due(now_ms) {
+            let counts = counters(self).into_iter().map(|(_, count)| count).collect();
+            self.coverage.sample(now_ms, counts);
         }
-        self.coverage.next_ms = now_ms + STEP_MS;
-        let counts = counters(self).into_iter().map(|(_, count)| count).collect();
-        self.coverage.sample(counts);
     }
 }
 
@@ -214,25 +163,4 @@ pub fn memory(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
         pool.stats().free,
         vswitch.control.rules_memory_bytes()
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_those_of_the_last_five_seconds_minute_and_hour() {
-        let mut history = History::default();
-        // 50 a step for two minutes, then nothing for five seconds.
-        for step in 1..=24 {
-            history.sample(vec![step * 50]);
-        }
-        assert_eq!(history.rates(0), [10.0, 10.0, 1_200.0 / 3_600.0]);
-        history.sample(vec![1_200]);
-        assert_eq!(history.rates(0), [0.0, 550.0 / 60.0, 1_200.0 / 3_600.0]);
-        for _ in 0..60 * 12 {
-            history.sample(vec![1_200]);
-        }
-        assert_eq!(history.rates(0), [0.0; 3]);
-    }
 }

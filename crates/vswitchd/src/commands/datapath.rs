@@ -1,11 +1,11 @@
 //! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets
 //! were lost.
 
-use super::waits::{Begun, wait_for};
+use super::waits::wait_for;
 use crate::figures::WorkerCounters;
 use crate::odp::{self, ActionContext};
 use crate::scheduler::Event;
-use crate::service::Shared;
+use crate::state::Shared;
 use crate::state::{PortRecord, Vswitch};
 use base::{DropReason, OfPort, PortNo};
 use datapath::DumpedFlow;
@@ -254,7 +254,7 @@ pub fn dpif_dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: Wanted) -> Answer {
     let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
     let named = options.contains(&"--names") || verbose && !options.contains(&"--no-names");
-    vswitch.begun = Some(Begun::Flows(Box::new(FlowDump { verbose, named, wanted })));
+    vswitch.begin(async move |shared| FlowDump { verbose, named, wanted }.run(&shared).await);
     Ok(String::new())
 }
 

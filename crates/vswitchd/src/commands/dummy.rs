@@ -1,9 +1,9 @@
 //! `exit`, and what tests do to a switch: frames in and out of dummy ports, a control thread that hangs.
 
 use super::datapath::for_all_flows;
-use super::waits::{Begun, counters, wait_for};
+use super::waits::{counters, wait_for};
 use crate::odp::{self, ActionContext};
-use crate::service::Shared;
+use crate::state::Shared;
 use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::DumpedFlow;
@@ -66,7 +66,10 @@ pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String>
     if frames.is_empty() {
         return Err("no packet was given".into());
     }
-    vswitch.begun = Some(Begun::Frames(Frames { port_no, queue, frames }));
+    vswitch.begin(async move |shared| {
+        Frames { port_no, queue, frames }.run(&shared).await?;
+        Ok(String::new())
+    });
     Ok(String::new())
 }
 

@@ -12,8 +12,7 @@ mod switching;
 pub(crate) mod time;
 pub(crate) mod waits;
 
-use crate::service::Shared;
-use crate::state::Vswitch;
+use crate::state::{Shared, Vswitch};
 use transport::unixctl::{self, Command, Request};
 
 const fn row(
@@ -144,7 +143,7 @@ pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, St
         (result, vswitch.begun.take())
     };
     match begun {
-        Some(begun) => begun.run(shared, result).await,
+        Some(begun) => begun(shared.clone()).await,
         None => result,
     }
 }

@@ -1,9 +1,7 @@
 //! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
 
-use super::waits::Begun;
 use crate::odp::{self, ActionContext};
-use crate::service::Shared;
-use crate::state::Vswitch;
+use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, Key, extract};
@@ -39,7 +37,7 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Stri
         [option] if option == "--offload-stats" => "n_offload_packets=0, n_offload_bytes=0, ",
         _ => return Err("expected [--offload-stats] BRIDGE".into()),
     };
-    vswitch.begun = Some(Begun::Rules(Box::new(RuleDump { bridge, offload })));
+    vswitch.begin(async move |shared| Ok(RuleDump { bridge, offload }.run(&shared).await));
     Ok(String::new())
 }
 

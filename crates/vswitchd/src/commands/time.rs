@@ -1,9 +1,7 @@
 //! `time/*`: tests stop the clock and move it by hand. Everything that times out follows: rules, cached
 //! flows, addresses, connections, probes.
 
-use super::waits::Begun;
-use crate::service::Shared;
-use crate::state::Vswitch;
+use crate::state::{Shared, Vswitch};
 use std::time::Duration;
 use transport::clock;
 
@@ -38,8 +36,11 @@ pub fn warp(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     if left_ms / step_ms > STEPS_MAX {
         return Err(format!("more than {STEPS_MAX} steps"));
     }
-    vswitch.begun = Some(Begun::Warp(Warp { left_ms, step_ms }));
-    Ok("warped".into())
+    vswitch.begin(async move |shared| {
+        Warp { left_ms, step_ms }.run(&shared).await;
+        Ok("warped".into())
+    });
+    Ok(String::new())
 }
 
 impl Warp {

@@ -1,11 +1,7 @@
-//! Commands that take long or wait for workers: begun at once, and gone on with in slices of a millisecond or
-//! so, between which the control thread serves everybody else.
+//! What commands wait for: workers, a millisecond or so at a time, between which the control thread serves
+//! everybody else.
 
-use super::datapath::FlowDump;
-use super::dummy::Frames;
-use super::switching::RuleDump;
-use super::time::Warp;
-use crate::service::Shared;
+use crate::state::Shared;
 use std::time::{Duration, Instant};
 
 /// How long a command waits for the workers' counters. A worker that is saturated and caches a million flows
@@ -13,33 +9,6 @@ use std::time::{Duration, Instant};
 const FOLD_WAIT: Duration = Duration::from_secs(3);
 /// How long to wait for workers by yielding before sleeping in between.
 const YIELDING: Duration = Duration::from_micros(500);
-
-/// What a command has begun.
-pub(crate) enum Begun {
-    /// Time is moved by hand.
-    Warp(Warp),
-    /// Frames are received by a dummy.
-    Frames(Frames),
-    /// Cached flows are dumped.
-    Flows(Box<FlowDump>),
-    /// A bridge's rules are dumped.
-    Rules(Box<RuleDump>),
-}
-
-impl Begun {
-    /// Goes on until it is done. `result` is what the command has said.
-    pub async fn run(self, shared: &Shared, result: Result<String, String>) -> Result<String, String> {
-        match self {
-            Begun::Warp(warp) => {
-                warp.run(shared).await;
-                result
-            }
-            Begun::Frames(frames) => frames.run(shared).await.and(result),
-            Begun::Flows(dump) => dump.run(shared).await,
-            Begun::Rules(dump) => Ok(dump.run(shared).await),
-        }
-    }
-}
 
 /// Waits until something is there, or the time has run out.
 pub(super) async fn wait_for<T>(most: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {

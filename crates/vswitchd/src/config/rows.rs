@@ -6,26 +6,26 @@
 //!
 //! Source of names, ranges and defaults: ovs-vswitchd.conf.db(5).
 
+mod row;
 mod values;
 
+use self::row::Checked;
+pub use self::row::RowRef;
 use self::values::*;
 use super::keys;
 use super::mac_address;
 use super::wanted::{
-    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, Interface, PATCH, Port, STATS_INTERVAL_MS,
-    SwitchWide, Wanted,
+    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, Interface, OfPortsBefore, PATCH, Port,
+    STATS_INTERVAL_MS, SwitchWide, Wanted,
 };
-use crate::reconcile::OfPortsBefore;
 use base::OfPort;
 use datapath::placement::Policy;
 use host::rundir::RunDir;
-use ovsdb::{Database, Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
+use ovsdb::{Database, Datum, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
-use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use transport::parse_datapath_id;
 
@@ -70,9 +70,6 @@ pub struct Reading {
     /// `next_cfg`.
     pub next_cfg: i64,
 }
-
-/// Longest name of a bridge: its own interface is a device of the kernel's, or could be.
-const BRIDGE_NAME_BYTES_MAX: usize = 15;
 
 /// Reads all rows that can be reached from the one of table Open_vSwitch. `None` where that is missing.
 pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy, run_dir: &Path) -> Option<Reading> {
@@ -131,52 +128,6 @@ impl Rows {
     }
 }
 
-/// A row whose columns are found by name.
-#[derive(Clone, Copy)]
-pub struct RowRef<'a> {
-    schema: &'a TableSchema,
-    /// The row.
-    pub row: &'a Row,
-}
-
-impl<'a> RowRef<'a> {
-    /// A column. `None` where the schema does not have it.
-    pub fn get(&self, column: &str) -> Option<&'a Datum> {
-        Some(self.row.get(self.schema.find(column)?))
-    }
-
-    /// A column's text; `None` where it is empty.
-    pub fn text(&self, column: &str) -> Option<&'a str> {
-        self.get(column)?.as_str()
-    }
-
-    /// A column's integer.
-    pub fn integer(&self, column: &str) -> Option<i64> {
-        self.get(column)?.as_integer()
-    }
-
-    /// A column's boolean; false where it is empty.
-    pub fn flag(&self, column: &str) -> bool {
-        self.get(column).and_then(Datum::as_bool).unwrap_or(false)
-    }
-
-    /// A column's integers.
-    pub fn integers(&self, column: &str) -> impl Iterator<Item = i64> + use<'a> {
-        self.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_integer())
-    }
-
-    /// The value of a key in a column that is a map of texts.
-    pub fn value(&self, column: &str, key: &str) -> Option<&'a str> {
-        self.get(column)?.get(key)
-    }
-
-    /// The pairs of a column that is a map of texts.
-    pub fn pairs(&self, column: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let pairs = self.get(column).into_iter().flat_map(|d| d.as_map());
-        pairs.filter_map(|(k, v)| Some((k.as_str()?, v.as_str()?)))
-    }
-}
-
 struct Reader<'a> {
     rows: &'a Rows,
     previous: &'a Wanted,
@@ -186,48 +137,6 @@ struct Reader<'a> {
     reading: Reading,
     /// Names of interfaces, to find those that are named twice.
     seen: BTreeSet<String>,
-}
-
-/// A column of a row whose values are being checked. What is wrong goes to `wrong`.
-struct Checked<'a> {
-    row: RowRef<'a>,
-    column: &'static str,
-    wrong: Vec<String>,
-}
-
-impl<'a> Checked<'a> {
-    fn of(row: &RowRef<'a>, column: &'static str) -> Checked<'a> {
-        Checked { row: *row, column, wrong: Vec::new() }
-    }
-
-    /// The value of a key as `parse` takes it, `before` where it does not, `None` where there is none.
-    fn parsed<T>(
-        &mut self,
-        key: &str,
-        expected: impl Display,
-        before: Option<T>,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<T> {
-        let value = self.row.value(self.column, key)?;
-        parse(value).or_else(|| {
-            self.wrong.push(format!("{}:{key}={value} is not {expected}", self.column));
-            before
-        })
-    }
-
-    fn number<T: FromStr + PartialOrd + Display>(
-        &mut self,
-        key: &str,
-        range: RangeInclusive<T>,
-        before: Option<T>,
-    ) -> Option<T> {
-        let expected = format!("a number from {} to {}", range.start(), range.end());
-        self.parsed(key, expected, before, |v| v.parse().ok().filter(|n| range.contains(n)))
-    }
-
-    fn flag(&mut self, key: &str, before: bool) -> bool {
-        self.parsed(key, "true or false", Some(before), |v| v.parse().ok()).unwrap_or(false)
-    }
 }
 
 /// `pmd-rxq-isolate`, which is true where it is not given.

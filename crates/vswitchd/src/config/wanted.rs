@@ -26,6 +26,9 @@ pub struct Wanted {
     pub bridges: BTreeMap<String, Bridge>,
 }
 
+/// OpenFlow numbers that interfaces had before the switch was started, by the interfaces' names.
+pub type OfPortsBefore = BTreeMap<String, OfPort>;
+
 /// The default of `stats-update-interval`, and the least.
 pub const STATS_INTERVAL_MS: u64 = 5_000;
 

@@ -29,8 +29,7 @@ pub(crate) use sched::{Limits, Sched};
 
 use crate::config::FailMode;
 use crate::config::wanted::{self, BridgeSettings};
-use crate::service::Shared;
-use crate::state::Vswitch;
+use crate::state::{Shared, Vswitch};
 use fail_open::FailOpen;
 use flow::{Action, Match};
 use in_band::InBand;

@@ -2,7 +2,8 @@
 
 use super::link::{Kind, Link};
 use crate::ofconn::{LinkOf, Purpose};
-use crate::service::{Carrier, Shared};
+use crate::service::Carrier;
+use crate::state::Shared;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;

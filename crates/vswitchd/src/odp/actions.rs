@@ -1,6 +1,6 @@
 //! The datapath's actions.
 
-use super::{PortNames, decimal, hex, ipv4, ipv6, mac, port};
+use super::words::{PortNames, decimal, hex, ipv4, ipv6, mac, port};
 use ::flow::{FieldId, Key};
 use datapath::DpAction;
 use datapath::conntrack::nat::Side;

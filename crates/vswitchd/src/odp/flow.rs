@@ -1,6 +1,6 @@
 //! A flow's key under its mask.
 
-use super::{PortNames, TCP_FLAGS, decimal, hex, ipv4, ipv6, mac, port, tcp_flags};
+use super::words::{PortNames, TCP_FLAGS, decimal, hex, ipv4, ipv6, mac, port, tcp_flags};
 use ::flow::{FieldId, Key, Mask};
 use base::PortNo;
 
@@ -332,7 +332,7 @@ mod tests {
         assert!(shown(TcpFlags.ones()).ends_with("tcp_flags(syn|ack)"), "{}", shown(TcpFlags.ones()));
         assert!(shown(0x13).ends_with("tcp_flags(-fin+syn+ack)"), "{}", shown(0x13));
         assert_eq!(
-            (super::super::tcp_flags_of("syn|ack"), super::super::tcp_flags_of("x")),
+            (crate::odp::words::tcp_flags_of("syn|ack"), crate::odp::words::tcp_flags_of("x")),
             (Some(0x12), None)
         );
     }

@@ -224,7 +224,7 @@ impl Frame {
                 self.frame = self.frame.vlan_tag(VlanTag::from_tci(EtherType(self.eth_type), tci as u16));
             }
             "tcp_flags" => {
-                let flags = super::tcp_flags_of(inner.trim())
+                let flags = super::words::tcp_flags_of(inner.trim())
                     .map_or_else(|| unmasked(inner).map(|n| n as u16), Ok)?;
                 self.frame = self.frame.tcp_flags(TcpFlags::from_bits(flags));
                 // What begins or ends a connection carries nothing.

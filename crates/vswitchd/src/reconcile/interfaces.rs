@@ -1,6 +1,5 @@
 //! Interfaces come, change and go.
 
-use super::Failure;
 use crate::config::wanted::{self, Interface, PATCH};
 use crate::device_manager::{Opening, patch_error};
 use crate::janitor::Fate;
@@ -23,18 +22,15 @@ impl Vswitch {
     ) {
         let name = &interface.name;
         match self.try_add(bridge, port, interface, number) {
-            Ok(_) => drop(self.failures.remove(name)),
+            Ok(_) => self.failures.forget(name),
             Err(error) => self.failed(bridge, interface, error),
         }
     }
 
     fn failed(&mut self, bridge: &str, interface: &Interface, error: String) {
-        let name = interface.name.clone();
-        if self.failures.get(&name).is_none_or(|f| f.error != error) {
-            tracing::warn!(target: "bridge", "bridge {bridge}: interface {name}: {error}");
+        if self.failures.note(interface, &error) {
+            tracing::warn!(target: "bridge", "bridge {bridge}: interface {}: {error}", interface.name);
         }
-        let failure = Failure { interface: interface.clone(), bridge: bridge.into(), error };
-        self.failures.insert(name, failure);
     }
 
     fn try_add(

@@ -6,8 +6,9 @@
 //! sides has no step, so it is not touched. Steps name bridges and interfaces, not numbers, and look for what
 //! they change when they are carried out, so a device that goes away meanwhile harms no step but its own.
 //!
-//! An interface that cannot be had is remembered with its error in [`Vswitch::failures`], and is tried again
-//! by the next plan: there is one when the configuration changes and when the kernel tells of a new device.
+//! An interface that cannot be had is remembered with its error ([`Failures`](crate::failures::Failures)), and
+//! is tried again by the next plan: there is one when the configuration changes and when the kernel tells of a
+//! new device.
 //!
 //! Order: devices that an earlier process left; settings of the switch as a whole; what goes, so that names,
 //! numbers and devices are free for what comes (devices go on the janitor's thread, and a step that needs a
@@ -24,7 +25,7 @@ mod switch_wide;
 mod tests;
 
 use crate::config::Wanted;
-use crate::config::wanted::Interface;
+use crate::config::wanted::{Interface, OfPortsBefore};
 use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,20 +44,6 @@ pub struct Outcome {
     pub of_port: Option<OfPort>,
     /// What could not be done as asked.
     pub error: Option<String>,
-}
-
-/// OpenFlow numbers that interfaces had before the switch was started, by the interfaces' names.
-pub type OfPortsBefore = BTreeMap<String, OfPort>;
-
-/// An interface that could not be had.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
-    /// What was wanted.
-    pub interface: Interface,
-    /// The name of its bridge.
-    pub bridge: String,
-    /// Why it could not be had.
-    pub error: String,
 }
 
 /// One change. Names are those of bridges and interfaces.
@@ -147,7 +134,7 @@ impl Reconciliation {
         }
         r.plan_interfaces(vswitch);
         let failed = |name: &String| r.wanted.interface(name).is_none();
-        if !r.steps.is_empty() || vswitch.failures.keys().any(failed) {
+        if !r.steps.is_empty() || vswitch.failures.names().any(failed) {
             r.steps.push_back(Step::Settle);
         }
         r
@@ -186,7 +173,7 @@ impl Reconciliation {
             }
             Some(Step::Settle) => {
                 let wanted = &self.wanted;
-                vswitch.failures.retain(|name, _| wanted.interface(name).is_some());
+                vswitch.failures.keep_only(|name| wanted.interface(name).is_some());
                 vswitch.settle();
                 vswitch.counts.reconfigures += 1;
             }
@@ -321,7 +308,7 @@ impl Wanted {
 impl Vswitch {
     /// The first interface that is not as it was asked for, and why.
     pub(crate) fn first_error(&self) -> Option<(String, String)> {
-        let names = self.failures.keys().chain(self.ports.values().map(|record| &record.name));
+        let names = self.failures.names().chain(self.ports.values().map(|record| &record.name));
         names.map(|name| (name, self.outcome(name))).find_map(|(name, o)| Some((name.clone(), o.error?)))
     }
 
@@ -332,7 +319,7 @@ impl Vswitch {
 
     /// What became of an interface whose record is this.
     pub(crate) fn outcome_of(&self, name: &str, record: Option<&PortRecord>) -> Outcome {
-        let failure = self.failures.get(name).map(|f| f.error.clone());
+        let failure = self.failures.error(name).map(String::from);
         let complaint = record.and_then(|r| {
             let refused = r.options_error.clone().or_else(|| r.error.clone());
             refused.or_else(|| r.interface.complaint.clone())

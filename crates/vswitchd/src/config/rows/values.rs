@@ -1,12 +1,15 @@
 //! The values of single columns: names, datapath ids, versions, files, VLANs.
 
-use super::{BRIDGE_NAME_BYTES_MAX, Checked, RowRef};
+use super::row::{Checked, RowRef};
 use openflow::{Version, VersionSet};
 use ovsdb::Datum;
 use std::net::{IpAddr, SocketAddrV4};
 use std::path::PathBuf;
 use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
 use transport::{ActiveTarget, Host, OVSDB_PORT, TlsFiles};
+
+/// Longest name of a bridge: its own interface is a device of the kernel's, or could be.
+pub(super) const BRIDGE_NAME_BYTES_MAX: usize = 15;
 
 pub(super) fn is_bridge_name(name: &str) -> bool {
     let fits = (1..=BRIDGE_NAME_BYTES_MAX).contains(&name.len());

@@ -1,0 +1,41 @@
+//! What is kept of a request for the error that may answer it.
+
+use crate::codec::HEADER_LEN;
+use crate::error::{ERROR_DATA_MAX, ErrorCode, ErrorKind, OfError};
+
+/// Type and code of an error, between header and data.
+const ERROR_HEADER_LEN: usize = 4;
+
+/// The beginning of a request, which an error in answer to it carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestHead {
+    length: u8,
+    bytes: [u8; ERROR_DATA_MAX],
+}
+
+impl RequestHead {
+    /// Of these bytes.
+    pub fn new(request: &[u8]) -> RequestHead {
+        let length = request.len().min(ERROR_DATA_MAX);
+        let mut bytes = [0; ERROR_DATA_MAX];
+        bytes[..length].copy_from_slice(&request[..length]);
+        RequestHead { length: length as u8, bytes }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// The error in answer to the request.
+    pub fn error(&self, kind: ErrorKind) -> OfError {
+        OfError::new(kind, self.as_bytes())
+    }
+}
+
+/// The error in answer to a request of which all bytes are at hand: it carries as much of them as a message
+/// has room for.
+pub(crate) fn whole_error(kind: ErrorKind, request: &[u8]) -> OfError {
+    let room = usize::from(u16::MAX) - HEADER_LEN - ERROR_HEADER_LEN;
+    OfError { code: ErrorCode::Known(kind), data: request[..request.len().min(room)].to_vec() }
+}

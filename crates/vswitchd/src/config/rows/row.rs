@@ -1,0 +1,95 @@
+//! A row whose columns are found by name, and one whose values are being checked.
+
+use ovsdb::{Datum, Row, TableSchema};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// A row whose columns are found by name.
+#[derive(Clone, Copy)]
+pub struct RowRef<'a> {
+    /// Its table.
+    pub(super) schema: &'a TableSchema,
+    /// The row.
+    pub row: &'a Row,
+}
+
+impl<'a> RowRef<'a> {
+    /// A column. `None` where the schema does not have it.
+    pub fn get(&self, column: &str) -> Option<&'a Datum> {
+        Some(self.row.get(self.schema.find(column)?))
+    }
+
+    /// A column's text; `None` where it is empty.
+    pub fn text(&self, column: &str) -> Option<&'a str> {
+        self.get(column)?.as_str()
+    }
+
+    /// A column's integer.
+    pub fn integer(&self, column: &str) -> Option<i64> {
+        self.get(column)?.as_integer()
+    }
+
+    /// A column's boolean; false where it is empty.
+    pub fn flag(&self, column: &str) -> bool {
+        self.get(column).and_then(Datum::as_bool).unwrap_or(false)
+    }
+
+    /// A column's integers.
+    pub fn integers(&self, column: &str) -> impl Iterator<Item = i64> + use<'a> {
+        self.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_integer())
+    }
+
+    /// The value of a key in a column that is a map of texts.
+    pub fn value(&self, column: &str, key: &str) -> Option<&'a str> {
+        self.get(column)?.get(key)
+    }
+
+    /// The pairs of a column that is a map of texts.
+    pub fn pairs(&self, column: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let pairs = self.get(column).into_iter().flat_map(|d| d.as_map());
+        pairs.filter_map(|(k, v)| Some((k.as_str()?, v.as_str()?)))
+    }
+}
+
+/// A column of a row whose values are being checked. What is wrong goes to `wrong`.
+pub(super) struct Checked<'a> {
+    pub row: RowRef<'a>,
+    pub column: &'static str,
+    pub wrong: Vec<String>,
+}
+
+impl<'a> Checked<'a> {
+    pub fn of(row: &RowRef<'a>, column: &'static str) -> Checked<'a> {
+        Checked { row: *row, column, wrong: Vec::new() }
+    }
+
+    /// The value of a key as `parse` takes it, `before` where it does not, `None` where there is none.
+    pub fn parsed<T>(
+        &mut self,
+        key: &str,
+        expected: impl Display,
+        before: Option<T>,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.row.value(self.column, key)?;
+        parse(value).or_else(|| {
+            self.wrong.push(format!("{}:{key}={value} is not {expected}", self.column));
+            before
+        })
+    }
+
+    pub fn number<T: FromStr + PartialOrd + Display>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<T>,
+        before: Option<T>,
+    ) -> Option<T> {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        self.parsed(key, expected, before, |v| v.parse().ok().filter(|n| range.contains(n)))
+    }
+
+    pub fn flag(&mut self, key: &str, before: bool) -> bool {
+        self.parsed(key, "true or false", Some(before), |v| v.parse().ok()).unwrap_or(false)
+    }
+}

@@ -1,0 +1,56 @@
+//! The words that flows, actions and frames share: ports, numbers, addresses, flags of TCP.
+
+use base::PortNo;
+
+/// How ports are shown: by number, or by name where one is known.
+pub type PortNames<'a> = &'a dyn Fn(PortNo) -> Option<String>;
+
+pub(super) fn port(port: PortNo, names: PortNames<'_>) -> String {
+    names(port).unwrap_or_else(|| port.to_string())
+}
+
+/// A number in hexadecimal with `0x`, zero without.
+pub(super) fn hex(value: u128) -> String {
+    if value == 0 { "0".into() } else { format!("{value:#x}") }
+}
+
+pub(super) fn mac(value: u128) -> String {
+    let b = (value as u64).to_be_bytes();
+    format!("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[2], b[3], b[4], b[5], b[6], b[7])
+}
+
+pub(super) fn ipv4(value: u128) -> String {
+    std::net::Ipv4Addr::from(value as u32).to_string()
+}
+
+pub(super) fn ipv6(value: u128) -> String {
+    std::net::Ipv6Addr::from(value).to_string()
+}
+
+/// The flags of TCP, lowest bit first.
+pub(super) const TCP_FLAGS: [&str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
+
+/// `syn|ack` or `-fin+syn+ack` as a number; `None` where that is no list of flags.
+pub(super) fn tcp_flags_of(text: &str) -> Option<u16> {
+    let bit = |name: &str| Some(1 << TCP_FLAGS.iter().position(|flag| *flag == name.trim())?);
+    if !text.starts_with(['+', '-']) {
+        return text.split(['|', ',']).try_fold(0, |flags, name| Some(flags | bit(name)?));
+    }
+    text.split_inclusive(['+', '-']).zip(text.split(['+', '-']).skip(1)).try_fold(0, |flags, (sign, name)| {
+        let bit: u16 = bit(name)?;
+        Some(if sign.ends_with('+') { flags | bit } else { flags })
+    })
+}
+
+/// Flags of TCP by name, as they stand where all of them matter.
+pub(super) fn tcp_flags(value: u128) -> String {
+    let names = TCP_FLAGS.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1).map(|(_, name)| *name);
+    match names.collect::<Vec<_>>().join("|") {
+        text if text.is_empty() => hex(value),
+        text => text,
+    }
+}
+
+pub(super) fn decimal(value: u128) -> String {
+    value.to_string()
+}
