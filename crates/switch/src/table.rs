@@ -38,8 +38,8 @@ impl Table {
         }
     }
 
-    /// Says that a rule which is about to be added is a clause of a conjunction. Relaxed: who sees the rule has
-    /// read its version from where that is published afterwards (Release).
+    /// Says that a rule which is about to be added is a clause of a conjunction. Relaxed: who sees the rule
+    /// has read its version from where that is published afterwards (Release).
     pub fn expect_conjunctions(&self) {
         self.conjunctive.store(true, Ordering::Relaxed);
     }

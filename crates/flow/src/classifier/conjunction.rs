@@ -1,11 +1,11 @@
 //! Conjunctive matches: rules that stand for a product of alternatives without being one rule for each.
 //!
-//! A rule whose data is "clause k of n of conjunction id" decides nothing by itself (it is a *soft* match). When
-//! rules of one priority meet all clauses of an id, the packet matches whatever matches `conj_id=id`. Where no
-//! id is met at that priority, each soft match gives way to the next rule of the same match and a lower
-//! priority, plain or not, and the search goes on from there. A plain rule of at least the priority of all soft
-//! matches ends it. Source: ovs-fields(7), "Conjunctive Match Fields"; where that leaves a choice open, the
-//! choice is Open vSwitch's.
+//! A rule whose data is "clause k of n of conjunction id" decides nothing by itself (it is a *soft* match).
+//! When rules of one priority meet all clauses of an id, the packet matches whatever matches `conj_id=id`.
+//! Where no id is met at that priority, each soft match gives way to the next rule of the same match and a
+//! lower priority, plain or not, and the search goes on from there. A plain rule of at least the priority of
+//! all soft matches ends it. Source: ovs-fields(7), "Conjunctive Match Fields"; where that leaves a choice
+//! open, the choice is Open vSwitch's.
 //!
 //! Cost: a key meets at most one rule of each mask and priority, so a lookup collects few rules, however many
 //! there are; it sorts their clauses, whose number is a sum over those rules, never a product.
@@ -34,8 +34,8 @@ pub struct Clause {
 }
 
 impl<R: Send + Sync + 'static> Classifier<R> {
-    /// As [`Self::lookup`], in a table some of whose rules are clauses of conjunctions, which `clauses` tells of
-    /// a rule's data. Never returns one of those.
+    /// As [`Self::lookup`], in a table some of whose rules are clauses of conjunctions, which `clauses` tells
+    /// of a rule's data. Never returns one of those.
     pub fn lookup_conjunctive<'g>(
         &'g self,
         version: Version,

@@ -1,5 +1,5 @@
-//! Conjunctive matches against a linear model, with masks that must not be too wide, in tables where rules hide
-//! one another, conjunctions share clauses, and some are asked for by no rule.
+//! Conjunctive matches against a linear model, with masks that must not be too wide, in tables where rules
+//! hide one another, conjunctions share clauses, and some are asked for by no rule.
 
 use crate::classifier_oracle::Dice;
 use base::Version;

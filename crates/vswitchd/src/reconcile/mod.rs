@@ -6,9 +6,9 @@
 //! sides has no step, so it is not touched. Steps name bridges and interfaces, not numbers, and look for what
 //! they change when they are carried out, so a device that goes away meanwhile harms no step but its own.
 //!
-//! An interface that cannot be had is remembered with its error ([`Failures`](crate::failures::Failures)), and
-//! is tried again by the next plan: there is one when the configuration changes and when the kernel tells of a
-//! new device.
+//! An interface that cannot be had is remembered with its error ([`Failures`](crate::failures::Failures)),
+//! and is tried again by the next plan: there is one when the configuration changes and when the kernel tells
+//! of a new device.
 //!
 //! Order: devices that an earlier process left; settings of the switch as a whole; what goes, so that names,
 //! numbers and devices are free for what comes (devices go on the janitor's thread, and a step that needs a

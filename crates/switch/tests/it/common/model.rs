@@ -125,9 +125,9 @@ impl ModelRule {
     }
 }
 
-/// The rule that a packet gets, of a table with conjunctive matches: ovs-fields(7), "Conjunctive Match Fields".
-/// Rules that are clauses of a conjunction hide those of their match and a lower priority until they are of
-/// no use.
+/// The rule that a packet gets, of a table with conjunctive matches: ovs-fields(7), "Conjunctive Match
+/// Fields". Rules that are clauses of a conjunction hide those of their match and a lower priority until they
+/// are of no use.
 fn best_rule<'a>(rules: &'a [ModelRule], key: &Key) -> Option<&'a ModelRule> {
     let mut hidden: Vec<&ModelRule> = rules.iter().filter(|r| r.matches(key)).collect();
     hidden.sort_by_key(|r| r.priority);
