@@ -7,9 +7,9 @@ use crate::lab::topology::TOPOLOGIES;
 use crate::lab::traffic::{pattern::Pattern, serve};
 use crate::lab::{generator, guest, switch, trial};
 use crate::measure::{
-    ablation, afxdp_bridge, churn, counts, explosion, fairness, flow_mods, generate, load_rules,
-    mac_learning, masks, memory, misses, ovsdb, p2p, pinning, port_count, ports_config, pvp, pvp_types,
-    rule_to_effect, scale, wake,
+    ablation, afxdp_bridge, churn, counts, explosion, fairness, flow_mods, generate, kernel_datapath,
+    load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning, port_count, ports_config, pvp,
+    pvp_types, rule_to_effect, scale, wake,
 };
 use crate::run::{Wish, now_utc};
 use crate::suite::Mode;
@@ -111,6 +111,9 @@ enum Bench {
     /// Flow-mods one by one, in a bundle, and replacing all rules: how many per second?
     #[command(hide = true)]
     FlowMods(flow_mods::Args),
+    /// Open vSwitch's kernel datapath in user-mode-linux, beside bridge and IP forwarding there.
+    #[command(hide = true)]
+    KernelDatapath(kernel_datapath::Args),
     /// Few packets that each leave a mask: how much of the others' throughput is left?
     #[command(hide = true)]
     Explosion(explosion::Args),
@@ -234,6 +237,7 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::MacLearning(args) => mac_learning::run(&args),
         Bench::RuleToEffect(args) => rule_to_effect::run(&args),
         Bench::FlowMods(args) => flow_mods::run(&args),
+        Bench::KernelDatapath(args) => kernel_datapath::run(&args),
         Bench::Explosion(args) => explosion::run(&args),
         Bench::Generate(args) => generate::run(&args),
         Bench::Traffic(args) => serve::run(&args),

@@ -13,6 +13,7 @@ pub mod flow_mods;
 pub mod frames;
 pub mod generate;
 pub mod io_floor;
+pub mod kernel_datapath;
 pub mod limited;
 pub mod load_rules;
 pub mod mac_learning;

@@ -78,6 +78,9 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("steady_longest_pass_ms", "ms", Neither),
     ("stopped_packets_per_s", "1/s", Higher),
     ("throughput_ratio", "ratio", Higher),
+    ("time_ratio_to_bridge", "ratio", Lower),
+    ("time_ratio_to_ip_forward", "ratio", Lower),
+    ("time_ratio_to_veth", "ratio", Lower),
     ("wait_ms", "ms", Lower),
     ("wake_us", "us", Lower),
     ("wall_cycles_per_packet", "cycles", Lower),
@@ -110,6 +113,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("rule-to-effect", "rule-to-effect", "effect_us"),
     ("flow-mods", "flow-mod", "flow_mods_made_per_s"),
     ("explosion", "masks", "kept_ratio"),
+    ("kernel-datapath", "kernel-datapath", "packets_per_s"),
 ];
 
 /// A file as a measurement writes it.

@@ -252,6 +252,22 @@ pub const SUITES: &[Suite] = &[
         plots: &[],
     },
     Suite {
+        name: "kernel-datapath",
+        group: KERNEL_PATHS,
+        question: "What does Open vSwitch's kernel datapath cost beside a veth pair, the bridge and IP forwarding?",
+        steps: &[
+            Step::Grid(Grid {
+                step: "here",
+                topologies: &["loop", "P2P"],
+                switches: &["ovs-kernel", "bridge", "ip-forward"],
+                generator: "builtin-256",
+                ..GRID
+            }),
+            measure("uml", "kernel-datapath", "", "--quick", None),
+        ],
+        plots: &[],
+    },
+    Suite {
         name: "pvp-matrix",
         group: GUESTS,
         question: "Through a guest at wire speed with loss allowed, by packet size and number of flows (Red Hat)?",

@@ -13,6 +13,8 @@ pub struct Builtin {
     pub name: &'static str,
     /// The driver at kernel interfaces: `packet` or `xdp`.
     pub driver: &'static str,
+    /// Frames that it sends before it looks for some that came.
+    pub burst: u16,
 }
 
 impl Generator for Builtin {
@@ -40,6 +42,7 @@ impl Generator for Builtin {
         command.arg(format!("--tx={}", tx.collect::<Vec<_>>().join(",")));
         command.args(["--rx", &rx.join(","), "--copies", &stage.copies.to_string()]);
         command.args(["--descriptors", &stage.descriptors.to_string()]);
+        command.args(["--burst", &self.burst.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::spawn(&mut command)?;
         let (Some(stdin), Some(stdout)) = (process.0.stdin.take(), process.0.stdout.take()) else {

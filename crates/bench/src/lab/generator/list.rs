@@ -5,8 +5,11 @@ use super::builtin::Builtin;
 use super::testpmd::{Mode, Testpmd};
 use super::trex::Trex;
 
+/// Frames of a burst, but where the name says otherwise.
+const BURST: u16 = 32;
+
 /// Names; `trex@HOST:PORT` stands for a TRex server. The first one is the default.
-pub const NAMES: &[&str] = &["builtin", "builtin-xdp", "testpmd-flowgen", "testpmd-txonly"];
+pub const NAMES: &[&str] = &["builtin", "builtin-256", "builtin-xdp", "testpmd-flowgen", "testpmd-txonly"];
 
 /// The generator of this name.
 pub fn find(name: &str) -> Result<Box<dyn Generator>, String> {
@@ -14,8 +17,10 @@ pub fn find(name: &str) -> Result<Box<dyn Generator>, String> {
         return Trex::at(name, address).map(|trex| Box::new(trex) as Box<dyn Generator>);
     }
     Ok(match name {
-        "builtin" => Box::new(Builtin { name: "builtin", driver: "packet" }),
-        "builtin-xdp" => Box::new(Builtin { name: "builtin-xdp", driver: "xdp" }),
+        "builtin" => Box::new(Builtin { name: "builtin", driver: "packet", burst: BURST }),
+        // For kernels whose system calls are dear.
+        "builtin-256" => Box::new(Builtin { name: "builtin-256", driver: "packet", burst: 256 }),
+        "builtin-xdp" => Box::new(Builtin { name: "builtin-xdp", driver: "xdp", burst: BURST }),
         "testpmd-flowgen" => Box::new(Testpmd { name: "testpmd-flowgen", mode: Mode::Flowgen }),
         "testpmd-txonly" => Box::new(Testpmd { name: "testpmd-txonly", mode: Mode::Txonly }),
         _ => return Err(format!("unknown generator {name}; known: {}, trex@HOST:PORT", NAMES.join(", "))),

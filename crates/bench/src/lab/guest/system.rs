@@ -89,7 +89,7 @@ fn only(dir: &Path, prefix: &str) -> Result<PathBuf, String> {
 }
 
 /// Puts a module into the list, behind those that it needs.
-fn load_order(modules: &Path, name: &str, order: &mut Vec<PathBuf>) -> Result<(), String> {
+pub fn load_order(modules: &Path, name: &str, order: &mut Vec<PathBuf>) -> Result<(), String> {
     let file = format!("{name}.ko");
     let path = find(modules, &file)?.ok_or_else(|| format!("{} has no module {name}", modules.display()))?;
     if order.contains(&path) {

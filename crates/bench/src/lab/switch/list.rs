@@ -1,7 +1,7 @@
 //! All switches.
 
 use super::Switch;
-use super::absent::{OvsKernel, Vpp};
+use super::absent::Vpp;
 use super::bridge::Bridge;
 use super::crosspoint::{Crosspoint, is_program};
 use super::ip_forward::IpForward;
@@ -53,7 +53,7 @@ pub fn find(name: &str) -> Result<Box<dyn Switch>, String> {
         "ovs-netdev" => Box::new(Ovs { name: "ovs-netdev", kind: Kind::System }),
         "ovs-afxdp" => Box::new(Ovs { name: "ovs-afxdp", kind: Kind::Afxdp }),
         "ovs-dpdk" => Box::new(Ovs { name: "ovs-dpdk", kind: Kind::Dpdk }),
-        "ovs-kernel" => Box::new(OvsKernel),
+        "ovs-kernel" => Box::new(Ovs { name: "ovs-kernel", kind: Kind::Kernel }),
         "bridge" => Box::new(Bridge),
         "ip-forward" => Box::new(IpForward),
         "testpmd-io" => Box::new(Testpmd { name: "testpmd-io", mode: "io" }),

@@ -1,5 +1,6 @@
-//! Debian's Open vSwitch with its user-space datapath: on the default netdev (packet sockets), on AF_XDP
-//! without polling threads, or on DPDK's packet sockets and vhost-user with one polling thread.
+//! Debian's Open vSwitch: with its kernel datapath, or with its user-space datapath on the default netdev
+//! (packet sockets), on AF_XDP without polling threads, or on DPDK's packet sockets and vhost-user with one
+//! polling thread.
 
 use super::{Ask, Running, Setup, Switch, Twice, missing, rules};
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
@@ -7,6 +8,7 @@ use crate::lab::net::SocketReader;
 use crate::machine::huge_pages::HugePages;
 use crate::process::run;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 /// What its ports are.
@@ -18,6 +20,8 @@ pub enum Kind {
     Afxdp,
     /// `dpdk` with virtual devices.
     Dpdk,
+    /// The kernel datapath.
+    Kernel,
 }
 
 /// See the module's text.
@@ -40,12 +44,18 @@ impl Switch for Ovs {
         if ask.needs_vhost_user() {
             return Some("vhost-user needs Open vSwitch with DPDK".into());
         }
+        if self.kind == Kind::Kernel
+            && let Some(why) = lacks_module()
+        {
+            return Some(why);
+        }
         missing(OVS, "openvswitch-switch")
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let (pages, daemon) = match self.kind {
             Kind::Dpdk => (Some(HugePages::provide()?), Daemon::open_vswitch_dpdk(Some(&setup.net.switch))?),
+            Kind::Kernel => (None, Daemon::open_vswitch(Some(&setup.net.switch), "system")?),
             _ => (None, Daemon::open_vswitch(Some(&setup.net.switch), "netdev")?),
         };
         for index in 0..setup.topology.ports.len() {
@@ -57,7 +67,7 @@ impl Switch for Ovs {
                     add.push("type=dpdkvhostuserclient".into());
                     add.push(format!("options:vhost-server-path={}", path.display()));
                 }
-                (Kind::System, None) => {}
+                (Kind::System | Kind::Kernel, None) => {}
                 (Kind::Afxdp, None) => add.push("type=afxdp-nonpmd".into()),
                 (Kind::Dpdk, None) => {
                     add.push("type=dpdk".into());
@@ -87,6 +97,16 @@ impl Switch for Ovs {
     }
 }
 
+/// Why this machine's kernel has no datapath, if it has none.
+fn lacks_module() -> Option<String> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    let module = format!("/lib/modules/{release}/kernel/net/openvswitch");
+    let is_there = ["/sys/module/openvswitch", &module].iter().any(|path| Path::new(path).exists());
+    let uml = "the step kernel-datapath.uml measures it in user-mode-linux";
+    (!is_there).then(|| format!("the kernel {release} has no module openvswitch; {uml}"))
+}
+
 struct Started {
     // Dropped before its pages are given back.
     daemon: Daemon,
@@ -103,11 +123,12 @@ struct Started {
 impl Running for Started {
     fn identity(&self) -> BTreeMap<String, String> {
         let port_type = match self.kind {
-            Kind::System => "system",
+            Kind::System | Kind::Kernel => "system",
             Kind::Afxdp => "afxdp-nonpmd",
             Kind::Dpdk => "dpdk (net_af_packet)",
         };
-        let pairs = [("version", self.version.as_str()), ("port_type", port_type), ("datapath", "netdev")];
+        let datapath = if self.kind == Kind::Kernel { "system" } else { "netdev" };
+        let pairs = [("version", self.version.as_str()), ("port_type", port_type), ("datapath", datapath)];
         pairs.map(|(k, v)| (k.to_string(), v.to_string())).into()
     }
 
@@ -116,7 +137,8 @@ impl Running for Started {
     }
 
     fn cpu_ns(&self) -> Option<u64> {
-        Some(self.daemon.cpu_ns())
+        // The daemon has the packets of new flows alone there.
+        (self.kind != Kind::Kernel).then(|| self.daemon.cpu_ns())
     }
 
     fn pid(&self) -> Option<u32> {
@@ -129,6 +151,7 @@ impl Running for Started {
         match self.kind {
             Kind::System => self.sockets.drops(),
             Kind::Afxdp => Ok(BTreeMap::new()),
+            Kind::Kernel => Ok(lost(&self.daemon.appctl(&["dpctl/show"])?)),
             Kind::Dpdk => {
                 let mut drops = self.daemon.port_drops(&self.guests)?;
                 let received = self.sockets.received()?;
@@ -156,5 +179,22 @@ impl Running for Started {
 
     fn is_alive(&mut self) -> bool {
         self.daemon.is_alive()
+    }
+}
+
+/// Packets of new flows for which the way to the daemon had no room.
+fn lost(text: &str) -> BTreeMap<String, u64> {
+    let count = text.split_whitespace().find_map(|word| word.strip_prefix("lost:")?.parse().ok());
+    BTreeMap::from([("switch: lost".to_string(), count.unwrap_or(0))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_datapath_lost_is_read() {
+        let text = "system@ovs-system:\n  lookups: hit:1 missed:22 lost:3\n  flows: 0\n";
+        assert_eq!(lost(text), BTreeMap::from([("switch: lost".to_string(), 3)]));
     }
 }

@@ -92,6 +92,10 @@ impl End {
                 for frame in frames {
                     let Some(packet) = cache.alloc_frame(frame) else { break };
                     batch.push(packet);
+                    if batch.is_full() {
+                        tx.tx_burst(cache, batch);
+                        cache.free_all(batch);
+                    }
                 }
                 tx.tx_burst(cache, batch);
                 cache.free_all(batch);

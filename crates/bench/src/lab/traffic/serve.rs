@@ -5,7 +5,7 @@ use super::ends::End;
 use super::pattern::{Pattern, Protocol};
 use super::receive::{Expected, Receiver, stamp};
 use super::{Load, Request, Sent};
-use packet::{BURST, Pool, PoolCache, PoolConfig};
+use packet::{Pool, PoolCache, PoolConfig};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -35,6 +35,9 @@ pub struct Args {
     /// Descriptors of a guest's rings.
     #[arg(long, default_value_t = 256)]
     descriptors: u16,
+    /// Frames that are sent before it is looked for some that came.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    burst: u16,
 }
 
 /// A place that sends.
@@ -120,6 +123,7 @@ struct Generator {
     sources: Vec<Source>,
     rx: Vec<usize>,
     copies: u64,
+    burst: u64,
     cache: PoolCache,
     trial: u16,
     last: Option<Trial>,
@@ -142,7 +146,9 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
     let trial = std::process::id() as u16;
     let (rx, copies) = (args.rx.clone(), args.copies);
-    let mut generator = Generator { ends, sources, rx, copies, cache: pool.cache(), trial, last: None };
+    let burst = args.burst.into();
+    let mut generator =
+        Generator { ends, sources, rx, copies, burst, cache: pool.cache(), trial, last: None };
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| e.to_string())?;
@@ -220,7 +226,7 @@ impl Generator {
         // The intended load, known before the first frame.
         let intended = load.burst.or(paced.map(|rate| (rate as f64 * load.seconds).round() as u64));
         let sources = self.sources.len() as u64;
-        let mut burst = vec![Vec::new(); BURST];
+        let mut burst = vec![Vec::new(); self.burst as usize];
         let mut next = 0u64;
         trial.start = Instant::now();
         loop {
@@ -233,16 +239,15 @@ impl Generator {
                 None => u64::MAX,
             };
             // Bursts of a source at full speed, frame by frame where there is a rate: sources take turns.
-            let count = due.min(intended.unwrap_or(u64::MAX)).saturating_sub(next).min(BURST as u64);
+            let count = due.min(intended.unwrap_or(u64::MAX)).saturating_sub(next).min(self.burst);
             let turn = if paced.is_some() && sources > 1 { 1 } else { count };
             let count = count.min(turn);
             if count > 0 {
                 let (source, first) = match paced {
                     Some(_) => ((next % sources) as usize, next / sources),
-                    None => (
-                        (next / BURST as u64 % sources) as usize,
-                        next / (BURST as u64 * sources) * BURST as u64,
-                    ),
+                    None => {
+                        ((next / self.burst % sources) as usize, next / (self.burst * sources) * self.burst)
+                    }
                 };
                 let at = |n: u64| match paced {
                     Some(rate) => (u128::from(next + n) * 1_000_000_000 / u128::from(rate)) as u64,

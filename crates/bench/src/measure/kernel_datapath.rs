@@ -1,0 +1,185 @@
+//! Open vSwitch's kernel datapath where this machine's kernel has none: in Debian's user-mode-linux, a kernel
+//! that runs as a process. Generator, veth pairs and sink run inside it too, and so does what it is compared
+//! with in the same boot: a veth pair alone, the bridge, and IP forwarding. Such a kernel has one processor
+//! and pays dearly for system calls, so its figures are ratios, and those an order of magnitude.
+//!
+//! The machine's root is this machine's, read only. Inside, this program runs the suite's other step, and
+//! leaves its results in a directory that both see.
+
+use crate::lab::guest::system::load_order;
+use crate::measure::trial::{Common, Goals};
+use crate::process::{Process, TempDir};
+use crate::result::Point;
+use crate::result::store;
+use crate::stats::median;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = "/usr/bin/linux.uml";
+const MODULES: &str = "/usr/lib/uml/modules";
+/// The step that it runs inside.
+const STEP: &str = "kernel-datapath.here";
+/// Until it has halted.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// Open vSwitch counts no processors in the first ten seconds of a kernel, and then has no thread for misses.
+const UP_S: u32 = 11;
+/// How often that is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+/// Lines of its log that an error quotes.
+const LOG_LINES: usize = 5;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seconds for each point inside: shows that it runs.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    switch: String,
+    kernel: &'static str,
+    packets_per_s: f64,
+    time_ratio_to_veth: f64,
+    time_ratio_to_bridge: f64,
+    time_ratio_to_ip_forward: f64,
+    runs: usize,
+    raw: Vec<f64>,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    if !Path::new(PROGRAM).exists() {
+        return Err(format!("{PROGRAM} is missing: install user-mode-linux"));
+    }
+    let dir = TempDir::new("uml")?;
+    boot(&dir.0, args.quick)?;
+    let inside = store::read(&dir.0.join("run")).map_err(|why| explained(&dir.0, &why))?;
+    if let Some((step, why)) = inside.info.failed.first_key_value() {
+        return Err(format!("in user-mode-linux, {step}: {why}"));
+    }
+    let rows = rows(&inside.points).map_err(|why| explained(&dir.0, &why))?;
+    for row in &rows {
+        println!(
+            "{}: {:.0} packets/s; {:.1} times as long as a veth pair",
+            row.switch, row.packets_per_s, row.time_ratio_to_veth
+        );
+    }
+    args.common.finish(rows, Goals::default())
+}
+
+/// Boots the kernel and waits until it has halted.
+fn boot(dir: &Path, quick: bool) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+    // Directories that are its own inside.
+    if ["/tmp", "/run"].iter().any(|own| program.starts_with(own)) {
+        return Err(format!("user-mode-linux cannot see {}: copy it out of there", program.display()));
+    }
+    let init = dir.join("init");
+    let text = script(&program, dir, &modules()?, if quick { "--quick" } else { "" });
+    fs::write(&init, text).map_err(|e| format!("{}: {e}", init.display()))?;
+    let mut command = Command::new(PROGRAM);
+    command.args(["mem=1G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);
+    command.args(["con=null", "con0=null,null", "ssl=null", "init=/bin/sh", "--"]).arg(&init);
+    let mut process =
+        Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let start = Instant::now();
+    while process.0.try_wait().map_err(|e| e.to_string())?.is_none() {
+        if start.elapsed() > PATIENCE {
+            return Err(explained(dir, &format!("user-mode-linux has not halted in {PATIENCE:?}")));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The modules that it needs, in the order in which they are to be loaded.
+fn modules() -> Result<Vec<PathBuf>, String> {
+    let mut order = Vec::new();
+    for name in ["ipv6", "veth", "bridge", "openvswitch"] {
+        load_order(Path::new(MODULES), name, &mut order)?;
+    }
+    Ok(order)
+}
+
+fn script(program: &Path, dir: &Path, modules: &[PathBuf], mode: &str) -> String {
+    let mut text = String::from("export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/\n");
+    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp"), ("tmpfs", "/run")] {
+        text += &format!("mount -t {kind} {kind} {place}\n");
+    }
+    let dir = dir.display();
+    text += &format!("mkdir -p {dir}\nmount -t hostfs none {dir} -o {dir}\nexec >{dir}/log 2>&1\n");
+    text.extend(modules.iter().map(|path| format!("insmod {}\n", path.display())));
+    text += "ip link set lo up\n";
+    text += &format!("while [ $(cut -d. -f1 /proc/uptime) -lt {UP_S} ]; do sleep 1; done\n");
+    text + &format!("{} bench run {STEP} {mode} --out {dir}/run\nhalt -f\n", program.display())
+}
+
+/// An error with the end of what was said inside.
+fn explained(dir: &Path, why: &str) -> String {
+    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    format!("{why}; inside: {}", lines[lines.len().saturating_sub(LOG_LINES)..].join(" / "))
+}
+
+fn rows(points: &[Point]) -> Result<Vec<Row>, String> {
+    let turns = |point: &Point| point.metrics.get("rate_pps").map(|m| m.values.clone()).unwrap_or_default();
+    let named = |point: &Point| match point.switch.as_str() {
+        "none" => "veth".to_string(),
+        switch => switch.to_string(),
+    };
+    let rates: Vec<(String, Vec<f64>)> = points.iter().map(|p| (named(p), turns(p))).collect();
+    let rate = |name: &str| {
+        let found = rates.iter().find(|(n, turns)| n == name && !turns.is_empty());
+        found.map(|(_, turns)| median(turns)).ok_or_else(|| format!("there is no figure for {name}"))
+    };
+    let (veth, bridge, ip_forward) = (rate("veth")?, rate("bridge")?, rate("ip-forward")?);
+    rate("ovs-kernel")?;
+    let row = |(switch, raw): &(String, Vec<f64>)| {
+        let packets_per_s = median(raw);
+        Row {
+            switch: switch.clone(),
+            kernel: "user-mode-linux, order of magnitude",
+            packets_per_s,
+            time_ratio_to_veth: veth / packets_per_s,
+            time_ratio_to_bridge: bridge / packets_per_s,
+            time_ratio_to_ip_forward: ip_forward / packets_per_s,
+            runs: raw.len(),
+            raw: raw.clone(),
+        }
+    };
+    Ok(rates.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Better, Metric};
+
+    #[test]
+    fn times_are_in_ratio_to_others_of_the_same_boot() {
+        let point = |switch: &str, rates: &[f64]| {
+            let mut point = Point { switch: switch.into(), ..Point::default() };
+            point.metrics.insert("rate_pps".into(), Metric::new("1/s", Better::Higher, rates.to_vec()));
+            point
+        };
+        let mut points = vec![
+            point("none", &[90e3, 100e3, 110e3]),
+            point("bridge", &[50e3]),
+            point("ip-forward", &[40e3]),
+            point("ovs-kernel", &[20e3]),
+        ];
+        let rows = rows(&points).unwrap();
+        let ovs = rows.iter().find(|row| row.switch == "ovs-kernel").unwrap();
+        let ratios = [ovs.time_ratio_to_veth, ovs.time_ratio_to_bridge, ovs.time_ratio_to_ip_forward];
+        assert_eq!(ratios, [5.0, 2.5, 2.0]);
+        points.pop();
+        let why = super::rows(&points).map(|_| ()).unwrap_err();
+        assert!(why.contains("ovs-kernel"), "{why}");
+    }
+}
