@@ -1,9 +1,9 @@
 //! A burst whose packets' tails are lent, on its way out.
 //!
 //! Until the sender has its buffers back nobody may see a packet of the burst. So outputs are noted here, for
-//! at most [`PORTS_MAX`] ports that copy tails straight from where they are, and as whole packets for a few
-//! others; actions that change headers are executed meanwhile, on heads of the packets' own. Then all ports
-//! copy, the sender gets its buffers back, and what is here leaves.
+//! at most [`LENT_PORTS_MAX`] ports that copy tails straight from where they are, and as whole packets for a
+//! few others; actions that change headers are executed meanwhile, on heads of the packets' own. Then all
+//! ports copy, the sender gets its buffers back, and what is here leaves.
 //!
 //! Packets of one flow keep their order: whether a list's packets come here is decided by ports, which are
 //! bound for the whole burst, and by room, which nobody asks for again once somebody was refused.
@@ -11,16 +11,14 @@
 use crate::action::DpAction;
 use crate::context::Context;
 use crate::execute::Ends;
-use crate::transmission::{Bound, Transmission};
+use crate::transmission::{Bound, LENT_PORTS_MAX, Transmission};
 use arrayvec::ArrayVec;
 use base::{DropReason, PortNo};
 use packet::batch::Runs;
-use packet::{Batch, Lent, Packet};
+use packet::{BURST, Batch, Lent, Packet};
 
-/// Ports that copy straight from one burst at most. Their rings are held together.
-pub const PORTS_MAX: usize = 8;
 /// Whole packets for other ports at most.
-const WHOLE_MAX: usize = 64;
+const WHOLE_MAX: usize = 2 * BURST;
 /// Actions of a list that is looked through.
 const ACTIONS_MAX: usize = 32;
 
@@ -28,7 +26,7 @@ const ACTIONS_MAX: usize = 32;
 pub struct Loan {
     /// Bound: [`Loan::bind`] refuses where it is full. A batch in it takes each packet of the burst once,
     /// since [`Loan::may_take`] refuses lists that send to a port twice.
-    bound: ArrayVec<Bound, PORTS_MAX>,
+    bound: ArrayVec<Bound, LENT_PORTS_MAX>,
     /// Bound: [`Loan::may_take`] counts what a list would put here before any packet of it is executed.
     whole: ArrayVec<(PortNo, Packet), WHOLE_MAX>,
     is_closed: bool,

@@ -30,7 +30,7 @@ pub type Originals = ArrayVec<Tuple, BURST>;
 /// Most rounds of one packet.
 const DEPTH_MAX: u8 = 8;
 /// Batches that wait at most: each packet of a burst may have an id of its own, and come back as two.
-const BATCHES_MAX: usize = 64;
+const BATCHES_MAX: usize = 2 * BURST;
 
 /// Packets that are the next round's burst.
 pub struct Round {

@@ -64,6 +64,9 @@ impl TxHandle {
     }
 }
 
+/// Ports that copy straight from one burst at most. Their rings are held together.
+pub const LENT_PORTS_MAX: usize = 8;
+
 /// Packets for one port.
 pub struct Bound {
     /// Where they go.
@@ -238,7 +241,7 @@ impl Transmission {
     fn copy_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
         let slots = &mut self.slots;
         let Context { cache, stats, .. } = context;
-        let mut written: ArrayVec<usize, { crate::loan::PORTS_MAX }> = ArrayVec::new();
+        let mut written: ArrayVec<usize, LENT_PORTS_MAX> = ArrayVec::new();
         for Bound { port, batch } in &mut *bound {
             let taken = match slots.get_mut(*port).map(|slot| &mut slot.handle) {
                 Some(TxHandle::Own(q)) => q.tx_write(batch, lent),

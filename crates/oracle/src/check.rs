@@ -168,7 +168,7 @@ impl Trial {
         let port = PortNo(keys[0].get64(FieldId::DpPort) as u32);
         let mut burst = vec![];
         let mut numbers = vec![];
-        for _ in 0..chance.below(32) + 1 {
+        for _ in 0..chance.below(packet::BURST as u64) + 1 {
             if chance.one_in(40) {
                 burst.push(vec![0; chance.below(14) as usize]);
                 continue;
@@ -190,7 +190,7 @@ impl Trial {
     fn keys(&mut self, chance: &mut Chance) -> Vec<Key> {
         if self.keys.is_empty() || chance.one_in(2) {
             let port = PortNo(self.world.packet(chance).get64(FieldId::DpPort) as u32);
-            self.keys = (0..chance.below(7) + 1).map(|_| self.key_at(port, chance)).collect();
+            self.keys = (0..chance.below(14) + 1).map(|_| self.key_at(port, chance)).collect();
         }
         for key in &mut self.keys {
             self.world.number_port(key);

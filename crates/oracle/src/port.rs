@@ -66,7 +66,7 @@ impl Link {
         Box::new(MemoryPort { link: self.clone() })
     }
 
-    /// Hands in frames, which are received in one burst (of 32 at most).
+    /// Hands in frames, which are received in one burst (of [`packet::BURST`] at most).
     pub fn receive(&self, burst: Vec<Vec<u8>>) {
         assert!(burst.len() <= packet::BURST);
         self.bursts.lock().expect("no panic while held").push_back(burst);

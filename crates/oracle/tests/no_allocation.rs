@@ -95,7 +95,7 @@ fn packets_that_go_round_allocate_nothing() {
     let before = allocations();
     flood(100);
     assert_eq!(allocations() - before, 0);
-    assert_eq!(to.sent(), 103 * 64);
+    assert_eq!(to.sent(), 103 * 2 * packet::BURST as u64);
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub struct Tails {
     tails: ArrayVec<Tail, BURST>,
     pieces: ArrayVec<Piece, PIECES_MAX>,
     /// By number: tails that a receiver has copied.
-    straight: u32,
+    straight: u64,
     /// Tails of senders without memory of their own.
     owned: Vec<Vec<u8>>,
 }
@@ -126,7 +126,7 @@ impl Tails {
 
     /// Packets whose tails were copied straight, each counted once however many receivers it had.
     pub fn straight_packets(&self) -> u64 {
-        u64::from(self.straight.count_ones())
+        self.straight.count_ones().into()
     }
 
     #[inline(always)]
@@ -212,7 +212,8 @@ impl<'a> Lent<'a> {
     }
 }
 
-const _: () = assert!(BURST <= u32::BITS as usize);
+// [`Tails`] number tails by bits of a word, and pieces by 16 bits.
+const _: () = assert!(BURST <= u64::BITS as usize && PIECES_MAX <= u16::MAX as usize);
 
 /// Fetches a tail of `left` bytes that takes further chunks.
 #[cold]

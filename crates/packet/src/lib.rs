@@ -30,7 +30,7 @@ pub use port::{
 pub use shared_tx::SharedTx;
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.
-pub const BURST: usize = 32;
+pub const BURST: usize = 64;
 
 /// Up to [`BURST`] packets that are moved together.
 pub type Batch = arrayvec::ArrayVec<Packet, BURST>;

@@ -364,7 +364,7 @@ impl PoolCache {
         Some(packet)
     }
 
-    /// The loop of [`Self::alloc_copies`] for frames of one line: 32 times per burst of the headline
+    /// The loop of [`Self::alloc_copies`] for frames of one line: for each packet of the headline
     /// benchmark. One handle is made and copied, since three wide stores cost less than nine narrow ones.
     #[inline]
     fn copy_short(&self, batch: &mut Batch, in_port: PortNo, lines: &[Line], len: usize) {
@@ -459,6 +459,7 @@ impl PoolCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BURST;
 
     fn small() -> &'static Pool {
         Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap()
@@ -493,7 +494,7 @@ mod tests {
 
     #[test]
     fn copies_of_lines_are_whole_frames_and_stop_at_the_pools_end() {
-        let pool = small();
+        let pool = Pool::new(PoolConfig { chunks: 2 * BURST, chunk_bytes: 2048, huge_pages: false }).unwrap();
         let mut cache = pool.cache();
         let lines: Vec<Line> = (0..80u8).map(|i| Line([i; LINE_BYTES])).collect();
         let mut seen = Vec::new();
@@ -502,16 +503,16 @@ mod tests {
         assert_eq!((batch[2].data(), batch[2].len(), batch[2].in_port), (&[2u8; 60][..], 60, PortNo(7)));
         assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines[..5], 2, 100), 2);
         assert_eq!((&batch[4].data()[..64], &batch[4].data()[64..]), (&[2u8; 64][..], &[3u8; 36][..]));
-        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), 27, "the batch is full");
+        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), BURST - 5, "the batch is full");
         seen.extend(batch.drain(..));
-        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), 32);
+        assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), BURST);
         seen.extend(batch.drain(..));
         assert_eq!(cache.alloc_copies(&mut batch, PortNo(7), &lines, 1, 64), 0, "the pool is exhausted");
         assert_eq!((pool.stats().free, pool.stats().exhausted), (0, 1));
         for p in seen {
             cache.free(p);
         }
-        assert_eq!(pool.stats().free, 64);
+        assert_eq!(pool.stats().free, 2 * BURST);
     }
 
     #[test]

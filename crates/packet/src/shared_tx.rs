@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Packets that wait beside a queue in use, at most.
-const WAITING_MAX: usize = 8 * BURST;
+const WAITING_MAX: usize = 4 * BURST;
 /// How often a worker that has sent sends what was left meanwhile, before it goes on: its next flush finds
 /// the rest.
 const TURNS_MAX: usize = 4;

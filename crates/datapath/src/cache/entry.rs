@@ -545,6 +545,7 @@ pub fn wide_of(key: &Key, present: u16) -> WideKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use packet::BURST;
 
     #[test]
     fn an_entry_is_one_line_a_body_two_and_a_decision_one_word() {
@@ -557,12 +558,15 @@ mod tests {
         const BYTES_MAX: u64 = (1 << 17) - 1;
         let (mut counts, mut added) = (Counts::default(), (0, 0));
         while !counts.is_full() {
-            counts.add(32, 32 * BYTES_MAX as u32);
-            added = (added.0 + 32, added.1 + 32 * BYTES_MAX);
+            counts.add(BURST as u32, (BURST as u64 * BYTES_MAX) as u32);
+            added = (added.0 + BURST as u64, added.1 + BURST as u64 * BYTES_MAX);
             assert_eq!((counts.packets(), counts.bytes()), added);
         }
-        counts.add(64, 64 * BYTES_MAX as u32);
-        assert_eq!((counts.packets(), counts.bytes()), (added.0 + 64, added.1 + 64 * BYTES_MAX));
+        counts.add(BURST as u32, (BURST as u64 * BYTES_MAX) as u32);
+        assert_eq!(
+            (counts.packets(), counts.bytes()),
+            (added.0 + BURST as u64, added.1 + BURST as u64 * BYTES_MAX)
+        );
     }
 
     #[test]

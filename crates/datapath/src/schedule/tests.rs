@@ -2,6 +2,7 @@
 //! own.
 
 use super::*;
+use packet::BURST;
 use std::collections::VecDeque;
 
 /// Cycles per microsecond and per millisecond.
@@ -13,7 +14,6 @@ const CLOCK: u64 = 25;
 /// How long a wake-up takes.
 const WAKE: u64 = 100 * US;
 const RING: usize = 256;
-const BURST: usize = 32;
 
 /// A receive queue and what comes to it.
 #[derive(Default)]

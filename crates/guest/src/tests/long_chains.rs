@@ -9,6 +9,7 @@ use ports::vhost_user::features::device as d;
 use std::sync::atomic::Ordering::Acquire;
 
 const RING_SIZE: u16 = 64;
+/// Frames that are sent at once.
 const BURST: usize = 32;
 /// Linux has 17 for the segment, one for what it is that precedes them, and one for the header.
 const PIECES: usize = 19;

@@ -36,7 +36,7 @@ fn flows_in_use_stay_and_idle_ones_go_when_the_low_half_of_the_clock_wraps() {
     let rules = home.control.rules(home.bridge, &switch::control::RuleFilter::default());
     let rule = rules.iter().find(|r| r.priority == 1).expect("the rule");
     let (used, now) = (home.dp.slot(rule.slot), home.dp.now_ms());
-    assert_eq!(used.packets, 17 * 32);
+    assert_eq!(used.packets, 17 * packet::BURST as u64);
     assert!(used.last_used_ms <= now && now - used.last_used_ms < 10_000, "{used:?} at {now}");
     // And then idle, it goes.
     base::clock::warp(u64::from(MAX_IDLE_MS) + 1_000);

@@ -10,6 +10,7 @@ use oracle::flood::Flood;
 use oracle::home::{Home, output, udp_frame};
 use oracle::port::Link;
 use oracle::rig::{Rig, pool, pool_is_whole};
+use packet::BURST;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use switch::control::FlowMod;
@@ -158,7 +159,7 @@ fn flows_that_give_way_to_others_lose_no_count() {
     assert!(home.dp.worker_stats(0).evictions.get() > 10_000);
     home.settle();
     for source in 0..1_000 {
-        assert_eq!(home.rule_packets(1 + source), 32, "rule {source}");
+        assert_eq!(home.rule_packets(1 + source), BURST as u64, "rule {source}");
     }
 }
 
@@ -184,7 +185,7 @@ fn idle_flows_go_and_their_counts_stay() {
     assert_eq!((stats.megaflows.get(), stats.misses.get()), (1, cached));
     home.turn_for(5_000);
     assert_eq!(stats_of(&home), (0, 0));
-    assert_eq!((home.rule_packets(1), home.rule_packets(2)), (32, 101 * 32));
+    assert_eq!((home.rule_packets(1), home.rule_packets(2)), (BURST as u64, 101 * BURST as u64));
 }
 
 fn stats_of(home: &Home) -> (u64, u64) {
@@ -205,8 +206,8 @@ fn a_deleted_rules_last_counts_are_exact() {
     // Packets after the deletion count for it no more, whatever lay in the caches.
     home.flood(1, 10);
     home.settle();
-    assert_eq!(home.dp.slot(slot).packets, 77 * 32);
-    assert_eq!(home.dp.drops(DropReason::TableMiss), 10 * 32);
+    assert_eq!(home.dp.slot(slot).packets, 77 * BURST as u64);
+    assert_eq!(home.dp.drops(DropReason::TableMiss), 10 * BURST as u64);
 }
 
 /// Every packet goes round for ever.
@@ -296,16 +297,16 @@ fn a_queue_whose_packets_all_go_to_a_full_port_waits_for_room_and_loses_none_mea
     let (source, full) = (rig.links[&PortNo(1)].clone(), rig.links[&PortNo(2)].clone());
     // The first burst is refused, 64 more show that all goes there.
     for _ in 0..65 {
-        source.receive(vec![udp_frame(); 32]);
+        source.receive(vec![udp_frame(); BURST]);
         rig.worker.turn();
         assert!(source.is_received());
     }
-    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 2_080)]);
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 65 * BURST as u64)]);
     for n in 1..=100 {
-        source.receive(vec![udp_frame(); 32]);
+        source.receive(vec![udp_frame(); BURST]);
         rig.worker.turn();
         assert!(!source.is_received(), "it is left where it is while there is no room");
-        full.set_places(32);
+        full.set_places(BURST);
         // It is asked again half a microsecond after the last time.
         let asked = std::time::Instant::now();
         while asked.elapsed() < std::time::Duration::from_micros(1) {
@@ -315,14 +316,14 @@ fn a_queue_whose_packets_all_go_to_a_full_port_waits_for_room_and_loses_none_mea
         assert!(source.is_received());
         assert_eq!(rig.dp.worker_stats(0).held_back.get(), n);
     }
-    assert_eq!(full.take_sent().len(), 3_200);
-    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 2_080)]);
+    assert_eq!(full.take_sent().len(), 100 * BURST);
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 65 * BURST as u64)]);
     // A port that never makes room again holds nobody up for long: a burst comes in, and is dropped and
     // counted.
     let start = std::time::Instant::now();
-    rig.receive(PortNo(1), vec![udp_frame(); 32]);
-    assert!(start.elapsed() >= std::time::Duration::from_micros(29), "it has waited");
-    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 2_112)]);
+    rig.receive(PortNo(1), vec![udp_frame(); BURST]);
+    assert!(start.elapsed() >= std::time::Duration::from_micros(59), "it has waited");
+    assert_eq!(rig.drops(), [(DropReason::TxQueueFull, 66 * BURST as u64)]);
     rig.end().unwrap();
     pool_is_whole().unwrap();
 }

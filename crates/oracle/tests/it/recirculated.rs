@@ -66,7 +66,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
             }
         }
         for _ in 0..3 {
-            let burst: Vec<Vec<u8>> = (0..chance.below(32) + 1)
+            let burst: Vec<Vec<u8>> = (0..chance.below(packet::BURST as u64) + 1)
                 .map(|_| {
                     number += 1;
                     labelled(16 + chance.below(4) as u32, 0x0a00_0000 + chance.below(8) as u32, number)

@@ -381,7 +381,7 @@ impl TxQueue for PcapTx {
 mod tests {
     use super::*;
     use crate::null::udp_frame;
-    use packet::{Pool, PoolConfig};
+    use packet::{BURST, Pool, PoolConfig};
 
     fn cache() -> PoolCache {
         Pool::new(PoolConfig { chunks: 128, chunk_bytes: 2048, huge_pages: false }).unwrap().cache()
@@ -430,14 +430,14 @@ mod tests {
         tx.close(&mut cache);
         let written = std::fs::read(&output).unwrap();
         let records = file::parse(&written).unwrap();
-        assert_eq!(records.len(), 32);
+        assert_eq!(records.len(), BURST);
         for (i, record) in records.iter().enumerate() {
             assert_eq!(record.frame, udp_frame(60, i as u32 % 5));
         }
         let stats = port.stats();
         assert_eq!(
             (stats.rx_packets, stats.rx_bytes, stats.tx_packets, stats.tx_bytes),
-            (32, 1920, 32, 1920)
+            (BURST as u64, BURST as u64 * 60, BURST as u64, BURST as u64 * 60)
         );
         assert_eq!(cache.pool().stats().free, 128);
     }
@@ -445,11 +445,12 @@ mod tests {
     #[test]
     fn without_loop_it_ends_and_then_the_worker_may_sleep() {
         let dir = tempfile::tempdir().unwrap();
-        let spec = spec_in(&dir).with("rx_file", &capture_file(&dir, 40, 0)).with("loop", "false");
+        let spec =
+            spec_in(&dir).with("rx_file", &capture_file(&dir, BURST as u32 + 8, 0)).with("loop", "false");
         let mut port = PcapPort::open(&spec).unwrap();
         let mut rx = port.take_rx_queues().remove(0);
         let mut cache = cache();
-        assert_eq!(poll(&mut *rx, &mut cache).len(), 32);
+        assert_eq!(poll(&mut *rx, &mut cache).len(), BURST);
         assert!(!rx.arm());
         assert_eq!(poll(&mut *rx, &mut cache).len(), 8);
         assert_eq!(poll(&mut *rx, &mut cache).len(), 0);

@@ -31,7 +31,7 @@ use crate::virtio_net::{self, HEADER_LEN};
 use arrayvec::ArrayVec;
 use base::PortNo;
 use packet::lent::{HEAD_BYTES, Piece, Tails};
-use packet::{Batch, Lent, Packet, PoolCache};
+use packet::{BURST, Batch, Lent, Packet, PoolCache};
 use receive::Receive;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -41,8 +41,6 @@ use transmit::Transmit;
 pub(super) const SIZE_MAX: u32 = 32_768;
 /// Frames beyond this are nobody's: 64 KB of network packet and its link header.
 const FRAME_MAX: usize = 65_536 + 64;
-/// Packets per burst.
-const BURST: usize = 32;
 /// A burst takes no further buffers when those that it has are of more segments than this. Receive buffers of
 /// a guest without mergeable buffers, but with large segments, are of 19 each, or up to 47 where the guest's
 /// kernel was built so.
