@@ -8,7 +8,7 @@
 //! Threads: the owner of a region stores one word, [`Growth::in_use`]; the rest belongs to the keeper's
 //! thread, which starts with the first region and ends some time after the last.
 
-use crate::region::Mapping;
+use crate::mapping::Mapping;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -110,8 +110,10 @@ fn run() {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(target_os = "linux")]
+
     use crate::region::Region;
     use std::time::{Duration, Instant};
 

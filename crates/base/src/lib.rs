@@ -13,6 +13,7 @@ pub mod drop_reason;
 pub mod hash;
 pub mod ids;
 pub mod lanes;
+mod mapping;
 pub mod multimap;
 pub mod rcu;
 pub mod region;

@@ -5,6 +5,7 @@
 //! for huge pages, and grows by being touched.
 
 use crate::ahead::{self, Growth};
+use crate::mapping::Mapping;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -26,17 +27,6 @@ pub struct Region<T: zerocopy::FromZeros> {
     growth: Option<Arc<Growth>>,
     _owns: PhantomData<T>,
 }
-
-/// Memory of the operating system's, unmapped when the last who needs it is gone.
-pub(crate) struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a Mapping gives no access to its memory; it populates and unmaps it, which any thread may do.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
 
 // SAFETY: a Region owns its memory like a Box<[T]>.
 unsafe impl<T: zerocopy::FromZeros + Send> Send for Region<T> {}
@@ -108,35 +98,6 @@ impl<T: zerocopy::FromZeros> Region<T> {
     pub fn populate(&self, elements: std::ops::Range<usize>) {
         let bytes = |n: usize| n.min(self.len) * size_of::<T>();
         self.mapping.populate(bytes(elements.start)..bytes(elements.end));
-    }
-}
-
-impl Mapping {
-    /// The first touch of a page takes a fraction of a millisecond, and several in a virtual machine whose
-    /// host must find a page too. `bytes` are counted from the start and must lie within the region, which
-    /// ends at a whole page.
-    pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
-        const PAGE: usize = 4096;
-        let (start, end) = (bytes.start / PAGE * PAGE, bytes.end.next_multiple_of(PAGE));
-        assert!(end <= self.bytes, "within the mapping");
-        if end <= start {
-            return;
-        }
-        #[cfg(target_os = "linux")]
-        {
-            // SAFETY: `start < end <= self.bytes`, so it lies within the mapping.
-            let from = unsafe { self.start.as_ptr().add(start) };
-            // SAFETY: the range lies within our mapping; populating changes no byte of it.
-            unsafe { libc::madvise(from.cast(), end - start, libc::MADV_POPULATE_WRITE) };
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: from the aligned start to the mapping's end, made in `Region::new`; every region whose
-        // memory it is holds it, so no borrow outlives it.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 

@@ -11,6 +11,7 @@ pub mod field;
 pub mod key;
 pub mod matching;
 pub mod mf;
+mod option_match;
 pub mod options;
 
 pub use action::Action;

@@ -2,7 +2,7 @@
 
 use crate::field::FieldId;
 use crate::key::{Key, Mask};
-use crate::options::OptionMatches;
+use crate::option_match::OptionMatches;
 
 /// What a rule matches. Bits of `key` outside `mask` are zero.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]

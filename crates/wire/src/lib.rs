@@ -20,6 +20,7 @@
 #[macro_use]
 mod bytes;
 mod error;
+mod ids;
 mod options;
 
 pub mod arp;
@@ -48,7 +49,7 @@ pub mod vxlan;
 
 pub use compose::Compose;
 pub use error::{Result, WireError};
-pub use ethernet::{EthAddr, EtherType};
+pub use ids::{EthAddr, EtherType};
 pub use ip::IpProtocol;
 pub use layers::Layers;
 pub use options::{OptionBytes, Options, TlvOption};

@@ -1,12 +1,19 @@
 //! The masks in use, which of them the flows of each input port have, and masking a key for a look-up.
 
 use super::entry::{Arena, EntryKey};
-use super::{MASKS_MAX, PORT_MASKS_MAX, sorts::NO_SORT};
 use arrayvec::ArrayVec;
 use base::PortNo;
 use base::hash::HashKey;
 use flow::{Key, Mask};
 
+/// Most distinct masks of one worker.
+pub const MASKS_MAX: usize = 128;
+/// Most distinct masks of flows from one input port.
+pub const PORT_MASKS_MAX: usize = 32;
+/// The mask number of flows that are cached alone: every bit matters.
+pub const MASK_EXACT: u16 = 0;
+/// The number of flows that are of no sort.
+pub const NO_SORT: u16 = 0;
 /// Chains of masks by their hashes: as many as there may be masks, about.
 const CHAINS: usize = 128;
 
@@ -18,7 +25,7 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// With [`MASK_EXACT`](super::MASK_EXACT) alone, which no translation asks for.
+    /// With [`MASK_EXACT`] alone, which no translation asks for.
     pub fn new() -> Masks {
         let mut all = Vec::with_capacity(MASKS_MAX + 1);
         all.push(MaskEntry::exact());

@@ -3,9 +3,10 @@
 //! Exact match: the whole key, one probe. Megaflows: for each mask that the input port has flows of, the
 //! masked key, one probe. All megaflows share one index; the mask's number is salt to the hash.
 //!
-//! The number of masks is bounded ([`MASKS_MAX`], no input port over [`PORT_MASKS_MAX`]). Past it a new
-//! megaflow takes an existing mask that covers its own, which makes it narrower and is always right; where
-//! there is none, its flow is cached alone in the exact-match tier, as a flow that matches every bit.
+//! The number of masks is bounded ([`MASKS_MAX`](masks::MASKS_MAX), no input port over [`PORT_MASKS_MAX`]).
+//! Past it a new megaflow takes an existing mask that covers its own, which makes it narrower and is always
+//! right; where there is none, its flow is cached alone in the exact-match tier, as a flow that matches every
+//! bit.
 //!
 //! Counters: a hit adds to its entry; [`FlowCache::fold`] moves what an entry has gathered to the flow's
 //! slots. A sweep visits every entry in turn, folds it and removes what has been idle. Whatever leaves the
@@ -40,18 +41,12 @@ use entry::{
 use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
 use flow::{Block, Depth, Key, Mask};
 use index::{Index, Probe};
+pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
 use masks::{MaskEntry, Masks, PortMasks, dp_port, masked_wide_equal, mega_hash};
 use origins::{Origin, Origins, SLOT_BITS};
 use sorts::{Sights, Sorts};
 use std::sync::Arc;
 pub use upkeep::Judged;
-
-/// Most distinct masks of one worker.
-pub const MASKS_MAX: usize = 128;
-/// Most distinct masks of flows from one input port.
-pub const PORT_MASKS_MAX: usize = 32;
-/// The mask number of flows that are cached alone: every bit matters.
-pub const MASK_EXACT: u16 = 0;
 
 /// A packet's key as the exact tier compares it.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 //! chained. Their number is bounded; flows beyond are of sort 0, each of which is judged by itself.
 
 use super::entry::{Entry, ShortVersion};
-use super::masks::MaskEntry;
+use super::masks::{MaskEntry, NO_SORT};
 use crate::pipeline::{Pipeline, Visit};
 use crate::watch::{Sight, Sort, SortTables, Watch, tables_of};
 use base::Version;
@@ -13,8 +13,6 @@ use base::rcu::Reader;
 
 /// Most sorts of one worker.
 const SORTS_MAX: usize = 1024;
-/// The number of flows that are of no sort.
-pub const NO_SORT: u16 = 0;
 
 struct SortEntry {
     mask: u16,

@@ -2,8 +2,9 @@
 //! folded, swept, removed.
 
 use super::entry::{Counts, Entry, EntryKey, ShortVersion, Verdict};
+use super::masks::NO_SORT;
 use super::masks::dp_port;
-use super::sorts::{NO_SORT, Sights};
+use super::sorts::Sights;
 use super::{FlowCache, FlowRef, MASK_EXACT, Tier, Which, index};
 use crate::pipeline::Pipeline;
 use crate::stamp::Stamp;

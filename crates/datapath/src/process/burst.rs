@@ -16,10 +16,19 @@
 
 mod classify;
 
-use super::*;
+use crate::cache::entry::{Decision, EntryKey, Verdict};
+use crate::cache::{ExactKey, Moment, PORT_MASKS_MAX};
 use crate::conntrack::Tracking;
 use crate::conntrack::tuple::Tuple;
-use crate::recirculation::Originals;
+use crate::execute::Run;
+use crate::recirculation::{Metadata, Originals};
+use arrayvec::ArrayVec;
+use base::PortNo;
+use flow::Key;
+use flow::extract::{Ingress, PlainKey, plain_key};
+use packet::batch::Runs;
+use packet::{BURST, Packet};
+use wire::Layers;
 
 /// What is the same for all packets of a round.
 #[derive(Clone, Copy)]

@@ -32,11 +32,12 @@
 mod conjunction;
 mod prefixes;
 mod rule;
+mod rule_ref;
 mod subtable;
 mod values;
 
 pub use conjunction::{Clause, forget_conj_id};
-pub use rule::RuleRef;
+pub use rule_ref::RuleRef;
 
 use crate::key::{Key, Mask};
 use crate::matching::Match;

@@ -4,7 +4,7 @@
 //! the wire, masks, prerequisites, whether actions may write it, whether OpenFlow 1.0 itself has it, how it
 //! is written in text. Source: ovs-fields(7).
 
-use super::{Format, Maskable, Mf, Prereq, Row, Wire};
+use super::row::{Format, Maskable, Mf, Prereq, Row, Wire};
 use crate::field::FieldId;
 use Maskable::Arbitrary;
 use Prereq::{

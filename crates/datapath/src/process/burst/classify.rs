@@ -1,5 +1,6 @@
 //! Stages 1 to 3: what the packets of a burst are, and which cached flows they belong to.
 
+use super::super::*;
 use super::*;
 
 impl<P: Pipeline> Process<P> {

@@ -1,0 +1,43 @@
+//! Memory of the operating system's that a region's owner and those who make it ready share.
+
+use std::ptr::NonNull;
+
+/// Memory of the operating system's, unmapped when the last who needs it is gone.
+pub(crate) struct Mapping {
+    pub start: NonNull<u8>,
+    pub bytes: usize,
+}
+
+// SAFETY: a Mapping gives no access to its memory; it populates and unmaps it, which any thread may do.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// The first touch of a page takes a fraction of a millisecond, and several in a virtual machine whose
+    /// host must find a page too. `bytes` are counted from the start and must lie within the region, which
+    /// ends at a whole page.
+    pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
+        const PAGE: usize = 4096;
+        let (start, end) = (bytes.start / PAGE * PAGE, bytes.end.next_multiple_of(PAGE));
+        assert!(end <= self.bytes, "within the mapping");
+        if end <= start {
+            return;
+        }
+        #[cfg(target_os = "linux")]
+        {
+            // SAFETY: `start < end <= self.bytes`, so it lies within the mapping.
+            let from = unsafe { self.start.as_ptr().add(start) };
+            // SAFETY: the range lies within our mapping; populating changes no byte of it.
+            unsafe { libc::madvise(from.cast(), end - start, libc::MADV_POPULATE_WRITE) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: from the aligned start to the mapping's end, as its maker vouches; every region whose
+        // memory it is holds it, so no borrow outlives it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
