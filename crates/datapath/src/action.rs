@@ -70,6 +70,15 @@ pub enum DpAction {
     },
     /// Execute on a copy; changes do not carry over.
     Clone(Vec<DpAction>),
+    /// Execute one list or the other on a copy, by its length.
+    CheckPktLen {
+        /// In bytes, from the Ethernet header on, without padding.
+        length: u16,
+        /// For packets that are longer.
+        greater: Vec<DpAction>,
+        /// For all others.
+        others: Vec<DpAction>,
+    },
     /// Send (a copy of) the packet to the control thread.
     PacketIn(Arc<PacketInSpec>),
     /// Drop the packet, for this reason. Ends the list.

@@ -68,6 +68,13 @@ pub fn remark(packet: &mut Packet, layers: &mut Layers, by: u8) -> Edit {
     set(packet, layers, FieldId::NwTos, value.into(), 0xfc)
 }
 
+/// Length of the frame, without what pads an IP packet.
+pub fn unpadded_len(packet: &Packet, layers: &mut Layers) -> usize {
+    layers.know(packet.data(), packet.len(), TAGS_MAX);
+    let end = ip(layers).map_or(usize::MAX, |_| layers.end(packet.data()));
+    packet.len().min(end)
+}
+
 /// Whether the action looks at more of the packet than its headers.
 pub fn reads_payload(packet: &Packet, layers: &mut Layers, action: &DpAction) -> bool {
     if !matches!(action, DpAction::Set { field: FieldId::TpSrc | FieldId::TpDst, .. }) {

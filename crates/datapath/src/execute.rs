@@ -74,6 +74,16 @@ impl Run {
         self.packets.remove(n)
     }
 
+    /// Takes the first packets out.
+    fn split(&mut self, count: usize) -> Run {
+        let mut first = Run::new(self.metadata);
+        first.packets.extend(self.packets.drain(..count));
+        first.layers.extend(self.layers.drain(..count));
+        let originals = self.originals.len().min(count);
+        first.originals.extend(self.originals.drain(..originals));
+        first
+    }
+
     /// Takes all packets out.
     fn drain(&mut self) -> impl Iterator<Item = Packet> {
         self.layers.clear();
@@ -150,6 +160,13 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
                 run.metadata.tracking = Tracking::default();
                 run.originals.clear();
             }
+            DpAction::CheckPktLen { length, greater, others } => {
+                let by_length = ByLength { length: (*length).into(), greater, others };
+                if last_taker == Some(n) {
+                    return by_length.execute(delivered, run, to);
+                }
+                by_length.execute(true, &mut run.copy(to.context()), to);
+            }
             DpAction::Sample { probability, .. } if !chosen(*probability, to.context()) => {}
             taker if takes(taker) => {
                 delivered = true;
@@ -182,6 +199,13 @@ fn keeps_order(actions: &[DpAction], seen: &mut u64) -> bool {
             DpAction::PacketIn(_) => 62,
             DpAction::Recirc(_) => 63,
             DpAction::Clone(actions) => return keeps_order(actions, seen),
+            // A packet goes one way only.
+            DpAction::CheckPktLen { greater, others, .. } => {
+                let mut seen_by_others = *seen;
+                let keeps = keeps_order(greater, seen) && keeps_order(others, &mut seen_by_others);
+                *seen |= seen_by_others;
+                return keeps;
+            }
             DpAction::Sample { probability, actions } => {
                 return *probability == u32::MAX && keeps_order(actions, seen);
             }
@@ -214,10 +238,33 @@ fn takes(action: &DpAction) -> bool {
         DpAction::Output(_)
             | DpAction::OutputTrunc { .. }
             | DpAction::Sample { .. }
+            | DpAction::CheckPktLen { .. }
             | DpAction::Clone(_)
             | DpAction::PacketIn(_)
             | DpAction::Recirc(_)
     )
+}
+
+/// Lists for packets of different lengths, padding aside.
+struct ByLength<'a> {
+    length: usize,
+    greater: &'a [DpAction],
+    others: &'a [DpAction],
+}
+
+impl ByLength<'_> {
+    /// Executes on each stretch of packets that go the same way, so that their order stays.
+    #[inline(never)]
+    fn execute<E: Ends>(&self, delivered: bool, run: &mut Run, to: &mut E) {
+        while !run.packets.is_empty() {
+            let each = run.packets.iter().zip(&mut run.layers);
+            let mut are_greater = each.map(|(p, layers)| edit::unpadded_len(p, layers) > self.length);
+            let first = are_greater.next().expect("there is a packet");
+            let count = 1 + are_greater.take_while(|is_greater| *is_greater == first).count();
+            let mut stretch = run.split(count);
+            execute_rest(if first { self.greater } else { self.others }, delivered, &mut stretch, to);
+        }
+    }
 }
 
 fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {

@@ -44,6 +44,11 @@ impl Both {
         (said.out + &said.err, said.code == Some(0))
     }
 
+    /// Whether the stock switch takes a rule with these actions.
+    pub fn stock_says(&self, actions: &str) -> bool {
+        self.stock.try_ofctl(&["add-flow", "br0", &format!("actions={actions}")]).1
+    }
+
     /// The same request to both. Each must say the same.
     #[track_caller]
     pub fn verdict(&self, args: &[&str]) -> Verdict {

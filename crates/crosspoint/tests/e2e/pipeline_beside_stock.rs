@@ -1,4 +1,4 @@
-//! Steps of the pipeline beside the stock switch: conjunctive matches.
+//! Steps of the pipeline beside the stock switch: conjunctive matches, packets by their length.
 
 use crate::actions_beside_stock::{Both, ethernet, ipv4, udp};
 
@@ -54,4 +54,98 @@ fn conjunctions_choose_as_the_stock_switch_does_and_take_effect_with_the_next_pa
             both.verdict(&["-O", version, "add-flow", "br0", &flow]).unwrap();
         }
     }
+}
+
+#[test]
+fn packets_go_by_their_length_as_in_the_stock_switch() {
+    let mut both = Both::start("by-length");
+    let udp = packet(1, 2);
+    let length = udp.len();
+    let longer = |by: usize| {
+        let mut frame = [udp.clone(), vec![0; by]].concat();
+        frame[16..18].copy_from_slice(&((length - 14 + by) as u16).to_be_bytes());
+        frame[24..26].fill(0);
+        let sum = wire::checksum::checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    let frames = || {
+        let mut frames = vec![("as long as the limit", longer(0)), ("longer by one", longer(1))];
+        frames.push(("much longer", longer(900)));
+        frames.push(("longer by its padding", [udp.clone(), vec![0; 20]].concat()));
+        frames
+    };
+    let check = format!("check_pkt_larger({length})->NXM_NX_REG0[0]");
+    let larger = "table=1,priority=2,ip,reg0=1/1";
+    for rules in [
+        vec![
+            format!("actions={check},resubmit(,1),mod_dl_src:02:00:00:00:00:07,3"),
+            format!("{larger},actions=2"),
+        ],
+        vec![
+            format!("actions=mod_dl_dst:02:00:00:00:00:01,{check},resubmit(,1)"),
+            format!("{larger},actions=mod_nw_src:10.0.0.9,2,resubmit(,2)"),
+            "table=1,actions=resubmit(,2)".to_string(),
+            "table=2,actions=3".to_string(),
+        ],
+        // What has led to the list goes on with the packet as it was.
+        vec![
+            "actions=resubmit(,3),mod_nw_tos:8,2".to_string(),
+            format!("table=3,actions={check},mod_nw_dst:10.0.0.77,resubmit(,1)"),
+            format!("{larger},actions=3"),
+        ],
+        vec![format!("actions={check}")],
+        vec![
+            format!("actions={check},resubmit(,1)"),
+            format!("{larger},actions=clone(dec_ttl,2),mod_vlan_vid:5,3"),
+        ],
+        // Frames that one rule makes longer.
+        vec![format!("actions=mod_vlan_vid:5,{check},resubmit(,1)"), format!("{larger},actions=2,3")],
+        vec![
+            format!("actions={check},check_pkt_larger(500)->NXM_NX_REG0[1],resubmit(,1)"),
+            "table=1,reg0=3/3,actions=2".to_string(),
+            "table=1,reg0=1/3,actions=3".to_string(),
+            "table=1,reg0=0/3,actions=2,3".to_string(),
+        ],
+    ] {
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        // The test's own marker goes through the same tables.
+        both.rules("OpenFlow10", &rules);
+        both.same_fates(&rules.join("; "), &frames());
+    }
+    for bad in ["check_pkt_larger(100)->NXM_NX_REG0[0..1]", "check_pkt_larger(100)->NXM_NX_CT_STATE[0]"] {
+        let (ours, stock) =
+            (both.ours(&["add-flow", "br0", &format!("actions={bad}")]), both.stock_says(bad));
+        assert!(!ours.1 && !stock, "{bad}: {}", ours.0);
+    }
+}
+
+#[test]
+fn a_resubmit_by_connection_looks_up_the_original_direction() {
+    let mut both = Both::start("resubmit-ct");
+    both.rules(
+        "OpenFlow10",
+        &[
+            "table=0,priority=5,udp,actions=ct(table=1,zone=4)",
+            "table=1,ct_state=+new,udp,actions=ct(commit,zone=4),resubmit(,2,ct)",
+            "table=1,ct_state=+est,udp,actions=resubmit(,2),resubmit(,2,ct)",
+            "table=2,priority=9,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=4660,actions=2",
+            "table=2,priority=8,udp,nw_src=10.0.0.2,actions=3",
+            "table=2,priority=7,ct_state=+est,ip,ct_nw_src=10.0.0.2,actions=2,3",
+        ],
+    );
+    // Ports of the answer are the other way round.
+    let mut answer = packet(2, 1);
+    let ports: Vec<u8> = answer[34..38].to_vec();
+    answer[34..36].copy_from_slice(&ports[2..]);
+    answer[36..38].copy_from_slice(&ports[..2]);
+    both.same_fates(
+        "by connection",
+        &[
+            ("the first", packet(1, 2)),
+            ("the answer", answer),
+            ("another", packet(1, 2)),
+            ("from 3", packet(3, 4)),
+        ],
+    );
 }

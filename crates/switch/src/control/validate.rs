@@ -106,7 +106,6 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
             check_writable(*field)
         }
         Action::Controller { meter_id: Some(meter), .. } => check_meter(*meter, known),
-        Action::Resubmit { ct: true, .. } => Err(FlowModError::Unsupported("resubmit(ct)")),
         Action::GotoTable(to) if *to <= table_id || *to == super::TABLE_ALL => {
             Err(FlowModError::BadGoto(*to))
         }
@@ -130,7 +129,7 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         Action::SetMplsLabel(label) if *label > 0xf_ffff => bad("label above 20 bits"),
         Action::SetMplsTc(tc) if *tc > 7 => bad("traffic class above 7"),
         Action::DecNshTtl => Err(FlowModError::Unsupported("dec_nsh_ttl")),
-        Action::CheckPktLarger { .. } => Err(FlowModError::Unsupported("check_pkt_larger")),
+        Action::CheckPktLarger { target, .. } => check_write(target, options),
         Action::Group(group) => match known.numbered {
             Some((groups, _)) if !groups.contains(*group) => Err(FlowModError::BadOutGroup(*group)),
             _ => Ok(()),
@@ -310,9 +309,9 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
             Action::CheckPktLarger { target, .. } => of_field(target.field),
             // It tells the controllers where it cannot.
             Action::DecTtl(_) => Depth::Everything,
-            Action::Resubmit { table, .. } => {
+            Action::Resubmit { table, ct, .. } => {
                 named.tables.extend(table);
-                Depth::Metadata
+                if *ct { Depth::Transport } else { Depth::Metadata }
             }
             Action::GotoTable(table) => {
                 named.tables.push(*table);

@@ -32,6 +32,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 break;
             }
             self.trace.begin_action(action);
+            if let Action::CheckPktLarger { length, target } = action {
+                // What follows it is done there.
+                self.check_pkt_larger(*length, target, &list[i + 1..]);
+                break;
+            }
             self.action(action);
             if let Some(steps) = &self.freezing {
                 // One that froze within a table stands among the steps already. A lookup that wanted the
@@ -71,7 +76,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::SetQueue(queue) => self.write_field(FieldId::SkbPriority, u128::from(*queue)),
             Action::PopQueue => self.pop_queue(),
             Action::SetTunnel { id, .. } => self.write_field(FieldId::TunId, u128::from(*id)),
-            Action::Resubmit { in_port, table, .. } => self.resubmit(*in_port, *table),
+            Action::Resubmit { in_port, table, ct } => self.resubmit(*in_port, *table, *ct),
             Action::GotoTable(table) => self.table(*table, true),
             Action::WriteMetadata { value, mask } => self.write(B_PIPELINE, 0, *mask, *value),
             Action::WriteActions(list) => self.action_set.extend(list),
@@ -311,9 +316,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     #[inline(never)]
-    fn resubmit(&mut self, in_port: Option<OfPort>, table: Option<u8>) {
+    fn resubmit(&mut self, in_port: Option<OfPort>, table: Option<u8>, ct: bool) {
+        if ct && !self.has_connection() {
+            return self.trace.error(|| "resubmit(ct) with non-tracked or non-IP packet!".to_string());
+        }
+        self.by_connection = ct;
         let table = table.unwrap_or(self.origin.table_id);
         self.table_from(table, false, in_port.filter(|port| *port != OfPort::IN_PORT));
+        self.by_connection = false;
     }
 
     /// Looks into a table as if the packet had come from another port, for this lookup alone.

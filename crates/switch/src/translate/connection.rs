@@ -7,6 +7,7 @@
 
 use super::Xlate;
 use super::frozen::Step;
+use crate::table::Entry;
 use crate::trace::Sink;
 use datapath::DpAction;
 use datapath::conntrack::nat::{Range, Side};
@@ -109,6 +110,45 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for &field in of_all.iter().chain(of_either) {
             self.write_field(field, 0);
         }
+    }
+
+    /// Whether the packet has the tuple of a connection.
+    pub(super) fn has_connection(&mut self) -> bool {
+        self.is_ip() && self.read(FieldId::CtNwProto) != 0
+    }
+
+    /// Looks into a table with the packet's addresses, protocol and ports exchanged for those of its
+    /// connection's original direction, for this lookup alone. All of them decide: what a change of the table
+    /// does to the flow is judged by values that are the same for all its packets.
+    #[inline(never)]
+    pub(super) fn lookup_by_connection(&mut self, table_id: u8) -> Option<&'a Entry> {
+        use FieldId::*;
+        let addresses = match self.read(EthType) {
+            0x0800 => [(NwSrc, CtNwSrc), (NwDst, CtNwDst)],
+            _ => [(Ipv6Src, CtIpv6Src), (Ipv6Dst, CtIpv6Dst)],
+        };
+        let others = [(NwProto, CtNwProto), (TpSrc, CtTpSrc), (TpDst, CtTpDst)];
+        let before = Box::new((self.key.clone(), self.written.clone(), self.any_written));
+        for (field, of_connection) in addresses.into_iter().chain(others) {
+            let values = [field, of_connection].map(|field| self.read_whole(field));
+            self.write_field(field, values[1]);
+            self.write_field(of_connection, values[0]);
+        }
+        let found = self.lookup(table_id);
+        (self.key, self.written, self.any_written) = *before;
+        self.noted = None;
+        found
+    }
+
+    /// The field decided something; its value, of any width.
+    fn read_whole(&mut self, field: FieldId) -> u128 {
+        let place = field.place();
+        if place.bits <= 64 {
+            return self.read(field).into();
+        }
+        self.need(place.block.into(), place.word.into(), u64::MAX);
+        self.need(place.block.into(), usize::from(place.word) + 1, u64::MAX);
+        self.key.get(field)
     }
 
     /// `ct_clear`.

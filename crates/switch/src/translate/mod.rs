@@ -11,7 +11,8 @@
 //! - the Set actions: at an output, those `written` bits that `base` is not known to hold.
 //!
 //! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice` chooses
-//! links; `learn` makes rules; `output` has ports, patch cables and packet-ins; `group` has groups; `normal`
+//! links; `learn` makes rules; `length` follows packets by
+//! their length; `output` has ports, patch cables and packet-ins; `group` has groups; `normal`
 //! is the learning switch; `commit` writes the datapath's actions; `frozen` is what waits while a packet is
 //! looked at anew.
 //!
@@ -29,6 +30,7 @@ mod connection;
 pub(crate) mod frozen;
 mod group;
 pub(crate) mod learn;
+mod length;
 mod normal;
 mod output;
 
@@ -52,7 +54,7 @@ use flow::{Action, FieldId, Key, Mask, Match, Mf};
 pub const DEPTH_MAX: u32 = 64;
 /// Resubmits in one translation.
 pub const RESUBMITS_MAX: u32 = 4096;
-/// Buckets of groups that one translation executes.
+/// Buckets of groups, and branches by length, that one translation executes.
 const BUCKETS_MAX: u32 = 16_384;
 /// Values on the stack: as many registers as fit in 64 kB with their lengths.
 const STACK_MAX: usize = 65_536 / 5;
@@ -159,6 +161,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     error: Option<DropReason>,
     /// Why, as a trace ends.
     failure: &'static str,
+    /// The next lookup is with the addresses of the packet's connection.
+    by_connection: bool,
     /// Why nothing has been output yet.
     drop_reason: DropReason,
     /// What a packet-in of `output:CONTROLLER` says of where the action stood.
@@ -215,6 +219,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             action_set: Vec::new(),
             exit: false,
             list_ends: false,
+            by_connection: false,
             error: None,
             failure: "Invalid action",
             drop_reason: DropReason::ActionDrop,
@@ -336,6 +341,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// resubmits cost its size in stack.
     #[inline(never)]
     fn lookup(&mut self, table_id: u8) -> Option<&'a Entry> {
+        if std::mem::take(&mut self.by_connection) {
+            return self.lookup_by_connection(table_id);
+        }
         if self.is_fragment() && self.bridge.config.fragments == Fragments::Normal {
             return self.lookup_without_ports(table_id);
         }
@@ -524,6 +532,8 @@ fn has_output(actions: &[DpAction]) -> bool {
         DpAction::Output(_) | DpAction::OutputTrunc { .. } | DpAction::Recirc(_) | DpAction::PacketIn(_) => {
             true
         }
+        // Each branch drops by itself what it does not output.
+        DpAction::CheckPktLen { .. } => true,
         DpAction::Clone(inner) | DpAction::Sample { actions: inner, .. } => has_output(inner),
         // The tracker remembers the packet.
         DpAction::Ct(request) => request.commit,

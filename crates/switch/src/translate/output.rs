@@ -196,6 +196,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.restore(saved, start);
     }
 
+    /// What something comes to for a copy, of which nothing reaches the packet or the list so far.
+    #[inline(never)]
+    pub(super) fn translated_apart(&mut self, inner: impl FnOnce(&mut Self)) -> Vec<DpAction> {
+        let saved = self.save();
+        let start = self.out.actions.len();
+        inner(self);
+        self.irreversible = true;
+        self.restore(saved, start);
+        match self.out.actions.pop() {
+            Some(DpAction::Clone(actions)) => actions,
+            _ => unreachable!("what is irreversible is done to a copy"),
+        }
+    }
+
     #[inline(never)]
     fn save(&mut self) -> Box<Saved> {
         Box::new(Saved {

@@ -94,6 +94,11 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
             actions(inner, context, names)
         ),
         DpAction::Clone(inner) => format!("clone({})", actions(inner, context, names)),
+        DpAction::CheckPktLen { length, greater, others } => format!(
+            "check_pkt_len(size={length},gt({}),le({}))",
+            actions(greater, context, names),
+            actions(others, context, names)
+        ),
         DpAction::PacketIn(spec) => format!(
             "userspace(pid=0,controller(reason={},dont_send=0,continuation=0,recirc_id=0,rule_cookie={},\
              controller_id={},max_len={}))",

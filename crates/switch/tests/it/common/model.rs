@@ -1,8 +1,9 @@
 //! The reference: tables searched from end to end, packets with all their fields, no mask anywhere. Written
 //! for plainness, from OpenFlow 1.3 and ovs-actions(7), and sharing nothing with the translator.
 
+use super::execute::length;
 use base::{OfPort, PortNo};
-use flow::action::PacketInReason;
+use flow::action::{PacketInReason, SubField};
 use flow::{Action, FieldId, Key, Match, Mf};
 use openflow::message::{Bucket, GroupDesc, GroupType};
 use std::collections::{BTreeMap, HashMap};
@@ -172,6 +173,8 @@ fn best_rule<'a>(rules: &'a [ModelRule], key: &Key) -> Option<&'a ModelRule> {
 struct Run<'a> {
     model: &'a Model,
     fate: Fate,
+    /// Of the packet, in bytes.
+    length: u16,
     resubmits: u32,
     failed: bool,
 }
@@ -239,7 +242,8 @@ impl Model {
         let Some((bridge, port)) = self.port(port_no) else { return Fate::default() };
         let mut packet = Packet::of(key);
         packet.key.set(FieldId::InPort, port.of_port.0.into());
-        let mut run = Run { model: self, fate: Fate::default(), resubmits: 0, failed: false };
+        let mut run =
+            Run { model: self, fate: Fate::default(), length: length(key), resubmits: 0, failed: false };
         run.enter_bridge(bridge, port, packet, 0);
         if run.failed { Fate::default() } else { run.fate }
     }
@@ -297,15 +301,47 @@ impl Run<'_> {
     }
 
     fn list(&mut self, at: &mut Place, actions: &[Action], table: u8) {
-        for action in actions {
+        for (n, action) in actions.iter().enumerate() {
             if at.stopped || self.failed {
                 return;
+            }
+            if let Action::CheckPktLarger { length, target } = action {
+                return self.by_length(at, *length, *target, &actions[n + 1..], table);
             }
             self.action(at, action, table);
             if std::mem::take(&mut at.list_ends) {
                 return;
             }
         }
+    }
+
+    /// Goes both ways, to learn what is learned and whether both exit, and remembers the one that is the
+    /// packet's.
+    fn by_length(&mut self, at: &mut Place, limit: u16, bit: SubField, rest: &[Action], table: u8) {
+        let mut exits = true;
+        for is_larger in [true, false] {
+            let mut copy = Place {
+                packet: at.packet.clone(),
+                stack: at.stack.clone(),
+                set: at.set.clone(),
+                depth: at.depth + 1,
+                ..*at
+            };
+            let seen = self.fate.seen.clone();
+            set(&mut copy, bit.field, u128::from(is_larger) << bit.offset, 1 << bit.offset);
+            self.list(&mut copy, rest, table);
+            exits &= copy.stopped;
+            if !copy.stopped && !copy.set.is_empty() {
+                copy.in_set = true;
+                let ordered = in_order(&std::mem::take(&mut copy.set));
+                self.list(&mut copy, &ordered, table);
+            }
+            if (self.length > limit) != is_larger {
+                self.fate.seen = seen;
+            }
+        }
+        at.set.clear();
+        at.stopped = exits;
     }
 
     fn action(&mut self, at: &mut Place, action: &Action, table: u8) {

@@ -788,6 +788,10 @@ fn random_action(chance: &mut Chance, table: u8, nest: bool) -> Action {
             let ordinary = [output(OfPort(*chance.pick(&[1, 2, 3]))), random_set(chance), Action::PopVlan];
             Action::WriteActions(vec![chance.pick(&ordinary).clone()])
         }
+        29 if nest => Action::CheckPktLarger {
+            length: *chance.pick(&[99, 149, 150, 200]),
+            target: sub(Mf::Reg(0), *chance.pick(&[0, 0, 1]), 1),
+        },
         28 => Action::WriteMetadata { value: chance.below(4), mask: 3 },
         _ if u64::from(table) + 1 < TABLES => {
             let to = table + 1 + chance.below(TABLES - u64::from(table) - 1) as u8;

@@ -1,0 +1,61 @@
+//! `check_pkt_larger`: what follows is translated twice, for packets that are longer and for those that are
+//! not, since the length of a packet is no part of its flow.
+//!
+//! As in Open vSwitch, what follows is the rest of the list that the action stands in, with the action set.
+//! The lists that have led to this one go on with the packet as it was before, once for all lengths.
+
+use super::{BUCKETS_MAX, Xlate, has_output};
+use crate::trace::Sink;
+use base::DropReason;
+use datapath::DpAction;
+use flow::Action;
+use flow::action::SubField;
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    #[inline(never)]
+    pub(super) fn check_pkt_larger(&mut self, length: u16, target: &SubField, rest: &'a [Action]) {
+        // Each further action of a list would double what was there.
+        self.buckets += 2;
+        if self.buckets > BUCKETS_MAX {
+            self.trace.error(|| format!("over {BUCKETS_MAX} buckets and branches"));
+            self.error = Some(DropReason::TranslationError);
+            return;
+        }
+        if self.is_exhausted() {
+            return;
+        }
+        self.commit();
+        self.depth += 1;
+        let (greater, exits) = self.branch(target, true, rest);
+        let (others, others_exit) = self.branch(target, false, rest);
+        self.depth -= 1;
+        self.exit = exits && others_exit;
+        // Each of them has executed it.
+        self.action_set.clear();
+        self.out.actions.push(DpAction::CheckPktLen { length, greater, others });
+    }
+
+    /// What becomes of packets for which the bit has this value; whether that ends in an `exit`.
+    fn branch(&mut self, target: &SubField, is_larger: bool, rest: &'a [Action]) -> (Vec<DpAction>, bool) {
+        let (set, stack) = (self.action_set.clone(), self.stack.clone());
+        let tracked = (self.is_tracked, self.is_tracked_below);
+        let actions = self.translated_apart(|x| {
+            x.write_sub(target, is_larger.into());
+            x.actions(rest);
+            x.finish_pipeline();
+        });
+        (self.action_set, self.stack) = (set, stack);
+        (self.is_tracked, self.is_tracked_below) = tracked;
+        self.list_ends = false;
+        (self.ended(actions), std::mem::take(&mut self.exit))
+    }
+
+    /// A list that outputs nothing drops, for the reason that was found.
+    fn ended(&self, mut actions: Vec<DpAction>) -> Vec<DpAction> {
+        if !has_output(&actions) {
+            actions.retain(|action| matches!(action, DpAction::Meter(_)));
+            actions.push(DpAction::Drop(self.drop_reason));
+        }
+        actions
+    }
+}
