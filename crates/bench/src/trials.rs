@@ -4,7 +4,7 @@
 use crate::lab::bed::{Bed, Parts};
 use crate::lab::generator::{self, Load as Offer};
 use crate::lab::guest::{self, Rings};
-use crate::lab::switch::{self, Ask, Switch};
+use crate::lab::switch::{self, Ask, MTU_USUAL, Switch};
 use crate::lab::topology::{self, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::lab::trial::{self, Outcome, Times, Trial};
@@ -12,6 +12,10 @@ use crate::result::Point;
 use crate::suite::{Grid, Mode};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The longest frame of the usual MTU, and the MTU where frames are longer.
+const FRAME_USUAL: u16 = 1_518;
+const MTU_JUMBO: u16 = 9_000;
 
 /// One combination of a grid, for all its switches.
 pub struct Load {
@@ -130,7 +134,7 @@ impl Load {
         };
         let mut points: Vec<(String, Option<Box<dyn Switch>>, Outcome, Point)> = Vec::new();
         let vnic = guest::list::find(self.guest).map_or(Vnic::VhostUser, |guest| guest.vnic());
-        let ask = Ask { topology, vnic, pattern: &self.pattern };
+        let ask = Ask { topology, vnic, pattern: &self.pattern, mtu: self.mtu() };
         let names = if topology.has_switch() { self.switches.clone() } else { vec!["none".to_string()] };
         for name in names {
             let found = if name == "none" { Ok(None) } else { switch::list::find(&name).map(Some) };
@@ -193,6 +197,7 @@ impl Load {
             generator: generator.as_ref(),
             flows: self.flows,
             pattern: &self.pattern,
+            mtu: self.mtu(),
         };
         let mut bed = Bed::start(parts)?;
         let rate = Some(self.rate).filter(|rate| *rate > 0);
@@ -203,6 +208,10 @@ impl Load {
         point.conditions = bed.conditions().clone();
         point.identity = bed.identity();
         Ok(())
+    }
+
+    fn mtu(&self) -> u16 {
+        if self.size > FRAME_USUAL { MTU_JUMBO } else { MTU_USUAL }
     }
 
     /// Bytes of a frame, or how they are told.

@@ -42,6 +42,8 @@ pub struct Parts<'a> {
     pub flows: u32,
     /// What the frames are.
     pub pattern: &'a Pattern,
+    /// Of every interface and port.
+    pub mtu: u16,
 }
 
 /// See the module's text.
@@ -113,7 +115,7 @@ impl<'a> Bed<'a> {
         let of = |ends: &[End]| -> Vec<usize> {
             (0..topology.ports.len()).filter(|n| ends.contains(&topology.ports[*n])).collect()
         };
-        let net = Net::new(&of(&[End::Nic, End::Idle]), topology.ports.is_empty())?;
+        let net = Net::new(&of(&[End::Nic, End::Idle]), topology.ports.is_empty(), parts.mtu)?;
         let vnic = parts.guest.vnic();
         if !topology.has_switch() && topology.has_guests() && vnic == Vnic::Tap {
             return Err("a guest behind a tap device cannot be reached without a kernel between".into());
@@ -150,6 +152,7 @@ impl<'a> Bed<'a> {
             sockets: &self.sockets,
             flows: self.parts.flows,
             pattern: self.parts.pattern,
+            mtu: self.parts.mtu,
         };
         let running = switch.start(&setup)?;
         self.conditions.extend(running.conditions().into_iter().map(|(k, v)| (k.to_string(), v)));
@@ -381,7 +384,8 @@ fn start_guest(
     let interface = format!("vm{index}");
     let nowhere = PathBuf::new();
     let socket = sockets.get(&index).unwrap_or(&nowhere);
-    let place = guest::Place { socket, interface: &interface, namespace: &net.switch, rings: parts.rings };
+    let (namespace, rings, mtu) = (&net.switch, parts.rings, parts.mtu);
+    let place = guest::Place { socket, interface: &interface, namespace, rings, mtu };
     let guest = parts.guest.start(&place)?;
     if sockets.contains_key(&index) {
         wait_for(socket)?;
@@ -430,7 +434,7 @@ fn stage<'n>(parts: &Parts, net: &'n Net, sockets: &BTreeMap<usize, PathBuf>) ->
 
 fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     let mut conditions: BTreeMap<String, String> = [
-        ("mtu", "1500".to_string()),
+        ("mtu", parts.mtu.to_string()),
         ("rules", rules::kind(parts.flows).to_string()),
         ("generator", parts.generator.name().to_string()),
         ("direction", parts.topology.direction().to_string()),

@@ -20,9 +20,9 @@ pub struct Net {
 }
 
 impl Net {
-    /// Makes both, with these pairs. With `is_loop` one pair leads from the generator to itself, `e0` and
-    /// `e1`.
-    pub fn new(pairs: &[usize], is_loop: bool) -> Result<Net, String> {
+    /// Makes both, with these pairs of this MTU. With `is_loop` one pair leads from the generator to itself,
+    /// `e0` and `e1`.
+    pub fn new(pairs: &[usize], is_loop: bool, mtu: u16) -> Result<Net, String> {
         let prefix = format!("xpb{}", std::process::id());
         let (switch, outside) = (format!("{prefix}s"), format!("{prefix}o"));
         let net = Net { switch, outside };
@@ -35,11 +35,11 @@ impl Net {
         let mut switch_lines = String::new();
         let mut outside_lines = String::new();
         if is_loop {
-            net.pair((&net.outside, "e0"), (&net.outside, "e1"))?;
+            net.pair((&net.outside, "e0"), (&net.outside, "e1"), mtu)?;
             outside_lines += "link set e0 up\nlink set e1 up\n";
         }
         for n in pairs {
-            net.pair((&net.switch, &format!("p{n}")), (&net.outside, &format!("e{n}")))?;
+            net.pair((&net.switch, &format!("p{n}")), (&net.outside, &format!("e{n}")), mtu)?;
             switch_lines += &format!("link set p{n} up\n");
             outside_lines += &format!("link set e{n} up\n");
         }
@@ -53,10 +53,11 @@ impl Net {
         Ok(net)
     }
 
-    fn pair(&self, a: (&str, &str), b: (&str, &str)) -> Result<(), String> {
+    fn pair(&self, a: (&str, &str), b: (&str, &str), mtu: u16) -> Result<(), String> {
+        let mtu = mtu.to_string();
         run(Command::new("ip")
-            .args(["link", "add", a.1, "netns", a.0, "type", "veth"])
-            .args(["peer", "name", b.1, "netns", b.0]))
+            .args(["link", "add", a.1, "netns", a.0, "mtu", &mtu, "type", "veth"])
+            .args(["peer", "name", b.1, "netns", b.0, "mtu", &mtu]))
         .map(drop)
     }
 

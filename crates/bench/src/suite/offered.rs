@@ -278,7 +278,7 @@ pub const SUITES: &[Suite] = &[
                 switches: &["crosspoint", "crosspoint-af_packet", "ovs-dpdk"],
                 guests: &["builtin", "testpmd"],
                 rings: RED_HAT,
-                sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
+                sizes: &[64, 128, 256, 512, 1024, 1280, 1518, 9000],
                 flows: &[10, 1_000, 10_000, 100_000, 1_000_000],
                 ..GRID
             }),
@@ -289,7 +289,7 @@ pub const SUITES: &[Suite] = &[
                 switches: &["crosspoint", "ovs-dpdk"],
                 guests: &["qemu"],
                 rings: RED_HAT,
-                sizes: &[64, 1518],
+                sizes: &[64, 1518, 9000],
                 flows: &[10, 1_000],
                 rates: &[1_000],
                 trials: &["fixed"],

@@ -38,6 +38,8 @@ pub struct Place<'a> {
     pub namespace: &'a str,
     /// How its rings are to be, where it has some.
     pub rings: Rings,
+    /// How long a packet it must take.
+    pub mtu: u16,
 }
 
 /// A kind of guest.

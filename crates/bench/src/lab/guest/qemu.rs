@@ -30,12 +30,12 @@ const INIT: &str = "#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sysfs /sys
 for module in $(cat /modules/order); do insmod /modules/$module; done
-ip link set eth0 promisc on up
+ip link set eth0 promisc on mtu MTU up
 brctl addbr br0
 echo 0 >/sys/class/net/br0/bridge/forward_delay
 brctl addif br0 eth0
 echo 1 >/sys/class/net/eth0/brport/hairpin_mode
-ip link set br0 up
+ip link set br0 mtu MTU up
 while :; do sleep 3600; done
 ";
 
@@ -65,7 +65,12 @@ impl Guest for Qemu {
     fn start(&self, place: &Place) -> Result<Process, String> {
         let kernel = kernel()?;
         let modules = ["virtio_pci", "virtio_net", "bridge"];
-        let contents = Contents { kernel: &kernel, modules: &modules, programs: &[], init: INIT };
+        let contents = Contents {
+            kernel: &kernel,
+            modules: &modules,
+            programs: &[],
+            init: &INIT.replace("MTU", &place.mtu.to_string()),
+        };
         let boot = contents.write(&place.socket.with_extension("initramfs"))?;
         let has_kvm = has_kvm()?;
         let mut command = bare(if has_kvm { KVM } else { ["tcg", "max"] });
@@ -85,7 +90,10 @@ impl Guest for Qemu {
         // Emulation offers no MSI-X for such a card.
         let vectors = if has_kvm { "" } else { ",vectors=0" };
         let sizes = format!("rx_queue_size={rx},tx_queue_size={tx}");
-        command.args(["-device", &format!("virtio-net-pci,netdev=net0,romfile=,{sizes}{vectors}")]);
+        command.args([
+            "-device",
+            &format!("virtio-net-pci,netdev=net0,romfile=,host_mtu={},{sizes}{vectors}", place.mtu),
+        ]);
         Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 }

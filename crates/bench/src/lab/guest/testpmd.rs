@@ -29,6 +29,7 @@ impl Guest for Testpmd {
         let queue_size = rings.rx.max(rings.tx);
         let device = format!("path={},server=1,queues=1,queue_size={queue_size}", socket.display());
         command.arg(format!("--vdev=net_virtio_user0,{device}"));
+        let frame = u32::from(place.mtu) + 18;
         // Both rings full, and what is under way.
         let buffers = u32::from(rings.rx) + u32::from(rings.tx) + 3_584;
         command.args(["--", "--forward-mode=io", "--nb-cores=1", "--auto-start"]);
@@ -37,6 +38,9 @@ impl Guest for Testpmd {
             format!("--rxd={}", rings.rx),
             format!("--txd={}", rings.tx),
             format!("--burst={}", rings.burst),
+            format!("--max-pkt-len={frame}"),
+            // With DPDK's headroom, and the header of virtio.
+            format!("--mbuf-size={}", (frame + 256).max(2_176)),
         ]);
         Process::spawn(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()))
     }

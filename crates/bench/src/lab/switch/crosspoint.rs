@@ -1,6 +1,6 @@
 //! Crosspoint: this program, or another version of it (`crosspoint@PATH`).
 
-use super::{Ask, Running, Setup, Switch, Twice, rules};
+use super::{Ask, MTU_USUAL, Running, Setup, Switch, Twice, rules};
 use crate::daemon::Daemon;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,8 @@ impl Switch for Crosspoint {
                 None if self.xdp => "afxdp".to_string(),
                 None => "system,driver=af_packet".to_string(),
             };
-            args.extend(["--port".to_string(), format!("{name},type={kind},ofport={}", index + 1)]);
+            let mtu = if setup.mtu == MTU_USUAL { String::new() } else { format!(",mtu={}", setup.mtu) };
+            args.extend(["--port".to_string(), format!("{name},type={kind},ofport={}{mtu}", index + 1)]);
         }
         if self.workers > 1 {
             args.extend(["--pmd-cpu-mask".into(), format!("{:#x}", (1u64 << self.workers) - 1)]);

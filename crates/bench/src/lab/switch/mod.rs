@@ -24,6 +24,8 @@ pub struct Ask<'a> {
     pub vnic: Vnic,
     /// What the frames are.
     pub pattern: &'a Pattern,
+    /// Of every port.
+    pub mtu: u16,
 }
 
 impl Ask<'_> {
@@ -45,7 +47,12 @@ pub struct Setup<'a> {
     pub flows: u32,
     /// What tells them apart.
     pub pattern: &'a Pattern,
+    /// Of every port.
+    pub mtu: u16,
 }
+
+/// The MTU that nothing needs to be told.
+pub const MTU_USUAL: u16 = 1500;
 
 impl Setup<'_> {
     /// The name of a port, which is that of its interface where it has one.
@@ -128,6 +135,11 @@ pub trait Running {
 
     /// Whether it still runs.
     fn is_alive(&mut self) -> bool;
+}
+
+/// Why DPDK's driver for the topology's interfaces cannot do this.
+pub fn too_long_for_dpdk(ask: &Ask) -> Option<String> {
+    (ask.mtu > MTU_USUAL).then(|| format!("DPDK's net_af_packet takes no MTU of {}", ask.mtu))
 }
 
 /// Why a program cannot be used.

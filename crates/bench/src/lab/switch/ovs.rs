@@ -2,7 +2,7 @@
 //! (packet sockets), on AF_XDP without polling threads, or on DPDK's packet sockets and vhost-user with one
 //! polling thread.
 
-use super::{Ask, Running, Setup, Switch, Twice, missing, rules};
+use super::{Ask, MTU_USUAL, Running, Setup, Switch, Twice, missing, rules, too_long_for_dpdk};
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
 use crate::lab::net::SocketReader;
 use crate::machine::huge_pages::HugePages;
@@ -39,7 +39,7 @@ impl Switch for Ovs {
 
     fn refuses(&self, ask: &Ask) -> Option<String> {
         if self.kind == Kind::Dpdk {
-            return missing(OVS_DPDK, "openvswitch-switch-dpdk");
+            return too_long_for_dpdk(ask).or_else(|| missing(OVS_DPDK, "openvswitch-switch-dpdk"));
         }
         if ask.needs_vhost_user() {
             return Some("vhost-user needs Open vSwitch with DPDK".into());
@@ -62,6 +62,9 @@ impl Switch for Ovs {
             let (port, ofport) = (setup.port(index), format!("ofport_request={}", index + 1));
             let mut add = vec!["add-port".to_string(), "br0".into(), port.clone()];
             add.extend(["--", "set", "interface", &port, &ofport].map(String::from));
+            if setup.mtu != MTU_USUAL {
+                add.push(format!("mtu_request={}", setup.mtu));
+            }
             match (self.kind, setup.sockets.get(&index)) {
                 (_, Some(path)) => {
                     add.push("type=dpdkvhostuserclient".into());

@@ -45,7 +45,7 @@ mod tests {
         let net = std::mem::ManuallyDrop::new(Net { switch: String::new(), outside: String::new() });
         let (sockets, pattern) = (BTreeMap::new(), Pattern::default());
         let topology = find(topology).unwrap();
-        text(&Setup { net: &net, topology, sockets: &sockets, flows, pattern: &pattern })
+        text(&Setup { net: &net, topology, sockets: &sockets, flows, pattern: &pattern, mtu: 1500 })
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! forwards each port to the next. `io` does nothing to frames, `mac` writes their addresses, `macswap` swaps
 //! them.
 
-use super::{Ask, Running, Setup, Switch, missing};
+use super::{Ask, Running, Setup, Switch, missing, too_long_for_dpdk};
 use crate::daemon::in_namespace;
 use crate::process::Process;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ impl Switch for Testpmd {
         if !ask.topology.is_chain() && !ask.topology.is_pair() {
             return Some("testpmd forwards each port to the next one only".into());
         }
-        missing(PROGRAM, "dpdk-dev")
+        too_long_for_dpdk(ask).or_else(|| missing(PROGRAM, "dpdk-dev"))
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {

@@ -114,7 +114,11 @@ impl End {
                 rx.rx_burst(cache, batch);
                 let some = !batch.is_empty();
                 for packet in batch.iter() {
-                    see(packet.data());
+                    if packet.is_chained() {
+                        see(&packet.segments().collect::<Vec<_>>().concat());
+                    } else {
+                        see(packet.data());
+                    }
                 }
                 cache.free_all(batch);
                 if tx.has_pending() {
