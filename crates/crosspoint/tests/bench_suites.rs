@@ -145,7 +145,7 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
 
 #[test]
 fn committed_runs_are_reported_compared_and_held_to_the_goals() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+    let runs = testkit::root().join("bench/runs");
     let run_of = |name: &str| runs.join(name).to_str().unwrap().to_string();
     let (quiet, rest) = (run_of("2026-11-22-quiet"), run_of("2026-11-22-rest"));
     let dir = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ fn a_loss_beyond_the_noise_exits_with_1_and_other_conditions_give_no_ratio() {
 
 #[test]
 fn committed_runs_become_text_that_says_who_is_better() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs/2026-11-22-rest");
+    let runs = testkit::root().join("bench/runs/2026-11-22-rest");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("BENCHMARKS.md");
     let (code, _, said) = run(&["report", runs.to_str().unwrap(), "--markdown", file.to_str().unwrap()]);
@@ -284,7 +284,7 @@ impl OutputIn for Command {
 /// The report as a browser has it: what it logs, and the document after scripts have run.
 #[test]
 fn a_browser_shows_the_report_without_an_error_and_with_every_point() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs/2026-11-22-rest");
+    let runs = testkit::root().join("bench/runs/2026-11-22-rest");
     let dir = tempfile::tempdir().unwrap();
     let (code, printed, said) =
         run(&["report", runs.to_str().unwrap(), "--out", dir.path().to_str().unwrap()]);

@@ -17,6 +17,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 /// The number of cases that property test `test` runs: `ordinary` in `make test`, and times
 /// `CROSSPOINT_SOAK_FACTOR` in `make soak`, where the number is also put on record in the file that
@@ -47,9 +48,17 @@ fn scaled(ordinary: u32, factor: u32) -> u32 {
     ordinary.saturating_mul(factor.max(1))
 }
 
-/// The root of the source tree.
+/// The root of the source tree. Under cargo it is the tree whose tests cargo runs, even if the program was
+/// built in another one (build directories are copied); without cargo, the tree that was built.
 pub fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let root = package.as_deref().and_then(|package| {
+            package.ancestors().find(|directory| directory.join("crates/testkit/Cargo.toml").exists())
+        });
+        root.unwrap_or(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))).to_owned()
+    });
+    &ROOT
 }
 
 /// The binary that an end-to-end test runs: the release binary under `make test`, which names it in

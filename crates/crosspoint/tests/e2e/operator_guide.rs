@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn every_command_of_the_operators_guide_works() {
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operator.md");
+    let guide = testkit::root().join("docs/operator.md");
     let commands = shell_blocks(&fs::read_to_string(guide).unwrap());
     assert!(commands.lines().count() > 30, "{commands}");
     let dir = run_dir();

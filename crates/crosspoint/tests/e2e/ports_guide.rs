@@ -13,7 +13,7 @@ fn commands(text: &str) -> Vec<String> {
 
 #[test]
 fn every_switch_of_the_guide_to_ports_starts() {
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ports.md");
+    let guide = testkit::root().join("docs/ports.md");
     let commands = commands(&std::fs::read_to_string(guide).unwrap());
     let switches: Vec<&str> = commands.iter().filter_map(|c| c.strip_prefix("crosspoint switch ")).collect();
     assert!(switches.len() >= 6, "{commands:?}");

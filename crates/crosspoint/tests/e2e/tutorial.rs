@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn every_command_of_the_tutorial_works() {
-    let tutorial = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md");
+    let tutorial = testkit::root().join("docs/tutorial.md");
     let commands = shell_blocks(&fs::read_to_string(tutorial).unwrap());
     assert!(commands.lines().count() > 40, "{commands}");
     let dir = run_dir();

@@ -15,7 +15,7 @@ fn in_namespaces(script: &str) -> String {
     for name in names {
         symlink(&binary, dir.path().join(name)).unwrap();
     }
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop");
+    let here = testkit::root().join("crates/crosspoint/tests/interop");
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     let said = Command::new("timeout")
         .args(["--kill-after=10", "300", "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount"])

@@ -23,8 +23,8 @@ fn a_load_is_a_masked_set_field_in_openflow_15() {
 
 #[test]
 fn the_document_has_the_table_of_actions() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openflow.md");
-    let document = std::fs::read_to_string(path).unwrap();
+    let path = testkit::root().join("docs/openflow.md");
+    let document = std::fs::read_to_string(&path).unwrap();
     let (begin, end) = ("<!-- actions: begin -->\n", "<!-- actions: end -->");
     let from = document.find(begin).expect("a marker where the table begins") + begin.len();
     let to = document.find(end).expect("a marker where the table ends");

@@ -41,7 +41,7 @@ fn manual_page() -> BTreeSet<Key> {
 
 /// The rows of the document: verdict and note by key.
 fn document() -> BTreeMap<Key, (String, String)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let path = testkit::root().join("docs/configuration.md");
     let text = std::fs::read_to_string(path).unwrap();
     let mut rows = BTreeMap::new();
     let mut table = String::new();
@@ -83,7 +83,7 @@ fn every_key_of_the_manual_page_has_a_row_and_a_verdict() {
 /// follows `mod tests` elsewhere. Not here, and not where keys are only listed.
 fn named_in_tests() -> BTreeSet<String> {
     let mut named = BTreeSet::new();
-    let mut left = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))];
+    let mut left = vec![testkit::root().join("crates")];
     while let Some(path) = left.pop() {
         if path.is_dir() {
             left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -159,7 +159,7 @@ fn the_keys_that_are_not_complained_of_are_those_of_the_manual_page() {
 
 #[test]
 fn every_column_of_a_feature_that_is_not_there_has_a_row() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let path = testkit::root().join("docs/configuration.md");
     let text = std::fs::read_to_string(path).unwrap();
     let section = text.split("\n## ").find(|s| s.starts_with("Columns of features")).unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));

@@ -46,7 +46,7 @@ fn testcontroller(dir: &Path, args: &[&str]) -> Running {
 
 /// The learning switch on os-ken.
 fn os_ken(dir: &Path, port: u16, version: &str, tls: Option<&Pki>) -> Running {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/e2e_controllers/learning_switch.py");
+    let script = testkit::root().join("crates/crosspoint/tests/e2e/e2e_controllers/learning_switch.py");
     let log = std::fs::File::create(dir.join("os-ken.log")).unwrap();
     let mut command = Command::new(testkit::python());
     command
