@@ -2,7 +2,7 @@
 
 use tidy::architecture::{self, Crate, Invariant};
 use tidy::tree::{self, File};
-use tidy::{Problems, circles, leftovers, limits, links, ranks, results, tests_named, uses};
+use tidy::{Problems, circles, leftovers, limits, links, ranks, results, shell, tests_named, uses};
 
 fn files() -> Vec<File> {
     tree::read(testkit::root()).expect("the tree can be read")
@@ -48,6 +48,12 @@ fn every_invariant_names_tests_that_exist() {
 #[test]
 fn links_between_documents_lead_somewhere() {
     none(links::check(&files(), |path| testkit::root().join(path).exists()));
+}
+
+#[test]
+fn blocks_of_commands_can_be_pasted() {
+    let makefile = std::fs::read_to_string(testkit::root().join("Makefile")).unwrap();
+    none(shell::check(&files(), &shell::targets(&makefile)));
 }
 
 #[test]
