@@ -14,7 +14,7 @@ pub const LINES_MAX: usize = 700;
 pub const COLUMNS_MAX: usize = 110;
 
 /// Files over [`LINES_MAX`].
-pub const TOO_LONG: &[&str] = &["crates/ovsdb/src/log/transaction.rs"];
+pub const TOO_LONG: &[&str] = &[];
 
 /// Files and directories with lines over [`COLUMNS_MAX`].
 pub const TOO_WIDE: &[&str] = &[];
