@@ -12,6 +12,8 @@ mod captures;
 
 use self::cable::{Cable, End};
 use self::captures::Captures;
+use crate::driver::{Backing, Driver};
+use crate::options::{KeyRow, OptionRow, Values};
 use crate::virtual_link::{VirtualLink, to_wire_frames};
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
@@ -26,9 +28,63 @@ use std::sync::{Arc, Mutex};
 /// Frames kept in either direction.
 pub const KEPT_MAX: usize = 10_000;
 
-/// Its options: the NUMA node that it pretends to be at, the transmit queues that it pretends to have, files
-/// that get what passes (received, sent, both), and the ends of its cable.
-pub(crate) const OPTIONS: &[&str] = &["numa_id", "n_txq", "rxq_pcap", "tx_pcap", "pcap", "pstream", "stream"];
+/// Its row of the table of drivers.
+pub(crate) const DRIVER: Driver = Driver {
+    kind: "dummy",
+    other_end: "commands, for tests",
+    needs: "`--enable-dummy`, where a database configures it",
+    section: "dummy",
+    options: OPTIONS,
+    status: &[
+        KeyRow { name: "pstream", meaning: "the option's value" },
+        KeyRow { name: "stream", meaning: "the option's value" },
+    ],
+    statistics: &[],
+    backing: Backing::Pretended,
+    is_strict: false,
+    is_pmd: false,
+    open: |spec, _| Ok(Box::new(DummyPort::open(spec)?)),
+    check: |spec| settings(spec).map(drop),
+    have_same_effect: |a, b| crate::are_equal(settings, a, b),
+};
+
+const OPTIONS: &[OptionRow] = &[
+    OptionRow {
+        name: "numa_id",
+        values: Values::Number { least: 0, most: u64::MAX },
+        default: "0",
+        is_live: false,
+        meaning: "the NUMA node that it pretends to be at",
+    },
+    OptionRow {
+        name: "n_txq",
+        values: Values::Number { least: 0, most: u16::MAX as u64 },
+        default: "1",
+        is_live: false,
+        meaning: "transmit queues that `dpctl/show` shows of one of type `dummy-pmd`",
+    },
+    file("rxq_pcap", "gets the frames that it receives"),
+    file("tx_pcap", "gets the frames that are sent"),
+    file("pcap", "gets both"),
+    OptionRow {
+        name: "pstream",
+        values: Values::Text("`punix:FILE`"),
+        default: "no cable",
+        is_live: false,
+        meaning: "listen for the other end of a cable",
+    },
+    OptionRow {
+        name: "stream",
+        values: Values::Text("`unix:FILE`"),
+        default: "no cable",
+        is_live: false,
+        meaning: "connect to the other end of a cable",
+    },
+];
+
+const fn file(name: &'static str, meaning: &'static str) -> OptionRow {
+    OptionRow { name, values: Values::Text("a file"), default: "none", is_live: false, meaning }
+}
 
 /// A port of type `dummy`.
 pub struct DummyPort {
@@ -96,14 +152,9 @@ fn next_mac() -> [u8; 6] {
     [0xaa, 0x55, a, b, c, d]
 }
 
-/// See [`crate::check`].
-pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
-    settings(spec).map(drop)
-}
-
 /// What the options come to.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Settings {
+struct Settings {
     queues: usize,
     numa_node: usize,
     tx_queues: u16,
@@ -112,7 +163,7 @@ pub(crate) struct Settings {
 }
 
 /// The options' meaning. Files and sockets are looked at by [`DummyPort::open`] alone.
-pub(crate) fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let tx_queues = spec.parsed("n_txq", "a number of transmit queues")?.unwrap_or(1).max(1);
     let numa_node = spec.parsed("numa_id", "the number of a NUMA node")?.unwrap_or(0);

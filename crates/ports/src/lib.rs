@@ -15,11 +15,13 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod crash;
+mod driver;
 pub mod dummy;
 pub mod files;
 pub mod netlink;
 pub mod null;
 pub mod offload;
+mod options;
 pub mod pcap;
 mod replay;
 mod spec;
@@ -32,84 +34,69 @@ pub mod virtio_net;
 mod virtual_link;
 mod wait;
 
+pub use driver::{Backing, Driver};
+pub use options::{KeyRow, N_RXQ, OptionRow, Values};
 pub use spec::{PortError, PortSpec};
 pub use stats::QueueStats;
 
 use packet::{Pool, Port};
 
-/// The port types that [`open`] knows, sorted.
-pub const KINDS: &[&str] =
-    &["afxdp", "dpdkvhostuser", "dpdkvhostuserclient", "dummy", "internal", "null", "pcap", "system", "tap"];
+/// The table of drivers, sorted by type.
+pub const DRIVERS: &[&Driver] = &[
+    &af_xdp::DRIVER,
+    &vhost_user::SERVER,
+    &vhost_user::CLIENT,
+    &dummy::DRIVER,
+    &tap::INTERNAL,
+    &null::DRIVER,
+    &pcap::DRIVER,
+    &system::DRIVER,
+    &tap::TAP,
+];
+
+/// The driver of a type.
+pub fn driver(kind: &str) -> Option<&'static Driver> {
+    DRIVERS.iter().find(|driver| driver.kind == kind).copied()
+}
+
+/// The types that there are, sorted.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    DRIVERS.iter().map(|driver| driver.kind)
+}
 
 /// Makes the port that `spec` describes, its packets in `pool`.
 ///
-/// Errors: a type that is not in [`KINDS`], an option that the type does not have or whose value it does not
-/// accept, and whatever the operating system refuses. Nothing is left behind in the kernel on an error.
+/// Errors: a type that is not in [`DRIVERS`], an option that the type does not have or whose value it does
+/// not accept, and whatever the operating system refuses. Nothing is left behind in the kernel on an error.
 pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
-    Ok(match spec.kind.as_str() {
-        "afxdp" => Box::new(af_xdp::AfXdpPort::open(spec, pool)?),
-        "dpdkvhostuser" | "dpdkvhostuserclient" => Box::new(vhost_user::VhostUserPort::open(spec)?),
-        "dummy" => Box::new(dummy::DummyPort::open(spec)?),
-        "internal" | "tap" => Box::new(tap::TapPort::open(spec, pool)?),
-        "null" => Box::new(null::NullPort::open(spec)?),
-        "pcap" => Box::new(pcap::PcapPort::open(spec)?),
-        "system" => Box::new(system::SystemPort::open(spec, pool)?),
-        _ => return Err(PortError::UnknownKind { kind: spec.kind.clone() }),
-    })
+    (driver_of(spec)?.open)(spec, pool)
 }
 
 /// Whether [`open`] would take the options: the error that it would give for one of them, with nothing opened
 /// and nothing changed. What only the device itself can refuse is not found.
 pub fn check(spec: &PortSpec) -> Result<(), PortError> {
-    match spec.kind.as_str() {
-        "afxdp" => af_xdp::check(spec),
-        "dpdkvhostuser" | "dpdkvhostuserclient" => vhost_user::check(spec),
-        "dummy" => dummy::check(spec),
-        "internal" | "tap" => tap::check(spec),
-        "null" => null::check(spec),
-        "pcap" => pcap::check(spec),
-        "system" => system::check(spec),
-        _ => Err(PortError::UnknownKind { kind: spec.kind.clone() }),
-    }
+    (driver_of(spec)?.check)(spec)
 }
 
 /// Whether the options of two ports of one name and type come to the same, as where one gives the value that
 /// the other has by default. False where one of them would be refused, and for `dpdkvhostuser` and its
 /// client, which find out themselves: see [`Port::set_options`].
 pub fn have_same_effect(a: &PortSpec, b: &PortSpec) -> bool {
-    fn same<T: PartialEq>(
-        of: impl Fn(&PortSpec) -> Result<T, PortError>,
-        a: &PortSpec,
-        b: &PortSpec,
-    ) -> bool {
-        matches!((of(a), of(b)), (Ok(a), Ok(b)) if a == b)
-    }
     (&a.name, &a.kind) == (&b.name, &b.kind)
-        && match a.kind.as_str() {
-            "afxdp" => same(af_xdp::effect, a, b),
-            "dummy" => same(dummy::settings, a, b),
-            "internal" | "tap" => same(tap::settings, a, b),
-            "null" => same(null::settings, a, b),
-            "pcap" => same(pcap::effect, a, b),
-            "system" => same(system::effect, a, b),
-            _ => false,
-        }
+        && driver(&a.kind).is_some_and(|row| (row.have_same_effect)(a, b))
 }
 
-/// Whether ports of that type have the option.
-pub fn has_option(kind: &str, option: &str) -> bool {
-    let of_kind: &[&[&str]] = match kind {
-        "afxdp" => &[af_xdp::OPTIONS],
-        "dpdkvhostuser" => &[vhost_user::SERVER_OPTIONS],
-        "dpdkvhostuserclient" => &[vhost_user::CLIENT_OPTIONS],
-        "dummy" => &[dummy::OPTIONS],
-        "internal" | "tap" => &[tap::OPTIONS],
-        "null" => &[null::OPTIONS],
-        "pcap" => &[pcap::OPTIONS],
-        "system" => &[af_xdp::OPTIONS, af_packet::OPTIONS, system::OPTIONS],
-        _ => &[],
-    };
-    KINDS.contains(&kind) && (option == "n_rxq" || of_kind.iter().any(|options| options.contains(&option)))
+fn driver_of(spec: &PortSpec) -> Result<&'static Driver, PortError> {
+    driver(&spec.kind).ok_or_else(|| PortError::UnknownKind { kind: spec.kind.clone() })
+}
+
+/// Whether both are right and come to equal settings.
+fn are_equal<T: PartialEq>(
+    settings: impl Fn(&PortSpec) -> Result<T, PortError>,
+    a: &PortSpec,
+    b: &PortSpec,
+) -> bool {
+    matches!((settings(a), settings(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 #[cfg(test)]
@@ -142,7 +129,22 @@ mod tests {
             panic!("made a port")
         };
         let text = error.to_string();
-        assert!(text.contains("sizze") && text.contains("size, "), "{text}");
+        assert!(text.contains("sizze") && text.contains("take flows, n_rxq, rate, size, template"), "{text}");
+    }
+
+    #[test]
+    fn every_driver_refuses_values_that_its_row_does_not_have() {
+        for driver in DRIVERS {
+            for row in driver.options.iter().chain([&N_RXQ]) {
+                if row.values.allow("nonsense") {
+                    continue; // Text, which the driver looks at.
+                }
+                let error = check(&PortSpec::new("p1", driver.kind, PortNo(1)).with(row.name, "nonsense"));
+                let expected = format!("option {}=nonsense: expected {}", row.name, row.values);
+                assert_eq!(error.unwrap_err().to_string(), expected, "{}", driver.kind);
+            }
+        }
+        assert!(kinds().is_sorted());
     }
 
     #[test]

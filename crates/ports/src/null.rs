@@ -3,6 +3,8 @@
 //! Without options it is a sink and receives nothing. `size` or `template` makes it a source too, at full
 //! speed or at `rate` packets per second; `flows` varies the addresses.
 
+use crate::driver::{Backing, Driver};
+use crate::options::{OptionRow, Values};
 use crate::replay::{Moved, Replay};
 use crate::virtual_link::{VirtualLink, refuse_unsendable};
 use crate::wait::Timer;
@@ -19,8 +21,53 @@ const FLOWS_MAX: usize = 1 << 22;
 /// A rate-limited source that was not polled catches up at most this long.
 const CATCH_UP: Duration = Duration::from_millis(1);
 
-/// Options that the port has, beside `n_rxq`.
-pub(crate) const OPTIONS: &[&str] = &["size", "template", "flows", "rate"];
+/// Its row of the table of drivers.
+pub(crate) const DRIVER: Driver = Driver {
+    kind: "null",
+    other_end: "nothing: a source of one kind of frame, a sink that counts",
+    needs: "nothing",
+    section: "null",
+    options: OPTIONS,
+    status: &[],
+    statistics: &[],
+    backing: Backing::None,
+    is_strict: false,
+    is_pmd: false,
+    open: |spec, _| Ok(Box::new(NullPort::open(spec)?)),
+    check: |spec| settings(spec).map(drop),
+    have_same_effect: |a, b| crate::are_equal(settings, a, b),
+};
+
+const OPTIONS: &[OptionRow] = &[
+    OptionRow {
+        name: "size",
+        values: Values::Number { least: 14, most: 65_535 },
+        default: "none: a sink only",
+        is_live: false,
+        meaning: "bytes of the generated frames, at least 60 without `template`",
+    },
+    OptionRow {
+        name: "template",
+        values: Values::Text("14 to 65535 bytes as hexadecimal digits"),
+        default: "UDP from 10.0.0.0 to 10.128.0.0, without a UDP checksum",
+        is_live: false,
+        meaning: "the frame; padded with zeros to `size`",
+    },
+    OptionRow {
+        name: "flows",
+        values: Values::Number { least: 1, most: FLOWS_MAX as u64 },
+        default: "1",
+        is_live: false,
+        meaning: "number of address pairs of the built-in frame, used in turn",
+    },
+    OptionRow {
+        name: "rate",
+        values: Values::Number { least: 1, most: u64::MAX },
+        default: "as fast as the switch polls",
+        is_live: false,
+        meaning: "packets per second, over all queues",
+    },
+];
 
 /// A port of type `null`.
 pub struct NullPort {
@@ -60,18 +107,13 @@ pub(crate) struct Settings {
     rate: Option<u64>,
 }
 
-/// See [`crate::check`].
-pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
-    settings(spec).map(drop)
-}
-
-pub(crate) fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
+fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let queues = spec.rx_queues()?;
     let frames = source_frames(spec)?;
     let rate: Option<u64> = spec.parsed("rate", "packets per second")?;
-    if rate == Some(0) || (rate.is_some() && frames.is_empty()) {
-        return Err(spec.bad("rate", "expected 1 or more, beside size or template".into()));
+    if rate.is_some() && frames.is_empty() {
+        return Err(spec.bad("rate", "needs size or template: without them the port is a sink alone".into()));
     }
     Ok(Settings { queues, frames, rate })
 }
@@ -79,9 +121,6 @@ pub(crate) fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
 fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
     let size: Option<usize> = spec.parsed("size", "a length in bytes")?;
     let flows: usize = spec.parsed("flows", "a number of flows")?.unwrap_or(1);
-    if !(1..=FLOWS_MAX).contains(&flows) {
-        return Err(spec.bad("flows", format!("expected 1 to {FLOWS_MAX}")));
-    }
     if let Some(text) = spec.option("template") {
         let hex = parse_hex(text).filter(|f| (14..=65535).contains(&f.len()));
         let mut frame = hex
@@ -102,7 +141,7 @@ fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
             None => Ok(Vec::new()),
         };
     };
-    if !(60..=65535).contains(&size) {
+    if size < 60 {
         return Err(spec.bad("size", "expected 60 to 65535".into()));
     }
     Ok((0..flows as u32).map(|flow| udp_frame(size, flow)).collect())

@@ -1,6 +1,7 @@
 //! What is asked of a port, and why it could not be had.
 
 use crate::files::FileDirs;
+use crate::options::{N_RXQ, OptionRow, option_names};
 use base::PortNo;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ pub struct PortSpec {
     /// The port's name. For ports on a kernel interface, that interface's name unless an option says
     /// otherwise.
     pub name: String,
-    /// The type, as in the `type` column: one of [`crate::KINDS`].
+    /// The type, as in the `type` column: one of [`crate::DRIVERS`].
     pub kind: String,
     /// The `options` column.
     pub options: BTreeMap<String, String>,
@@ -62,13 +63,15 @@ impl PortSpec {
         PortSpec { files, ..self }
     }
 
-    /// Refuses options that are not in `known` (`n_rxq` always is).
-    pub fn check_options(&self, known: &[&str]) -> Result<(), PortError> {
+    /// Refuses options that are neither in `known` nor [`N_RXQ`], and values that they do not have.
+    pub fn check_options(&self, known: &[OptionRow]) -> Result<(), PortError> {
         for (option, value) in &self.options {
-            if option != "n_rxq" && !known.contains(&option.as_str()) {
-                let why = format!("ports of type {} take {}n_rxq", self.kind, join_each(known));
-                return Err(PortError::BadOption { option: option.clone(), value: value.clone(), why });
-            }
+            let why = match known.iter().chain([&N_RXQ]).find(|row| row.name == option) {
+                Some(row) if row.values.allow(value) => continue,
+                Some(row) => format!("expected {}", row.values),
+                None => format!("ports of type {} take {}", self.kind, option_names(known).join(", ")),
+            };
+            return Err(PortError::BadOption { option: option.clone(), value: value.clone(), why });
         }
         Ok(())
     }
@@ -104,10 +107,6 @@ impl PortSpec {
         let value = self.option(option).unwrap_or_default().to_string();
         PortError::BadOption { option: option.into(), value, why }
     }
-}
-
-fn join_each(names: &[&str]) -> String {
-    names.iter().map(|n| format!("{n}, ")).collect()
 }
 
 /// Why a port could not be made or changed.
@@ -183,7 +182,11 @@ impl fmt::Display for PortError {
                 write!(f, "port type \"{kind}\" is gone: use dpdkvhostuser or dpdkvhostuserclient")
             }
             PortError::UnknownKind { kind } => {
-                write!(f, "unknown port type \"{kind}\": there are {}", crate::KINDS.join(", "))
+                write!(
+                    f,
+                    "unknown port type \"{kind}\": there are {}",
+                    crate::kinds().collect::<Vec<_>>().join(", ")
+                )
             }
             PortError::BadOption { option, value, why } => write!(f, "option {option}={value}: {why}"),
             PortError::NoSuchInterface { name } => write!(f, "no interface is named {name}"),

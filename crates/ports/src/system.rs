@@ -8,17 +8,62 @@
 use crate::af_packet::{self, AfPacketPort};
 use crate::af_xdp::AfXdpPort;
 use crate::af_xdp::device::Device;
+use crate::driver::{Backing, Driver};
+use crate::options::{KeyRow, N_RXQ, OptionRow, Values};
 use crate::{PortError, PortSpec, af_xdp};
 use packet::{DummyControl, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
 use std::collections::BTreeMap;
 
-/// Options that say which driver, or that both have.
-const COMMON: &[&str] = &["ifname", "n_rxq_desc", "driver"];
 /// Options of AF_XDP alone.
-const AF_XDP_OPTIONS: &[&str] = &["xdp-mode", "use-need-wakeup", "n_txq_desc"];
+const AF_XDP_ALONE: &[OptionRow] = &[af_xdp::XDP_MODE, af_xdp::USE_NEED_WAKEUP, af_xdp::N_TXQ_DESC];
 
-/// The option that both drivers lack.
-pub(crate) const OPTIONS: &[&str] = &["driver"];
+/// Its row of the table of drivers.
+pub(crate) const DRIVER: Driver = Driver {
+    kind: "system",
+    other_end: "any interface of the kernel, by the best driver that works",
+    needs: af_xdp::DRIVER.needs,
+    section: "system",
+    options: OPTIONS,
+    status: &[
+        KeyRow {
+            name: "driver",
+            meaning: "`af_xdp` or `af_packet`, and why, if segmentation or an option decided",
+        },
+        KeyRow { name: "af_xdp-error", meaning: "why it is not AF_XDP" },
+        KeyRow { name: "datapath", meaning: "packet sockets: `af_packet`" },
+        KeyRow {
+            name: "kernel-stack",
+            meaning: "packet sockets: `blocked`, or `receives too` with the reason",
+        },
+        KeyRow { name: "offloads", meaning: "packet sockets: checksums and segments that cross whole" },
+        crate::options::DRIVER_NAME,
+        crate::options::DRIVER_VERSION,
+        crate::options::FIRMWARE_VERSION,
+    ],
+    statistics: &[],
+    backing: Backing::Kernels,
+    is_strict: false,
+    is_pmd: false,
+    open: |spec, pool| Ok(Box::new(SystemPort::open(spec, pool)?)),
+    check,
+    have_same_effect: |a, b| crate::are_equal(effect, a, b),
+};
+
+const OPTIONS: &[OptionRow] = &[
+    crate::options::IFNAME,
+    OptionRow {
+        name: "driver",
+        values: Values::OneOf(&["af_xdp", "af_packet"]),
+        default: "the best that works",
+        is_live: false,
+        meaning: "that driver, or an error",
+    },
+    af_packet::KERNEL_STACK,
+    af_packet::N_RXQ_DESC,
+    OptionRow { meaning: "as for `afxdp`; chooses AF_XDP", ..af_xdp::XDP_MODE },
+    OptionRow { meaning: "as for `afxdp`; chooses AF_XDP", ..af_xdp::USE_NEED_WAKEUP },
+    OptionRow { meaning: "as for `afxdp`; chooses AF_XDP", ..af_xdp::N_TXQ_DESC },
+];
 
 /// A port of type `system`.
 pub struct SystemPort {
@@ -32,29 +77,28 @@ impl SystemPort {
     /// has gets AF_XDP.
     fn prefers_packets(spec: &PortSpec) -> bool {
         let name = spec.option("ifname").unwrap_or(&spec.name);
-        AF_XDP_OPTIONS.iter().all(|option| spec.option(option).is_none())
+        AF_XDP_ALONE.iter().all(|option| spec.option(option.name).is_none())
             && Device::find(name).is_ok_and(|device| device.is_veth_with_segments())
     }
 
     /// Takes the options of both drivers, each of which ignores the other's, and `driver`.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<SystemPort, PortError> {
-        check_options(spec)?;
+        spec.check_options(OPTIONS)?;
         let note = |driver: &str| ("driver".to_string(), driver.to_string());
         let spec = spec.clone();
         match spec.option("driver") {
             None => {}
             Some("af_packet") => {
-                let inner = Box::new(AfPacketPort::open(&restricted(&spec, af_packet::OPTIONS), pool)?);
+                let inner = Box::new(AfPacketPort::open(&for_af_packet(&spec), pool)?);
                 return Ok(SystemPort { inner, details: vec![note("af_packet (chosen by option)")], spec });
             }
-            Some("af_xdp") => {
+            Some(_) => {
                 let inner = Box::new(AfXdpPort::open(&for_af_xdp(&spec), pool)?);
                 return Ok(SystemPort { inner, details: vec![note("af_xdp (chosen by option)")], spec });
             }
-            Some(_) => return Err(spec.bad("driver", "expected af_xdp or af_packet".into())),
         }
         if Self::prefers_packets(&spec)
-            && let Ok(port) = AfPacketPort::open(&restricted(&spec, af_packet::OPTIONS), pool)
+            && let Ok(port) = AfPacketPort::open(&for_af_packet(&spec), pool)
             && (port.is_kernels_stack_blocked() || spec.option("kernel-stack").is_some())
         {
             let details = vec![note("af_packet (the veth passes TCP segments whole)")];
@@ -70,45 +114,44 @@ impl SystemPort {
             ) => return Err(e),
             Err(e) => e.to_string(),
         };
-        let inner = Box::new(AfPacketPort::open(&restricted(&spec, af_packet::OPTIONS), pool)?);
+        let inner = Box::new(AfPacketPort::open(&for_af_packet(&spec), pool)?);
         Ok(SystemPort { inner, details: vec![note("af_packet"), ("af_xdp-error".into(), why)], spec })
     }
 }
 
 /// See [`crate::check`].
-pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
-    check_options(spec)?;
-    let as_packet = || af_packet::check(&restricted(spec, af_packet::OPTIONS));
+fn check(spec: &PortSpec) -> Result<(), PortError> {
+    spec.check_options(OPTIONS)?;
+    let as_packet = || af_packet::check(&for_af_packet(spec));
     let as_xdp = || af_xdp::check(&for_af_xdp(spec));
     match spec.option("driver") {
         // Whichever of the two it will be.
         None => as_xdp().and_then(|()| as_packet()),
         Some("af_packet") => as_packet(),
-        Some("af_xdp") => as_xdp(),
-        Some(_) => Err(spec.bad("driver", "expected af_xdp or af_packet".into())),
+        Some(_) => as_xdp(),
     }
 }
 
 /// All that the options come to, whichever of the drivers it will be.
-pub(crate) fn effect(spec: &PortSpec) -> Result<impl PartialEq + use<>, PortError> {
-    check_options(spec)?;
+fn effect(spec: &PortSpec) -> Result<impl PartialEq + use<>, PortError> {
+    spec.check_options(OPTIONS)?;
     let as_xdp = af_xdp::effect(&for_af_xdp(spec))?;
-    let as_packet = af_packet::effect(&restricted(spec, af_packet::OPTIONS))?;
+    let as_packet = af_packet::effect(&for_af_packet(spec))?;
     Ok((spec.option("driver").map(str::to_string), as_xdp, as_packet))
 }
 
-fn check_options(spec: &PortSpec) -> Result<(), PortError> {
-    spec.check_options(&[COMMON, AF_XDP_OPTIONS, af_packet::OPTIONS].concat())
+fn for_af_packet(spec: &PortSpec) -> PortSpec {
+    restricted(spec, af_packet::OPTIONS)
 }
 
 fn for_af_xdp(spec: &PortSpec) -> PortSpec {
-    restricted(spec, &[COMMON, AF_XDP_OPTIONS].concat())
+    restricted(spec, af_xdp::DRIVER.options)
 }
 
 /// The same with only those options that the driver has.
-fn restricted(spec: &PortSpec, options: &[&str]) -> PortSpec {
+fn restricted(spec: &PortSpec, options: &[OptionRow]) -> PortSpec {
     let mut spec = spec.clone();
-    spec.options.retain(|k, _| k == "n_rxq" || (k != "driver" && options.contains(&k.as_str())));
+    spec.options.retain(|k, _| k == N_RXQ.name || options.iter().any(|row| row.name == k));
     spec
 }
 
@@ -131,9 +174,7 @@ impl Port for SystemPort {
         let driver = spec.option("driver");
         let same = driver == self.spec.option("driver")
             && match driver {
-                Some("af_packet") => {
-                    restricted(&spec, af_packet::OPTIONS) == restricted(&self.spec, af_packet::OPTIONS)
-                }
+                Some("af_packet") => for_af_packet(&spec) == for_af_packet(&self.spec),
                 Some("af_xdp") => for_af_xdp(&spec) == for_af_xdp(&self.spec),
                 _ => false,
             };

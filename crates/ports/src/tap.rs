@@ -21,6 +21,10 @@
 //!
 //! Source: Linux's Documentation/networking/tuntap.rst, linux/if_tun.h.
 
+mod row;
+
+pub(crate) use row::{INTERNAL, TAP};
+
 use crate::af_xdp::device::Device;
 use crate::netlink::{self, Link, LinkChange};
 use crate::tails::{FRAME_MAX, Places, Tails, first_place};
@@ -49,8 +53,6 @@ const TUN_F_TSO_ECN: libc::c_uint = 0x08;
 const TUN_F_USO4: libc::c_uint = 0x20;
 const TUN_F_USO6: libc::c_uint = 0x40;
 
-/// Options that the port has, beside `n_rxq`.
-pub(crate) const OPTIONS: &[&str] = &["ifname"];
 /// A frame in more pieces than this cannot be sent (64 KB in chunks of 2 KB are 37).
 const SEGMENTS_MAX: usize = 128;
 /// After a large frame this many reads expect another.
@@ -178,14 +180,9 @@ impl TapPort {
     }
 }
 
-/// See [`crate::check`].
-pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
-    settings(spec).map(drop)
-}
-
 /// The device's name, and receive queues.
-pub(crate) fn settings(spec: &PortSpec) -> Result<(String, usize), PortError> {
-    spec.check_options(OPTIONS)?;
+fn settings(spec: &PortSpec) -> Result<(String, usize), PortError> {
+    spec.check_options(row::OPTIONS)?;
     let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
     netlink::check_name(&name)?;
     Ok((name, spec.rx_queues()?))

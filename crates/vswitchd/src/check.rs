@@ -34,7 +34,7 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     let mut remarks = reading.complaints;
     remarks.extend(reading.warnings);
     for (_, interface) in reading.wanted.bridges.values().flat_map(|bridge| bridge.interfaces()) {
-        if interface.kind != PATCH && !ports::KINDS.contains(&interface.kind.as_str()) {
+        if interface.kind != PATCH && interface.driver().is_none() {
             remarks.insert(format!("interface {}: there is no type {} yet", interface.name, interface.kind));
         }
     }

@@ -146,7 +146,7 @@ impl DeviceManager {
         while let Err(error) =
             ports::check(&ports::PortSpec { options: options.clone(), ..self.spec(interface, port_no) })
             && let PortError::BadOption { option, .. } = &error
-            && interface.kind != "afxdp"
+            && !interface.driver().is_some_and(|driver| driver.is_strict)
             && matches!(option.as_str(), "n_rxq" | "n_txq" | "numa_id")
             && options.remove(option).is_some()
         {
@@ -241,7 +241,7 @@ impl DeviceManager {
 
     /// A driver's part of an interface.
     fn spec(&self, interface: &Interface, port_no: PortNo) -> ports::PortSpec {
-        let files = self.dummy_files.as_ref().filter(|_| interface.kind == "dummy").unwrap_or(&self.files);
+        let files = self.dummy_files.as_ref().filter(|_| interface.is_dummy()).unwrap_or(&self.files);
         ports::PortSpec {
             options: interface.options.clone(),
             files: files.clone(),

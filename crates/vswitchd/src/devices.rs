@@ -101,7 +101,7 @@ impl Vswitch {
     /// Ports whose device is gone know it now, before a worker has noticed. Only devices of others: those of
     /// the switch may have been moved to another network namespace, where they work on.
     fn devices_gone(&mut self, is_gone: impl Fn(&PortRecord) -> bool) {
-        let is_others = |r: &&PortRecord| matches!(r.interface.kind.as_str(), "system" | "afxdp");
+        let is_others = |r: &&PortRecord| r.interface.is_others();
         let gone: Vec<PortNo> = (self.ports.values().filter(is_others))
             .filter(|r| r.status.ifindex != 0 && !r.gone && is_gone(r))
             .map(|r| r.port_no)

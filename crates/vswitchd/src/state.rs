@@ -220,7 +220,7 @@ impl PortRecord {
     /// The type that is shown: of dummies the one that was asked for, as local ports are internal ones.
     pub fn shown_kind(&self) -> &str {
         match self.interface.dummy_type {
-            _ if self.kind != "dummy" => &self.kind,
+            _ if !self.interface.is_dummy() => &self.kind,
             _ if self.of_port == OfPort::LOCAL => "dummy-internal",
             Some(asked) => asked,
             None => &self.kind,

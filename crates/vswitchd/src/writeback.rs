@@ -7,6 +7,7 @@
 //! Names and forms are Open vSwitch's, which exporters and scripts read (ovs-vswitchd.conf.db(5)).
 
 use crate::config::rows::{EnableDummy, Reading, RowRef, Rows};
+use crate::config::wanted::PATCH;
 use crate::frame_statistics::frame_statistics;
 use crate::reconcile::Outcome;
 use crate::state::{PortRecord, Vswitch};
@@ -136,8 +137,8 @@ fn write_root(cells: &mut Cells<'_>, dummy: EnableDummy) {
     if !version.is_empty() {
         cells.set("db_version", text(&version));
     }
-    let is_shown = |kind: &str| kind != "dummy";
-    let kinds = ports::KINDS.iter().copied().filter(|k| is_shown(k)).chain(["patch"]);
+    let is_shown = |driver: &&&ports::Driver| driver.backing != ports::Backing::Pretended;
+    let kinds = ports::DRIVERS.iter().filter(is_shown).map(|driver| driver.kind).chain([PATCH]);
     let more: &[&str] =
         if dummy == EnableDummy::No { &[] } else { &["dummy", "dummy-internal", "dummy-pmd"] };
     cells.set("iface_types", Datum::set(kinds.chain(more.iter().copied())));
@@ -243,7 +244,7 @@ fn status_map(record: &PortRecord, rx_queues: usize, ignored: Option<String>) ->
     }
     let asked = record.device_options.get("n_rxq").and_then(|n| n.parse::<usize>().ok());
     // How many queues a virtual machine's port has is the machine's affair.
-    if let (Some(asked), false) = (asked, record.interface.kind.starts_with("dpdkvhostuser"))
+    if let (Some(asked), false) = (asked, record.interface.is_guests())
         && asked > rx_queues
         && rx_queues > 0
     {
@@ -285,7 +286,7 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
         ("tx_errors", s.tx_errors),
         ("tx_packets", s.tx_packets),
     ];
-    if record.kind.starts_with("dpdkvhostuser") {
+    if record.interface.is_guests() {
         all.push(("ovs_tx_retries", s.tx_retries));
         all.push(("rx_lent_packets", s.rx_lent_packets));
         // No offload that a guest asks for is invalid: what one cannot take is done in software.

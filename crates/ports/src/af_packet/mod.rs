@@ -18,6 +18,7 @@ mod ring;
 
 use crate::af_xdp::device::Device;
 use crate::af_xdp::sys::{self, BpfAttr, BpfCommand};
+use crate::options::{OptionRow, Values};
 use crate::tails::{Places, Tails, first_place};
 use crate::virtio_net::{self, BadHeader};
 use crate::{PortError, PortSpec, QueueStats, stats};
@@ -178,14 +179,26 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     spec.check_options(OPTIONS)?;
     let queues = spec.rx_queues()?;
     let slots: usize = spec.parsed("n_rxq_desc", "a number of slots")?.unwrap_or(2048);
-    if !(128..=65536).contains(&slots) {
-        return Err(spec.bad("n_rxq_desc", "expected 128 to 65536".into()));
-    }
     Ok(Settings { queues, slots, wants_stack: spec.flag("kernel-stack", false)? })
 }
 
-/// The options that packet sockets take.
-pub(crate) const OPTIONS: &[&str] = &["ifname", "n_rxq_desc", "kernel-stack"];
+/// The options that packet sockets take, of those of `system`.
+pub(crate) const OPTIONS: &[OptionRow] = &[crate::options::IFNAME, N_RXQ_DESC, KERNEL_STACK];
+
+pub(crate) const N_RXQ_DESC: OptionRow = OptionRow {
+    name: "n_rxq_desc",
+    values: Values::Number { least: 128, most: 65_536 },
+    default: "2048",
+    is_live: false,
+    meaning: "slots of a receive queue's ring; with AF_XDP powers of two to 4096",
+};
+pub(crate) const KERNEL_STACK: OptionRow = OptionRow {
+    name: "kernel-stack",
+    values: Values::Flag,
+    default: "`false`",
+    is_live: false,
+    meaning: "packet sockets: let the kernel's own stack receive too",
+};
 
 fn set<T: Copy>(socket: &OwnedFd, option: i32, value: &T, call: &str) -> Result<(), PortError> {
     sys::set_option(socket.as_raw_fd(), libc::SOL_PACKET, option, value, call)

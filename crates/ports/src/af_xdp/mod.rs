@@ -24,6 +24,8 @@ mod rtnetlink;
 mod socket;
 pub(crate) mod sys;
 
+use crate::driver::{Backing, Driver};
+use crate::options::{KeyRow, N_RXQ, OptionRow, Values};
 use crate::{PortError, PortSpec, QueueStats};
 use device::{Channels, Device, OffloadsOff};
 use packet::pool::HEADROOM_BYTES;
@@ -53,20 +55,14 @@ enum XdpMode {
 }
 
 impl XdpMode {
-    fn parse(spec: &PortSpec) -> Result<XdpMode, PortError> {
-        Ok(match spec.option("xdp-mode") {
-            None | Some("best-effort") => XdpMode::BestEffort,
+    /// The mode of an option that was checked.
+    fn of(spec: &PortSpec) -> XdpMode {
+        match spec.option("xdp-mode") {
             Some("native-with-zerocopy") => XdpMode::NativeZeroCopy,
             Some("native") => XdpMode::Native,
             Some("generic") => XdpMode::Generic,
-            Some(value) => {
-                return Err(PortError::BadOption {
-                    option: "xdp-mode".into(),
-                    value: value.into(),
-                    why: "expected best-effort, native-with-zerocopy, native or generic".into(),
-                });
-            }
-        })
+            _ => XdpMode::BestEffort,
+        }
     }
 
     /// Where to attach the program and whether to bind with zero-copy, in the order of trying.
@@ -81,8 +77,85 @@ impl XdpMode {
     }
 }
 
-/// Options that the port has, beside `n_rxq`.
-pub(crate) const OPTIONS: &[&str] = &["ifname", "xdp-mode", "use-need-wakeup", "n_rxq_desc", "n_txq_desc"];
+/// Its row of the table of drivers.
+pub(crate) const DRIVER: Driver = Driver {
+    kind: "afxdp",
+    other_end: "any interface of the kernel, by AF_XDP",
+    needs: "root (or `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF` and `CAP_IPC_LOCK`)",
+    section: "afxdp",
+    options: OPTIONS,
+    status: STATUS,
+    statistics: &[],
+    backing: Backing::Kernels,
+    is_strict: true,
+    is_pmd: true,
+    open: |spec, pool| Ok(Box::new(AfXdpPort::open(spec, pool)?)),
+    check,
+    have_same_effect: |a, b| crate::are_equal(effect, a, b),
+};
+
+const OPTIONS: &[OptionRow] = &[
+    crate::options::IFNAME,
+    XDP_MODE,
+    USE_NEED_WAKEUP,
+    OptionRow {
+        default: "as many as the interface has",
+        meaning: "receive queues; sets the interface's channels, and restores them on a clean exit",
+        ..N_RXQ
+    },
+    OptionRow {
+        name: "n_rxq_desc",
+        values: RING_SIZES,
+        default: "2048",
+        is_live: false,
+        meaning: "slots of a receive queue's ring; the queue gives the kernel as many buffers",
+    },
+    N_TXQ_DESC,
+];
+
+pub(crate) const XDP_MODE: OptionRow = OptionRow {
+    name: "xdp-mode",
+    values: Values::OneOf(&["best-effort", "native-with-zerocopy", "native", "generic"]),
+    default: "`best-effort`",
+    is_live: false,
+    meaning: "the mode; `best-effort` tries the others in this order",
+};
+pub(crate) const USE_NEED_WAKEUP: OptionRow = OptionRow {
+    name: "use-need-wakeup",
+    values: Values::Flag,
+    default: "`true`",
+    is_live: false,
+    meaning: "the kernel says when it needs a system call; no effect in copy mode, which always needs one",
+};
+pub(crate) const N_TXQ_DESC: OptionRow = OptionRow {
+    name: "n_txq_desc",
+    values: RING_SIZES,
+    default: "2048",
+    is_live: false,
+    meaning: "slots of a transmit queue's ring",
+};
+const RING_SIZES: Values = Values::PowerOfTwo { least: 64, most: 4096 };
+
+/// Keys of `status`.
+pub(crate) const STATUS: &[KeyRow] = &[
+    KeyRow { name: "xdp-mode", meaning: "the mode in use: `native-with-zerocopy`, `native`, `generic`" },
+    KeyRow { name: "use-need-wakeup", meaning: "whether it is used" },
+    KeyRow { name: "xdp-multi-buffer", meaning: "whether frames longer than a buffer pass (jumbo frames)" },
+    KeyRow {
+        name: "xdp-vlan-tags",
+        meaning: "`restored`: VLAN tags that the kernel keeps outside the frame are put back; \
+                  `in-frame-only`: they are lost, see below",
+    },
+    KeyRow {
+        name: "xdp-umem",
+        meaning: "`registered`: the first port that uses the pool as AF_XDP memory; `shared`: a later one; \
+                  forwarding between them copies nothing in between",
+    },
+    KeyRow { name: "n_rxq", meaning: "receive queues in use" },
+    crate::options::DRIVER_NAME,
+    crate::options::DRIVER_VERSION,
+    crate::options::FIRMWARE_VERSION,
+];
 
 /// A port on a kernel interface by AF_XDP.
 pub struct AfXdpPort {
@@ -311,7 +384,7 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     // How many there will be depends on the device, see `choose_queues`.
     spec.rx_queues()?;
     Ok(Settings {
-        mode: XdpMode::parse(spec)?,
+        mode: XdpMode::of(spec),
         need_wakeup: spec.flag("use-need-wakeup", true)?,
         rx_slots: ring_slots(spec, "n_rxq_desc")?,
         tx_slots: ring_slots(spec, "n_txq_desc")?,
@@ -319,13 +392,7 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
 }
 
 fn ring_slots(spec: &PortSpec, option: &str) -> Result<u32, PortError> {
-    let expected = "a power of two from 64 to 4096";
-    let slots = spec.parsed(option, expected)?.unwrap_or(RING_SLOTS);
-    if slots.is_power_of_two() && (64..=4096).contains(&slots) {
-        return Ok(slots);
-    }
-    let value = spec.option(option).unwrap_or_default().into();
-    Err(PortError::BadOption { option: option.into(), value, why: format!("expected {expected}") })
+    Ok(spec.parsed(option, "a number of slots")?.unwrap_or(RING_SLOTS))
 }
 
 fn apply_requests(spec: &PortSpec, device: &Device) -> Result<(), PortError> {

@@ -12,6 +12,8 @@
 
 pub mod file;
 
+use crate::driver::{Backing, Driver};
+use crate::options::{KeyRow, OptionRow, Values};
 use crate::replay::{Moved, Replay};
 use crate::virtual_link::{VirtualLink, refuse_unsendable, to_wire_frames};
 use crate::wait::Timer;
@@ -28,8 +30,57 @@ use std::time::{Duration, Instant, SystemTime};
 /// Captured frames reach the file at the latest after this long.
 const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Options that the port has, beside `n_rxq`.
-pub(crate) const OPTIONS: &[&str] = &["rx_file", "loop", "timed", "tx_file"];
+/// Its row of the table of drivers.
+pub(crate) const DRIVER: Driver = Driver {
+    kind: "pcap",
+    other_end: "capture files",
+    needs: "`--pcap-dir`, a directory for the files",
+    section: "pcap",
+    options: OPTIONS,
+    status: &[
+        KeyRow { name: "rx_file", meaning: "the capture that is replayed" },
+        KeyRow { name: "rx_frames", meaning: "its number of frames" },
+        KeyRow { name: "tx_file", meaning: "the capture that is written" },
+    ],
+    statistics: &[],
+    backing: Backing::None,
+    is_strict: false,
+    is_pmd: false,
+    open: |spec, _| Ok(Box::new(PcapPort::open(spec)?)),
+    check,
+    have_same_effect: |a, b| crate::are_equal(effect, a, b),
+};
+
+const OPTIONS: &[OptionRow] = &[
+    OptionRow {
+        name: "rx_file",
+        values: Values::Text("a file"),
+        default: "none: nothing is received",
+        is_live: false,
+        meaning: "the capture to replay, read into memory when the port is made",
+    },
+    OptionRow {
+        name: "loop",
+        values: Values::Flag,
+        default: "`true`",
+        is_live: false,
+        meaning: "start again at the end",
+    },
+    OptionRow {
+        name: "timed",
+        values: Values::Flag,
+        default: "`false`",
+        is_live: false,
+        meaning: "keep the capture's intervals; otherwise as fast as the switch takes them",
+    },
+    OptionRow {
+        name: "tx_file",
+        values: Values::Text("a file"),
+        default: "none: what is sent is counted and dropped",
+        is_live: false,
+        meaning: "the capture to write; an existing file is replaced",
+    },
+];
 
 /// A port of type `pcap`.
 pub struct PcapPort {
@@ -92,13 +143,13 @@ pub(crate) struct Settings {
 }
 
 /// See [`crate::check`]. The file to be written is left alone: it may be the one that the port writes now.
-pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
+fn check(spec: &PortSpec) -> Result<(), PortError> {
     let settings = settings(spec)?;
     records(spec, &settings.bytes).map(drop)
 }
 
 /// All that the options come to.
-pub(crate) fn effect(spec: &PortSpec) -> Result<(Settings, Option<String>), PortError> {
+fn effect(spec: &PortSpec) -> Result<(Settings, Option<String>), PortError> {
     Ok((settings(spec)?, spec.option("tx_file").map(str::to_string)))
 }
 

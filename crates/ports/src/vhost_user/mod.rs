@@ -36,6 +36,8 @@ mod shared;
 mod sigbus;
 mod split;
 
+use crate::driver::{Backing, Driver};
+use crate::options::{KeyRow, OptionRow, Values};
 use crate::virtual_link::local_mac;
 use crate::{PortError, PortSpec, QueueStats};
 use base::SOCKET_PATH_BYTES_MAX;
@@ -78,10 +80,106 @@ enum Mode {
     Client,
 }
 
-/// Options of `dpdkvhostuserclient`, beside `n_rxq`.
-pub(crate) const CLIENT_OPTIONS: &[&str] = &["vhost-server-path", "tx-retries-max", "vhost-offloads"];
-/// Options of `dpdkvhostuser`, beside `n_rxq`.
-pub(crate) const SERVER_OPTIONS: &[&str] = &["vhost-sock-dir", "tx-retries-max", "vhost-offloads"];
+/// The row of `dpdkvhostuserclient` in the table of drivers.
+pub(crate) const CLIENT: Driver = Driver {
+    kind: "dpdkvhostuserclient",
+    options: CLIENT_OPTIONS,
+    // It finds out itself, see `Port::set_options`.
+    ..SERVER
+};
+
+/// The row of `dpdkvhostuser`.
+pub(crate) const SERVER: Driver = Driver {
+    kind: "dpdkvhostuser",
+    other_end: "a virtual machine's network card",
+    needs: "nothing",
+    section: "dpdkvhostuser-and-dpdkvhostuserclient",
+    options: SERVER_OPTIONS,
+    status: &[
+        KeyRow { name: "mode", meaning: "`client` or `server`" },
+        KeyRow { name: "status", meaning: "`connected`: a guest's device is there; `disconnected`" },
+        KeyRow { name: "socket", meaning: "its path" },
+        KeyRow { name: "features", meaning: "what was agreed on with the guest, as virtio numbers it" },
+        KeyRow { name: "num_of_vrings", meaning: "rings that the guest has set up" },
+        KeyRow { name: "vring_N_size", meaning: "slots of ring N" },
+        KeyRow { name: "numa", meaning: "the NUMA node of its workers" },
+        KeyRow { name: "guest_mtu", meaning: "the MTU that the guest was told" },
+    ],
+    statistics: &[
+        KeyRow { name: "ovs_tx_retries", meaning: "retries on a full ring" },
+        KeyRow {
+            name: "ovs_tx_invalid_hwol_drops",
+            meaning: "always 0: what a guest cannot take is done in software",
+        },
+        KeyRow {
+            name: "rx_lent_packets",
+            meaning: "packets whose payload was copied from guest to guest once",
+        },
+        KeyRow {
+            name: "rx_1_to_64_packets",
+            meaning: "frames by size without the checksum; and so on by `65_to_127`, `128_to_255`, `256_to_511`, \
+                      `512_to_1023`, `1024_to_1522` (up to 1518 bytes, as in Open vSwitch), `1523_to_max`; \
+                      the same with `tx`",
+        },
+        KeyRow { name: "rx_multicast_packets", meaning: "frames to groups; the same with `tx`" },
+        KeyRow { name: "rx_broadcast_packets", meaning: "frames to all; the same with `tx`" },
+        KeyRow {
+            name: "rx_qN_good_packets",
+            meaning: "frames of queue pair N; the same with `tx`, and with `good_bytes`, `multicast_packets`, \
+                      `broadcast_packets`, `undersize_packets`, `size_64_packets`, `size_65_127_packets` and \
+                      so on to `size_1519_max_packets`",
+        },
+        KeyRow { name: "rx_qN_guest_notifications", meaning: "how often the guest was notified" },
+        KeyRow {
+            name: "rx_qN_iotlb_hits",
+            meaning: "always 0, as `iotlb_misses`, `inflight_submitted` and `inflight_completed`: no guest \
+                      IOMMU, no asynchronous copies",
+        },
+    ],
+    backing: Backing::Guest,
+    is_strict: false,
+    is_pmd: true,
+    open: |spec, _| Ok(Box::new(VhostUserPort::open(spec)?)),
+    check: |spec| settings(spec).map(drop),
+    have_same_effect: |_, _| false,
+};
+
+const CLIENT_OPTIONS: &[OptionRow] = &[
+    OptionRow {
+        name: "vhost-server-path",
+        values: Values::Text("a path"),
+        default: "none: the port exists, its link is down",
+        is_live: false,
+        meaning: "the socket to connect to",
+    },
+    TX_RETRIES_MAX,
+    VHOST_OFFLOADS,
+];
+const SERVER_OPTIONS: &[OptionRow] = &[
+    OptionRow {
+        name: "vhost-sock-dir",
+        values: Values::Text("a directory"),
+        default: "the run directory",
+        is_live: false,
+        meaning: "where the socket lies",
+    },
+    TX_RETRIES_MAX,
+    VHOST_OFFLOADS,
+];
+const TX_RETRIES_MAX: OptionRow = OptionRow {
+    name: "tx-retries-max",
+    values: Values::Number { least: 0, most: RETRIES_MAX as u64 },
+    default: "8",
+    is_live: true,
+    meaning: "retries on a full ring before packets are dropped",
+};
+const VHOST_OFFLOADS: OptionRow = OptionRow {
+    name: "vhost-offloads",
+    values: Values::Flag,
+    default: "`true`",
+    is_live: false,
+    meaning: "offer the guest checksum and segmentation offload",
+};
 
 /// A port of type `dpdkvhostuser` or `dpdkvhostuserclient`.
 pub struct VhostUserPort {
@@ -164,11 +262,6 @@ struct Settings {
     offloads: bool,
 }
 
-/// See [`crate::check`].
-pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
-    settings(spec).map(drop)
-}
-
 fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     let mode = if spec.kind == "dpdkvhostuserclient" { Mode::Client } else { Mode::Server };
     let path = match mode {
@@ -189,9 +282,6 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     // The guest has as many queues as it likes; a number of them is looked at all the same.
     spec.rx_queues()?;
     let retries_max = spec.parsed("tx-retries-max", "a number of retries")?.unwrap_or(RETRIES_DEFAULT);
-    if retries_max > RETRIES_MAX {
-        return Err(spec.bad("tx-retries-max", format!("expected 0 to {RETRIES_MAX}")));
-    }
     let offloads = spec.flag("vhost-offloads", true)?;
     Ok(Settings { mode, path, retries_max, offloads })
 }

@@ -1,6 +1,7 @@
 //! The drivers on real devices, and with the drivers of others.
 
 mod afxdp;
+mod document;
 mod kernel;
 mod offload;
 mod rig;

@@ -163,7 +163,7 @@ impl Vswitch {
     pub(super) fn is_polled_by_main(&self, key: &Key) -> bool {
         let port = self.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));
         self.is_dummy
-            && port.is_some_and(|p| p.kind == "dummy" && p.interface.dummy_type != Some("dummy-pmd"))
+            && port.is_some_and(|p| p.interface.is_dummy() && p.interface.dummy_type != Some("dummy-pmd"))
     }
 }
 
@@ -192,7 +192,7 @@ pub fn set_admin_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String,
         Some(name) => {
             vec![dummy(vswitch, name).map_err(|_| "Unknown Dummy Interface")?.0.port_no]
         }
-        None => vswitch.ports.values().filter(|p| p.kind == "dummy").map(|p| p.port_no).collect(),
+        None => vswitch.ports.values().filter(|p| p.interface.is_dummy()).map(|p| p.port_no).collect(),
     };
     for port_no in ports {
         if let Some(port) = vswitch.dp.port_mut(port_no) {

@@ -522,13 +522,14 @@ impl<'a> Reader<'a> {
             "internal" | "dummy-internal" => Some("dummy-internal"),
             _ => None,
         };
+        let options = self.options(row, &place, &kind, &mut wrong);
         let interface = Interface {
             dummy_type,
             of_port_request: request.filter(|n| n.0 > 0 && *n < OfPort::MAX && !is_local),
             mtu_request: row.integer("mtu_request").and_then(|n| u32::try_from(n).ok()),
             mac,
             rxq_affinity,
-            options: self.options(row, &place, &kind),
+            options,
             complaint: None,
             name,
             kind,
@@ -540,7 +541,7 @@ impl<'a> Reader<'a> {
 
     /// The type as [`ports::open`] takes it.
     fn kind_of(&self, kind: &str, on_dummies: bool) -> Result<String, String> {
-        let is_real = ports::KINDS.contains(&kind) || matches!(kind, "" | "afxdp-nonpmd" | "dpdk");
+        let is_real = ports::driver(kind).is_some() || matches!(kind, "" | "afxdp-nonpmd" | "dpdk");
         Ok(match kind {
             "dummy" | "dummy-internal" | "dummy-pmd" if self.dummy != EnableDummy::No => "dummy",
             "dummy" | "dummy-internal" | "dummy-pmd" => {
@@ -557,9 +558,15 @@ impl<'a> Reader<'a> {
         .to_string())
     }
 
-    /// Options that the driver has; those that nobody has are complained of, and those of other drivers
-    /// ignored.
-    fn options(&mut self, row: &RowRef<'a>, place: &str, kind: &str) -> BTreeMap<String, String> {
+    /// Options that the driver has. Those of other drivers are ignored; those that nobody has are `wrong`.
+    fn options(
+        &mut self,
+        row: &RowRef<'a>,
+        place: &str,
+        kind: &str,
+        wrong: &mut Vec<String>,
+    ) -> BTreeMap<String, String> {
+        let driver = ports::driver(kind);
         let mut options = BTreeMap::new();
         if kind == "dpdkvhostuser"
             && let Some(dir) = &self.reading.wanted.switch.vhost_sock_dir
@@ -567,17 +574,17 @@ impl<'a> Reader<'a> {
             options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());
         }
         for (key, value) in row.pairs("options") {
-            // A patch port that has another is refused.
-            let has = kind == PATCH || ports::has_option(kind, key);
-            if has {
+            let Some(driver) = driver else {
+                // A patch port that has another is refused, and so is a type that nobody knows.
+                options.insert(key.to_string(), value.to_string());
+                continue;
+            };
+            if driver.option(key).is_some() {
                 options.insert(key.to_string(), value.to_string());
             } else if !keys::is_known("Interface", "options", key) {
-                self.complain(place, format_args!("options:{key} is not known, and ignored"));
-            } else if kind != "dummy" {
-                self.complain(
-                    place,
-                    format_args!("options:{key} is nothing that type {kind} has, and is ignored"),
-                );
+                wrong.push(unknown_option(driver, key));
+            } else if driver.backing != ports::Backing::Pretended {
+                self.complain(place, format_args!("{}", unknown_option(driver, key)));
             }
         }
         options
@@ -586,6 +593,13 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests;
+
+/// What is said of an option that ports of a type do not have.
+fn unknown_option(driver: &ports::Driver, key: &str) -> String {
+    let names = driver.option_names();
+    let hint = host::suggest::hint(key, names.iter().copied());
+    format!("there is no options:{key}: ports of type {} take {}{hint}", driver.kind, names.join(", "))
+}
 
 /// Whether a name stands for something else than an interface in Open vSwitch: a datapath, or what its
 /// tunnels share.

@@ -11,6 +11,7 @@
 use base::OfPort;
 use datapath::placement::Policy;
 use openflow::VersionSet;
+use ports::{Backing, Driver};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -313,14 +314,39 @@ impl Interface {
         }
     }
 
+    /// Its row of the table of drivers; patch ports and types that are not there have none.
+    pub fn driver(&self) -> Option<&'static Driver> {
+        ports::driver(&self.kind)
+    }
+
+    /// What is behind it.
+    pub fn backing(&self) -> Option<Backing> {
+        self.driver().map(|driver| driver.backing)
+    }
+
     /// Whether it is on a device of the kernel's.
     pub fn is_kernels(&self) -> bool {
-        self.makes_device() || matches!(self.kind.as_str(), "system" | "afxdp")
+        matches!(self.backing(), Some(Backing::Kernels | Backing::Own))
     }
 
     /// Whether that device is the switch's own.
     pub fn makes_device(&self) -> bool {
-        matches!(self.kind.as_str(), "tap" | "internal")
+        self.backing() == Some(Backing::Own)
+    }
+
+    /// Whether that device is there without the switch.
+    pub fn is_others(&self) -> bool {
+        self.backing() == Some(Backing::Kernels)
+    }
+
+    /// Whether a virtual machine is behind it.
+    pub fn is_guests(&self) -> bool {
+        self.backing() == Some(Backing::Guest)
+    }
+
+    /// Whether it is a dummy.
+    pub fn is_dummy(&self) -> bool {
+        self.backing() == Some(Backing::Pretended)
     }
 
     /// The name of that device.

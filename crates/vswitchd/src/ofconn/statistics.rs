@@ -150,7 +150,7 @@ impl Vswitch {
             };
         }
         let s = self.dp.port_stats(record.port_no);
-        if record.kind == "dummy" {
+        if record.interface.is_dummy() {
             // It has no device that errors could happen in, and Open vSwitch's does not count its drops.
             return PortStats {
                 rx_packets: s.rx_packets,

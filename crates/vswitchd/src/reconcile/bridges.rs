@@ -10,10 +10,6 @@ use switch::{BridgeConfig, BridgeIdx, PortKind};
 
 /// MTU of a bridge whose ports have none to follow.
 const MTU_DEFAULT: u32 = 1500;
-/// Types whose devices are the kernel's end of a cable to the switch: they follow the others' MTU.
-const INTERNAL: &[&str] = &["internal", "tap", "dummy-internal"];
-/// Types whose addresses a bridge may take for its own.
-const WITH_ADDRESS: &[&str] = &["system", "afxdp"];
 
 impl Vswitch {
     /// Makes a bridge without ports.
@@ -119,8 +115,7 @@ impl Vswitch {
     /// one that is the same at every start.
     fn choose_mac(&mut self, idx: BridgeIdx) {
         let Some(bridge) = self.bridges.get(&idx) else { return };
-        let of_ports =
-            self.ports_of(idx).filter(|p| WITH_ADDRESS.contains(&p.interface.kind.as_str()) && !p.gone);
+        let of_ports = self.ports_of(idx).filter(|p| p.interface.is_others() && !p.gone);
         let lowest = of_ports.map(|p| p.status.mac).filter(|m| *m != [0; 6] && m[0] & 1 == 0).min();
         let mac = bridge.settings.hwaddr.or(lowest).unwrap_or_else(|| stable_mac(&bridge.name));
         let local = self.port_numbered(idx, OfPort::LOCAL).map(|p| (p.port_no, p.status.mac));
@@ -140,8 +135,7 @@ impl Vswitch {
         let mut smallest: Option<u32> = None;
         let mut followers = Vec::new();
         for port in self.ports_of(idx) {
-            let is_internal =
-                INTERNAL.contains(&port.interface.kind.as_str()) || port.of_port == OfPort::LOCAL;
+            let is_internal = port.interface.makes_device() || port.of_port == OfPort::LOCAL;
             if is_internal && port.interface.mtu_request.is_none() {
                 followers.push((port.port_no, port.status.mtu));
             } else if !port.is_patch() && !port.gone {

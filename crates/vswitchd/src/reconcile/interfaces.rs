@@ -434,7 +434,7 @@ impl Vswitch {
             // A bridge's own port leaves the low numbers to the others.
             PortNo(if is_local { n.saturating_add(100) } else { n })
         });
-        let named = named.filter(|n| interface.kind == "dummy" && is_free(n));
+        let named = named.filter(|n| interface.is_dummy() && is_free(n));
         named.or_else(|| {
             let first = if is_local { 100 } else { 1 };
             let mut free = first;

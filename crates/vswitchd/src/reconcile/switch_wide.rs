@@ -57,9 +57,9 @@ impl Vswitch {
     /// Logs how many workers there are, which scripts wait for: once there is a port that they alone poll,
     /// and whenever they change.
     pub(super) fn tell_workers(&mut self) {
-        let is_theirs = |i: &Interface| match i.kind.as_str() {
-            "dummy" => i.dummy_type == Some("dummy-pmd"),
-            kind => matches!(kind, "afxdp" | "dpdkvhostuser" | "dpdkvhostuserclient"),
+        let is_theirs = |i: &Interface| match i.driver() {
+            Some(_) if i.is_dummy() => i.dummy_type == Some("dummy-pmd"),
+            driver => driver.is_some_and(|driver| driver.is_pmd),
         };
         if !self.ports.values().any(|p| is_theirs(&p.interface)) {
             return;

@@ -1,0 +1,34 @@
+//! The rows of taps in the table of drivers.
+
+use super::{TapPort, settings};
+use crate::driver::{Backing, Driver};
+use crate::options::{KeyRow, OptionRow, Values};
+
+/// Its row of the table of drivers.
+pub(crate) const TAP: Driver = Driver {
+    kind: "tap",
+    other_end: "the kernel's own network stack",
+    needs: "root (or `CAP_NET_ADMIN`)",
+    section: "tap-and-internal",
+    options: OPTIONS,
+    status: &[
+        crate::options::DRIVER_NAME,
+        crate::options::DRIVER_VERSION,
+        crate::options::FIRMWARE_VERSION,
+        KeyRow { name: "offloads", meaning: "what is left to the device: checksums, segmentation" },
+        KeyRow { name: "renamed_to", meaning: "the device's name, if it was renamed" },
+    ],
+    statistics: &[],
+    backing: Backing::Own,
+    is_strict: false,
+    is_pmd: false,
+    open: |spec, pool| Ok(Box::new(TapPort::open(spec, pool)?)),
+    check: |spec| settings(spec).map(drop),
+    have_same_effect: |a, b| crate::are_equal(settings, a, b),
+};
+
+/// The same under the name that bridges' own ports have.
+pub(crate) const INTERNAL: Driver = Driver { kind: "internal", ..TAP };
+
+pub(super) const OPTIONS: &[OptionRow] =
+    &[OptionRow { values: Values::Text("1 to 15 bytes"), ..crate::options::IFNAME }];
