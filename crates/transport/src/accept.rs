@@ -3,6 +3,7 @@
 
 use crate::{Idlers, Incoming, Listener, reason};
 use std::convert::Infallible;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Wait after accepting failed: those who are connected go on, and end.
 const FAILED_WAIT: Duration = Duration::from_millis(100);
+/// Descriptors that connections over the network leave to Unix sockets (the operator's), files and ports;
+/// where the process may have few, an eighth of them.
+const RESERVED_MAX: u64 = 64;
 
 /// The places for connections of one socket.
 #[derive(Clone)]
@@ -62,6 +66,13 @@ pub async fn accept(
 ) -> Infallible {
     loop {
         match listener.accept().await {
+            Ok(incoming) if incoming.is_remote() && is_reserved(incoming.descriptor(), limit()) => {
+                // Whoever holds a descriptor and asks nothing gives it up for the next one.
+                places.idle.dismiss_one();
+                failed("the file descriptors that are left are reserved for the operator");
+                drop(incoming);
+                tokio::time::sleep(FAILED_WAIT).await;
+            }
             Ok(incoming) => take(incoming, places.take().await),
             Err(error) => {
                 // Out of descriptors, most likely: who holds one and asks nothing gives it up.
@@ -73,11 +84,32 @@ pub async fn accept(
     }
 }
 
+/// Descriptors that the process may have.
+fn limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Whether a descriptor is of those that are reserved. The system gives the lowest number that is free, so a
+/// number close to the limit says how few are left.
+fn is_reserved(descriptor: RawFd, limit: u64) -> bool {
+    let reserved = RESERVED_MAX.min(limit / 8);
+    u64::try_from(descriptor).is_ok_and(|number| number >= limit - reserved)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{PassiveTarget, Stream};
     use tokio::io::AsyncReadExt;
+
+    #[test]
+    fn the_last_descriptors_are_reserved() {
+        for (limit, first) in [(64, 56), (1_024, 960), (65_536, 65_472)] {
+            assert!(!is_reserved(first - 1, limit), "{limit}");
+            assert!(is_reserved(first, limit), "{limit}");
+        }
+        assert!(!is_reserved(i32::MAX, u64::MAX), "without a limit there is no end");
+    }
 
     #[test]
     fn an_idle_connection_gives_way_to_a_further_one() {

@@ -15,20 +15,24 @@ pub struct Idlers {
 }
 
 /// A client waits for as long as this lives.
-pub struct Waits<'a> {
-    idlers: &'a Idlers,
+pub struct Waits {
+    idlers: Rc<Idlers>,
     number: u64,
     dismissed: Rc<Notify>,
 }
 
 impl Idlers {
     /// A client has nothing to do from now on.
-    pub fn wait(&self) -> Waits<'_> {
+    pub fn wait(self: &Rc<Self>) -> Waits {
+        self.wait_on(Rc::default())
+    }
+
+    /// The same for one that waits for several things: `dismissed` is told when it is to give way.
+    pub fn wait_on(self: &Rc<Self>, dismissed: Rc<Notify>) -> Waits {
         let number = self.next.get();
         self.next.set(number + 1);
-        let dismissed = Rc::new(Notify::new());
         self.waiting.borrow_mut().insert(number, dismissed.clone());
-        Waits { idlers: self, number, dismissed }
+        Waits { idlers: self.clone(), number, dismissed }
     }
 
     /// Has the one that has waited longest give way. False: none waits.
@@ -38,14 +42,14 @@ impl Idlers {
     }
 }
 
-impl Waits<'_> {
+impl Waits {
     /// Until it is to give way.
     pub async fn dismissed(&self) {
         self.dismissed.notified().await;
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for Waits {
     fn drop(&mut self) {
         self.idlers.waiting.borrow_mut().remove(&self.number);
     }
@@ -59,7 +63,7 @@ mod tests {
     fn the_one_that_has_waited_longest_goes_and_who_asks_is_not_idle() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let idlers = Idlers::default();
+            let idlers = Rc::new(Idlers::default());
             let (first, second, third) = (idlers.wait(), idlers.wait(), idlers.wait());
             drop(first);
             assert!(idlers.dismiss_one());

@@ -273,7 +273,7 @@ impl Carrier {
     ) -> io::Result<Woken> {
         let due = self.with(|c| c.poll_timeout()).flatten().unwrap_or_else(|| clock::now() + FOR_EVER);
         let idlers = self.idlers.clone();
-        let idle = idlers.as_deref().map(Idlers::wait);
+        let idle = idlers.as_ref().map(Idlers::wait);
         let dismissed = async {
             match &idle {
                 Some(idle) => idle.dismissed().await,

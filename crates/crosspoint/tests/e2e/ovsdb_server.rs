@@ -3,10 +3,12 @@
 
 use crate::common::{Said, binary, run_dir, wait_for};
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const VSWITCH: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -163,6 +165,64 @@ fn options_do_what_the_stock_servers_do_and_failures_are_told_in_its_words() {
     fs::write(rig.path("config.json"), config).unwrap();
     let listed = rig.run("bin/ovsdb-server", &["--config-file=DIR/config.json", list]).ok();
     assert_eq!(listed, "_Server\nnumbers\n");
+}
+
+#[test]
+fn clients_over_the_network_leave_descriptors_to_the_operator_and_idle_ones_give_way() {
+    let mut rig = Rig::new();
+    // Without the capability it cannot give itself more.
+    let child = rig
+        .command(
+            "setpriv",
+            &[
+                "--bounding-set=-sys_resource",
+                "--inh-caps=-sys_resource",
+                "prlimit",
+                "--nofile=64:64",
+                "DIR/bin/ovsdb-server",
+                "--unixctl=DIR/few.ctl",
+                "--log-file=DIR/few.log",
+                "--remote=ptcp:0:127.0.0.1",
+                "--remote=punix:DIR/db.sock",
+                "DIR/numbers.db",
+            ],
+        )
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    rig.children.push(child.unwrap());
+    wait_for("the server", || rig.appctl("few", &["version"]).code == Some(0));
+    let log = fs::read_to_string(rig.path("few.log")).unwrap();
+    let port = log.split("listening on port ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address = format!("127.0.0.1:{}", port.expect("the log names the port"));
+    let connect = || TcpStream::connect(&address).unwrap();
+    let operator_is_served = || {
+        assert_eq!(rig.appctl("few", &["version"]).code, Some(0));
+        assert_eq!(rig.run("ovsdb-client", &["-t", "20", "list-dbs", "unix:DIR/db.sock"]).code, Some(0));
+    };
+
+    let idle: Vec<TcpStream> = (0..80).map(|_| connect()).collect();
+    operator_is_served();
+    let method = format!("tcp:{address}");
+    wait_for("idle clients to give way", || {
+        rig.run("ovsdb-client", &["-t", "5", "list-dbs", &method]).code == Some(0)
+    });
+    drop(idle);
+
+    // With a monitor they stay, and others over the network wait for them.
+    let monitor = br#"{"id":1,"method":"monitor","params":["numbers",1,{"T":{}}]}"#;
+    let mut busy: Vec<TcpStream> = Vec::new();
+    wait_for("the server to have no descriptor left for the network", || {
+        let mut stream = connect();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let answered = stream.write_all(monitor).is_ok() && stream.read(&mut [0; 512]).is_ok_and(|n| n > 0);
+        busy.push(stream);
+        !answered || busy.len() > 80
+    });
+    assert!((20..=56).contains(&busy.len()), "{} were served", busy.len());
+    operator_is_served();
+    let log = fs::read_to_string(rig.path("few.log")).unwrap();
+    assert!(log.contains("accept failed: the file descriptors that are left are reserved"), "{log}");
 }
 
 #[test]

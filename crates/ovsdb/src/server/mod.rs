@@ -304,6 +304,15 @@ impl Server {
         self.sessions.get(&id).is_none_or(|s| s.is_closing)
     }
 
+    /// Whether a client has been given all that it asked for, and nothing is kept for it: no monitor, no
+    /// lock, no transaction that waits.
+    pub fn is_idle(&self, id: SessionId) -> bool {
+        let is_idle = |s: &Session| {
+            s.output.is_empty() && s.monitors.is_empty() && s.waiting == 0 && s.kept == 0 && !s.is_closing
+        };
+        self.sessions.get(&id).is_some_and(is_idle)
+    }
+
     /// Disconnects a client, once its output is sent.
     pub fn close(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {

@@ -4,6 +4,7 @@ use super::{HANDSHAKE_TIMEOUT, Host, PassiveTarget, Stream, StreamError, Tls, na
 use host::rundir::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,6 +122,19 @@ impl Listener {
 }
 
 impl Incoming {
+    /// Its descriptor's number.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        match &self.socket {
+            Accepted::Unix(stream) => stream.as_raw_fd(),
+            Accepted::Tcp(stream) | Accepted::Tls(stream, _) => stream.as_raw_fd(),
+        }
+    }
+
+    /// Whether it comes over the network. Who may connect to a Unix socket owns what is behind it.
+    pub(crate) fn is_remote(&self) -> bool {
+        !matches!(self.socket, Accepted::Unix(_))
+    }
+
     /// The stream, once a TLS handshake is done, which takes up to [`HANDSHAKE_TIMEOUT`]: do this in a task
     /// of its own.
     ///

@@ -113,7 +113,11 @@ pub async fn serve(listener: Listener, answer: impl AsyncFn(&Request) -> Result<
     accept(&listener, &Places::new(CLIENTS_MAX), failed, serve).await;
 }
 
-async fn converse(stream: Stream, answer: &impl AsyncFn(&Request) -> Result<String, String>, idle: &Idlers) {
+async fn converse(
+    stream: Stream,
+    answer: &impl AsyncFn(&Request) -> Result<String, String>,
+    idle: &Rc<Idlers>,
+) {
     let mut stream = stream;
     let mut reader = RequestReader::default();
     let mut bytes = [0; 4096];

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use transport::reconnect::{Options, Reconnect};
 use transport::{
-    ActiveTarget, Incoming, Keep, Listener, OVSDB_PORT, PassiveTarget, Place, Places, Stream, StreamError,
-    Target, accept, keep_connected,
+    ActiveTarget, Idlers, Incoming, Keep, Listener, OVSDB_PORT, PassiveTarget, Place, Places, Stream,
+    StreamError, Target, accept, keep_connected,
 };
 
 /// How often the seconds in `status` are written.
@@ -105,6 +105,8 @@ pub(super) struct Connection {
     pub(super) name: String,
     remote: Option<Rc<Remote>>,
     reconnect: Rc<RefCell<Reconnect>>,
+    /// Those that give way to others where descriptors are short, if this is one of them.
+    pub(super) idlers: Option<Rc<Idlers>>,
 }
 
 impl RemoteOptions {
@@ -153,7 +155,7 @@ impl Connection {
     pub(super) fn internal(name: &str) -> Rc<Connection> {
         let options = Options { probe_interval: None, passive: true, ..Options::default() };
         let reconnect = Rc::new(RefCell::new(Reconnect::new(options, Instant::now())));
-        Rc::new(Connection { name: name.into(), remote: None, reconnect })
+        Rc::new(Connection { name: name.into(), remote: None, reconnect, idlers: None })
     }
 
     pub(super) fn reconnect(&self) -> Rc<RefCell<Reconnect>> {
@@ -525,12 +527,12 @@ impl Remote {
     /// Takes connections until the remote is stopped.
     async fn accept(self: &Rc<Remote>, state: &Rc<State>, listener: &Listener) {
         let failed = |why: &str| tracing::warn!(target: "ovsdb_jsonrpc_server", "{}: accept failed: {why}", listener.target());
-        let serve = |incoming: Incoming, _: Place| {
+        let serve = |incoming: Incoming, place: Place| {
             let (remote, state) = (self.clone(), state.clone());
             tokio::task::spawn_local(async move {
                 let name = incoming.name.clone();
                 match incoming.establish().await {
-                    Ok(stream) if !remote.stopped.get() => remote.serve(&state, stream, name).await,
+                    Ok(stream) if !remote.stopped.get() => remote.serve(&state, stream, name, &place).await,
                     Ok(_) => {}
                     Err(StreamError::Bootstrapped(path)) => {
                         tracing::debug!(target: "stream_ssl", "{name}: saved its CA certificate to {}", path.display());
@@ -552,13 +554,17 @@ impl Remote {
     }
 
     /// Serves a connection that came in.
-    async fn serve(self: &Rc<Remote>, state: &Rc<State>, stream: Stream, name: String) {
+    async fn serve(self: &Rc<Remote>, state: &Rc<State>, stream: Stream, name: String, place: &Place) {
         let at = Instant::now();
         let reconnect = Rc::new(RefCell::new(Reconnect::new(self.options.get().reconnect(true), at)));
         reconnect.borrow_mut().enable(at);
         reconnect.borrow_mut().connected(at);
-        let connection =
-            Rc::new(Connection { name, remote: Some(self.clone()), reconnect: reconnect.clone() });
+        let connection = Rc::new(Connection {
+            name,
+            remote: Some(self.clone()),
+            reconnect: reconnect.clone(),
+            idlers: Some(place.idlers()),
+        });
         stream.set_dscp(self.options.get().dscp);
         converse(state, stream, &connection, &reconnect).await;
     }
@@ -656,7 +662,7 @@ impl Keep for Outgoing {
         }
         let reconnect = self.remote.reconnect.clone();
         let (name, remote) = (self.name(), Some(self.remote.clone()));
-        let connection = Rc::new(Connection { name, remote, reconnect: reconnect.clone() });
+        let connection = Rc::new(Connection { name, remote, reconnect: reconnect.clone(), idlers: None });
         ControlFlow::Continue(converse(&self.state, stream, &connection, &reconnect).await.text())
     }
 

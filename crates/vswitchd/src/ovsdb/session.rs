@@ -16,9 +16,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use transport::jsonrpc::{BadFrame, Framer, Limits};
 use transport::reconnect::{Action, Reconnect};
-use transport::{Stream, reason};
+use transport::{Idlers, Stream, Waits, reason};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -37,6 +38,8 @@ pub(super) enum End {
     Closed,
     /// The server did: the databases changed, or the client takes nothing.
     ByServer,
+    /// It was idle, and others want its descriptor.
+    GaveWay,
     /// It did not answer a probe.
     Silent,
     /// What it sent cannot be read.
@@ -54,7 +57,7 @@ impl End {
     pub(super) fn text(&self) -> Option<String> {
         match self {
             End::Closed => Some("End of file".into()),
-            End::ByServer => None,
+            End::ByServer | End::GaveWay => None,
             End::Silent => Some("Connection timed out".into()),
             End::Unreadable(_) | End::Bad(_) => Some("Protocol error".into()),
             End::OverBudget => Some("Cannot allocate memory".into()),
@@ -81,7 +84,11 @@ pub(super) async fn converse(
         partial: 0,
         half_handled: false,
         needs_flush: false,
+        idlers: connection.idlers.clone(),
+        idles: None,
+        dismissed: Rc::default(),
     };
+    let dismissed = session.dismissed.clone();
     let end = loop {
         let deadline = reconnect.borrow().deadline();
         let probe = async {
@@ -104,6 +111,12 @@ pub(super) async fn converse(
                     Some(Action::Connect) | None => {}
                 }
             }
+            () = dismissed.notified() => {
+                // It may have come back to life since.
+                if session.is_idle() {
+                    break End::GaveWay;
+                }
+            }
             () = connection.changed() => {}
         }
     };
@@ -121,6 +134,9 @@ pub(super) async fn converse(
         End::Silent => {
             state.count(|c| c.silent += 1);
             tracing::warn!(target: "reconnect", "{}: no response to inactivity probe, disconnecting", connection.name);
+        }
+        End::GaveWay => {
+            tracing::debug!(target: "jsonrpc", "{}: idle, closed to make room for others", connection.name);
         }
         End::Closed | End::ByServer | End::Os(_) => {
             tracing::debug!(target: "jsonrpc", "{}: connection closed", connection.name);
@@ -149,6 +165,12 @@ struct Session {
     half_handled: bool,
     /// Bytes were written into a TLS stream, which has not sent all of them.
     needs_flush: bool,
+    /// Those that give way to others, if this is one of them.
+    idlers: Option<Rc<Idlers>>,
+    /// Its place among them, while it is idle.
+    idles: Option<Waits>,
+    /// It is to give way.
+    dismissed: Rc<Notify>,
 }
 
 impl Drop for Session {
@@ -180,13 +202,24 @@ impl Session {
                 Ok(read) => read,
                 Err(end) => return Poll::Ready(end),
             };
-            if !sent && !read {
+            if sent || read {
+                self.idles = None;
+            } else {
+                if self.idles.is_none() && self.is_idle() {
+                    let dismissed = self.dismissed.clone();
+                    self.idles = self.idlers.as_ref().map(|idlers| idlers.wait_on(dismissed));
+                }
                 self.state.sleeps(self.id, cx.waker());
                 return Poll::Pending;
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Whether it waits for its client to ask for something.
+    fn is_idle(&self) -> bool {
+        self.framer.buffered() == 0 && self.state.server.borrow().is_idle(self.id)
     }
 
     /// Sends what can be sent. Whether anything was.
