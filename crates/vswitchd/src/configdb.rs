@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 use transport::clock;
 use transport::jsonrpc::{Framer, Limits};
 use transport::reconnect::{Action, Options, Reconnect};
-use transport::{ActiveTarget, CLOSED, Keep, Stream, StreamError, Tls, keep_connected};
+use transport::{ActiveTarget, CLOSED, Keep, Stream, StreamError, Tls, keep_connected, reason};
 
 /// The lock that a switch holds on its database.
 const LOCK: &str = "ovs_vswitchd";
@@ -180,7 +180,7 @@ impl Connection {
                             return why;
                         }
                     }
-                    Err(e) => return e.to_string(),
+                    Err(e) => return reason(&e),
                 },
                 written = writer.write(&output[sent..]), if sent < output.len() => match written {
                     Ok(n) => {
@@ -190,7 +190,7 @@ impl Connection {
                             sent = 0;
                         }
                     }
-                    Err(e) => return e.to_string(),
+                    Err(e) => return reason(&e),
                 },
                 events = next_devices(self.devices.as_mut()) => self.follower.devices_changed(&events),
                 () = clock::sleep_until(due) => {}

@@ -170,7 +170,8 @@ impl Tls {
                      (its --peer-ca-cert does that)"
                     .into());
             }
-            let pem = pem("CERTIFICATE", last);
+            let pem = pem_rfc7468::encode_string("CERTIFICATE", pem_rfc7468::LineEnding::LF, last)
+                .map_err(|e| e.to_string())?;
             // Never over a file that has appeared meanwhile: that one is trusted already.
             let mut file = std::fs::File::options()
                 .write(true)
@@ -540,13 +541,18 @@ fn explain(error: &std::io::Error) -> String {
             format!("the peer's certificate is not trusted: {why}")
         }
         Some(rustls::Error::InvalidCertificate(why)) => {
-            format!("the peer's certificate is not trusted: {why:?}")
+            format!("the peer's certificate is not trusted: {}", words(why))
         }
         Some(rustls::Error::NoCertificatesPresented) => "the peer shows no certificate".into(),
-        Some(rustls::Error::AlertReceived(alert)) => format!("the peer refuses TLS with us: {alert:?}"),
+        Some(rustls::Error::AlertReceived(alert)) => {
+            format!("the peer refuses TLS with us: {}", words(alert))
+        }
         Some(rustls::Error::InvalidMessage(_)) => "the peer does not speak TLS".into(),
         Some(rustls::Error::PeerIncompatible(why)) => {
-            format!("the peer speaks no TLS that is supported (1.2 and 1.3 are): {why:?}")
+            format!("the peer speaks no TLS that is supported (1.2 and 1.3 are): {}", words(why))
+        }
+        Some(rustls::Error::PeerMisbehaved(why)) => {
+            format!("the peer breaks the rules of TLS: {}", words(why))
         }
         Some(other) => format!("TLS handshake failed: {other}"),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => {
@@ -554,6 +560,26 @@ fn explain(error: &std::io::Error) -> String {
         }
         None => reason(error),
     }
+}
+
+/// The name of a variant in words: `BadCertificate` is "bad certificate", `UnknownCA` "unknown CA". What the
+/// variant holds is left out: the log at DBG has it.
+fn words(variant: &impl std::fmt::Debug) -> String {
+    let name = format!("{variant:?}");
+    let letters: Vec<char> = name.chars().take_while(|c| c.is_alphanumeric()).collect();
+    let mut words: Vec<String> = Vec::new();
+    for (at, &c) in letters.iter().enumerate() {
+        let is_upper =
+            |at: Option<usize>| at.and_then(|at| letters.get(at)).is_some_and(|c| c.is_uppercase());
+        let ends_acronym = letters.get(at + 1).is_some_and(|c| c.is_lowercase());
+        match words.last_mut() {
+            Some(word) if !c.is_uppercase() || (is_upper(at.checked_sub(1)) && !ends_acronym) => word.push(c),
+            _ => words.push(c.into()),
+        }
+    }
+    let is_acronym = |word: &String| word.len() > 1 && word.chars().all(char::is_uppercase);
+    let words = words.into_iter().map(|word| if is_acronym(&word) { word } else { word.to_lowercase() });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn certificate_error(error: &webpki::Error) -> String {
@@ -580,30 +606,6 @@ fn own_certificate_error(error: &rustls::Error) -> String {
     }
 }
 
-/// RFC 7468.
-fn pem(label: &str, der: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text: Vec<u8> = Vec::with_capacity(der.len() * 4 / 3 + 4);
-    for chunk in der.chunks(3) {
-        let word = u32::from_be_bytes([
-            0,
-            chunk[0],
-            chunk.get(1).copied().unwrap_or(0),
-            chunk.get(2).copied().unwrap_or(0),
-        ]);
-        for digit in 0..4 {
-            let six = (word >> (18 - 6 * digit)) as usize & 63;
-            text.push(if digit <= chunk.len() { ALPHABET[six] } else { b'=' });
-        }
-    }
-    let mut out = format!("-----BEGIN {label}-----\n");
-    for line in text.chunks(64) {
-        out.extend(line.iter().map(|&b| char::from(b)));
-        out.push('\n');
-    }
-    out + &format!("-----END {label}-----\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -628,13 +630,18 @@ mod tests {
     }
 
     #[test]
-    fn pem_is_what_the_reader_reads() {
-        for length in [0, 1, 2, 3, 47, 48, 49, 100] {
-            let der: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
-            let text = pem("CERTIFICATE", &der);
-            let read = CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
-            assert_eq!(read.as_ref(), der);
+    fn names_of_variants_are_told_in_words() {
+        use rustls::AlertDescription;
+        for (variant, said) in [
+            (AlertDescription::UnknownCA, "unknown CA"),
+            (AlertDescription::BadCertificate, "bad certificate"),
+            (AlertDescription::HandshakeFailure, "handshake failure"),
+            (AlertDescription::NoApplicationProtocol, "no application protocol"),
+            (AlertDescription::UnknownPSKIdentity, "unknown PSK identity"),
+        ] {
+            assert_eq!(words(&variant), said);
         }
+        assert_eq!(words(&CertificateError::BadEncoding), "bad encoding");
     }
 }
 
