@@ -1,6 +1,6 @@
 //! Huge pages for DPDK, given back when dropped, or by the next run where this one is killed.
 
-use crate::machine::lease::{self, Resource};
+use crate::machine::lease::{self, NR_HUGE_PAGES, Resource};
 use crate::process::run;
 use std::process::Command;
 
@@ -13,8 +13,6 @@ pub struct HugePages {
     mounted: bool,
 }
 
-/// Where the kernel is told how many there shall be.
-pub const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 const MOUNT: &str = "/dev/hugepages";
 
 impl HugePages {

@@ -20,6 +20,9 @@ const PREFIX: &str = "crosspoint-bench-lease-";
 /// The directory of the run's lease, for the processes that it starts.
 const VARIABLE: &str = "CROSSPOINT_BENCH_LEASE";
 
+/// Where the kernel is told how many huge pages there shall be.
+pub const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
 /// Something that outlives a process which is killed.
 pub enum Resource<'a> {
     /// A process, by its id.
@@ -146,7 +149,7 @@ fn undo(line: &str) -> Option<String> {
             let exists = Path::new("/run/netns").join(what).exists();
             exists && command("ip", &["netns", "del", what])
         }
-        "hugepages" => fs::write(super::huge_pages::NR_HUGE_PAGES, what).is_ok(),
+        "hugepages" => fs::write(NR_HUGE_PAGES, what).is_ok(),
         "mount" => command("umount", &[what]),
         _ => false,
     };

@@ -5,7 +5,6 @@
 //! ends.
 
 use super::error::DemoError;
-use super::lab::RUN_DIR;
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
 use std::fs::File;
@@ -17,6 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+
+/// The switch's run directory, and its database's. Below /run, where only root makes names.
+pub const RUN_DIR: &str = "/run/cp-demo";
 
 /// How often a wait looks whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -1,9 +1,8 @@
 //! The demo's guest: this binary's `guest`, which stands for a virtual machine that forwards every packet
 //! back to where it came from.
 
-use super::command::{Child, Shell};
+use super::command::{Child, RUN_DIR, Shell};
 use super::error::DemoError;
-use super::lab::RUN_DIR;
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};

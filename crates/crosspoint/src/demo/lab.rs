@@ -5,7 +5,7 @@
 //! anybody else's is ever touched. A second demo at the same time would take the first one's for such
 //! leftovers: so one holds an abstract socket, which the kernel gives back however its owner ends.
 
-use super::command::Shell;
+use super::command::{RUN_DIR, Shell};
 use super::error::DemoError;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// What all names begin with.
 const PREFIX: &str = "cp-demo-";
-/// The switch's run directory, and its database's. Below /run, where only root makes names.
-pub const RUN_DIR: &str = "/run/cp-demo";
 /// Namespace of the first host, and of the second.
 pub const HOSTS: [&str; 2] = ["cp-demo-a", "cp-demo-b"];
 /// The bridge. Its own port is a device of this name, so it has the prefix too.

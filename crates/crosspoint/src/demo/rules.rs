@@ -4,9 +4,9 @@
 //! Whatever comes from a host goes to the guest (port 3), and what the guest sends back goes to the other
 //! host.
 
-use super::command::Shell;
+use super::command::{RUN_DIR, Shell};
 use super::error::DemoError;
-use super::lab::{ADDRESSES, BRIDGE, RUN_DIR};
+use super::lab::{ADDRESSES, BRIDGE};
 use super::traffic::addresses;
 use std::fmt::{Display, Write};
 

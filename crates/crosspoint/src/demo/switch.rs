@@ -1,10 +1,10 @@
 //! The demo's switch: this binary's `switch`, in a process of its own, configured by its database, asked by
 //! its control socket.
 
-use super::command::{Child, Shell};
+use super::command::{Child, RUN_DIR, Shell};
 use super::error::DemoError;
 use super::guest;
-use super::lab::{BRIDGE, GUEST_PORT, PORTS, RUN_DIR};
+use super::lab::{BRIDGE, GUEST_PORT, PORTS};
 use super::sample::{self, Sample};
 use std::cell::RefCell;
 use std::fs::{self, File};

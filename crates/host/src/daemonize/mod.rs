@@ -15,19 +15,20 @@
 //! A daemon calls [`Options::begin`] once its options are read, and [`Daemon::complete`] when it serves.
 
 mod monitor;
+mod outputs;
 mod pid_file;
 mod stage;
 mod user;
 
+pub use outputs::{Kept, fatal};
 pub use pid_file::{PidFile, PidFileError, pid_of_running, read_pid_file};
 pub use stage::{describe, signal_name};
 
 use crate::getopt::{Opt, flag, optional, value};
-use crate::log::{self, Change, Destination, SyslogMethod};
+use crate::log::{self, Change, SyslogMethod};
 use crate::{program, rundir::RunDir};
 use stage::{Ready, Stage};
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use user::User;
@@ -68,20 +69,6 @@ pub struct Options {
     log_file: Option<(PathBuf, PathBuf)>,
     datapath: bool,
     kept: Kept,
-}
-
-/// Outputs that stay what they were in the background, because the program prints there what it is for.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Kept {
-    /// None.
-    #[default]
-    Nothing,
-    /// The standard output.
-    Stdout,
-    /// The standard error output; the log does not go there any more.
-    Stderr,
-    /// Both.
-    Both,
 }
 
 impl Default for Options {
@@ -262,13 +249,6 @@ impl Daemon {
     }
 }
 
-/// Says why the program ends: on stderr, in the log file and in syslog. The exit code of a failure.
-pub fn fatal(module: &'static str, text: &str) -> ExitCode {
-    eprintln!("{}: {text}", program::name());
-    log::emergency(module, text);
-    ExitCode::FAILURE
-}
-
 fn verbose(spec: Option<&str>) -> Result<(), String> {
     let change = match spec {
         Some(text) => Change::parse(text).map_err(|e| format!("processing \"{text}\": {e}"))?,
@@ -295,16 +275,6 @@ fn log_path(given: &str) -> PathBuf {
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Turns the console off, once nobody looks at it.
-fn silence_console() {
-    let off = log::Setting::everything_at(Destination::Console, log::Level::Off);
-    log::set(&off);
-}
-
-fn os(e: impl Into<io::Error>) -> String {
-    log::os_text(&e.into())
 }
 
 #[cfg(test)]

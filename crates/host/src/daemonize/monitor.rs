@@ -1,6 +1,6 @@
 //! `--monitor`: a process that waits for the daemon to end, and starts it again where it crashed.
 
-use super::Kept;
+use super::outputs::{Kept, fatal};
 use super::stage::{self, Ready};
 use crate::log::os_text;
 use std::os::unix::process::ExitStatusExt;
@@ -18,21 +18,21 @@ pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCod
     let mut crashes = 0;
     let memory = match stage::new_memory() {
         Ok(memory) => memory,
-        Err(e) => return super::fatal("daemon_unix", &os_text(&e)),
+        Err(e) => return fatal("daemon_unix", &os_text(&e)),
     };
     let mut started = Instant::now();
     loop {
         let mut starting = match stage::start("daemon", Some(&memory)) {
             Ok(starting) => starting,
             Err(e) => {
-                return super::fatal("daemon_unix", &format!("could not start the daemon ({})", os_text(&e)));
+                return fatal("daemon_unix", &format!("could not start the daemon ({})", os_text(&e)));
             }
         };
         let mut status = match starting.wait() {
             Ok(None) => None,
             Ok(Some(status)) if crashes == 0 => return stage::convey(status),
             Ok(Some(status)) => Some(status),
-            Err(e) => return super::fatal("daemon_unix", &os_text(&e)),
+            Err(e) => return fatal("daemon_unix", &os_text(&e)),
         };
         let pid = starting.child.id();
         if crashes == 0 {
@@ -48,7 +48,7 @@ pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCod
             Some(status) => status,
             None => match starting.child.wait() {
                 Ok(status) => status,
-                Err(e) => return super::fatal("daemon_unix", &os_text(&e)),
+                Err(e) => return fatal("daemon_unix", &os_text(&e)),
             },
         };
         if !is_crash(status) {

@@ -1,7 +1,7 @@
 //! The processes of one daemon: which of them this is, how it starts the next, and how one tells the other
 //! that it is ready.
 
-use super::Kept;
+use super::outputs::{Kept, fatal, silence_console};
 use crate::log::{self, os_text};
 use crate::program;
 use std::ffi::CString;
@@ -133,7 +133,7 @@ pub fn start_in_background(monitored: bool) -> ExitCode {
     match ended {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(status)) => convey(status),
-        Err(e) => super::fatal("daemon_unix", &format!("could not start the daemon ({})", os_text(&e))),
+        Err(e) => fatal("daemon_unix", &format!("could not start the daemon ({})", os_text(&e))),
     }
 }
 
@@ -142,10 +142,9 @@ pub fn start_in_background(monitored: bool) -> ExitCode {
 pub fn convey(status: ExitStatus) -> ExitCode {
     match status.code() {
         Some(code) if code != 0 => ExitCode::from(code.clamp(1, 255) as u8),
-        _ => super::fatal(
-            "daemon_unix",
-            &format!("fork child died before signaling startup ({})", describe(status)),
-        ),
+        _ => {
+            fatal("daemon_unix", &format!("fork child died before signaling startup ({})", describe(status)))
+        }
     }
 }
 
@@ -209,7 +208,7 @@ pub fn end_on_panic() {
 
 /// Nothing more comes from the terminal, or goes there but by the output that is kept.
 pub fn leave_terminal(kept: Kept) {
-    super::silence_console();
+    silence_console();
     let _ = null().and_then(|null| {
         rustix::stdio::dup2_stdin(&null)?;
         if !matches!(kept, Kept::Stdout | Kept::Both) {

@@ -1,9 +1,9 @@
 //! `--user`: the daemon gives up root for another user, and keeps the few capabilities that its work takes.
 
-use super::os;
 use nix::unistd::{Gid, Group, Uid, User as SystemUser, getgrouplist, setgid, setgroups, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
 use std::ffi::CString;
+use std::io;
 use std::path::Path;
 
 /// What every daemon keeps: low ports, and memory that is not paged out.
@@ -79,6 +79,10 @@ impl User {
         }
         Ok(())
     }
+}
+
+fn os(e: impl Into<io::Error>) -> String {
+    crate::log::os_text(&e.into())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!
 //! Threads: any. Writing takes a lock; the packet path does not log.
 
+mod level;
 mod modules;
 mod pattern;
 mod rate;
@@ -15,8 +16,9 @@ mod spec;
 mod syslog;
 mod text;
 
+pub use level::Level;
 pub use modules::MODULES;
-pub use spec::{Change, Destination, Level, Setting};
+pub use spec::{Change, Destination, Setting};
 pub use syslog::Method as SyslogMethod;
 
 use crate::program;

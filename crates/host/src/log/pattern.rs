@@ -6,7 +6,7 @@
 //! thread (the latter in parentheses), `%` itself. Between the two stand an optional `-` (left), `0` (zeros)
 //! and a width.
 
-use super::Level;
+use super::level::Level;
 use std::fmt::Write;
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! Listening, and taking connections without letting a slow handshake hold up the next one.
 
-use super::{HANDSHAKE_TIMEOUT, Host, PassiveTarget, Stream, StreamError, Tls, name};
+use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
+use super::target::{Host, PassiveTarget};
+use super::tls::Tls;
 use host::rundir::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -158,6 +160,11 @@ impl Incoming {
             }
         }
     }
+}
+
+/// An address as connections are named by: `tcp:10.0.0.1:4321`, `ssl:[::1]:4321`.
+fn name(kind: &str, address: SocketAddr) -> String {
+    format!("{kind}:{address}")
 }
 
 async fn listen(host: &Host, port: u16) -> Result<TcpListener, StreamError> {

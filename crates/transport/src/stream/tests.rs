@@ -2,6 +2,7 @@ use super::*;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Certificates by `ovs-pki`: of the authority `switchca` for sc, of `controllerca` for ctl, and one that

@@ -13,8 +13,9 @@
 //! Files are looked at again before each connection and read again where they have changed, so that a renewed
 //! certificate needs no restart.
 
+use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
+use super::target::Host;
 use super::validity::validity;
-use super::{Host, Stream, StreamError, reason};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::rustls;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use host::log::os_text as reason;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
 use rustls::pki_types::pem::PemObject;
@@ -115,7 +117,7 @@ impl Tls {
                 .map_err(|_| StreamError::Tls(format!("{name}: not a name of a TLS server")))?,
         };
         let handshake = TlsConnector::from(loaded.client.clone()).connect(server_name, tcp);
-        let stream = match tokio::time::timeout(super::HANDSHAKE_TIMEOUT, handshake).await {
+        let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
             Ok(result) => result.map_err(|e| StreamError::Handshake(explain(&e)))?,
             Err(_) => {
                 return Err(StreamError::Handshake("the peer does not finish the TLS handshake".into()));

@@ -8,6 +8,7 @@
 mod frame;
 mod guard;
 mod host;
+mod report;
 mod sink;
 mod source;
 mod tcp;
@@ -17,7 +18,6 @@ pub use sink::SinkReport;
 pub use source::{ProbeReport, StreamReport};
 pub use tcp::TcpReport;
 
-use serde::Serialize;
 use std::process::ExitCode;
 
 /// Options of the hidden subcommand.
@@ -57,11 +57,4 @@ pub fn run(args: Args) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Prints a result as a line.
-fn report(result: &impl Serialize) -> Result<(), String> {
-    let line = serde_json::to_string(result).map_err(|e| e.to_string())?;
-    println!("{line}");
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::frame::{self, Kind};
 use super::host::{Host, Interface};
+use super::report::report;
 use packet::Batch;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
@@ -58,5 +59,5 @@ pub fn run(interface: &Interface) -> Result<(), String> {
         host.send(&mut replies);
     }
     counts.missed = host.missed();
-    super::report(&counts)
+    report(&counts)
 }

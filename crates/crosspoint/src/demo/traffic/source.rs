@@ -6,6 +6,7 @@
 
 use super::frame::{self, Kind};
 use super::host::{Host, Interface};
+use super::report::report;
 use hdrhistogram::Histogram;
 use packet::{BURST, Batch};
 use serde::{Deserialize, Serialize};
@@ -74,10 +75,10 @@ pub struct ProbeReport {
 pub fn run(args: &Args) -> Result<(), String> {
     let mut source = Source::new(args)?;
     if let Some(packets) = args.blind {
-        return super::report(&source.blind(packets));
+        return report(&source.blind(packets));
     }
-    super::report(&source.stream(Duration::from_secs_f64(args.stream_s))?)?;
-    super::report(&source.probe(Duration::from_secs_f64(args.probe_s))?)
+    report(&source.stream(Duration::from_secs_f64(args.stream_s))?)?;
+    report(&source.probe(Duration::from_secs_f64(args.probe_s))?)
 }
 
 struct Source {

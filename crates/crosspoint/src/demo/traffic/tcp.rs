@@ -1,5 +1,6 @@
 //! One TCP stream by the kernel's own sockets, for machines without `iperf3`.
 
+use super::report::report;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -56,7 +57,7 @@ pub fn serve(args: &ServerArgs) -> Result<(), String> {
 
 /// Sends a stream, and prints what the other end says has arrived.
 pub fn send(args: &ClientArgs) -> Result<(), String> {
-    super::report(&stream(args).map_err(|e| format!("{}: {e}", args.connect))?)
+    report(&stream(args).map_err(|e| format!("{}: {e}", args.connect))?)
 }
 
 fn stream(args: &ClientArgs) -> std::io::Result<TcpReport> {
