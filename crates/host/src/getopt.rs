@@ -5,6 +5,10 @@
 //! short ones may be joined; `--` ends them. Options may follow words, unless the program says that its first
 //! word ends them.
 //!
+//! Not by a crate: `lexopt` splits arguments, and would leave to us what most of this file is, shortened
+//! names, options with an optional argument, words before options, and the error texts, which scripts
+//! compare.
+//!
 //! Source: POSIX.1-2017 base definitions, section 12.2, and the manual of the GNU C library on `getopt_long`.
 
 /// Whether an option has an argument.

@@ -127,7 +127,9 @@ impl Manual {
         self
     }
 
-    /// With `{run}`, `{log}`, `{db}` and `{name}` replaced everywhere.
+    /// With `{run}`, `{log}`, `{db}` and `{name}` replaced everywhere. In options, which name files by it,
+    /// `{name}` is that of the program alone: the files of `crosspoint ovsdb-server` are called
+    /// `ovsdb-server`.
     pub fn resolved(mut self, name: &str) -> Manual {
         let directories = [
             ("{run}", RunDir::from_env().path().display().to_string()),
@@ -140,6 +142,7 @@ impl Manual {
                 *text = text.replace(place, value);
             }
         };
+        let program = name.rsplit(' ').next().unwrap_or(name);
         fill(&mut self.about);
         self.usage.iter_mut().for_each(fill);
         for entry in self.commands.iter_mut().chain(&mut self.terms).flat_map(|group| &mut group.rows) {
@@ -147,6 +150,7 @@ impl Manual {
             fill(&mut entry.what);
         }
         for flag in self.options.iter_mut().flat_map(|group| &mut group.rows) {
+            flag.help = flag.help.replace("{name}", program);
             fill(&mut flag.help);
         }
         for example in &mut self.examples {
@@ -245,5 +249,13 @@ mod tests {
         assert!(text.contains("\n  go                          goes\n"), "{text}");
         let own_line = format!("  --a-rather-long-option-name=X\n{}prog\n", " ".repeat(INDENT));
         assert!(text.contains(&own_line), "{text}");
+    }
+
+    #[test]
+    fn files_are_named_for_the_program_without_the_word_before_it() {
+        let manual = Manual::new("does it", &["[OPTIONS]"])
+            .options("Options", &[&[crate::getopt::flag("x").help("writes {name}.pid")]]);
+        assert!(manual.help("crosspoint server").contains("writes server.pid\n"));
+        assert!(manual.help("crosspoint server").starts_with("crosspoint server: does it\n"));
     }
 }

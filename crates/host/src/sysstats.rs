@@ -1,6 +1,9 @@
 //! Statistics of the machine, for the column `statistics` of table Open_vSwitch
 //! (`other_config:enable-statistics`).
 //!
+//! Not by a crate: `procfs` parses every field of these files, of which a line or two of each are needed, as
+//! text and in the database's own forms.
+//!
 //! Source of the forms: ovs-vswitchd.conf.db(5); of the numbers: proc(5), statvfs(3).
 
 use std::fs;

@@ -3,6 +3,9 @@
 //! On a terminal each sample replaces the one before; with `--batch`, `--once`, or if standard output is no
 //! terminal, they follow each other as plain text, for programs to read. Rates are averages between two
 //! samples. It asks for one snapshot of the switch's figures each time, at no cost to the workers.
+//!
+//! Not by `ratatui`: the same tables of text go to terminals and to pipes, from top to bottom, and there is
+//! nothing to choose on the screen.
 
 mod sample;
 

@@ -6,6 +6,10 @@
 //! that repeats too fast is held back, call site by call site, and the next one that is let through says how
 //! many were.
 //!
+//! Not by `tracing-subscriber` or `tracing-appender`: levels change by module and destination while the
+//! program runs, patterns are Open vSwitch's, and files are rotated by `logrotate`, which then calls
+//! `vlog/reopen`.
+//!
 //! Threads: any. Writing takes a lock; the packet path does not log.
 
 mod level;
