@@ -2,6 +2,7 @@
 //! register and no decision left in it.
 
 use crate::conntrack::Request;
+use crate::hash::PacketHash;
 use base::{DropReason, PortNo};
 use flow::FieldId;
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub enum DpAction {
     },
     /// Drop the packets, or raise the drop precedence of those, that are over a rate.
     Meter(MeterRef),
+    /// Have the packet's hash, of which the bits of the mask are kept, go with it.
+    Hash(PacketHash),
     /// Start again with extraction and lookup under this recirculation id. What follows is done with a copy.
     Recirc(u32),
     /// Track the packet's connection; what the tracker says of it goes with the packet from here on.

@@ -32,6 +32,7 @@ impl PacketIn {
     pub fn metadata(&self) -> Key {
         let mut metadata = self.spec.metadata.clone();
         metadata.set(FieldId::PktMark, self.metadata.pkt_mark.into());
+        metadata.set(FieldId::DpHash, self.metadata.dp_hash.into());
         self.metadata.tracking.put(self.original.as_ref(), &mut metadata);
         metadata
     }

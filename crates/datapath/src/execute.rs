@@ -11,6 +11,7 @@ use crate::conntrack::run::track_all;
 use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::Context;
 use crate::edit;
+use crate::hash::PacketHash;
 use crate::meter::{self, Meter, Metered};
 use crate::recirculation::{Metadata, Originals};
 use crate::transmission::Transmission;
@@ -156,6 +157,10 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
                 let rest = &actions[n + 1..];
                 return track_all(request, run, to, |run, to| execute_rest(rest, delivered, run, to));
             }
+            DpAction::Hash(hash) => {
+                let rest = &actions[n + 1..];
+                return hash_all(*hash, run, |run| execute_rest(rest, delivered, run, to));
+            }
             DpAction::CtClear => {
                 run.metadata.tracking = Tracking::default();
                 run.originals.clear();
@@ -299,6 +304,32 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
             }
         }
         _ => unreachable!("`takes` names the actions that come here"),
+    }
+}
+
+/// Gives the packets of a run their hashes. Those of one hash go on together, each such run in its turn.
+#[inline(never)]
+fn hash_all(hash: PacketHash, run: &mut Run, mut go_on: impl FnMut(&mut Run)) {
+    let mut originals = std::mem::take(&mut run.originals).into_iter();
+    // Bound: each packet of the run once.
+    let mut waiting: ArrayVec<(u32, Packet, Layers, Option<Tuple>), BURST> = ArrayVec::new();
+    for (packet, layers) in run.packets.drain(..).zip(run.layers.drain(..)) {
+        waiting.push((hash.of(&packet), packet, layers, originals.next()));
+    }
+    while let Some((dp_hash, ..)) = waiting.first() {
+        let dp_hash = *dp_hash;
+        let mut alike = Run::new(Metadata { dp_hash, ..run.metadata });
+        let mut others = ArrayVec::new();
+        for (hash, packet, layers, original) in waiting {
+            if hash == dp_hash {
+                alike.push(packet, layers);
+                alike.originals.extend(original);
+            } else {
+                others.push((hash, packet, layers, original));
+            }
+        }
+        waiting = others;
+        go_on(&mut alike);
     }
 }
 

@@ -15,6 +15,7 @@ pub mod control;
 mod depths;
 mod edit;
 mod execute;
+pub mod hash;
 mod input;
 mod loan;
 pub mod meter;

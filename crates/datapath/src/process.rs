@@ -160,7 +160,8 @@ impl<P: Pipeline> Process<P> {
         let ingress = Ingress::new(of_port, port, depth).with_metadata(metadata.recirc_id, metadata.pkt_mark);
         let at = Moment { version, now: Stamp::of(self.now_ms) };
         let mut memory = self.memory.take().expect("one round at a time");
-        memory.tracking = metadata.tracking;
+        (memory.tracking, memory.dp_hash) = (metadata.tracking, metadata.dp_hash);
+        memory.has_more = metadata.tracking.state != 0 || metadata.dp_hash != 0;
         let received = Received::new(memory, Arrival { port, metadata, ingress, origin, use_exact, at });
         // 1 to 3.
         let classified = self.classify(received, batch, clock);

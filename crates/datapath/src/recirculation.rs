@@ -17,6 +17,8 @@ pub struct Metadata {
     pub recirc_id: u32,
     /// The packet mark.
     pub pkt_mark: u32,
+    /// The packet's hash, as [`crate::DpAction::Hash`] made it; 0 before.
+    pub dp_hash: u32,
     /// Rounds so far.
     pub recirc_depth: u8,
     /// What the connection tracker has said.

@@ -4,6 +4,7 @@
 
 use crate::numbered::{Numbered, NumberedTable};
 use crate::topology::BridgeIdx;
+use datapath::hash::{HashAlgorithm, PacketHash};
 use flow::Action;
 use openflow::message::{Bucket, GroupDesc, GroupType};
 
@@ -27,7 +28,7 @@ pub struct Group {
 }
 
 /// How a group picks the bucket of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Selection {
     /// It does not: all buckets, or the first live one.
     None,
@@ -35,18 +36,106 @@ pub(crate) enum Selection {
     SymmetricL4,
     /// By a hash of the fields that its owner chose.
     Fields,
+    /// By a hash that the datapath makes, of which each value has its bucket.
+    DpHash(DpHashTable),
 }
 
+/// Values of a hash, spread over a group's buckets by their weights.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DpHashTable {
+    pub hash: PacketHash,
+    /// The bucket of each value, by its place in the group.
+    pub buckets: Box<[u16]>,
+}
+
+/// Values of a hash that a group may tell apart.
+const HASH_VALUES_MAX: u64 = 256;
+/// And at least, so that the packets of a bucket that is not live go to several others.
+const HASH_VALUES_MIN: u64 = 16;
+
 impl Selection {
-    pub fn of(desc: &GroupDesc) -> Selection {
-        match desc.kind {
-            GroupType::Select if desc.selection.method == "hash" && !desc.selection.fields.is_empty() => {
-                Selection::Fields
-            }
-            GroupType::Select => Selection::SymmetricL4,
-            GroupType::All | GroupType::Indirect | GroupType::FastFailover => Selection::None,
+    /// That of a group. `log` is told how it came about, in Open vSwitch's words.
+    pub fn of(desc: &GroupDesc, log: &mut impl FnMut(String)) -> Selection {
+        if desc.kind != GroupType::Select {
+            return Selection::None;
         }
+        log(format!("Constructing select group {}", desc.group_id));
+        let selection = &desc.selection;
+        let hash = match selection.method.as_str() {
+            "hash" => {
+                log("Selection method specified: hash.".into());
+                if !selection.fields.is_empty() {
+                    return Selection::Fields;
+                }
+                log("No hash fields. Falling back to default hash method.".into());
+                return Selection::SymmetricL4;
+            }
+            "dp_hash" => {
+                log("Selection method specified: dp_hash.".into());
+                let algorithm = match selection.param >> 32 {
+                    1 => HashAlgorithm::SymmetricL4,
+                    _ => HashAlgorithm::L4,
+                };
+                PacketHash { algorithm, basis: selection.param as u32, mask: 0 }
+            }
+            _ => {
+                log("No selection method specified. Trying dp_hash.".into());
+                PacketHash { algorithm: HashAlgorithm::SymmetricL4, basis: 0, mask: 0 }
+            }
+        };
+        let Some(buckets) = spread(&desc.buckets, log) else {
+            log("Falling back to default hash method.".into());
+            return Selection::SymmetricL4;
+        };
+        let number = u8::from(hash.algorithm == HashAlgorithm::SymmetricL4);
+        log(format!("Use dp_hash with {} hash values using algorithm {number}.", buckets.len()));
+        let mask = buckets.len() as u32 - 1;
+        Selection::DpHash(DpHashTable { hash: PacketHash { mask, ..hash }, buckets })
     }
+}
+
+/// A power of two of hash values, each with its bucket, so that each bucket has its share as nearly as whole
+/// numbers allow (Webster's method, as in Open vSwitch). `None` where that takes too many.
+fn spread(buckets: &[Bucket], log: &mut impl FnMut(String)) -> Option<Box<[u16]>> {
+    if buckets.is_empty() {
+        log("  Don't apply dp_hash method without buckets.".into());
+        return None;
+    }
+    let total: u64 = buckets.iter().map(|b| u64::from(b.weight)).sum();
+    let Some(least) = buckets.iter().map(|b| b.weight).filter(|weight| *weight > 0).min() else {
+        log("  Total weight is zero. No active buckets.".into());
+        return None;
+    };
+    log(format!("  Minimum weight: {least}, total weight: {total}"));
+    let count = total.div_ceil(least.into()).next_power_of_two().max(HASH_VALUES_MIN);
+    if count > HASH_VALUES_MAX {
+        log(format!("  Too many hash values required: {count}"));
+        return None;
+    }
+    log(format!("  Using {count} hash values:"));
+    let mut hits = vec![0u32; buckets.len()];
+    let claim = |n: usize, hits: &[u32]| f64::from(buckets[n].weight) / f64::from(2 * hits[n] + 1);
+    let mut chosen = Vec::new();
+    for _ in 0..count {
+        let first =
+            (0..buckets.len()).reduce(|best, n| if claim(n, &hits) > claim(best, &hits) { n } else { best });
+        let winner = first.unwrap_or(0);
+        hits[winner] += 1;
+        chosen.push(winner as u16);
+    }
+    for (bucket, hits) in buckets.iter().zip(hits) {
+        let target = (count * u64::from(bucket.weight)) as f64 / total as f64;
+        let Bucket { id, weight, .. } = bucket;
+        log(format!("  Bucket {id}: weight={weight}, target={target:.2} hits={hits}"));
+    }
+    Some(chosen.into())
+}
+
+/// How a select group picks its buckets, in the words of Open vSwitch's debug log; nothing of other groups.
+pub fn selection_log(desc: &GroupDesc) -> Vec<String> {
+    let mut lines = Vec::new();
+    Selection::of(desc, &mut |line| lines.push(line));
+    lines
 }
 
 impl Group {
@@ -124,6 +213,24 @@ mod tests {
                 assert!(off <= 5.0 * expected.sqrt(), "{weights:?}: {got} in place of {expected}");
             }
         }
+    }
+
+    #[test]
+    fn hash_values_are_shared_out_by_weight() {
+        let bucket =
+            |(id, weight): (usize, &u16)| Bucket { id: id as u32, weight: *weight, ..Bucket::default() };
+        let counts = |weights: &[u16]| {
+            let buckets: Vec<Bucket> = weights.iter().enumerate().map(bucket).collect();
+            let values = spread(&buckets, &mut |_| {})?;
+            Some(
+                (0..weights.len()).map(|n| values.iter().filter(|v| usize::from(**v) == n).count()).collect(),
+            )
+        };
+        assert_eq!(counts(&[1, 1]), Some(vec![8, 8]));
+        assert_eq!(counts(&[5, 10, 25, 60, 0]), Some(vec![2, 3, 8, 19, 0]));
+        assert_eq!(counts(&[1, 1000]), None::<Vec<usize>>);
+        assert_eq!(counts(&[0, 0]), None);
+        assert_eq!(counts(&[]), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub mod trace;
 mod translate;
 
 pub use control::Control;
-pub use group::Group;
+pub use group::{Group, selection_log};
 pub use meter::Meter;
 pub use rule::{Actions, Rule, RuleFlags, Timeouts};
 pub use slots::{RetiredSlots, SlotReader, SlotStats};

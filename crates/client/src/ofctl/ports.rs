@@ -119,7 +119,11 @@ const ACTS: [(&str, PortConfig, bool); 14] = [
 
 pub fn mod_port(options: &Options) -> Result<ExitCode, Failure> {
     let (port, act) = (options.word(2).unwrap_or(""), options.word(3).unwrap_or(""));
-    let Some(&(_, mask, set)) = ACTS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(act)) else {
+    // `noflood` is `no-flood`.
+    let is_act = |name: &str| {
+        name.eq_ignore_ascii_case(act) || name.replacen("no-", "no", 1).eq_ignore_ascii_case(act)
+    };
+    let Some(&(_, mask, set)) = ACTS.iter().find(|(name, ..)| is_act(name)) else {
         return fail!("unknown mod-port command '{act}'");
     };
     let mut client = connect(options)?;

@@ -58,10 +58,11 @@ impl Origins {
 
     #[inline(never)]
     fn search(&mut self, origin: Origin, secret: &HashKey) -> Option<u8> {
-        let Metadata { recirc_id, pkt_mark, .. } = origin.metadata;
+        let Metadata { recirc_id, pkt_mark, dp_hash, .. } = origin.metadata;
+        let differs = u64::from(dp_hash) << 32 | u64::from(pkt_mark);
         let set = match recirc_id {
             0 => 0,
-            id => 1 + secret.word(id.into(), pkt_mark.into()) as usize % (SETS - 1),
+            id => 1 + secret.word(id.into(), differs) as usize % (SETS - 1),
         };
         let first = set * WAYS;
         let known = (first..first + WAYS).find(|&n| self.all[n] == origin);

@@ -24,7 +24,7 @@ use crate::execute::Run;
 use crate::recirculation::{Metadata, Originals};
 use arrayvec::ArrayVec;
 use base::PortNo;
-use flow::Key;
+use flow::{FieldId, Key};
 use flow::extract::{Ingress, PlainKey, plain_key};
 use packet::batch::Runs;
 use packet::{BURST, Packet};
@@ -90,6 +90,10 @@ pub(super) struct Memory {
     /// What the connection tracker has said of the batch's packets, and, if it has, of each.
     pub(super) tracking: Tracking,
     pub(super) originals: Originals,
+    /// The hash of the batch's packets.
+    pub(super) dp_hash: u32,
+    /// Keys have more than their packets and [`Ingress`] say: what the tracker has said, or a hash.
+    pub(super) has_more: bool,
 }
 
 impl Memory {
@@ -105,7 +109,17 @@ impl Memory {
             missed: ArrayVec::new(),
             tracking: Tracking::default(),
             originals: Originals::new(),
+            dp_hash: 0,
+            has_more: false,
         })
+    }
+
+    /// Puts what goes with packet `i` into its key.
+    #[inline(always)]
+    pub(super) fn put_metadata(&mut self, i: usize) {
+        if self.has_more {
+            put_metadata(self.tracking, self.originals.get(i), self.dp_hash, &mut self.keys[i]);
+        }
     }
 
     /// Where the headers of a packet are. A plain one, of which perhaps the header bytes alone were compared,
@@ -123,6 +137,15 @@ impl Memory {
     fn exact_key(&self, i: usize) -> ExactKey<'_> {
         let exact = self.rows[i].exact;
         if exact.is_plain() { ExactKey::Plain(exact.0) } else { ExactKey::Whole(&self.keys[i]) }
+    }
+}
+
+/// Puts what goes with a packet into its key.
+#[inline(never)]
+pub(super) fn put_metadata(tracking: Tracking, original: Option<&Tuple>, dp_hash: u32, key: &mut Key) {
+    tracking.put(original, key);
+    if dp_hash != 0 {
+        key.set(FieldId::DpHash, dp_hash.into());
     }
 }
 

@@ -170,7 +170,7 @@ impl Inner {
             slot: self.slots.allocate(),
             bucket_slots: desc.buckets.iter().map(|_| self.slots.allocate()).collect(),
             actions: desc.buckets.iter().map(|b| action_set_order(&b.actions)).collect(),
-            selection: Selection::of(&desc),
+            selection: Selection::of(&desc, &mut |_| {}),
             desc,
         };
         self.replace_group(Replaced { before: old, after: Some(Arc::new(group)) }, batch, reader);

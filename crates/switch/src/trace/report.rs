@@ -10,7 +10,7 @@ use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::topology::Topology;
 use base::rcu::Reader;
-use base::{PortNo, Version};
+use base::{OfPort, PortNo, Version};
 use datapath::{DpAction, Translation};
 use flow::key::B_TUN_META;
 use flow::options::{OptionTable, Wide};
@@ -131,7 +131,12 @@ impl Sink for Listener<'_> {
     }
 
     fn end(&mut self, key: &Key) {
-        self.after = Some(key.clone());
+        let mut after = key.clone();
+        // What every packet has, is not shown.
+        if after.get(FieldId::ActsetOutput) == u128::from(OfPort::UNSET.0) {
+            after.set(FieldId::ActsetOutput, 0);
+        }
+        self.after = Some(after);
     }
 }
 

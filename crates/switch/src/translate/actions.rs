@@ -66,10 +66,16 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.packet_in_metered(*max_len, *reason, *id, userdata, *meter_id);
             }
             Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
-            Action::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
+            Action::SetField { field, value, mask } => {
+                self.need_protocol(*field);
+                self.set_field(*field, *value, *mask);
+            }
             Action::SetOption { idx, value, mask } => self.write_option(*idx, value, mask),
             Action::DeleteField(field) => self.delete_field(*field),
-            Action::Load { target, value } => self.write_sub(target, u128::from(*value)),
+            Action::Load { target, value } => {
+                self.need_protocol(target.field);
+                self.write_sub(target, u128::from(*value));
+            }
             Action::Move { source, target } => self.move_bits(source, target),
             Action::StackPush(source) => self.stack_push(source),
             Action::StackPop(target) => self.stack_pop(target),
@@ -79,8 +85,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Resubmit { in_port, table, ct } => self.resubmit(*in_port, *table, *ct),
             Action::GotoTable(table) => self.table(*table, true),
             Action::WriteMetadata { value, mask } => self.write(B_PIPELINE, 0, *mask, *value),
-            Action::WriteActions(list) => self.action_set.extend(list),
-            Action::ClearActions => self.action_set.clear(),
+            Action::WriteActions(list) => self.write_actions(list),
+            Action::ClearActions => {
+                self.action_set.clear();
+                self.set_actset_output(OfPort::UNSET);
+            }
             Action::Clone(list) => self.clone_action(list),
             Action::SetVlanVid { vid, push_vlan_if_needed } => {
                 self.set_vlan(u64::from(*vid), 0x0fff, *push_vlan_if_needed);
@@ -135,7 +144,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         // Fields that are wider for actions than in the key are 0 there.
         self.need_mf(sub.field, bits & sub.field.ones());
         let mut value = self.key.get_mf(sub.field);
-        if sub.field == Mf::InPortOxm && value >= u128::from(OfPort::MAX.0) {
+        if matches!(sub.field, Mf::InPortOxm | Mf::ActsetOutput) && value >= u128::from(OfPort::MAX.0) {
             // Reserved ports are the last numbers of 32 bits too. That every flow's mask holds the port is so
             // anyway.
             value |= 0xffff_0000;
@@ -188,6 +197,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
         // What is not there reads as 0.
         self.write_option(idx, &Wide::ZERO, &Wide::ONES);
         self.set_option_presence(idx, false);
+    }
+
+    /// As in Open vSwitch, flows whose IP header is set are of one protocol, whose checksum may have to
+    /// follow.
+    fn need_protocol(&mut self, field: Mf) {
+        use Mf::*;
+        let is_of_ip =
+            matches!(field, NwSrc | NwDst | Ipv6Src | Ipv6Dst | Ipv6Label | NwTos | IpDscp | NwEcn | NwTtl);
+        if is_of_ip && self.is_ip() {
+            self.read(FieldId::NwProto);
+        }
     }
 
     #[inline(never)]
@@ -355,6 +375,24 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.action_set = set;
     }
 
+    #[inline(never)]
+    fn write_actions(&mut self, list: &'a [Action]) {
+        self.action_set.extend(list);
+        // A group comes before any output.
+        let is_group = |action: &&Action| matches!(action, Action::Group(_));
+        let port = self.action_set.iter().rev().find_map(|action| match action {
+            Action::Output { port, .. } => Some(*port),
+            _ => None,
+        });
+        let port = port.filter(|_| !self.action_set.iter().any(is_group));
+        self.set_actset_output(port.unwrap_or(OfPort::UNSET));
+    }
+
+    /// Where the action set would send the packet.
+    pub(super) fn set_actset_output(&mut self, port: OfPort) {
+        self.write_field(FieldId::ActsetOutput, port.0.into());
+    }
+
     /// Executes the action set.
     #[inline(never)]
     pub(super) fn execute_action_set(&mut self) {
@@ -383,6 +421,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn set_ttl(&mut self, ttl: u8) {
         if self.is_ip() {
+            self.read(FieldId::NwProto);
             self.write_field(FieldId::NwTtl, u128::from(ttl));
         }
     }
@@ -428,6 +467,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if !self.is_ip() {
             return;
         }
+        self.read(FieldId::NwProto);
         let ttl = self.read(FieldId::NwTtl);
         if ttl > 1 {
             return self.write_field(FieldId::NwTtl, u128::from(ttl - 1));

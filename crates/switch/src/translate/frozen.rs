@@ -4,8 +4,8 @@
 //! the rest of the translation is *frozen*: its state gets a number, the datapath extracts the packet again
 //! with that number as its recirculation id, and the next translation thaws it.
 //!
-//! States are hash-consed (equal states have one number, so that flows share megaflows) in a table of slots
-//! that are written once: neither finding nor adding one waits for a lock. When three quarters are used the
+//! States are hash-consed (equal states have one number, so that flows share megaflows; numbers count up from
+//! 1) in a table of slots that are written once: neither finding nor adding one waits for a lock. When three quarters are used the
 //! control thread begins a new generation, and the one before lives on until the next, for packets on their
 //! way.
 //!
@@ -17,20 +17,21 @@ use crate::changelog::word_table;
 use crate::switch::Effect;
 use crate::topology::BridgeIdx;
 use crate::trace::Sink;
-use base::DropReason;
 use base::hash::HashKey;
+use base::{DropReason, OfPort};
+use datapath::hash::PacketHash;
 use datapath::{DpAction, PacketInSpec, Translation};
 use flow::action::PacketInReason;
 use flow::key::{B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
 use flow::{Action, BLOCKS, FieldId, Key};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// States of one generation of one bridge.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 13;
-/// Generations have numbers of the bits that are left, but for 0.
+/// Generations have numbers of the bits that are left.
 const LAST_NUMBER: u32 = u32::MAX >> SLOT_BITS;
 /// Slots tried for one state.
 const PROBES: usize = 64;
@@ -54,6 +55,8 @@ pub(crate) struct Frozen {
     stack: Vec<u128>,
     /// The packet comes back with what the connection tracker has said of it.
     is_tracked: bool,
+    /// Bits of the datapath's hash that the packet comes back with.
+    hash_mask: u32,
     /// The pipeline's own fields, which extraction does not give.
     fields: Vec<(u8, u8, u64)>,
 }
@@ -62,13 +65,35 @@ pub(crate) struct Frozen {
 pub(crate) struct Generation {
     number: u32,
     /// Made with the first state: few bridges have any.
-    slots: OnceLock<Box<[OnceLock<Frozen>]>>,
+    table: OnceLock<Table>,
     used: AtomicUsize,
+}
+
+/// States by their hashes, and where they are by their numbers.
+struct Table {
+    slots: Box<[OnceLock<(u32, Frozen)>]>,
+    /// One more than the slot of each number; 0 for none.
+    by_number: Box<[AtomicU32]>,
+}
+
+impl Table {
+    fn new() -> Table {
+        Table {
+            slots: (0..SLOTS).map(|_| OnceLock::new()).collect(),
+            by_number: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    fn get(&self, number: u32) -> Option<&Frozen> {
+        let slot = self.by_number[number as usize].load(Ordering::Acquire).checked_sub(1)?;
+        // The slot may have gone to the state of another worker, with a number of its own.
+        self.slots[slot as usize].get().filter(|(of, _)| *of == number).map(|(_, state)| state)
+    }
 }
 
 impl Generation {
     fn new(number: u32) -> Generation {
-        Generation { number, slots: OnceLock::new(), used: AtomicUsize::new(0) }
+        Generation { number, table: OnceLock::new(), used: AtomicUsize::new(0) }
     }
 
     /// The number of a state, which is put down if it is new. `None` when there is no room.
@@ -90,30 +115,33 @@ impl Generation {
         state.hash(&mut hasher);
         let start = hasher.finish() as usize;
         let mut state = state;
-        let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| OnceLock::new()).collect());
+        let table = self.table.get_or_init(Table::new);
         for probe in 0..PROBES {
             let at = start.wrapping_add(probe) & (SLOTS - 1);
-            let slot = &slots[at];
+            let slot = &table.slots[at];
             if slot.get().is_none() {
-                match slot.set(state) {
-                    Ok(()) => {
-                        self.used.fetch_add(1, Ordering::Relaxed);
-                        return Some(self.id(at));
-                    }
+                let number = self.used.fetch_add(1, Ordering::Relaxed) as u32 + 1;
+                let place = table.by_number.get(number as usize)?;
+                // Before anybody can see the state, and ask for it by its number.
+                place.store(at as u32 + 1, Ordering::Release);
+                match slot.set((number, state)) {
+                    Ok(()) => return Some(self.id(number)),
                     // Another worker was faster; what it put there may be the same.
-                    Err(back) => state = back,
+                    Err((_, back)) => state = back,
                 }
             }
-            if slot.get() == Some(&state) {
-                return Some(self.id(at));
+            if let Some((number, there)) = slot.get()
+                && *there == state
+            {
+                return Some(self.id(*number));
             }
         }
         None
     }
 
     /// Never 0, which means "from a port".
-    fn id(&self, slot: usize) -> u32 {
-        self.number << SLOT_BITS | slot as u32
+    fn id(&self, number: u32) -> u32 {
+        self.number << SLOT_BITS | number
     }
 
     /// Whether the next generation should begin.
@@ -137,7 +165,7 @@ pub(crate) struct Generations {
     bridges: Vec<Option<OfBridge>>,
     /// The same, in order of their numbers.
     all: Vec<Arc<Generation>>,
-    last_number: u32,
+    next_number: u32,
 }
 
 impl Generations {
@@ -180,9 +208,10 @@ impl Generations {
     /// A generation of a number that no other has now.
     fn generation(&mut self) -> Arc<Generation> {
         loop {
-            self.last_number = if self.last_number >= LAST_NUMBER { 1 } else { self.last_number + 1 };
-            if self.all.binary_search_by_key(&self.last_number, |g| g.number).is_err() {
-                return Arc::new(Generation::new(self.last_number));
+            let number = self.next_number;
+            self.next_number = if number >= LAST_NUMBER { 0 } else { number + 1 };
+            if self.all.binary_search_by_key(&number, |g| g.number).is_err() {
+                return Arc::new(Generation::new(number));
             }
         }
     }
@@ -200,7 +229,7 @@ impl Generations {
 
     fn find(&self, id: u32) -> Option<&Frozen> {
         let at = self.all.binary_search_by_key(&(id >> SLOT_BITS), |g| g.number).ok()?;
-        self.all[at].slots.get()?[id as usize & (SLOTS - 1)].get()
+        self.all[at].table.get()?.get(id & (SLOTS as u32 - 1))
     }
 }
 
@@ -211,6 +240,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.trace.detail(|| "the packet is read again before this".to_string());
             self.freezing = Some(Vec::new());
         }
+    }
+
+    /// Whether the datapath has told all bits of a hash that are asked for, made as it may be.
+    pub(super) fn is_hashed(&self, hash: PacketHash) -> bool {
+        self.hash_mask & hash.mask == hash.mask
+    }
+
+    /// The packet has to be hashed before this goes on.
+    pub(super) fn freeze_to_hash(&mut self, hash: PacketHash) {
+        self.freeze();
+        self.hashing = Some(hash);
     }
 
     /// What is left waits until a controller sends the packet back.
@@ -238,6 +278,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let Some(steps) = self.freezing.take() else { return };
         self.commit();
         let mut fields = Vec::new();
+        // It goes with the packet in the datapath.
+        self.key.set(FieldId::DpHash, 0);
+        if self.key.get(FieldId::ActsetOutput) == u128::from(OfPort::UNSET.0) {
+            self.key.set(FieldId::ActsetOutput, 0);
+        }
         for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
             for w in 0..8 {
                 if self.key.word(b, w) != 0 {
@@ -255,6 +300,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             action_set: std::mem::take(&mut self.action_set).into_iter().cloned().collect(),
             stack: std::mem::take(&mut self.stack),
             is_tracked: self.is_tracked,
+            hash_mask: self.hashing.map_or(self.hash_mask, |hash| hash.mask),
             fields,
         };
         let bridge = self.bridge.idx;
@@ -266,6 +312,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 None => {
                     self.irreversible = true;
                     self.hide_connection();
+                    self.out.actions.extend(self.hashing.take().map(DpAction::Hash));
                     self.out.actions.push(DpAction::Recirc(id));
                 }
                 // The packet is told as it is here: nothing comes between the action and the end of its list.
@@ -292,6 +339,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
 /// Whether a state can still be thawed, and belongs to a bridge.
 pub(crate) fn is_known(generations: &Generations, id: u32, bridge: BridgeIdx) -> bool {
     id != 0 && generations.find(id).is_some_and(|state| state.bridge == bridge)
+}
+
+/// Bits of a word of the key that hold the datapath's hash.
+fn hash_bits(block: usize, word: usize) -> u64 {
+    let place = FieldId::DpHash.place();
+    let is_there = (block, word) == (usize::from(place.block), usize::from(place.word));
+    if is_there { (FieldId::DpHash.ones() as u64) << place.shift } else { 0 }
 }
 
 /// Goes on where a translation was frozen.
@@ -339,18 +393,23 @@ fn go_on<S: Sink>(
             && (x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE)
         {
             for w in 0..8 {
-                x.write(b, w, u64::MAX, 0);
+                // The hash is the packet's own.
+                x.write(b, w, !hash_bits(b, w), 0);
             }
         }
     }
     for &(b, w, value) in state.fields.iter().filter(|_| !keep_fields) {
-        x.write(b.into(), w.into(), u64::MAX, value);
+        x.write(b.into(), w.into(), !hash_bits(b.into(), w.into()), value);
+    }
+    if x.key.get(FieldId::ActsetOutput) == 0 {
+        x.set_actset_output(OfPort::UNSET);
     }
     // The priority is the datapath's, and the packet still has it.
     x.base.set(FieldId::SkbPriority, x.key.get(FieldId::SkbPriority));
     x.base_known.add_exact(FieldId::SkbPriority);
     x.action_set = state.action_set.iter().collect();
     x.stack = state.stack.clone();
+    x.hash_mask = state.hash_mask;
     (x.is_tracked, x.is_tracked_below) = (state.is_tracked, state.is_tracked);
     for step in &state.steps {
         if x.freezing.is_some() {

@@ -9,7 +9,7 @@
 
 use super::{BUCKETS_MAX, Xlate};
 use crate::changelog::word_table;
-use crate::group::{Group, Selection, score};
+use crate::group::{DpHashTable, Group, Selection, score};
 use crate::topology::Bridge;
 use crate::trace::Sink;
 use base::DropReason;
@@ -47,7 +47,15 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 return;
             }
             GroupType::Select if self.unread => return self.freeze(),
-            GroupType::Select => self.pick_by_hash(group),
+            GroupType::Select => match &group.selection {
+                Selection::DpHash(table) => {
+                    if !self.is_hashed(table.hash) {
+                        return self.freeze_to_hash(table.hash);
+                    }
+                    self.pick_by_dp_hash(group, table)
+                }
+                _ => self.pick_by_hash(group),
+            },
             GroupType::FastFailover => self.first_live_bucket(group, 0),
         };
         match picked {
@@ -69,6 +77,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
     pub(super) fn meter(&mut self, meter_id: u32) {
         if let Some(meter) = self.find_meter(meter_id) {
             self.out.actions.push(DpAction::Meter(meter));
+            // Of a copy, those over the rate are lost; the packet goes on.
+            self.irreversible = true;
         }
     }
 
@@ -161,11 +171,25 @@ impl<'a, S: Sink> Xlate<'a, S> {
         });
     }
 
+    /// The first live bucket from the one that the packet's hash has in the group's table on.
+    fn pick_by_dp_hash(&mut self, group: &'a Group, table: &DpHashTable) -> Option<usize> {
+        let place = FieldId::DpHash.place();
+        let mask = table.hash.mask;
+        self.need(place.block.into(), place.word.into(), u64::from(mask) << place.shift);
+        let hash = self.key.get64(FieldId::DpHash) as u32 & mask;
+        let values = (0..=mask).map(|n| usize::from(table.buckets[(hash.wrapping_add(n) & mask) as usize]));
+        let mut asked = None;
+        values.into_iter().find(|&n| {
+            // Neighbouring values often have the same bucket.
+            asked.replace(n) != Some(n) && self.is_live(group, n, 0)
+        })
+    }
+
     /// The live bucket of a select group that the packet's hash prefers.
     fn pick_by_hash(&mut self, group: &'a Group) -> Option<usize> {
         let hash = match group.selection {
             Selection::Fields => self.hash_of_fields(group),
-            Selection::SymmetricL4 | Selection::None => self.hash_symmetric_l4(),
+            _ => self.hash_symmetric_l4(),
         };
         let mut best = None;
         for (n, bucket) in group.buckets().iter().enumerate() {

@@ -45,6 +45,7 @@ use crate::topology::{self, Bridge, BridgeIdx, Fragments, Topology};
 use crate::trace::{Found, Sink};
 use base::rcu::Reader;
 use base::{DropReason, OfPort, PortNo, Version};
+use datapath::hash::PacketHash;
 use datapath::{DpAction, Rewrite, Translation, Visit};
 use flow::action::PacketInReason;
 use flow::key::B_COMMON;
@@ -147,6 +148,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     noted: Option<(u16, u16)>,
     bridge: &'a Bridge,
     origin: Origin<'a>,
+    /// Of the first rule.
+    first_cookie: Cookie<'a>,
     depth: u32,
     resubmits: u32,
     /// Buckets executed so far, and buckets that were asked whether they are live.
@@ -175,6 +178,10 @@ pub(crate) struct Xlate<'a, S: Sink> {
     unread: bool,
     /// What is left to do once the packet has been read again.
     freezing: Option<Vec<frozen::Step>>,
+    /// Before that, the datapath is to hash the packet.
+    hashing: Option<PacketHash>,
+    /// Bits of its hash that the packet has come with.
+    hash_mask: u32,
     /// What the tracker has said of the packet is in its fields.
     is_tracked: bool,
     /// The packet that the datapath holds at this point was tracked, which these fields need not say.
@@ -191,6 +198,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         out: &'a mut Translation<Effect>,
         trace: &'a mut S,
     ) -> Xlate<'a, S> {
+        let mut key = key;
+        // No packet comes with an action set, so this needs no bit of the flow's mask.
+        key.set(FieldId::ActsetOutput, OfPort::UNSET.0.into());
         Xlate {
             base: key.clone(),
             switch: at.switch,
@@ -211,6 +221,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             noted: None,
             bridge,
             origin: Origin::NONE,
+            first_cookie: Origin::NONE.cookie,
             depth: 0,
             resubmits: 0,
             buckets: 0,
@@ -228,6 +239,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             max_bytes: None,
             unread: false,
             freezing: None,
+            hashing: None,
+            hash_mask: 0,
             is_tracked: false,
             is_tracked_below: false,
             pausing: None,
@@ -450,6 +463,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Some(entry) => {
                 self.trace.enter_table(table_id, Found::Rule(&entry.rule));
                 self.origin = Origin { table_id, cookie: Cookie::Of(&entry.rule) };
+                if let Cookie::Is(u64::MAX) = self.first_cookie {
+                    self.first_cookie = self.origin.cookie;
+                }
                 self.actions(&entry.actions.list);
             }
             // Of the hidden table, clients need not know that it is empty.
@@ -484,6 +500,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// The pipeline of the current bridge, from table 0 to the action set.
     fn pipeline(&mut self) {
         self.enter(0, true, None);
+        if let Cookie::Is(u64::MAX) = self.origin.cookie {
+            // The action set is the first rule's.
+            self.origin.cookie = self.first_cookie;
+        }
         self.finish_pipeline();
     }
 
@@ -499,6 +519,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// Ends the translation: drops with a reason what is output nowhere.
     fn finish(self) {
         self.trace.end(&self.key);
+        self.out.mask.set(FieldId::ActsetOutput, 0);
         if let Some(reason) = self.error {
             self.trace.failed(self.failure);
             self.out.actions.clear();
@@ -511,6 +532,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.out.actions.retain(|action| matches!(action, DpAction::Meter(_)));
             self.out.actions.push(DpAction::Drop(self.drop_reason));
             return;
+        }
+        // The last copy is the packet itself.
+        while let Some(DpAction::Clone(last)) = self.out.actions.pop_if(|a| matches!(a, DpAction::Clone(_))) {
+            self.out.actions.extend(last);
         }
         // A recirculation ends a list, so one that others follow works on a copy.
         let last = self.out.actions.len() - 1;

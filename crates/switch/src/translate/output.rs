@@ -26,6 +26,10 @@ struct Saved {
     irreversible: bool,
 }
 
+fn output_name(port: OfPort) -> String {
+    openflow::text::PortNames::none().text(port)
+}
+
 impl<'a, S: Sink> Xlate<'a, S> {
     /// Whether the port's configuration lets the packet in.
     pub(super) fn may_receive(&mut self, port: &Port) -> bool {
@@ -72,12 +76,29 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     pub(super) fn output_trunc(&mut self, port: OfPort, max_len: u32) {
-        let before = self.max_bytes;
-        self.max_bytes = Some(before.map_or(max_len, |b| b.min(max_len)));
         match port {
-            OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::CONTROLLER | OfPort::TABLE => {}
-            port => self.output_action(port, 0),
+            OfPort::NORMAL
+            | OfPort::FLOOD
+            | OfPort::ALL
+            | OfPort::CONTROLLER
+            | OfPort::TABLE
+            | OfPort::NONE => {
+                self.trace.warn(|| format!("output_trunc does not support port: {}", output_name(port)));
+                return;
+            }
+            _ => {}
         }
+        let to = if port == OfPort::IN_PORT { self.in_port() } else { port };
+        let bridge: &'a Bridge = self.bridge;
+        self.visit_word(word_table::ports(bridge.idx.0), word_table::port(to.0));
+        // What lies behind a cable may do anything with the packet, which is as long as it was there.
+        if bridge.port(to).is_some_and(|p| matches!(p.spec.kind, PortKind::Patch { .. })) {
+            self.drop_reason = DropReason::NoOutput;
+            self.trace.error(|| format!("output_trunc does not support patch port {}", output_name(port)));
+            return;
+        }
+        let before = self.max_bytes.replace(max_len);
+        self.output_action(port, 0);
         self.max_bytes = before;
     }
 
@@ -179,9 +200,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 }
             }
         }
-        for field in [FieldId::Metadata, FieldId::ActsetOutput, FieldId::ConjId] {
+        for field in [FieldId::Metadata, FieldId::ConjId] {
             self.write_field(field, 0);
         }
+        self.set_actset_output(OfPort::UNSET);
         self.write(B_PIPELINE, 3, u64::MAX, 0);
         self.write_field(FieldId::CtState, 0);
         self.write_field(FieldId::CtZone, 0);
@@ -270,7 +292,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         // What is over the meter's rate is lost to the controllers alone.
         let meter = self.find_meter(meter_id.unwrap_or(METER_CONTROLLER));
         self.out.actions.push(match meter {
-            Some(meter) => DpAction::Clone(vec![DpAction::Meter(meter), told]),
+            Some(meter) => {
+                DpAction::Sample { probability: u32::MAX, actions: vec![DpAction::Meter(meter), told] }
+            }
             None => told,
         });
     }
@@ -288,6 +312,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             if self.key.has(b) {
                 metadata.put(b, self.key.block(b).0);
             }
+        }
+        if metadata.get(FieldId::ActsetOutput) == u128::from(OfPort::UNSET.0) {
+            metadata.set(FieldId::ActsetOutput, 0);
         }
         for f in [FieldId::InPort, FieldId::CtState, FieldId::CtZone, FieldId::PktMark, FieldId::PacketType] {
             metadata.set(f, self.key.get(f));

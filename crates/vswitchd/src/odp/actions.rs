@@ -5,6 +5,7 @@ use ::flow::{FieldId, Key};
 use datapath::DpAction;
 use datapath::conntrack::nat::Side;
 use datapath::conntrack::{Nat, Request};
+use datapath::hash::HashAlgorithm;
 
 /// What the names of header fields depend on: the protocols of the flow that the actions belong to.
 #[derive(Clone, Copy, Default, Debug)]
@@ -85,6 +86,13 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
         ),
         DpAction::PopMpls { eth_type } => format!("pop_mpls(eth_type={eth_type:#x})"),
         DpAction::Meter(meter) => format!("meter({})", meter.number),
+        DpAction::Hash(hash) => {
+            let name = match hash.algorithm {
+                HashAlgorithm::L4 => "l4",
+                HashAlgorithm::SymmetricL4 => "sym_l4",
+            };
+            format!("hash({name}({}))", hash.basis)
+        }
         DpAction::Recirc(id) => format!("recirc({})", hex(u128::from(*id))),
         DpAction::Ct(request) => ct(request),
         DpAction::CtClear => "ct_clear".into(),

@@ -107,7 +107,8 @@ impl Text<'_> {
     }
 
     fn has_tag(&self, tpid: FieldId, tci: FieldId) -> bool {
-        let is_tagged = self.key.get(tci) & 0x1000 != 0;
+        // A tag of which some bits matter, and are not those of none.
+        let is_tagged = self.get(tci).0 != 0 || self.key.get(tci) & 0x1000 != 0;
         is_tagged && (self.mask.get(tpid) != 0 || self.mask.get(tci) != 0)
     }
 
@@ -234,11 +235,11 @@ impl Text<'_> {
             }
             17 => self.group("udp", &ports),
             132 => self.group("sctp", &ports),
-            1 if !is_ipv6 => self.group("icmp", &icmp()),
+            1 if !is_ipv6 => self.icmp("icmp"),
             58 if is_ipv6 => {
-                self.group("icmpv6", &icmp());
+                self.icmp("icmpv6");
                 let (kind, kind_mask) = self.get(TpSrc);
-                if kind_mask == 0xffff && (kind == 135 || kind == 136) {
+                if kind_mask & 0xff == 0xff && (kind == 135 || kind == 136) {
                     self.group(
                         "nd",
                         &[
@@ -250,6 +251,23 @@ impl Text<'_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Type and code, which have eight bits, in the place of ports.
+    fn icmp(&mut self, name: &str) {
+        let member = |name: &str, field| {
+            let (value, mask) = self.get(field);
+            match mask & 0xff {
+                0xff => Some(format!("{name}={}", value & 0xff)),
+                0 if !self.verbose => None,
+                mask => Some(format!("{name}={}/{}", self.key.get(field) & 0xff, hex(mask))),
+            }
+        };
+        let members = [member("type", FieldId::TpSrc), member("code", FieldId::TpDst)];
+        let members: Vec<String> = members.into_iter().flatten().collect();
+        if !members.is_empty() {
+            self.parts.push(format!("{name}({})", members.join(",")));
         }
     }
 
@@ -269,10 +287,6 @@ impl Text<'_> {
             self.parts.push(format!("mpls({})", parts.join(",")));
         }
     }
-}
-
-fn icmp() -> [Member; 2] {
-    [("type", FieldId::TpSrc, decimal, hex), ("code", FieldId::TpDst, decimal, hex)]
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use openflow::message::{
 };
 use openflow::reply::write_reply;
 use std::time::Instant;
-use switch::{BridgeIdx, Group};
+use switch::{BridgeIdx, Group, selection_log};
+use tracing::Level;
 
 /// A request for counters of groups that waits for workers.
 pub(crate) struct GroupCounters {
@@ -52,6 +53,11 @@ impl Vswitch {
         }
         // What versions without commands on buckets are told.
         let now = self.control.group(bridge, change.group.group_id).map(|group| group.desc.clone());
+        if let Some(desc) =
+            now.as_ref().filter(|_| tracing::event_enabled!(target: "ofproto_dpif", Level::DEBUG))
+        {
+            selection_log(desc).iter().for_each(|line| tracing::debug!(target: "ofproto_dpif", "{line}"));
+        }
         let Some(record) = self.bridges.get_mut(&bridge) else { return };
         for conn in record.conns.values_mut() {
             let mut change = change.clone();

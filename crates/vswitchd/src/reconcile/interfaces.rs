@@ -430,13 +430,20 @@ impl Vswitch {
     fn free_port_no(&self, interface: &Interface, is_local: bool) -> Option<PortNo> {
         let is_free = |n: &PortNo| n.0 > 0 && n.0 <= 0xffff && !self.ports.contains_key(n);
         let digits = interface.name.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let digits = digits.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         let named = digits.parse().ok().map(|n: u32| {
             // A bridge's own port leaves the low numbers to the others.
             PortNo(if is_local { n.saturating_add(100) } else { n })
         });
         let named = named.filter(|n| interface.is_dummy() && is_free(n));
         named.or_else(|| {
-            let first = if is_local { 100 } else { 1 };
+            let first = match interface.kind.as_str() {
+                _ if is_local => 100,
+                // The end of a cable is no port of Open vSwitch's datapath: it leaves the numbers that people
+                // see to those that are.
+                "patch" => PATCH_FIRST,
+                _ => 1,
+            };
             let mut free = first;
             for port_no in self.ports.range(PortNo(first)..).map(|(no, _)| no.0) {
                 if port_no != free {
@@ -448,6 +455,9 @@ impl Vswitch {
         })
     }
 }
+
+/// Where the numbers of patch ports begin.
+const PATCH_FIRST: u32 = 32_768;
 
 fn patch_status(name: &str) -> PortStatus {
     PortStatus {

@@ -34,9 +34,12 @@ impl<P: Pipeline> Process<P> {
             let hits = self.exact_stage(&mut memory, &mut todo, &arrival, batch);
             self.context.stats.exact_hits.add(hits);
         }
-        for i in todo.iter().filter(|&i| memory.rows[i].exact.is_plain()) {
+        for i in todo.iter() {
+            if !memory.rows[i].exact.is_plain() {
+                continue;
+            }
             extract_plain(&mut memory.keys[i], &batch[i], &ingress);
-            memory.tracking.put(memory.originals.get(i), &mut memory.keys[i]);
+            memory.put_metadata(i);
         }
         clock.lap(Stage::Exact);
         let hits = self.megaflow_stage(&mut memory, &mut todo, &arrival);
@@ -111,9 +114,7 @@ impl Memory {
         let found = extract(packet.data(), packet.len(), ingress, key);
         self.layers[i] = found.unwrap_or_default();
         mark_depth(key, ingress.depth());
-        if self.tracking.state != 0 {
-            self.tracking.put(self.originals.get(i), key);
-        }
+        self.put_metadata(i);
         if found.is_some() {
             todo.push(i);
         } else {
@@ -230,7 +231,7 @@ impl<P: Pipeline> Process<P> {
     #[inline(never)]
     fn exact_rest(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
         let (mut lookup, mut sights) = self.lookup(Which::Exact, arrival.at);
-        let Memory { keys, rows, stale_exact, tracking, originals, .. } = memory;
+        let Memory { keys, rows, stale_exact, tracking, originals, dp_hash, has_more, .. } = memory;
         let (mut packets, mut alone) = (0, 0);
         todo.retain(|i| {
             let row = &mut rows[i];
@@ -240,7 +241,9 @@ impl<P: Pipeline> Process<P> {
             let extract = |key: &mut Key| {
                 if plain {
                     extract_plain(key, &batch[i], &arrival.ingress);
-                    tracking.put(originals.get(i), key);
+                    if *has_more {
+                        put_metadata(*tracking, originals.get(i), *dp_hash, key);
+                    }
                 }
             };
             if !lookup.answers(&mut sights, idx, row, &mut keys[i], extract, |stale| stale_exact.push(stale))
