@@ -683,8 +683,9 @@ fn random_group(chance: &mut Chance) -> GroupDesc {
         GroupType::Select => {
             let actions = buckets.first().map(|b| b.actions.clone()).unwrap_or_default();
             buckets.iter_mut().for_each(|b| b.actions.clone_from(&actions));
+            // Not by the datapath's hash: there is no second round here.
+            selection.method = "hash".to_string();
             if chance.one_in(2) {
-                selection.method = "hash".to_string();
                 let fields = [
                     (Mf::EthSrc, Mf::EthSrc.ones()),
                     (Mf::NwDst, 0xff),
