@@ -4,7 +4,6 @@
 //! The socket is a task beside the command. A request waits in a channel until the command looks for it,
 //! between two messages of the server, so that the command alone speaks to the server.
 
-use super::rpc::Server;
 use host::rundir::{RunDir, Socket};
 use host::{log, program};
 use serde_json::{Map, Value, json};
@@ -116,18 +115,20 @@ impl Control {
         }
     }
 
-    /// Runs a request.
-    pub(super) async fn run(&mut self, asked: Asked, server: &mut Server) -> Result<Next, String> {
+    /// Runs a request: its result, and the request to the server that is to be sent before it is answered.
+    pub(super) fn run(&mut self, asked: &Asked) -> (Result<String, String>, Option<(&'static str, Value)>) {
         let tables: &[&[Command<Control>]] = &[self.commands, &unixctl::standard::commands()];
         let result = unixctl::run(tables, &[], self, &asked.request);
-        if let Some((method, params)) = self.outgoing.take() {
-            server.send(method, &params).await?;
-        }
+        (result, self.outgoing.take())
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&self, asked: Asked, result: Result<String, String>) -> Next {
         let replied = unixctl::replied();
         // Whoever asked may be gone.
         let is_awaited = asked.answer.send(result).is_ok();
         if !self.exiting {
-            return Ok(Next::GoOn);
+            return Next::GoOn;
         }
         // The other task writes the reply.
         let written = async {
@@ -136,7 +137,7 @@ impl Control {
             }
         };
         let _ = tokio::time::timeout(REPLY_WAIT, written).await;
-        Ok(Next::End)
+        Next::End
     }
 
     fn send(&mut self, method: &'static str, params: Value) -> Result<String, String> {

@@ -10,7 +10,7 @@ use ovsdb::log::{Magic, Reader, frame, transaction};
 use ovsdb::{AtomType, ColumnIdx, ColumnSchema, Database, Datum, Schema, TableSchema, Uuid, UuidGenerator};
 use serde_json::{Map, Value, json};
 
-use super::Call;
+use super::call::Call;
 
 /// The transaction that is the argument: an array that begins with the name of a database.
 fn read_transaction(call: &Call<'_>) -> Result<Vec<Value>, String> {

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
+use super::call::{Call, print};
 use super::control::{self, Control, Next};
 use super::rpc::Heard;
-use super::{Call, print};
 
 pub(super) async fn run(call: &mut Call<'_>, what: &str) -> Result<(), String> {
     match call.server.try_call(what, json!([call.args[0]])).await? {
@@ -20,7 +20,7 @@ pub(super) async fn run(call: &mut Call<'_>, what: &str) -> Result<(), String> {
                 call.print_json(&params);
             }
             Heard::Reply(result) => call.print_json(&result),
-            Heard::Asked(asked) => match control.run(asked, &mut call.server).await? {
+            Heard::Asked(asked) => match call.server.obey(&mut control, asked).await? {
                 Next::GoOn => {}
                 Next::End => return Ok(()),
             },

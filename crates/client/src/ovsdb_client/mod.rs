@@ -6,6 +6,7 @@
 //!
 //! Source: ovsdb-client(1).
 
+mod call;
 mod control;
 mod data;
 mod locks;
@@ -16,15 +17,14 @@ mod schema;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::ctl::json::to_text;
-use crate::ctl::table::{Format, Printer, Style, Table};
+use crate::ctl::table::{Format, Printer, Style};
 use host::daemonize::{DAEMON, Daemon, Kept, LOGGING, Options as DaemonOptions};
 use host::getopt::{Opt, Order, flag, optional, value};
 use host::{log, program, rundir::RunDir};
-use serde_json::Value;
 use transport::{CLIENT_TLS, MORE_TLS, OVSDB_PORT, Target, Tls, TlsFiles, take_tls};
 
 use crate::database::{METHODS, TABLES, block_on, die_of_timeout, take_style, timeout};
+use call::{Call, Global, print};
 use host::manual::Manual;
 use host::signals::end_well;
 use host::usage::{log_all_messages, unknown_command};
@@ -97,55 +97,6 @@ const COMMANDS: &[Spec] = commands! {
     "steal" Server 1..1, "[SERVER] LOCK", "take a lock away from its owner";
     "unlock" Server 1..1, "[SERVER] LOCK", "release a lock";
 };
-
-/// What the options say.
-struct Global {
-    style: Style,
-    timeout: Option<u64>,
-    timestamp: bool,
-    force: bool,
-    change_aware: bool,
-    tls: Option<Arc<Tls>>,
-}
-
-/// What a command works with.
-struct Call<'a> {
-    global: &'a Global,
-    server: Server,
-    database: String,
-    args: &'a [String],
-    printer: Printer,
-    daemon: Daemon,
-    /// Whether it runs in the background.
-    detached: bool,
-}
-
-impl Call<'_> {
-    /// Prints a table now.
-    fn print_table(&mut self, table: &Table) {
-        let text = self.printer.print(table, &self.global.style);
-        print(&text);
-    }
-
-    /// Prints JSON now.
-    fn print_json(&self, json: &Value) {
-        print(&(to_text(json, self.global.style.pretty) + "\n"));
-    }
-}
-
-/// Prints text at once; a reader that has gone ends the program.
-fn print(text: &str) {
-    use std::io::{ErrorKind, Write};
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => {
-            eprintln!("{}: stdout: {}", program::name(), log::os_text(&error));
-            std::process::exit(1);
-        }
-    }
-}
 
 /// Runs the program with the arguments that follow its name.
 pub fn run(args: &[String]) -> ExitCode {

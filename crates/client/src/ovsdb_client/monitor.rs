@@ -7,9 +7,9 @@ use crate::ctl::table::{Cell, Table};
 use ovsdb::{ColumnSchema, Datum, Schema, TableSchema, Uuid};
 use serde_json::{Map, Value, json};
 
+use super::call::{Call, print};
 use super::control::{self, Control, Next};
 use super::rpc::Heard;
-use super::{Call, print};
 
 /// What of a table is followed.
 struct Followed<'a> {
@@ -143,7 +143,7 @@ async fn follow_changes(
         let (method, params) = match call.server.hear(&mut control).await? {
             Heard::Notification(method, params) => (method, params),
             Heard::Reply(_) => continue,
-            Heard::Asked(asked) => match control.run(asked, &mut call.server).await? {
+            Heard::Asked(asked) => match call.server.obey(&mut control, asked).await? {
                 Next::GoOn => continue,
                 Next::End => return Ok(()),
             },

@@ -9,7 +9,7 @@ use ovsdb::jsonrpc::Message;
 use serde_json::{Value, json};
 use transport::Tls;
 
-use super::control::{Asked, Control};
+use super::control::{Asked, Control, Next};
 use crate::database;
 use transport::jsonrpc::Connection;
 
@@ -102,6 +102,15 @@ impl Server {
                 Some(Message::Request { .. }) | None => {}
             }
         }
+    }
+
+    /// Runs a request of the control socket.
+    pub(super) async fn obey(&mut self, control: &mut Control, asked: Asked) -> Result<Next, String> {
+        let (result, outgoing) = control.run(&asked);
+        if let Some((method, params)) = outgoing {
+            self.send(method, &params).await?;
+        }
+        Ok(control.answer(asked, result).await)
     }
 
     /// The next notification, for a command without a control socket.

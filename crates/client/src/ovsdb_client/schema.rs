@@ -4,7 +4,7 @@ use crate::ctl::table::{Cell, Table};
 use ovsdb::Schema;
 use serde_json::{Value, json};
 
-use super::{Call, print};
+use super::call::{Call, print};
 
 pub(super) async fn list_dbs(call: &mut Call<'_>) -> Result<(), String> {
     for name in call.server.list_dbs().await? {

@@ -1,6 +1,6 @@
 //! All commands but `show-log`.
 
-use super::{Failure, Outcome, Settings, default_db, default_schema, show};
+use super::outcome::{Failure, Outcome, Settings, default_db, default_schema, show};
 use host::database_file::{DatabaseFile, LockError, open_to_read};
 use host::program::OVS_VERSION;
 use ovsdb::log::transaction::{Note, encode_schema};

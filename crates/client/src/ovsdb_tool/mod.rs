@@ -7,6 +7,7 @@
 //! Source: ovsdb-tool(1).
 
 mod commands;
+mod outcome;
 mod show_log;
 
 use host::daemonize::{LOGGING, Options};
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 
 use host::manual::Manual;
 use host::usage::{list_commands, unknown_command};
+use outcome::{Failure, Outcome, Settings, default_db, default_schema, show};
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
@@ -29,31 +31,6 @@ pub const OPTIONS: &[Opt] = &[
     flag("option").short('o').help("list the options"),
     flag("version").short('V').help("show the version"),
 ];
-
-/// What the options say that commands read.
-#[derive(Default)]
-struct Settings {
-    /// `-m`, so many times.
-    verbosity: u32,
-    /// `--rbac-role`.
-    role: Option<String>,
-}
-
-/// Why a command fails.
-enum Failure {
-    /// A message, and exit code 1.
-    Error(String),
-    /// An answer by exit code.
-    Code(u8),
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Error(text)
-    }
-}
-
-type Outcome = Result<(), Failure>;
 
 struct Command {
     name: &'static str,
@@ -176,20 +153,6 @@ fn check_election_timer(text: &str) -> Outcome {
         Ok(ms) if (100..=600_000).contains(&ms) => Ok(()),
         _ => Err("ovsdb error: election timer must be between 100 and 600000, in msec.".to_owned().into()),
     }
-}
-
-/// Prints a text; a reader that has gone is no error.
-fn show(text: &str) -> Outcome {
-    print!("{text}");
-    Ok(())
-}
-
-fn default_db() -> PathBuf {
-    program::database_directory().join("conf.db")
-}
-
-fn default_schema() -> PathBuf {
-    program::directory("OVS_PKGDATADIR", "/usr/share/openvswitch").join("vswitch.ovsschema")
 }
 
 /// Its description.

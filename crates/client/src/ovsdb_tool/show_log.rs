@@ -1,7 +1,7 @@
 //! `show-log`: the records of a database's log, for people.
 
 use super::commands::{open_db, open_failure};
-use super::{Failure, Outcome, Settings, default_db, show};
+use super::outcome::{Failure, Outcome, Settings, default_db, show};
 use ovsdb::log::{Damage, DamageKind, Magic, ReadError, Reader, transaction};
 use ovsdb::storage::{self, OpenError, system_text};
 use ovsdb::{Datum, Schema, TableSchema, text};

@@ -1,0 +1,59 @@
+//! What a command of `ovsdb-client` works with.
+
+use super::rpc::Server;
+use crate::ctl::json::to_text;
+use crate::ctl::table::{Printer, Style, Table};
+use host::daemonize::Daemon;
+use host::{log, program};
+use serde_json::Value;
+use std::sync::Arc;
+use transport::Tls;
+
+/// What the options say.
+pub(super) struct Global {
+    pub(super) style: Style,
+    pub(super) timeout: Option<u64>,
+    pub(super) timestamp: bool,
+    pub(super) force: bool,
+    pub(super) change_aware: bool,
+    pub(super) tls: Option<Arc<Tls>>,
+}
+
+/// What a command works with.
+pub(super) struct Call<'a> {
+    pub(super) global: &'a Global,
+    pub(super) server: Server,
+    pub(super) database: String,
+    pub(super) args: &'a [String],
+    pub(super) printer: Printer,
+    pub(super) daemon: Daemon,
+    /// Whether it runs in the background.
+    pub(super) detached: bool,
+}
+
+impl Call<'_> {
+    /// Prints a table now.
+    pub(super) fn print_table(&mut self, table: &Table) {
+        let text = self.printer.print(table, &self.global.style);
+        print(&text);
+    }
+
+    /// Prints JSON now.
+    pub(super) fn print_json(&self, json: &Value) {
+        print(&(to_text(json, self.global.style.pretty) + "\n"));
+    }
+}
+
+/// Prints text at once; a reader that has gone ends the program.
+pub(super) fn print(text: &str) {
+    use std::io::{ErrorKind, Write};
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            eprintln!("{}: stdout: {}", program::name(), log::os_text(&error));
+            std::process::exit(1);
+        }
+    }
+}

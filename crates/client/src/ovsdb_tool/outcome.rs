@@ -1,0 +1,43 @@
+//! What commands of `ovsdb-tool` are given, and how they end.
+
+use host::program;
+use std::path::PathBuf;
+
+/// What the options say that commands read.
+#[derive(Default)]
+pub(super) struct Settings {
+    /// `-m`, so many times.
+    pub(super) verbosity: u32,
+    /// `--rbac-role`.
+    pub(super) role: Option<String>,
+}
+
+/// Why a command fails.
+pub(super) enum Failure {
+    /// A message, and exit code 1.
+    Error(String),
+    /// An answer by exit code.
+    Code(u8),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Error(text)
+    }
+}
+
+pub(super) type Outcome = Result<(), Failure>;
+
+/// Prints a text; a reader that has gone is no error.
+pub(super) fn show(text: &str) -> Outcome {
+    print!("{text}");
+    Ok(())
+}
+
+pub(super) fn default_db() -> PathBuf {
+    program::database_directory().join("conf.db")
+}
+
+pub(super) fn default_schema() -> PathBuf {
+    program::directory("OVS_PKGDATADIR", "/usr/share/openvswitch").join("vswitch.ovsschema")
+}
