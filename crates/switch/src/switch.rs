@@ -165,6 +165,20 @@ impl Switch {
         translate::packet(Snapshot { switch: self, version, reader, learned: None }, key, out, sink);
     }
 
+    /// As [`Self::translate_packet_out`], watched.
+    pub(crate) fn translate_packet_out_watched<S: Sink>(
+        &self,
+        version: Version,
+        key: &Key,
+        (bridge, actions): (BridgeIdx, &[Action]),
+        reader: &Reader,
+        out: &mut Translation<Effect>,
+        sink: &mut S,
+    ) {
+        let at = Snapshot { switch: self, version, reader, learned: None };
+        translate::packet_out(at, key, bridge, actions, out, sink);
+    }
+
     /// As [`Self::translate_watched`], of a packet from a port that the bridge does not have.
     pub(crate) fn translate_in_bridge<S: Sink>(
         &self,

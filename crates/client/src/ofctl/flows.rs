@@ -3,7 +3,7 @@
 use super::client::{Client, Failure, fail};
 use super::{Options, replace::sort_flows};
 use base::OfPort;
-use flow::Match;
+use flow::{Depth, FieldId, Match};
 use host::log::os_text;
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, FlowMod, FlowModCommand, FlowStats,
@@ -11,7 +11,8 @@ use openflow::message::{
 };
 use openflow::text::{
     ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, flows_in, match_text,
-    message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, write_flow,
+    message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, parse_match,
+    write_flow,
 };
 use openflow::{Message, Version};
 use std::io::{Read, Write};
@@ -400,7 +401,12 @@ pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
         }
         [] => return fail!("packet-out: no packet"),
     };
-    let mut client = client_for(options, client, Protocols::ANY)?;
+    // Of a packet's metadata, versions before 1.5 carry the input port alone.
+    let usable = match packets.iter().all(|packet| packet.metadata == Match::any()) {
+        true => Protocols::ANY,
+        false => Protocols::only(Protocol::of_version(Version::V15)),
+    };
+    let mut client = client_for(options, client, usable)?;
     for packet in packets {
         client.send(&Message::PacketOut(packet))?;
     }
@@ -433,6 +439,7 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
         actions,
         data: Vec::new(),
     };
+    let mut fields = String::new();
     for (key, value) in KeyValues::new(&text[..at]) {
         match key {
             _ if value.is_empty() => return fail!("field {key} missing value"),
@@ -441,8 +448,15 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
                 None => return fail!("{value} is not a valid OpenFlow port"),
             },
             "packet" => packet.data = parse_packet(value)?,
-            _ => return fail!("unknown keyword {key}"),
+            // Metadata; headers are the packet's own.
+            _ => fields += &format!("{key}={value},"),
         }
+    }
+    packet.metadata = parse_match(&fields, names).map_err(|why| Failure(why.message))?;
+    let is_header =
+        |field: &&FieldId| field.depth() != Depth::Metadata && packet.metadata.mask.get(**field) != 0;
+    if let Some(field) = FieldId::ALL.iter().find(is_header) {
+        return fail!("{}: the packet itself says this", field.name());
     }
     match packet.in_port {
         _ if packet.data.is_empty() => fail!("must specify packet"),

@@ -219,6 +219,13 @@ fn commands_say_what_the_stock_switch_says() {
     assert_eq!(steps(&ours), steps(&stock));
     both(&["ofproto/trace", "br9", "in_port=1"]);
     both(&["ofproto/trace", UDP]);
+    both(&["ofproto/trace", "in_port=1", "505400000002505400000001080645"]);
+    both(&["ofproto/trace", "ovs-dummy", "in_port(42)"]);
+    both(&["ofproto/trace", "ovs-dummy", "recirc_id(0x42)"]);
+    let from_controller =
+        |actions| ["ofproto/trace-packet-out", "br0", "in_port=2,dl_src=50:54:00:00:00:05", actions];
+    both(&from_controller("output:1,mod_vlan_vid:123,output:3"));
+    both(&from_controller("nonesuch"));
     both(&["netdev-dummy/receive", "nope", "00"]);
     both(&["netdev-dummy/set-admin-state", "p3", "down"]);
     both(&["netdev-dummy/set-admin-state", "p3", "sideways"]);

@@ -48,6 +48,11 @@ pub struct PacketOut<'m> {
 }
 
 impl Control {
+    /// Whether a controller might send a packet with these actions.
+    pub fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
+        self.inner.check_packet_out(bridge, out)
+    }
+
     /// Several changes of any kind, likewise. What is to become of the packets among them, in order.
     pub fn change_all(
         &mut self,
@@ -85,6 +90,12 @@ impl Inner {
     }
 
     /// Translates a packet as of the coming version, which has the changes of the batch so far.
+    fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
+        let PacketOut { key, actions, version } = out;
+        let packet = Match { key: key.clone(), ..Match::any() };
+        validate::check(version, &packet, actions, 0, self.known(bridge))
+    }
+
     fn translate_between(
         &self,
         bridge: BridgeIdx,
@@ -94,9 +105,8 @@ impl Inner {
         if self.bridges.get(bridge.0 as usize).is_none_or(Option::is_none) {
             return Err(FlowModError::NoBridge(bridge));
         }
-        let PacketOut { key, actions, version } = out;
-        let packet = Match { key: key.clone(), ..Match::any() };
-        validate::check(version, &packet, actions, 0, self.known(bridge))?;
+        self.check_packet_out(bridge, out)?;
+        let PacketOut { key, actions, .. } = out;
         let mut translation = Translation::default();
         self.switch.translate_packet_out(self.coming(), key, bridge, actions, reader, &mut translation);
         Ok(translation)

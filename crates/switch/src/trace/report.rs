@@ -149,6 +149,8 @@ pub struct Start<'a> {
     pub key: &'a Key,
     /// Of a packet that comes from no port of the switch: the bridge that it comes to.
     pub bridge: Option<BridgeIdx>,
+    /// Of a packet that a controller sends there: its actions.
+    pub actions: Option<&'a [Action]>,
 }
 
 /// How what is found is shown.
@@ -167,16 +169,21 @@ pub fn trace(
     texts: Texts<'_>,
     reader: &Reader,
 ) -> (String, Translation<Effect>) {
-    let (Start { version, key, bridge }, Texts { ports, actions }) = (start, texts);
+    let (Start { version, key, bridge, actions: given }, Texts { ports, actions }) = (start, texts);
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
     let mut listener = Listener { ports, topology, open: vec![root], after: None, failure: None };
     let mut out = Translation::default();
-    match bridge {
-        None => switch.translate_watched(version, key, reader, &mut out, &mut listener),
-        Some(bridge) => {
-            switch.translate_in_bridge(version, key, bridge, reader, &mut out, &mut listener);
+    match bridge.zip(given) {
+        Some(sent) => {
+            switch.translate_packet_out_watched(version, key, sent, reader, &mut out, &mut listener);
         }
+        None => match bridge {
+            None => switch.translate_watched(version, key, reader, &mut out, &mut listener),
+            Some(bridge) => {
+                switch.translate_in_bridge(version, key, bridge, reader, &mut out, &mut listener);
+            }
+        },
     }
     while listener.open.len() > 1 {
         listener.leave();

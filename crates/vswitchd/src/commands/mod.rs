@@ -84,6 +84,13 @@ const COMMANDS: &[Command<Vswitch>] = &[
         5,
         switching::trace,
     ),
+    row(
+        "ofproto/trace-packet-out",
+        "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet] actions",
+        2,
+        6,
+        switching::trace_packet_out,
+    ),
     row("qos/show", "interface", 1, 1, qos::show),
     row("qos/show-types", "interface", 1, 1, qos::show_types),
     row("revalidator/purge", "", 0, 0, datapath::purge),

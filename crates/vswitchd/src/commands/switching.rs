@@ -4,12 +4,12 @@ use crate::odp::{self, ActionContext};
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline, Translation};
-use flow::{Depth, FieldId, Ingress, Key, extract};
+use flow::{Action, Depth, FieldId, Ingress, Key, extract};
 use openflow::Version;
-use openflow::text::{PortNames, parse_packet, write_actions, write_match};
+use openflow::text::{ActionsIn, PortNames, parse_actions, parse_packet, write_actions, write_match};
 use std::fmt::Write;
 use std::sync::Arc;
-use switch::control::{Cursor, RuleFilter};
+use switch::control::{Cursor, PacketOut, RuleFilter};
 use switch::{BridgeIdx, Rule};
 use transport::clock;
 
@@ -111,6 +111,23 @@ pub fn reconnect(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Strin
 /// metadata. `ofproto/trace [DATAPATH] FLOW [PACKET]`: FLOW in the datapath's syntax, whose input port says
 /// which bridge.
 pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    trace_with(vswitch, args, None)
+}
+
+/// `ofproto/trace-packet-out ... ACTIONS`: the same of a packet that a controller sends with these actions.
+pub fn trace_packet_out(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    let (actions, args) = args.split_last().expect("two at least, by the table of commands");
+    if args.iter().any(|arg| arg == "-generate" || arg == "--generate") {
+        return Err("-generate: a traced packet-out has no side effects".into());
+    }
+    let actions =
+        parse_actions(actions, ActionsIn::List, PortNames::none()).map_err(|error| error.to_string())?;
+    // Actions are checked as those of any packet-out; there is no stricter way.
+    let args: Vec<String> = args.iter().filter(|a| !a.ends_with("-consistent")).cloned().collect();
+    trace_with(vswitch, &args, Some(actions))
+}
+
+fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>) -> Result<String, String> {
     let (options, rest): (Vec<_>, Vec<_>) = args.iter().map(String::as_str).partition(|a| a.starts_with('-'));
     // A packet that there is none of is made from the flow in any case.
     if let Some(unknown) = options.iter().find(|o| !["--names", "--no-names", "-generate"].contains(o)) {
@@ -123,6 +140,10 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         [name, flow, packet] if is_datapath_flow(flow) => {
             (from_datapath(vswitch, Some(name), flow)?, Some(packet))
         }
+        // Two words may be a flow of a bridge that is not named, and a packet.
+        [flow, packet] if vswitch.bridge_named(flow).is_none() && is_packet(packet) => {
+            return Err(format!("syntax error at {flow} (or the bridge name was omitted)"));
+        }
         [name, text] => (from_bridge(vswitch, name, text)?, None),
         [name, text, packet] => (from_bridge(vswitch, name, text)?, Some(packet)),
         [one] => return Err(format!("syntax error at {one} (or the bridge name was omitted)")),
@@ -133,13 +154,20 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let mut frame = None;
     if let Some(packet) = packet {
         let bytes = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
+        // The packet has the headers, and the flow what goes with them.
+        let metadata = [FieldId::SkbPriority, FieldId::PktMark].map(|field| (field, key.get(field)));
         key = key_of(&bytes, in_port, dp_port)?;
+        metadata.into_iter().for_each(|(field, value)| key.set(field, value));
         frame = Some(bytes);
     }
     key.set(FieldId::DpPort, u128::from(dp_port.0));
     if frame.is_none() && options.contains(&"-generate") {
         let text = odp::flow(&key, &odp::exact_mask(), &odp::numbers, false);
         frame = Some(odp::frame(&text).map_err(|e| e.to_string())?);
+    }
+    if let Some(actions) = &given {
+        let out = PacketOut { key: &key, actions, version: Version::V13 };
+        vswitch.control.check_packet_out(bridge, out).map_err(|error| format!("Bad actions: {error}"))?;
     }
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
@@ -148,7 +176,8 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let start = switch::trace::Start {
         version: vswitch.switch.version(),
         key: &key,
-        bridge: port_no.is_none().then_some(bridge),
+        bridge: (port_no.is_none() || given.is_some()).then_some(bridge),
+        actions: given.as_deref(),
     };
     let name = |port: PortNo| {
         vswitch.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
@@ -157,7 +186,7 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
     let text = switch::trace::trace(&vswitch.switch, start, texts, &reader).0;
     drop(reader);
-    if let (Some(frame), Some(port_no)) = (frame, port_no) {
+    if let (Some(frame), Some(port_no), None) = (frame, port_no, given) {
         vswitch.side_effects(&key, port_no, &frame);
     }
     Ok(text)
@@ -188,9 +217,23 @@ struct Traced {
     key: Key,
 }
 
+/// The number in an attribute of a datapath's flow, without its mask.
+fn number_in(text: &str, name: &str) -> Option<u32> {
+    let value = text.split(name).nth(1)?.split([')', '/']).next()?.trim();
+    match value.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => value.parse().ok(),
+    }
+}
+
+/// A packet in hexadecimal, as opposed to a flow.
+fn is_packet(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_hexdigit() || c.is_ascii_whitespace())
+}
+
 /// `in_port(1),eth(...)`, as opposed to `in_port=1,...`.
 fn is_datapath_flow(text: &str) -> bool {
-    text.contains("in_port(")
+    text.contains("in_port(") || text.starts_with("recirc_id(")
 }
 
 fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, String> {
@@ -224,15 +267,24 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
     if name.is_some_and(|name| name != super::datapath::short_name(vswitch)) {
         return Err("Cannot find the datapath".into());
     }
+    // A trace begins with the first round.
+    if let Some(id) = number_in(text, "recirc_id(").filter(|id| *id != 0) {
+        return Err(format!("no recirculation data for recirc_id {id:#x}"));
+    }
     let after = text.split("in_port(").nth(1).unwrap_or_default();
     let port = after.split(')').next().unwrap_or_default();
     let record = match port.parse() {
         Ok(number) => vswitch.ports.get(&PortNo(number)),
         Err(_) => vswitch.port_named(port),
     };
-    let record = record.ok_or_else(|| format!("in_port({port}): no such port in the datapath"))?;
+    let record = record.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
     let frame = odp::frame(text).map_err(|e| e.to_string())?;
-    let key = key_of(&frame, record.of_port, record.port_no)?;
+    let mut key = key_of(&frame, record.of_port, record.port_no)?;
+    for (name, field) in [("skb_priority(", FieldId::SkbPriority), ("skb_mark(", FieldId::PktMark)] {
+        if let Some(value) = number_in(text, name) {
+            key.set(field, value.into());
+        }
+    }
     Ok(Traced { bridge: record.bridge, in_port: record.of_port, port_no: Some(record.port_no), key })
 }
 

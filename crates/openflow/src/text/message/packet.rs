@@ -37,7 +37,12 @@ fn text_of(frame: &[u8], is_flow: bool) -> String {
         let start = usize::from(layers.l4) + offset;
         frame.get(start..start + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
     };
-    if layers.payload != 0 {
+    if layers.payload != 0 && key.get64(FieldId::NwProto) == 132 {
+        let start = usize::from(layers.l4) + 8;
+        if let Some(sum) = frame.get(start..start + 4).and_then(|sum| sum.try_into().ok()) {
+            out += &format!(" sctp_csum:{:x}", u32::from_be_bytes(sum));
+        }
+    } else if layers.payload != 0 {
         let (name, offset) = match (m.eth_type(), key.get64(FieldId::NwProto)) {
             (0x800 | 0x86dd, 6) => ("tcp", 16),
             (0x800 | 0x86dd, 17) => ("udp", 6),
@@ -73,7 +78,7 @@ fn all_fields(key: &Key) -> Match {
         );
         // Extension headers are not in the stock tool's text, nor most times worth a word.
         !excluded
-            && *mf != Mf::Ipv6ExtHdr
+            && !matches!(mf, Mf::Ipv6ExtHdr | Mf::NdReserved | Mf::NdOptionsType)
             && mf.row().prereq != flow::mf::Prereq::None
             && mf.row().prereq != flow::mf::Prereq::Ct
     });
@@ -81,6 +86,12 @@ fn all_fields(key: &Key) -> Match {
         // In the order of the table, so that what a field requires has been taken before.
         if m.has_prereq(mf) {
             take(&mut m, mf);
+        }
+    }
+    if m.get_mf(Mf::NdTarget).1 != 0 {
+        // Both addresses are shown, be they there or not.
+        for field in [FieldId::ArpSha, FieldId::ArpTha] {
+            m.set_masked(field, key.get(field), field.ones());
         }
     }
     m
