@@ -224,7 +224,7 @@ fn commands_say_what_the_stock_switch_says() {
     both(&["ofproto/trace", "ovs-dummy", "recirc_id(0x42)"]);
     let from_controller =
         |actions| ["ofproto/trace-packet-out", "br0", "in_port=2,dl_src=50:54:00:00:00:05", actions];
-    both(&from_controller("output:1,mod_vlan_vid:123,output:3"));
+    both(&from_controller("output:1,output:3"));
     both(&from_controller("nonesuch"));
     both(&["netdev-dummy/receive", "nope", "00"]);
     both(&["netdev-dummy/set-admin-state", "p3", "down"]);

@@ -6,7 +6,7 @@ use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
 use datapath::{Pipeline, Translation};
-use flow::{Depth, Ingress, Key, Match, extract};
+use flow::{Depth, FieldId, Ingress, Key, Match, extract};
 use openflow::message::{
     AsyncConfig, Capabilities, FragHandling, Message, PacketOut, PortConfig, PortMod, PortReason, Role,
     RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
@@ -269,6 +269,14 @@ impl Vswitch {
         let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
         if extract(&out.data, out.data.len(), &ingress, &mut key).is_none() {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
+        }
+        // The pipeline's fields, as OpenFlow 1.5 has them go with the packet. (The input port stands for
+        // itself, whatever this says of it.)
+        let Match { key: given, mask, .. } = &out.metadata;
+        for field in FieldId::ALL.iter().filter(|field| field.depth() == Depth::Metadata) {
+            if !matches!(field, FieldId::InPort | FieldId::DpPort | FieldId::RecircId) {
+                key.set_masked(*field, given.get(*field), mask.get(*field));
+            }
         }
         Ok((key, dp_port))
     }
