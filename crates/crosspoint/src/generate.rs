@@ -2,7 +2,7 @@
 
 use crate::manual::{complete, own, page};
 use crate::programs::PROGRAMS;
-use clap::ValueEnum;
+use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 use host::manual::Manual;
 use host::usage::{fail, show};
@@ -32,19 +32,19 @@ enum What {
     Names,
 }
 
-/// Writes it to standard output.
-pub fn run(args: &Args) -> ExitCode {
+/// Writes it to standard output. `cli` is the command line of `crosspoint`.
+pub fn run(args: &Args, cli: Command) -> ExitCode {
     let words: Vec<&str> = args.args.iter().map(String::as_str).collect();
     let text = match (args.what, &words[..]) {
         (What::Names, []) => PROGRAMS.iter().map(|program| format!("{}\n", program.name)).collect(),
         (What::Pages, []) => {
-            pages().iter().map(|(name, _)| format!("{name} {}\n", page::section(name))).collect()
+            pages(&cli).iter().map(|(name, _)| format!("{name} {}\n", page::section(name))).collect()
         }
-        (What::Man, [wanted]) => match pages().iter().find(|(name, _)| name == wanted) {
+        (What::Man, [wanted]) => match pages(&cli).iter().find(|(name, _)| name == wanted) {
             Some((name, manual)) => page::roff(manual, name, &called(name)),
             None => return fail(&format!("{wanted}: no such page; `crosspoint generate pages` lists them")),
         },
-        (What::Completion, [shell, name]) => match completion(shell, name) {
+        (What::Completion, [shell, name]) => match completion(shell, name, cli) {
             Ok(text) => text,
             Err(error) => return fail(&error),
         },
@@ -57,9 +57,9 @@ pub fn run(args: &Args) -> ExitCode {
 }
 
 /// Every page with what it says: `crosspoint`, each subcommand, each stock name.
-fn pages() -> Vec<(String, Manual)> {
-    let mut pages = vec![("crosspoint".to_string(), own::main_manual())];
-    pages.extend(own::subcommands());
+fn pages(cli: &Command) -> Vec<(String, Manual)> {
+    let mut pages = vec![("crosspoint".to_string(), own::main_manual(cli))];
+    pages.extend(own::subcommands(cli));
     for program in PROGRAMS {
         pages.push((program.name.into(), (program.manual)()));
         if !program.subcommand.is_empty() {
@@ -74,7 +74,7 @@ fn called(page: &str) -> String {
     page.strip_prefix("crosspoint-").map_or(page.to_string(), |sub| format!("crosspoint {sub}"))
 }
 
-fn completion(shell: &str, name: &str) -> Result<String, String> {
+fn completion(shell: &str, name: &str, cli: Command) -> Result<String, String> {
     let shell = match shell {
         "bash" => Shell::Bash,
         "zsh" => Shell::Zsh,
@@ -83,7 +83,7 @@ fn completion(shell: &str, name: &str) -> Result<String, String> {
     };
     let command = match PROGRAMS.iter().find(|program| program.name == name) {
         Some(program) => complete::command(name, &(program.manual)()),
-        None if name == "crosspoint" => own::completed(),
+        None if name == "crosspoint" => own::completed(cli),
         None => return Err(format!("{name}: unknown program; `crosspoint generate names` lists them")),
     };
     String::from_utf8(complete::script(shell, command)).map_err(|error| error.to_string())

@@ -16,7 +16,7 @@ mod programs;
 mod switch;
 mod top;
 
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A virtual switch with a poll-mode datapath in user space, a drop-in replacement for Open vSwitch.
@@ -82,7 +82,8 @@ fn main() -> ExitCode {
         host::output::flush();
         return code;
     }
-    let cli = Cli::from_arg_matches(&manual::own::cli().get_matches()).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&manual::own::cli(Cli::command()).get_matches())
+        .unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Switch(args) => switch::run(*args),
         Command::Appctl(_)
@@ -99,7 +100,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Guest(args) => guest::run(&args),
-        Command::Generate(args) => generate::run(&args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
         Command::DemoTraffic(args) => demo::traffic::run(args),
     }
 }

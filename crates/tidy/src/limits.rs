@@ -23,9 +23,6 @@ pub const TOO_WIDE: &[&str] = &[];
 pub const CIRCLES: &[&str] = &[
     "crates/client/src/ofctl/",
     "crates/client/src/vsctl/",
-    "crates/crosspoint/src/generate.rs",
-    "crates/crosspoint/src/main.rs",
-    "crates/crosspoint/src/manual/",
     "crates/datapath/src/action.rs",
     "crates/datapath/src/conntrack/",
     "crates/datapath/src/edit.rs",

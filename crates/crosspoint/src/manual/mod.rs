@@ -10,10 +10,11 @@ pub mod page;
 mod tests {
     use super::*;
     use crate::programs::PROGRAMS;
+    use clap::CommandFactory;
 
     #[test]
     fn every_program_has_examples_and_says_what_each_command_and_option_does() {
-        let own = own::subcommands();
+        let own = own::subcommands(&crate::Cli::command());
         let stock = PROGRAMS.iter().map(|program| (program.name.to_string(), (program.manual)()));
         for (name, manual) in stock.chain(own) {
             assert!(!manual.brief.is_empty() && !manual.usage.is_empty(), "{name}");

@@ -1,8 +1,7 @@
 //! Manuals of `crosspoint` itself and of the subcommands that clap parses.
 
-use crate::Cli;
 use crate::programs::PROGRAMS;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use host::manual::{Entry, Flag, Group, Manual, examples};
 use std::fmt::Write;
 
@@ -83,9 +82,9 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The command line of `crosspoint`, with grouped help and examples.
-pub fn cli() -> Command {
-    let mut cli = Cli::command();
+/// The command line of `crosspoint`, with grouped help and examples. `cli` is as clap derives it, here and
+/// below.
+pub fn cli(mut cli: Command) -> Command {
     let names: Vec<String> = visible(&cli).map(|sub| sub.get_name().to_string()).collect();
     for name in names {
         let rows = examples(&examples_of(&name));
@@ -98,8 +97,7 @@ pub fn cli() -> Command {
 }
 
 /// `crosspoint` and all subcommands as clap would parse them, for completion.
-pub fn completed() -> Command {
-    let mut cli = Cli::command();
+pub fn completed(mut cli: Command) -> Command {
     for program in PROGRAMS.iter().filter(|program| !program.subcommand.is_empty()) {
         cli = cli.mut_subcommand(program.subcommand, |_| {
             super::complete::command(program.subcommand, &(program.manual)())
@@ -109,8 +107,7 @@ pub fn completed() -> Command {
 }
 
 /// The page of `crosspoint` itself.
-pub fn main_manual() -> Manual {
-    let cli = Cli::command();
+pub fn main_manual(cli: &Command) -> Manual {
     let mut manual = Manual::new("a virtual switch that takes the place of Open vSwitch", &["COMMAND [ARG...]"])
         .about(
             "Crosspoint forwards packets between physical interfaces, virtual machines and the host, in user space. \
@@ -123,17 +120,16 @@ pub fn main_manual() -> Manual {
             ("crosspoint vsctl add-br br0 -- add-port br0 eth1", "Add a bridge with a port."),
             ("crosspoint help vsctl", "Show the help of a command."),
         ]);
-    for (title, rows) in grouped(&cli) {
+    for (title, rows) in grouped(cli) {
         manual = manual.commands(title, rows);
     }
     manual
 }
 
 /// The name and manual of every subcommand that clap parses.
-pub fn subcommands() -> Vec<(String, Manual)> {
-    let cli = Cli::command();
+pub fn subcommands(cli: &Command) -> Vec<(String, Manual)> {
     let is_stock = |sub: &&Command| PROGRAMS.iter().any(|program| program.subcommand == sub.get_name());
-    visible(&cli)
+    visible(cli)
         .filter(|sub| !is_stock(sub))
         .map(|sub| (format!("crosspoint-{}", sub.get_name()), of(sub)))
         .collect()
@@ -242,6 +238,8 @@ fn main_help(cli: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cli;
+    use clap::CommandFactory;
 
     #[test]
     fn every_visible_subcommand_is_in_exactly_one_group() {
