@@ -632,18 +632,21 @@ fn answers(dir: &Path, messages: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
 #[test]
 fn what_is_not_carried_out_is_refused_as_such_and_harms_nobody() {
     let switch = Switch::dummy();
-    for flow in [
-        "actions=check_pkt_larger(100)->NXM_NX_REG0[0],2",
-        "actions=clone(check_pkt_larger(100)->NXM_NX_REG0[0],2)",
-    ] {
-        let said = switch.ofctl(&["add-flow", "br0", flow]).failed();
+    for flow in ["actions=encap(nsh),2", "actions=clone(encap(nsh),2)"] {
+        let said = switch.ofctl(&["-O", "OpenFlow13", "add-flow", "br0", flow]).failed();
         assert!(said.contains("OFPBAC_BAD_TYPE"), "{said}");
     }
     let frame = "packet=50540000000750540000000508004500";
-    for actions in ["check_pkt_larger(100)->NXM_NX_REG0[0]", "dec_ttl,check_pkt_larger(100)->NXM_NX_REG0[0]"]
-    {
-        let said =
-            switch.ofctl(&["packet-out", "br0", &format!("in_port=1,{frame},actions={actions}")]).failed();
+    for actions in ["encap(nsh)", "set_queue:1,encap(nsh)"] {
+        let said = switch
+            .ofctl(&[
+                "-O",
+                "OpenFlow13",
+                "packet-out",
+                "br0",
+                &format!("in_port=1,{frame},actions={actions}"),
+            ])
+            .failed();
         assert!(said.contains("OFPBAC_BAD_TYPE"), "{said}");
     }
     switch.add_flow("in_port=1,actions=2");

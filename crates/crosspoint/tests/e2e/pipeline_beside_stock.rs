@@ -1,4 +1,5 @@
-//! Steps of the pipeline beside the stock switch: conjunctive matches, packets by their length.
+//! Steps of the pipeline beside the stock switch: conjunctive matches, packets by their length, lookups by
+//! connection, network service headers.
 
 use crate::actions_beside_stock::{Both, ethernet, ipv4, udp};
 
@@ -148,4 +149,49 @@ fn a_resubmit_by_connection_looks_up_the_original_direction() {
             ("from 3", packet(3, 4)),
         ],
     );
+}
+
+/// A frame with a network service header and an IPv4 packet behind it.
+fn nsh(ttl: u8, md_type: u8) -> Vec<u8> {
+    let words: u16 = if md_type == 1 { 6 } else { 2 };
+    let mut header = (u16::from(ttl) << 6 | words).to_be_bytes().to_vec();
+    header.extend([md_type, 1, 0, 0x12, 0x34, 255]);
+    if md_type == 1 {
+        header.extend((1..=16).map(|byte| byte * 3));
+    }
+    ethernet(0x894f, &[header, ipv4(17, 0, 64, &udp())].concat())
+}
+
+#[test]
+fn network_service_headers_are_changed_as_in_the_stock_switch() {
+    let mut both = Both::start("nsh-fields");
+    let frames = [
+        ("type 1", nsh(63, 1)),
+        ("type 2", nsh(5, 2)),
+        ("TTL 2", nsh(2, 1)),
+        ("TTL 1", nsh(1, 1)),
+        ("TTL 0", nsh(0, 1)),
+        ("no such header", packet(1, 2)),
+    ];
+    let nsh = "dl_type=0x894f";
+    for rules in [
+        vec![format!(
+            "{nsh},actions=set_field:2->nsh_flags,set_field:254->nsh_si,set_field:0x44332211->nsh_c1,2"
+        )],
+        vec![format!("{nsh},actions=set_field:0x123->nsh_spi,set_field:9->nsh_ttl,2,set_field:7->nsh_si,3")],
+        vec![format!(
+            "{nsh},nsh_mdtype=1,actions=set_field:1->nsh_c2,set_field:2->nsh_c3,set_field:3->nsh_c4,2"
+        )],
+        vec![format!("{nsh},actions=2,dec_nsh_ttl,3")],
+        vec![format!("{nsh},actions=dec_nsh_ttl,dec_nsh_ttl,2"), "priority=1,actions=3".to_string()],
+        // What the pipeline has set is what it matches.
+        vec![
+            format!("{nsh},actions=set_field:0xab->nsh_si,goto_table:1"),
+            format!("table=1,{nsh},nsh_si=0xab,actions=clone(set_field:1->nsh_si,2),3"),
+        ],
+    ] {
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        both.rules("OpenFlow13", &rules);
+        both.same_fates(&rules.join("; "), &frames);
+    }
 }

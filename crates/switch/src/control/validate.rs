@@ -128,7 +128,6 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         }
         Action::SetMplsLabel(label) if *label > 0xf_ffff => bad("label above 20 bits"),
         Action::SetMplsTc(tc) if *tc > 7 => bad("traffic class above 7"),
-        Action::DecNshTtl => Err(FlowModError::Unsupported("dec_nsh_ttl")),
         Action::CheckPktLarger { target, .. } => check_write(target, options),
         Action::Group(group) => match known.numbered {
             Some((groups, _)) if !groups.contains(*group) => Err(FlowModError::BadOutGroup(*group)),
@@ -154,6 +153,7 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         | Action::SetMplsTc(_)
         | Action::SetMplsTtl(_)
         | Action::DecMplsTtl
+        | Action::DecNshTtl
         | Action::DecTtl(_)
         | Action::SetTunnel { .. }
         | Action::SetQueue(_)
@@ -308,7 +308,7 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
             Action::SetTpSrc(_) | Action::SetTpDst(_) | Action::FinTimeout { .. } => Depth::Transport,
             Action::CheckPktLarger { target, .. } => of_field(target.field),
             // It tells the controllers where it cannot.
-            Action::DecTtl(_) => Depth::Everything,
+            Action::DecTtl(_) | Action::DecNshTtl => Depth::Everything,
             Action::Resubmit { table, ct, .. } => {
                 named.tables.extend(table);
                 if *ct { Depth::Transport } else { Depth::Metadata }
@@ -348,7 +348,7 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
                 Depth::Everything
             }
             // Refused.
-            Action::DecNshTtl | Action::Encap { .. } | Action::Decap { .. } => Depth::Metadata,
+            Action::Encap { .. } | Action::Decap { .. } => Depth::Metadata,
             // The hash looks at all headers; the control thread reads the packet that something is learned
             // from.
             Action::Multipath(_) | Action::Bundle(_) | Action::Learn(_) => Depth::Everything,

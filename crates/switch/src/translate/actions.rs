@@ -106,6 +106,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::SetMplsTtl(ttl) => self.set_label(u64::from(*ttl), 0xff),
             Action::DecMplsTtl => self.dec_mpls_ttl(),
             Action::DecTtl(ids) => self.dec_ttl(ids),
+            Action::DecNshTtl => self.dec_nsh_ttl(),
             Action::SetNwTtl(ttl) => self.set_ttl(*ttl),
             Action::SetTpSrc(port) => self.set_transport_port(FieldId::TpSrc, *port),
             Action::SetTpDst(port) => self.set_transport_port(FieldId::TpDst, *port),
@@ -127,11 +128,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Bundle(bundle) => self.bundle_action(bundle),
             Action::Meter(meter_id) => self.meter(*meter_id),
             // Refused when a rule is added.
-            Action::Nat(_)
-            | Action::DecNshTtl
-            | Action::Encap { .. }
-            | Action::Decap { .. }
-            | Action::CheckPktLarger { .. } => self.error = Some(DropReason::TranslationError),
+            Action::Nat(_) | Action::Encap { .. } | Action::Decap { .. } | Action::CheckPktLarger { .. } => {
+                self.error = Some(DropReason::TranslationError)
+            }
         }
     }
 
@@ -418,14 +417,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
         matches!(self.read(FieldId::EthType), 0x0800 | 0x86dd)
     }
 
-    #[inline(never)]
-    fn set_ttl(&mut self, ttl: u8) {
-        if self.is_ip() {
-            self.read(FieldId::NwProto);
-            self.write_field(FieldId::NwTtl, u128::from(ttl));
-        }
-    }
-
     /// `mod_tp_src` and `mod_tp_dst`: ports, or ICMP's type and code, which OpenFlow 1.0 keeps in the same
     /// place. A packet without either stays as it is.
     #[inline(never)]
@@ -462,29 +453,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    #[inline(never)]
-    fn dec_ttl(&mut self, controllers: &[u16]) {
-        if !self.is_ip() {
-            return;
-        }
-        self.read(FieldId::NwProto);
-        let ttl = self.read(FieldId::NwTtl);
-        if ttl > 1 {
-            return self.write_field(FieldId::NwTtl, u128::from(ttl - 1));
-        }
-        self.ttl_expired(controllers);
-    }
-
-    fn ttl_expired(&mut self, controllers: &[u16]) {
-        self.drop_reason = DropReason::TtlExpired;
-        self.trace.detail(|| "TTL exceeded".to_string());
-        for id in if controllers.is_empty() { &[0][..] } else { controllers } {
-            self.packet_in(u16::MAX, PacketInReason::InvalidTtl, *id, &[]);
-        }
-        self.list_ends = true;
-    }
-
-    fn has_label(&mut self) -> bool {
+    pub(super) fn has_label(&mut self) -> bool {
         self.read(FieldId::EthType);
         matches!(self.key.get64(FieldId::EthType), 0x8847 | 0x8848)
     }
@@ -495,19 +464,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             let p = FieldId::Mpls0.place();
             self.write(p.block.into(), p.word.into(), bits << p.shift, value << p.shift);
         }
-    }
-
-    #[inline(never)]
-    fn dec_mpls_ttl(&mut self) {
-        if !self.has_label() {
-            return;
-        }
-        self.need_mf(Mf::MplsTtl, 0xff);
-        let ttl = self.key.get_mf(Mf::MplsTtl);
-        if ttl > 1 {
-            return self.write_mf(Mf::MplsTtl, ttl - 1, 0xff);
-        }
-        self.ttl_expired(&[0]);
     }
 
     /// `mod_vlan_vid` and `mod_vlan_pcp`: bits of the tag, which is added where there is none.

@@ -30,6 +30,14 @@ const FIELDS: &[FieldId] = &[
     FieldId::TpSrc,
     FieldId::TpDst,
     FieldId::Mpls0,
+    FieldId::NshFlags,
+    FieldId::NshTtl,
+    FieldId::NshSpi,
+    FieldId::NshSi,
+    FieldId::NshC1,
+    FieldId::NshC2,
+    FieldId::NshC3,
+    FieldId::NshC4,
     FieldId::SkbPriority,
     FieldId::PktMark,
 ];
@@ -80,6 +88,9 @@ impl<S: Sink> Xlate<'_, S> {
             NdTarget | NdReserved | NdOptionsType => eth_type == 0x86dd,
             TpSrc | TpDst => ip && self.read(NwFrag) & 2 == 0,
             Mpls0 => matches!(eth_type, 0x8847 | 0x8848),
+            NshFlags | NshTtl | NshSpi | NshSi => eth_type == 0x894f,
+            // Metadata of another type has no context headers of fixed places.
+            NshC1 | NshC2 | NshC3 | NshC4 => eth_type == 0x894f && self.read(NshMdtype) == 1,
             _ => true,
         }
     }

@@ -193,6 +193,7 @@ fn header(field: FieldId, context: ActionContext) -> &'static str {
         },
         ArpSha | ArpTha | NdTarget => "nd",
         Mpls0 => "mpls",
+        NshFlags | NshTtl | NshSpi | NshSi | NshC1 | NshC2 | NshC3 | NshC4 => "nsh",
         PktMark => "skb_mark",
         SkbPriority => "skb_priority",
         TunId | TunDst | TunSrc | TunTos | TunTtl => "tunnel",
@@ -223,6 +224,14 @@ fn member(action: &DpAction, context: ActionContext) -> Option<String> {
         ArpSha => (if is_arp { "sha" } else { "sll" }, mac),
         ArpTha => (if is_arp { "tha" } else { "tll" }, mac),
         NdTarget => ("target", ipv6),
+        NshFlags => ("flags", decimal),
+        NshTtl => ("ttl", decimal),
+        NshSpi => ("spi", hex),
+        NshSi => ("si", decimal),
+        NshC1 => ("c1", hex),
+        NshC2 => ("c2", hex),
+        NshC3 => ("c3", hex),
+        NshC4 => ("c4", hex),
         Mpls0 => {
             // What is left as it is, is not shown.
             let parts = [("label", 12, 0xf_ffff), ("tc", 9, 7), ("ttl", 0, 0xff), ("bos", 8, 1)];
@@ -281,6 +290,22 @@ mod tests {
                 "pop_vlan,push_vlan(vid=5,pcp=1)",
             ),
             (vec![DpAction::Clone(vec![DpAction::Recirc(1)])], "clone(recirc(0x1))"),
+            (
+                vec![DpAction::CheckPktLen {
+                    length: 200,
+                    greater: vec![DpAction::Output(PortNo(2)), DpAction::Output(PortNo(4))],
+                    others: vec![DpAction::Drop(base::DropReason::ActionDrop)],
+                }],
+                "check_pkt_len(size=200,gt(2,4),le(drop))",
+            ),
+            (
+                vec![
+                    set(FieldId::NshFlags, 2, 0xff),
+                    set(FieldId::NshSi, 254, 0xff),
+                    set(FieldId::NshC1, 0x44332211, 0xffff_ffff),
+                ],
+                "set(nsh(flags=2,si=254,c1=0x44332211))",
+            ),
             // Of a tag some bits are set: the others are the packet's, of whichever tag is the outer one by
             // then.
             (vec![set(FieldId::VlanTci, 5, 0xfff)], "pop_vlan,push_vlan(tpid=0x88a8,vid=5,pcp=3)"),

@@ -1,0 +1,66 @@
+//! Times to live, and what comes of a packet whose has run out.
+
+use super::Xlate;
+use crate::trace::Sink;
+use base::DropReason;
+use flow::action::PacketInReason;
+use flow::{FieldId, Mf};
+
+impl<S: Sink> Xlate<'_, S> {
+    #[inline(never)]
+    pub(super) fn set_ttl(&mut self, ttl: u8) {
+        if self.is_ip() {
+            self.read(FieldId::NwProto);
+            self.write_field(FieldId::NwTtl, u128::from(ttl));
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn dec_ttl(&mut self, controllers: &[u16]) {
+        if !self.is_ip() {
+            return;
+        }
+        self.read(FieldId::NwProto);
+        let ttl = self.read(FieldId::NwTtl);
+        if ttl > 1 {
+            return self.write_field(FieldId::NwTtl, u128::from(ttl - 1));
+        }
+        self.ttl_expired(controllers);
+    }
+
+    fn ttl_expired(&mut self, controllers: &[u16]) {
+        self.drop_reason = DropReason::TtlExpired;
+        self.trace.detail(|| "TTL exceeded".to_string());
+        for id in if controllers.is_empty() { &[0][..] } else { controllers } {
+            self.packet_in(u16::MAX, PacketInReason::InvalidTtl, *id, &[]);
+        }
+        self.list_ends = true;
+    }
+
+    #[inline(never)]
+    pub(super) fn dec_mpls_ttl(&mut self) {
+        if !self.has_label() {
+            return;
+        }
+        self.need_mf(Mf::MplsTtl, 0xff);
+        let ttl = self.key.get_mf(Mf::MplsTtl);
+        if ttl > 1 {
+            return self.write_mf(Mf::MplsTtl, ttl - 1, 0xff);
+        }
+        self.ttl_expired(&[0]);
+    }
+
+    /// What is no such packet ends the list too, as in Open vSwitch.
+    #[inline(never)]
+    pub(super) fn dec_nsh_ttl(&mut self) {
+        if self.read(FieldId::EthType) != 0x894f {
+            self.list_ends = true;
+            return self.trace.warn(|| "NSH decrement TTL exception".to_string());
+        }
+        let ttl = self.read(FieldId::NshTtl);
+        if ttl > 1 {
+            return self.write_field(FieldId::NshTtl, u128::from(ttl - 1));
+        }
+        self.ttl_expired(&[0]);
+    }
+}
