@@ -16,6 +16,7 @@ use crate::action::DpAction;
 use crate::awaited::{Awaited, Overdue, PATIENCE};
 use crate::cache::{CacheConfig, DumpedFlow};
 use crate::conntrack::Tracker;
+use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::PacketIn;
 use crate::input::{ExactTier, Input};
 use crate::pipeline::Pipeline;
@@ -266,6 +267,17 @@ impl<P: Pipeline> Datapath<P> {
     /// Executes actions on a packet of these bytes, as if it had come in at `in_port`. False when no buffer
     /// is free or the frame is longer than one.
     pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
+        self.execute_tracked(frame, in_port, None, actions)
+    }
+
+    /// The same for a packet of which the connection tracker has said something.
+    pub fn execute_tracked(
+        &mut self,
+        frame: &[u8],
+        in_port: PortNo,
+        tracked: Option<(Tracking, Tuple)>,
+        actions: Vec<DpAction>,
+    ) -> bool {
         if self.workers.is_empty() {
             return false;
         }
@@ -276,7 +288,7 @@ impl<P: Pipeline> Datapath<P> {
         }
         packet.in_port = in_port;
         let input = self.input(in_port, 0);
-        self.send(0, Command::Execute { input, packet, actions });
+        self.send(0, Command::Execute { input, packet, tracked, actions });
         true
     }
 

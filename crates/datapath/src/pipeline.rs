@@ -126,11 +126,13 @@ pub struct PacketInSpec {
     pub controller_id: u16,
     /// Bytes to pass along.
     pub userdata: Vec<u8>,
-    /// What the pipeline calls the rest of its work on the packet, where that waits for the controller.
-    pub continuation: Option<u32>,
+    /// The rest of the pipeline's work on the packet, where that waits for the controller.
+    pub continuation: Option<Vec<u8>>,
     /// It is for no controller: the control thread translates the packet, whose metadata is all of its key,
     /// and carries out what comes of it.
     pub slow_path: bool,
+    /// Whether what the connection tracker has said of the packet is told.
+    pub is_tracked: bool,
     /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those
     /// that differ from packet to packet are in [`crate::PacketIn`].
     pub metadata: Key,

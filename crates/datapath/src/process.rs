@@ -26,6 +26,7 @@ use crate::cache::entry::{Decision, Entry, ShortVersion, Verdict};
 use crate::cache::origins::Origin;
 use crate::cache::sorts::Sights;
 use crate::cache::{FlowCache, FlowRef, Installed, Judged, Moment, Which};
+use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::Context;
 use crate::execute::{Leaving, Run, execute};
 use crate::input::Input;
@@ -178,11 +179,21 @@ impl<P: Pipeline> Process<P> {
     }
 
     /// Executes actions that the control thread gives (packet-out) on its packet.
-    pub fn execute_now(&mut self, input: &mut Box<Input>, packet: Packet, actions: &[crate::DpAction]) {
+    pub fn execute_now(
+        &mut self,
+        input: &mut Box<Input>,
+        packet: Packet,
+        tracked: Option<(Tracking, Tuple)>,
+        actions: &[crate::DpAction],
+    ) {
         self.context.stats.rx.add(1);
         std::mem::swap(&mut self.context.input, input);
         let mut run = Run::new(Metadata::default());
         run.push(packet, Layers::UNKNOWN);
+        if let Some((tracking, original)) = tracked {
+            run.metadata.tracking = tracking;
+            run.originals.push(original);
+        }
         execute(actions, &mut run, &mut Leaving { context: &mut self.context, tx: &mut self.tx });
         let version = self.pipeline.version();
         let (of_port, _) = self.pipeline.ingress(&self.context.input.view);

@@ -4,6 +4,7 @@ use crate::changelog::ChangeLog;
 use crate::control::FlowMod;
 use crate::topology::{self, BridgeIdx, History, Topology};
 use crate::trace::{Quiet, Sink};
+use crate::translate::continuation::Rest;
 use crate::translate::frozen::{self, Generations};
 use crate::translate::{self, Snapshot, learn};
 use base::hash::HashKey;
@@ -121,23 +122,19 @@ impl Switch {
     }
 
     /// Goes on with a packet that waited for a controller. `key` holds the packet as it came back, the input
-    /// port's numbers, and the pipeline's fields as the controller wants them. `false`: what was left to do
-    /// is forgotten.
+    /// port's numbers, and the pipeline's fields as the controller wants them. `false`: there is no such
+    /// bridge.
     pub fn translate_resumed(
         &self,
         version: Version,
         key: &Key,
         bridge: BridgeIdx,
-        continuation: u32,
+        rest: &Rest,
         reader: &Reader,
         out: &mut Translation<Effect>,
     ) -> bool {
-        if !frozen::is_known(self.frozen.read(reader), continuation, bridge) {
-            return false;
-        }
         let at = Snapshot { switch: self, version, reader, learned: None };
-        frozen::resume(at, continuation, key, out, &mut Quiet);
-        true
+        frozen::resume(at, bridge, rest, key, out)
     }
 
     /// Translates in place of a worker a packet that something is learned from. The effects must be applied

@@ -92,7 +92,8 @@ impl Vswitch {
                     self.counts.packet_ins += 1;
                     let bridge = switch::BridgeIdx(packet_in.spec.bridge);
                     let options = self.control.options(bridge);
-                    let news = Asynchronous::packet_in(&packet_in, options);
+                    let datapath_id = self.bridges.get(&bridge).map_or(0, |bridge| bridge.datapath_id);
+                    let news = Asynchronous::packet_in(&packet_in, datapath_id, options);
                     self.dp.free(packet_in.packet);
                     self.news.push((bridge, news));
                 }

@@ -2,6 +2,7 @@
 //! that is not there yet. The rule is in force before the packet goes on.
 
 use crate::state::Vswitch;
+use datapath::conntrack::Tracking;
 use datapath::{PacketIn, Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, extract_keeping_metadata};
 
@@ -24,6 +25,6 @@ impl Vswitch {
         let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
         self.switch.translate_for_control(self.switch.version(), &key, &reader, &learned, &mut translation);
         drop(reader);
-        self.carry_out(&data, dp_port, translation);
+        self.carry_out_tracked(&data, dp_port, Tracking::of(&key), translation);
     }
 }

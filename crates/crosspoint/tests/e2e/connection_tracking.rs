@@ -177,6 +177,275 @@ fn random_packets_get_the_same_state_and_translation_from_the_stock_switch() {
     }
 }
 
+/// A TCP segment between two hosts.
+fn segment(
+    [src, dst]: [&str; 2],
+    [from, to]: [u16; 2],
+    numbers: (u32, u32),
+    flags: u8,
+    text: &str,
+) -> Vec<u8> {
+    let text = text.as_bytes();
+    if let (Ok(src), Ok(dst)) = (src.parse::<Ipv4Addr>(), dst.parse::<Ipv4Addr>()) {
+        let pseudo = |len| pseudo_v4(src, dst, IpProtocol(6), len as u16);
+        return ethernet(0x0800, &ipv4(src, dst, 6, &tcp(from, to, numbers, flags, text, pseudo)));
+    }
+    let (src, dst): (Ipv6Addr, Ipv6Addr) = (src.parse().unwrap(), dst.parse().unwrap());
+    let pseudo = |len| pseudo_v6(src, dst, IpProtocol(6), len as u32);
+    let payload = tcp(from, to, numbers, flags, text, pseudo);
+    let mut bytes = vec![0x60, 0, 0, 0, 0, payload.len() as u8, 6, 64];
+    bytes.extend(src.octets());
+    bytes.extend(dst.octets());
+    ethernet(0x86dd, &[bytes, payload].concat())
+}
+
+const SYN: u8 = 2;
+const SYN_ACK: u8 = 0x12;
+const ACK: u8 = 0x10;
+const PSH_ACK: u8 = 0x18;
+
+/// Rules of a firewall that helps FTP and TFTP, and translates new connections as `nat` says.
+fn helping(family: &str, nat: &str) -> Vec<String> {
+    vec![
+        format!("{family},actions=ct(table=5,zone=5,nat)"),
+        format!(
+            "table=5,priority=20,ct_state=+new-rel+trk,{}6,tp_dst=21,actions={SHOW},\
+             ct(commit,zone=5,alg=ftp,{nat},exec(set_field:9->ct_mark)),output:2",
+            if family == "ip" { "ip,nw_proto=" } else { "ipv6,nw_proto=" }
+        ),
+        format!(
+            "table=5,priority=20,ct_state=+new-rel+trk,{}17,tp_dst=69,actions={SHOW},\
+             ct(commit,zone=5,alg=tftp,{nat}),output:2",
+            if family == "ip" { "ip,nw_proto=" } else { "ipv6,nw_proto=" }
+        ),
+        format!(
+            "table=5,priority=20,ct_state=+new+rel+trk,{family},actions={SHOW},ct(commit,zone=5,nat),output:3"
+        ),
+        format!("table=5,priority=10,actions={SHOW},output:2"),
+    ]
+}
+
+/// What becomes of a frame: the port that it leaves by, its state, and the frame.
+type Fate = (&'static str, u8, Vec<u8>);
+
+/// One conversation, packet by packet.
+fn converse(switch: &Switch, what: &str, packets: Vec<(Vec<u8>, Fate)>) {
+    let hex = |frame: &[u8]| -> String { frame.iter().map(|byte| format!("{byte:02x}")).collect() };
+    for (n, (frame, (port, state, becomes))) in packets.into_iter().enumerate() {
+        switch.receive("p1", &hex(&frame));
+        let sent = switch.sent(port, 1).remove(0);
+        assert_eq!(&sent[10..12], format!("{state:02x}"), "{what}, state of packet {n}");
+        // The destination address shows state and mark.
+        assert_eq!(&sent[12..], &hex(&becomes)[12..], "{what}, packet {n}");
+    }
+}
+
+const NEW: u8 = 0x21;
+const EST: u8 = 0x22;
+const RPL: u8 = 0x08;
+const REL: u8 = 0x04;
+const SNAT: u8 = 0x40;
+const DNAT: u8 = 0x80;
+
+fn helper_switch(family: &str, nat: &str) -> Switch {
+    let switch = Switch::dummy();
+    helping(family, nat).iter().for_each(|rule| switch.add_flow(rule));
+    switch
+}
+
+#[test]
+fn an_active_transfer_through_source_translation_arrives() {
+    let (client, server, shown) = ("10.0.0.1", "10.0.0.2", "10.9.9.123");
+    let switch = helper_switch("ip", &format!("nat(src={shown})"));
+    let (to, back) = ([client, server], [server, shown]);
+    let (out, home) = ([shown, server], [server, client]);
+    let (ports, rports, data) = ([4000, 21], [21, 4000], [20, 4097]);
+    let (port, becomes) = ("PORT 10,0,0,1,16,1\r\n", "PORT 10,9,9,123,16,1\r\n");
+    // What the server acknowledges is two bytes longer than what the client has sent.
+    let (end, grown) = (1001 + port.len() as u32, 1001 + becomes.len() as u32);
+    let there = |numbers, flags, text, state| {
+        (segment(to, ports, numbers, flags, text), ("p2", state, segment(out, ports, numbers, flags, text)))
+    };
+    converse(
+        &switch,
+        "active",
+        vec![
+            there((1000, 0), SYN, "", NEW),
+            (
+                segment(back, rports, (5000, 1001), SYN_ACK, ""),
+                ("p2", EST | RPL | DNAT, segment(home, rports, (5000, 1001), SYN_ACK, "")),
+            ),
+            there((1001, 5001), ACK, "", EST | SNAT),
+            (
+                segment(to, ports, (1001, 5001), PSH_ACK, port),
+                ("p2", EST | SNAT, segment(out, ports, (1001, 5001), PSH_ACK, becomes)),
+            ),
+            // Sent again, it is changed again, and counted once.
+            (
+                segment(to, ports, (1001, 5001), PSH_ACK, port),
+                ("p2", EST | SNAT, segment(out, ports, (1001, 5001), PSH_ACK, becomes)),
+            ),
+            (
+                segment(back, rports, (5001, grown), PSH_ACK, "200 ok\r\n"),
+                ("p2", EST | RPL | DNAT, segment(home, rports, (5001, end), PSH_ACK, "200 ok\r\n")),
+            ),
+            (
+                segment(back, data, (7000, 0), SYN, ""),
+                ("p3", NEW | REL, segment(home, data, (7000, 0), SYN, "")),
+            ),
+            (
+                segment([client, server], [4097, 20], (9000, 7001), SYN_ACK, ""),
+                ("p2", EST | REL | RPL | SNAT, segment(out, [4097, 20], (9000, 7001), SYN_ACK, "")),
+            ),
+            (
+                segment(to, ports, (end, 5009), PSH_ACK, "LIST\r\n"),
+                ("p2", EST | SNAT, segment(out, ports, (grown, 5009), PSH_ACK, "LIST\r\n")),
+            ),
+            (
+                segment(back, rports, (5009, grown + 6), ACK, ""),
+                ("p2", EST | RPL | DNAT, segment(home, rports, (5009, end + 6), ACK, "")),
+            ),
+            // The connection that was expected has come: no other one is.
+            (
+                segment(back, [21000, 4097], (1, 0), SYN, ""),
+                ("p2", NEW, segment(back, [21000, 4097], (1, 0), SYN, "")),
+            ),
+        ],
+    );
+    let dump = switch.appctl(&["dpctl/dump-conntrack"]).ok();
+    assert!(dump.contains("helper=ftp"), "{dump}");
+    assert_eq!(dump.matches("mark=9").count(), 2, "the second has the mark of the first: {dump}");
+}
+
+#[test]
+fn a_passive_transfer_through_destination_translation_arrives() {
+    let (client, vip, real) = ("10.0.0.1", "10.8.8.8", "10.0.0.200");
+    let switch = helper_switch("ip", &format!("nat(dst={real})"));
+    let (to, back, ports, rports) = ([client, vip], [real, client], [4010, 21], [21, 4010]);
+    let (inside, outside) = ([client, real], [vip, client]);
+    let (says, becomes) = (
+        "227 Entering Passive Mode (10,0,0,200,16,2).\r\n",
+        "227 Entering Passive Mode (10,8,8,8,16,2).\r\n",
+    );
+    converse(
+        &switch,
+        "passive",
+        vec![
+            (segment(to, ports, (1000, 0), SYN, ""), ("p2", NEW, segment(inside, ports, (1000, 0), SYN, ""))),
+            (
+                segment(back, rports, (5000, 1001), SYN_ACK, ""),
+                ("p2", EST | RPL | SNAT, segment(outside, rports, (5000, 1001), SYN_ACK, "")),
+            ),
+            (
+                segment(back, rports, (5001, 1001), PSH_ACK, says),
+                ("p2", EST | RPL | SNAT, segment(outside, rports, (5001, 1001), PSH_ACK, becomes)),
+            ),
+            (
+                segment(to, ports, (1001, 5001 + becomes.len() as u32), ACK, ""),
+                ("p2", EST | DNAT, segment(inside, ports, (1001, 5001 + says.len() as u32), ACK, "")),
+            ),
+            (
+                segment(to, [4011, 4098], (100, 0), SYN, ""),
+                ("p3", NEW | REL, segment(inside, [4011, 4098], (100, 0), SYN, "")),
+            ),
+            (
+                segment(back, [4098, 4011], (300, 101), SYN_ACK, ""),
+                ("p2", EST | REL | RPL | SNAT, segment(outside, [4098, 4011], (300, 101), SYN_ACK, "")),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn transfers_over_ipv6_are_expected() {
+    let (client, server, shown) = ("2001:db8::1", "2001:db8::2", "2001:db8::9:9:123");
+    let switch = helper_switch("ipv6", &format!("nat(src={shown})"));
+    let (to, back, ports, rports) = ([client, server], [server, shown], [4020, 21], [21, 4020]);
+    let (out, home) = ([shown, server], [server, client]);
+    let (eprt, becomes) = ("EPRT |2|2001:db8::1|4099|\r\n", "EPRT |2|2001:db8::9:9:123|4099|\r\n");
+    let epsv = "229 Extended Passive Mode Entered (|||4100|)\r\n";
+    let end = 1001 + becomes.len() as u32;
+    converse(
+        &switch,
+        "IPv6",
+        vec![
+            (segment(to, ports, (1000, 0), SYN, ""), ("p2", NEW, segment(out, ports, (1000, 0), SYN, ""))),
+            (
+                segment(back, rports, (5000, 1001), SYN_ACK, ""),
+                ("p2", EST | RPL | DNAT, segment(home, rports, (5000, 1001), SYN_ACK, "")),
+            ),
+            (
+                segment(to, ports, (1001, 5001), PSH_ACK, eprt),
+                ("p2", EST | SNAT, segment(out, ports, (1001, 5001), PSH_ACK, becomes)),
+            ),
+            (
+                segment(back, [20, 4099], (7000, 0), SYN, ""),
+                ("p3", NEW | REL, segment(home, [20, 4099], (7000, 0), SYN, "")),
+            ),
+            (
+                segment(back, rports, (5001, end), PSH_ACK, epsv),
+                (
+                    "p2",
+                    EST | RPL | DNAT,
+                    segment(home, rports, (5001, 1001 + eprt.len() as u32), PSH_ACK, epsv),
+                ),
+            ),
+            (
+                segment(to, [4021, 4100], (1, 0), SYN, ""),
+                ("p3", NEW | REL, segment(out, [4021, 4100], (1, 0), SYN, "")),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_line_for_a_third_host_is_invalid_and_expects_nothing() {
+    let switch = helper_switch("ip", "nat");
+    let (to, back) = (["10.0.0.1", "10.0.0.2"], ["10.0.0.2", "10.0.0.1"]);
+    let same = |frame: Vec<u8>, port, state| (frame.clone(), (port, state, frame));
+    converse(
+        &switch,
+        "third host",
+        vec![
+            same(segment(to, [4000, 21], (1000, 0), SYN, ""), "p2", NEW),
+            same(segment(back, [21, 4000], (5000, 1001), SYN_ACK, ""), "p2", EST | RPL),
+            same(segment(to, [4000, 21], (1001, 5001), PSH_ACK, "PORT 10,0,0,7,16,1\r\n"), "p2", 0x30),
+            same(segment(["10.0.0.2", "10.0.0.7"], [20, 4097], (1, 0), SYN, ""), "p2", NEW),
+            same(segment(to, [4000, 21], (1001, 5001), PSH_ACK, "PORT 10,0,0,1,16,1\r\n"), "p2", EST),
+            same(segment(back, [20, 4097], (1, 0), SYN, ""), "p3", NEW | REL),
+        ],
+    );
+    let dump = switch.appctl(&["dpctl/dump-conntrack", "-m"]).ok();
+    let parent = ",parent=(src=10.0.0.1,dst=10.0.0.2,sport=4000,dport=21)";
+    assert!(dump.contains("helper=ftp") && dump.contains(parent), "{dump}");
+}
+
+#[test]
+fn what_a_tftp_server_sends_from_another_port_is_related() {
+    let switch = helper_switch("ip", "nat(src=10.9.9.1:7000)");
+    let datagram = |[src, dst]: [&str; 2], [from, to]: [u16; 2], data: &[u8]| {
+        let (src, dst): (Ipv4Addr, Ipv4Addr) = (src.parse().unwrap(), dst.parse().unwrap());
+        let pseudo = |len| pseudo_v4(src, dst, IpProtocol(17), len as u16);
+        ethernet(0x0800, &ipv4(src, dst, 17, &udp(from, to, data, pseudo)))
+    };
+    let (to, out) = (["10.0.0.1", "10.0.0.2"], ["10.9.9.1", "10.0.0.2"]);
+    let (back, home) = (["10.0.0.2", "10.9.9.1"], ["10.0.0.2", "10.0.0.1"]);
+    let (request, data): (&[u8], &[u8]) = (b"\0\x01file\0octet\0", b"\0\x03\0\x01data");
+    converse(
+        &switch,
+        "TFTP",
+        vec![
+            (datagram(to, [3000, 69], request), ("p2", NEW, datagram(out, [7000, 69], request))),
+            (datagram(back, [3456, 7000], data), ("p3", NEW | REL, datagram(home, [3456, 3000], data))),
+            (
+                datagram(to, [3000, 3456], b"\0\x04\0\x01"),
+                ("p2", EST | REL | RPL | SNAT, datagram(out, [7000, 3456], b"\0\x04\0\x01")),
+            ),
+            (datagram(back, [3457, 7001], data), ("p2", NEW, datagram(back, [3457, 7001], data))),
+        ],
+    );
+}
+
 #[test]
 fn commands_show_limit_and_flush_connections() {
     let switch = Switch::dummy();

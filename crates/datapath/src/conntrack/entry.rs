@@ -9,6 +9,7 @@
 //! The first line has the tuple that lookups compare and the timeout; an established connection without
 //! translation, mark and label touches that one and, if it is TCP, the last.
 
+use super::adjust::Adjustment;
 use super::tcp::{Peer, Peers, Scale, State};
 use super::tuple::{Packed, Tuple};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -272,6 +273,21 @@ impl Entry {
             for (at, word) in pack_peer(peer).into_iter().enumerate() {
                 self.set(PEERS + 2 * n + at, word);
             }
+        }
+    }
+
+    /// Of an annex: how the sequence numbers of both ends are shifted.
+    pub fn adjustments(&self) -> [Adjustment; 2] {
+        [PEERS, PEERS + 2].map(|at| {
+            let (first, second) = (self.get(at), self.get(at + 1));
+            Adjustment { position: (first >> 32) as u32, before: first as i32, after: second as i32 }
+        })
+    }
+
+    pub fn set_adjustments(&self, both: &[Adjustment; 2]) {
+        for (a, at) in both.iter().zip([PEERS, PEERS + 2]) {
+            self.set(at, u64::from(a.position) << 32 | u64::from(a.before as u32));
+            self.set(at + 1, u64::from(a.after as u32));
         }
     }
 

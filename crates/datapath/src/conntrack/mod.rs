@@ -7,8 +7,9 @@
 //! timeout needs. A packet of a connection that is there takes none of the shards' locks.
 //!
 //! [`seen`] reads packets, [`tcp`] judges segments, [`nat`] chooses addresses and writes them, [`track`] puts
-//! it together for one packet, [`expect`] has connections that helpers announce ([`helper`]), [`zones`] and
-//! [`timeouts`] are what an operator sets, [`dump`] is what one asks for.
+//! it together for one packet. [`help`] reads what [`helper`] knows of FTP and TFTP, [`expect`] has the
+//! connections that they announce, [`adjust`] the sequence numbers that follow. [`zones`] and [`timeouts`]
+//! are what an operator sets, [`dump`] is what one asks for.
 //!
 //! Under attack: there is a ceiling for all connections and one for each zone. At a ceiling the half-open
 //! connections that came first give way, and established ones stay. What an input port may spend on new
@@ -17,8 +18,12 @@
 //! Threads: any. Time is an argument: milliseconds of the datapath's clock. Source: ovs-actions(7) and
 //! ovs-fields(7) for what the actions and fields mean.
 
+mod adjust;
 pub mod dump;
 mod entry;
+mod expect;
+mod help;
+pub mod helper;
 mod index;
 mod lists;
 pub mod nat;
@@ -32,6 +37,7 @@ pub mod tuple;
 mod zones;
 
 use self::entry::{Entry, Generation, Traits};
+use self::expect::Expectations;
 use self::index::{Entries, Index, Place};
 use self::lists::Lists;
 use self::tcp::State;
@@ -89,6 +95,30 @@ impl PartialEq for Tracking {
 }
 
 impl Tracking {
+    /// What was said of a packet with this key, and the tuple that opened its connection; `None` for one that
+    /// was not tracked.
+    pub fn of(key: &Key) -> Option<(Tracking, Tuple)> {
+        let tracking = Tracking {
+            state: key.get(FieldId::CtState) as u8,
+            zone: key.get(FieldId::CtZone) as u16,
+            mark: key.get(FieldId::CtMark) as u32,
+            label: key.get(FieldId::CtLabel),
+        };
+        let is_ipv6 = key.get(FieldId::EthType) == 0x86dd;
+        let (src, dst) = if is_ipv6 {
+            (FieldId::CtIpv6Src, FieldId::CtIpv6Dst)
+        } else {
+            (FieldId::CtNwSrc, FieldId::CtNwDst)
+        };
+        let original = Tuple::of_fields(
+            (key.get(src), key.get(dst)),
+            (key.get(FieldId::CtTpSrc) as u16, key.get(FieldId::CtTpDst) as u16),
+            key.get(FieldId::CtNwProto) as u8,
+            is_ipv6,
+        );
+        (tracking.state != 0).then_some((tracking, original))
+    }
+
     /// Puts what rules can match into a packet's key. `original` is the tuple that opened the connection.
     #[inline(always)]
     pub(crate) fn put(&self, original: Option<&Tuple>, key: &mut Key) {
@@ -182,6 +212,7 @@ pub struct Tracker {
     limit: AtomicU32,
     zones: Zones,
     timeouts: Timeouts,
+    expected: Expectations,
     is_liberal: AtomicBool,
     sweep_interval_ms: AtomicU32,
     figures: Figures,
@@ -221,6 +252,7 @@ impl Tracker {
             limit: AtomicU32::new(LIMIT_DEFAULT),
             zones: Zones::new()?,
             timeouts: Timeouts::default(),
+            expected: Expectations::new(),
             is_liberal: AtomicBool::new(false),
             sweep_interval_ms: AtomicU32::new(30_000),
             figures: Figures::default(),

@@ -57,7 +57,8 @@ pub fn track_all<E: Ends>(
         let context = to.context();
         let (now_ms, random) =
             (context.now_ms, u64::from(context.random()) << 32 | u64::from(context.random()));
-        let mut moment = Moment { now_ms, hash, random, may_begin: &mut || context.may_begin_connection() };
+        let mut moment =
+            Moment { now_ms, hash, random, helped: None, may_begin: &mut || context.may_begin_connection() };
         let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut originals[n], &mut moment);
         let done = done.and_then(|translation| match translation {
             Some(t) => nat::translate(&mut run.packets[n], &mut run.layers[n], &t.to, t.side, t.is_error),
@@ -65,6 +66,10 @@ pub fn track_all<E: Ends>(
         });
         match done {
             Ok(()) => {
+                if let Some(helped) = moment.helped {
+                    let (packet, layers) = (&mut run.packets[n], &mut run.layers[n]);
+                    tracker.help(&helped, packet, layers, request, &mut tracking, &moment);
+                }
                 said.push(tracking);
                 n += 1;
             }

@@ -8,7 +8,10 @@
 //! 5. Else a new one: put down if that is asked for and there is room.
 //! 6. What the packet's rules will see: zone, mark, label, original tuple.
 
+use super::adjust::Adjustment;
 use super::entry::{Entry, Held, Traits};
+use super::expect::Expected;
+use super::help::Helped;
 use super::index::Place;
 use super::nat::{Side, candidates};
 use super::seen::Seen;
@@ -29,7 +32,7 @@ pub struct Translation {
     pub is_error: bool,
 }
 
-/// What the caller knows of the moment.
+/// What the caller knows of the moment, and is told beside the packet's state.
 pub struct Moment<'a> {
     pub now_ms: u64,
     /// What [`Tracker::fetch_bucket`] has said of the packet's tuple, if it was asked.
@@ -38,6 +41,18 @@ pub struct Moment<'a> {
     pub random: u64,
     /// Whether the input port may have one more new connection now.
     pub may_begin: &'a mut dyn FnMut() -> bool,
+    /// Set where the packet's connection has a helper, which is to see it.
+    pub(super) helped: Option<Helped>,
+}
+
+/// What came of a packet of no known connection.
+#[derive(Default)]
+struct Begun {
+    /// The connection, if one was put down.
+    found: Option<Found>,
+    translation: Option<Translation>,
+    /// The entry of the connection that announced it.
+    parent: Option<u32>,
 }
 
 /// What a packet does to a connection.
@@ -113,10 +128,10 @@ impl Tracker {
             begins = true;
         }
         // 5.
+        let mut parent = None;
         if begins {
             let begun = self.begin(&tuple, seen, request, tracking, moment)?;
-            (met, translation) =
-                begun.map_or((None, None), |(found, translation)| (Some(found), translation));
+            (met, translation, parent) = (begun.found, begun.translation, begun.parent);
         }
         // 6.
         tracking.state |= state::TRACKED;
@@ -124,8 +139,66 @@ impl Tracker {
         *original = tuple;
         if let Some(found) = met {
             self.tell(found, request, tracking, original);
+            moment.helped = self.helped(found, seen, tracking);
+        } else if let Some(parent) = parent {
+            let entry = self.entry(parent);
+            (tracking.mark, tracking.label, *original) = (entry.mark(), entry.label(), entry.tuples().0);
         }
         Ok(translation)
+    }
+
+    /// Whether a helper is to see a packet.
+    fn helped(&self, found: Found, seen: &Seen, tracking: &Tracking) -> Option<Helped> {
+        let traits = self.entry(found.entry).traits();
+        if !traits.has(Traits::FTP | Traits::TFTP) || seen.is_error || tracking.state & state::INVALID != 0 {
+            return None;
+        }
+        let helper = if traits.has(Traits::FTP) { Helper::Ftp } else { Helper::Tftp };
+        let Found { entry, generation, is_reply } = found;
+        Some(Helped { entry, generation, is_reply, helper })
+    }
+
+    /// Which side of a connection is translated.
+    pub(super) fn side_of(&self, entry: u32) -> Option<Side> {
+        let traits = self.entry(entry).traits();
+        match (traits.has(Traits::SRC_NAT), traits.has(Traits::DST_NAT)) {
+            (false, false) => None,
+            (true, _) => Some(Side::Src),
+            (false, true) => Some(Side::Dst),
+        }
+    }
+
+    /// How the sequence numbers of a connection's ends are shifted.
+    pub(super) fn adjustments(&self, entry: u32) -> [Adjustment; 2] {
+        match self.entry(entry).annex() {
+            (0, _) => Default::default(),
+            (annex, _) => self.entry(annex).adjustments(),
+        }
+    }
+
+    /// The annex of a connection with a helper, which it gets here if it has none. `None` where there is no
+    /// entry left, or the connection is over.
+    pub(super) fn annex_of(&self, helped: &Helped) -> Option<u32> {
+        let entry = self.entry(helped.entry);
+        let (annex, policy) = entry.annex();
+        if annex != 0 {
+            return Some(annex);
+        }
+        let shard = Tracker::shard_of(helped.entry);
+        let mut lists = self.shard(shard);
+        let new = lists.take(&self.entries, |number| self.block(shard, number))?;
+        self.entry(new).set_adjustments(&Default::default());
+        let had = entry.hold(helped.generation).map(|held| {
+            let (annex, _) = held.annex();
+            if annex == 0 {
+                held.set_annex(new, policy);
+            }
+            annex
+        });
+        if had != Some(0) {
+            lists.give_back(new, &self.entries);
+        }
+        had.map(|annex| if annex == 0 { new } else { annex })
     }
 
     /// The connection of a packet that was translated before, and whose tuple is no connection's in this
@@ -179,7 +252,12 @@ impl Tracker {
         let held: Option<Held<'_>> = entry.hold(found.generation);
         let mut peers = entry.peers();
         let from = usize::from(found.is_reply);
-        let verdict = tcp::update(&mut peers, from, &seen.tcp, self.is_liberal.load(Relaxed));
+        let mut segment = seen.tcp;
+        if entry.traits().has(Traits::FTP) {
+            // What is acknowledged is what the other end was said to have sent.
+            segment.ack = self.adjustments(found.entry)[1 - from].acknowledged(segment.ack);
+        }
+        let verdict = tcp::update(&mut peers, from, &segment, self.is_liberal.load(Relaxed));
         let mut is_shorter = false;
         if let Some(held) = held {
             held.set_peers(&peers);
@@ -250,12 +328,7 @@ impl Tracker {
         zone: u16,
     ) -> Option<Translation> {
         let entry = self.entry(found.entry);
-        let traits = entry.traits();
-        let side = match (traits.has(Traits::SRC_NAT), traits.has(Traits::DST_NAT)) {
-            (false, false) => return None,
-            (true, _) => Side::Src,
-            (false, true) => Side::Dst,
-        };
+        let side = self.side_of(found.entry)?;
         if tracking.state & NATTED != 0 {
             if before.zone == zone {
                 return None;
@@ -275,7 +348,7 @@ impl Tracker {
         Some(Translation { to, side, is_error: seen.is_error })
     }
 
-    /// A packet of no known connection. `Ok(None)` where none is put down.
+    /// A packet of no known connection.
     fn begin(
         &self,
         tuple: &Tuple,
@@ -283,7 +356,7 @@ impl Tracker {
         request: &Request,
         tracking: &mut Tracking,
         moment: &mut Moment<'_>,
-    ) -> Result<Option<(Found, Option<Translation>)>, DropReason> {
+    ) -> Result<Begun, DropReason> {
         let may_be_first = match seen.tuple.protocol {
             TCP => tcp::open(&seen.tcp).is_some(),
             _ if seen.tuple.is_icmp() => {
@@ -293,11 +366,20 @@ impl Tracker {
         };
         if !may_be_first {
             tracking.state = state::INVALID;
-            return Ok(None);
+            return Ok(Begun::default());
         }
         tracking.state = state::NEW;
+        let expected =
+            self.expected.find(tuple, request.zone, &self.secret, moment.now_ms, |(idx, generation)| {
+                self.entry(idx).is_still(generation)
+            });
+        let parent = expected.map(|expected| {
+            tracking.state |= state::RELATED;
+            expected.parent.0
+        });
+        let none = Begun { parent, ..Begun::default() };
         if !request.commit {
-            return Ok(None);
+            return Ok(none);
         }
         if !(moment.may_begin)() {
             return Err(DropReason::CtPortShare);
@@ -309,21 +391,24 @@ impl Tracker {
             self.end(old.entry, old.generation);
         }
         if !self.has_room(hash, request.zone) {
-            return Ok(None);
+            return Ok(none);
         }
-        let begun = self.put_down(hash, tuple, seen, request, moment);
-        if begun.is_none() {
+        let begun = self.put_down(hash, tuple, seen, request, expected.as_ref(), moment);
+        let Some((found, translation)) = begun else {
             self.zones.leave(request.zone);
             self.count.fetch_sub(1, Relaxed);
-            return Ok(None);
+            return Ok(none);
+        };
+        if let Some(expected) = &expected {
+            self.expected.take(expected, &self.secret);
         }
-        if let Some((_, Some(translation))) = &begun {
+        if let Some(translation) = &translation {
             tracking.state |= match translation.side {
                 Side::Src => state::SRC_NAT,
                 Side::Dst => state::DST_NAT,
             };
         }
-        Ok(begun)
+        Ok(Begun { found: Some(found), translation, parent })
     }
 
     /// Counts one connection more, if there is room for it or some can be made.
@@ -353,6 +438,7 @@ impl Tracker {
         tuple: &Tuple,
         seen: &Seen,
         request: &Request,
+        expected: Option<&Expected>,
         moment: &Moment<'_>,
     ) -> Option<(Found, Option<Translation>)> {
         let zone = request.zone;
@@ -368,25 +454,47 @@ impl Tracker {
         let entry = self.entry(idx);
         let policy = self.zones.policy(zone);
         entry.set_expiry(moment.now_ms + self.timeouts.timeout_ms(policy, phase));
+        let annex = match expected {
+            Some(_) => lists.take(&self.entries, |number| self.block(shard, number)).unwrap_or(0),
+            None => 0,
+        };
         lists.link(idx, moment.now_ms, &self.entries);
         drop(lists);
         entry.set_peers(&peers);
         entry.set_mark(0);
         entry.set_label(0);
-        entry.set_annex(0, policy);
+        entry.set_annex(annex, policy);
         let mut traits = Traits(match request.helper {
             Some(Helper::Ftp) => Traits::FTP,
             Some(Helper::Tftp) => Traits::TFTP,
             None => 0,
         });
+        if let Some(expected) = expected {
+            traits.0 |= Traits::RELATED;
+            let parent = self.entry(expected.parent.0);
+            entry.set_mark(parent.mark());
+            entry.set_label(parent.label());
+            if annex != 0 {
+                let (forward, reverse, _) = parent.tuples();
+                self.entry(annex).set_tuples(&forward.packed(zone), &reverse.packed(zone));
+                self.entry(annex).set_adjustments(&Default::default());
+            }
+        }
         let give_up = || {
             let mut lists = self.shard(shard % SHARDS);
             self.give_back(&mut lists, idx);
             None
         };
         let forward = tuple.packed(zone);
-        let reverse = match request.nat {
-            Some(Nat::New(range)) => {
+        let redirect = expected.and_then(|expected| expected.redirect).filter(|_| request.nat.is_some());
+        let range = match (redirect, request.nat) {
+            (Some(redirect), _) => Some(redirect.range(tuple.is_ipv6)),
+            // The parent's translation says it, if there is any.
+            (None, Some(Nat::New(range))) if expected.is_none() => Some(range),
+            _ => None,
+        };
+        let reverse = match range {
+            Some(range) => {
                 traits.0 |= if range.side == Side::Src { Traits::SRC_NAT } else { Traits::DST_NAT };
                 let mut tried = candidates(range, *tuple, zone, &self.secret, moment.random);
                 tried.find(|reverse| self.take_reverse(idx, tuple, reverse, zone, moment.now_ms))

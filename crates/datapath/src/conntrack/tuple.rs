@@ -76,6 +76,20 @@ impl Tuple {
         (self.src_port, self.dst_port)
     }
 
+    /// The tuple that has [`Self::of_ports`]; the identifier of ICMP is not known then.
+    pub(crate) fn of_fields(
+        (src, dst): (u128, u128),
+        (src_port, dst_port): (u16, u16),
+        protocol: u8,
+        is_ipv6: bool,
+    ) -> Tuple {
+        let tuple = Tuple { src, dst, src_port, dst_port, protocol, is_ipv6 };
+        if tuple.is_icmp() {
+            return Tuple { src_port: 0, dst_port: src_port << 8 | dst_port & 0xff, ..tuple };
+        }
+        tuple
+    }
+
     pub(crate) fn packed(&self, zone: u16) -> Packed {
         let halves = |address: u128| [(address >> 64) as u64, address as u64];
         let ([a, b], [c, d]) = (halves(self.src), halves(self.dst));

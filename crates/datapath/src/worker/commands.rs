@@ -3,6 +3,7 @@
 
 use super::{Rx, Worker};
 use crate::cache::DumpedFlow;
+use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::input::Input;
 use crate::pipeline::Pipeline;
 use crate::stats::{PortCounters, QueueLoad};
@@ -63,6 +64,8 @@ pub enum Command {
         input: Box<Input>,
         /// The packet, allocated by the control thread from the same pool.
         packet: Packet,
+        /// What the connection tracker has said of it.
+        tracked: Option<(Tracking, Tuple)>,
         /// What to do.
         actions: Vec<crate::DpAction>,
     },
@@ -142,8 +145,8 @@ impl<P: Pipeline> Worker<P> {
                 }
                 Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
                 Command::ReleasePort { port, ticket } => self.release_port(port, ticket),
-                Command::Execute { mut input, packet, actions } => {
-                    self.process.execute_now(&mut input, packet, &actions);
+                Command::Execute { mut input, packet, tracked, actions } => {
+                    self.process.execute_now(&mut input, packet, tracked, &actions);
                     self.answer(Reply::Spent(input, actions));
                 }
                 Command::Dump { ticket, from, mut out } => {

@@ -317,6 +317,28 @@ pub(crate) fn write_subfield(out: &mut String, sub: SubField) {
     }
 }
 
+/// The state of a connection's packet (`trk,est`), as `ofproto/trace --ct-next` takes it. `Err` says what
+/// makes no sense of it.
+pub fn connection_state(text: &str) -> Result<u32, String> {
+    let mut state = 0;
+    for name in text.split([',', ' ']).filter(|name| !name.is_empty()) {
+        let bit = CT_STATE.iter().position(|known| *known == name);
+        state |= 1 << bit.ok_or_else(|| format!("{name}: unknown connection tracking state flag"))?;
+    }
+    let [new, est, rpl, inv, trk] = [0x01, 0x02, 0x08, 0x10, 0x20];
+    let refusals = [
+        (state != 0 && state & trk == 0, "If \"trk\" is unset, no other flags are set"),
+        (state & inv != 0 && state & !(trk | inv) != 0, "when \"inv\" is set, only \"trk\" may also be set"),
+        (state & new != 0 && state & est != 0, "\"new\" and \"est\" are mutually exclusive"),
+        (state & new != 0 && state & rpl != 0, "\"new\" and \"rpy\" are mutually exclusive"),
+    ];
+    let set = CT_STATE.iter().enumerate().filter(|(bit, _)| state >> bit & 1 != 0);
+    let shown = set.map(|(_, name)| *name).collect::<Vec<_>>().join("|");
+    let why = refusals.iter().filter(|(is_wrong, _)| *is_wrong);
+    let why: String = why.map(|(_, why)| format!("{shown}: invalid connection state: {why}\n")).collect();
+    if why.is_empty() { Ok(state) } else { Err(why) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -109,7 +109,6 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         Action::GotoTable(to) if *to <= table_id || *to == super::TABLE_ALL => {
             Err(FlowModError::BadGoto(*to))
         }
-        Action::Ct(ct) if ct.alg != 0 => Err(FlowModError::Unsupported("ct(alg)")),
         Action::Ct(ct) => {
             if let CtZone::In(sub) = &ct.zone {
                 check_range(sub, known.options)?;

@@ -6,6 +6,7 @@ mod report;
 pub use report::{Start, Texts, trace};
 
 use crate::rule::Rule;
+use crate::translate::continuation::{Rest, Tracked};
 use flow::{Action, Key};
 use std::sync::Arc;
 
@@ -42,6 +43,10 @@ pub(crate) trait Sink {
     fn error(&mut self, text: impl FnOnce() -> String);
     /// The translation failed, for this reason.
     fn failed(&mut self, why: &'static str);
+    /// The translation goes on in a bridge where it was frozen, in a table; ends with [`Self::leave`].
+    fn thaw(&mut self, bridge: &str, table_id: u8, rest: &Rest);
+    /// The packet comes back under a recirculation id; with `ct` once it was tracked.
+    fn recirculates(&mut self, id: u32, key: &Key, ct: Option<&Tracked<'_>>);
     /// The packet as the last action left it.
     fn end(&mut self, key: &Key);
 }
@@ -69,6 +74,10 @@ impl Sink for Quiet {
     fn error(&mut self, _: impl FnOnce() -> String) {}
     #[inline(always)]
     fn failed(&mut self, _: &'static str) {}
+    #[inline(always)]
+    fn thaw(&mut self, _: &str, _: u8, _: &Rest) {}
+    #[inline(always)]
+    fn recirculates(&mut self, _: u32, _: &Key, _: Option<&Tracked<'_>>) {}
     #[inline(always)]
     fn end(&mut self, _: &Key) {}
 }

@@ -9,20 +9,25 @@ use crate::BridgeIdx;
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::topology::Topology;
+use crate::translate::continuation::{Rest, Tracked};
 use base::rcu::Reader;
 use base::{OfPort, PortNo, Version};
 use datapath::{DpAction, Translation};
+use flow::action::{Nat, NatSide};
 use flow::key::B_TUN_META;
 use flow::options::{OptionTable, Wide};
 use flow::{Action, FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, actions_text, match_text};
+use std::collections::VecDeque;
 use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 #[derive(PartialEq)]
 enum Kind {
     Bridge,
     Table,
     Bucket,
+    Thaw,
     Action,
     Detail,
     Warning,
@@ -45,6 +50,16 @@ struct Listener<'a> {
     after: Option<Key>,
     /// Why the translation failed, if it did.
     failure: Option<&'static str>,
+    /// Packets that come back.
+    coming: Vec<Coming>,
+}
+
+/// A packet that comes back under a recirculation id, which is in its key.
+struct Coming {
+    key: Key,
+    /// Once it was tracked, in a zone.
+    zone: Option<u16>,
+    nat: Option<Nat>,
 }
 
 impl Listener<'_> {
@@ -130,6 +145,27 @@ impl Sink for Listener<'_> {
         self.failure = Some(why);
     }
 
+    fn thaw(&mut self, bridge: &str, table_id: u8, rest: &Rest) {
+        self.bridge(bridge);
+        self.enter(Kind::Thaw, "thaw".to_string());
+        self.leaf(Kind::Thaw, format!("Resuming from table {table_id}"));
+        let list = |actions: &[Action]| actions_text(actions, openflow::Version::V13, self.ports);
+        let mut lines = Vec::new();
+        if !rest.action_set.is_empty() {
+            lines.push(format!("Restoring action set: {}", list(&rest.action_set)));
+        }
+        let steps = rest.steps.iter().filter(|step| !matches!(step.actions[..], [Action::GotoTable(_)]));
+        lines.extend(steps.map(|step| format!("Restoring actions: {}", list(&step.actions))));
+        lines.into_iter().for_each(|line| self.leaf(Kind::Thaw, line));
+        self.leave();
+    }
+
+    fn recirculates(&mut self, id: u32, key: &Key, ct: Option<&Tracked<'_>>) {
+        let mut key = key.clone();
+        key.set(FieldId::RecircId, id.into());
+        self.coming.push(Coming { key, zone: ct.map(|ct| ct.zone), nat: ct.and_then(|ct| ct.nat).cloned() });
+    }
+
     fn end(&mut self, key: &Key) {
         let mut after = key.clone();
         // What every packet has, is not shown.
@@ -158,21 +194,120 @@ pub struct Start<'a> {
 pub struct Texts<'a> {
     /// Names of ports.
     pub ports: &'a PortNames,
-    /// The datapath's actions on the packet.
-    pub actions: &'a dyn Fn(&[DpAction]) -> String,
+    /// The datapath's actions on a packet.
+    pub actions: &'a dyn Fn(&[DpAction], &Key) -> String,
 }
 
-/// Traces a packet as `ofproto/trace` does, and returns the text with what the translation found out.
+/// Packets that come back in one trace: rules may have one come back for ever.
+const ROUNDS_MAX: usize = 64;
+/// The state of a new connection (`new|trk`).
+const NEW: u32 = 0x21;
+
+/// Traces a packet as `ofproto/trace` does, and returns the text with what its first translation found out.
+/// Packets that come back are traced in their turn; those that were tracked have the states `ct_next`, and
+/// then that of a new connection.
 pub fn trace(
+    switch: &Switch,
+    start: Start<'_>,
+    ct_next: &[u32],
+    texts: Texts<'_>,
+    reader: &Reader,
+) -> (String, Translation<Effect>) {
+    let (mut text, out, coming) = trace_once(switch, start, texts, reader);
+    let (mut queue, mut states) = (VecDeque::from(coming), ct_next.iter());
+    for _ in 0..ROUNDS_MAX {
+        let Some(mut next) = queue.pop_front() else { break };
+        text += &announce(&mut next, &mut states);
+        let Coming { key, .. } = next;
+        // It goes on as its state says, whatever actions it was sent with.
+        let start = Start { key: &key, bridge: None, actions: None, ..start };
+        let (more, _, coming) = trace_once(switch, start, texts, reader);
+        text += &more;
+        queue.extend(coming);
+    }
+    (text, out)
+}
+
+/// What stands before the trace of a packet that comes back, which gets its state here.
+fn announce<'a>(next: &mut Coming, states: &mut impl Iterator<Item = &'a u32>) -> String {
+    let rule = "=".repeat(79);
+    let mut text = format!("\n{rule}\nrecirc({:#x})", next.key.get(FieldId::RecircId));
+    if let Some(zone) = next.zone {
+        let state = match states.next() {
+            Some(state) => {
+                let _ = write!(text, " - resume conntrack with ct_state={}", state_text(*state));
+                *state
+            }
+            None => {
+                text += " - resume conntrack with default ct_state=trk|new (use --ct-next to customize)";
+                NEW
+            }
+        };
+        next.key.set(FieldId::CtState, state.into());
+        next.key.set(FieldId::CtZone, zone.into());
+    }
+    text.push('\n');
+    if let Some(nat) = &next.nat {
+        text += "Replacing src/dst IP/ports to simulate NAT:\n";
+        let _ = writeln!(text, " Initial flow: {}", addresses(&next.key, nat));
+        translate(&mut next.key, nat);
+        let _ = writeln!(text, " Modified flow: {}", addresses(&next.key, nat));
+    }
+    text + &rule + "\n\n"
+}
+
+/// `est|trk`.
+fn state_text(state: u32) -> String {
+    const NAMES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+    let set = NAMES.iter().enumerate().filter(|(bit, _)| state >> bit & 1 != 0);
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join("|")
+}
+
+/// Addresses and ports of a packet that is translated; nothing where no address is given.
+fn addresses(key: &Key, nat: &Nat) -> String {
+    let get = |field| key.get(field);
+    let (src_port, dst_port) = (get(FieldId::TpSrc), get(FieldId::TpDst));
+    match (nat.addresses, nat.is_ipv6) {
+        (None, _) => String::new(),
+        (Some(_), false) => {
+            let [src, dst] =
+                [FieldId::NwSrc, FieldId::NwDst].map(|field| Ipv4Addr::from_bits(get(field) as u32));
+            format!("nw_src={src},tp_src={src_port},nw_dst={dst},tp_dst={dst_port}")
+        }
+        (Some(_), true) => {
+            let [src, dst] =
+                [FieldId::Ipv6Src, FieldId::Ipv6Dst].map(|field| Ipv6Addr::from_bits(get(field)));
+            format!("ipv6_src=[{src}],tp_src={src_port},ipv6_dst=[{dst}],tp_dst={dst_port}")
+        }
+    }
+}
+
+/// Has a packet the first address and port that it may get.
+fn translate(key: &mut Key, nat: &Nat) {
+    let (Some((address, _)), Some(side)) = (nat.addresses, nat.side) else { return };
+    let (field, port) = match (side, nat.is_ipv6) {
+        (NatSide::Src, false) => (FieldId::NwSrc, FieldId::TpSrc),
+        (NatSide::Src, true) => (FieldId::Ipv6Src, FieldId::TpSrc),
+        (NatSide::Dst, false) => (FieldId::NwDst, FieldId::TpDst),
+        (NatSide::Dst, true) => (FieldId::Ipv6Dst, FieldId::TpDst),
+    };
+    key.set(field, address);
+    if let Some((first, _)) = nat.ports {
+        key.set(port, first.into());
+    }
+}
+
+fn trace_once(
     switch: &Switch,
     start: Start<'_>,
     texts: Texts<'_>,
     reader: &Reader,
-) -> (String, Translation<Effect>) {
+) -> (String, Translation<Effect>, Vec<Coming>) {
     let (Start { version, key, bridge, actions: given }, Texts { ports, actions }) = (start, texts);
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
-    let mut listener = Listener { ports, topology, open: vec![root], after: None, failure: None };
+    let mut listener =
+        Listener { ports, topology, open: vec![root], after: None, failure: None, coming: vec![] };
     let mut out = Translation::default();
     match bridge.zip(given) {
         Some(sent) => {
@@ -193,11 +328,18 @@ pub fn trace(
     let none = OptionTable::default();
     let options = bridge.map_or(&none, |b| b.options());
     let flow_text = |key: &Key, mask: &Mask| flow_text(key, mask, ports, options);
-    let mut text = format!("Flow: {}\n", flow_text(key, &everything(key, options)));
+    let whole = |key: &Key| {
+        let text = flow_text(key, &everything(key, options));
+        match key.get64(FieldId::RecircId) {
+            0 => text,
+            id => format!("recirc_id={id:#x},{}", with_eth(&text)),
+        }
+    };
+    let mut text = format!("Flow: {}\n", whole(key));
     let root = listener.open.pop().expect("the root is left");
     print(&mut text, &root.below, 0);
     let changed = match &listener.after {
-        Some(after) if after != key => flow_text(after, &everything(after, options)),
+        Some(after) if after != key => whole(after),
         _ => "unchanged".to_string(),
     };
     let _ = writeln!(text, "\nFinal flow: {changed}");
@@ -206,12 +348,24 @@ pub fn trace(
         id => format!("{id:#x}"),
     };
     let matched = flow_text(key, &out.mask);
-    let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},eth,{matched}");
-    let _ = writeln!(text, "Datapath actions: {}", actions(&out.actions));
+    let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},{}", with_eth(&matched));
+    let _ = writeln!(text, "Datapath actions: {}", actions(&out.actions, key));
     if let Some(why) = listener.failure {
         let _ = writeln!(text, "Translation failed ({why}), packet is dropped.");
     }
-    (text, out)
+    (text, out, listener.coming)
+}
+
+/// The text of a match with `eth` where it stands in Open vSwitch's: behind the metadata.
+fn with_eth(text: &str) -> String {
+    let is_metadata = |part: &&str| {
+        ["ct_", "dp_hash=", "skb_priority=", "actset_output=", "pkt_mark="]
+            .iter()
+            .any(|p| part.starts_with(p))
+    };
+    let metadata: usize = text.split(',').take_while(is_metadata).map(|part| part.len() + 1).sum();
+    let (metadata, rest) = text.split_at(metadata.min(text.len()));
+    format!("{metadata}eth,{rest}")
 }
 
 fn print(text: &mut String, nodes: &[Node], level: usize) {
@@ -224,7 +378,7 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
                 let line = "-".repeat(node.text.len());
                 writeln!(text, "\n{indent}{}\n{indent}{line}", node.text)
             }
-            Kind::Table | Kind::Bucket | Kind::Action => writeln!(text, "{indent}{}", node.text),
+            Kind::Table | Kind::Bucket | Kind::Thaw | Kind::Action => writeln!(text, "{indent}{}", node.text),
             Kind::Detail => writeln!(text, "{indent} -> {}", node.text),
             Kind::Warning => writeln!(text, "{indent} >> {}", node.text),
             Kind::Error => writeln!(text, "{indent} >>>> {} <<<<", node.text),

@@ -6,7 +6,7 @@
 //! without it, with the fields of connection tracking cleared.
 
 use super::Xlate;
-use super::frozen::Step;
+use super::continuation::{Step, Tracked};
 use crate::table::Entry;
 use crate::trace::Sink;
 use datapath::DpAction;
@@ -51,10 +51,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.out.actions.push(DpAction::Ct(Arc::new(request)));
         self.is_tracked_below = true;
         if let Some(table) = ct.table {
-            self.go_on_tracked(table);
+            self.go_on_tracked(table, &Tracked { zone, nat });
         }
         self.is_tracked = false;
         self.clear_connection();
+        self.trace.detail(|| {
+            "Sets the packet to an untracked state, and clears all the conntrack fields.".to_string()
+        });
     }
 
     /// Values and masks of mark and label after the actions.
@@ -78,23 +81,24 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     /// A copy goes on in a table once it was tracked.
-    fn go_on_tracked(&mut self, table: u8) {
+    fn go_on_tracked(&mut self, table: u8, tracked: &Tracked<'_>) {
         let (set, stack) = (self.action_set.clone(), self.stack.clone());
         let rest = self.freezing.take();
-        let tracked = std::mem::replace(&mut self.is_tracked, true);
-        self.freezing = Some(vec![self.step(vec![Action::GotoTable(table)])]);
-        self.finish_freezing();
-        self.is_tracked = tracked;
+        let was_tracked = std::mem::replace(&mut self.is_tracked, true);
+        self.freezing = Some(vec![self.step(table)]);
+        self.finish_freezing_tracked(Some(tracked));
+        self.trace.detail(|| {
+            "A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table "
+                .to_string()
+                + &format!("{table}.")
+        });
+        self.is_tracked = was_tracked;
         (self.action_set, self.stack, self.freezing) = (set, stack, rest);
     }
 
-    fn step(&self, actions: Vec<Action>) -> Step {
-        Step {
-            actions,
-            table_id: self.origin.table_id,
-            cookie: self.origin.cookie.get(),
-            in_port: self.in_port().0,
-        }
+    /// The packet goes on in a table.
+    fn step(&self, table_id: u8) -> Step {
+        Step { actions: vec![Action::GotoTable(table_id)], table_id, cookie: self.origin.cookie.get() }
     }
 
     /// No packet of the rest of the list is tracked, whatever rules have set.

@@ -12,11 +12,12 @@
 //! Each bridge has generations of its own. Who makes up values that become part of states fills the slots of
 //! the bridge that he is on, and has the flows of that bridge translated anew: no other bridge notices.
 
+use super::continuation::{self, Rest, Step, Tracked};
 use super::{Cookie, Origin, Snapshot, Xlate, always_needed};
 use crate::changelog::word_table;
 use crate::switch::Effect;
 use crate::topology::BridgeIdx;
-use crate::trace::Sink;
+use crate::trace::{Quiet, Sink};
 use base::hash::HashKey;
 use base::{DropReason, OfPort};
 use datapath::hash::PacketHash;
@@ -36,25 +37,12 @@ const LAST_NUMBER: u32 = u32::MAX >> SLOT_BITS;
 /// Slots tried for one state.
 const PROBES: usize = 64;
 
-/// The rest of one list of actions.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Step {
-    pub(super) actions: Vec<Action>,
-    pub(super) table_id: u8,
-    pub(super) cookie: u64,
-    pub(super) in_port: u16,
-}
-
 /// A translation that waits.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Frozen {
     bridge: BridgeIdx,
-    /// Innermost first.
-    steps: Vec<Step>,
-    action_set: Vec<Action>,
-    stack: Vec<u128>,
-    /// The packet comes back with what the connection tracker has said of it.
-    is_tracked: bool,
+    rest: Rest,
+    in_port: u16,
     /// Bits of the datapath's hash that the packet comes back with.
     hash_mask: u32,
     /// The pipeline's own fields, which extraction does not give.
@@ -264,19 +252,41 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Puts the rest of a list by.
     pub(super) fn leave_for_later(&mut self, rest: &'a [Action]) {
-        let step = Step {
-            actions: rest.to_vec(),
-            table_id: self.origin.table_id,
-            cookie: self.origin.cookie.get(),
-            in_port: self.in_port().0,
-        };
+        let step =
+            Step { actions: rest.to_vec(), table_id: self.origin.table_id, cookie: self.origin.cookie.get() };
         self.freezing.get_or_insert_default().push(step);
     }
 
-    /// Gives the state a number and has the datapath come back with it.
+    /// Has the datapath, or a controller, come back with the packet for what is left.
     pub(super) fn finish_freezing(&mut self) {
+        self.finish_freezing_tracked(None);
+    }
+
+    /// The same; with `ct` the packet comes back once it was tracked.
+    pub(super) fn finish_freezing_tracked(&mut self, ct: Option<&Tracked<'_>>) {
         let Some(steps) = self.freezing.take() else { return };
         self.commit();
+        let rest = Rest {
+            steps,
+            action_set: std::mem::take(&mut self.action_set).into_iter().cloned().collect(),
+            stack: std::mem::take(&mut self.stack),
+            is_tracked: self.is_tracked,
+        };
+        match self.pausing.take() {
+            None => self.recirculate(rest, ct),
+            // The packet is told as it is here: nothing comes between the action and the end of its list.
+            Some(spec) => match continuation::encode(&rest) {
+                Some(bytes) => {
+                    let spec = PacketInSpec { continuation: Some(bytes), ..*spec };
+                    self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
+                }
+                None => self.error = Some(DropReason::TranslationError),
+            },
+        }
+    }
+
+    /// Gives the state a number and has the datapath come back with it.
+    fn recirculate(&mut self, rest: Rest, ct: Option<&Tracked<'_>>) {
         let mut fields = Vec::new();
         // It goes with the packet in the datapath.
         self.key.set(FieldId::DpHash, 0);
@@ -294,33 +304,25 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 }
             }
         }
+        let bridge = self.bridge.idx;
         let state = Frozen {
-            bridge: self.bridge.idx,
-            steps,
-            action_set: std::mem::take(&mut self.action_set).into_iter().cloned().collect(),
-            stack: std::mem::take(&mut self.stack),
-            is_tracked: self.is_tracked,
+            bridge,
+            rest,
+            in_port: self.in_port().0,
             hash_mask: self.hashing.map_or(self.hash_mask, |hash| hash.mask),
             fields,
         };
-        let bridge = self.bridge.idx;
         // When the bridge's next generation begins, this is translated again, and gets a new number.
         self.visit_word(word_table::ports(bridge.0), word_table::FROZEN);
         let generation = self.switch.frozen.read(self.reader).newest(bridge);
         match generation.and_then(|g| g.intern(state, &self.switch.secret)) {
-            Some(id) => match self.pausing.take() {
-                None => {
-                    self.irreversible = true;
-                    self.hide_connection();
-                    self.out.actions.extend(self.hashing.take().map(DpAction::Hash));
-                    self.out.actions.push(DpAction::Recirc(id));
-                }
-                // The packet is told as it is here: nothing comes between the action and the end of its list.
-                Some(spec) => {
-                    let spec = PacketInSpec { continuation: Some(id), ..*spec };
-                    self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
-                }
-            },
+            Some(id) => {
+                self.irreversible = true;
+                self.hide_connection();
+                self.out.actions.extend(self.hashing.take().map(DpAction::Hash));
+                self.out.actions.push(DpAction::Recirc(id));
+                self.trace.recirculates(id, &self.key, ct);
+            }
             None => {
                 self.error = Some(DropReason::TranslationError);
                 self.failure = "No recirculation context";
@@ -334,11 +336,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let is_present = (block, word) == (usize::from(present.block), usize::from(present.word));
         block == B_TUNNEL || block >= B_TUN_META || is_present && !self.bridge.options().is_empty()
     }
-}
-
-/// Whether a state can still be thawed, and belongs to a bridge.
-pub(crate) fn is_known(generations: &Generations, id: u32, bridge: BridgeIdx) -> bool {
-    id != 0 && generations.find(id).is_some_and(|state| state.bridge == bridge)
 }
 
 /// Bits of a word of the key that hold the datapath's hash.
@@ -356,28 +353,6 @@ pub(crate) fn thaw<S: Sink>(
     out: &mut Translation<Effect>,
     trace: &mut S,
 ) {
-    go_on(at, recirc_id, key, false, out, trace);
-}
-
-/// Goes on where a translation was frozen for a controller, whose word on the pipeline's fields holds.
-pub(crate) fn resume<S: Sink>(
-    at: Snapshot<'_>,
-    continuation: u32,
-    key: &Key,
-    out: &mut Translation<Effect>,
-    trace: &mut S,
-) {
-    go_on(at, continuation, key, true, out, trace);
-}
-
-fn go_on<S: Sink>(
-    at: Snapshot<'_>,
-    recirc_id: u32,
-    key: &Key,
-    keep_fields: bool,
-    out: &mut Translation<Effect>,
-    trace: &mut S,
-) {
     always_needed(out, key.get64(FieldId::EthType));
     let topology = at.topology();
     let found = at.switch.frozen.read(at.reader).find(recirc_id);
@@ -386,40 +361,64 @@ fn go_on<S: Sink>(
         return;
     };
     let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
-    x.trace.bridge(&bridge.config.name);
-    x.visit_word(word_table::ports(bridge.idx.0), word_table::SETTINGS);
     for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
-        if !keep_fields
-            && (x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE)
-        {
+        if x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE {
             for w in 0..8 {
                 // The hash is the packet's own.
                 x.write(b, w, !hash_bits(b, w), 0);
             }
         }
     }
-    for &(b, w, value) in state.fields.iter().filter(|_| !keep_fields) {
+    for &(b, w, value) in &state.fields {
         x.write(b.into(), w.into(), !hash_bits(b.into(), w.into()), value);
     }
-    if x.key.get(FieldId::ActsetOutput) == 0 {
-        x.set_actset_output(OfPort::UNSET);
-    }
-    // The priority is the datapath's, and the packet still has it.
-    x.base.set(FieldId::SkbPriority, x.key.get(FieldId::SkbPriority));
-    x.base_known.add_exact(FieldId::SkbPriority);
-    x.action_set = state.action_set.iter().collect();
-    x.stack = state.stack.clone();
+    x.write_field(FieldId::InPort, u128::from(state.in_port));
     x.hash_mask = state.hash_mask;
-    (x.is_tracked, x.is_tracked_below) = (state.is_tracked, state.is_tracked);
-    for step in &state.steps {
-        if x.freezing.is_some() {
-            x.leave_for_later(&step.actions);
-            continue;
+    x.go_on(&state.rest);
+}
+
+/// Goes on where a translation was frozen for a controller, whose word on the pipeline's fields holds.
+pub(crate) fn resume<'a>(
+    at: Snapshot<'a>,
+    bridge: BridgeIdx,
+    rest: &'a Rest,
+    key: &Key,
+    out: &'a mut Translation<Effect>,
+) -> bool {
+    always_needed(out, key.get64(FieldId::EthType));
+    let Some(bridge) = at.topology().bridge(bridge) else { return false };
+    Xlate::new(at, bridge, key.clone(), out, &mut Quiet).go_on(rest);
+    true
+}
+
+impl<'a, S: Sink> Xlate<'a, S> {
+    fn go_on(mut self, rest: &'a Rest) {
+        let first = rest.steps.first().map_or(0, |step| step.table_id);
+        self.trace.thaw(&self.bridge.config.name, first, rest);
+        self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
+        if self.key.get(FieldId::ActsetOutput) == 0 {
+            self.set_actset_output(OfPort::UNSET);
         }
-        x.origin = Origin { table_id: step.table_id, cookie: Cookie::Is(step.cookie) };
-        x.write_field(FieldId::InPort, u128::from(step.in_port));
-        x.actions(&step.actions);
+        // The priority is the datapath's, and the packet still has it.
+        self.base.set(FieldId::SkbPriority, self.key.get(FieldId::SkbPriority));
+        self.base_known.add_exact(FieldId::SkbPriority);
+        self.action_set = rest.action_set.iter().collect();
+        self.stack = rest.stack.clone();
+        (self.is_tracked, self.is_tracked_below) = (rest.is_tracked, rest.is_tracked);
+        for step in &rest.steps {
+            if self.freezing.is_some() {
+                self.leave_for_later(&step.actions);
+                continue;
+            }
+            self.origin = Origin { table_id: step.table_id, cookie: Cookie::Is(step.cookie) };
+            match step.actions[..] {
+                [Action::GotoTable(table)] if !self.exit && self.error.is_none() => self.table(table, true),
+                _ => {
+                    self.actions(&step.actions);
+                }
+            }
+        }
+        self.finish_pipeline();
+        self.finish();
     }
-    x.finish_pipeline();
-    x.finish();
 }

@@ -211,6 +211,7 @@ pub(crate) fn hand_over(key: &Key, out: &mut Translation<Effect>) {
         userdata: Vec::new(),
         continuation: None,
         slow_path: true,
+        is_tracked: true,
         metadata: key.clone(),
     };
     out.effects.clear();

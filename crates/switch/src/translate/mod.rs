@@ -26,6 +26,7 @@ mod actions;
 mod choice;
 mod commit;
 mod connection;
+pub(crate) mod continuation;
 pub(crate) mod frozen;
 mod group;
 pub(crate) mod learn;
@@ -177,7 +178,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     /// The packet was popped out of MPLS: what lies behind has not been read.
     unread: bool,
     /// What is left to do once the packet has been read again.
-    freezing: Option<Vec<frozen::Step>>,
+    freezing: Option<Vec<continuation::Step>>,
     /// Before that, the datapath is to hash the packet.
     hashing: Option<PacketHash>,
     /// Bits of its hash that the packet has come with.

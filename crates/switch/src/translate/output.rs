@@ -319,6 +319,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for f in [FieldId::InPort, FieldId::CtState, FieldId::CtZone, FieldId::PktMark, FieldId::PacketType] {
             metadata.set(f, self.key.get(f));
         }
+        if self.is_tracked {
+            // Says which of the addresses of a connection are meant.
+            metadata.set(FieldId::EthType, self.key.get(FieldId::EthType));
+        }
         PacketInSpec {
             bridge: self.bridge.idx.0,
             table_id: self.origin.table_id,
@@ -330,6 +334,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             userdata: userdata.to_vec(),
             continuation: None,
             slow_path: false,
+            is_tracked: self.is_tracked,
             metadata,
         }
     }

@@ -676,9 +676,9 @@ fn a_trace_tells_the_way_of_a_packet() {
     let names = openflow::text::PortNames::default();
     let start =
         switch::trace::Start { version: r.switch.version(), key: &packet(101), bridge: None, actions: None };
-    let outputs = |actions: &[DpAction]| format!("{actions:?}");
+    let outputs = |actions: &[DpAction], _: &Key| format!("{actions:?}");
     let texts = switch::trace::Texts { ports: &names, actions: &outputs };
-    let (text, t) = switch::trace::trace(&r.switch, start, texts, &r.reader);
+    let (text, t) = switch::trace::trace(&r.switch, start, &[], texts, &r.reader);
     let (flow, rest) = text.split_once('\n').unwrap();
     assert!(flow.starts_with("Flow: udp,"), "{flow}");
     assert!(flow.contains("in_port=1"), "{flow}");
@@ -880,9 +880,16 @@ fn a_packet_that_was_paused_in_a_table_goes_on_behind_the_pause() {
         let [first, DpAction::PacketIn(told)] = &paused[..] else { panic!("{paused:?}") };
         assert_eq!(first, &out(2));
         let mut resumed = Translation::default();
-        let id = told.continuation.expect("the rest waits");
+        let rest = switch::read_continuation(told.continuation.as_deref().expect("the rest waits"));
         let version = r.switch.version();
-        assert!(r.switch.translate_resumed(version, &packet(101), r.br, id, &r.reader, &mut resumed));
+        assert!(r.switch.translate_resumed(
+            version,
+            &packet(101),
+            r.br,
+            &rest.unwrap(),
+            &r.reader,
+            &mut resumed
+        ));
         assert_eq!(resumed.actions, [out(3)], "no second packet-in");
     }
 }

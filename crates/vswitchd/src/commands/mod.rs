@@ -81,7 +81,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
         "ofproto/trace",
         "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]",
         1,
-        5,
+        MANY,
         switching::trace,
     ),
     row(

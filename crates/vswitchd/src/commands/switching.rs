@@ -109,7 +109,7 @@ pub fn reconnect(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Strin
 
 /// `ofproto/trace BRIDGE FLOW [PACKET]`: FLOW in OpenFlow's syntax, and, where PACKET is given, only for its
 /// metadata. `ofproto/trace [DATAPATH] FLOW [PACKET]`: FLOW in the datapath's syntax, whose input port says
-/// which bridge.
+/// which bridge. `--ct-next STATE` says what the connection tracker finds, for one `ct` after the other.
 pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     trace_with(vswitch, args, None)
 }
@@ -128,7 +128,8 @@ pub fn trace_packet_out(vswitch: &mut Vswitch, args: &[String]) -> Result<String
 }
 
 fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>) -> Result<String, String> {
-    let (options, rest): (Vec<_>, Vec<_>) = args.iter().map(String::as_str).partition(|a| a.starts_with('-'));
+    let (ct_next, args) = ct_states(args)?;
+    let (options, rest): (Vec<_>, Vec<_>) = args.into_iter().partition(|a| a.starts_with('-'));
     // A packet that there is none of is made from the flow in any case.
     if let Some(unknown) = options.iter().find(|o| !["--names", "--no-names", "-generate"].contains(o)) {
         return Err(format!("{unknown}: unknown option"));
@@ -182,14 +183,28 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     let name = |port: PortNo| {
         vswitch.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
     };
-    let actions = |list: &[DpAction]| odp::actions(list, ActionContext::of(&key), &name);
+    let actions = |list: &[DpAction], key: &Key| odp::actions(list, ActionContext::of(key), &name);
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
-    let text = switch::trace::trace(&vswitch.switch, start, texts, &reader).0;
+    let text = switch::trace::trace(&vswitch.switch, start, &ct_next, texts, &reader).0;
     drop(reader);
     if let (Some(frame), Some(port_no), None) = (frame, port_no, given) {
         vswitch.side_effects(&key, port_no, &frame);
     }
     Ok(text)
+}
+
+/// The states that `--ct-next` says, and the other arguments.
+fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
+    let (mut states, mut rest, mut args) = (Vec::new(), Vec::new(), args.iter());
+    while let Some(arg) = args.next() {
+        if arg == "--ct-next" {
+            let text = args.next().ok_or("Missing argument for option --ct-next")?;
+            states.push(openflow::text::connection_state(text)?);
+        } else {
+            rest.push(arg.as_str());
+        }
+    }
+    Ok((states, rest))
 }
 
 impl Vswitch {

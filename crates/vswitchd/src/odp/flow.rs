@@ -72,7 +72,7 @@ impl Text<'_> {
         use FieldId::*;
         self.scalar("skb_priority", SkbPriority, hex);
         self.scalar("skb_mark", PktMark, hex);
-        self.scalar("ct_state", CtState, hex);
+        self.connection_state();
         self.scalar("ct_zone", CtZone, hex);
         self.scalar("ct_mark", CtMark, hex);
         self.scalar("ct_label", CtLabel, hex);
@@ -81,6 +81,27 @@ impl Text<'_> {
         let in_port = PortNo(self.key.get64(DpPort) as u32);
         self.parts.push(format!("in_port({})", port(in_port, names)));
         self.parts.push("packet_type(ns=0,id=0)".into());
+    }
+
+    /// `ct_state(-new+est+trk)`, or `ct_state(est|trk)` where every bit matters.
+    fn connection_state(&mut self) {
+        const NAMES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+        let (value, mask) = self.get(FieldId::CtState);
+        let is_set = |bit: usize, word: u128| word >> bit & 1 != 0;
+        let text: String = match mask {
+            0 if !self.verbose => return,
+            0 => "0/0".into(),
+            m if m == FieldId::CtState.ones() => {
+                let set: Vec<_> = (0..8).filter(|bit| is_set(*bit, value)).map(|bit| NAMES[bit]).collect();
+                if set.is_empty() { "0".into() } else { set.join("|") }
+            }
+            _ => {
+                let sign = |bit| if is_set(bit, value) { '+' } else { '-' };
+                let shown = (0..8).filter(|bit| is_set(*bit, mask));
+                shown.map(|bit| format!("{}{}", sign(bit), NAMES[bit])).collect()
+            }
+        };
+        self.parts.push(format!("ct_state({text})"));
     }
 
     fn ethernet(&mut self) {

@@ -118,9 +118,13 @@ pub(crate) struct OfConn {
     pub close_reason: Option<String>,
 }
 
+/// How long one that was not asked for may be silent before it is asked whether it is there. Open vSwitch's.
+const SERVICE_PROBE: Duration = Duration::from_secs(60);
+
 impl OfConn {
     fn new(purpose: Purpose, versions: VersionSet, now: Instant) -> OfConn {
-        let config = ConnectionConfig { side: Side::Switch, versions, probe_interval: None };
+        let probe_interval = (purpose == Purpose::Service).then_some(SERVICE_PROBE);
+        let config = ConnectionConfig { side: Side::Switch, versions, probe_interval };
         let miss_send_len = if purpose == Purpose::Primary { DEFAULT_MISS_SEND_LEN } else { 0 };
         OfConn {
             connection: Connection::new(config, now),

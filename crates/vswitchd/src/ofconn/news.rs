@@ -94,7 +94,11 @@ impl PacketLimits {
 
 impl Asynchronous {
     /// From what a worker sent.
-    pub fn packet_in(packet_in: &datapath::PacketIn, options: Option<&OptionTable>) -> Asynchronous {
+    pub fn packet_in(
+        packet_in: &datapath::PacketIn,
+        datapath_id: u64,
+        options: Option<&OptionTable>,
+    ) -> Asynchronous {
         let datapath::PacketIn { spec, packet, .. } = packet_in;
         let key = packet_in.metadata();
         let mut metadata = Match::any();
@@ -103,6 +107,10 @@ impl Asynchronous {
             if value != 0 || field == FieldId::InPort {
                 metadata.set_masked(field, value, field.ones());
             }
+        }
+        if key.get(FieldId::CtState) != 0 {
+            // What the connection's addresses are.
+            metadata.set_masked(FieldId::EthType, key.get(FieldId::EthType), 0xffff);
         }
         if let Some(options) = options {
             metadata.options = options.of_packet(&key);
@@ -118,7 +126,10 @@ impl Asynchronous {
             metadata,
             data,
             userdata: spec.userdata.clone(),
-            continuation: spec.continuation.map(resume::continuation).unwrap_or_default(),
+            continuation: spec
+                .continuation
+                .as_deref()
+                .map_or_else(Vec::new, |rest| resume::continuation(datapath_id, rest)),
         };
         Asynchronous::Packet(Box::new(PacketNews {
             controller_id: spec.controller_id,
@@ -146,7 +157,9 @@ fn is_pipeline(field: FieldId) -> bool {
     use FieldId::*;
     let is_register = (Reg0 as u8..=Reg15 as u8).contains(&(field as u8));
     let is_tunnel = (TunId as u8..=TunGtpuMsgtype as u8).contains(&(field as u8));
-    let is_tracked = matches!(field, CtState | CtZone | CtMark | CtLabel);
+    let of_original =
+        matches!(field, CtNwSrc | CtNwDst | CtIpv6Src | CtIpv6Dst | CtNwProto | CtTpSrc | CtTpDst);
+    let is_tracked = of_original || matches!(field, CtState | CtZone | CtMark | CtLabel);
     is_register || is_tunnel || is_tracked || matches!(field, InPort | Metadata | PktMark)
 }
 

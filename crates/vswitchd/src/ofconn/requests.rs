@@ -5,6 +5,7 @@ use super::{Handled, OfConn, Pending, Request};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
+use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, Key, Match, extract};
 use openflow::message::{
@@ -283,6 +284,17 @@ impl Vswitch {
 
     /// Does to a packet of a controller what its translation says.
     pub(crate) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
+        self.carry_out_tracked(data, dp_port, None, translation);
+    }
+
+    /// The same to one of which the connection tracker has said something.
+    pub(crate) fn carry_out_tracked(
+        &mut self,
+        data: &[u8],
+        dp_port: PortNo,
+        tracked: Option<(Tracking, Tuple)>,
+        translation: Translation<Effect>,
+    ) {
         let now_ms = self.now_ms();
         for &slot in &translation.credits {
             let own = self.own_credits.entry(slot).or_default();
@@ -292,7 +304,7 @@ impl Vswitch {
         }
         self.control.apply(&translation.effects, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
-        if !self.dp.execute(data, dp_port, translation.actions) {
+        if !self.dp.execute_tracked(data, dp_port, tracked, translation.actions) {
             tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
         }
     }

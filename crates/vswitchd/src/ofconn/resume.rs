@@ -1,51 +1,53 @@
 //! Packets that wait for a controller: `controller(pause)` and NXT_RESUME.
 //!
-//! The rest of the pipeline's work is kept by the switch under a number; the controller gets that number as
-//! an opaque continuation and sends it back with the packet. It may have changed the packet and its metadata.
-//! Numbers are forgotten as those of recirculation are, after some thousand newer ones of the bridge; then
-//! the answer is NXR_STALE, as it is for what is no continuation of this bridge.
+//! The controller gets the rest of the pipeline's work as a continuation, and sends it back with the packet,
+//! when it likes. It may have changed the packet and its metadata. The continuation names the bridge by its
+//! datapath id, so that it is still good for a switch that was restarted; that of another bridge, and what is
+//! none, is NXR_STALE.
 //!
 //! Source: ovs-actions(7), "The controller action".
 
 use super::Handled;
 use crate::state::Vswitch;
+use datapath::conntrack::Tracking;
 use datapath::{DpAction, Pipeline, Translation};
-use flow::{Depth, FieldId, Ingress, Key, extract_keeping_metadata};
-use openflow::ErrorKind;
+use flow::{Depth, FieldId, Ingress, Key, Match, extract_keeping_metadata};
 use openflow::message::PacketIn;
+use openflow::{ErrorKind, Version};
 use switch::BridgeIdx;
 
 /// The property that names the bridge, by which clients recognise a continuation (NXCPT_BRIDGE, ovs-ofctl
 /// prints it).
 const BRIDGE: u16 = 0x8000;
-/// A UUID follows, of which the first four bytes are the number.
+/// A UUID follows, of which the first eight bytes are the datapath id.
 const LENGTH: u16 = 20;
 /// The rest of it: what no other switch says.
-const MARK: [u8; 12] = *b"\x40\0\x80\0crosspnt";
+const MARK: [u8; 8] = *b"crosspnt";
 
-/// What a controller gets, to send it back.
-pub(super) fn continuation(number: u32) -> Vec<u8> {
-    // Properties begin at a multiple of 8, counted from the header of the one that they are in.
+/// What comes before the rest of the work. Properties begin at a multiple of 8, counted from the header of
+/// the one that they are in.
+fn head(datapath_id: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(28);
     bytes.extend([0; 4]);
     bytes.extend(BRIDGE.to_be_bytes());
     bytes.extend(LENGTH.to_be_bytes());
-    bytes.extend(number.to_be_bytes());
+    bytes.extend(datapath_id.to_be_bytes());
     bytes.extend(MARK);
     bytes.extend([0; 4]);
     bytes
 }
 
-/// The number again.
-fn number(continuation: &[u8]) -> Option<u32> {
-    let number = u32::from_be_bytes(*continuation.get(8..)?.first_chunk()?);
-    (continuation == self::continuation(number)).then_some(number)
+/// What a controller gets, to send it back.
+pub(super) fn continuation(datapath_id: u64, rest: &[u8]) -> Vec<u8> {
+    [&head(datapath_id)[..], rest].concat()
 }
 
 impl Vswitch {
     /// Goes on with a packet.
     pub(super) fn resume(&mut self, bridge: BridgeIdx, packet: &PacketIn) -> Handled {
-        let number = number(&packet.continuation).ok_or(ErrorKind::NXR_STALE)?;
+        let datapath_id = self.bridges.get(&bridge).map_or(0, |bridge| bridge.datapath_id);
+        let rest = packet.continuation.strip_prefix(&head(datapath_id)[..]).ok_or(ErrorKind::NXR_STALE)?;
+        let rest = switch::read_continuation(rest)?;
         let in_port = packet.in_port();
         let dp_port = self.source_port(bridge, in_port)?;
         let mut metadata = packet.metadata.clone();
@@ -58,12 +60,17 @@ impl Vswitch {
         if extract_keeping_metadata(&packet.data, packet.data.len(), &ingress, &mut key).is_none() {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
         }
+        let matching = Match { key: key.clone(), ..Match::any() };
+        let actions: Vec<_> = rest.actions().cloned().collect();
+        self.control
+            .check_actions(bridge, Version::V13, &matching, &actions)
+            .map_err(|e| super::flow_mods::refusal(&e))?;
         let mut translation = Translation::default();
         let reader = self.domain.register();
         let version = self.switch.version();
-        let known = self.switch.translate_resumed(version, &key, bridge, number, &reader, &mut translation);
+        let is_known = self.switch.translate_resumed(version, &key, bridge, &rest, &reader, &mut translation);
         drop(reader);
-        if !known {
+        if !is_known {
             return Err(ErrorKind::NXR_STALE);
         }
         // The packet goes on with the mark that the controller gives it.
@@ -72,7 +79,7 @@ impl Vswitch {
             let set = DpAction::Set { field: FieldId::PktMark, value, mask: FieldId::PktMark.ones() };
             translation.actions.insert(0, set);
         }
-        self.carry_out(&packet.data, dp_port, translation);
+        self.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
         Ok(())
     }
 }
@@ -82,15 +89,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_continuation_is_read_back_and_nothing_else_is() {
-        let bytes = continuation(0x1234_5678);
-        assert_eq!(number(&bytes), Some(0x1234_5678));
-        assert_eq!(number(&[]), None);
-        assert_eq!(number(&bytes[..20]), None);
-        for at in (0..bytes.len()).filter(|at| !(8..12).contains(at)) {
-            let mut other = bytes.clone();
-            other[at] ^= 1;
-            assert_eq!(number(&other), None, "{at}");
-        }
+    fn a_continuation_is_that_of_one_bridge() {
+        let bytes = continuation(0x1234_5678, b"rest");
+        assert_eq!(bytes.strip_prefix(&head(0x1234_5678)[..]), Some(&b"rest"[..]));
+        assert_eq!(bytes.strip_prefix(&head(0x1234_5679)[..]), None);
+        assert_eq!((bytes.len() - 4 + 4) % 8, 0, "the rest begins at a multiple of 8");
     }
 }

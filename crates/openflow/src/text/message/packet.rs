@@ -84,7 +84,10 @@ fn all_fields(key: &Key) -> Match {
     });
     for mf in optional {
         // In the order of the table, so that what a field requires has been taken before.
-        if m.has_prereq(mf) {
+        // Neighbour discovery is shown with both link-layer addresses.
+        let is_nd =
+            matches!(mf, Mf::NdSll | Mf::NdTll) && (m.has_prereq(Mf::NdSll) || m.has_prereq(Mf::NdTll));
+        if m.has_prereq(mf) || is_nd {
             take(&mut m, mf);
         }
     }

@@ -1,0 +1,180 @@
+//! Connections that helpers announce: who may open one to where, and what it is to its parent.
+//!
+//! They stand in buckets chosen by a keyed hash of both addresses, of [`WAYS`] places each: two hosts can
+//! have so many pending, and take no place of others. In a full bucket the one that ends first gives way.
+//! Each is good for one connection, until [`TIMEOUT_MS`] are over or its parent is gone.
+//!
+//! Threads: any. A bucket has a lock of its own. It is taken by packets that announce something, and by those
+//! of no known connection while anything is pending at all.
+
+use super::entry::Generation;
+use super::nat::{Range, Side};
+use super::tuple::Tuple;
+use arrayvec::ArrayVec;
+use base::hash::HashKey;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const BUCKETS: usize = 1024;
+/// Connections that two hosts may have pending.
+pub(crate) const WAYS: usize = 4;
+const TIMEOUT_MS: u64 = 300_000;
+
+/// What the addresses of an expected connection become, where its rules translate it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Redirect {
+    pub side: Side,
+    pub address: u128,
+    pub port: Option<u16>,
+}
+
+impl Redirect {
+    /// As a range of one address.
+    pub fn range(&self, is_ipv6: bool) -> Range {
+        Range {
+            side: self.side,
+            addresses: Some((self.address, self.address)),
+            is_ipv6,
+            ports: self.port.map(|port| (port, port)),
+            is_persistent: false,
+            is_hash: false,
+            is_random: false,
+        }
+    }
+}
+
+/// A connection that is expected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Expected {
+    /// Its first packet's, from whatever source port: that is 0.
+    pub tuple: Tuple,
+    pub zone: u16,
+    /// The connection that announced it.
+    pub parent: (u32, Generation),
+    pub redirect: Option<Redirect>,
+    pub expires_ms: u64,
+}
+
+type Bucket = ArrayVec<Expected, WAYS>;
+
+/// See the module's text.
+pub(crate) struct Expectations {
+    buckets: Box<[Mutex<Bucket>]>,
+    /// Those in all buckets.
+    pending: AtomicU32,
+}
+
+impl Expectations {
+    pub fn new() -> Expectations {
+        let buckets = (0..BUCKETS).map(|_| Mutex::new(Bucket::new())).collect();
+        Expectations { buckets, pending: AtomicU32::new(0) }
+    }
+
+    fn bucket(&self, tuple: &Tuple, zone: u16, secret: &HashKey) -> MutexGuard<'_, Bucket> {
+        let hosts = Tuple { src_port: 0, dst_port: 0, ..*tuple };
+        let n = hosts.hash(zone, secret) as usize % BUCKETS;
+        // Nobody panics in there.
+        self.buckets[n].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts one down. False where another connection expects the same.
+    pub fn put(&self, mut new: Expected, secret: &HashKey, now_ms: u64) -> bool {
+        new.tuple.src_port = 0;
+        new.expires_ms = now_ms + TIMEOUT_MS;
+        let mut bucket = self.bucket(&new.tuple, new.zone, secret);
+        self.forget(&mut bucket, |old| old.expires_ms <= now_ms);
+        if let Some(same) = bucket.iter_mut().find(|old| (old.tuple, old.zone) == (new.tuple, new.zone)) {
+            if same.parent != new.parent {
+                return false;
+            }
+            *same = new;
+            return true;
+        }
+        if bucket.is_full()
+            && let Some((first, _)) = bucket.iter().enumerate().min_by_key(|(_, old)| old.expires_ms)
+        {
+            bucket.remove(first);
+            self.pending.fetch_sub(1, Relaxed);
+        }
+        bucket.push(new);
+        self.pending.fetch_add(1, Relaxed);
+        true
+    }
+
+    fn forget(&self, bucket: &mut Bucket, is_over: impl Fn(&Expected) -> bool) {
+        let before = bucket.len();
+        bucket.retain(|old| !is_over(old));
+        self.pending.fetch_sub((before - bucket.len()) as u32, Relaxed);
+    }
+
+    /// What is expected of a packet of no known connection. Those whose parent is gone are forgotten.
+    pub fn find(
+        &self,
+        tuple: &Tuple,
+        zone: u16,
+        secret: &HashKey,
+        now_ms: u64,
+        is_there: impl Fn((u32, Generation)) -> bool,
+    ) -> Option<Expected> {
+        if self.pending.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut bucket = self.bucket(tuple, zone, secret);
+        self.forget(&mut bucket, |old| old.expires_ms <= now_ms || !is_there(old.parent));
+        let wanted = Tuple { src_port: 0, ..*tuple };
+        bucket.iter().find(|old| (old.tuple, old.zone) == (wanted, zone)).copied()
+    }
+
+    /// It has come.
+    pub fn take(&self, expected: &Expected, secret: &HashKey) {
+        let mut bucket = self.bucket(&expected.tuple, expected.zone, secret);
+        self.forget(&mut bucket, |old| old == expected);
+    }
+
+    #[cfg(test)]
+    pub fn pending(&self) -> u32 {
+        self.pending.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conntrack::entry::Entry;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn two_hosts_have_a_bounded_number_pending_each_for_one_connection() {
+        let (all, secret) = (Expectations::new(), HashKey::from_seed(3));
+        let entry = Entry::new_zeroed();
+        let parent = (7, entry.begin());
+        let tuple = |port| Tuple {
+            src: 1,
+            dst: 2,
+            src_port: 0,
+            dst_port: port,
+            protocol: super::super::tuple::TCP,
+            is_ipv6: false,
+        };
+        let expected = |port| Expected { tuple: tuple(port), zone: 3, parent, redirect: None, expires_ms: 0 };
+        for port in 1..=6 {
+            assert!(all.put(expected(port), &secret, port.into()));
+        }
+        assert_eq!(all.pending(), WAYS as u32);
+        let find = |port, now_ms| {
+            let packet = Tuple { src_port: 999, ..tuple(port) };
+            all.find(&packet, 3, &secret, now_ms, |_| true)
+        };
+        assert_eq!(find(2, 10), None, "gave way");
+        let found = find(5, 10).unwrap();
+        assert_eq!(find(5, 10), Some(found), "looking takes nothing");
+        all.take(&found, &secret);
+        assert_eq!((find(5, 10), all.pending()), (None, WAYS as u32 - 1));
+        // Another connection's is not replaced, its own is.
+        assert!(!all.put(Expected { parent: (8, parent.1), ..expected(6) }, &secret, 10));
+        assert!(all.put(expected(6), &secret, 10));
+        assert_eq!(find(6, TIMEOUT_MS + 10), None, "too late");
+        assert_eq!(all.find(&tuple(3), 3, &secret, 20, |_| false), None, "its parent is gone");
+        assert_eq!(all.pending(), 0);
+    }
+}

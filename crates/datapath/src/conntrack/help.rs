@@ -1,0 +1,289 @@
+//! Packets of connections that have a helper: what they announce is expected, and what they say is translated
+//! like their addresses.
+//!
+//! 1. A line of FTP, or a request of TFTP, is read ([`super::helper`]). A line that would have the other end
+//!    connect to a third host is invalid.
+//! 2. The connection that it announces is expected ([`super::expect`]), with the translation that makes it go
+//!    where the parent's end really is.
+//! 3. Where the parent is translated, the line's address becomes the one that the other end knows; another
+//!    port is taken where that one is expected by somebody else.
+//! 4. TCP's sequence numbers follow the changed lengths ([`super::adjust`]).
+//!
+//! Frames of several chunks are passed on as they are: no line is that long. Threads: the worker that has the
+//! packet.
+
+use super::adjust::Adjustment;
+use super::entry::Generation;
+use super::expect::{Expected, Redirect};
+use super::helper::{self, Announcement, Parsed};
+use super::nat::Side;
+use super::track::Moment;
+use super::tuple::{TCP, Tuple, UDP};
+use super::{Helper, Request, Tracker, Tracking, state};
+use packet::{Packet, PacketFlags};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use wire::Layers;
+use wire::checksum::{checksum, pseudo_v4, pseudo_v6};
+use wire::ip::IpProtocol;
+
+/// VLAN tags that extraction looks behind.
+const TAGS_MAX: u8 = 2;
+/// Ports that are tried in place of one that somebody else expects.
+const PORTS_TRIED: u16 = 16;
+/// A header of TCP without options.
+const TCP_LEN: usize = 20;
+
+/// A packet of a connection that has a helper.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Helped {
+    pub entry: u32,
+    pub generation: Generation,
+    pub is_reply: bool,
+    pub helper: Helper,
+}
+
+/// A connection as its helper needs it.
+struct Parent {
+    forward: Tuple,
+    reverse: Tuple,
+    zone: u16,
+    /// Which of its sides is translated.
+    side: Option<Side>,
+}
+
+impl Parent {
+    /// What is expected when an end announces that the other may connect to its port.
+    fn expected(&self, helped: &Helped, port: u16, real_port: u16) -> Expected {
+        let (forward, reverse) = (&self.forward, &self.reverse);
+        let (from, to) = match helped.is_reply {
+            // The client connects to the server as it knows it.
+            true => (forward.src, forward.dst),
+            // The server connects to the client as it knows it.
+            false => (reverse.src, reverse.dst),
+        };
+        let redirect = self.side.map(|side| match (helped.is_reply, side) {
+            (true, Side::Dst) => Redirect { side: Side::Dst, address: reverse.src, port: Some(real_port) },
+            (true, Side::Src) => Redirect { side: Side::Src, address: reverse.dst, port: None },
+            (false, Side::Src) => Redirect { side: Side::Dst, address: forward.src, port: Some(real_port) },
+            (false, Side::Dst) => Redirect { side: Side::Src, address: forward.dst, port: None },
+        });
+        let tuple = Tuple { src: from, dst: to, src_port: 0, dst_port: port, ..*forward };
+        let parent = (helped.entry, helped.generation);
+        Expected { tuple, zone: self.zone, parent, redirect, expires_ms: 0 }
+    }
+
+    /// The address that who sends the packet has, and the one under which the other end knows it.
+    fn own_address(&self, is_reply: bool) -> (u128, u128) {
+        match is_reply {
+            true => (self.reverse.src, self.forward.dst),
+            false => (self.forward.src, self.reverse.dst),
+        }
+    }
+}
+
+impl Tracker {
+    /// Helps a packet, whose addresses are translated by now.
+    pub(super) fn help(
+        &self,
+        helped: &Helped,
+        packet: &mut Packet,
+        layers: &mut Layers,
+        request: &Request,
+        tracking: &mut Tracking,
+        moment: &Moment<'_>,
+    ) {
+        let entry = self.entry(helped.entry);
+        let (forward, reverse, zone) = entry.tuples();
+        let translated = tracking.state & (state::SRC_NAT | state::DST_NAT) != 0;
+        let parent = Parent { forward, reverse, zone, side: self.side_of(helped.entry) };
+        if packet.is_chained() || !entry.is_still(helped.generation) {
+            return;
+        }
+        match helped.helper {
+            Helper::Tftp => {
+                let payload = payload(packet, layers);
+                if !helped.is_reply && helper::is_tftp_request(payload) && forward.protocol == UDP {
+                    let expected = parent.expected(helped, reverse.dst_port, forward.src_port);
+                    self.expected.put(expected, &self.secret, moment.now_ms);
+                }
+            }
+            Helper::Ftp if forward.protocol == TCP => {
+                let rewrites = request.nat.is_some() && translated;
+                let by = match helper::ftp(payload(packet, layers), !helped.is_reply) {
+                    Parsed::Other => 0,
+                    Parsed::Bad => {
+                        tracking.state = state::INVALID | state::TRACKED;
+                        0
+                    }
+                    Parsed::Is(line) => {
+                        match self.announced(&line, helped, &parent, rewrites, moment.now_ms) {
+                            None => {
+                                tracking.state = state::INVALID | state::TRACKED;
+                                0
+                            }
+                            Some(text) => rewrite(packet, layers, &line, &text),
+                        }
+                    }
+                };
+                if request.nat.is_some() {
+                    self.adjust(helped, packet, layers, by);
+                }
+            }
+            Helper::Ftp => {}
+        }
+    }
+
+    /// Has what a line announces expected. What the line becomes; `None` where it announces somebody else's.
+    fn announced(
+        &self,
+        line: &Announcement,
+        helped: &Helped,
+        parent: &Parent,
+        rewrites: bool,
+        now_ms: u64,
+    ) -> Option<helper::Text> {
+        let (real, known) = parent.own_address(helped.is_reply);
+        if let Some(address) = line.address
+            && (line.is_ipv6 != parent.forward.is_ipv6 || address != real && address != known)
+        {
+            return None;
+        }
+        let shown = if rewrites { known } else { line.address.unwrap_or(known) };
+        let tries = if rewrites { PORTS_TRIED } else { 1 };
+        // Below 1024 a port stays what it is.
+        let ports = (0..tries).filter_map(|n| line.port.checked_add(n));
+        for port in ports {
+            let expected = parent.expected(helped, port, line.port);
+            if self.expected.put(expected, &self.secret, now_ms) {
+                return Some(line.with(shown, port));
+            }
+        }
+        Some(line.with(shown, line.port))
+    }
+
+    /// Shifts sequence numbers by what was changed before, and remembers that this packet became longer.
+    fn adjust(&self, helped: &Helped, packet: &mut Packet, layers: &Layers, by: i32) {
+        let tcp = usize::from(layers.l4);
+        let Some(seq) = be32(packet.data(), tcp + 4) else { return };
+        let (own, other) = (usize::from(helped.is_reply), usize::from(!helped.is_reply));
+        let mut both = self.adjustments(helped.entry);
+        if by != 0 && self.annex_of(helped).is_some() {
+            both[own].lengthen(seq, by);
+            if let Some(held) = self.entry(helped.entry).hold(helped.generation) {
+                let (annex, _) = held.annex();
+                self.entry(annex).set_adjustments(&both);
+            }
+        }
+        if both.iter().all(Adjustment::is_none) {
+            return;
+        }
+        let mut change = |at: usize, shift: &dyn Fn(u32) -> u32| {
+            let Some(old) = be32(packet.data(), at) else { return };
+            packet.data_mut()[at..at + 4].copy_from_slice(&shift(old).to_be_bytes());
+        };
+        change(tcp + 4, &|seq| both[own].sent(seq));
+        change(tcp + 8, &|ack| both[other].acknowledged(ack));
+        for at in sacks(packet.data(), tcp, usize::from(layers.payload)) {
+            let Some(old) = be32(packet.data(), at) else { return };
+            let new = both[other].acknowledged(old);
+            packet.data_mut()[at..at + 4].copy_from_slice(&new.to_be_bytes());
+        }
+        sum_tcp(packet, layers);
+    }
+}
+
+/// Where the selective acknowledgements of a segment are (RFC 2018): four bytes each, at most eight.
+fn sacks(bytes: &[u8], tcp: usize, payload: usize) -> arrayvec::ArrayVec<usize, 8> {
+    let mut found = arrayvec::ArrayVec::new();
+    let mut at = tcp + TCP_LEN;
+    while at + 1 < payload.min(bytes.len()) {
+        let len = match bytes[at] {
+            0 => break,
+            1 => 1,
+            _ => usize::from(bytes[at + 1]).max(2),
+        };
+        let end = at + len;
+        if bytes[at] == 5 && end <= payload {
+            found.extend((at + 2..end.saturating_sub(3)).step_by(4).take(8));
+            break;
+        }
+        at = end;
+    }
+    found
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// What follows the transport header; empty where that is not known.
+fn payload<'a>(packet: &'a Packet, layers: &Layers) -> &'a [u8] {
+    let bytes = packet.data();
+    let start = match layers.protocol {
+        UDP => usize::from(layers.l4) + 8,
+        _ => usize::from(layers.payload),
+    };
+    let end = layers.end(bytes).min(bytes.len());
+    if layers.l4 == 0 || start == 0 { &[] } else { bytes.get(start..end).unwrap_or_default() }
+}
+
+/// Puts a text in place of the one that a line has. By how much the packet became longer; 0 also where it
+/// would not fit.
+fn rewrite(packet: &mut Packet, layers: &mut Layers, line: &Announcement, text: &[u8]) -> i32 {
+    let start = usize::from(layers.payload);
+    let (from, to) = (start + line.text.start, start + line.text.end);
+    if packet.data().get(from..to).is_none_or(|old| old == text) {
+        return 0;
+    }
+    // What lies behind the IP packet is padding.
+    let end = layers.end(packet.data()).min(packet.data().len());
+    let (old_len, by) = (to - from, text.len() as i32 - (to - from) as i32);
+    let new_end = end - old_len + text.len();
+    if packet.set_len(end.max(new_end)).is_none() {
+        return 0;
+    }
+    let bytes = packet.data_mut();
+    bytes.copy_within(to..end, from + text.len());
+    bytes[from..from + text.len()].copy_from_slice(text);
+    let l3 = usize::from(layers.l3);
+    if layers.is_ipv6() {
+        let len = (new_end - l3 - 40) as u16;
+        bytes[l3 + 4..l3 + 6].copy_from_slice(&len.to_be_bytes());
+    } else {
+        let len = (new_end - l3) as u16;
+        bytes[l3 + 2..l3 + 4].copy_from_slice(&len.to_be_bytes());
+        bytes[l3 + 10..l3 + 12].fill(0);
+        let header_len = usize::from(bytes[l3] & 0xf) * 4;
+        let sum = checksum(&bytes[l3..l3 + header_len]);
+        bytes[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+    // Shorter than it was, if it is.
+    let _ = packet.set_len(new_end);
+    *layers = Layers::UNKNOWN;
+    layers.know(packet.data(), packet.len(), TAGS_MAX);
+    sum_tcp(packet, layers);
+    by
+}
+
+/// Sums a segment anew; of one whose checksum is not finished, the pseudo-header alone.
+fn sum_tcp(packet: &mut Packet, layers: &Layers) {
+    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let (l3, l4, end) =
+        (usize::from(layers.l3), usize::from(layers.l4), layers.end(packet.data()).min(packet.data().len()));
+    let bytes = packet.data_mut();
+    if l4 == 0 || l4 + TCP_LEN > end {
+        return;
+    }
+    let pseudo = if layers.is_ipv6() {
+        let at =
+            |at: usize| -> Ipv6Addr { <[u8; 16]>::try_from(&bytes[at..at + 16]).unwrap_or_default().into() };
+        pseudo_v6(at(l3 + 8), at(l3 + 24), IpProtocol(TCP), (end - l4) as u32)
+    } else {
+        let at =
+            |at: usize| -> Ipv4Addr { <[u8; 4]>::try_from(&bytes[at..at + 4]).unwrap_or_default().into() };
+        pseudo_v4(at(l3 + 12), at(l3 + 16), IpProtocol(TCP), (end - l4) as u16)
+    };
+    bytes[l4 + 16..l4 + 18].fill(0);
+    let sum = if is_partial { pseudo.fold() } else { pseudo.bytes(&bytes[l4..end]).finish() };
+    bytes[l4 + 16..l4 + 18].copy_from_slice(&sum.to_be_bytes());
+}

@@ -1,0 +1,176 @@
+//! Continuations: what is left to do on a packet that waits for a controller, as bytes that the controller
+//! keeps.
+//!
+//! A continuation is the frozen rest of the actions, so nothing of it is kept by the switch: a controller may
+//! hold it for as long as it likes, and may hand it to a switch that was restarted meanwhile. What is in it
+//! could as well be said by a packet-out, so whoever may send these may make up continuations; their actions
+//! are checked as those of a packet-out are.
+//!
+//! The form is that of Open vSwitch's continuations: properties of a type and a length, which begin at
+//! multiples of 8 behind the header of the property that they are in. Those of the lists of actions have
+//! types of their own, since instructions may be among them. Pure; nothing here panics, whatever the bytes.
+//! Source: ovs-actions(7), "The controller action".
+
+use flow::Action;
+use openflow::{Codec, ErrorKind, Version};
+
+/// The rest of one list of actions.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Step {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) table_id: u8,
+    pub(crate) cookie: u64,
+}
+
+/// What is left to do on a packet.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Rest {
+    /// Innermost first.
+    pub(crate) steps: Vec<Step>,
+    pub(crate) action_set: Vec<Action>,
+    pub(crate) stack: Vec<u128>,
+    /// The packet comes back with what the connection tracker has said of it.
+    pub(crate) is_tracked: bool,
+}
+
+/// What a trace tells of a packet that comes back tracked.
+pub(crate) struct Tracked<'a> {
+    pub zone: u16,
+    pub nat: Option<&'a flow::action::Nat>,
+}
+
+/// What is left of one list of actions: a cookie, a table, and instructions of OpenFlow 1.3.
+const STEP: u16 = 0x8100;
+/// The action set, as a list of OpenFlow 1.3.
+const ACTION_SET: u16 = 0x8101;
+/// A value of the stack (NXCPT_STACK), the lowest first.
+const STACK: u16 = 0x8001;
+/// The packet was tracked (NXCPT_CONNTRACKED).
+const TRACKED: u16 = 0x8003;
+/// Bytes of a step before its instructions: padding, cookie, table, padding.
+const STEP_HEAD: usize = 20;
+/// Longest continuation: it has to fit into a message with its packet.
+const BYTES_MAX: usize = 32_768;
+/// Most steps and most values of the stack: no list of rules leads to more.
+const PARTS_MAX: usize = 4_096;
+
+/// Whether it stands for an instruction of its own.
+fn is_instruction(action: &Action) -> bool {
+    use Action::*;
+    matches!(action, GotoTable(_) | WriteMetadata { .. } | WriteActions(_) | ClearActions | Meter(_))
+}
+
+/// The properties. `None` where they would be too long.
+pub(crate) fn encode(rest: &Rest) -> Option<Vec<u8>> {
+    let codec = Codec::new(Version::V13);
+    let mut out = Vec::new();
+    for step in &rest.steps {
+        // Instructions have an order of their own, so each stands alone.
+        for part in step.actions.chunk_by(|a, b| !is_instruction(a) && !is_instruction(b)) {
+            let mut body = vec![0; STEP_HEAD - 4];
+            body[4..12].copy_from_slice(&step.cookie.to_be_bytes());
+            body[12] = step.table_id;
+            body.extend(codec.encode_instructions(part));
+            put(&mut out, STEP, &body)?;
+        }
+    }
+    if !rest.action_set.is_empty() {
+        put(&mut out, ACTION_SET, &[&[0; 4], &codec.encode_actions(&rest.action_set)[..]].concat())?;
+    }
+    for value in &rest.stack {
+        put(&mut out, STACK, &value.to_be_bytes())?;
+    }
+    if rest.is_tracked {
+        put(&mut out, TRACKED, &[])?;
+    }
+    Some(out)
+}
+
+fn put(out: &mut Vec<u8>, kind: u16, body: &[u8]) -> Option<()> {
+    let len = u16::try_from(4 + body.len()).ok()?;
+    out.extend(kind.to_be_bytes());
+    out.extend(len.to_be_bytes());
+    out.extend(body);
+    out.resize(out.len().next_multiple_of(8), 0);
+    (out.len() <= BYTES_MAX).then_some(())
+}
+
+/// The rest again. Properties that are none of these are passed over.
+pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
+    let codec = Codec::new(Version::V13);
+    let mut rest = Rest::default();
+    while let [a, b, c, d, ..] = *bytes {
+        let (kind, len) = (u16::from_be_bytes([a, b]), usize::from(u16::from_be_bytes([c, d])));
+        let whole = bytes.get(..len).filter(|whole| whole.len() >= 4).ok_or(ErrorKind::OFPBPC_BAD_LEN)?;
+        let body = &whole[4..];
+        match kind {
+            STEP => {
+                let head = body.first_chunk::<{ STEP_HEAD - 4 }>().ok_or(ErrorKind::OFPBPC_BAD_LEN)?;
+                let [_, _, _, _, cookie @ .., table_id, _, _, _] = *head;
+                let actions = codec.decode_instructions(&body[STEP_HEAD - 4..])?;
+                rest.steps.push(Step { actions, table_id, cookie: u64::from_be_bytes(cookie) });
+            }
+            ACTION_SET => {
+                rest.action_set = codec.decode_actions(body.get(4..).ok_or(ErrorKind::OFPBPC_BAD_LEN)?)?;
+            }
+            STACK => {
+                let value = body.try_into().map_err(|_| ErrorKind::OFPBPC_BAD_LEN)?;
+                rest.stack.push(u128::from_be_bytes(value));
+            }
+            TRACKED => rest.is_tracked = true,
+            _ => {}
+        }
+        if rest.steps.len().max(rest.stack.len()) > PARTS_MAX {
+            return Err(ErrorKind::OFPBPC_BAD_LEN);
+        }
+        bytes = bytes.get(len.next_multiple_of(8)..).unwrap_or_default();
+    }
+    Ok(rest)
+}
+
+impl Rest {
+    /// All its actions in their order, as a packet-out would have them: a table that one goes to is any.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        let lists = self.steps.iter().map(|step| &step.actions).chain([&self.action_set]);
+        lists.flatten().filter(|action| !matches!(action, Action::GotoTable(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::OfPort;
+
+    fn output(port: u16) -> Action {
+        Action::Output { port: OfPort(port), max_len: 0 }
+    }
+
+    #[test]
+    fn what_was_frozen_is_read_back() {
+        let actions = vec![output(1), Action::WriteActions(vec![output(2)]), output(3), Action::GotoTable(7)];
+        let rest = Rest {
+            steps: vec![
+                Step { actions, table_id: 3, cookie: 0x1122_3344_5566_7788 },
+                Step { actions: vec![Action::ClearActions], table_id: 0, cookie: u64::MAX },
+            ],
+            action_set: vec![output(9)],
+            stack: vec![5, u128::MAX],
+            is_tracked: true,
+        };
+        let bytes = encode(&rest).unwrap();
+        assert_eq!(bytes.len() % 8, 0);
+        let read = decode(&bytes).unwrap();
+        let all = |rest: &Rest| -> Vec<Action> {
+            rest.steps.iter().flat_map(|step| step.actions.iter().cloned()).collect()
+        };
+        assert_eq!(all(&read), all(&rest), "each instruction is a step of its own, in their order");
+        assert!(read.steps[..4].iter().all(|s| (s.table_id, s.cookie) == (3, 0x1122_3344_5566_7788)));
+        let Rest { action_set, stack, is_tracked, .. } = &rest;
+        assert_eq!((&read.action_set, &read.stack, read.is_tracked), (action_set, stack, *is_tracked));
+        // Whatever is cut off, nothing panics.
+        for n in 0..bytes.len() {
+            let _ = decode(&bytes[..n]);
+        }
+        assert_eq!(decode(&[0x81, 0, 0, 3]), Err(ErrorKind::OFPBPC_BAD_LEN), "shorter than its head");
+    }
+}
