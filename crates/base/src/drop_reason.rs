@@ -64,8 +64,14 @@ drop_reasons! {
     PoolExhausted = "pool_exhausted",
     /// Recirculated more often than the limit allows.
     RecircDepth = "recirc_depth",
-    /// Resubmitted deeper or more often than the limits allow.
+    /// Resubmitted more often than the limit allows.
     ResubmitLimit = "resubmit_limit",
+    /// Resubmitted deeper than the limit allows.
+    ResubmitDepth = "resubmit_depth",
+    /// More values were pushed than the stack of a translation holds.
+    StackLimit = "stack_limit",
+    /// The packet has as many MPLS labels as the switch can handle, and got another.
+    MplsLabelLimit = "mpls_label_limit",
     /// A recirculation id that nobody knows (any more).
     RecircUnknown = "recirc_unknown",
     /// The time to live reached zero.

@@ -50,6 +50,15 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// As `pmd-rxq-assign` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Cycles => "cycles",
+            Policy::RoundRobin => "roundrobin",
+            Policy::Group => "group",
+        }
+    }
+
     /// From the value of `pmd-rxq-assign`.
     pub fn parse(text: &str) -> Option<Policy> {
         match text {
@@ -81,6 +90,10 @@ pub enum Remark {
         port: PortNo,
         /// Its number.
         queue: usize,
+        /// The node of its device.
+        numa: usize,
+        /// The worker's.
+        polled_on: usize,
     },
 }
 
@@ -136,11 +149,15 @@ pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool
             (0..places.len()).filter(fits).collect()
         };
         let mut workers = open(demand.numa);
-        if workers.is_empty() {
-            result.remarks.push(Remark::OtherNode { port: demand.port, queue: demand.queue });
+        let is_away = workers.is_empty();
+        if is_away {
             workers = open(None);
         }
         let worker = choose(&workers, &laden, policy, demand.cycles);
+        if let Some(numa) = demand.numa.filter(|_| is_away) {
+            let (port, queue, polled_on) = (demand.port, demand.queue, places[worker].numa);
+            result.remarks.push(Remark::OtherNode { port, queue, numa, polled_on });
+        }
         laden[worker].cycles += demand.cycles;
         laden[worker].queues += 1;
         laden[worker].laps += 1;
@@ -184,14 +201,13 @@ pub fn loads(demands: &[Demand], workers: &[usize], count: usize) -> Vec<u64> {
     loads
 }
 
-/// By how many per cent the variance of the workers' loads falls from one placement to another, 0 where it
-/// does not.
-pub fn improvement_percent(before: &[u64], after: &[u64]) -> u32 {
-    let (before, after) = (variance(before), variance(after));
+/// By how many per cent the variance of the workers' loads falls, 0 where it does not.
+pub fn improvement_percent(before: f64, after: f64) -> u32 {
     if before <= after || before <= 0.0 { 0 } else { ((before - after) * 100.0 / before) as u32 }
 }
 
-fn variance(loads: &[u64]) -> f64 {
+/// How unevenly workers are loaded.
+pub fn variance(loads: &[u64]) -> f64 {
     let count = loads.len().max(1) as f64;
     let mean = loads.iter().map(|l| *l as f64).sum::<f64>() / count;
     loads.iter().map(|l| (*l as f64 - mean).powi(2)).sum::<f64>() / count
@@ -285,7 +301,8 @@ mod tests {
         }
         let placed = place(&demands, &places, Policy::Cycles, true);
         assert_eq!(placed.workers[..4], [0, 2, 3, 1]);
-        assert_eq!(placed.remarks, [Remark::OtherNode { port: PortNo(5), queue: 0 }]);
+        let remark = Remark::OtherNode { port: PortNo(5), queue: 0, numa: 2, polled_on: 1 };
+        assert_eq!(placed.remarks, [remark]);
         // Without a node of its own it goes anywhere, and there is nothing to say.
         demands[4].numa = None;
         assert_eq!(place(&demands, &places, Policy::Cycles, true).remarks, []);
@@ -297,8 +314,9 @@ mod tests {
         let before = loads(&demands, &[0, 0, 0, 1], 2);
         let after = loads(&demands, &place(&demands, &places(2), Policy::Group, true).workers, 2);
         assert_eq!((before.as_slice(), after.as_slice()), (&[150, 50][..], &[100, 100][..]));
-        assert_eq!(improvement_percent(&before, &after), 100);
-        assert_eq!(improvement_percent(&after, &before), 0);
-        assert_eq!(improvement_percent(&after, &after), 0);
+        let (before, after) = (variance(&before), variance(&after));
+        assert_eq!(improvement_percent(before, after), 100);
+        assert_eq!(improvement_percent(after, before), 0);
+        assert_eq!(improvement_percent(after, after), 0);
     }
 }

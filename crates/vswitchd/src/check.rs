@@ -33,6 +33,7 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     let Some(reading) = reading else { return Ok(BTreeSet::new()) };
     let mut remarks = reading.complaints;
     remarks.extend(reading.warnings);
+    remarks.extend(reading.errors);
     for (_, interface) in reading.wanted.bridges.values().flat_map(|bridge| bridge.interfaces()) {
         if interface.kind != PATCH && interface.driver().is_none() {
             remarks.insert(format!("interface {}: there is no type {} yet", interface.name, interface.kind));

@@ -60,6 +60,11 @@ pub enum Server {
 }
 
 impl Server {
+    /// Whether the other end may be gone without the kernel telling: not on this machine.
+    fn may_fall_silent(&self) -> bool {
+        matches!(self, Server::Elsewhere(target, _) if !matches!(target, ActiveTarget::Unix(_)))
+    }
+
     async fn connect(&self) -> Result<Stream, StreamError> {
         match self {
             Server::Elsewhere(target, tls) => Stream::connect(target, tls.as_deref()).await,
@@ -116,7 +121,11 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         hold_until: None,
         to_tell: None,
     };
-    let mut reconnect = Reconnect::new(Options::default(), clock::now());
+    let mut options = Options::default();
+    if !server.may_fall_silent() {
+        options.probe_interval = None;
+    }
+    let mut reconnect = Reconnect::new(options, clock::now());
     reconnect.enable(clock::now());
     keep_connected(&mut Connection { server, reconnect, follower, devices }).await;
 }
@@ -347,7 +356,11 @@ impl Follower {
         for warning in reading.warnings.difference(&self.said) {
             tracing::warn!(target: "bridge", "{warning}");
         }
-        self.said = reading.complaints.union(&reading.warnings).cloned().collect();
+        for error in reading.errors.difference(&self.said) {
+            tracing::error!(target: "bridge", "{error}");
+        }
+        let Reading { complaints, warnings, errors, .. } = &reading;
+        self.said = complaints.iter().chain(warnings).chain(errors).cloned().collect();
         // What is made from now on outlives this process: the next one finds it by the database's first row.
         if let Some(root) = root_row(&self.replica).filter(|_| self.is_lasting) {
             self.shared.borrow_mut().devices.set_owner(format!("crosspoint {root}"));

@@ -1,9 +1,9 @@
 //! Shows the [scheduler](crate::scheduler) what there is, and carries out what it orders.
 
-use crate::scheduler::{self, Order, Queue, Rules, Seen};
-use crate::state::Vswitch;
+use crate::scheduler::{self, Balance, Order, Placed, Queue, Rules, Seen};
+use crate::state::{PortRecord, Vswitch};
 use base::PortNo;
-use datapath::placement::{Place, Remark};
+use datapath::placement::{Place, Policy, Remark, improvement_percent};
 use host::numa::WorkerPlace;
 
 impl Vswitch {
@@ -33,7 +33,63 @@ impl Vswitch {
     /// How the operator wants queues placed.
     pub(crate) fn rules(&self) -> Rules {
         let wanted = &self.settings;
-        Rules { policy: wanted.rxq_policy, isolate: wanted.rxq_isolate, balance: wanted.auto_balance }
+        // Only this policy weighs bound queues with the others.
+        let isolate = wanted.rxq_isolate || wanted.rxq_policy != Policy::Group;
+        Rules { policy: wanted.rxq_policy, isolate, balance: wanted.auto_balance }
+    }
+
+    /// Logs how queues are placed where that changed, and all of it once there is a bridge: scripts wait for
+    /// these lines.
+    pub(crate) fn tell_rules(&mut self) {
+        if self.bridges.is_empty() {
+            return;
+        }
+        let rules = self.rules();
+        let before = self.scheduler.told_rules.replace(rules);
+        if before == Some(rules) && rules.isolate == self.settings.rxq_isolate {
+            return;
+        }
+        let old = before.unwrap_or(Rules { isolate: true, ..Rules::default() });
+        if old.policy != rules.policy {
+            let mode = rules.policy.name();
+            tracing::info!(target: "dpif_netdev", "Rxq to PMD assignment mode changed to: '{mode}'.");
+        }
+        if rules.isolate != self.settings.rxq_isolate {
+            tracing::warn!(
+                target: "dpif_netdev",
+                "pmd-rxq-isolate can only be set false when using pmd-rxq-assign=group"
+            );
+        }
+        if old.isolate != rules.isolate {
+            let does = if rules.isolate { "isolates" } else { "does not isolate" };
+            tracing::info!(target: "dpif_netdev", "pmd-rxq-affinity {does} PMD core");
+        }
+        let (auto, is_first) = (rules.balance, before.is_none());
+        let (minutes, load, improvement) =
+            (auto.interval_ms / 60_000, auto.load_percent, auto.improvement_percent);
+        if is_first || old.balance.interval_ms != auto.interval_ms {
+            tracing::info!(target: "dpif_netdev", "PMD auto load balance interval set to {minutes} mins");
+        }
+        if is_first || old.balance.improvement_percent != improvement {
+            tracing::info!(
+                target: "dpif_netdev",
+                "PMD auto load balance improvement threshold set to {improvement}%"
+            );
+        }
+        if is_first || old.balance.load_percent != load {
+            tracing::info!(target: "dpif_netdev", "PMD auto load balance load threshold set to {load}%");
+        }
+        if is_first || old.balance.is_on != auto.is_on {
+            if auto.is_on {
+                tracing::info!(
+                    target: "dpif_netdev",
+                    "PMD auto load balance is enabled, interval {minutes} mins, pmd load threshold {load}%, \
+                     improvement threshold {improvement}%."
+                );
+            } else {
+                tracing::info!(target: "dpif_netdev", "PMD auto load balance is disabled.");
+            }
+        }
     }
 
     /// All workers and queues as they are now.
@@ -45,8 +101,14 @@ impl Vswitch {
             cycles_per_ms: base::clock::tsc_hz() / 1_000,
             workers: workers.iter().map(place).collect(),
             busy: (0..self.dp.workers()).map(|n| self.dp.worker_stats(n).busy_cycles.get()).collect(),
-            queues: self.ports.keys().flat_map(|port| self.queues_of(*port)).collect(),
+            queues: self.placed_ports().flat_map(|record| self.queues_of(record.port_no)).collect(),
         }
+    }
+
+    /// The ports whose queues are placed. Plain dummies stay with the worker that got them: their places are
+    /// to them what the main thread is in Open vSwitch, and its tests count on workers without their queues.
+    fn placed_ports(&self) -> impl Iterator<Item = &PortRecord> {
+        self.ports.values().filter(|record| !record.is_by_main())
     }
 
     /// The receive queues of a port.
@@ -72,21 +134,39 @@ impl Vswitch {
     fn obey(&mut self, orders: Vec<Order>) {
         for order in orders {
             match order {
-                Order::Tell(remark) => self.tell_remark(remark),
-                Order::Rebalance(better) => tracing::debug!(
+                Order::Begin(policy) => tracing::info!(
                     target: "dpif_netdev",
-                    "pmd-auto-lb: another placement is better by {better} %"
+                    "Performing pmd to rx queue assignment using {} algorithm.", policy.name()
                 ),
-                Order::Move { port, queue, worker } => match self.dp.move_queue(port, queue, worker) {
-                    Ok(()) => tracing::debug!(
-                        target: "dpif_netdev",
-                        "queue {queue} of {} goes to worker {worker}", self.port_name(port)
-                    ),
-                    Err(error) => {
-                        tracing::error!(target: "dpif_netdev", "a queue could not be moved: {error}");
-                    }
-                },
+                Order::Tell(remark) => self.tell_remark(remark),
+                Order::Balance(found) => tell_balance(found),
+                Order::Place(placed) => self.place_queue(placed),
             }
+        }
+    }
+
+    fn place_queue(&mut self, placed: Placed) {
+        let Placed { port, queue, worker, cycles, is_bound, moves } = placed;
+        if moves && let Err(error) = self.dp.move_queue(port, queue, worker) {
+            tracing::error!(target: "dpif_netdev", "a queue could not be moved: {error}");
+            return;
+        }
+        let name = self.port_name(port);
+        let (core, node) = self.places.get(worker).map_or((worker, 0), |place| (place.core, place.node));
+        if is_bound {
+            tracing::info!(
+                target: "dpif_netdev",
+                "Core {core:2} on numa node {node} is pinned with port '{name}' rx queue {queue}."
+            );
+        } else {
+            let cost = match self.settings.rxq_policy {
+                Policy::RoundRobin => String::new(),
+                _ => format!(" (measured processing cycles {cycles})"),
+            };
+            tracing::info!(
+                target: "dpif_netdev",
+                "Core {core:2} on numa node {node} assigned port '{name}' rx queue {queue}{cost}."
+            );
         }
     }
 
@@ -98,18 +178,58 @@ impl Vswitch {
         match remark {
             Remark::NoWorkerThere { port, queue, cpu } => tracing::warn!(
                 target: "dpif_netdev",
-                "pmd-rxq-affinity: no worker runs on processor {cpu}; queue {queue} of {} is placed like others",
+                "Core {cpu:2} cannot be pinned with port '{}' rx queue {queue}. Use pmd-cpu-mask to enable a pmd \
+                 on core {cpu}. An alternative core will be assigned.",
                 self.port_name(port)
             ),
             Remark::AllKept => tracing::warn!(
                 target: "dpif_netdev",
                 "every worker is kept for queues that are bound to it; the others share them"
             ),
-            Remark::OtherNode { port, queue } => tracing::warn!(
+            Remark::OtherNode { port, queue, numa, polled_on } => tracing::info!(
                 target: "dpif_netdev",
-                "queue {queue} of {} is polled from another NUMA node: there is no worker on its own",
+                "There's no available (non-isolated) pmd thread on numa node {numa}. Port '{}' rx queue {queue} \
+                 will be assigned to a pmd on numa node {polled_on}. This may lead to reduced performance.",
                 self.port_name(port)
             ),
         }
     }
+}
+
+/// Logs what `pmd-auto-lb` found.
+fn tell_balance(found: Balance) {
+    let text = match found {
+        Balance::Unchanged => {
+            "PMD auto load balance nothing to do, no configuration changes since last check.".to_string()
+        }
+        Balance::RoundRobin => {
+            "PMD auto load balance nothing to do, pmd-rxq-assign=roundrobin assignment type \
+                                configured."
+                .to_string()
+        }
+        Balance::TooFew => {
+            "PMD auto load balance nothing to do, not enough non-isolated PMDs or RxQs.".to_string()
+        }
+        Balance::DryRun => "PMD auto load balance performing dry run.".to_string(),
+        Balance::CrossNuma => "PMD auto load balance detected cross-numa polling with multiple numa nodes. \
+                               Unable to accurately estimate."
+            .to_string(),
+        Balance::Variance { numa, current, estimated } => format!(
+            "Numa node {numa}. Current variance {current:.0} Estimated variance {estimated:.0}. Variance \
+             improvement {}%.",
+            improvement_percent(current, estimated)
+        ),
+        Balance::Threshold { percent, is_met } => format!(
+            "PMD load variance improvement threshold {percent}% is {}.",
+            if is_met { "met" } else { "not met" }
+        ),
+        Balance::Rebalance => {
+            tracing::info!(
+                target: "dpif_netdev",
+                "PMD auto load balance dry run. Requesting datapath reconfigure."
+            );
+            return;
+        }
+    };
+    tracing::debug!(target: "dpif_netdev", "{text}");
 }

@@ -13,7 +13,9 @@
 
 use crate::config::wanted::AutoBalance;
 use base::PortNo;
-use datapath::placement::{Demand, Place, Placement, Policy, Remark, improvement_percent, loads, place};
+use datapath::placement::{
+    Demand, Place, Placement, Policy, Remark, improvement_percent, loads, place, variance,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Costs are kept in steps of this length.
@@ -24,39 +26,86 @@ const STEPS: usize = 12;
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A queue came, went, or is bound otherwise; or the workers are others.
+    /// A queue came, went, or is bound otherwise.
     QueuesChanged,
+    /// The workers are others.
+    WorkersChanged,
     /// How queues are spread changed.
     PolicyChanged,
 }
 
 /// What is to be done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Order {
-    /// A queue goes to another worker.
-    Move {
-        /// Whose queue.
-        port: PortNo,
-        /// Its number.
-        queue: usize,
-        /// The worker's number.
-        worker: usize,
-    },
+    /// Queues that are not bound are placed by this policy. The operator is to be told.
+    Begin(Policy),
+    /// A queue is given to a worker. The operator is to be told.
+    Place(Placed),
     /// The operator is to be told; once, as long as it holds.
     Tell(Remark),
-    /// What follows is better by so many percent.
-    Rebalance(u32),
+    /// `pmd-auto-lb` has looked at the workers.
+    Balance(Balance),
+}
+
+/// Where a queue goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// Whose queue.
+    pub port: PortNo,
+    /// Its number.
+    pub queue: usize,
+    /// The worker's number.
+    pub worker: usize,
+    /// Cycles that it has cost.
+    pub cycles: u64,
+    /// It is bound to that worker's processor.
+    pub is_bound: bool,
+    /// Another worker has it.
+    pub moves: bool,
+}
+
+/// What `pmd-auto-lb` found.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Balance {
+    /// Nothing to do, as when it looked before.
+    Unchanged,
+    /// Nothing to do: the policy does not ask for costs.
+    RoundRobin,
+    /// Nothing to do: there are no two workers that are not kept, of which one polls several queues.
+    TooFew,
+    /// Another placement is compared with this one.
+    DryRun,
+    /// Queues are polled from other nodes than their own, and there are several: costs cannot be compared.
+    CrossNuma,
+    /// A node's variances of the workers' loads, in percent points.
+    Variance {
+        /// The node.
+        numa: usize,
+        /// As it is.
+        current: f64,
+        /// As it would be.
+        estimated: f64,
+    },
+    /// Whether the improvement is enough.
+    Threshold {
+        /// What is asked for.
+        percent: u32,
+        /// Whether it is reached.
+        is_met: bool,
+    },
+    /// All queues are placed anew.
+    Rebalance,
 }
 
 /// How the operator wants it.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Rules {
     /// `pmd-rxq-assign`.
     pub policy: Policy,
     /// `pmd-rxq-isolate`: a worker with a bound queue takes no others.
     pub isolate: bool,
     /// `pmd-auto-lb`.
-    pub balance: Option<AutoBalance>,
+    pub balance: AutoBalance,
 }
 
 /// A receive queue.
@@ -108,6 +157,14 @@ pub struct Scheduler {
     is_full_due: bool,
     /// Remarks that the operator has read.
     told: Vec<Remark>,
+    /// The workers that the operator knows queues to be with.
+    placed: BTreeMap<(PortNo, usize), usize>,
+    /// What the operator was told of the rules.
+    pub told_rules: Option<Rules>,
+    /// Queues or settings have changed since `pmd-auto-lb` last looked.
+    is_changed: bool,
+    /// It found then that another placement may be better.
+    may_improve: bool,
 }
 
 #[derive(Default, Debug)]
@@ -132,7 +189,7 @@ impl Scheduler {
     pub fn note(&mut self, event: Event) {
         match event {
             Event::QueuesChanged => self.is_due = true,
-            Event::PolicyChanged => self.is_full_due = true,
+            Event::WorkersChanged | Event::PolicyChanged => self.is_full_due = true,
         }
     }
 
@@ -143,8 +200,8 @@ impl Scheduler {
 
     /// Whether [`Self::handle`] has anything to do.
     pub fn wants_turn(&self, now_ms: u64, rules: Rules) -> bool {
-        let is_balance_due =
-            rules.balance.is_some_and(|auto| now_ms >= self.interval_began_ms + auto.interval_ms);
+        let auto = rules.balance;
+        let is_balance_due = auto.is_on && now_ms >= self.interval_began_ms + auto.interval_ms;
         self.is_due() || now_ms >= self.step_began_ms + STEP_MS || is_balance_due
     }
 
@@ -155,8 +212,10 @@ impl Scheduler {
             self.measure(seen);
         }
         let mut orders = self.place_due(seen, rules);
-        if let Some(auto) = rules.balance {
-            orders.extend(self.balance(auto, seen, rules));
+        if rules.balance.is_on {
+            orders.extend(self.balance(seen, rules));
+        } else {
+            self.busy_at_start.clear();
         }
         orders
     }
@@ -172,26 +231,44 @@ impl Scheduler {
     }
 
     /// Moves what must move: bound queues to their processors, others away from workers that are kept, and to
-    /// their NUMA nodes; all where `full`.
+    /// their NUMA nodes; all where `full`. What is new in this is told.
     pub fn place(&mut self, seen: &Seen, rules: Rules, full: bool) -> Vec<Order> {
+        self.is_changed = true;
         if seen.workers.is_empty() {
             return Vec::new();
         }
-        let placement = self.placement(seen, rules);
-        let news = placement.remarks.iter().filter(|remark| !self.told.contains(remark));
-        let mut orders: Vec<Order> = news.copied().map(Order::Tell).collect();
-        self.told = placement.remarks;
+        if full {
+            self.told.clear();
+            self.placed.clear();
+        }
+        let Placement { workers, remarks } = self.placement(seen, rules);
         let kept = kept(seen, rules);
-        for (queue, wanted) in seen.queues.iter().zip(placement.workers) {
+        let mut orders = Vec::new();
+        for (queue, wanted) in seen.queues.iter().zip(workers) {
             let node = |worker: usize| seen.workers.get(worker).map(|place| place.numa);
             // It has a worker at home, and is not there.
             let is_away = node(queue.worker) != node(wanted) && node(wanted) == queue.numa;
             let must = full || queue.bound.is_some() || kept.contains(&queue.worker) || is_away;
-            if must && queue.worker != wanted {
-                orders.push(Order::Move { port: queue.port, queue: queue.queue, worker: wanted });
+            let worker = if must { wanted } else { queue.worker };
+            if self.placed.insert((queue.port, queue.queue), worker) != Some(worker) {
+                let cpu = seen.workers.get(worker).and_then(|place| place.cpu);
+                orders.push(Placed {
+                    port: queue.port,
+                    queue: queue.queue,
+                    worker,
+                    cycles: self.queue_cost(queue),
+                    is_bound: queue.bound.is_some() && queue.bound == cpu,
+                    moves: queue.worker != worker,
+                });
             }
         }
-        orders
+        let there: BTreeSet<_> = seen.queues.iter().map(|queue| (queue.port, queue.queue)).collect();
+        self.placed.retain(|queue, _| there.contains(queue));
+        let news = remarks.iter().filter(|remark| !self.told.contains(remark)).copied().map(Order::Tell);
+        let begin = orders.iter().any(|placed| !placed.is_bound).then_some(Order::Begin(rules.policy));
+        let told = begin.into_iter().chain(news).chain(orders.iter().copied().map(Order::Place)).collect();
+        self.told = remarks;
+        told
     }
 
     /// Cycles that a queue has cost in the last minute, those since the last step included.
@@ -203,23 +280,31 @@ impl Scheduler {
     }
 
     /// What a queue has cost its worker in the last `seconds`, or a little longer, as percent of that time.
-    /// Costs are kept in steps of five seconds, for a minute.
-    pub fn queue_usage(&self, queue: &Queue, seen: &Seen, seconds: u64) -> u64 {
+    /// Costs are kept in steps of five seconds, for a minute. `None`: it has cost nothing yet, and the first
+    /// step is not over.
+    pub fn queue_usage(&self, queue: &Queue, seen: &Seen, seconds: u64) -> Option<u64> {
         let costs = self.costs.get(&(queue.port, queue.queue));
+        if queue.cycles == 0 && costs.is_none_or(|costs| costs.steps.is_empty()) {
+            return None;
+        }
         let (cycles, ms) = self.recent(costs, queue.cycles, seen.now_ms, seconds);
-        percent(cycles, seen.cycles_per_ms * ms)
+        Some(percent(cycles, seen.cycles_per_ms * ms))
     }
 
     /// What a worker has been busy with in that time beside its queues, likewise: turns of its loop, what is
-    /// sent late, news of rules.
-    pub fn overhead(&self, worker: usize, seen: &Seen, seconds: u64) -> u64 {
+    /// sent late, news of rules. `None` as long as nothing is known of its queues.
+    pub fn overhead(&self, worker: usize, seen: &Seen, seconds: u64) -> Option<u64> {
+        let mut of_worker = seen.queues.iter().filter(|queue| queue.worker == worker);
+        if of_worker.all(|queue| self.queue_usage(queue, seen, seconds).is_none()) {
+            return None;
+        }
         let now = seen.busy.get(worker).copied().unwrap_or_default();
         let (busy, ms) = self.recent(self.busy.get(worker), now, seen.now_ms, seconds);
         let of_queues = seen.queues.iter().filter(|queue| queue.worker == worker).map(|queue| {
             let costs = self.costs.get(&(queue.port, queue.queue));
             self.recent(costs, queue.cycles, seen.now_ms, seconds).0
         });
-        percent(busy.saturating_sub(of_queues.sum()), seen.cycles_per_ms * ms)
+        Some(percent(busy.saturating_sub(of_queues.sum()), seen.cycles_per_ms * ms))
     }
 
     fn measure(&mut self, seen: &Seen) {
@@ -265,14 +350,15 @@ impl Scheduler {
     }
 
     /// Moves queues where a worker has been overloaded for the interval, and it helps.
-    fn balance(&mut self, auto: AutoBalance, seen: &Seen, rules: Rules) -> Vec<Order> {
+    fn balance(&mut self, seen: &Seen, rules: Rules) -> Vec<Order> {
+        let auto = rules.balance;
         let elapsed_ms = seen.now_ms.saturating_sub(self.interval_began_ms);
         if elapsed_ms < auto.interval_ms && self.busy_at_start.len() == seen.busy.len() {
             return Vec::new();
         }
         let before = std::mem::replace(&mut self.busy_at_start, seen.busy.clone());
         self.interval_began_ms = seen.now_ms;
-        if before.len() != seen.busy.len() || before.len() < 2 || elapsed_ms > 2 * auto.interval_ms {
+        if before.len() != seen.busy.len() || elapsed_ms > 2 * auto.interval_ms {
             return Vec::new();
         }
         let cycles = seen.cycles_per_ms * elapsed_ms.max(1);
@@ -282,17 +368,68 @@ impl Scheduler {
         if !seen.busy.iter().zip(&before).any(is_overloaded) {
             return Vec::new();
         }
+        let mut found = Vec::new();
+        if let Some(nothing) = self.nothing_to_do(seen, rules) {
+            found.push(nothing);
+        } else {
+            found.push(Balance::DryRun);
+            found.extend(self.dry_run(seen, rules));
+        }
+        let is_better = found.contains(&Balance::Rebalance);
+        let mut orders: Vec<Order> = found.into_iter().map(Order::Balance).collect();
+        if is_better {
+            orders.extend(self.place(seen, rules, true));
+        }
+        orders
+    }
+
+    /// Why no placement can be better.
+    fn nothing_to_do(&mut self, seen: &Seen, rules: Rules) -> Option<Balance> {
+        if !std::mem::take(&mut self.is_changed) {
+            return (!self.may_improve).then_some(Balance::Unchanged);
+        }
+        self.may_improve = false;
+        if rules.policy == Policy::RoundRobin {
+            return Some(Balance::RoundRobin);
+        }
+        let kept = kept(seen, rules);
+        let free: Vec<usize> = (0..seen.workers.len()).filter(|worker| !kept.contains(worker)).collect();
+        let polls_several = |worker: &usize| seen.queues.iter().filter(|q| q.worker == *worker).count() > 1;
+        self.may_improve = free.len() > 1 && free.iter().any(polls_several);
+        (!self.may_improve).then_some(Balance::TooFew)
+    }
+
+    /// Compares the placement that the policy would make with what there is.
+    fn dry_run(&self, seen: &Seen, rules: Rules) -> Vec<Balance> {
+        let wanted = self.placement(seen, rules);
+        let nodes: BTreeSet<usize> = seen.workers.iter().map(|place| place.numa).collect();
+        let crosses = wanted.remarks.iter().any(|remark| matches!(remark, Remark::OtherNode { .. }));
+        if crosses && nodes.len() > 1 {
+            return vec![Balance::CrossNuma];
+        }
         let demands = self.demands(seen);
         let now: Vec<usize> = seen.queues.iter().map(|queue| queue.worker).collect();
-        let wanted = self.placement(seen, rules).workers;
-        let load = |workers: &[usize]| loads(&demands, workers, seen.busy.len());
-        let better = improvement_percent(&load(&now), &load(&wanted));
-        if better < auto.improvement_percent {
-            return Vec::new();
+        let variance_on = |numa: usize, workers: &[usize]| {
+            let loads = loads(&demands, workers, seen.workers.len());
+            let on_node = loads.iter().zip(&seen.workers).filter(|(_, place)| place.numa == numa);
+            variance(&on_node.map(|(load, _)| *load).collect::<Vec<u64>>())
+        };
+        // Costs are those of a minute.
+        let percent_points = 100.0 / (seen.cycles_per_ms.max(1) * STEP_MS * STEPS as u64) as f64;
+        let (mut found, mut best) = (Vec::new(), 0);
+        for numa in nodes {
+            let (current, estimated) = (variance_on(numa, &now), variance_on(numa, &wanted.workers));
+            best = best.max(improvement_percent(current, estimated));
+            let [current, estimated] = [current, estimated].map(|v| v * percent_points.powi(2));
+            found.push(Balance::Variance { numa, current, estimated });
         }
-        let mut orders = vec![Order::Rebalance(better)];
-        orders.extend(self.place(seen, rules, true));
-        orders
+        let percent = rules.balance.improvement_percent;
+        found.push(Balance::Threshold { percent, is_met: best >= percent });
+        // A placement that is no better is not made, however little is asked for.
+        if best >= percent && best > 0 {
+            found.push(Balance::Rebalance);
+        }
+        found
     }
 }
 
@@ -328,7 +465,18 @@ mod tests {
         Seen { now_ms, cycles_per_ms: 1_000, workers, busy, queues: queues.iter().map(queue).collect() }
     }
 
-    const RULES: Rules = Rules { policy: Policy::Cycles, isolate: true, balance: None };
+    const OFF: AutoBalance =
+        AutoBalance { is_on: false, interval_ms: 1_000, load_percent: 90, improvement_percent: 20 };
+    const RULES: Rules = Rules { policy: Policy::Cycles, isolate: true, balance: OFF };
+
+    /// Queue, worker, whether it is bound, whether it moves.
+    fn placed(orders: &[Order]) -> Vec<(u32, usize, bool, bool)> {
+        let of = |order: &Order| match order {
+            Order::Place(p) => Some((p.port.0, p.worker, p.is_bound, p.moves)),
+            _ => None,
+        };
+        orders.iter().filter_map(of).collect()
+    }
 
     #[test]
     fn what_runs_stays_where_it_is_until_something_happens() {
@@ -338,11 +486,17 @@ mod tests {
         assert_eq!(scheduler.handle(&both_on_one, RULES), []);
         assert!(!scheduler.wants_turn(10_001, RULES));
         scheduler.note(Event::QueuesChanged);
-        assert_eq!(scheduler.handle(&both_on_one, RULES), [], "nothing must move");
-        scheduler.note(Event::PolicyChanged);
-        let moved = scheduler.handle(&both_on_one, RULES);
-        assert_eq!(moved, [Order::Move { port: PortNo(2), queue: 0, worker: 1 }]);
-        assert!(!scheduler.is_due());
+        let orders = scheduler.handle(&both_on_one, RULES);
+        assert_eq!(orders[0], Order::Begin(Policy::Cycles));
+        assert_eq!(placed(&orders), [(1, 0, false, false), (2, 0, false, false)], "nothing must move");
+        scheduler.note(Event::QueuesChanged);
+        assert_eq!(scheduler.handle(&both_on_one, RULES), [], "all is known");
+        for event in [Event::PolicyChanged, Event::WorkersChanged] {
+            scheduler.note(event);
+            let orders = scheduler.handle(&both_on_one, RULES);
+            assert_eq!(placed(&orders), [(1, 0, false, false), (2, 1, false, true)], "{event:?}");
+            assert!(!scheduler.is_due());
+        }
     }
 
     #[test]
@@ -354,20 +508,66 @@ mod tests {
         assert_eq!(kept(&now, RULES), [1].into());
         let remark = Remark::NoWorkerThere { port: PortNo(3), queue: 0, cpu: 7 };
         let orders = scheduler.place(&now, RULES, false);
-        assert_eq!(orders, [Order::Tell(remark), Order::Move { port: PortNo(2), queue: 0, worker: 0 }]);
+        assert_eq!(orders[..2], [Order::Begin(Policy::Cycles), Order::Tell(remark)]);
+        let expected = [(1, 1, true, false), (2, 0, false, true), (3, 0, false, false)];
+        assert_eq!(placed(&orders), expected);
         assert!(!scheduler.place(&now, RULES, false).contains(&Order::Tell(remark)));
     }
 
     #[test]
     fn an_overloaded_worker_gives_queues_up_when_the_interval_is_over() {
-        let auto = AutoBalance { interval_ms: 1_000, load_percent: 90, improvement_percent: 20 };
-        let rules = Rules { balance: Some(auto), ..RULES };
+        let rules = Rules { balance: AutoBalance { is_on: true, ..OFF }, ..RULES };
         let mut scheduler = Scheduler::default();
         scheduler.handle(&seen(1_000, &[(1, 0, 0), (2, 0, 0)]), rules);
+        scheduler.note(Event::QueuesChanged);
         let busy = [(1, 0, 600_000), (2, 0, 400_000)];
-        assert_eq!(scheduler.handle(&seen(1_900, &busy), rules), [], "the interval is not over");
+        let told = scheduler.handle(&seen(1_900, &busy), rules);
+        assert_eq!(placed(&told).len(), 2, "the interval is not over: {told:?}");
         let orders = scheduler.handle(&seen(2_000, &busy), rules);
-        assert!(matches!(orders[..], [Order::Rebalance(_), Order::Move { worker: 1, .. }]), "{orders:?}");
+        assert_eq!(orders[0], Order::Balance(Balance::DryRun));
+        assert!(orders.contains(&Order::Balance(Balance::Rebalance)), "{orders:?}");
+        assert_eq!(placed(&orders), [(1, 0, false, false), (2, 1, false, true)]);
+    }
+
+    #[test]
+    fn why_an_overloaded_worker_keeps_its_queues_is_said() {
+        let balance = AutoBalance { is_on: true, load_percent: 0, ..OFF };
+        let rules = Rules { balance, ..RULES };
+        let mut scheduler = Scheduler::default();
+        let mut now_ms = 1_000;
+        let mut look = |queues: &[(u32, usize, u64)], rules: Rules, change: fn(&mut Seen), event| {
+            let mut now = seen(now_ms, queues);
+            change(&mut now);
+            if let Some(event) = event {
+                scheduler.note(event);
+                scheduler.place_due(&now, rules);
+            }
+            now_ms += 1_000;
+            let orders = scheduler.handle(&Seen { now_ms, ..now }, rules);
+            let found = orders.into_iter().filter_map(|order| match order {
+                Order::Balance(found) => Some(found),
+                _ => None,
+            });
+            found.collect::<Vec<_>>()
+        };
+        let (one_each, three) = ([(1, 0, 0), (2, 1, 0)], [(1, 0, 0), (2, 1, 0), (3, 0, 0)]);
+        let changed = Some(Event::QueuesChanged);
+        look(&one_each, rules, |_| (), changed);
+        assert_eq!(look(&one_each, rules, |_| (), changed), [Balance::TooFew]);
+        assert_eq!(look(&one_each, rules, |_| (), None), [Balance::Unchanged]);
+        let in_turn = Rules { policy: Policy::RoundRobin, ..rules };
+        assert_eq!(look(&three, in_turn, |_| (), changed), [Balance::RoundRobin]);
+        let found = look(&three, rules, |_| (), changed);
+        let not_met = Balance::Threshold { percent: 20, is_met: false };
+        assert_eq!((found[0], *found.last().unwrap()), (Balance::DryRun, not_met));
+        let nodes = |now: &mut Seen| {
+            now.workers[1].numa = 1;
+            now.queues[2].numa = Some(2);
+        };
+        assert_eq!(look(&three, rules, nodes, changed), [Balance::DryRun, Balance::CrossNuma]);
+        // Every worker is kept but one.
+        let bound = |now: &mut Seen| now.queues[1].bound = Some(1);
+        assert_eq!(look(&three, rules, bound, changed), [Balance::TooFew]);
     }
 
     #[test]
@@ -377,8 +577,12 @@ mod tests {
             scheduler.handle(&seen(step * STEP_MS, &[(1, 0, step * 2_500_000)]), RULES);
         }
         let now = seen(3 * STEP_MS + STEP_MS, &[(1, 0, 4 * 2_500_000)]);
-        assert_eq!(scheduler.queue_usage(&now.queues[0], &now, 10), 50);
-        assert_eq!(scheduler.overhead(0, &now, 10), 0);
+        assert_eq!(scheduler.queue_usage(&now.queues[0], &now, 10), Some(50));
+        assert_eq!(scheduler.overhead(0, &now, 10), Some(0));
         assert_eq!(scheduler.queue_cost(&now.queues[0]), 10_000_000);
+        // Nothing is known of a queue that came just now.
+        let new = seen(now.now_ms, &[(9, 1, 0)]);
+        assert_eq!(scheduler.queue_usage(&new.queues[0], &new, 10), None);
+        assert_eq!(scheduler.overhead(1, &new, 10), None);
     }
 }

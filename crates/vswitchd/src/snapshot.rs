@@ -52,12 +52,14 @@ impl Vswitch {
 
     fn queue_figures(&self) -> Vec<Queue> {
         let seen = self.seen();
-        let named = seen.queues.iter().filter_map(|queue| Some((queue, self.ports.get(&queue.port)?)));
+        let of_port = |port: &base::PortNo| self.queues_of(*port);
+        let queues: Vec<_> = self.ports.keys().flat_map(of_port).collect();
+        let named = queues.iter().filter_map(|queue| Some((queue, self.ports.get(&queue.port)?)));
         let figures = named.map(|(queue, record)| Queue {
             port: record.name.clone(),
             queue: queue.queue,
             worker: queue.worker,
-            usage_percent: self.scheduler.queue_usage(queue, &seen, 60),
+            usage_percent: self.scheduler.queue_usage(queue, &seen, 60).unwrap_or(0),
         });
         figures.collect()
     }

@@ -163,6 +163,8 @@ pub(crate) struct Bridge {
     pub idx: BridgeIdx,
     pub name: String,
     pub datapath_id: u64,
+    /// As last logged.
+    pub told_datapath_id: Option<u64>,
     /// Its Ethernet address.
     pub mac: [u8; 6],
     /// As configured.
@@ -225,6 +227,11 @@ impl PortRecord {
             Some(asked) => asked,
             None => &self.kind,
         }
+    }
+
+    /// Whether Open vSwitch's main thread would poll it, which its tests rely on: it is a plain dummy.
+    pub fn is_by_main(&self) -> bool {
+        self.kind == "dummy" && self.shown_kind() != "dummy-pmd"
     }
 
     /// Patch ports have no device in the datapath.

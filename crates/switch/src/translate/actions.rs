@@ -313,7 +313,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let value = self.read_sub(source);
         if self.stack.len() >= STACK_MAX {
             self.trace.error(|| "resubmits yielded over 64 kB of stack".to_string());
-            self.error = Some(DropReason::TranslationError);
+            self.error = Some(DropReason::StackLimit);
             self.failure = "Stack too deep";
             return;
         }

@@ -177,7 +177,7 @@ impl<S: Sink> Xlate<'_, S> {
         let old_type = self.read(FieldId::EthType);
         let lse = if matches!(old_type, 0x8847 | 0x8848) {
             if self.read(FieldId::Mpls2) != 0 {
-                self.error = Some(base::DropReason::TranslationError);
+                self.error = Some(base::DropReason::MplsLabelLimit);
                 self.failure = "Too many MPLS labels";
                 self.trace.error(|| "no room for another MPLS label".to_string());
                 return;

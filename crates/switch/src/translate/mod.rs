@@ -430,18 +430,18 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn is_exhausted(&mut self) -> bool {
         if self.depth >= DEPTH_MAX {
             self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
+            self.error = Some(DropReason::ResubmitDepth);
             self.failure = "Recursion too deep";
         } else if self.resubmits >= RESUBMITS_MAX {
             self.trace.error(|| format!("over {RESUBMITS_MAX} resubmit actions"));
+            self.error = Some(DropReason::ResubmitLimit);
             self.failure = "Too many resubmits";
         } else if self.out.actions.len() >= ACTIONS_MAX {
             self.trace.error(|| "resubmits yielded over 64 kB of actions".to_string());
+            self.error = Some(DropReason::ResubmitLimit);
             self.failure = "Too many actions";
-        } else {
-            return false;
         }
-        self.error = Some(DropReason::ResubmitLimit);
-        true
+        self.error.is_some()
     }
 
     fn enter(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {

@@ -166,7 +166,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         };
         if self.depth >= super::DEPTH_MAX {
             self.trace.error(|| format!("over max translation depth {}", super::DEPTH_MAX));
-            self.error = Some(DropReason::ResubmitLimit);
+            self.error = Some(DropReason::ResubmitDepth);
             self.failure = "Recursion too deep";
             return;
         }

@@ -1,9 +1,10 @@
 //! `coverage/*` and `memory/show`: how often things happened, and what they take.
 
 use crate::state::Vswitch;
+use base::DropReason;
 use std::fmt::Write;
 
-/// Every counter with its name. Those of drops carry the names that Open vSwitch gives its own.
+/// Every counter with its name. Drops are counted by our reasons, and by the names that Open vSwitch has.
 fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
     let c = &vswitch.counts;
     let workers = || (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n));
@@ -55,9 +56,44 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
     .into_iter()
     .map(|(name, n)| (name.to_string(), n))
     .collect();
-    all.extend(vswitch.dp.all_drops().into_iter().map(|(r, count)| (format!("drop_{}", r.name()), count)));
+    let drops = vswitch.dp.all_drops();
+    let of = |reasons: &[DropReason]| drops.iter().filter(|(r, _)| reasons.contains(r)).map(|(_, n)| n).sum();
+    all.extend(STOCK_DROPS.iter().map(|(name, reasons)| (name.to_string(), of(reasons))));
+    all.extend(drops.iter().map(|(r, count)| (format!("drop_{}", r.name()), *count)));
     all
 }
+
+/// What the counters of drops that Open vSwitch has count here.
+const STOCK_DROPS: &[(&str, &[DropReason])] = {
+    use DropReason::*;
+    &[
+        ("datapath_drop_invalid_port", &[OutputPortGone]),
+        ("datapath_drop_meter", &[MeterDrop]),
+        ("datapath_drop_recirc_error", &[RecircDepth]),
+        ("datapath_drop_rx_invalid_packet", &[RxTruncated]),
+        ("datapath_drop_userspace_action_error", &[PacketInRingFull]),
+        ("drop_action_bridge_not_found", &[RxNoBridge]),
+        ("drop_action_forwarding_disabled", &[TxPortDown]),
+        ("drop_action_no_recirculation_context", &[RecircUnknown]),
+        (
+            "drop_action_of_pipeline",
+            &[
+                ActionDrop,
+                Fragment,
+                TableMiss,
+                NoOutput,
+                NoLiveBucket,
+                VlanViolation,
+                ReservedMulticast,
+                TtlExpired,
+            ],
+        ),
+        ("drop_action_recursion_too_deep", &[ResubmitDepth]),
+        ("drop_action_stack_too_deep", &[StackLimit]),
+        ("drop_action_too_many_mpls_labels", &[MplsLabelLimit]),
+        ("drop_action_too_many_resubmit", &[ResubmitLimit]),
+    ]
+};
 
 /// The names of Open vSwitch's counters, sorted.
 #[rustfmt::skip]

@@ -384,7 +384,7 @@ pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
     vswitch.flow_limit_by_hand = Some(limit);
     vswitch.set_workers();
-    vswitch.scheduler.note(Event::QueuesChanged);
+    vswitch.scheduler.note(Event::WorkersChanged);
     Ok(format!("set flow_limit to {limit}\n"))
 }
 
@@ -446,11 +446,12 @@ impl PmdArgs {
             match word {
                 "-pmd" => parsed.core = Some(number("a core")? as usize),
                 "-secs" if known.contains(&word) => {
-                    let seconds = number("a number of seconds")?;
-                    if seconds == 0 {
-                        return Err("0: not a number of seconds".into());
-                    }
-                    parsed.seconds = Some(seconds);
+                    let value =
+                        rest.next().ok_or_else(|| format!("{word}: a number of seconds is missing"))?;
+                    let seconds: i64 =
+                        value.parse().map_err(|_| format!("{value}: not a number of seconds"))?;
+                    // Anything below 1 is all that is kept.
+                    parsed.seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
                 }
                 // There are no histograms to leave out.
                 "-nh" if known.contains(&word) => {}
@@ -624,10 +625,15 @@ pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(answer)
 }
 
+/// A share that may not be known yet.
+fn share(percent: Option<u64>) -> String {
+    percent.map_or("NOT AVAIL".into(), |percent| format!("{percent:>2} %"))
+}
+
 pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let args = PmdArgs::parse(vswitch, args, &["-secs"])?;
     // Whole steps of what is kept.
-    let seconds = args.seconds.map_or(60, |seconds| seconds.min(60).next_multiple_of(5));
+    let seconds = args.seconds.map_or(60, |seconds| seconds.clamp(1, 60).next_multiple_of(5));
     let mut text = String::new();
     if let Some(note) = &vswitch.mask_note {
         let _ = writeln!(text, "{note}");
@@ -636,8 +642,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let seen = vswitch.seen();
     for n in args.workers(vswitch) {
         let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
-        // A bridge's own dummy is polled by the main thread in Open vSwitch, and stands in no worker's list.
-        let is_theirs = |p: &&PortRecord| p.shown_kind() != "dummy-internal";
+        let is_theirs = |p: &&PortRecord| !p.is_by_main();
         let mut ports: Vec<_> = vswitch.ports.values().filter(is_theirs).collect();
         ports.sort_by_key(|p| &p.name);
         let mut has_queues = false;
@@ -646,18 +651,19 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                 let queue = seen_queue.queue;
                 let device = vswitch.dp.port(port.port_no).filter(|_| !port.gone);
                 let is_enabled = device.is_some_and(|device| device.is_rx_enabled(queue));
-                let state = if is_enabled { "enabled" } else { "disabled" };
+                let state = if is_enabled { "(enabled)" } else { "(disabled)" };
                 let usage = vswitch.scheduler.queue_usage(seen_queue, &seen, seconds);
                 has_queues = true;
                 let _ = writeln!(
                     text,
-                    "  port: {:<16}  queue-id: {queue:>2} ({state})   pmd usage: {usage:>2} %",
+                    "  port: {:<16}  queue-id: {queue:>2} {state:<10}  pmd usage: {}",
                     port.name,
+                    share(usage)
                 );
             }
         }
         if has_queues {
-            let _ = writeln!(text, "  overhead: {:>2} %", vswitch.scheduler.overhead(n, &seen, seconds));
+            let _ = writeln!(text, "  overhead: {}", share(vswitch.scheduler.overhead(n, &seen, seconds)));
         }
     }
     Ok(text)

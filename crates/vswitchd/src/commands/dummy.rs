@@ -145,7 +145,7 @@ fn misses(vswitch: &Vswitch) -> u64 {
 impl Vswitch {
     /// Logs a packet that was a miss, as Open vSwitch does. Its tests look for that.
     fn log_miss(&self, port_no: PortNo, frame: &[u8], before: u64) {
-        if misses(self) == before || !tracing::event_enabled!(target: "dpif", tracing::Level::DEBUG) {
+        if misses(self) == before || !logs_flows() {
             return;
         }
         let mut key = Key::default();
@@ -156,7 +156,7 @@ impl Vswitch {
         }
         let flow = odp::flow(&key, &odp::exact_mask(), &odp::numbers, false);
         let name = super::datapath::name(self);
-        tracing::debug!(target: "dpif", has_lines = true, "{name}: miss upcall:\n{flow}");
+        tracing::debug!(target: "dpif_netdev", has_lines = true, "{name}: miss upcall:\n{flow}");
     }
 
     /// Whether in Open vSwitch the main thread would poll the flow's port: a dummy, but no `dummy-pmd`.

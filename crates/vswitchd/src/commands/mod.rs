@@ -7,6 +7,8 @@ pub(crate) mod datapath;
 mod drops;
 mod dummy;
 mod fdb;
+mod features;
+mod operators;
 mod qos;
 mod switching;
 pub(crate) mod time;
@@ -48,11 +50,14 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2, conntrack::set_sweep_interval),
     row("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 4, conntrack::stats_show),
     row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
+    row("dpctl/del-if", "[dp] port...", 1, MANY, operators::del_if),
     row("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, conntrack::dump),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
     row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, conntrack::flush),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
+    row("dpif-netdev/dpif-impl-get", "", 0, 0, features::impl_get),
+    row("dpif-netdev/dpif-impl-set", "dpif_impl_name", 1, 1, features::impl_set),
     row(
         "dpif-netdev/pmd-perf-show",
         "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
@@ -66,7 +71,9 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),
     row("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, MANY, datapath::dpif_dump_flows),
+    row("dpif/set-dp-features", "bridge [feature [value]]", 1, 3, features::set),
     row("dpif/show", "", 0, 0, datapath::dpif_show),
+    row("dpif/show-dp-features", "bridge", 1, 1, features::show),
     row("exit", "[--cleanup]", 0, 1, dummy::exit),
     row("fdb/add", "bridge port vlan mac", 4, 4, fdb::add),
     row("fdb/del", "bridge vlan mac", 3, 3, fdb::del),

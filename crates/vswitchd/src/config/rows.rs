@@ -25,6 +25,7 @@ use ovsdb::{Database, Datum, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use transport::parse_datapath_id;
@@ -67,6 +68,8 @@ pub struct Reading {
     pub complaints: BTreeSet<String>,
     /// What Open vSwitch warns of, in its words.
     pub warnings: BTreeSet<String>,
+    /// What is refused for safety, likewise.
+    pub errors: BTreeSet<String>,
     /// `next_cfg`.
     pub next_cfg: i64,
 }
@@ -144,17 +147,42 @@ fn isolates(c: &mut Checked<'_>, before: bool) -> bool {
     c.parsed("pmd-rxq-isolate", "true or false", Some(before), |v| v.parse().ok()).unwrap_or(true)
 }
 
-/// `pmd-auto-lb` and what belongs to it.
-fn auto_balance(c: &mut Checked<'_>, before: Option<AutoBalance>) -> Option<AutoBalance> {
-    let minutes_before = before.map(|b| b.interval_ms / 60_000);
-    let is_on = c.flag("pmd-auto-lb", before.is_some());
-    let minutes = c.number("pmd-auto-lb-rebal-interval", 0..=20_000, minutes_before).unwrap_or(1).max(1);
-    let load_before = before.map(|b| b.load_percent);
-    let load_percent = c.number("pmd-auto-lb-load-threshold", 0..=100, load_before).unwrap_or(95);
-    let improvement_before = before.map(|b| b.improvement_percent);
-    let improvement_percent =
-        c.number("pmd-auto-lb-improvement-threshold", 0..=100, improvement_before).unwrap_or(25);
-    is_on.then_some(AutoBalance { interval_ms: minutes * 60_000, load_percent, improvement_percent })
+/// `pmd-auto-lb` and what belongs to it. A number outside its range stands for the default.
+fn auto_balance(c: &mut Checked<'_>, before: AutoBalance) -> AutoBalance {
+    let default = AutoBalance::default();
+    let mut number = |key: &str, range: RangeInclusive<i64>, before: u64, default: u64| {
+        let given = c.number(key, i64::MIN..=i64::MAX, Some(before as i64));
+        match given {
+            Some(value) if range.contains(&value) => value as u64,
+            Some(value) => {
+                let (first, last) = (range.start(), range.end());
+                c.wrong
+                    .push(format!("other_config:{key}={value} is not {first} to {last}: {default} applies"));
+                default
+            }
+            None => default,
+        }
+    };
+    let minutes = number("pmd-auto-lb-rebal-interval", 1..=20_000, before.interval_ms / 60_000, 1);
+    let percent = |n: u32| u64::from(n);
+    let load = number(
+        "pmd-auto-lb-load-threshold",
+        0..=100,
+        percent(before.load_percent),
+        percent(default.load_percent),
+    );
+    let improvement = number(
+        "pmd-auto-lb-improvement-threshold",
+        0..=100,
+        percent(before.improvement_percent),
+        percent(default.improvement_percent),
+    );
+    AutoBalance {
+        is_on: c.flag("pmd-auto-lb", before.is_on),
+        interval_ms: minutes * 60_000,
+        load_percent: load as u32,
+        improvement_percent: improvement as u32,
+    }
 }
 
 /// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read once, `in_force` is
@@ -308,8 +336,8 @@ impl<'a> Reader<'a> {
         self.absent_features(&place, "Bridge", row);
         for controller in self.rows.referenced(row, "controller", "Controller") {
             let target = controller.text("target").unwrap_or_default();
-            if let Some(why) = self.refused_target(target) {
-                self.complain(&place, why);
+            if let Some(why) = self.refused_target(&bridge.name, target) {
+                self.reading.errors.insert(why);
                 continue;
             }
             let controller = self.controller(&controller, &bridge);
@@ -378,13 +406,14 @@ impl<'a> Reader<'a> {
 
     /// Why a client of the database may not name that target: a listening socket is a file that is made, and
     /// one that is in the way is removed.
-    fn refused_target(&self, target: &str) -> Option<String> {
+    fn refused_target(&self, bridge: &str, target: &str) -> Option<String> {
         let path = Path::new(target.strip_prefix("punix:")?);
         let is_plain = path.components().all(|c| !matches!(c, Component::ParentDir));
         let below = path.is_relative() || path.starts_with(self.run_dir);
         (!is_plain || !below).then(|| {
             format!(
-                "controller {target} is not added: its socket must be below the run directory, {}",
+                "bridge {bridge}: Not adding Unix domain socket controller \"{target}\" due to possibility of \
+                 overwriting local files: its socket must be below the run directory, {}",
                 self.run_dir.display()
             )
         })

@@ -47,7 +47,7 @@ pub struct SwitchWide {
     /// A worker with a queue bound to it takes no others (`pmd-rxq-isolate`).
     pub rxq_isolate: bool,
     /// Queues move by themselves when a worker is overloaded (`pmd-auto-lb`).
-    pub auto_balance: Option<AutoBalance>,
+    pub auto_balance: AutoBalance,
     /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is
     /// false.
     pub flow_restore_wait: bool,
@@ -77,7 +77,7 @@ impl Default for SwitchWide {
             max_idle_ms: None,
             rxq_policy: Policy::default(),
             rxq_isolate: true,
-            auto_balance: None,
+            auto_balance: AutoBalance::default(),
             flow_restore_wait: false,
             vlan_limit: None,
             tls: None,
@@ -93,12 +93,20 @@ impl Default for SwitchWide {
 /// When queues move by themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AutoBalance {
+    /// They do.
+    pub is_on: bool,
     /// Looked at so often (`pmd-auto-lb-rebal-interval`, there in minutes).
     pub interval_ms: u64,
     /// Busy for so many per cent of the interval is overloaded (`pmd-auto-lb-load-threshold`).
     pub load_percent: u32,
     /// By how many per cent the variance of the loads must fall (`pmd-auto-lb-improvement-threshold`).
     pub improvement_percent: u32,
+}
+
+impl Default for AutoBalance {
+    fn default() -> AutoBalance {
+        AutoBalance { is_on: false, interval_ms: 60_000, load_percent: 95, improvement_percent: 25 }
+    }
 }
 
 /// What a bridge does while no controller is connected.

@@ -22,6 +22,7 @@ impl Vswitch {
             idx,
             name: name.into(),
             datapath_id: 0,
+            told_datapath_id: None,
             mac,
             settings: wanted.settings.clone(),
             controllers: wanted.controllers.clone(),
@@ -79,8 +80,14 @@ impl Vswitch {
         let mut id = [0; 8];
         id[2..].copy_from_slice(&bridge.mac);
         let id = bridge.settings.datapath_id.unwrap_or(u64::from_be_bytes(id));
-        if bridge.datapath_id != id {
-            bridge.datapath_id = id;
+        bridge.datapath_id = id;
+    }
+
+    /// Logs it where it is another than before: behind the interfaces, as scripts expect.
+    fn tell_datapath_id(&mut self, idx: BridgeIdx) {
+        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
+        let id = bridge.datapath_id;
+        if bridge.told_datapath_id.replace(id) != Some(id) {
             tracing::info!(target: "bridge", "bridge {}: using datapath ID {id:016x}", bridge.name);
         }
     }
@@ -92,6 +99,7 @@ impl Vswitch {
         for idx in bridges {
             self.choose_mac(idx);
             self.follow_mtu(idx);
+            self.tell_datapath_id(idx);
         }
     }
 

@@ -165,7 +165,7 @@ impl Vswitch {
     }
 
     /// Takes ports out, which waits for the workers once.
-    pub(super) fn remove_ports(&mut self, numbers: &[PortNo]) {
+    pub(crate) fn remove_ports(&mut self, numbers: &[PortNo]) {
         let mut records = Vec::with_capacity(numbers.len());
         for &port_no in numbers {
             self.tell_port(port_no, PortReason::Delete);

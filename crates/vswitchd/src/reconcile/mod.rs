@@ -159,6 +159,7 @@ impl Reconciliation {
             Some(Step::RemoveBridge(name)) => vswitch.remove_bridge(&name),
             Some(Step::AddBridge(name)) => {
                 vswitch.add_bridge(&name, &self.wanted.bridges[&name]);
+                vswitch.tell_rules();
             }
             Some(Step::SetBridge(name)) => vswitch.set_bridge(&name, &self.wanted.bridges[&name]),
             Some(Step::Renumber(name)) => vswitch.renumber(&self.wanted.bridges[&name]),

@@ -20,8 +20,9 @@ impl Vswitch {
         }
         if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
             self.set_workers();
-            self.scheduler.note(Event::QueuesChanged);
+            self.scheduler.note(Event::WorkersChanged);
         }
+        self.tell_rules();
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
             self.scheduler.note(Event::PolicyChanged);
         }

@@ -180,8 +180,11 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
     rig.set("Interface", other_config(&[("pmd-rxq-affinity", "0-3")]));
     assert_eq!(rig.interface().rxq_affinity, [(0, 3), (1, 7)].into());
 
-    let balance = |interval_ms, load_percent, improvement_percent| {
-        Some(AutoBalance { interval_ms, load_percent, improvement_percent })
+    let balance = |interval_ms, load_percent, improvement_percent| AutoBalance {
+        is_on: true,
+        interval_ms,
+        load_percent,
+        improvement_percent,
     };
     let on = ("pmd-auto-lb", "true");
     rig.set("Open_vSwitch", other_config(&[on]));
@@ -203,6 +206,18 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
         ..defaults()
     };
     assert_eq!(reading.wanted.switch, wanted);
+    for (key, value) in [
+        ("pmd-auto-lb-rebal-interval", "0"),
+        ("pmd-auto-lb-load-threshold", "-1"),
+        ("pmd-auto-lb-improvement-threshold", "101"),
+    ] {
+        rig.set("Open_vSwitch", other_config(&[on, (key, value)]));
+        let reading = rig.read();
+        assert_eq!(reading.wanted.switch.auto_balance, balance(60_000, 95, 25), "{key}");
+        assert!(reading.complaints.iter().any(|c| c.contains(&format!("{key}={value} is not"))));
+    }
+    rig.set("Open_vSwitch", other_config(&given));
+    rig.read();
     let nonsense = given.map(|(key, _)| (key, "sideways"));
     rig.set("Open_vSwitch", other_config(&nonsense));
     let reading = rig.read();
@@ -563,7 +578,7 @@ fn sockets_that_controllers_connect_to_are_below_the_run_directory() {
         ]);
         let reading = rig.read();
         assert_eq!(reading.wanted.bridges["br0"].controllers.len(), usize::from(is_allowed), "{path}");
-        assert_eq!(reading.complaints.len(), usize::from(!is_allowed), "{:?}", reading.complaints);
+        assert_eq!(reading.errors.len(), usize::from(!is_allowed), "{:?}", reading.errors);
     }
 }
 

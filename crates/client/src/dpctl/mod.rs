@@ -4,6 +4,8 @@
 //! The stock program speaks to the kernel's datapath. There is none here: what makes, changes or removes one
 //! there is refused, and says what does it instead.
 
+mod normalize;
+
 use host::daemonize::LOGGING;
 use host::getopt::{Opt, Order, flag, value};
 use host::manual::Manual;
@@ -78,6 +80,15 @@ pub fn run(args: &[String]) -> ExitCode {
         show(&list_commands(COMMANDS.iter().map(|(usage, _)| usage.split_once(' ').unwrap_or((usage, "")))));
         return ExitCode::SUCCESS;
     }
+    if let ("normalize-actions", [flow, actions, names @ ..]) = (command.as_str(), rest) {
+        return match normalize::normalize(flow, actions, names) {
+            Ok(text) => {
+                show(&text);
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error),
+        };
+    }
     if let Some((_, instead)) = KERNEL.iter().find(|(name, _)| *name == command.as_str()) {
         return fail(&format!("{command}: there is no datapath in the kernel to change; {instead}"));
     }
@@ -113,6 +124,11 @@ const COMMANDS: &[(&str, &str)] = &[
       match fits, those of a type (ovs and non-offloaded mean all), those of one worker",
     ),
     ("del-flows [DP]", "remove the cached flows"),
+    (
+        "normalize-actions FLOW ACTIONS [NAME=NUMBER...]",
+        "print actions of the datapath by the VLAN tags that a packet of FLOW has when they are carried out, \
+      outputs sorted; needs no switch",
+    ),
 ];
 
 /// Its description.
