@@ -12,11 +12,12 @@ use openflow::message::{
 use openflow::text::{
     ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, flows_in, match_text,
     message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, parse_match,
-    write_flow,
+    write_flow, write_hex_dump,
 };
 use openflow::{Message, Version};
 use std::io::{Read, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Flow-mods of which each is waited for, as the stock tool does with all: nothing after one that is refused
 /// is sent.
@@ -144,8 +145,15 @@ fn report_normalization(flow: &Parsed) {
     }
 }
 
+/// How many of them are explained: of a file of a million flows that all have the same fault, no more.
+const EXPLAINED_MAX: u32 = 5;
+
 /// See [`report_normalization`].
 pub(super) fn log_normalization(before: &str, after: &str) {
+    static EXPLAINED: AtomicU32 = AtomicU32::new(0);
+    if EXPLAINED.fetch_add(1, Ordering::Relaxed) >= EXPLAINED_MAX {
+        return;
+    }
     tracing::info!(target: "ofp_match", "normalization changed ofp_match, details:");
     tracing::info!(target: "ofp_match", " pre: {before}");
     tracing::info!(target: "ofp_match", "post: {after}");
@@ -197,9 +205,31 @@ fn send_flows(
     {
         fill_and_commit(&mut client, batch.file, messages)?;
     } else {
-        send_all(&mut client, batch.file, messages)?;
+        // With -m given five times what is sent is printed in hexadecimal, and with one more without offsets.
+        let codec = client.codec();
+        let verbosity = options.args.more;
+        let shown = messages.inspect(|(_, flow)| {
+            if verbosity >= 5
+                && let Ok(bytes) = codec.encode(0, &Message::FlowMod(Box::new(flow.clone())))
+            {
+                print_hex(&bytes, verbosity == 5);
+            }
+        });
+        send_all(&mut client, batch.file, shown)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_hex(bytes: &[u8], with_offsets: bool) {
+    if with_offsets {
+        let mut text = String::new();
+        write_hex_dump(&mut text, bytes);
+        print!("{text}");
+    } else {
+        // As one number: without a zero in front.
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        println!("0x{}", digits.trim_start_matches('0'));
+    }
 }
 
 /// Sends flow-mods, and stops when one is refused, or soon after.

@@ -122,7 +122,7 @@ pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
     print_all(options, &mut client, resume)
 }
 
-/// `[!initial][,!add][,!delete][,!modify][,!actions][,!own][,out_port=PORT][,table=TABLE][,FIELD=VALUE]...`
+/// `[!initial][,!add][,!delete][,!modify][,!actions][,!own][,out_port=PORT][,out_group=GROUP][,table=TABLE][,FIELD=VALUE]...`
 fn parse_watch(text: &str, id: u32, names: &PortNames) -> Result<FlowMonitorRequest, Failure> {
     const NAMES: [(&str, FlowMonitorFlags); 6] = [
         ("initial", FlowMonitorFlags::INITIAL),
@@ -151,6 +151,11 @@ fn parse_watch(text: &str, id: u32, names: &PortNames) -> Result<FlowMonitorRequ
             match names.parse(value) {
                 Some(port) => request.out_port = Some(port),
                 None => return fail!("{value} is not a valid OpenFlow port"),
+            }
+        } else if key == "out_group" {
+            match value.parse() {
+                Ok(group) => request.out_group = Some(group),
+                Err(_) => return fail!("{value} is not a valid OpenFlow group"),
             }
         } else {
             rest += &if value.is_empty() { format!("{key},") } else { format!("{key}={value},") };

@@ -165,6 +165,12 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let is_delete = command.is_delete();
     let out_port = if is_delete { filter_port32(out_port, OFPBRC_BAD_PORT)? } else { None };
     let is_add = command == FlowModCommand::Add;
+    // OpenFlow 1.1 lacks "all tables"; later versions know it where flows are deleted.
+    if table_id == TABLE_ALL && (version == Version::V11 || !is_delete) {
+        return Err(OFPFMFC_BAD_TABLE_ID);
+    }
+    // In OpenFlow 1.1 a modify that does not look for a cookie adds what it does not find.
+    let may_add = is_add || version == Version::V11 && !is_delete && cookie_mask == 0;
     let matching = read_match(version, r)?;
     let actions = read_instructions(version, *r)?;
     r.skip(r.len())?;
@@ -172,9 +178,9 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
         form: FlowForm::Standard,
         command,
         table_id,
-        cookie: if is_add { 0 } else { cookie & cookie_mask },
-        cookie_mask: if is_add { 0 } else { cookie_mask },
-        new_cookie: is_add.then_some(cookie),
+        cookie: if may_add { 0 } else { cookie & cookie_mask },
+        cookie_mask: if may_add { 0 } else { cookie_mask },
+        new_cookie: may_add.then_some(cookie),
         idle_timeout,
         hard_timeout,
         priority,
@@ -216,9 +222,11 @@ pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> K
         write_actions(out, version, Some(&m.matching), &m.actions);
         return Kind::FlowMod;
     }
-    out.u64(m.new_cookie.filter(|_| m.command == FlowModCommand::Add).unwrap_or(m.cookie));
+    let may_add = m.command == FlowModCommand::Add || version == Version::V11 && m.cookie_mask == 0;
+    out.u64(m.new_cookie.filter(|_| may_add).unwrap_or(m.cookie));
     out.u64(m.cookie_mask);
-    out.u8(m.table_id);
+    let any_table = m.table_id == TABLE_ALL && (version == Version::V11 || !is_delete);
+    out.u8(if any_table { 0 } else { m.table_id });
     out.u8(m.command as u8);
     [m.idle_timeout, m.hard_timeout, m.priority].into_iter().for_each(|n| out.u16(n));
     out.u32(m.buffer_id.unwrap_or(NONE32));

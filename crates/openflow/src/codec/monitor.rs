@@ -97,6 +97,18 @@ pub(super) fn write_request(version: Version, out: &mut Vec<u8>, m: &FlowMonitor
         return write_match(version, out, &m.matching);
     }
     out.u16(m.flags.bits());
+    if version == Version::V13 {
+        let length_at = out.len();
+        out.u16(0);
+        out.u32(port32(m.out_port));
+        out.u8(m.table_id);
+        out.zeros(3);
+        let match_at = out.len();
+        write_match(version, out, &m.matching);
+        // Of the match as it says itself, without its padding.
+        let length = u16::from_be_bytes([out[match_at + 2], out[match_at + 3]]);
+        return out.set_u16(length_at, length);
+    }
     out.u16(port16(m.out_port));
     let length_at = out.len();
     out.u16(0);
@@ -231,6 +243,15 @@ pub(crate) fn write_update(version: Version, out: &mut Vec<u8>, update: &FlowUpd
                 out.u8(u.table_id);
                 out.u8(0);
                 out.u64(u.cookie);
+                if version == Version::V13 {
+                    let match_at = out.len();
+                    write_match(version, out, &u.matching);
+                    let length = u16::from_be_bytes([out[match_at + 2], out[match_at + 3]]);
+                    out.set_u16(length_at, length);
+                    crate::action::write_instructions(out, version, &u.matching, &u.actions);
+                    let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
+                    return out.set_u16(start, length);
+                }
                 let length = write_nxm_match(out, &u.matching, 0, (0, 0));
                 out.set_u16(length_at, length);
                 crate::action::write_actions(out, version, Some(&u.matching), &u.actions);

@@ -48,6 +48,14 @@ fn read_nicira_head(version: Version, r: &mut Reader) -> Result<u32, ErrorKind> 
     Ok(subtype)
 }
 
+/// The head of the flow monitor of OpenFlow 1.3's extension.
+fn write_onf_monitor_head(version: Version, out: &mut Vec<u8>, more: bool) -> Option<()> {
+    write_head(version, out, StatsKind::Experimenter, more)?;
+    out.u32(ONF);
+    out.u32(onft::FLOW_MONITOR);
+    Some(())
+}
+
 fn write_nicira_head(version: Version, out: &mut Vec<u8>, subtype: u32, more: bool) -> Option<()> {
     write_head(version, out, StatsKind::Experimenter, more)?;
     out.u32(NICIRA);
@@ -177,7 +185,9 @@ pub(super) fn write_request(version: Version, out: &mut Vec<u8>, request: &Stats
         StatsRequest::IpfixFlow => (StatsKind::Experimenter, nxst::IPFIX_FLOW),
     };
     let more = matches!(request, StatsRequest::TableFeatures { more: true, .. });
-    if kind == StatsKind::Experimenter {
+    if matches!(request, StatsRequest::FlowMonitor(_)) && version == Version::V13 {
+        write_onf_monitor_head(version, out, more)?;
+    } else if kind == StatsKind::Experimenter {
         write_nicira_head(version, out, subtype, more)?;
     } else {
         write_head(version, out, kind, more)?;
@@ -287,6 +297,9 @@ pub(crate) fn begin_reply(version: Version, out: &mut Vec<u8>, body: &StatsBody,
             return write_nicira_head(version, out, nxst::AGGREGATE, more);
         }
         StatsBody::FlowMonitor(_) if version >= Version::V14 => StatsKind::FlowMonitor,
+        StatsBody::FlowMonitor(_) if version == Version::V13 => {
+            return write_onf_monitor_head(version, out, more);
+        }
         StatsBody::FlowMonitor(_) => return write_nicira_head(version, out, nxst::FLOW_MONITOR, more),
         StatsBody::IpfixBridge(_) => return write_nicira_head(version, out, nxst::IPFIX_BRIDGE, more),
         StatsBody::IpfixFlow(_) => return write_nicira_head(version, out, nxst::IPFIX_FLOW, more),

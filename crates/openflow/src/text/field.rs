@@ -69,7 +69,8 @@ pub(crate) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128
 fn fits(mf: Mf, value: u128) -> bool {
     match mf {
         // OpenFlow 1.0: no tag.
-        Mf::DlVlan => mf.is_valid(value) || value == 0xffff,
+        // No tag; and the greatest id with the bit that says that there is one.
+        Mf::DlVlan => mf.is_valid(value) || value == 0xffff || value == 0x1fff,
         // Both bits of the ECN may be given with it, and are left to their own field.
         Mf::NwTos => value <= 0xff,
         _ => mf.is_valid(value),

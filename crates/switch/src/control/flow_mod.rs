@@ -419,7 +419,8 @@ impl Inner {
                 gone.learn_slot_lives_on = true;
             }
             let rule = Rule {
-                cookie: fm.new_cookie.unwrap_or(old.cookie),
+                // OpenFlow 1.1 gives the cookie to a rule that is added, and changes none.
+                cookie: fm.new_cookie.filter(|_| fm.version != Version::V11).unwrap_or(old.cookie),
                 modified_ms: now_ms,
                 slot,
                 timeouts: old.timeouts.clone(),

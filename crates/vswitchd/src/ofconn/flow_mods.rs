@@ -66,12 +66,10 @@ pub(super) fn convert(fm: &OfFlowMod, version: Version) -> FlowMod {
     }
 }
 
-/// A rule's flags as the protocol says them.
+/// A rule's flags as the protocol says them: those that are about the flow, and not about its flow-mod.
 pub(super) fn flags(flags: &RuleFlags) -> FlowFlags {
     let bits = [
         (flags.send_flow_removed, FlowFlags::SEND_FLOW_REM),
-        (flags.check_overlap, FlowFlags::CHECK_OVERLAP),
-        (flags.reset_counts, FlowFlags::RESET_COUNTS),
         (flags.no_packet_counts, FlowFlags::NO_PACKET_COUNTS),
         (flags.no_byte_counts, FlowFlags::NO_BYTE_COUNTS),
     ];
@@ -105,10 +103,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_survive_the_way_to_the_switch_and_back() {
+    fn flags_of_the_flow_survive_the_way_to_the_switch_and_back() {
         let all = FlowFlags::all();
         let fm = OfFlowMod { flags: all, ..OfFlowMod::add() };
-        assert_eq!(flags(&convert(&fm, Version::V13).flags), all);
+        let of_the_command = FlowFlags::CHECK_OVERLAP | FlowFlags::RESET_COUNTS;
+        assert_eq!(flags(&convert(&fm, Version::V13).flags), all - of_the_command);
         let one = OfFlowMod { flags: FlowFlags::NO_BYTE_COUNTS, ..OfFlowMod::add() };
         assert_eq!(flags(&convert(&one, Version::V13).flags), FlowFlags::NO_BYTE_COUNTS);
     }

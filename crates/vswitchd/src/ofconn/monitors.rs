@@ -21,11 +21,11 @@ use super::{Handled, OfConn, Pending, check_table};
 use crate::state::Vswitch;
 use base::OfPort;
 use openflow::message::{
-    FlowEvent, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate, FlowUpdateFull, Message,
-    TABLE_ALL,
+    FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate,
+    FlowUpdateFull, Message, TABLE_ALL,
 };
 use openflow::{ErrorKind, ReplyWriter};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use switch::control::{RemovedReason, RuleEvent, RuleEventKind, RuleFilter};
 use switch::shape::MiniMatch;
 use switch::{BridgeIdx, Rule};
@@ -41,6 +41,7 @@ const MONITORS_MAX: usize = 1024;
 pub(super) struct Monitor {
     flags: FlowMonitorFlags,
     out_port: Option<OfPort>,
+    out_group: Option<u32>,
     table_id: u8,
     within: MiniMatch,
 }
@@ -61,7 +62,9 @@ impl Monitor {
 
     /// Whether it wants to hear of a rule that is there.
     fn finds(&self, rule: &Rule) -> bool {
-        self.watches(rule) && self.out_port.is_none_or(|port| rule.actions.outputs_to(port))
+        self.watches(rule)
+            && self.out_port.is_none_or(|port| rule.actions.outputs_to(port))
+            && self.out_group.is_none_or(|group| rule.actions.uses_group(group))
     }
 
     /// Whether it wants to hear of an event.
@@ -75,7 +78,14 @@ impl Monitor {
             let before = event.old_actions.as_ref();
             event.rule.actions.outputs_to(port) || before.is_some_and(|actions| actions.outputs_to(port))
         };
-        self.flags.contains(flag) && self.watches(&event.rule) && self.out_port.is_none_or(outputs)
+        let uses = |group| {
+            let before = event.old_actions.as_ref();
+            event.rule.actions.uses_group(group) || before.is_some_and(|actions| actions.uses_group(group))
+        };
+        self.flags.contains(flag)
+            && self.watches(&event.rule)
+            && self.out_port.is_none_or(outputs)
+            && self.out_group.is_none_or(uses)
     }
 }
 
@@ -115,9 +125,21 @@ impl Vswitch {
     ) -> Handled {
         let Some(codec) = conn.connection.codec() else { return Ok(()) };
         let mut new: BTreeMap<u32, Monitor> = BTreeMap::new();
+        let mut cancelled = BTreeSet::new();
         for mut request in requests {
+            let known = conn.monitors.by_id.contains_key(&request.id) && !cancelled.contains(&request.id);
+            if request.command != FlowMonitorCommand::Add && !known {
+                return Err(ErrorKind::OFPMOFC_UNKNOWN_MONITOR);
+            }
+            if request.command != FlowMonitorCommand::Add {
+                cancelled.insert(request.id);
+            }
+            if request.command == FlowMonitorCommand::Delete {
+                continue;
+            }
             check_table(request.table_id)?;
-            if conn.monitors.by_id.contains_key(&request.id) || new.contains_key(&request.id) {
+            let is_added = request.command == FlowMonitorCommand::Add;
+            if (is_added && known) || new.contains_key(&request.id) {
                 return Err(ErrorKind::OFPMOFC_MONITOR_EXISTS);
             }
             if conn.monitors.by_id.len() + new.len() >= MONITORS_MAX {
@@ -127,12 +149,14 @@ impl Vswitch {
             let monitor = Monitor {
                 flags: request.flags,
                 out_port: request.out_port,
+                out_group: request.out_group,
                 table_id: request.table_id,
                 within: MiniMatch::of(&request.matching),
             };
             new.insert(request.id, monitor);
         }
         let initial = new.values().filter(|m| m.flags.contains(FlowMonitorFlags::INITIAL)).cloned().collect();
+        conn.monitors.by_id.retain(|id, _| !cancelled.contains(id));
         conn.monitors.by_id.extend(new);
         self.watch_rules(bridge, !conn.monitors.is_empty());
         // Its reply, though none of them asks for what there is.

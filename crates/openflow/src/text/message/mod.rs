@@ -175,6 +175,12 @@ fn name_in(version: Version, message: &Message) -> String {
         }) if version == Version::V10 => name.replacen("OFPST", "NXST", 1),
         Message::StatsRequest(StatsRequest::FlowMonitor(_))
         | Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(_), .. })
+            if onf =>
+        {
+            name.replacen("NXST", "ONFST", 1)
+        }
+        Message::StatsRequest(StatsRequest::FlowMonitor(_))
+        | Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(_), .. })
             if version >= Version::V14 =>
         {
             name.replacen("NXST", "OFPST", 1)
