@@ -12,6 +12,8 @@ use crate::meter::MeterTable;
 use crate::table::Table;
 use base::{OfPort, PortNo, Version};
 use flow::options::OptionTable;
+use openflow::message::TableMiss;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// OpenFlow's port configuration bits (OFPPC_*).
@@ -276,6 +278,9 @@ pub struct BridgeConfig {
     pub mac_table_size: usize,
     /// A table miss goes to the controllers (there is one of OpenFlow below 1.3), else it drops.
     pub miss_to_controller: bool,
+    /// What tables do with packets that they have no rule for, where a controller has said it (OpenFlow 1.1 and
+    /// 1.2); else `miss_to_controller` decides.
+    pub table_misses: BTreeMap<u8, TableMiss>,
     /// Bytes of a missed packet that go there.
     pub miss_send_len: u16,
     /// What becomes of fragments.
@@ -293,6 +298,7 @@ impl BridgeConfig {
             mac_aging_s: 300,
             mac_table_size: 8192,
             miss_to_controller: false,
+            table_misses: BTreeMap::new(),
             miss_send_len: 128,
             fragments: Fragments::Normal,
         }

@@ -16,7 +16,7 @@ use datapath::Event;
 use openflow::message::{FlowForm, FlowRemoved, FlowRemovedReason};
 use packet::LinkState;
 use switch::control::{Removal, RemovedReason};
-use switch::{Effect, RetiredSlots, SlotStats};
+use switch::{BridgeIdx, Effect, RetiredSlots, SlotStats};
 
 /// How often [`Vswitch::tick`] is to be called.
 pub const TICK_MS: u64 = 100;
@@ -185,6 +185,8 @@ impl Vswitch {
             }
         };
         self.control.expire(as_of_ms, &read);
+        let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
+        bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
     }
 
     /// Counters are final: tells of removed rules, and gives slots back.
@@ -215,6 +217,7 @@ impl Vswitch {
                 RemovedReason::HardTimeout => FlowRemovedReason::HardTimeout,
                 RemovedReason::Delete => FlowRemovedReason::Delete,
                 RemovedReason::MeterDelete => FlowRemovedReason::MeterDelete,
+                RemovedReason::Eviction => FlowRemovedReason::Eviction,
                 RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
             },
             table_id: rule.table_id,

@@ -12,7 +12,7 @@ use crate::failures::Failures;
 use crate::figures::WorkerCounters;
 use crate::history::History;
 use crate::janitor::Fate;
-use crate::ofconn::{Asynchronous, OfConn};
+use crate::ofconn::{Asynchronous, OfConn, TableRecord};
 use crate::schedule::Schedule;
 use crate::scheduler::{Event, Scheduler};
 use base::hash::HashKey;
@@ -178,6 +178,8 @@ pub(crate) struct Bridge {
     pub last_of_port: u16,
     /// The newest that a controller has named when it took a role.
     pub generation_id: Option<u64>,
+    /// What controllers have set of its tables.
+    pub tables: BTreeMap<u8, TableRecord>,
 }
 
 /// A port.

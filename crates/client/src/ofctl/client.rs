@@ -7,7 +7,7 @@ use super::control::Asked;
 use host::log::os_text;
 use host::rundir::{self, RunDir};
 use openflow::connection::CloseReason;
-use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest};
+use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest, TableFeatures};
 use openflow::text::{MessageStyle, PortNames, Protocol, Protocols, message_text, unreadable_text};
 use openflow::{Codec, Connection, ConnectionConfig, Event, Message, Side, Version, VersionSet};
 use std::collections::VecDeque;
@@ -19,6 +19,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use transport::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles};
+
+/// Of which each has some kilobytes of features.
+const TABLES_PER_MESSAGE: usize = 8;
 
 /// Bytes that wait to be sent before they are written.
 const WRITE_AT: usize = 256 * 1024;
@@ -340,6 +343,11 @@ impl Client {
         Ok(None)
     }
 
+    /// How the switch was named.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Sends a message; gives its transaction id.
     pub fn send(&mut self, message: &Message) -> Result<u32, Failure> {
         let xid = self.connection.new_xid();
@@ -351,6 +359,28 @@ impl Client {
             self.flush()?;
         }
         Ok(xid)
+    }
+
+    /// Sends features of tables, a few to a message. A refusal is a failure.
+    pub fn set_table_features(&mut self, tables: &[TableFeatures]) -> Result<(), Failure> {
+        let xid = self.connection.new_xid();
+        let mut parts = tables.chunks(TABLES_PER_MESSAGE).peekable();
+        while let Some(part) = parts.next() {
+            let more = parts.peek().is_some();
+            let request = StatsRequest::TableFeatures { features: part.to_vec(), more };
+            if let Err(error) = self.connection.send(xid, &Message::StatsRequest(request)) {
+                return fail!("{}: {error}", self.name);
+            }
+        }
+        self.flush()?;
+        loop {
+            match self.receive()? {
+                (reply_xid, _) if reply_xid != xid => {}
+                (_, error @ Message::Error(_)) => return Err(self.refused(xid, &error)),
+                (_, Message::StatsReply(reply)) if reply.more => {}
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Adds a message to a bundle, under a transaction id of its own, which it gives.

@@ -1,6 +1,8 @@
 //! Commands that read and change flows.
 
 use super::client::{Client, Failure, fail};
+use super::groups::report_bundled;
+use super::tables::{add_names, may_name_table};
 use super::{Options, replace::sort_flows};
 use base::OfPort;
 use flow::{Depth, FieldId, Match};
@@ -32,14 +34,19 @@ const FLOWS_PER_BUNDLE: usize = 16_384;
 type Sent = Vec<(u32, usize)>;
 
 /// The names to take for ports, and the client that was asked for them, where they are wanted.
-fn taken_names(options: &Options, target: &str) -> Result<(PortNames, Option<Client>), Failure> {
+fn taken_names(options: &Options, target: &str, text: &str) -> Result<(PortNames, Option<Client>), Failure> {
     if !options.takes_names() {
         return Ok((PortNames::default(), None));
     }
     let mut client = options.connect(target)?;
-    let names = options.names_of(&mut client)?;
-    // The stock tool asks on connections of their own, for names of tables too.
-    (0..3).for_each(|_| client.skip_xid());
+    let mut names = options.names_of(&mut client)?;
+    // The stock tool asks on connections of their own, and always for names of tables too.
+    if may_name_table(text) {
+        add_names(&mut client, &mut names)?;
+        (0..2).for_each(|_| client.skip_xid());
+    } else {
+        (0..3).for_each(|_| client.skip_xid());
+    }
     Ok((names, Some(client)))
 }
 
@@ -120,7 +127,7 @@ pub fn del_flows(options: &Options) -> Result<ExitCode, Failure> {
 fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Failure> {
     let text = options.word(2).unwrap_or("");
     let (names, client) =
-        if text.is_empty() { Default::default() } else { taken_names(options, target(options))? };
+        if text.is_empty() { Default::default() } else { taken_names(options, target(options), text)? };
     let parsed = parse_flow_mod(text, command, &names)?;
     report_normalization(&parsed);
     let batch = Batch { file: "", count: 1, usable: parsed.protocols };
@@ -128,8 +135,8 @@ fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Fail
 }
 
 fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<ExitCode, Failure> {
-    let (names, client) = taken_names(options, target(options))?;
     let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
+    let (names, client) = taken_names(options, target(options), &text)?;
     // Read twice, first to know that all is well and how it can be said, so that a million flows need no
     // room.
     let batch = survey(&text, shown, command, &names)?;
@@ -203,7 +210,11 @@ fn send_flows(
         && (2..=FLOWS_PER_BUNDLE).contains(&batch.count)
         && open_bundle(&mut client)?.is_none()
     {
-        fill_and_commit(&mut client, batch.file, messages)?;
+        // What is wrong is said of the flow; of the bundle, that it failed.
+        fill_and_commit(&mut client, batch.file, messages, |client, sent, errors| {
+            let (xid, error) = &errors[0];
+            refusal(client, batch.file, sent, *xid, error)
+        })?;
     } else {
         // With -m given five times what is sent is printed in hexadecimal, and with one more without offsets.
         let codec = client.codec();
@@ -286,7 +297,8 @@ fn open_bundle(client: &mut Client) -> Result<Option<Failure>, Failure> {
     }
 }
 
-/// Sends flow-mods as a bundle, which takes effect as a whole.
+/// Sends flow-mods as a bundle, which takes effect as a whole. What the switch refuses is printed as the stock
+/// tool does.
 pub fn send_bundle(
     client: &mut Client,
     file: &str,
@@ -294,14 +306,23 @@ pub fn send_bundle(
 ) -> Result<(), Failure> {
     match open_bundle(client)? {
         Some(refused) => Err(refused),
-        None => fill_and_commit(client, file, flows),
+        None => fill_and_commit(client, file, flows, |client, _, errors| {
+            for (xid, error) in &errors {
+                if let Message::Error(said) = error {
+                    report_bundled(*xid, said, &said.data);
+                }
+            }
+            Failure(format!("talking to {} (Protocol error)", client.name()))
+        }),
     }
 }
 
+/// `refused` makes of the switch's errors, at least one, what is said.
 fn fill_and_commit(
     client: &mut Client,
     file: &str,
     flows: impl Iterator<Item = (usize, FlowMod)>,
+    refused: impl Fn(&Client, &Sent, Vec<(u32, Message)>) -> Failure,
 ) -> Result<(), Failure> {
     let mut sent = Sent::new();
     for (line, flow) in flows {
@@ -310,27 +331,24 @@ fn fill_and_commit(
         let add = BundleAdd { bundle_id: 0, flags: BUNDLE_FLAGS, xid: 0, message: Box::new(message), bytes };
         sent.push((client.send_bundled(add)?, line));
     }
-    if let Some((xid, error)) = client.barrier_error()? {
-        return Err(refusal(client, file, &sent, xid, &error));
+    if let Some(error) = client.barrier_error()? {
+        return Err(refused(client, &sent, vec![error]));
     }
-    let mut first = None;
+    let mut errors = Vec::new();
     let commit = bundle_control(BundleControlType::CommitRequest);
-    let (xid, reply) = client.transact_hearing(&commit, |xid, error| {
-        first.get_or_insert((xid, error));
-    })?;
-    match (reply, first) {
-        // What is wrong is said of the flow; of the bundle, that it failed.
-        (Message::Error(_), Some((xid, error))) => Err(refusal(client, file, &sent, xid, &error)),
-        (error @ Message::Error(_), None) => Err(client.refused(xid, &error)),
-        _ => Ok(()),
+    let (xid, reply) = client.transact_hearing(&commit, |xid, error| errors.push((xid, error)))?;
+    if let Message::Error(_) = reply {
+        errors.push((xid, reply));
+        return Err(refused(client, &sent, errors));
     }
+    Ok(())
 }
 
 /// The request that a command's second argument makes, and the client to send it.
 fn flow_request(options: &Options) -> Result<(Client, FlowStatsRequest, PortNames), Failure> {
     let text = options.word(2).unwrap_or("");
     let (names, client) =
-        if text.is_empty() { Default::default() } else { taken_names(options, target(options))? };
+        if text.is_empty() { Default::default() } else { taken_names(options, target(options), text)? };
     let (mut request, usable) = parse_flow_request(text, &names)?;
     let allowed = usable.intersect(options.allowed);
     if allowed.is_empty() {
@@ -355,7 +373,9 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
     let sorted = !options.args.sort.is_empty() || !options.args.rsort.is_empty();
     let shown = if shows_names {
         let mut client = options.connect(target(options))?;
-        options.names_of(&mut client)?
+        let mut names = options.names_of(&mut client)?;
+        add_names(&mut client, &mut names)?;
+        names
     } else {
         PortNames::default()
     };
@@ -406,7 +426,7 @@ pub fn dump_aggregate(options: &Options) -> Result<ExitCode, Failure> {
 
 /// `in_port=PORT packet=HEX actions=ACTIONS`, or of old `IN_PORT ACTIONS PACKET...`.
 pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
-    let (names, client) = taken_names(options, target(options))?;
+    let (names, client) = taken_names(options, target(options), &options.args.words[2..].join(" "))?;
     let packets = match &options.args.words[2..] {
         [one] => vec![parse_packet_out(one, &names)?],
         [_, _] => return fail!("packet-out: expected in_port, actions and packets, or all in one argument"),

@@ -3,7 +3,7 @@
 use super::client::{Client, Failure, fail};
 use super::flows::{parse_packet_out, read_file};
 use super::{Options, ports};
-use openflow::error::ErrorCode;
+use openflow::error::{ErrorCode, OfError};
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, GROUP_ALL, GroupCommand, GroupMod, METER_ALL,
     MeterCommand, MeterConfig, MeterMod, StatsRequest,
@@ -212,17 +212,22 @@ fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Res
         let Message::Error(said) = error else { continue };
         // An error has the first bytes of the message that it is of; here is all of it.
         let of = sent.iter().find(|(of, _)| of == xid).map_or(&said.data, |(_, bytes)| bytes);
-        let mut of = of.clone();
-        if let Some(bytes) = of.get_mut(4..8) {
-            bytes.copy_from_slice(&xid.to_be_bytes());
-        }
-        let name = match said.code {
-            ErrorCode::Known(kind) => kind.to_string(),
-            _ => "***decode error***".to_string(),
-        };
-        eprint!("Error {name} for: {}", bytes_text(&of, PortNames::none(), 1));
+        report_bundled(*xid, said, of);
     }
     if errors.is_empty() { Ok(()) } else { fail!("talking to {target} (Protocol error)") }
+}
+
+/// Prints what a switch says of a message of a bundle.
+pub(super) fn report_bundled(xid: u32, said: &OfError, of: &[u8]) {
+    let mut of = of.to_vec();
+    if let Some(bytes) = of.get_mut(4..8) {
+        bytes.copy_from_slice(&xid.to_be_bytes());
+    }
+    let name = match said.code {
+        ErrorCode::Known(kind) => kind.to_string(),
+        _ => "***decode error***".to_string(),
+    };
+    eprint!("Error {name} for: {}", bytes_text(&of, PortNames::none(), 1));
 }
 
 pub fn add_meter(options: &Options) -> Result<ExitCode, Failure> {

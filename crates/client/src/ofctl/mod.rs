@@ -14,6 +14,7 @@ mod offline;
 mod options;
 mod ports;
 mod replace;
+mod tables;
 mod watch;
 
 use arguments::Args;
@@ -96,7 +97,8 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
         // too.
         let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
         versions = match versions.intersect(with_bundles) {
-            VersionSet(0) => with_bundles,
+            // What says nothing of versions means OpenFlow 1.4.
+            VersionSet(0) => VersionSet::default().with(Version::V14),
             some => some,
         };
     }
@@ -160,9 +162,13 @@ const TABLE: &[Row] = &[
     ("show", 1, 1, ports::show, "SWITCH", "print the switch and its ports"),
     ("dump-desc", 1, 1, ports::dump_desc, "SWITCH", "print manufacturer, hardware and software of the switch"),
     ("dump-tables", 1, 1, ports::dump_tables, "SWITCH", "print the statistics of tables"),
+    ("dump-table-features", 1, 1, tables::dump_table_features, "SWITCH", "print what flows of tables can match and do"),
+    ("dump-table-desc", 1, 1, tables::dump_table_desc, "SWITCH", "print eviction and vacancy of tables (OpenFlow 1.4 and later)"),
+    ("mod-table", 3, 3, tables::mod_table, "SWITCH TABLE ACTION", "configure a table: controller, continue or drop what it has no flow for (OpenFlow 1.1 and 1.2), name:NAME, evict, noevict, vacancy:LOW,HIGH, novacancy"),
     ("dump-ports", 1, 2, ports::dump_ports, "SWITCH [PORT]", "print the statistics of ports"),
     ("dump-ports-desc", 1, 2, ports::dump_ports_desc, "SWITCH [PORT]", "print names, states and speeds of ports"),
     ("queue-stats", 1, 3, ports::queue_stats, "SWITCH [PORT [QUEUE]]", "print the statistics of queues"),
+    ("queue-get-config", 1, 3, ports::queue_get_config, "SWITCH [PORT [QUEUE]]", "print the configuration of queues"),
     ("mod-port", 3, 3, ports::mod_port, "SWITCH PORT ACTION", "configure a port: up, down, or stp, receive, receive-stp, forward, flood, packet-in, each also with no-"),
     ("get-frags", 1, 1, ports::get_frags, "SWITCH", "print how IP fragments are handled"),
     ("set-frags", 2, 2, ports::set_frags, "SWITCH MODE", "set it: normal, drop, reassemble or nx-match"),
@@ -224,7 +230,8 @@ const TABLE: &[Row] = &[
 ];
 
 /// What `--read-only` refuses.
-const CHANGING: [&str; 22] = [
+const CHANGING: [&str; 23] = [
+    "mod-table",
     "ct-flush-zone",
     "add-group",
     "mod-group",

@@ -38,7 +38,7 @@ fn shown_names(options: &Options) -> Result<PortNames, Failure> {
     options.names_of(&mut client)
 }
 
-fn connect(options: &Options) -> Result<Client, Failure> {
+pub(super) fn connect(options: &Options) -> Result<Client, Failure> {
     options.connect(options.word(1).unwrap_or(""))
 }
 
@@ -96,7 +96,37 @@ pub fn queue_stats(options: &Options) -> Result<ExitCode, Failure> {
         Some(text) => Some(text.parse().map_err(|_| Failure(format!("{text} is not a valid queue")))?),
     };
     let port = port.filter(|&p| p != OfPort::NONE && p != OfPort::ALL);
-    print_statistics(options, &mut client, StatsRequest::Queue { port, queue_id })
+    print_answer(options, &mut client, &Message::StatsRequest(StatsRequest::Queue { port, queue_id }))
+}
+
+/// Prints what the switch answers, a refusal too.
+fn print_answer(options: &Options, client: &mut Client, request: &Message) -> Result<ExitCode, Failure> {
+    let (xid, reply) = client.transact(request)?;
+    print!("{}", message_text(xid, &reply, client.style(PortNames::none(), options.more())));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn queue_get_config(options: &Options) -> Result<ExitCode, Failure> {
+    let (port, mut client) = port_argument(options, 2)?;
+    let port = port.filter(|&p| p != OfPort::NONE);
+    let queue_id = match options.word(3) {
+        None => None,
+        Some(text) if text.eq_ignore_ascii_case("all") => None,
+        Some(text) => Some(text.parse().map_err(|_| Failure(format!("{text} is not a valid queue")))?),
+    };
+    if client.version() >= Version::V14 {
+        let request = StatsRequest::QueueDesc { port, queue_id };
+        return print_answer(options, &mut client, &Message::StatsRequest(request));
+    }
+    if port.is_none() && client.version() == Version::V10 {
+        // OpenFlow 1.0 asks one port at a time.
+        for desc in client.ports()?.iter().filter(|desc| desc.port < OfPort::MAX) {
+            let request = Message::QueueGetConfigRequest { port: Some(desc.port) };
+            print_answer(options, &mut client, &request)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_answer(options, &mut client, &Message::QueueGetConfigRequest { port })
 }
 
 /// What `mod-port` takes: name, bits, whether they are set.

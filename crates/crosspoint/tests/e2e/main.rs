@@ -28,5 +28,6 @@ mod pipeline_beside_stock;
 mod ports_guide;
 mod programs;
 mod qemu;
+mod tables;
 mod tutorial;
 mod unixctl;

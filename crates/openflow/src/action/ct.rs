@@ -169,10 +169,10 @@ fn parse_ct(p: &mut super::text::Parser, value: &str) -> Result<Action, TextErro
         match key {
             "commit" => commit = true,
             "force" => force = true,
-            "table" => match number(value, 255) {
+            "table" => match p.ports.parse_table(value) {
                 None => return bad!("unknown table {value}"),
                 Some(255) => return bad!("invalid table 0xff"),
-                Some(number) => table = Some(number as u8),
+                Some(number) => table = Some(number),
             },
             "zone" => {
                 zone = match number(value, 0xffff) {
@@ -215,7 +215,9 @@ fn print_ct(ct: &Ct, p: &mut super::text::Printer) {
         p.word("force,");
     }
     if let Some(table) = ct.table {
-        put!(p.out, "table={table},");
+        p.word("table=");
+        p.table(table);
+        p.word(",");
     }
     match ct.zone {
         CtZone::Is(0) => {}

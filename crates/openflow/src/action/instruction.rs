@@ -3,8 +3,7 @@
 use super::{Place, Row, instruction, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
-use crate::message::TABLE_ALL;
-use crate::text::value::{number, u32_of, u64_masked};
+use crate::text::value::{u32_of, u64_masked};
 use crate::text::{Protocols, bad, put};
 use crate::version::Version;
 use flow::Action;
@@ -141,8 +140,8 @@ pub(super) static GOTO_TABLE: Row = Row {
         |b| Ok(Action::GotoTable(b.u8()?)),
         |a, e| with!(a, Action::GotoTable(table) => e.out.u8(*table)),
     )],
-    words: &[word("goto_table", |_, _, value| match number(value, TABLE_ALL.into()) {
-        Some(table) => Ok(Action::GotoTable(table as u8)),
+    words: &[word("goto_table", |p, _, value| match p.ports.parse_table(value) {
+        Some(table) => Ok(Action::GotoTable(table)),
         None => bad!("unknown table \"{value}\""),
     })],
     stand_in: |a, e| {
@@ -150,7 +149,12 @@ pub(super) static GOTO_TABLE: Row = Row {
             e.action(&Action::Resubmit { in_port: None, table: Some(*table), ct: false });
         })
     },
-    print: |a, p| with!(a, Action::GotoTable(table) => put!(p.out, "goto_table:{table}")),
+    print: |a, p| {
+        with!(a, Action::GotoTable(table) => {
+            p.word("goto_table:");
+            p.table(*table);
+        })
+    },
     check: |a, c| match a {
         Action::GotoTable(next) => c.goes_to(*next),
         _ => Ok(()),

@@ -234,9 +234,9 @@ fn parse(p: &mut Parser, text: &str) -> Result<Action, TextError> {
     };
     for (key, value) in KeyValues::new(text) {
         match key {
-            "table" => match number(value, u8::MAX.into()) {
+            "table" => match p.ports.parse_table(value) {
                 Some(255) => return bad!("{text}: table id 255 not valid for `learn' action"),
-                Some(table) => learn.table_id = table as u8,
+                Some(table) => learn.table_id = table,
                 None => return bad!("unknown table \"{value}\""),
             },
             "priority" => learn.priority = u16_named(value, key)?,
@@ -362,7 +362,8 @@ fn parse_load(value: &str) -> Result<LearnSpec, TextError> {
 }
 
 fn print(learn: &Learn, p: &mut Printer) {
-    put!(p.out, "learn(table={}", learn.table_id);
+    p.word("learn(table=");
+    p.table(learn.table_id);
     let numbers = [
         ("idle_timeout", learn.idle_timeout_s, 0),
         ("hard_timeout", learn.hard_timeout_s, 0),

@@ -71,8 +71,8 @@ pub(super) static RESUBMIT: Row = Row {
         };
         let table = match parts.next() {
             None | Some("") => None,
-            Some(table) => match number(table, 255) {
-                Some(table) => Some(table as u8),
+            Some(table) => match p.ports.parse_table(table) {
+                Some(table) => Some(table),
                 None => return bad!("{table}: resubmit to unknown table"),
             },
         };
@@ -102,7 +102,7 @@ pub(super) static RESUBMIT: Row = Row {
         }
         p.word(",");
         if let Some(table) = table {
-            put!(p.out, "{table}");
+            p.table(table);
         }
         p.word(if ct { ",ct)" } else { ")" });
         true

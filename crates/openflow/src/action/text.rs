@@ -242,6 +242,11 @@ impl Printer<'_> {
         self.ports.write(self.out, port);
     }
 
+    /// Appends a table.
+    pub fn table(&mut self, table: u8) {
+        self.ports.write_table(self.out, table);
+    }
+
     pub fn subfield(&mut self, sub: SubField) {
         crate::text::write_subfield(self.out, sub);
     }

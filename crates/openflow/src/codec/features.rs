@@ -22,10 +22,12 @@ mod feature {
 pub(super) fn read_table_features(r: &mut Reader) -> Result<TableFeatures, ErrorKind> {
     let length = usize::from(r.u16()?);
     let mut r = r.sub(length.checked_sub(2).ok_or(OFPBPC_BAD_LEN)?)?.with_error(OFPBPC_BAD_LEN);
-    let table_id = r.u8()?;
-    r.skip(5)?;
+    // The command is padding before OpenFlow 1.5.
+    let (table_id, command) = (r.u8()?, r.u8()?);
+    r.skip(4)?;
     let mut t = TableFeatures {
         table_id,
+        command,
         name: r.text(32)?,
         metadata_match: r.u64()?,
         metadata_write: r.u64()?,
@@ -90,7 +92,8 @@ pub(super) fn write_table_features(version: Version, out: &mut Vec<u8>, t: &Tabl
     let start = out.len();
     out.u16(0);
     out.u8(t.table_id);
-    out.zeros(5);
+    out.u8(if version >= Version::V15 { t.command } else { 0 });
+    out.zeros(4);
     out.text(&t.name, 32);
     out.u64(t.metadata_match);
     out.u64(t.metadata_write);

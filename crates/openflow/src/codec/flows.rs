@@ -165,10 +165,6 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let is_delete = command.is_delete();
     let out_port = if is_delete { filter_port32(out_port, OFPBRC_BAD_PORT)? } else { None };
     let is_add = command == FlowModCommand::Add;
-    // OpenFlow 1.1 lacks "all tables"; later versions know it where flows are deleted.
-    if table_id == TABLE_ALL && (version == Version::V11 || !is_delete) {
-        return Err(OFPFMFC_BAD_TABLE_ID);
-    }
     // In OpenFlow 1.1 a modify that does not look for a cookie adds what it does not find.
     let may_add = is_add || version == Version::V11 && !is_delete && cookie_mask == 0;
     let matching = read_match(version, r)?;
@@ -225,8 +221,7 @@ pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> K
     let may_add = m.command == FlowModCommand::Add || version == Version::V11 && m.cookie_mask == 0;
     out.u64(m.new_cookie.filter(|_| may_add).unwrap_or(m.cookie));
     out.u64(m.cookie_mask);
-    let any_table = m.table_id == TABLE_ALL && (version == Version::V11 || !is_delete);
-    out.u8(if any_table { 0 } else { m.table_id });
+    out.u8(m.table_id);
     out.u8(m.command as u8);
     [m.idle_timeout, m.hard_timeout, m.priority].into_iter().for_each(|n| out.u16(n));
     out.u32(m.buffer_id.unwrap_or(NONE32));
@@ -480,7 +475,9 @@ pub(super) fn read_flow_stats(
     } else if v10 {
         r.skip(6)?;
     } else {
-        info.flags = FlowFlags::from_bits_truncate(r.u16()?);
+        let flags = r.u16()?;
+        // The field is padding before OpenFlow 1.3.
+        info.flags = FlowFlags::from_bits_truncate(if version >= Version::V13 { flags } else { 0 });
         info.importance = r.u16()?;
         r.skip(2)?;
     }
@@ -559,7 +556,7 @@ pub(crate) fn write_flow_stats(version: Version, form: FlowForm, out: &mut Vec<u
     } else if v10 {
         out.zeros(6);
     } else {
-        out.u16(flags_bits(version, info.flags));
+        out.u16(if version >= Version::V13 { flags_bits(version, info.flags) } else { 0 });
         out.u16(if version >= Version::V14 { info.importance } else { 0 });
         out.zeros(2);
     }

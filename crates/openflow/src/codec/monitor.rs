@@ -183,7 +183,8 @@ pub(super) fn read_update(version: Version, r: &mut Reader) -> Result<FlowUpdate
     }
     let (event, mut r) = entry(r)?;
     let event = match event {
-        0 | 1 => FlowEvent::Added,
+        0 => FlowEvent::Initial,
+        1 => FlowEvent::Added,
         2 => FlowEvent::Deleted,
         3 => FlowEvent::Modified,
         ABBREVIATED14 => return abbreviated(r),
@@ -227,7 +228,7 @@ pub(crate) fn write_update(version: Version, out: &mut Vec<u8>, update: &FlowUpd
         FlowUpdate::Full(u) => {
             let reason = if u.event == FlowEvent::Deleted { u.reason as u8 } else { 0 };
             if v14 {
-                out.u16(u.event as u16 + 1);
+                out.u16(if u.event == FlowEvent::Initial { 0 } else { u.event as u16 + 1 });
                 out.u8(u.table_id);
                 out.u8(reason);
                 [u.idle_timeout, u.hard_timeout, u.priority, 0, 0].into_iter().for_each(|n| out.u16(n));
@@ -235,7 +236,8 @@ pub(crate) fn write_update(version: Version, out: &mut Vec<u8>, update: &FlowUpd
                 write_match(version, out, &u.matching);
                 crate::action::write_instructions(out, version, &u.matching, &u.actions);
             } else {
-                out.u16(u.event as u16);
+                let event = if u.event == FlowEvent::Initial { FlowEvent::Added } else { u.event };
+                out.u16(event as u16);
                 out.u16(reason.into());
                 [u.priority, u.idle_timeout, u.hard_timeout].into_iter().for_each(|n| out.u16(n));
                 let length_at = out.len();

@@ -46,11 +46,11 @@ fn read_reason(number: u8) -> Result<PacketInReason, ErrorKind> {
     crate::action::reason_from_wire(number)
 }
 
-/// The number of a reason: versions before 1.4 know the first three, and 1.0 the first two.
+/// The number of a reason: versions before 1.4 know the first three. (The standard's 1.0 knows two; Open
+/// vSwitch says that of the TTL there too.)
 fn reason_to_wire(version: Version, reason: PacketInReason) -> u8 {
     let last = match version {
-        Version::V10 => PacketInReason::Action,
-        Version::V11 | Version::V12 | Version::V13 => PacketInReason::InvalidTtl,
+        Version::V10 | Version::V11 | Version::V12 | Version::V13 => PacketInReason::InvalidTtl,
         _ => PacketInReason::PacketOut,
     };
     if reason as u8 <= last as u8 { reason as u8 } else { PacketInReason::Action as u8 }

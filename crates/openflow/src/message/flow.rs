@@ -357,6 +357,8 @@ pub enum FlowEvent {
     Added = 0,
     Deleted = 1,
     Modified = 2,
+    /// Was there when the monitor was made (OpenFlow 1.4; as added in its extensions).
+    Initial = 3,
 }
 
 /// One entry of a flow monitor reply.

@@ -315,6 +315,8 @@ pub struct TableFeatures {
     pub metadata_match: u64,
     /// Bits of metadata that it can write.
     pub metadata_write: u64,
+    /// OFPTFC_* (1.5): what a request does with the table.
+    pub command: u8,
     /// OFPTC_*.
     pub config: u32,
     /// Most flows it can hold.

@@ -1,7 +1,7 @@
 //! Flows in text: the argument of `add-flow`, files of them, and the lines of `dump-flows`.
 
 use super::matching::{Requiring, match_text, normalized, parse_field, write_match};
-use super::value::{number, u16_named, u32_of, u64_of};
+use super::value::{u16_named, u32_of, u64_of};
 use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, put};
 use crate::action::{ActionsIn, Context, parse_into, write_actions_text as write_actions};
 use crate::message::{
@@ -31,7 +31,8 @@ impl Parsed {
         flow_mod.form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
         // From OpenFlow 1.1 on only a delete may be of all tables: said without a table, all else is of the
         // first.
-        if !flow_mod.command.is_delete() && flow_mod.table_id == TABLE_ALL && protocol >= Protocol::Of11 {
+        let may_be_all = flow_mod.command.is_delete() && protocol != Protocol::Of11;
+        if !may_be_all && flow_mod.table_id == TABLE_ALL && protocol >= Protocol::Of11 {
             flow_mod.table_id = 0;
         }
         flow_mod
@@ -272,8 +273,8 @@ impl<'a> Reader<'a> {
             return bad!("unknown keyword {key}");
         }
         match key {
-            "table" => match number(value, 255) {
-                Some(table) => self.set_table(table as u8),
+            "table" => match self.ports.parse_table(value) {
+                Some(table) => self.set_table(table),
                 None => return bad!("unknown table \"{value}\""),
             },
             "cookie" => self.cookie(value)?,
@@ -361,8 +362,10 @@ pub fn write_flow(out: &mut String, flow: FlowStatsRef, style: FlowStyle) {
         write_duration(out, info.duration_s, info.duration_ns);
         out.push_str(", ");
     }
-    if style.stats || info.table_id != 0 {
-        put!(out, "table={}, ", info.table_id);
+    if style.stats || info.table_id != 0 || style.ports.has_table(info.table_id) {
+        out.push_str("table=");
+        style.ports.write_table(out, info.table_id);
+        out.push_str(", ");
     }
     if style.stats {
         put!(out, "n_packets={}, n_bytes={}, ", info.packet_count, info.byte_count);

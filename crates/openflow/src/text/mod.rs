@@ -39,7 +39,7 @@ pub(crate) use matching::field_named;
 pub use matching::{match_text, normalized, parse_match, write_match};
 pub use message::{
     MessageStyle, bytes_text, frag_name, message_text, packet_flow_text, packet_text, unreadable_text,
-    write_hex_dump, write_port_desc,
+    write_hex_dump, write_port_desc, write_table_features,
 };
 pub use meter::{parse_meter_id, parse_meter_mod};
 pub use packet::parse_packet;

@@ -1,6 +1,7 @@
 //! Ports in text: numbers, the reserved names, and the names that a switch gives its ports.
 
 use super::put;
+use super::value::number;
 use base::OfPort;
 use std::collections::BTreeMap;
 
@@ -18,17 +19,19 @@ const RESERVED: [(&str, OfPort); 10] = [
     ("UNSET", OfPort::UNSET),
 ];
 
-/// Names of ports. Empty: numbers only. A name that several ports have names none of them.
+/// Names of ports and tables. Empty: numbers only. A name that several have names none of them.
 #[derive(Clone, Default, Debug)]
 pub struct PortNames {
     by_number: BTreeMap<u16, String>,
     by_name: BTreeMap<String, Option<OfPort>>,
+    tables: BTreeMap<u8, String>,
 }
 
 impl PortNames {
     /// No names.
     pub const fn none() -> &'static PortNames {
-        static NONE: PortNames = PortNames { by_number: BTreeMap::new(), by_name: BTreeMap::new() };
+        static NONE: PortNames =
+            PortNames { by_number: BTreeMap::new(), by_name: BTreeMap::new(), tables: BTreeMap::new() };
         &NONE
     }
 
@@ -57,6 +60,36 @@ impl PortNames {
     /// The port of a name.
     pub fn port(&self, name: &str) -> Option<OfPort> {
         self.by_name.get(name).copied().flatten()
+    }
+
+    /// Gives a table a name.
+    pub fn insert_table(&mut self, table: u8, name: &str) {
+        if !name.is_empty() {
+            self.tables.insert(table, name.to_string());
+        }
+    }
+
+    /// Whether a table has a name that no other has.
+    pub fn has_table(&self, table: u8) -> bool {
+        let name = self.tables.get(&table);
+        name.is_some_and(|name| self.tables.values().filter(|other| *other == name).count() == 1)
+    }
+
+    /// Reads a table: a number up to 255, or a name, also in double quotes.
+    pub fn parse_table(&self, text: &str) -> Option<u8> {
+        if let Some(number) = number(text, 255) {
+            return Some(number as u8);
+        }
+        let name = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+        self.tables.iter().find(|(id, known)| *known == name && self.has_table(**id)).map(|(id, _)| *id)
+    }
+
+    /// Appends a table: its name or its number.
+    pub fn write_table(&self, out: &mut String, table: u8) {
+        match self.tables.get(&table).filter(|_| self.has_table(table)) {
+            Some(name) => write_name(out, name),
+            None => put!(out, "{table}"),
+        }
     }
 
     /// Reads a port: a decimal number (of 16 bits, or 32 with the reserved ones at the top), a reserved name
@@ -131,6 +164,19 @@ mod tests {
         assert_eq!(names.parse("local"), Some(OfPort::LOCAL));
         assert_eq!(names.parse("4294967294"), Some(OfPort::LOCAL));
         assert_eq!(names.parse("\"eth0\""), Some(OfPort(1)));
+        for (table, name) in [(0, "zero"), (1, "acl"), (2, "twin"), (3, "twin")] {
+            names.insert_table(table, name);
+        }
+        let text = |table| {
+            let mut out = String::new();
+            names.write_table(&mut out, table);
+            out
+        };
+        assert_eq!([text(0), text(1), text(2), text(9)], ["zero", "acl", "2", "9"]);
+        assert_eq!(
+            ["zero", "\"acl\"", "7", "twin", "x"].map(|t| names.parse_table(t)),
+            [Some(0), Some(1), Some(7), None, None]
+        );
         for bad in ["", "twice", "eth1", "70000", "0x1", "-1", "\"", "99999999999"] {
             assert_eq!(names.parse(bad), None, "{bad}");
         }

@@ -166,6 +166,7 @@ fn table_features() -> TableFeatures {
     let wire = Mf::EthDst.wire(3).unwrap();
     let header = flow::mf::NxmHeader::new(wire, true, 12).0;
     TableFeatures {
+        command: 0,
         table_id: 4,
         name: "four".into(),
         metadata_match: 1,

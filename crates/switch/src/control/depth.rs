@@ -123,7 +123,8 @@ impl Inner {
         let mut wanted: HashMap<BridgeIdx, Depth> = HashMap::new();
         for bridge in self.topology.bridges() {
             let mut depth = self.depths.reachable(bridge.idx);
-            if bridge.config.miss_to_controller {
+            // A packet-in has all of a packet; and what goes on to the next table is of no rule's doing.
+            if bridge.config.miss_to_controller || !bridge.config.table_misses.is_empty() {
                 depth = Depth::Everything;
             }
             // To tell spanning tree from the rest.

@@ -195,39 +195,6 @@ fn has_hidden_fields(m: &Match) -> bool {
     m.key.get64(FieldId::RecircId) != 0 || m.mask.get(FieldId::DpHash) != 0
 }
 
-/// The control side of one table.
-pub(super) struct RuleStore {
-    pub matched_slot: u32,
-    pub missed_slot: u32,
-    /// By place; free places are empty.
-    pub rules: Vec<Option<Arc<Rule>>>,
-    free: Vec<u32>,
-    /// Rules that clients see.
-    pub shown: usize,
-    /// Rules removed but still linked.
-    pub vanishing: usize,
-}
-
-impl RuleStore {
-    pub fn new(matched_slot: u32, missed_slot: u32) -> RuleStore {
-        RuleStore { matched_slot, missed_slot, rules: Vec::new(), free: Vec::new(), shown: 0, vanishing: 0 }
-    }
-
-    fn place(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.rules.push(None);
-            (self.rules.len() - 1) as u32
-        })
-    }
-
-    fn vacate(&mut self, idx: u32) {
-        if let Some(rule) = self.rules[idx as usize].take() {
-            self.shown -= usize::from(!rule.flags.hidden);
-            self.free.push(idx);
-        }
-    }
-}
-
 /// What a batch has done so far.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -301,7 +268,9 @@ impl Inner {
             return Err(FlowModError::BadTableId(fm.table_id));
         }
         let deletes = matches!(fm.command, Command::Delete | Command::DeleteStrict);
-        if fm.table_id == TABLE_ALL && fm.version > Version::V10 && !deletes {
+        // OpenFlow 1.1 lacks "all tables"; later versions have it where flows are deleted.
+        let may_be_all = fm.version == Version::V10 || deletes && fm.version > Version::V11;
+        if fm.table_id == TABLE_ALL && !may_be_all {
             return Err(FlowModError::BadTableId(fm.table_id));
         }
         let placed;
@@ -356,6 +325,9 @@ impl Inner {
             }
             if self.slots.high_water() >= RULES_MAX {
                 return Err(FlowModError::TableFull);
+            }
+            if !fm.flags.hidden {
+                self.make_room_for_rule(bridge, table_id, batch, reader)?;
             }
         }
         let keeps_counts = old.is_some() && !fm.flags.reset_counts;
@@ -487,8 +459,7 @@ impl Inner {
         let store = self.table(rule.bridge, rule.table_id);
         rule.idx = store.place();
         let rule = Arc::new(rule);
-        store.rules[rule.idx as usize] = Some(rule.clone());
-        store.shown += usize::from(!rule.flags.hidden);
+        store.put(&rule);
         let state = self.bridges[rule.bridge.0 as usize].as_ref().expect("its table is there").state.clone();
         let table = state.table(rule.table_id).expect("made above");
         if !rule.actions.clauses.is_empty() {
@@ -573,11 +544,7 @@ impl Inner {
             table.rules.restore(found);
             let store = self.table(rule.bridge, rule.table_id);
             store.vanishing -= 1;
-            // Its place was vacated, and perhaps taken and vacated again.
-            let at = store.free.iter().rposition(|i| *i == rule.idx).expect("its place is free again");
-            store.free.remove(at);
-            store.rules[rule.idx as usize] = Some(rule.clone());
-            store.shown += usize::from(!rule.flags.hidden);
+            store.put_back(rule);
             self.refer(rule);
             self.count_learned(rule);
         }

@@ -17,7 +17,7 @@
 //!
 //! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `batch` changes
 //! of all kinds at once, `flow_mod` changes of rules, `groups` of groups, `meters` of meters, `validate` what
-//! they may contain; `options` tables of tunnel options; `macs` learning, `mac_records` its table; `learning`
+//! they may contain; `store` the rules of a table and `eviction` how many they may be; `options` tables of tunnel options; `macs` learning, `mac_records` its table; `learning`
 //! rules that packets make; `timers` expiry; `depth` how deep extraction must read; `dump` what statistics
 //! ask for; `events` what becomes of rules, for who watches them.
 
@@ -26,6 +26,7 @@ mod batch;
 mod depth;
 mod dump;
 mod events;
+mod eviction;
 mod flow_mod;
 mod groups;
 mod learning;
@@ -34,12 +35,14 @@ mod macs;
 mod meters;
 mod options;
 mod ports;
+mod store;
 mod timers;
 mod validate;
 
 pub use batch::{AsChange, Change, PacketOut};
 pub use dump::{Cursor, RuleFilter, TableStats};
 pub use events::{RuleEvent, RuleEventKind};
+pub use eviction::TableLimits;
 pub use flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
 pub use macs::{FdbEntry, FdbStats, NoSuchPort};
 pub use meters::{BANDS_MAX, METERS_MAX};
@@ -75,6 +78,8 @@ pub enum RemovedReason {
     GroupDelete = 3,
     /// A meter that it referred to was deleted.
     MeterDelete = 4,
+    /// Its table was full, and another rule needed its place.
+    Eviction = 5,
 }
 
 /// A rule with the flag "send flow removed" is gone. Its slot goes on counting what workers have not folded

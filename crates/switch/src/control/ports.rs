@@ -3,7 +3,7 @@
 use super::groups::GroupControl;
 use super::macs::MacControl;
 use super::meters::MeterControl;
-use super::{Control, Inner, flow_mod::RuleStore};
+use super::{Control, Inner, store::RuleStore};
 use crate::changelog::{rule_table, word_table};
 use crate::group::GroupTable;
 use crate::mac::MacTable;

@@ -51,6 +51,7 @@ use datapath::{DpAction, Rewrite, Translation, Visit};
 use flow::action::PacketInReason;
 use flow::key::B_COMMON;
 use flow::{Action, FieldId, Key, Mask, Match, Mf};
+use openflow::message::TableMiss;
 
 /// Resubmits to the same or an earlier table that may nest.
 pub const DEPTH_MAX: u32 = 64;
@@ -456,9 +457,18 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 return self.trace.leave();
             }
         }
-        let entry = match in_port {
-            None => self.lookup(table_id),
-            Some(port) => self.lookup_from(port, table_id),
+        let mut table_id = table_id;
+        let entry = loop {
+            let entry = match in_port {
+                None => self.lookup(table_id),
+                Some(port) => self.lookup_from(port, table_id),
+            };
+            if entry.is_some() || !honor_miss || !self.goes_on(table_id) {
+                break entry;
+            }
+            self.trace.enter_table(table_id, Found::Nothing);
+            self.trace.leave();
+            table_id += 1;
         };
         match entry {
             Some(entry) => {
@@ -481,11 +491,24 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.in_bucket = in_bucket;
     }
 
+    /// Whether a packet without a rule goes on to the next table.
+    #[inline(never)]
+    fn goes_on(&mut self, table_id: u8) -> bool {
+        self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
+        let continues = self.bridge.config.table_misses.get(&table_id) == Some(&TableMiss::Continue);
+        continues && table_id + 1 < TABLE_HIDDEN
+    }
+
     #[inline(never)]
     fn miss(&mut self, table_id: u8) {
         self.drop_reason = DropReason::TableMiss;
         self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
-        if !self.bridge.config.miss_to_controller {
+        let tells = match self.bridge.config.table_misses.get(&table_id) {
+            Some(TableMiss::Controller) => true,
+            Some(TableMiss::Drop) => false,
+            Some(TableMiss::Continue) | None => self.bridge.config.miss_to_controller,
+        };
+        if !tells {
             return self.trace.enter_table(table_id, Found::Nothing);
         }
         let in_port = self.in_port();

@@ -1,6 +1,7 @@
 //! Tables and translation through their public interface.
 
 mod common;
+mod eviction;
 mod forwarding;
 mod groups;
 mod learning;

@@ -21,7 +21,6 @@ pub const LATER_NAMES: &[(&str, &str, &str)] = &[("Open_vSwitch", "other_config"
 /// something, the log says that it has no effect; docs/configuration.md has a row for each.
 pub const ABSENT: &[(&str, &str, &str)] = &[
     ("Bridge", "auto_attach", "Auto Attach mappings"),
-    ("Bridge", "flow_tables", "settings of flow tables"),
     ("Bridge", "ipfix", "IPFIX exporters"),
     ("Bridge", "mcast_snooping_enable", "tables of multicast groups"),
     ("Bridge", "mirrors", "mirrors"),

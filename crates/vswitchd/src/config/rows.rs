@@ -15,8 +15,8 @@ use self::values::*;
 use super::keys;
 use super::mac_address;
 use super::wanted::{
-    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, Interface, OfPortsBefore, PATCH, Port,
-    STATS_INTERVAL_MS, SwitchWide, Wanted,
+    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, FlowTable, Interface, OfPortsBefore, PATCH,
+    Port, STATS_INTERVAL_MS, SwitchWide, Wanted,
 };
 use base::OfPort;
 use datapath::placement::Policy;
@@ -399,9 +399,40 @@ impl<'a> Reader<'a> {
             controller_queue_size: c.number("controller-queue-size", 1..=512, old.controller_queue_size),
             dp_desc: text("dp-desc"),
             dp_sn: text("dp-sn"),
+            flow_tables: BTreeMap::new(),
         };
         self.complain_all(place, c);
-        settings
+        BridgeSettings { flow_tables: self.flow_tables(row, place), ..settings }
+    }
+
+    /// The rows of Flow_Table that a bridge's `flow_tables` names.
+    fn flow_tables(&mut self, row: &RowRef<'a>, place: &str) -> BTreeMap<u8, FlowTable> {
+        let mut tables = BTreeMap::new();
+        for (number, uuid) in row.get("flow_tables").into_iter().flat_map(|d| d.as_map()) {
+            let number = number.as_integer().and_then(|n| u8::try_from(n).ok()).filter(|n| *n < 254);
+            let found = uuid.as_uuid().and_then(|uuid| self.rows.get("Flow_Table", uuid));
+            let (Some(number), Some(table)) = (number, found) else {
+                self.complain(place, "flow_tables: there are tables 0 to 253");
+                continue;
+            };
+            let mut groups = Vec::new();
+            for text in table.get("groups").into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_str()) {
+                match openflow::text::parse_subfield(text) {
+                    Ok(field) => groups.push(field),
+                    Err(error) => {
+                        self.complain(place, &format!("flow table {number}: groups={text}: {error}"))
+                    }
+                }
+            }
+            let settings = FlowTable {
+                name: table.text("name").map(str::to_string),
+                flow_limit: table.integer("flow_limit").map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+                evicts: table.text("overflow_policy") == Some("evict"),
+                groups,
+            };
+            tables.insert(number, settings);
+        }
+        tables
     }
 
     /// Why a client of the database may not name that target: a listening socket is a file that is made, and

@@ -10,6 +10,7 @@
 
 use base::OfPort;
 use datapath::placement::Policy;
+use flow::action::SubField;
 use openflow::VersionSet;
 use ports::{Backing, Driver};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,6 +161,21 @@ pub struct BridgeSettings {
     pub dp_desc: Option<String>,
     /// See [`Self::dp_desc`].
     pub dp_sn: Option<String>,
+    /// Settings of flow tables, by number (table Flow_Table).
+    pub flow_tables: BTreeMap<u8, FlowTable>,
+}
+
+/// Settings of a flow table.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FlowTable {
+    /// Its name; `None`: what controllers give it.
+    pub name: Option<String>,
+    /// Flows at most.
+    pub flow_limit: Option<u32>,
+    /// When it is full, a flow is evicted for a new one, which is refused otherwise.
+    pub evicts: bool,
+    /// The fields by which flows are grouped, of which the largest group loses a flow first.
+    pub groups: Vec<SubField>,
 }
 
 impl Default for BridgeSettings {
@@ -177,6 +193,7 @@ impl Default for BridgeSettings {
             controller_queue_size: None,
             dp_desc: None,
             dp_sn: None,
+            flow_tables: BTreeMap::new(),
         }
     }
 }

@@ -21,6 +21,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
+use switch::control::TABLE_HIDDEN;
 use switch::control::{self, FlowMod};
 use transport::clock;
 
@@ -229,6 +230,7 @@ impl Vswitch {
                 return fail(conn, change, kind);
             }
         }
+        self.note_use(bridge);
         // Before: the workers see all of them at once.
         self.dp.reserve_slots(self.control.slot_count() + self.slots_for(bridge, changes));
         let groups_before = self.groups_of(bridge, changes);
@@ -239,6 +241,7 @@ impl Vswitch {
         if let Some(first) = changes.first() {
             self.report_rules(Some((conn, first.xid)));
         }
+        self.tell_vacancy(bridge);
         let packets = match result {
             Ok(packets) => packets,
             Err((at, error)) => {
@@ -318,6 +321,8 @@ impl Vswitch {
         add: BundleAdd,
     ) -> Handled {
         let kind = match *add.message {
+            // What no state of the tables can make right is refused at once.
+            Message::FlowMod(fm) if fm.table_id == TABLE_HIDDEN => return Err(ErrorKind::OFPBRC_EPERM),
             Message::FlowMod(_) => Kind::Flow,
             Message::GroupMod(gm) => Kind::Group(gm),
             Message::PortMod(pm) => Kind::Port(pm),

@@ -103,7 +103,7 @@ impl Vswitch {
                     let flags = monitors::flags_of(&*monitors, rule);
                     if !flags.is_empty() {
                         let actions = flags.contains(FlowMonitorFlags::ACTIONS);
-                        writer.push_event(&self.update_of(rule, FlowEvent::Added, actions), &mut bytes);
+                        writer.push_event(&self.update_of(rule, FlowEvent::Initial, actions), &mut bytes);
                     }
                 }
                 Output::Aggregate(_, sums) => {

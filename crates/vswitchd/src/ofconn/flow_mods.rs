@@ -20,9 +20,11 @@ impl Vswitch {
         let mut change = convert(fm, conn.version());
         // OpenFlow 1.0 and 1.1 have no flag for it: what is added begins at 0. Section 4.6.
         change.flags.reset_counts |= conn.version() <= Version::V11 && change.command == Command::Add;
+        self.note_use(bridge);
         self.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
         self.dp.reserve_slots(self.control.slot_count());
         self.report_rules(Some((conn, request.xid)));
+        self.tell_vacancy(bridge);
         // Nothing is ever buffered. The rule stays, as in Open vSwitch.
         if fm.buffer_id.is_some() {
             self.refuse(conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
@@ -66,10 +68,12 @@ pub(super) fn convert(fm: &OfFlowMod, version: Version) -> FlowMod {
     }
 }
 
-/// A rule's flags as the protocol says them: those that are about the flow, and not about its flow-mod.
+/// A rule's flags as the protocol says them.
 pub(super) fn flags(flags: &RuleFlags) -> FlowFlags {
     let bits = [
         (flags.send_flow_removed, FlowFlags::SEND_FLOW_REM),
+        (flags.check_overlap, FlowFlags::CHECK_OVERLAP),
+        (flags.reset_counts, FlowFlags::RESET_COUNTS),
         (flags.no_packet_counts, FlowFlags::NO_PACKET_COUNTS),
         (flags.no_byte_counts, FlowFlags::NO_BYTE_COUNTS),
     ];
@@ -103,11 +107,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_of_the_flow_survive_the_way_to_the_switch_and_back() {
+    fn flags_survive_the_way_to_the_switch_and_back() {
         let all = FlowFlags::all();
         let fm = OfFlowMod { flags: all, ..OfFlowMod::add() };
-        let of_the_command = FlowFlags::CHECK_OVERLAP | FlowFlags::RESET_COUNTS;
-        assert_eq!(flags(&convert(&fm, Version::V13).flags), all - of_the_command);
+        assert_eq!(flags(&convert(&fm, Version::V13).flags), all);
         let one = OfFlowMod { flags: FlowFlags::NO_BYTE_COUNTS, ..OfFlowMod::add() };
         assert_eq!(flags(&convert(&one, Version::V13).flags), FlowFlags::NO_BYTE_COUNTS);
     }

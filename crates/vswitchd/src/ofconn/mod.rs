@@ -20,10 +20,12 @@ mod requests;
 mod resume;
 mod statistics;
 mod table_features;
+mod tables;
 
 pub(crate) use news::Asynchronous;
 
 pub(crate) use dump::Dump;
+pub(crate) use tables::TableRecord;
 
 use crate::config::wanted::Controller;
 use crate::controllers;

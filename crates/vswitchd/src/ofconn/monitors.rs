@@ -78,10 +78,8 @@ impl Monitor {
             let before = event.old_actions.as_ref();
             event.rule.actions.outputs_to(port) || before.is_some_and(|actions| actions.outputs_to(port))
         };
-        let uses = |group| {
-            let before = event.old_actions.as_ref();
-            event.rule.actions.uses_group(group) || before.is_some_and(|actions| actions.uses_group(group))
-        };
+        // Other than for a port, Open vSwitch does not tell that a rule has ceased to use a group.
+        let uses = |group| event.rule.actions.uses_group(group);
         self.flags.contains(flag)
             && self.watches(&event.rule)
             && self.out_port.is_none_or(outputs)
@@ -317,6 +315,7 @@ fn event_of(kind: RuleEventKind) -> (FlowEvent, FlowRemovedReason) {
         RuleEventKind::Removed(RemovedReason::MeterDelete) => {
             (FlowEvent::Deleted, FlowRemovedReason::MeterDelete)
         }
+        RuleEventKind::Removed(RemovedReason::Eviction) => (FlowEvent::Deleted, FlowRemovedReason::Eviction),
         RuleEventKind::Removed(RemovedReason::GroupDelete) => {
             (FlowEvent::Deleted, FlowRemovedReason::GroupDelete)
         }

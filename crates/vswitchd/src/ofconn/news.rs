@@ -13,7 +13,9 @@ use flow::action::PacketInReason;
 use flow::options::OptionTable;
 use flow::{FieldId, Match};
 use openflow::Version;
-use openflow::message::{FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role};
+use openflow::message::{
+    FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role, TableStatus,
+};
 use std::collections::VecDeque;
 use std::time::Instant;
 use transport::clock;
@@ -30,6 +32,8 @@ pub(crate) enum Asynchronous {
     GroupMod(u32, Box<Message>),
     /// Likewise meters.
     MeterMod(u32, Box<Message>),
+    /// A table has got fuller or emptier than a controller wanted to know of.
+    Table(TableStatus),
 }
 
 /// A packet for controllers.
@@ -147,6 +151,7 @@ impl Asynchronous {
             Asynchronous::GroupMod(..) => 1,
             // OFPRFR_METER_MOD.
             Asynchronous::MeterMod(..) => 2,
+            Asynchronous::Table(status) => 1 << status.reason,
         }
     }
 }
@@ -180,6 +185,7 @@ impl OfConn {
             Asynchronous::Port(_) => config.port_status,
             Asynchronous::Removed(_) => config.flow_removed,
             Asynchronous::GroupMod(..) | Asynchronous::MeterMod(..) => config.request_forward,
+            Asynchronous::Table(_) => config.table_status,
         };
         let is_for_me = match news {
             Asynchronous::Packet(p) => p.controller_id == self.controller_id,
@@ -204,6 +210,9 @@ impl OfConn {
             Asynchronous::GroupMod(xid, change) | Asynchronous::MeterMod(xid, change) => {
                 Message::RequestForward(*xid, change.clone())
             }
+            // Earlier versions have no such message.
+            Asynchronous::Table(_) if self.version() < Version::V14 => return true,
+            Asynchronous::Table(status) => Message::TableStatus(*status),
             Asynchronous::Packet(packet) => return self.tell_packet(packet),
         };
         self.tell_message(&message)

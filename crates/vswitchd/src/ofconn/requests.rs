@@ -1,7 +1,7 @@
 //! What a connection asks for, message by message.
 
 use super::flow_mods::refusal;
-use super::{Handled, OfConn, Pending, Request};
+use super::{Handled, OfConn, Pending, Purpose, Request};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
@@ -9,11 +9,10 @@ use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, Key, Match, extract};
 use openflow::message::{
-    AsyncConfig, Capabilities, FragHandling, Message, PacketOut, PortConfig, PortMod, PortReason, Role,
-    RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
+    AsyncConfig, Capabilities, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig, PortMod,
+    PortReason, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
 };
 use openflow::{ErrorKind, Version};
-use switch::control::TABLE_HIDDEN;
 use switch::{BridgeConfig, BridgeIdx, Effect, Fragments};
 
 /// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
@@ -67,12 +66,8 @@ impl Vswitch {
                 return self.packet_out(bridge, conn.version(), out);
             }
             Message::TableMod(change) => {
-                // Nothing of it applies to OpenFlow 1.3 (config is deprecated there) and earlier versions
-                // lack it.
                 not_secondary(conn)?;
-                if change.table_id == TABLE_HIDDEN {
-                    return Err(ErrorKind::OFPTMFC_EPERM);
-                }
+                return self.table_mod(bridge, conn.version(), &change);
             }
             Message::GroupMod(change) => {
                 not_secondary(conn)?;
@@ -84,19 +79,23 @@ impl Vswitch {
             }
             Message::StatsRequest(stats) => return self.stats_request(bridge, conn, xid, stats),
             Message::QueueGetConfigRequest { port } => {
-                if let Some(port) = port
-                    && self.port_numbered(bridge, port).is_none()
-                {
-                    return Err(ErrorKind::OFPQOFC_BAD_PORT);
-                }
-                conn.send(xid, &Message::QueueGetConfigReply { port, queues: Vec::new() });
+                let queues = self.queues(bridge, port, None)?;
+                conn.send(xid, &Message::QueueGetConfigReply { port, queues });
             }
             Message::RoleRequest(role) => return self.role_request(bridge, conn, xid, role),
             Message::GetAsyncRequest => {
                 let config = conn.async_config();
                 conn.send(xid, &Message::GetAsyncReply(config));
             }
-            Message::SetAsync(config) => conn.async_config = Some(config),
+            Message::SetAsync(config) => {
+                conn.async_config = Some(config);
+                // Who says what it wants to be told wants to be told.
+                if conn.purpose == Purpose::Service && conn.miss_send_len == 0 {
+                    conn.miss_send_len = DEFAULT_MISS_SEND_LEN;
+                }
+                let wants = conn.wants_misses();
+                self.set_misses(bridge, wants);
+            }
             Message::FlowModTableId(_) => {} // The connection itself decodes by it from now on.
             Message::SetFlowFormat(form) => conn.flow_form = form,
             Message::SetPacketInFormat(form) => conn.packet_in_form = form,
@@ -348,6 +347,6 @@ impl OfConn {
 }
 
 /// A secondary only watches.
-fn not_secondary(conn: &OfConn) -> Handled {
+pub(super) fn not_secondary(conn: &OfConn) -> Handled {
     if conn.role == Role::Secondary { Err(ErrorKind::OFPBRC_IS_SECONDARY) } else { Ok(()) }
 }

@@ -2,14 +2,15 @@
 
 use super::dump::Dump;
 use super::flow_mods::refusal;
-use super::table_features::{self, MAX_ENTRIES, TABLES};
+use super::requests::not_secondary;
+use super::table_features::TABLES;
 use super::{Handled, OfConn, Pending, check_table, groups, meters};
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use openflow::ErrorKind;
 use openflow::codec::OFPFW_ALL;
 use openflow::message::{
-    FlowStatsRequest, PortStats, StatsBody, StatsRequest, SwitchDesc, TableDesc, TableMod, TableStats,
+    FlowStatsRequest, PortStats, QueueConfig, QueueStats, StatsBody, StatsRequest, SwitchDesc, TableStats,
 };
 use openflow::reply::write_reply;
 use std::collections::HashMap;
@@ -44,15 +45,8 @@ impl Vswitch {
                 StatsBody::PortDesc(ports.filter_map(|p| self.port_desc(p)).collect())
             }
             StatsRequest::Queue { port, queue_id } => {
-                if let Some(port) = port
-                    && self.port_numbered(bridge, port).is_none()
-                {
-                    return Err(ErrorKind::OFPQOFC_BAD_PORT);
-                }
-                if queue_id.is_some() {
-                    return Err(ErrorKind::OFPQOFC_BAD_QUEUE);
-                }
-                StatsBody::Queue(Vec::new())
+                let queues = self.queues(bridge, port, queue_id)?;
+                StatsBody::Queue(queues.into_iter().map(queue_stats).collect())
             }
             StatsRequest::Group(group_id) => {
                 self.begin_group_stats(conn, xid, group_id, clock::now());
@@ -62,26 +56,22 @@ impl Vswitch {
             StatsRequest::GroupFeatures => StatsBody::GroupFeatures(groups::features(conn.version())),
             StatsRequest::Meter(id) => StatsBody::Meter(self.meter_stats(bridge, id)?),
             StatsRequest::MeterConfig(id) => StatsBody::MeterConfig(self.meter_configs(bridge, id)?),
-            StatsRequest::TableDesc => {
-                let desc = |table_id| TableDesc(TableMod { table_id, ..TableMod::default() });
-                StatsBody::TableDesc((0..TABLES).map(desc).collect())
-            }
-            StatsRequest::QueueDesc { port, .. } => {
-                if let Some(port) = port
-                    && self.port_numbered(bridge, port).is_none()
-                {
-                    return Err(ErrorKind::OFPQOFC_BAD_PORT);
-                }
-                StatsBody::QueueDesc(Vec::new())
+            StatsRequest::TableDesc => StatsBody::TableDesc(self.table_descs(bridge)),
+            StatsRequest::QueueDesc { port, queue_id } => {
+                StatsBody::QueueDesc(self.queues(bridge, port, queue_id)?)
             }
             StatsRequest::MeterFeatures => StatsBody::MeterFeatures(meters::features()),
             StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => {
                 return Err(ErrorKind::NXST_NOT_CONFIGURED);
             }
             StatsRequest::TableFeatures { features, more } if features.is_empty() && !more => {
-                StatsBody::TableFeatures(table_features::all())
+                StatsBody::TableFeatures(self.table_features(bridge, conn.version()))
             }
-            StatsRequest::TableFeatures { .. } => return Err(ErrorKind::OFPTFFC_EPERM),
+            StatsRequest::TableFeatures { features, .. } => {
+                not_secondary(conn)?;
+                self.set_table_features(bridge, conn, &features)?;
+                StatsBody::TableFeatures(self.table_features(bridge, conn.version()))
+            }
             StatsRequest::FlowMonitor(monitors) => return self.watch_flows(bridge, conn, xid, monitors),
         };
         let Some(codec) = conn.connection.codec() else { return Ok(()) };
@@ -116,15 +106,33 @@ impl Vswitch {
             let missed = known.map_or(0, |t| self.slot(t.missed_slot).packets);
             TableStats {
                 table_id,
-                name: String::new(),
+                name: self.table_name(bridge, table_id).into(),
                 wildcards: OFPFW_ALL,
-                max_entries: MAX_ENTRIES,
+                max_entries: self.table_size(bridge, table_id),
                 active_count: known.map_or(0, |t| t.active as u32),
                 lookup_count: matched + missed,
                 matched_count: matched,
             }
         };
         (0..TABLES).map(table).collect()
+    }
+
+    /// The queues of a port or of all. Open vSwitch's dummies have one; queues of devices come with QoS.
+    pub(super) fn queues(
+        &self,
+        bridge: BridgeIdx,
+        port: Option<OfPort>,
+        queue_id: Option<u32>,
+    ) -> Result<Vec<QueueConfig>, ErrorKind> {
+        if port.is_some_and(|port| self.port_numbered(bridge, port).is_none()) {
+            return Err(ErrorKind::OFPQOFC_BAD_PORT);
+        }
+        let asked = self.ports_of(bridge).filter(|p| port.is_none_or(|number| number == p.of_port));
+        let with_queues = asked.filter(|p| p.kind == "dummy" && queue_id.is_none_or(|id| id == 0));
+        let queue =
+            |p: &PortRecord| QueueConfig { port: p.of_port, queue_id: 0, min_rate: None, max_rate: None };
+        let queues: Vec<QueueConfig> = with_queues.map(queue).collect();
+        if queue_id.is_some() && queues.is_empty() { Err(ErrorKind::OFPQOFC_BAD_QUEUE) } else { Ok(queues) }
     }
 
     /// Of all ports or of one; of one that is not there, nothing.
@@ -175,5 +183,18 @@ impl Vswitch {
             collisions: s.collisions,
             ..port
         }
+    }
+}
+
+/// The counters of a queue whose device has none.
+fn queue_stats(queue: QueueConfig) -> QueueStats {
+    QueueStats {
+        port: queue.port,
+        queue_id: queue.queue_id,
+        tx_bytes: u64::MAX,
+        tx_packets: u64::MAX,
+        tx_errors: u64::MAX,
+        duration_s: u32::MAX,
+        duration_ns: u32::MAX,
     }
 }

@@ -1,26 +1,29 @@
 //! What tables can do, as OpenFlow 1.3 asks for it. All tables are alike but for where they can go on to.
 //!
-//! A controller may send features of its own with the request; tables cannot be changed, so that is refused.
+//! A controller may send features of its own with the request: names are taken of them.
 
 use flow::Mf;
 use flow::mf::{Maskable, NxmHeader};
-use openflow::message::{TableFeatures, TableInstructionFeatures};
+use openflow::Version;
+use openflow::message::{TableFeatures, TableInstructionFeatures, TableMod};
 
 /// Tables of a bridge.
 pub(super) const TABLES: u8 = 254;
 /// Rules of a table that clients are told fit.
 pub(super) const MAX_ENTRIES: u32 = 1_000_000;
-/// OFPIT_*: goto-table, write-metadata, write-, apply- and clear-actions.
-const INSTRUCTIONS: u32 = 0b11_1110;
-/// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, IP TTL (set,
-/// decrement), set-field.
-const ACTIONS: u32 = 1 | 0x7f << 15 | 1 << 23 | 1 << 24 | 1 << 25;
+/// OFPIT_*: goto-table, write-metadata, write-, apply- and clear-actions, meter.
+const INSTRUCTIONS: u32 = 0b111_1110;
+const GOTO_TABLE: u32 = 1 << 1;
+/// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, group,
+/// IP TTL (set, decrement), set-field.
+const ACTIONS: u32 = 1 | 0xff << 15 | 1 << 23 | 1 << 24 | 1 << 25;
 /// OpenFlow 1.3.
 const MINOR: u8 = 3;
 
 /// The features of all tables.
-pub(super) fn all() -> Vec<TableFeatures> {
-    let fields: Vec<Mf> = Mf::all().filter(|mf| !matches!(mf, Mf::TunMetadata(_))).collect();
+pub(super) fn all(version: Version) -> Vec<TableFeatures> {
+    // What Open vSwitch 3.1 does not know its tools could not read.
+    let fields: Vec<Mf> = Mf::all().filter(|mf| *mf != Mf::Ipv6ExtHdr).collect();
     let exact = |mf: &Mf| header(*mf, false);
     let matchable: Vec<u64> = fields.iter().filter_map(|mf| header(*mf, is_maskable(*mf))).collect();
     let writable: Vec<u64> = fields.iter().filter(|mf| mf.row().writable).filter_map(exact).collect();
@@ -30,10 +33,12 @@ pub(super) fn all() -> Vec<TableFeatures> {
         name: String::new(),
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
-        config: 0,
+        command: 0,
+        config: if version >= Version::V14 { TableMod::EVICTION | TableMod::VACANCY_EVENTS } else { 0 },
         max_entries: MAX_ENTRIES,
         nonmiss: TableInstructionFeatures {
-            instructions: INSTRUCTIONS,
+            // The last table leads nowhere.
+            instructions: if table_id + 1 < TABLES { INSTRUCTIONS } else { INSTRUCTIONS & !GOTO_TABLE },
             next_tables: (table_id + 1..TABLES).collect(),
             write_actions: ACTIONS,
             apply_actions: ACTIONS,
@@ -59,13 +64,13 @@ fn header(mf: Mf, has_mask: bool) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openflow::Codec;
     use openflow::message::StatsBody;
     use openflow::reply::write_reply;
-    use openflow::{Codec, Version};
 
     #[test]
     fn every_table_fits_into_the_reply_and_the_last_leads_nowhere() {
-        let all = all();
+        let all = all(Version::V13);
         assert_eq!(all.len(), 254);
         assert!(all[253].nonmiss.next_tables.is_empty());
         assert!(all[0].matchable.len() > 60, "{}", all[0].matchable.len());

@@ -29,10 +29,12 @@ impl Vswitch {
             control: BridgeControllers::default(),
             conns: BTreeMap::new(),
             generation_id: None,
+            tables: BTreeMap::new(),
             last_of_port: 0,
         };
         self.bridges.insert(idx, bridge);
         self.update_datapath_id(idx);
+        self.limit_tables(idx, []);
         self.add_standalone_rule(idx);
         self.set_controllers(idx, &wanted.controllers);
     }
@@ -62,6 +64,9 @@ impl Vswitch {
         bridge.controllers = wanted.controllers.clone();
         let old = std::mem::replace(&mut bridge.settings, wanted.settings.clone());
         self.update_datapath_id(idx);
+        if old.flow_tables != wanted.settings.flow_tables {
+            self.limit_tables(idx, old.flow_tables.keys().copied());
+        }
         let protocols_changed = old.protocols != wanted.settings.protocols;
         self.set_controllers(idx, &wanted.controllers);
         let has_primary = self.bridges.get(&idx).is_some_and(|b| b.control.has_primary());

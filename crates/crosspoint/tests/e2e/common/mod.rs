@@ -172,6 +172,11 @@ impl Switch {
         self.run("ovs-ofctl", args)
     }
 
+    /// Our own client in the place of the stock one.
+    pub fn own_ofctl(&self, args: &[&str]) -> Said {
+        self.run(binary(), &[&["ofctl"], args].concat())
+    }
+
     pub fn appctl(&self, args: &[&str]) -> Said {
         self.run("ovs-appctl", args)
     }

@@ -101,3 +101,24 @@ fn tags_come_back_as_from_the_stock_client() {
         same(&words, "");
     }
 }
+
+/// Of a file full of the same mistake as many are explained as the stock client explains, and no more.
+#[test]
+fn what_normalization_changed_is_explained_for_the_first_matches() {
+    let matches =
+        "0038207f xxxx xxxxxxxxxxxx xxxxxxxxxxxx xxxx xx xx xxxx xx xx xxxx xxxxxxxx xxxxxxxx xxxx 0050\n";
+    let explained = |mut command: Command| {
+        let mut child = command
+            .arg("parse-ofp10-match")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(matches.repeat(9).as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        String::from_utf8(output.stderr).unwrap().matches("normalization changed").count()
+    };
+    assert_eq!(explained(Command::new("ovs-ofctl")), 5);
+    assert_eq!(explained(ours()), 5);
+}

@@ -2,6 +2,7 @@
 //! they say.
 
 mod asynchronous;
+mod features;
 mod group;
 mod packet;
 mod port;
@@ -23,6 +24,7 @@ use crate::message::{
     SwitchFeatures, TableMod, TableStatus, TlvMap, TlvTableCommand, TlvTableMod,
 };
 use crate::version::{Version, VersionSet};
+pub use features::write_table_features;
 use flow::FieldId;
 
 /// How messages are written.
@@ -279,7 +281,7 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
             let down = status.reason == TableStatus::VACANCY_DOWN;
             put!(out, " reason={}", if down { "VACANCY_DOWN" } else { "VACANCY_UP" });
             put!(out, "\ntable_desc:-");
-            stats::table_desc(out, &status.desc, style.version);
+            stats::table_desc(out, &status.desc);
         }
         Message::GetAsyncReply(config) | Message::SetAsync(config) => asynchronous::write(out, config),
         Message::TlvTableReply(table) => {
@@ -335,6 +337,24 @@ fn queue_configs(out: &mut String, queues: &[QueueConfig], style: MessageStyle) 
     }
 }
 
+/// What is configured of a table, as a table description says it on two lines.
+fn table_desc(out: &mut String, m: &TableMod) {
+    let on = |bit: u32| if m.config & bit == 0 { "off" } else { "on" };
+    put!(out, "   eviction={} eviction_flags={}\n", on(TableMod::EVICTION), eviction_flags(m));
+    put!(out, "   vacancy={}", on(TableMod::VACANCY_EVENTS));
+    if let Some(v) = m.vacancy.filter(|_| m.config & TableMod::VACANCY_EVENTS != 0) {
+        put!(out, " vacancy_down={}% vacancy_up={}% vacancy={}%", v.down, v.up, v.now);
+    }
+    out.push('\n');
+}
+
+fn eviction_flags(m: &TableMod) -> String {
+    let flags = m.eviction_flags.unwrap_or(0);
+    let names = [(1, "OTHER"), (2, "IMPORTANCE"), (4, "LIFETIME")];
+    let names: Vec<&str> = names.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
+    names.join("|")
+}
+
 /// What is configured of a table: what becomes of misses (1.1, 1.2), eviction and vacancy events (1.4 and
 /// later).
 fn table_config(out: &mut String, m: &TableMod, version: Version) {
@@ -349,10 +369,7 @@ fn table_config(out: &mut String, m: &TableMod, version: Version) {
             put!(out, ", eviction={}", if eviction { "on" } else { "off" });
             let flags = m.eviction_flags.unwrap_or(0);
             if eviction && flags != 0 {
-                let names = [(1, "OTHER"), (2, "IMPORTANCE"), (4, "LIFETIME")];
-                let names: Vec<&str> =
-                    names.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
-                put!(out, " eviction_flags={}", names.join("|"));
+                put!(out, " eviction_flags={}", eviction_flags(m));
             }
             match m.vacancy {
                 Some(vacancy) if m.config & TableMod::VACANCY_EVENTS != 0 => {

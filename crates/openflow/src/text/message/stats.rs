@@ -22,7 +22,13 @@ pub(super) fn write_request(out: &mut String, request: &StatsRequest, style: Mes
         StatsRequest::PortDesc(port) => {
             put!(out, " port={}", port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p)));
         }
-        StatsRequest::Queue { port, queue_id } | StatsRequest::QueueDesc { port, queue_id } => {
+        StatsRequest::QueueDesc { port, queue_id } => {
+            put!(out, " port={}", port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p)));
+            if let Some(queue) = queue_id {
+                put!(out, " queue={queue}");
+            }
+        }
+        StatsRequest::Queue { port, queue_id } => {
             let port = port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p));
             let queue = queue_id.map_or_else(|| "ALL".to_string(), |q| q.to_string());
             put!(out, " port={port} queue={queue}");
@@ -86,7 +92,7 @@ pub(super) fn write_reply(out: &mut String, reply: &StatsReply, style: MessageSt
         StatsBody::GroupDesc(groups) => group::write_group_descs(out, groups, style),
         StatsBody::Meter(meters) => group::write_meter_stats(out, meters),
         StatsBody::MeterConfig(meters) => group::write_meter_configs(out, meters),
-        StatsBody::TableDesc(tables) => tables.iter().for_each(|t| table_desc(out, t, style.version)),
+        StatsBody::TableDesc(tables) => tables.iter().for_each(|t| table_desc(out, t)),
         StatsBody::QueueDesc(queues) => super::queue_configs(out, queues, style),
         StatsBody::IpfixBridge(stats) => {
             out.push_str("\n  bridge ipfix: ");
@@ -102,9 +108,7 @@ pub(super) fn write_reply(out: &mut String, reply: &StatsReply, style: MessageSt
         StatsBody::GroupFeatures(features) => group::write_group_features(out, features, style.version),
         StatsBody::MeterFeatures(f) => group::write_meter_features(out, f),
         StatsBody::TableFeatures(features) => {
-            for f in features {
-                put!(out, "\n  table {} (\"{}\"):\n    max_entries={}", f.table_id, f.name, f.max_entries);
-            }
+            super::features::write_table_features(out, features, style.version)
         }
     }
 }
@@ -157,11 +161,10 @@ pub(super) fn action_names(version: Version, bits: u32) -> String {
     names.join(" ")
 }
 
-pub(super) fn table_desc(out: &mut String, desc: &TableDesc, version: Version) {
+pub(super) fn table_desc(out: &mut String, desc: &TableDesc) {
     put!(out, "\n  table {}", table_name(desc.0.table_id));
-    let mut config = String::new();
-    super::table_config(&mut config, &desc.0, version);
-    put!(out, ":\n   {}\n", config.trim_start_matches(',').replace(", ", " "));
+    out.push_str(":\n");
+    super::table_desc(out, &desc.0);
 }
 
 fn ipfix(out: &mut String, s: &IpfixStats, indent: usize) {
@@ -243,8 +246,13 @@ fn table_stats(out: &mut String, tables: &[TableStats], version: Version) {
         if of10 && before.is_some_and(|b| (b.wildcards, b.max_entries) == (t.wildcards, t.max_entries)) {
             out.push_str("    (same features)\n");
         } else if of10 {
-            put!(out, "    max_entries={}\n    matching:\n", t.max_entries);
-            matching_fields(out, t.wildcards);
+            put!(out, "    max_entries={}\n", t.max_entries);
+            if before.is_some_and(|before| before.wildcards == t.wildcards) {
+                out.push_str("    (same matching)\n");
+            } else {
+                out.push_str("    matching:\n");
+                matching_fields(out, t.wildcards);
+            }
         }
         i += 1;
     }
@@ -305,6 +313,7 @@ fn flow_update(out: &mut String, update: &FlowUpdate, style: MessageStyle) {
 fn flow_update_full(out: &mut String, full: &FlowUpdateFull, style: MessageStyle) {
     out.push_str("\n event=");
     match full.event {
+        FlowEvent::Initial => out.push_str("INITIAL"),
         FlowEvent::Added => out.push_str("ADDED"),
         FlowEvent::Modified => out.push_str("MODIFIED"),
         FlowEvent::Deleted => put!(out, "DELETED reason={}", removed_reason(full.reason)),

@@ -321,6 +321,7 @@ fn table_features(table_id: u8) -> TableFeatures {
         apply_set_fields: vec![header(flow::Mf::TunErspanVer, false)],
     };
     TableFeatures {
+        command: 0,
         table_id,
         name: format!("table{table_id}"),
         metadata_match: u64::MAX,

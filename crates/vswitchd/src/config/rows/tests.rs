@@ -348,6 +348,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
         controller_queue_size: Some(40),
         dp_desc: Some("a switch".into()),
         dp_sn: Some("7".into()),
+        flow_tables: Default::default(),
     };
     let reading = rig.read();
     assert_eq!(reading.wanted.bridges["br0"].settings, wanted);

@@ -1,0 +1,86 @@
+//! The control side of one table: its rules by place, and what limits them.
+
+use super::eviction::{Evictable, TableLimits};
+use crate::rule::Rule;
+use std::sync::Arc;
+
+/// The control side of one table.
+pub(super) struct RuleStore {
+    pub matched_slot: u32,
+    pub missed_slot: u32,
+    /// By place; free places are empty.
+    pub rules: Vec<Option<Arc<Rule>>>,
+    free: Vec<u32>,
+    /// Rules that clients see.
+    pub shown: usize,
+    /// Rules removed but still linked.
+    pub vanishing: usize,
+    pub limits: TableLimits,
+    pub evictable: Evictable,
+}
+
+impl RuleStore {
+    pub fn new(matched_slot: u32, missed_slot: u32) -> RuleStore {
+        RuleStore {
+            matched_slot,
+            missed_slot,
+            rules: Vec::new(),
+            free: Vec::new(),
+            shown: 0,
+            vanishing: 0,
+            limits: TableLimits::default(),
+            evictable: Evictable::default(),
+        }
+    }
+
+    /// A free place.
+    pub fn place(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.rules.push(None);
+            (self.rules.len() - 1) as u32
+        })
+    }
+
+    /// Puts a rule at its place.
+    pub fn put(&mut self, rule: &Arc<Rule>) {
+        self.rules[rule.idx as usize] = Some(rule.clone());
+        self.shown += usize::from(!rule.flags.hidden);
+        if !rule.flags.hidden {
+            self.evictable.add(rule, &self.limits, 0);
+        }
+    }
+
+    /// Puts a rule back whose place was vacated, and perhaps taken and vacated again.
+    pub fn put_back(&mut self, rule: &Arc<Rule>) {
+        let at = self.free.iter().rposition(|i| *i == rule.idx).expect("its place is free again");
+        self.free.remove(at);
+        self.put(rule);
+    }
+
+    pub fn vacate(&mut self, idx: u32) {
+        if let Some(rule) = self.rules[idx as usize].take() {
+            self.shown -= usize::from(!rule.flags.hidden);
+            self.evictable.remove(rule.serial);
+            self.free.push(idx);
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.limits.rules_max.is_some_and(|max| self.shown >= max as usize)
+    }
+
+    /// Whether there are more rules than there may be.
+    pub fn is_over(&self) -> bool {
+        self.limits.rules_max.is_some_and(|max| self.shown > max as usize)
+    }
+
+    /// Orders all rules anew by which of them goes first.
+    pub fn order_evictable(&mut self, last_used_ms: impl Fn(&Rule) -> u64) {
+        self.evictable.clear();
+        if self.limits.evicts {
+            for rule in self.rules.iter().flatten().filter(|rule| !rule.flags.hidden) {
+                self.evictable.add(rule, &self.limits, last_used_ms(rule));
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Tables that may hold only so many rules.
+
+use base::hash::HashKey;
+use base::rcu::Domain;
+use flow::action::SubField;
+use flow::{Action, FieldId, Match, Mf};
+use switch::control::{FlowMod, FlowModError, RuleFilter, TableLimits};
+use switch::{BridgeConfig, BridgeIdx, Control, SlotStats};
+
+struct Rig {
+    control: Control,
+    br: BridgeIdx,
+}
+
+fn rig(limits: TableLimits) -> Rig {
+    let (_, mut control) = Control::new(Domain::new(), HashKey::from_seed(5));
+    let br = control.add_bridge(BridgeConfig::new("br0"));
+    control.set_table_limits(br, 0, limits, 0);
+    Rig { control, br }
+}
+
+fn evicting(rules_max: u32) -> TableLimits {
+    TableLimits { rules_max: Some(rules_max), evicts: true, groups: Vec::new() }
+}
+
+/// Matches an input port and a source address; ends after so many seconds.
+fn flow(port: u16, source: u128, idle_s: u16, hard_s: u16) -> FlowMod {
+    let mut matching = Match::any();
+    matching.set_masked(FieldId::InPort, port.into(), 0xffff);
+    matching.set_masked(FieldId::EthSrc, source, (1 << 48) - 1);
+    let add = FlowMod::add(matching, Vec::<Action>::new());
+    FlowMod { idle_timeout_s: idle_s, hard_timeout_s: hard_s, ..add }
+}
+
+impl Rig {
+    fn add(&mut self, flow: &FlowMod, now_ms: u64) -> Result<(), FlowModError> {
+        self.control.flow_mod(self.br, flow, now_ms)
+    }
+
+    /// The source addresses of the rules that are there.
+    fn sources(&self) -> Vec<u128> {
+        let rules = self.control.rules(self.br, &RuleFilter::default());
+        let mut all: Vec<u128> =
+            rules.iter().map(|rule| rule.matching.to_match().get_mf(Mf::EthSrc).0).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+#[test]
+fn a_full_table_refuses_rules_but_not_changes_of_those_it_has() {
+    let mut rig = rig(TableLimits { rules_max: Some(2), ..TableLimits::default() });
+    rig.add(&flow(1, 1, 0, 0), 0).unwrap();
+    rig.add(&flow(1, 2, 5, 0), 0).unwrap();
+    assert!(matches!(rig.add(&flow(1, 3, 0, 0), 0), Err(FlowModError::TableFull)));
+    rig.add(&flow(1, 2, 9, 0), 0).unwrap();
+    assert_eq!(rig.sources(), [1, 2]);
+}
+
+#[test]
+fn the_least_important_rule_goes_first_and_then_the_one_that_ends_soonest() {
+    let mut rig = rig(evicting(3));
+    rig.add(&FlowMod { importance: 7, ..flow(1, 1, 0, 1) }, 0).unwrap();
+    rig.add(&flow(1, 2, 0, 90), 0).unwrap();
+    rig.add(&flow(1, 3, 60, 0), 0).unwrap();
+    rig.add(&flow(1, 4, 0, 0), 0).unwrap();
+    assert_eq!(rig.sources(), [1, 2, 4], "of those without importance the third ends first");
+    rig.add(&flow(1, 5, 0, 0), 0).unwrap();
+    rig.add(&flow(1, 6, 0, 0), 0).unwrap();
+    assert_eq!(rig.sources(), [4, 5, 6]);
+    let refused = rig.add(&flow(1, 7, 1, 1), 0);
+    assert!(matches!(refused, Err(FlowModError::TableFull)), "rules that never end stay: {refused:?}");
+}
+
+#[test]
+fn the_largest_group_loses_a_rule() {
+    let by_port = SubField { field: Mf::InPort, offset: 0, count: 16 };
+    let mut rig = rig(TableLimits { groups: vec![by_port], ..evicting(4) });
+    rig.add(&flow(2, 1, 10, 0), 0).unwrap();
+    for source in 2..=4 {
+        rig.add(&flow(1, source, 10 * source as u16, 0), 0).unwrap();
+    }
+    rig.add(&flow(2, 5, 5, 0), 0).unwrap();
+    assert_eq!(rig.sources(), [1, 3, 4, 5], "port 1 had three rules");
+}
+
+#[test]
+fn a_rule_that_was_used_ends_later() {
+    let mut rig = rig(evicting(2));
+    rig.add(&flow(1, 1, 10, 0), 0).unwrap();
+    rig.add(&flow(1, 2, 20, 0), 0).unwrap();
+    let used = rig.control.rules(rig.br, &RuleFilter::default());
+    let slot = used.iter().find(|r| r.timeouts.idle_s() == 10).expect("it was added").slot;
+    let last_used = move |of: u32| SlotStats {
+        last_used_ms: if of == slot { 15_000 } else { 0 },
+        ..SlotStats::default()
+    };
+    rig.control.note_use(rig.br, 16_000, &last_used);
+    rig.add(&flow(1, 3, 0, 0), 16_000).unwrap();
+    assert_eq!(rig.sources(), [1, 3]);
+}
+
+#[test]
+fn a_lower_limit_evicts_what_is_too_much_and_a_refused_batch_evicts_nothing() {
+    let mut rig = rig(evicting(4));
+    for source in 1..=4 {
+        rig.add(&flow(1, source, source as u16, 0), 0).unwrap();
+    }
+    let bad = FlowMod { table_id: 254, ..flow(1, 6, 0, 0) };
+    let batch = [flow(1, 5, 0, 0), bad];
+    let all = batch.iter().map(|change| (rig.br, switch::control::Change::Flow(change)));
+    rig.control.change_all(all, 0).unwrap_err();
+    assert_eq!(rig.sources(), [1, 2, 3, 4]);
+    rig.control.set_table_limits(rig.br, 0, evicting(2), 0);
+    assert_eq!(rig.sources(), [3, 4]);
+}

@@ -1,0 +1,233 @@
+//! Tables as controllers and the database configure them: names, limits and eviction, vacancy events.
+//!
+//! What the database says of a table's name stands over what controllers say. A table evicts if either wants
+//! it. Sources: OpenFlow 1.4 sections 6.5 and 7.4.5; ovs-vswitchd.conf.db(5), Flow_Table.
+
+use super::news::Asynchronous;
+use super::table_features::{self, MAX_ENTRIES, TABLES};
+use super::{Handled, OfConn};
+use crate::state::Vswitch;
+use openflow::ErrorKind;
+use openflow::Version;
+use openflow::message::{TABLE_ALL, TableDesc, TableFeatures, TableMiss, TableMod, TableStatus, Vacancy};
+use switch::control::{TABLE_HIDDEN, TableLimits};
+use switch::{BridgeIdx, SlotStats};
+
+/// OFPTMPEF_OTHER, _IMPORTANCE, _LIFETIME: what eviction goes by.
+const EVICTION_FLAGS: u32 = 0b111;
+/// OFPTFC_REPLACE and OFPTFC_MODIFY; the others would take tables away and bring them back.
+const FEATURES_MODIFY: u8 = 1;
+
+/// What controllers have set of a table.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct TableRecord {
+    name: String,
+    evicts: bool,
+    vacancy: Option<VacancyWatch>,
+}
+
+/// When to tell how much room is left, in percent.
+#[derive(Clone, Copy, Debug)]
+struct VacancyWatch {
+    down: u8,
+    up: u8,
+    /// Whether less room is told of next; else more room.
+    awaits_less: bool,
+}
+
+impl Vswitch {
+    /// The name of a table; empty where it has none.
+    pub(super) fn table_name(&self, bridge: BridgeIdx, table_id: u8) -> &str {
+        let Some(bridge) = self.bridges.get(&bridge) else { return "" };
+        let configured = bridge.settings.flow_tables.get(&table_id).and_then(|t| t.name.as_deref());
+        configured.or_else(|| bridge.tables.get(&table_id).map(|t| t.name.as_str())).unwrap_or_default()
+    }
+
+    /// Flows that a table holds at most.
+    pub(super) fn table_size(&self, bridge: BridgeIdx, table_id: u8) -> u32 {
+        let configured = self.bridges.get(&bridge).and_then(|b| b.settings.flow_tables.get(&table_id));
+        configured.and_then(|t| t.flow_limit).unwrap_or(MAX_ENTRIES)
+    }
+
+    /// OFPT_TABLE_MOD. OpenFlow 1.3 has nothing to set by it.
+    pub(super) fn table_mod(&mut self, bridge: BridgeIdx, version: Version, change: &TableMod) -> Handled {
+        if change.table_id == TABLE_HIDDEN {
+            return Err(ErrorKind::OFPTMFC_EPERM);
+        }
+        if version < Version::V14 {
+            return self.set_table_miss(bridge, version, change);
+        }
+        if change.vacancy.is_some_and(|v| v.down > v.up) {
+            return Err(ErrorKind::OFPBPC_BAD_VALUE);
+        }
+        let tables = match change.table_id {
+            TABLE_ALL => 0..=TABLES - 1,
+            one => one..=one,
+        };
+        for table_id in tables {
+            let now = self.vacancy(bridge, table_id);
+            let Some(record) = self.bridges.get_mut(&bridge) else { return Ok(()) };
+            let table = record.tables.entry(table_id).or_default();
+            table.evicts = change.config & TableMod::EVICTION != 0;
+            let vacancy = change.vacancy.filter(|_| change.config & TableMod::VACANCY_EVENTS != 0);
+            table.vacancy =
+                vacancy.map(|Vacancy { down, up, .. }| VacancyWatch { down, up, awaits_less: now >= up });
+            self.limit_table(bridge, table_id);
+        }
+        Ok(())
+    }
+
+    /// What tables do with packets that they have no flow for. OpenFlow 1.3 has flows of priority 0 for it.
+    fn set_table_miss(&mut self, bridge: BridgeIdx, version: Version, change: &TableMod) -> Handled {
+        if version == Version::V13 {
+            return Ok(());
+        }
+        let miss = match change.config {
+            0 => TableMiss::Controller,
+            1 => TableMiss::Continue,
+            2 => TableMiss::Drop,
+            _ => return Err(ErrorKind::OFPTMFC_BAD_CONFIG),
+        };
+        let Some(found) = self.control.topology().bridge(bridge) else { return Ok(()) };
+        let mut config = found.config.clone();
+        // Connections cut packets to what they want of them.
+        config.miss_send_len = u16::MAX;
+        let tables =
+            if change.table_id == TABLE_ALL { 0..=TABLES - 1 } else { change.table_id..=change.table_id };
+        config.table_misses.extend(tables.map(|table_id| (table_id, miss)));
+        self.control.set_bridge(bridge, config).expect("it is there, looked up above");
+        Ok(())
+    }
+
+    /// Puts in force how many flows a table may hold.
+    fn limit_table(&mut self, bridge: BridgeIdx, table_id: u8) {
+        let Some(record) = self.bridges.get(&bridge) else { return };
+        let configured = record.settings.flow_tables.get(&table_id).cloned().unwrap_or_default();
+        let by_controller = record.tables.get(&table_id).is_some_and(|t| t.evicts);
+        let limits = TableLimits {
+            rules_max: configured.flow_limit,
+            evicts: configured.evicts || by_controller,
+            groups: configured.groups,
+        };
+        let now_ms = self.now_ms();
+        self.note_use(bridge);
+        self.control.set_table_limits(bridge, table_id, limits, now_ms);
+        self.report_rules(None);
+    }
+
+    /// Puts in force what the database says of a bridge's tables. `before`: those that it spoke of until now.
+    pub(crate) fn limit_tables(&mut self, bridge: BridgeIdx, before: impl IntoIterator<Item = u8>) {
+        let now = self.bridges.get(&bridge).map(|b| b.settings.flow_tables.keys().copied().collect());
+        let mut tables: std::collections::BTreeSet<u8> = now.unwrap_or_default();
+        tables.extend(before);
+        tables.into_iter().for_each(|table_id| self.limit_table(bridge, table_id));
+    }
+
+    /// Before rules are added: what is full and evicts learns which rules were used of late.
+    pub(super) fn note_use(&mut self, bridge: BridgeIdx) {
+        let now_ms = self.now_ms();
+        let (dp, own) = (&self.dp, &self.own_credits);
+        let read = |slot: u32| {
+            let own = own.get(&slot).copied().unwrap_or_default();
+            let totals = dp.slot(slot);
+            SlotStats { last_used_ms: totals.last_used_ms.max(own.last_used_ms), ..SlotStats::default() }
+        };
+        self.control.note_use(bridge, now_ms, &read);
+    }
+
+    /// How much of a table is free, in percent.
+    fn vacancy(&self, bridge: BridgeIdx, table_id: u8) -> u8 {
+        let configured = self.bridges.get(&bridge).and_then(|b| b.settings.flow_tables.get(&table_id));
+        let Some(limit) = configured.and_then(|t| t.flow_limit).filter(|limit| *limit > 0) else {
+            return 100;
+        };
+        let stats = self.control.table_stats(bridge);
+        let active = stats.iter().find(|t| t.table_id == table_id).map_or(0, |t| t.active as u64);
+        100 - (active * 100 / u64::from(limit)).min(100) as u8
+    }
+
+    /// What OFPMP_TABLE_DESC says of a table.
+    fn table_desc(&self, bridge: BridgeIdx, table_id: u8) -> TableDesc {
+        let mut desc = TableMod { table_id, eviction_flags: Some(EVICTION_FLAGS), ..TableMod::default() };
+        if let Some(record) = self.bridges.get(&bridge) {
+            let configured = record.settings.flow_tables.get(&table_id);
+            let table = record.tables.get(&table_id);
+            if configured.is_some_and(|t| t.evicts) || table.is_some_and(|t| t.evicts) {
+                desc.config |= TableMod::EVICTION;
+            }
+            if let Some(VacancyWatch { down, up, .. }) = table.and_then(|t| t.vacancy) {
+                desc.config |= TableMod::VACANCY_EVENTS;
+                desc.vacancy = Some(Vacancy { down, up, now: self.vacancy(bridge, table_id) });
+            }
+        }
+        TableDesc(desc)
+    }
+
+    pub(super) fn table_descs(&self, bridge: BridgeIdx) -> Vec<TableDesc> {
+        (0..TABLES).map(|table_id| self.table_desc(bridge, table_id)).collect()
+    }
+
+    /// Tells controllers of tables that have got fuller or emptier than they wanted to know of.
+    pub(crate) fn tell_vacancy(&mut self, bridge: BridgeIdx) {
+        let Some(record) = self.bridges.get(&bridge) else { return };
+        let watched = record.tables.iter().filter_map(|(id, table)| Some((*id, table.vacancy?)));
+        let crossed: Vec<(u8, bool)> = watched
+            .filter_map(|(id, watch)| {
+                let now = self.vacancy(bridge, id);
+                let crossed = if watch.awaits_less { now < watch.down } else { now > watch.up };
+                crossed.then_some((id, watch.awaits_less))
+            })
+            .collect();
+        for (table_id, is_less) in crossed {
+            let watch =
+                self.bridges.get_mut(&bridge).and_then(|b| b.tables.get_mut(&table_id)?.vacancy.as_mut());
+            if let Some(watch) = watch {
+                watch.awaits_less = !is_less;
+            }
+            let reason = if is_less { TableStatus::VACANCY_DOWN } else { TableStatus::VACANCY_UP };
+            let status = TableStatus { reason, desc: self.table_desc(bridge, table_id) };
+            self.news.push((bridge, Asynchronous::Table(status)));
+        }
+    }
+
+    /// The features of all tables.
+    pub(super) fn table_features(&self, bridge: BridgeIdx, version: Version) -> Vec<TableFeatures> {
+        let mut all = table_features::all(version);
+        for table in &mut all {
+            table.name = self.table_name(bridge, table.table_id).into();
+            table.max_entries = self.table_size(bridge, table.table_id);
+        }
+        all
+    }
+
+    /// A controller's features of tables. Names alone can be changed, where the database gives none.
+    pub(super) fn set_table_features(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &OfConn,
+        features: &[TableFeatures],
+    ) -> Handled {
+        let mut new: Vec<(u8, &str)> = Vec::new();
+        for table in features {
+            if table.table_id >= TABLES {
+                return Err(ErrorKind::OFPTFFC_BAD_TABLE);
+            }
+            if conn.version() >= Version::V15 && table.command > FEATURES_MODIFY {
+                return Err(ErrorKind::OFPTFFC_EPERM);
+            }
+            if table.name == self.table_name(bridge, table.table_id) {
+                continue;
+            }
+            let configured = self.bridges[&bridge].settings.flow_tables.get(&table.table_id);
+            if configured.is_some_and(|t| t.name.is_some()) {
+                return Err(ErrorKind::OFPTFFC_EPERM);
+            }
+            new.push((table.table_id, &table.name));
+        }
+        let record = self.bridges.get_mut(&bridge).expect("looked up above");
+        for (table_id, name) in new {
+            record.tables.entry(table_id).or_default().name = name.into();
+        }
+        Ok(())
+    }
+}
