@@ -278,8 +278,8 @@ pub struct BridgeConfig {
     pub mac_table_size: usize,
     /// A table miss goes to the controllers (there is one of OpenFlow below 1.3), else it drops.
     pub miss_to_controller: bool,
-    /// What tables do with packets that they have no rule for, where a controller has said it (OpenFlow 1.1 and
-    /// 1.2); else `miss_to_controller` decides.
+    /// What tables do with packets that they have no rule for, where a controller has said it (OpenFlow 1.1
+    /// and 1.2); else `miss_to_controller` decides.
     pub table_misses: BTreeMap<u8, TableMiss>,
     /// Bytes of a missed packet that go there.
     pub miss_send_len: u16,

@@ -297,8 +297,8 @@ fn open_bundle(client: &mut Client) -> Result<Option<Failure>, Failure> {
     }
 }
 
-/// Sends flow-mods as a bundle, which takes effect as a whole. What the switch refuses is printed as the stock
-/// tool does.
+/// Sends flow-mods as a bundle, which takes effect as a whole. What the switch refuses is printed
+/// as the stock tool does.
 pub fn send_bundle(
     client: &mut Client,
     file: &str,

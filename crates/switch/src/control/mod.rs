@@ -17,7 +17,8 @@
 //!
 //! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `batch` changes
 //! of all kinds at once, `flow_mod` changes of rules, `groups` of groups, `meters` of meters, `validate` what
-//! they may contain; `store` the rules of a table and `eviction` how many they may be; `options` tables of tunnel options; `macs` learning, `mac_records` its table; `learning`
+//! they may contain; `store` the rules of a table and `eviction` how many they may be; `options` tables of
+//! tunnel options; `macs` learning, `mac_records` its table; `learning`
 //! rules that packets make; `timers` expiry; `depth` how deep extraction must read; `dump` what statistics
 //! ask for; `events` what becomes of rules, for who watches them.
 
