@@ -213,7 +213,6 @@ mod tests {
             (untagged, "trunc(100),4,2", &[]),
             (untagged, "p1", &["p1"]),
             (untagged, "p1,3", &[]),
-            ("in_port(1),eth(),eth_type(0x1234", "1", &[]),
         ] {
             let (ours, stock) = both(flow, actions, names);
             assert_eq!(ours, stock, "{flow} {actions}: ours is on the left");
