@@ -150,7 +150,6 @@ impl Tracker {
         }
         let shown = if rewrites { known } else { line.address.unwrap_or(known) };
         let tries = if rewrites { PORTS_TRIED } else { 1 };
-        // Below 1024 a port stays what it is.
         let ports = (0..tries).filter_map(|n| line.port.checked_add(n));
         for port in ports {
             let expected = parent.expected(helped, port, line.port);
