@@ -10,8 +10,8 @@ use std::time::Instant;
 struct Side {
     dir: tempfile::TempDir,
     children: Vec<Child>,
-    /// The type of the tests' ports.
-    kind: &'static str,
+    /// Whose switch it is, for messages.
+    name: &'static str,
 }
 
 impl Drop for Side {
@@ -40,7 +40,7 @@ impl Side {
         let mut server = stock(at, "ovsdb-server");
         server.args(["conf.db", &format!("--remote=p{remote}"), "--unixctl", "server.ctl"]);
         let numa = format!("--dummy-numa={nodes}");
-        let mut side = Side { kind: if is_stock { "dummy-pmd" } else { "dummy" }, dir, children: Vec::new() };
+        let mut side = Side { name: if is_stock { "stock" } else { "ours" }, dir, children: Vec::new() };
         side.children.push(server.spawn().unwrap());
         let at = side.dir.path();
         wait_for("the database", || testkit::listens(at.join("db.sock")));
@@ -72,8 +72,7 @@ impl Side {
     }
 
     fn add_port(&self, name: &str, options: &str) {
-        let kind = self.kind;
-        self.vsctl(&format!("add-port br0 {name} -- set interface {name} type={kind} {options}"));
+        self.vsctl(&format!("add-port br0 {name} -- set interface {name} type=dummy-pmd {options}"));
     }
 
     /// Workers by their headings in `pmd-rxq-show`, each with whether it is isolated and the queues of the
@@ -112,7 +111,7 @@ fn workers_and_queues_are_where_the_stock_switch_has_them() {
             let mut workers = Vec::new();
             let end = Instant::now() + PATIENCE;
             while workers != expected {
-                assert!(Instant::now() < end, "{what}, {}: {workers:#?}", side.kind);
+                assert!(Instant::now() < end, "{what}, {}: {workers:#?}", side.name);
                 workers = side.workers();
             }
         }
@@ -207,7 +206,7 @@ fn idle_queues_are_spread_over_the_workers_by_every_way_as_with_the_stock_switch
         let expect = |what: &str, expected: &[usize]| {
             let end = Instant::now() + PATIENCE;
             while queues() != expected {
-                assert!(Instant::now() < end, "{what}, {}: {:#?}", side.kind, side.workers());
+                assert!(Instant::now() < end, "{what}, {}: {:#?}", side.name, side.workers());
             }
         };
         for n in 0..4 {

@@ -50,7 +50,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2, conntrack::set_sweep_interval),
     row("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 4, conntrack::stats_show),
     row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
-    row("dpctl/del-if", "[dp] port...", 1, MANY, operators::del_if),
+    row("dpctl/del-if", "dp iface...", 2, MANY, operators::del_if),
     row("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, conntrack::dump),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),

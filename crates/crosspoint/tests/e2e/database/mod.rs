@@ -366,7 +366,8 @@ fn statistics_have_the_names_that_exporters_read() {
 fn errors_are_shown_where_they_belong_and_previous_settings_stay() {
     let rig = Rig::start();
     rig.add_bridge();
-    rig.add_dummy("p1");
+    // With receive queues that workers poll.
+    rig.vsctl(&["add-port", "br0", "p1", "--", "set", "interface", "p1", "type=dummy-pmd"]).ok();
     let said = rig.vsctl(&["add-port", "br0", "nosuchdevice"]);
     let expected = "could not open network device nosuchdevice (No such device)";
     assert!(said.err.contains(expected), "{said:?}");
