@@ -32,6 +32,14 @@ pub const OUTPUT_MAX: usize = 1 << 20;
 /// How long the peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The type of echo requests, in every version.
+const ECHO_REQUEST: u8 = 2;
+
+/// Whether a message is a barrier request: of type 18 in OpenFlow 1.0, 20 since.
+fn is_barrier(header: Header) -> bool {
+    header.kind == if Version::from_wire(header.version) == Some(Version::V10) { 18 } else { 20 }
+}
+
 /// Which end this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
@@ -142,6 +150,8 @@ pub struct Connection {
     probe: Option<(Instant, u32)>,
     next_xid: u32,
     tap: Option<Vec<u8>>,
+    /// A barrier request was handed out and is not answered yet.
+    awaits_barrier: bool,
     /// Requests of which parts are missing.
     parts: Parts,
 }
@@ -165,6 +175,7 @@ impl Connection {
             probe: None,
             next_xid: 1,
             tap: None,
+            awaits_barrier: false,
             parts: Parts::default(),
         };
         let xid = connection.new_xid();
@@ -250,6 +261,34 @@ impl Connection {
         }
     }
 
+    /// Answers the echo requests among the messages that wait to be handled, ahead of their turn: the owner is
+    /// held up, and the peer shall not take that for death. Those behind a barrier wait for it, as they must.
+    pub fn answer_echoes(&mut self) {
+        let State::Up(codec) = self.state else { return };
+        let mut at = self.handled;
+        while self.config.side != Side::Listener && !self.awaits_barrier && !self.is_congested() {
+            let rest = &self.input[at..];
+            let Some(header) = Header::parse(rest) else { return };
+            let length = usize::from(header.length);
+            if length < HEADER_LEN || rest.len() < length || is_barrier(header) {
+                return;
+            }
+            at += length;
+            if header.kind != ECHO_REQUEST {
+                continue;
+            }
+            // One that cannot be read has its error when its turn comes.
+            if let Ok((xid, Message::EchoRequest(data))) = codec.decode(&rest[..length]) {
+                let request: Vec<u8> = self.input.drain(at - length..at).collect();
+                at -= length;
+                if let Some(tap) = &mut self.tap {
+                    tap.extend_from_slice(&request);
+                }
+                self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
+            }
+        }
+    }
+
     fn handle_message(
         &mut self,
         now: Instant,
@@ -316,6 +355,7 @@ impl Connection {
                 self.probe = None;
                 return None;
             }
+            Message::BarrierRequest => self.awaits_barrier = true,
             // Said once more, a hello changes nothing.
             Message::Hello(_) => return None,
             _ => {}
@@ -386,6 +426,9 @@ impl Connection {
         let codec = self.codec().ok_or(SendError::NotUp)?;
         let start = self.output.len();
         codec.encode_into(xid, message, &mut self.output).map_err(SendError::Unencodable)?;
+        if *message == Message::BarrierReply {
+            self.awaits_barrier = false;
+        }
         // What is said after this is encoded so.
         if let Message::FlowModTableId(set) = *message {
             self.state = State::Up(Codec { flow_mod_table_id: set, ..codec });

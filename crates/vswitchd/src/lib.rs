@@ -20,6 +20,8 @@ pub mod figures;
 mod frame_statistics;
 mod history;
 pub(crate) mod janitor;
+mod keepalive;
+mod line;
 mod listeners;
 pub mod odp;
 mod ofconn;

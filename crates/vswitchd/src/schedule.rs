@@ -65,6 +65,7 @@ impl Finals {
 impl Vswitch {
     /// The periodic work. Returns whether there is more to do right away.
     pub fn tick(&mut self) -> bool {
+        self.keepalive.beat();
         let now_ms = self.now_ms();
         let more = self.handle_events();
         self.advance_finals();

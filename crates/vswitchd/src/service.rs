@@ -12,19 +12,16 @@
 //! What is due by a connection's own clock (probes, packets held back) goes by [`clock`], which tests bend;
 //! waits for workers and for sockets are in true time.
 
+use crate::line::{self, Line};
 use crate::ofconn::{LinkOf, OfConn, Purpose, Served};
 use crate::state::Shared;
-use rustix::net::RecvFlags;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
 use transport::{Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
 
 /// Connections to one socket at once. For a further one the connection that has said nothing for longest
@@ -34,8 +31,6 @@ const CONNECTIONS_MAX: usize = 200;
 const BRISK: Duration = Duration::from_micros(40);
 /// How long to wait for workers by yielding before sleeping in between.
 const YIELDING: Duration = Duration::from_micros(500);
-/// Bytes read at once.
-const READ_BYTES: usize = 64 * 1024;
 
 /// How long a connection that we end may take to send what waits: the one deadline of all connections. A peer
 /// that failed its probe has none, for it has taken nothing for as long as the probe may go without an
@@ -70,15 +65,9 @@ pub(crate) struct Carrier {
     shared: Shared,
     bridge: BridgeIdx,
     id: u64,
-    stream: Stream,
-    /// Read, and not yet taken by the connection.
-    input: Vec<u8>,
-    /// Written, and perhaps still held by TLS.
-    unflushed: bool,
+    line: Arc<Line>,
     /// Those that give way to others where there are too many, if this is one of them.
     idlers: Option<Rc<Idlers>>,
-    /// The socket had no room for all that waits.
-    is_full: bool,
 }
 
 impl Carrier {
@@ -91,18 +80,12 @@ impl Carrier {
         link: Option<LinkOf>,
         stream: Stream,
     ) -> Option<Carrier> {
-        let id = shared.borrow_mut().connected(bridge, purpose, link, clock::now())?;
-        let idlers = None;
-        Some(Carrier {
-            shared: shared.clone(),
-            bridge,
-            id,
-            stream,
-            input: Vec::new(),
-            unflushed: false,
-            idlers,
-            is_full: false,
-        })
+        let mut vswitch = shared.borrow_mut();
+        let id = vswitch.connected(bridge, purpose, link, clock::now())?;
+        let line = vswitch.conn(bridge, id)?.line.clone();
+        line.set_stream(stream);
+        line::keep(&line, &vswitch.keepalive);
+        Some(Carrier { shared: shared.clone(), bridge, id, line, idlers: None })
     }
 
     /// Why our own side ended the connection, if it did.
@@ -112,15 +95,14 @@ impl Carrier {
 
     /// Until either side ends it.
     pub async fn run(&mut self) -> io::Result<()> {
-        let Some(notify) = self.with(|conn| conn.notify.clone()) else { return Ok(()) };
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = vec![0; line::READ_BYTES];
         let mut waiting_since: Option<Instant> = None;
         let mut closing: Option<Instant> = None;
         loop {
-            self.give();
+            self.line.give();
             let served = self.shared.borrow_mut().serve(self.bridge, self.id, clock::now());
             // Nobody is to be woken by this: what could not be sent is waited for below.
-            let blocked = match self.poll_transmit(&mut Context::from_waker(Waker::noop())) {
+            let blocked = match self.line.poll_transmit(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(sent) => sent.map(|()| false)?,
                 Poll::Pending => true,
             };
@@ -132,7 +114,7 @@ impl Carrier {
                         self.cut();
                         return Ok(());
                     }
-                    let sent = poll_fn(|cx| self.poll_transmit(cx));
+                    let sent = poll_fn(|cx| self.line.poll_transmit(cx));
                     if let Ok(sent) = tokio::time::timeout_at(end.into(), sent).await {
                         sent?;
                     }
@@ -159,11 +141,11 @@ impl Carrier {
                 continue;
             }
             let (wants_input, brisk) = self.with(|c| (c.wants_input(), c.brisk)).unwrap_or_default();
-            let wants_input = wants_input && self.input.is_empty();
+            let wants_input = wants_input && self.line.is_drained();
             if wants_input && brisk && self.look(&mut buffer)? {
                 continue;
             }
-            if self.wait(&notify, wants_input, blocked, &mut buffer).await? == Woken::End {
+            if self.wait(wants_input, blocked, &mut buffer).await? == Woken::End {
                 return Ok(());
             }
         }
@@ -174,8 +156,8 @@ impl Carrier {
         let mut shared = self.shared.borrow_mut();
         shared.counts.connections_cut += 1;
         let Some(conn) = shared.conn(self.bridge, self.id) else { return };
-        let (link, bytes) = (conn.link.clone(), conn.connection.transmit().len());
-        let probe = conn.is_silent.then(|| conn.connection.probe_interval()).flatten();
+        let (link, bytes) = (conn.link.clone(), conn.connection().transmit().len());
+        let probe = conn.is_silent.then(|| conn.connection().probe_interval()).flatten();
         let bridge = shared.bridges.get(&self.bridge);
         let link = link.and_then(|of| bridge?.control.links.get(&of.target));
         match (link, probe) {
@@ -192,85 +174,20 @@ impl Carrier {
         self.shared.borrow_mut().conn(self.bridge, self.id).map(f)
     }
 
-    /// Gives the connection what was read.
-    fn give(&mut self) {
-        if self.input.is_empty() {
-            return;
-        }
-        let input = std::mem::take(&mut self.input);
-        let now = clock::now();
-        let taken = self.with(|c| c.connection.handle_bytes(now, &input)).unwrap_or(input.len());
-        self.input = input;
-        self.input.drain(..taken);
-    }
-
-    /// Sends what waits, and sees TLS send it too.
-    fn poll_transmit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut shared = self.shared.borrow_mut();
-        if let Some(conn) = shared.conn(self.bridge, self.id) {
-            while !conn.connection.transmit().is_empty() {
-                match Pin::new(&mut self.stream).poll_write(cx, conn.connection.transmit())? {
-                    Poll::Pending => {
-                        self.is_full = true;
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                    Poll::Ready(n) => conn.connection.transmitted(n),
-                }
-                if self.is_full {
-                    // There is room again, so the peer has read something.
-                    conn.connection.progressed(clock::now());
-                }
-                self.unflushed = true;
-            }
-            self.is_full = false;
-        }
-        if self.unflushed {
-            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-            self.unflushed = false;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Reads what is there.
-    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Woken>> {
-        let mut buffer = ReadBuf::new(buffer);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-        self.input.extend_from_slice(buffer.filled());
-        Poll::Ready(Ok(if buffer.filled().is_empty() { Woken::End } else { Woken::Otherwise }))
-    }
-
     /// Looks for bytes for a moment without sleeping. Whether there are any.
-    fn look(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        let fd = match &self.stream {
-            Stream::Unix(stream) => stream.as_fd(),
-            Stream::Tcp(stream) => stream.as_fd(),
-            // Its bytes are for TLS to take.
-            Stream::Tls(_) => return Ok(false),
-        };
+    fn look(&self, buffer: &mut [u8]) -> io::Result<bool> {
         let start = Instant::now();
         while start.elapsed() < BRISK {
-            match rustix::net::recv(fd, &mut *buffer, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return Ok(false),
-                Ok((n, _)) => {
-                    self.input.extend_from_slice(&buffer[..n]);
-                    return Ok(true);
-                }
-                Err(rustix::io::Errno::AGAIN) => std::hint::spin_loop(),
-                Err(e) => return Err(e.into()),
+            if self.line.look(buffer)? {
+                return Ok(true);
             }
+            std::hint::spin_loop();
         }
         Ok(false)
     }
 
     /// Waits until something can be done, and does it.
-    async fn wait(
-        &mut self,
-        notify: &Notify,
-        wants_input: bool,
-        blocked: bool,
-        buffer: &mut [u8],
-    ) -> io::Result<Woken> {
+    async fn wait(&mut self, wants_input: bool, blocked: bool, buffer: &mut [u8]) -> io::Result<Woken> {
         let due = self.with(|c| c.poll_timeout()).flatten().unwrap_or_else(|| clock::now() + FOR_EVER);
         let idlers = self.idlers.clone();
         let idle = idlers.as_ref().map(Idlers::wait);
@@ -281,14 +198,18 @@ impl Carrier {
             }
         };
         let bytes = poll_fn(|cx| {
-            if blocked && let Poll::Ready(sent) = self.poll_transmit(cx) {
+            if blocked && let Poll::Ready(sent) = self.line.poll_transmit(cx) {
                 return Poll::Ready(sent.map(|()| Woken::Otherwise));
             }
-            if wants_input { self.poll_receive(cx, buffer) } else { Poll::Pending }
+            if !wants_input {
+                return Poll::Pending;
+            }
+            let received = ready!(self.line.poll_receive(cx, buffer));
+            Poll::Ready(received.map(|n| if n == 0 { Woken::End } else { Woken::Otherwise }))
         });
         let woken = tokio::select! {
             moved = bytes => return moved,
-            () = notify.notified() => Woken::Otherwise,
+            () = self.line.notify.notified() => Woken::Otherwise,
             () = dismissed => return Ok(Woken::End),
             () = clock::sleep_until(due) => Woken::Due,
         };
@@ -306,6 +227,7 @@ impl Drop for Carrier {
         if let Ok(mut vswitch) = self.shared.try_borrow_mut() {
             vswitch.disconnected(self.bridge, self.id);
         }
+        self.line.close();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::failures::Failures;
 use crate::figures::WorkerCounters;
 use crate::history::History;
 use crate::janitor::Fate;
+use crate::keepalive::Keepalive;
 use crate::ofconn::{Asynchronous, OfConn, TableRecord};
 use crate::schedule::Schedule;
 use crate::scheduler::{Event, Scheduler};
@@ -37,6 +38,8 @@ pub enum SetupError {
     Pool(std::io::Error),
     /// The datapath or a worker could not be made.
     Datapath(datapath::DatapathError),
+    /// A thread cannot be started.
+    Os(std::io::Error),
     /// The NUMA nodes that flags make up make no sense.
     Numa(String),
     /// A port that flags ask for could not be made: its name, and why.
@@ -48,6 +51,7 @@ impl std::fmt::Display for SetupError {
         match self {
             SetupError::Pool(e) => write!(f, "no memory for packets ({e}); a smaller --pool-size may fit"),
             SetupError::Datapath(e) => write!(f, "the datapath could not be started: {e}"),
+            SetupError::Os(e) => write!(f, "a thread could not be started: {}", host::log::os_text(e)),
             SetupError::Numa(e) => write!(f, "--dummy-numa={e}"),
             SetupError::Port(name, e) => write!(f, "port {name}: {e}"),
         }
@@ -105,6 +109,8 @@ pub struct Vswitch {
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
     pub(crate) given_tls: Option<Arc<Tls>>,
+    /// Does what must happen in time while the control thread is busy.
+    pub(crate) keepalive: Keepalive,
     /// Opens and gives up devices.
     pub(crate) devices: DeviceManager,
     /// Set by the command `exit`.
@@ -301,8 +307,8 @@ impl Vswitch {
             flow_limit_by_hand: None,
             tls: tls.clone(),
             given_tls: tls,
-            devices: DeviceManager::new(config)
-                .map_err(|e| SetupError::Datapath(datapath::DatapathError::Os(e)))?,
+            keepalive: Keepalive::start().map_err(SetupError::Os)?,
+            devices: DeviceManager::new(config).map_err(SetupError::Os)?,
             exiting: false,
             cleanup: false,
             begun: None,

@@ -246,3 +246,40 @@ fn flow_mods_of_openflow_10_take_a_table_once_agreed() {
         assert_eq!(got.table_id, expected);
     }
 }
+
+#[test]
+fn echo_requests_are_answered_ahead_of_what_waits_but_not_of_a_barrier() {
+    let now = Instant::now();
+    for (first, answered) in [(Message::FeaturesRequest, 1), (Message::BarrierRequest, 0)] {
+        let (mut switch, mut controller) = up(now);
+        switch.start_tap();
+        controller.send(1, &first).unwrap();
+        controller.send(2, &Message::EchoRequest(vec![7; 3])).unwrap();
+        let bytes = controller.transmit();
+        // Part of the second message is still to come.
+        switch.handle_bytes(now, &bytes[..bytes.len() - 1]);
+        switch.answer_echoes();
+        assert!(switch.transmit().is_empty());
+        switch.handle_bytes(now, &bytes[bytes.len() - 1..]);
+        switch.answer_echoes();
+        let mut peer = |switch: &mut Connection| {
+            let taken = controller.handle_bytes(now, switch.transmit());
+            switch.transmitted(taken);
+            std::iter::from_fn(|| controller.next_event(now)).count()
+        };
+        assert_eq!(peer(&mut switch), answered);
+        assert_eq!(switch.take_tap().len(), answered * 2 * 11);
+        // The other message is there as ever, and the echo is answered once.
+        let event = switch.next_event(now).unwrap();
+        assert!(matches!(&event, Event::Message { xid: 1, message, .. } if *message == first), "{event:?}");
+        switch.answer_echoes();
+        assert_eq!(peer(&mut switch), 0, "the barrier is not answered yet");
+        if answered == 0 {
+            switch.send(1, &Message::BarrierReply).unwrap();
+            switch.answer_echoes();
+            assert_eq!(peer(&mut switch), 2);
+        }
+        assert_eq!(switch.next_event(now), None);
+        assert!(switch.transmit().is_empty());
+    }
+}

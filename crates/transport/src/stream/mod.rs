@@ -10,6 +10,7 @@
 mod connect;
 mod kinds;
 mod listener;
+mod now;
 mod target;
 mod tls;
 mod validity;

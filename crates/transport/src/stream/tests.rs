@@ -67,17 +67,23 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time") })
 }
 
-/// Connects, sends "ping", and takes "pong"; what each side says of it.
-async fn converse(listen: &str, server: Option<TlsFiles>, client: Option<TlsFiles>) -> (String, String) {
-    let server = server.map(|files| Arc::new(Tls::new(files)));
-    let client = client.map(Tls::new);
-    let listener =
-        Listener::bind(&PassiveTarget::parse(listen, OVSDB_PORT).unwrap(), server.as_ref()).await.unwrap();
+/// A listener, and where it is reached.
+async fn listening(listen: &str, tls: Option<&Arc<Tls>>) -> (Listener, ActiveTarget) {
+    let target = PassiveTarget::parse(listen, OVSDB_PORT).unwrap();
+    let listener = Listener::bind(&target, tls).await.unwrap();
     let target = match listener.target() {
         PassiveTarget::Unix(path) => ActiveTarget::Unix(path.clone()),
         PassiveTarget::Tcp(host, _) => ActiveTarget::Tcp(host.clone(), listener.bound_port().unwrap()),
         PassiveTarget::Ssl(host, _) => ActiveTarget::Ssl(host.clone(), listener.bound_port().unwrap()),
     };
+    (listener, target)
+}
+
+/// Connects, sends "ping", and takes "pong"; what each side says of it.
+async fn converse(listen: &str, server: Option<TlsFiles>, client: Option<TlsFiles>) -> (String, String) {
+    let server = server.map(|files| Arc::new(Tls::new(files)));
+    let client = client.map(Tls::new);
+    let (listener, target) = listening(listen, server.as_ref()).await;
     let serve = async {
         let mut stream = listener.accept().await.unwrap().establish().await.map_err(|e| e.to_string())?;
         let mut bytes = [0; 4];
@@ -115,6 +121,57 @@ fn bytes_go_both_ways_over_every_kind() {
     let result =
         run(converse("pssl:0:127.0.0.1", Some(files("ctl", "switch")), Some(files("sc", "controller"))));
     assert_eq!(said(&result), GOOD);
+}
+
+#[test]
+fn another_thread_reads_and_writes_while_the_runtime_is_held_up() {
+    let tls = Arc::new(Tls::new(files("ctl", "switch")));
+    let client = Tls::new(files("sc", "controller"));
+    let dir = tempfile::tempdir().unwrap();
+    let unix = format!("punix:{}/s", dir.path().display());
+    for listen in [unix.as_str(), "ptcp:0:127.0.0.1", "pssl:0:127.0.0.1"] {
+        run(async {
+            let (listener, target) = listening(listen, Some(&tls)).await;
+            let serve = async { listener.accept().await.unwrap().establish().await.unwrap() };
+            let call = async { Stream::connect(&target, Some(&client)).await.unwrap() };
+            let (mut served, mut called) = tokio::join!(serve, call);
+            called.write_all(b"ping").await.unwrap();
+            called.flush().await.unwrap();
+            let mut buffer = [0; 16];
+            std::thread::scope(|scope| {
+                let other = || {
+                    while served.read_now(&mut buffer).is_err() {
+                        std::thread::yield_now();
+                    }
+                    assert_eq!(&buffer[..5], b"ping\0", "{listen}");
+                    assert_eq!(
+                        served.read_now(&mut buffer).unwrap_err().kind(),
+                        std::io::ErrorKind::WouldBlock
+                    );
+                    assert_eq!(served.write_now(b"pong").unwrap(), 4);
+                };
+                scope.spawn(other).join().unwrap();
+            });
+            called.read_exact(&mut buffer[..4]).await.unwrap();
+            assert_eq!(&buffer[..4], b"pong", "{listen}");
+            // Its own runtime goes on with it.
+            called.write_all(b"more").await.unwrap();
+            called.flush().await.unwrap();
+            served.read_exact(&mut buffer[..4]).await.unwrap();
+            assert_eq!(&buffer[..4], b"more", "{listen}");
+            // What nobody reads is not taken without end.
+            let lots = vec![0; 1 << 20];
+            let mut taken = 0;
+            while let Ok(n) = served.write_now(&lots) {
+                taken += n;
+                assert!(taken < 64 << 20, "{listen}");
+            }
+            served.shutdown_now();
+            let mut rest = Vec::new();
+            let _ = called.read_to_end(&mut rest).await;
+            assert!(rest.len() > 1 << 16, "{listen}: {}", rest.len());
+        });
+    }
 }
 
 #[test]

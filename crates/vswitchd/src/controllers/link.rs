@@ -208,7 +208,7 @@ impl Link {
             Role::Equal | Role::NoChange => "other",
         });
         let state = match self.reconnect.state() {
-            State::Active if conn.is_some_and(|c| c.connection.is_probing()) => State::Idle,
+            State::Active if conn.is_some_and(|c| c.connection().is_probing()) => State::Idle,
             state => state,
         };
         ControllerStatus {

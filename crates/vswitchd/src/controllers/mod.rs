@@ -133,7 +133,7 @@ impl Vswitch {
         for id in gone {
             if let Some(conn) = self.bridges.get(&idx).and_then(|b| b.conns.get(&id)) {
                 // Its task finds it gone, and ends.
-                conn.notify.notify_one();
+                conn.wake();
             }
             self.disconnected(idx, id);
         }
@@ -182,9 +182,9 @@ impl Vswitch {
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let versions = versions(&bridge.settings);
         for conn in bridge.conns.values_mut().filter(|c| c.purpose != crate::ofconn::Purpose::Snoop) {
-            if conn.connection.version().is_some_and(|v| !versions.contains(v)) {
+            if conn.connection().version().is_some_and(|v| !versions.contains(v)) {
                 conn.closed = true;
-                conn.notify.notify_one();
+                conn.wake();
             }
         }
     }
@@ -196,7 +196,7 @@ impl Vswitch {
         for conn in bridge.conns.values_mut().filter(|c| c.link.is_some()) {
             conn.closed = true;
             conn.close_reason = Some("asked to reconnect".into());
-            conn.notify.notify_one();
+            conn.wake();
         }
         // Those that wait for their next attempt need not.
         for link in bridge.control.links.values_mut().filter(|l| !l.is_connected()) {
@@ -257,7 +257,7 @@ impl Vswitch {
         let Some(bridge) = self.bridge_named(bridge) else { return BTreeMap::new() };
         let status = |(target, link): (&String, &Link)| {
             let mut of_link = (bridge.conns.values()).filter(|c| {
-                c.link.as_ref().is_some_and(|l| l.id == link.id()) && c.connection.version().is_some()
+                c.link.as_ref().is_some_and(|l| l.id == link.id()) && c.connection().version().is_some()
             });
             (target.clone(), link.status(of_link.next(), now))
         };

@@ -62,8 +62,8 @@ impl OfConn {
             self.bundles.iter().filter(|(_, bundle)| bundle.expires <= now).map(|(id, _)| *id).collect();
         for id in expired {
             let Some(Bundle { opened_by: (xid, head), .. }) = self.bundles.remove(&id) else { continue };
-            self.connection.reply_error(xid, &head, ErrorKind::OFPBFC_TIMEOUT);
-            self.notify.notify_one();
+            self.connection().reply_error(xid, &head, ErrorKind::OFPBFC_TIMEOUT);
+            self.wake();
         }
     }
 }

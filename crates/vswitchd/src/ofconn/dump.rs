@@ -83,7 +83,7 @@ impl Vswitch {
             conn.pending = Some(Pending::Dump(dump));
             return Served::Waiting;
         }
-        if conn.connection.is_congested() {
+        if conn.connection().is_congested() {
             conn.pending = Some(Pending::Dump(dump));
             return Served::Quiet;
         }
@@ -115,7 +115,7 @@ impl Vswitch {
         });
         match next {
             Some(next) => {
-                conn.connection.send_bytes(&bytes);
+                conn.connection().send_bytes(&bytes);
                 dump.cursor = next;
                 conn.pending = Some(Pending::Dump(dump));
                 Served::More
@@ -124,14 +124,14 @@ impl Vswitch {
                 match dump.output {
                     Output::Monitors(writer, _) => {
                         writer.finish(&mut bytes);
-                        conn.connection.send_bytes(&bytes);
+                        conn.connection().send_bytes(&bytes);
                     }
                     Output::Flows(writer) => {
                         if writer.too_long() > 0 {
                             tracing::warn!(target: "ofproto", "{} rules fit into no message", writer.too_long());
                         }
                         writer.finish(&mut bytes);
-                        conn.connection.send_bytes(&bytes);
+                        conn.connection().send_bytes(&bytes);
                     }
                     Output::Aggregate(form, stats) => {
                         let body = StatsBody::Aggregate { form, stats };

@@ -108,10 +108,10 @@ impl Vswitch {
         }
         let groups = self.groups_asked_for(bridge, asked.group_id);
         let stats = groups.map(|group| self.group_stats(group)).collect();
-        let Some(codec) = conn.connection.codec() else { return Served::Quiet };
+        let Some(codec) = conn.connection().codec() else { return Served::Quiet };
         let mut bytes = Vec::new();
         match write_reply(codec, asked.xid, StatsBody::Group(stats), &mut bytes) {
-            Ok(()) => conn.connection.send_bytes(&bytes),
+            Ok(()) => conn.connection().send_bytes(&bytes),
             Err(error) => tracing::warn!(target: "ofproto", "counters of groups were not sent: {error}"),
         }
         Served::Quiet

@@ -29,15 +29,15 @@ pub(crate) use tables::TableRecord;
 
 use crate::config::wanted::Controller;
 use crate::controllers;
+use crate::line::{Guard, Line};
 use crate::state::Vswitch;
 use openflow::connection::{CloseReason, RequestHead};
 use openflow::message::{AsyncConfig, DEFAULT_MISS_SEND_LEN, FlowForm, PacketInForm, Role, TABLE_ALL};
 use openflow::{Connection, ConnectionConfig, ErrorKind, Event, Message, Side, Version, VersionSet};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use tokio::sync::Notify;
 
 /// Messages handled for one connection before others get their turn.
 const MESSAGES_PER_TURN: usize = 256;
@@ -90,10 +90,9 @@ pub(crate) enum Pending {
 
 /// See the module's text.
 pub(crate) struct OfConn {
-    pub connection: Connection,
+    /// Its bytes, and what they mean.
+    pub line: Arc<Line>,
     pub purpose: Purpose,
-    /// Wakes the task that moves the bytes.
-    pub notify: Rc<Notify>,
     pub closed: bool,
     pending: Option<Pending>,
     /// Whether the last turn answered a barrier: the next request is likely to be close.
@@ -129,9 +128,8 @@ impl OfConn {
         let config = ConnectionConfig { side: Side::Switch, versions, probe_interval };
         let miss_send_len = if purpose == Purpose::Primary { DEFAULT_MISS_SEND_LEN } else { 0 };
         OfConn {
-            connection: Connection::new(config, now),
+            line: Arc::new(Line::new(Connection::new(config, now))),
             purpose,
-            notify: Rc::new(Notify::new()),
             closed: false,
             pending: None,
             brisk: false,
@@ -151,12 +149,22 @@ impl OfConn {
         }
     }
 
+    /// Its protocol. To be held for one call.
+    pub fn connection(&self) -> Guard<'_> {
+        self.line.connection()
+    }
+
+    /// Its task has something to do.
+    pub fn wake(&self) {
+        self.line.notify.notify_one();
+    }
+
     /// Its row of table Controller is this now.
     pub fn configure(&mut self, row: &Controller) {
-        self.connection.set_probe_interval(controllers::probe_interval(row));
+        self.connection().set_probe_interval(controllers::probe_interval(row));
         self.packets.set(controllers::limits(row), row.queue_size);
         // A controller may choose for itself later, so a change of the row concerns the next connection.
-        if !row.async_messages && self.connection.version().is_none() {
+        if !row.async_messages && self.connection().version().is_none() {
             self.async_config = Some(AsyncConfig::default());
         }
     }
@@ -167,11 +175,12 @@ impl OfConn {
     }
 
     fn version(&self) -> Version {
-        self.connection.version().unwrap_or(Version::V10)
+        self.connection().version().unwrap_or(Version::V10)
     }
 
     fn send(&mut self, xid: u32, message: &Message) {
-        if let Err(error) = self.connection.send(xid, message) {
+        let sent = self.connection().send(xid, message);
+        if let Err(error) = sent {
             tracing::warn!(target: "connmgr", "{} was not sent: {error}", message.name());
         }
     }
@@ -190,17 +199,17 @@ impl OfConn {
     /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the
     /// socket.
     pub fn wants_input(&self) -> bool {
-        self.pending.is_none() && !self.closed && self.connection.wants_input()
+        self.pending.is_none() && !self.closed && self.connection().wants_input()
     }
 
     /// Whether its flow monitors are paused, and go on with the next turn because all was sent.
     pub fn can_resume(&self) -> bool {
-        self.monitors.is_paused() && self.pending.is_none() && self.connection.transmit().is_empty()
+        self.monitors.is_paused() && self.pending.is_none() && self.connection().transmit().is_empty()
     }
 
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let due = [self.connection.poll_timeout(), self.packets.poll_timeout(), self.next_bundle_expiry()];
+        let due = [self.connection().poll_timeout(), self.packets.poll_timeout(), self.next_bundle_expiry()];
         due.into_iter().flatten().min()
     }
 
@@ -208,9 +217,16 @@ impl OfConn {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.send_queued_packets(now);
         self.expire_bundles(now);
-        if self.connection.poll_timeout().is_some_and(|due| due <= now) {
-            self.connection.handle_timeout(now);
-            self.notify.notify_one();
+        let is_due = {
+            let mut connection = self.connection();
+            let is_due = connection.poll_timeout().is_some_and(|due| due <= now);
+            if is_due {
+                connection.handle_timeout(now);
+            }
+            is_due
+        };
+        if is_due {
+            self.wake();
         }
     }
 }
@@ -254,9 +270,9 @@ impl Vswitch {
         if purpose == Purpose::Snoop {
             // Never one snoop to another: what it is told would be told again without end.
             let others = bridge.conns.values_mut().filter(|c| c.purpose != Purpose::Snoop);
-            others.for_each(|c| c.connection.start_tap());
+            others.for_each(|c| c.connection().start_tap());
         } else if snooped {
-            conn.connection.start_tap();
+            conn.connection().start_tap();
         }
         bridge.conns.insert(id, conn);
         Some(id)
@@ -268,7 +284,7 @@ impl Vswitch {
         let idx = bridge.idx;
         bridge.conns.remove(&id);
         if !bridge.conns.values().any(|c| c.purpose == Purpose::Snoop) {
-            bridge.conns.values_mut().for_each(|c| c.connection.stop_tap());
+            bridge.conns.values_mut().for_each(|c| c.connection().stop_tap());
         }
         self.update_misses(idx);
         self.watch_rules(idx, false);
@@ -284,16 +300,15 @@ impl Vswitch {
             return Served::Closed;
         };
         let served = self.turn(bridge, &mut conn, now);
-        let tapped = conn.connection.take_tap();
+        let tapped = conn.connection().take_tap();
         if let Some(bridge) = self.bridges.get_mut(&bridge) {
             bridge.conns.insert(id, conn);
             if !tapped.is_empty() {
                 let snoops = bridge.conns.values_mut().filter(|c| c.purpose == Purpose::Snoop);
-                for snoop in
-                    snoops.filter(|c| c.connection.version().is_some() && !c.connection.is_congested())
-                {
-                    snoop.connection.send_bytes(&tapped);
-                    snoop.notify.notify_one();
+                let hears = |snoop: &Connection| snoop.version().is_some() && !snoop.is_congested();
+                for snoop in snoops.filter(|c| hears(&c.connection())) {
+                    snoop.connection().send_bytes(&tapped);
+                    snoop.wake();
                 }
             }
         }
@@ -308,7 +323,7 @@ impl Vswitch {
             if conn.closed {
                 return Served::Closed;
             }
-            if conn.connection.is_closed() {
+            if conn.connection().is_closed() {
                 // Nobody is there to be answered.
                 conn.pending = None;
             }
@@ -318,7 +333,8 @@ impl Vswitch {
                     served => return served,
                 }
             }
-            match conn.connection.next_event(now) {
+            let event = conn.connection().next_event(now);
+            match event {
                 None => return Served::Quiet,
                 Some(Event::Up(version)) => {
                     tracing::debug!(target: "vconn", "a connection speaks {version}");
@@ -367,7 +383,7 @@ impl Vswitch {
     fn refuse(&mut self, conn: &mut OfConn, request: &Request<'_>, error: ErrorKind) {
         self.counts.openflow_errors += 1;
         tracing::debug!(target: "ofproto", "refused a request with {error}");
-        conn.connection.reply_error(request.xid, request.head, error);
+        conn.connection().reply_error(request.xid, request.head, error);
     }
 
     /// Another piece of a request that takes long. `Quiet` with nothing pending means that it is done.

@@ -121,7 +121,7 @@ impl Vswitch {
         xid: u32,
         requests: Vec<FlowMonitorRequest>,
     ) -> Handled {
-        let Some(codec) = conn.connection.codec() else { return Ok(()) };
+        let Some(codec) = conn.connection().codec() else { return Ok(()) };
         let mut new: BTreeMap<u32, Monitor> = BTreeMap::new();
         let mut cancelled = BTreeSet::new();
         for mut request in requests {
@@ -194,7 +194,7 @@ impl Vswitch {
                     continue;
                 };
                 self.tell_monitors(bridge, &mut conn, &events, None);
-                conn.notify.notify_one();
+                conn.wake();
                 if let Some(record) = self.bridges.get_mut(&bridge) {
                     record.conns.insert(id, conn);
                 }
@@ -209,7 +209,7 @@ impl Vswitch {
         events: &[RuleEvent],
         own: Option<u32>,
     ) {
-        let Some(codec) = conn.connection.codec().filter(|_| !conn.monitors.is_empty() && !conn.closed)
+        let Some(codec) = conn.connection().codec().filter(|_| !conn.monitors.is_empty() && !conn.closed)
         else {
             return;
         };
@@ -243,8 +243,8 @@ impl Vswitch {
         }
         let Some(writer) = writer else { return };
         writer.finish(&mut bytes);
-        conn.connection.send_bytes(&bytes);
-        let waiting = conn.connection.transmit().len();
+        conn.connection().send_bytes(&bytes);
+        let waiting = conn.connection().transmit().len();
         if conn.monitors.paused.is_none() && waiting > PAUSE_BYTES {
             conn.monitors.paused = Some(self.control.last_serial());
             conn.send(0, &Message::FlowMonitorPaused);
@@ -257,10 +257,10 @@ impl Vswitch {
 
     /// A paused connection that has taken all hears of what was added and modified meanwhile, and goes on.
     pub(super) fn resume_monitors(&mut self, bridge: BridgeIdx, conn: &mut OfConn) {
-        let Some(since) = conn.monitors.paused.filter(|_| conn.connection.transmit().is_empty()) else {
+        let Some(since) = conn.monitors.paused.filter(|_| conn.connection().transmit().is_empty()) else {
             return;
         };
-        let Some(codec) = conn.connection.codec().filter(|_| conn.pending.is_none()) else { return };
+        let Some(codec) = conn.connection().codec().filter(|_| conn.pending.is_none()) else { return };
         conn.monitors.paused = None;
         let either = FlowMonitorFlags::ADD | FlowMonitorFlags::MODIFY;
         let mut writer = ReplyWriter::of_events(codec, 0);
@@ -280,7 +280,7 @@ impl Vswitch {
         }
         if count > 0 {
             writer.finish(&mut bytes);
-            conn.connection.send_bytes(&bytes);
+            conn.connection().send_bytes(&bytes);
         }
         conn.send(0, &Message::FlowMonitorResumed);
     }

@@ -176,7 +176,7 @@ impl OfConn {
             Purpose::Service => self.miss_send_len == 0,
             Purpose::Primary => false,
         };
-        if is_deaf || self.connection.version().is_none() {
+        if is_deaf || self.connection().version().is_none() {
             return false;
         }
         let config = self.async_config();
@@ -228,7 +228,7 @@ impl OfConn {
             Some(packet) => self.send_packet(packet),
             None => {
                 // Its task is to wake up in time.
-                self.notify.notify_one();
+                self.wake();
                 true
             }
         }
@@ -244,13 +244,15 @@ impl OfConn {
     }
 
     fn send_packet(&mut self, packet: PacketNews) -> bool {
-        if !self.packets.has_room(self.connection.sent_bytes()) {
+        let sent_bytes = self.connection().sent_bytes();
+        if !self.packets.has_room(sent_bytes) {
             return false;
         }
         let reason = packet.reason(self.version());
         let message = PacketIn { form: self.packet_in_form, reason, ..packet.message };
         let sent = self.tell_message(&Message::PacketIn(Box::new(message)));
-        self.packets.unsent.push_back(self.connection.queued_bytes());
+        let end = self.connection().queued_bytes();
+        self.packets.unsent.push_back(end);
         sent
     }
 
@@ -272,9 +274,10 @@ impl OfConn {
     }
 
     fn tell_message(&mut self, message: &Message) -> bool {
-        match self.connection.send_unasked(message) {
+        let sent = self.connection().send_unasked(message);
+        match sent {
             Ok(sent) => {
-                self.notify.notify_one();
+                self.wake();
                 sent
             }
             Err(error) => {

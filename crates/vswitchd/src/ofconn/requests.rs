@@ -326,7 +326,7 @@ impl OfConn {
             let reason = RoleReason::PrimaryRequest;
             let status = RoleStatus { role: self.role, reason, generation_id };
             self.send(0, &Message::RoleStatus(status));
-            self.notify.notify_one();
+            self.wake();
         }
     }
 

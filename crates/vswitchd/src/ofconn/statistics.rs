@@ -74,10 +74,10 @@ impl Vswitch {
             }
             StatsRequest::FlowMonitor(monitors) => return self.watch_flows(bridge, conn, xid, monitors),
         };
-        let Some(codec) = conn.connection.codec() else { return Ok(()) };
+        let Some(codec) = conn.connection().codec() else { return Ok(()) };
         let mut bytes = Vec::new();
         write_reply(codec, xid, body, &mut bytes).map_err(|_| ErrorKind::OFPBRC_BAD_STAT)?;
-        conn.connection.send_bytes(&bytes);
+        conn.connection().send_bytes(&bytes);
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Vswitch {
     ) -> Handled {
         check_table(request.table_id)?;
         self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
-        let Some(codec) = conn.connection.codec() else { return Ok(()) };
+        let Some(codec) = conn.connection().codec() else { return Ok(()) };
         let ticket = self.dp.request_fold();
         conn.pending = Some(Pending::Dump(Box::new(Dump::new(codec, xid, &request, aggregate, ticket))));
         Ok(())

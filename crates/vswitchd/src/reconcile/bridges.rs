@@ -48,7 +48,7 @@ impl Vswitch {
         self.control.remove_bridge(idx, now_ms).expect("it is there, looked up above");
         if let Some(bridge) = self.bridges.remove(&idx) {
             // Their tasks look for them, and end.
-            bridge.conns.values().for_each(|c| c.notify.notify_one());
+            bridge.conns.values().for_each(|c| c.wake());
         }
         tracing::debug!(target: "bridge", "bridge {name}: removed");
     }

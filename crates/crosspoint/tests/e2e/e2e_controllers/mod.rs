@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A process that ends with the test.
@@ -532,6 +533,47 @@ fn limits_probes_and_retries_of_a_controller_follow_time_that_is_moved_by_hand()
     warp("2000");
     let mut controller = Controller::accept(&listener, Version::V13);
     controller.ask(&Message::BarrierRequest);
+}
+
+#[test]
+fn a_controller_is_answered_probed_and_given_up_in_time_while_the_control_thread_is_held() {
+    const HELD: &str = "16000";
+    const ECHO_REQUEST: u8 = 2;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}");
+    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let mut controller = Controller::accept(&listener, Version::V13);
+    connected(&switch);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            switch.appctl(&["crosspoint/block", HELD]).ok();
+            done.store(true, Ordering::Relaxed);
+        });
+        wait_for("the control thread to be held", || {
+            let xid = controller.connection.new_xid();
+            controller.connection.send(xid, &Message::FeaturesRequest).unwrap();
+            controller.events_for(Duration::from_millis(300)).is_empty()
+        });
+        let echo = b"there?".to_vec();
+        assert_eq!(controller.ask(&Message::EchoRequest(echo.clone())), Message::EchoReply(echo));
+        // From now on the controller is silent. It is probed, and then given up.
+        let (mut heard, mut ended) = (Vec::new(), false);
+        wait_for("the end of the silent connection", || {
+            let (types, end) = unanswered(&mut controller, Duration::from_millis(100));
+            heard.extend(types);
+            ended |= end;
+            ended
+        });
+        assert_eq!(heard, [ECHO_REQUEST], "what it has asked for waits");
+        assert!(!done.load(Ordering::Relaxed), "all of that was in time");
+    });
+    wait_for("the switch to tell of it", || {
+        let log = switch.log();
+        log.contains("connection closed (Connection timed out)")
+    });
+    Controller::accept(&listener, Version::V13);
 }
 
 #[test]
