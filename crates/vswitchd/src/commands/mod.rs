@@ -57,7 +57,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, conntrack::flush),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
     row("dpif-netdev/dpif-impl-get", "", 0, 0, features::impl_get),
-    row("dpif-netdev/dpif-impl-set", "dpif_impl_name", 1, 1, features::impl_set),
+    row("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1, features::impl_set),
     row(
         "dpif-netdev/pmd-perf-show",
         "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
@@ -71,7 +71,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),
     row("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, MANY, datapath::dpif_dump_flows),
-    row("dpif/set-dp-features", "bridge [feature [value]]", 1, 3, features::set),
+    row("dpif/set-dp-features", "bridge", 1, 3, features::set),
     row("dpif/show", "", 0, 0, datapath::dpif_show),
     row("dpif/show-dp-features", "bridge", 1, 1, features::show),
     row("exit", "[--cleanup]", 0, 1, dummy::exit),
