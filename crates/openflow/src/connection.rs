@@ -261,8 +261,9 @@ impl Connection {
         }
     }
 
-    /// Answers the echo requests among the messages that wait to be handled, ahead of their turn: the owner is
-    /// held up, and the peer shall not take that for death. Those behind a barrier wait for it, as they must.
+    /// Answers the echo requests among the messages that wait to be handled, ahead of their turn: the owner
+    /// is held up, and the peer shall not take that for death. Those behind a barrier wait for it, as they
+    /// must.
     pub fn answer_echoes(&mut self) {
         let State::Up(codec) = self.state else { return };
         let mut at = self.handled;

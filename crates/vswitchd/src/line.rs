@@ -1,8 +1,8 @@
 //! The line of an OpenFlow connection: its stream, and the [`Connection`] that says what the bytes mean.
 //!
-//! The control thread moves the bytes, in the connection's own task. Where it is held up, the keepalive thread
-//! takes its place: it answers echo requests, sends probes, and ends the connection of a peer that does not
-//! answer one. All else waits in the connection for the control thread.
+//! The control thread moves the bytes, in the connection's own task. Where it is held up, the keepalive
+//! thread takes its place: it answers echo requests, sends probes, and ends the connection of a peer that
+//! does not answer one. All else waits in the connection for the control thread.
 //!
 //! Threads: both take the lock for moments, never over a wait or the handling of a message.
 

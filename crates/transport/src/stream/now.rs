@@ -1,8 +1,8 @@
 //! Reading and writing without the runtime: for a thread that is not the stream's own, while that is held up,
 //! and for who looks for bytes without sleeping.
 //!
-//! Nothing waits here. The runtime is not asked and not told: it finds a socket that is emptier or fuller than
-//! it thought, which it takes well.
+//! Nothing waits here. The runtime is not asked and not told: it finds a socket that is emptier or fuller
+//! than it thought, which it takes well.
 
 use super::Stream;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
