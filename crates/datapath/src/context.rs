@@ -12,7 +12,7 @@ use crate::stats::{PortCounters, WorkerStats};
 use base::DropReason;
 use flow::{FieldId, Key};
 use packet::wait::Bell;
-use packet::{Packet, PoolCache};
+use packet::{Batch, Packet, PoolCache};
 use std::sync::Arc;
 
 /// A packet for the control thread.
@@ -176,6 +176,17 @@ impl Context {
         match self.recirculation.push(metadata, original, packet) {
             Ok(()) => self.stats.recirculations.add(1),
             Err(packet) => self.drop(packet, DropReason::RecircDepth),
+        }
+    }
+
+    /// The same with packets that were not tracked; the batch is empty after it.
+    #[inline]
+    pub fn recirculate_all(&mut self, metadata: Metadata, packets: &mut Batch) {
+        let count = packets.len();
+        self.recirculation.push_all(metadata, packets);
+        self.stats.recirculations.add((count - packets.len()) as u64);
+        for packet in packets.drain(..) {
+            self.drop(packet, DropReason::RecircDepth);
         }
     }
 

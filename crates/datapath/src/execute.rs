@@ -295,7 +295,8 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
             let recirc_depth = run.metadata.recirc_depth + 1;
             let metadata = Metadata { recirc_id: *recirc_id, recirc_depth, ..run.metadata };
             if run.originals.is_empty() {
-                run.drain().for_each(|packet| to.context().recirculate(metadata, None, packet));
+                run.layers.clear();
+                to.context().recirculate_all(metadata, &mut run.packets);
             } else {
                 let each = run.drain_with_originals();
                 each.for_each(|(packet, original)| {

@@ -68,25 +68,39 @@ impl Recirculation {
         original: Option<&Tuple>,
         packet: Packet,
     ) -> Result<(), Packet> {
-        let newest = self.waiting.iter_mut().rev().find(|r| r.metadata == metadata);
-        if let Some(round) = newest
-            && !round.batch.is_full()
+        let Some(round) = self.round_with_room(metadata) else { return Err(packet) };
+        round.batch.push(packet);
+        // Bound: as many as packets.
+        round.originals.extend(original.copied());
+        Ok(())
+    }
+
+    /// The same with packets that were not tracked. Those that it would give back stay where they are.
+    #[inline]
+    pub fn push_all(&mut self, metadata: Metadata, packets: &mut Batch) {
+        while !packets.is_empty()
+            && let Some(round) = self.round_with_room(metadata)
         {
-            round.batch.push(packet);
-            // Bound: as many as packets.
-            round.originals.extend(original.copied());
-            return Ok(());
+            let count = packets.len().min(round.batch.remaining_capacity());
+            round.batch.extend(packets.drain(..count));
+        }
+    }
+
+    /// The newest round of packets with this metadata, if it has room, or a new one.
+    #[inline]
+    fn round_with_room(&mut self, metadata: Metadata) -> Option<&mut Round> {
+        let newest = self.waiting.iter().rposition(|round| round.metadata == metadata);
+        if let Some(newest) = newest.filter(|n| !self.waiting[*n].batch.is_full()) {
+            return Some(&mut self.waiting[newest]);
         }
         if metadata.recirc_depth > DEPTH_MAX {
-            return Err(packet);
+            return None;
         }
-        let Some(mut round) = self.spare.pop() else { return Err(packet) };
+        let mut round = self.spare.pop()?;
         round.metadata = metadata;
-        round.batch.push(packet);
         round.originals.clear();
-        round.originals.extend(original.copied());
         self.waiting.push_back(round);
-        Ok(())
+        self.waiting.back_mut().map(|round| &mut **round)
     }
 
     /// The next round. It is given back by [`Self::done`].
