@@ -48,6 +48,14 @@ impl Pulse {
         let beat = self.start + Duration::from_millis(self.beat_ms.load(Ordering::Relaxed));
         now.saturating_duration_since(beat) >= LATE
     }
+
+    /// The next multiple of an interval since the start. What is due by it is due together, so that a
+    /// thousand connections wake the thread no more often than one.
+    pub fn next(&self, now: Instant, interval: Duration) -> Instant {
+        let passed = now.saturating_duration_since(self.start).as_nanos();
+        let intervals = passed / interval.as_nanos().max(1) + 1;
+        self.start + Duration::from_nanos((intervals * interval.as_nanos()) as u64)
+    }
 }
 
 impl Keepalive {
@@ -109,6 +117,14 @@ mod tests {
         pulse.beat(start + LATE);
         assert!(!pulse.is_late(start + LATE + Duration::from_millis(1)));
         assert!(pulse.is_late(start + LATE * 2));
+    }
+
+    #[test]
+    fn what_is_due_by_an_interval_is_due_together() {
+        let start = Instant::now();
+        let pulse = Pulse::new(start);
+        let after = |ms| pulse.next(start + Duration::from_millis(ms), Duration::from_millis(200)) - start;
+        assert_eq!([0, 1, 199, 200].map(after), [200, 200, 200, 400].map(Duration::from_millis));
     }
 
     #[test]

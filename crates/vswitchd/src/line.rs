@@ -151,7 +151,7 @@ impl Line {
     pub fn keep_alive(line: &std::sync::Weak<Line>, pulse: &Pulse, now: Instant) -> Option<Instant> {
         let line = line.upgrade()?;
         if !pulse.is_late(now) {
-            return Some(now + LOOK);
+            return Some(pulse.next(now, LOOK));
         }
         match line.state.try_lock() {
             Ok(mut state) => {
@@ -163,7 +163,7 @@ impl Line {
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Poisoned(_)) => return None,
         }
-        Some(now + HELP)
+        Some(pulse.next(now, HELP))
     }
 }
 

@@ -5,8 +5,11 @@
 //! group loses a rule first, so that nobody's rules drive out those of others; in a group the least important
 //! rule goes first, and of those the one that would end soonest.
 //!
-//! When an idle rule ends depends on traffic, which the order notes once a second at most
-//! ([`Control::note_use`]), as Open vSwitch does. Source: ovs-vswitchd.conf.db(5), Flow_Table.
+//! When a rule ends depends on its use, which can only put the end off. So the order keeps the end that each
+//! rule had when it was last looked at, and those that seem to go first are looked at again before one goes
+//! ([`Control::note_use`]): no sweep over a large table is needed.
+//!
+//! Source: ovs-vswitchd.conf.db(5), Flow_Table.
 
 use super::flow_mod::{Batch, FlowModError};
 use super::{Control, Inner, RemovedReason};
@@ -16,9 +19,11 @@ use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use flow::action::SubField;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 
-/// How often the order follows the use of rules.
-const NOTE_USE_MS: u64 = 1_000;
+/// Rules that are looked at again at most, at once: beyond it, what was known before decides.
+const LOOKS_MAX: usize = 1_000;
 
 /// What is configured of a table.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -42,15 +47,34 @@ pub(super) struct Evictable {
     sizes: BTreeSet<(usize, Vec<u128>)>,
     /// Where each rule stands, by its serial number.
     ranks: HashMap<u64, (Vec<u128>, Rank)>,
-    noted_ms: u64,
+}
+
+/// When a rule was last used, and last learned; 0 for never.
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    used_ms: u64,
+    learned_ms: u64,
+}
+
+impl Uses {
+    fn of(rule: &Rule, slots: &dyn SlotReader) -> Uses {
+        Uses {
+            used_ms: slots.read(rule.slot).last_used_ms,
+            learned_ms: rule.learn_slot.map_or(0, |slot| slots.read(slot).last_used_ms),
+        }
+    }
 }
 
 /// When a rule ends if nothing uses it from now on, in milliseconds.
-fn ends_ms(rule: &Rule, last_used_ms: u64) -> Option<u64> {
+fn ends_ms(rule: &Rule, uses: Uses) -> Option<u64> {
     let (idle_s, hard_s) = (u64::from(rule.timeouts.idle_s()), u64::from(rule.timeouts.hard_s()));
-    let hard = (hard_s > 0).then(|| rule.modified_ms + hard_s * 1000);
-    let idle = (idle_s > 0).then(|| last_used_ms.max(rule.created_ms) + idle_s * 1000);
+    let hard = (hard_s > 0).then(|| rule.modified_ms.max(uses.learned_ms) + hard_s * 1000);
+    let idle = (idle_s > 0).then(|| uses.used_ms.max(rule.created_ms) + idle_s * 1000);
     hard.into_iter().chain(idle).min()
+}
+
+fn rank_of(rule: &Rule, uses: Uses) -> Option<Rank> {
+    Some((rule.importance, ends_ms(rule, uses)?, rule.serial, rule.idx))
 }
 
 fn group_of(rule: &Rule, fields: &[SubField]) -> Vec<u128> {
@@ -79,9 +103,13 @@ impl Evictable {
         }
     }
 
-    pub fn add(&mut self, rule: &Rule, limits: &TableLimits, last_used_ms: u64) {
-        let Some(ends) = ends_ms(rule, last_used_ms).filter(|_| limits.evicts) else { return };
-        let rank = (rule.importance, ends, rule.serial, rule.idx);
+    /// A rule that is new.
+    pub fn add(&mut self, rule: &Rule, limits: &TableLimits) {
+        self.add_used(rule, limits, Uses::default());
+    }
+
+    fn add_used(&mut self, rule: &Rule, limits: &TableLimits, uses: Uses) {
+        let Some(rank) = rank_of(rule, uses).filter(|_| limits.evicts) else { return };
         let group = group_of(rule, &limits.groups);
         self.change(&group, |ranks| {
             ranks.insert(rank);
@@ -97,9 +125,41 @@ impl Evictable {
         }
     }
 
-    /// Forgets all, but not when use was last noted.
-    pub fn clear(&mut self) {
-        *self = Evictable { noted_ms: self.noted_ms, ..Evictable::default() };
+    /// Orders all rules of a table anew.
+    pub fn order(&mut self, rules: &[Option<Arc<Rule>>], limits: &TableLimits, slots: &dyn SlotReader) {
+        *self = Evictable::default();
+        if limits.evicts {
+            for rule in rules.iter().flatten().filter(|rule| !rule.flags.hidden) {
+                self.add_used(rule, limits, Uses::of(rule, slots));
+            }
+        }
+    }
+
+    /// Looks again at the rules that seem to go first, so that `wanted` of them can go.
+    fn note_use(&mut self, wanted: usize, rules: &[Option<Arc<Rule>>], slots: &dyn SlotReader) {
+        let mut looks = 0;
+        let groups: Vec<_> = self.sizes.iter().rev().take(wanted).map(|(_, group)| group.clone()).collect();
+        for group in groups {
+            let Some(ranks) = self.groups.get_mut(&group) else { continue };
+            // Ranks up to this one are true.
+            let (mut last, mut known) = (None, 0);
+            while known < wanted && looks < LOOKS_MAX {
+                looks += 1;
+                let Some(&rank) = ranks.range((last.map_or(Unbounded, Excluded), Unbounded)).next() else {
+                    break;
+                };
+                let rule = rules.get(rank.3 as usize).and_then(Option::as_ref);
+                let now = rule.and_then(|rule| rank_of(rule, Uses::of(rule, slots)));
+                match now.filter(|now| *now > rank) {
+                    Some(later) => {
+                        ranks.remove(&rank);
+                        ranks.insert(later);
+                        self.ranks.insert(rank.2, (group.clone(), later));
+                    }
+                    None => (last, known) = (Some(rank), known + 1),
+                }
+            }
+        }
     }
 
     /// The place and serial number of the rule that goes first.
@@ -111,7 +171,15 @@ impl Evictable {
 
 impl Control {
     /// Sets how many rules a table may hold. Where rules are evicted, those that are too many go at once.
-    pub fn set_table_limits(&mut self, bridge: BridgeIdx, table_id: u8, limits: TableLimits, now_ms: u64) {
+    /// `slots` has the counters.
+    pub fn set_table_limits(
+        &mut self,
+        bridge: BridgeIdx,
+        table_id: u8,
+        limits: TableLimits,
+        now_ms: u64,
+        slots: &dyn SlotReader,
+    ) {
         self.reader.quiescent();
         let (inner, reader) = (&mut self.inner, &self.reader);
         if inner.bridge(bridge).is_none() {
@@ -122,7 +190,7 @@ impl Control {
             return;
         }
         store.limits = limits;
-        store.order_evictable(|_| 0);
+        store.evictable.order(&store.rules, &store.limits, slots);
         let mut batch = Batch::default();
         while inner.table(bridge, table_id).is_over()
             && inner.evict_rule(bridge, table_id, &mut batch, reader).is_ok()
@@ -131,15 +199,13 @@ impl Control {
         inner.put_in_force(batch, now_ms);
     }
 
-    /// Notes when rules were last used, in those tables of a bridge that evict rules and are full. `slots`
-    /// has the counters.
-    pub fn note_use(&mut self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader) {
+    /// Notes which rules were used, in those tables of a bridge that evict rules and are full: to be called
+    /// before `wanted` rules are added. `slots` has the counters.
+    pub fn note_use(&mut self, bridge: BridgeIdx, wanted: usize, slots: &dyn SlotReader) {
         let Some(control) = self.inner.bridge(bridge) else { return };
         for store in control.tables.values_mut() {
-            let is_due = now_ms.saturating_sub(store.evictable.noted_ms) >= NOTE_USE_MS;
-            if store.limits.evicts && store.is_full() && is_due {
-                store.order_evictable(|rule| slots.read(rule.slot).last_used_ms);
-                store.evictable.noted_ms = now_ms;
+            if store.limits.evicts && store.is_full() {
+                store.evictable.note_use(wanted, &store.rules, slots);
             }
         }
     }

@@ -46,7 +46,7 @@ impl RuleStore {
         self.rules[rule.idx as usize] = Some(rule.clone());
         self.shown += usize::from(!rule.flags.hidden);
         if !rule.flags.hidden {
-            self.evictable.add(rule, &self.limits, 0);
+            self.evictable.add(rule, &self.limits);
         }
     }
 
@@ -72,15 +72,5 @@ impl RuleStore {
     /// Whether there are more rules than there may be.
     pub fn is_over(&self) -> bool {
         self.limits.rules_max.is_some_and(|max| self.shown > max as usize)
-    }
-
-    /// Orders all rules anew by which of them goes first.
-    pub fn order_evictable(&mut self, last_used_ms: impl Fn(&Rule) -> u64) {
-        self.evictable.clear();
-        if self.limits.evicts {
-            for rule in self.rules.iter().flatten().filter(|rule| !rule.flags.hidden) {
-                self.evictable.add(rule, &self.limits, last_used_ms(rule));
-            }
-        }
     }
 }

@@ -15,7 +15,7 @@ struct Rig {
 fn rig(limits: TableLimits) -> Rig {
     let (_, mut control) = Control::new(Domain::new(), HashKey::from_seed(5));
     let br = control.add_bridge(BridgeConfig::new("br0"));
-    control.set_table_limits(br, 0, limits, 0);
+    control.set_table_limits(br, 0, limits, 0, &unused);
     Rig { control, br }
 }
 
@@ -32,9 +32,26 @@ fn flow(port: u16, source: u128, idle_s: u16, hard_s: u16) -> FlowMod {
     FlowMod { idle_timeout_s: idle_s, hard_timeout_s: hard_s, ..add }
 }
 
+/// What no packet has used.
+fn unused(_: u32) -> SlotStats {
+    SlotStats::default()
+}
+
 impl Rig {
     fn add(&mut self, flow: &FlowMod, now_ms: u64) -> Result<(), FlowModError> {
         self.control.flow_mod(self.br, flow, now_ms)
+    }
+
+    /// Counters that say of the rule of a source address when it was last used.
+    fn used(&self, source: u128, last_used_ms: u64) -> impl Fn(u32) -> SlotStats + use<> {
+        let rules = self.control.rules(self.br, &RuleFilter::default());
+        let is_it =
+            |rule: &&std::sync::Arc<switch::Rule>| rule.matching.to_match().get_mf(Mf::EthSrc).0 == source;
+        let slot = rules.iter().find(is_it).expect("it was added").slot;
+        move |of| SlotStats {
+            last_used_ms: if of == slot { last_used_ms } else { 0 },
+            ..SlotStats::default()
+        }
     }
 
     /// The source addresses of the rules that are there.
@@ -89,13 +106,8 @@ fn a_rule_that_was_used_ends_later() {
     let mut rig = rig(evicting(2));
     rig.add(&flow(1, 1, 10, 0), 0).unwrap();
     rig.add(&flow(1, 2, 20, 0), 0).unwrap();
-    let used = rig.control.rules(rig.br, &RuleFilter::default());
-    let slot = used.iter().find(|r| r.timeouts.idle_s() == 10).expect("it was added").slot;
-    let last_used = move |of: u32| SlotStats {
-        last_used_ms: if of == slot { 15_000 } else { 0 },
-        ..SlotStats::default()
-    };
-    rig.control.note_use(rig.br, 16_000, &last_used);
+    let last_used = rig.used(1, 15_000);
+    rig.control.note_use(rig.br, 1, &last_used);
     rig.add(&flow(1, 3, 0, 0), 16_000).unwrap();
     assert_eq!(rig.sources(), [1, 3]);
 }
@@ -111,6 +123,39 @@ fn a_lower_limit_evicts_what_is_too_much_and_a_refused_batch_evicts_nothing() {
     let all = batch.iter().map(|change| (rig.br, switch::control::Change::Flow(change)));
     rig.control.change_all(all, 0).unwrap_err();
     assert_eq!(rig.sources(), [1, 2, 3, 4]);
-    rig.control.set_table_limits(rig.br, 0, evicting(2), 0);
+    rig.control.set_table_limits(rig.br, 0, evicting(2), 0, &unused);
     assert_eq!(rig.sources(), [3, 4]);
+}
+
+#[test]
+fn a_lower_limit_keeps_the_rules_that_are_used() {
+    let mut rig = rig(evicting(3));
+    for source in 1..=3 {
+        rig.add(&flow(1, source, 10 + source as u16, 0), 0).unwrap();
+    }
+    let last_used = rig.used(1, 9_000);
+    rig.control.set_table_limits(rig.br, 0, evicting(1), 10_000, &last_used);
+    assert_eq!(rig.sources(), [1]);
+}
+
+#[test]
+fn room_in_a_large_table_is_made_without_a_look_at_all_its_rules() {
+    const RULES: u32 = 20_000;
+    let mut rig = rig(evicting(RULES));
+    for source in 0..RULES {
+        rig.add(&flow(1, source.into(), 60, 0), 0).unwrap();
+    }
+    // All are used all the time: the worst there is for an order by their ends.
+    let looks = std::cell::Cell::new(0);
+    for n in 0..100 {
+        let now_ms = 30_000 + 10 * n;
+        let used = |_| {
+            looks.set(looks.get() + 1);
+            SlotStats { last_used_ms: now_ms, ..SlotStats::default() }
+        };
+        rig.control.note_use(rig.br, 1, &used);
+        rig.add(&flow(1, u128::from(RULES) + u128::from(n), 60, 0), now_ms).unwrap();
+    }
+    assert_eq!(rig.control.rules(rig.br, &RuleFilter::default()).len(), RULES as usize);
+    assert!(looks.get() <= 100 * 1_000, "{} looks", looks.get());
 }

@@ -230,7 +230,7 @@ impl Vswitch {
                 return fail(conn, change, kind);
             }
         }
-        self.note_use(bridge);
+        self.note_use(bridge, changes.len());
         // Before: the workers see all of them at once.
         self.dp.reserve_slots(self.control.slot_count() + self.slots_for(bridge, changes));
         let groups_before = self.groups_of(bridge, changes);

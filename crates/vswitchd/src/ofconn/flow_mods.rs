@@ -20,7 +20,7 @@ impl Vswitch {
         let mut change = convert(fm, conn.version());
         // OpenFlow 1.0 and 1.1 have no flag for it: what is added begins at 0. Section 4.6.
         change.flags.reset_counts |= conn.version() <= Version::V11 && change.command == Command::Add;
-        self.note_use(bridge);
+        self.note_use(bridge, 1);
         self.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
         self.dp.reserve_slots(self.control.slot_count());
         self.report_rules(Some((conn, request.xid)));

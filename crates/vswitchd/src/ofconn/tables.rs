@@ -10,6 +10,7 @@ use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::Version;
 use openflow::message::{TABLE_ALL, TableDesc, TableFeatures, TableMiss, TableMod, TableStatus, Vacancy};
+use std::collections::HashMap;
 use switch::control::{TABLE_HIDDEN, TableLimits};
 use switch::{BridgeIdx, SlotStats};
 
@@ -110,8 +111,10 @@ impl Vswitch {
             groups: configured.groups,
         };
         let now_ms = self.now_ms();
-        self.note_use(bridge);
-        self.control.set_table_limits(bridge, table_id, limits, now_ms);
+        {
+            let slots = slots_of(&self.dp, &self.own_credits);
+            self.control.set_table_limits(bridge, table_id, limits, now_ms, &slots);
+        }
         self.report_rules(None);
     }
 
@@ -123,16 +126,9 @@ impl Vswitch {
         tables.into_iter().for_each(|table_id| self.limit_table(bridge, table_id));
     }
 
-    /// Before rules are added: what is full and evicts learns which rules were used of late.
-    pub(super) fn note_use(&mut self, bridge: BridgeIdx) {
-        let now_ms = self.now_ms();
-        let (dp, own) = (&self.dp, &self.own_credits);
-        let read = |slot: u32| {
-            let own = own.get(&slot).copied().unwrap_or_default();
-            let totals = dp.slot(slot);
-            SlotStats { last_used_ms: totals.last_used_ms.max(own.last_used_ms), ..SlotStats::default() }
-        };
-        self.control.note_use(bridge, now_ms, &read);
+    /// Before `wanted` rules are added: what is full and evicts learns which rules were used of late.
+    pub(super) fn note_use(&mut self, bridge: BridgeIdx, wanted: usize) {
+        self.control.note_use(bridge, wanted, &slots_of(&self.dp, &self.own_credits));
     }
 
     /// How much of a table is free, in percent.
@@ -229,5 +225,16 @@ impl Vswitch {
             record.tables.entry(table_id).or_default().name = name.into();
         }
         Ok(())
+    }
+}
+
+/// When slots were last used, by packets or by what the control thread translated itself.
+fn slots_of(
+    dp: &datapath::Datapath<switch::Switch>,
+    own: &HashMap<u32, SlotStats>,
+) -> impl Fn(u32) -> SlotStats {
+    |slot| {
+        let last_used_ms = own.get(&slot).map_or(0, |own| own.last_used_ms).max(dp.slot(slot).last_used_ms);
+        SlotStats { last_used_ms, ..SlotStats::default() }
     }
 }
