@@ -9,6 +9,7 @@ mod bench;
 mod check;
 mod daemon_args;
 mod demo;
+mod doctor;
 mod generate;
 mod guest;
 mod manual;
@@ -56,6 +57,8 @@ enum Command {
     Check(check::Args),
     /// Show live what the running switch does: workers, caches, queues, ports and drops.
     Top(top::Args),
+    /// Say what of this machine slows the switch down, and how to change it.
+    Doctor(doctor::Args),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),
     /// Send real traffic through a switch between two network namespaces, and print figures.
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         }
         Command::Check(args) => check::run(args),
         Command::Top(args) => top::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Guest(args) => guest::run(&args),

@@ -10,6 +10,7 @@ pub mod output;
 
 pub mod daemonize;
 pub mod database_file;
+pub mod doctor;
 pub mod getopt;
 pub mod log;
 pub mod manual;

@@ -143,7 +143,7 @@ impl Topology {
 }
 
 /// Numbers of a list such as `0-3,8`. What is none of that is left out.
-fn cpu_list(text: &str) -> BTreeSet<usize> {
+pub(crate) fn cpu_list(text: &str) -> BTreeSet<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.parse::<usize>().ok()?..=last.parse().ok()?)

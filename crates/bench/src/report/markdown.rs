@@ -69,6 +69,7 @@ pub fn text(runs: &[Run]) -> String {
             let _ = writeln!(text, "  - {warning}");
         }
     }
+    text += "\n`crosspoint doctor` says what would make a machine's figures better, and how.\n";
     let beside = compared(runs);
     summary(&mut text, &beside);
     for suite in suites() {

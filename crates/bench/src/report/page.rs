@@ -62,6 +62,7 @@ fn warnings(runs: &[Run]) -> Markup {
                     @for (step, why) in &run.info.failed { li.bad { (step) " failed: " (why) } }
                 }
             }
+            p { code { "crosspoint doctor" } " says what would make a machine's figures better, and how." }
         }
     }
 }

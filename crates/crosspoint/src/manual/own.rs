@@ -10,7 +10,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Daemons", &["switch", "ovsdb-server"]),
     ("Configure and inspect a running switch", &["vsctl", "ofctl", "appctl", "dpctl", "top"]),
     ("Databases", &["check", "ovsdb-client", "ovsdb-tool"]),
-    ("Try and measure", &["demo", "guest", "bench"]),
+    ("Try and measure", &["demo", "guest", "bench", "doctor"]),
     ("Packaging", &["generate"]),
 ];
 
@@ -57,6 +57,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("crosspoint bench p2p --help", "Show the options of one benchmark."),
             ("crosspoint bench run p2p pvp --out results", "Run two suites and draw results/report.html."),
             ("crosspoint bench compare results other-results", "Judge one run by another."),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            ("crosspoint doctor", "List what slows a switch down here, what costs most first."),
+            ("crosspoint doctor --json", "Print the same for programs."),
         ],
     ),
     ("demo", &[("crosspoint demo", "Send real traffic through a switch between two namespaces, as root.")]),

@@ -9,6 +9,7 @@ mod connection_tracking;
 mod daemon_options;
 mod database;
 mod demo;
+mod doctor;
 mod e2e_controllers;
 mod e2e_daemon;
 mod e2e_dummies;
