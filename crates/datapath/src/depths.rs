@@ -1,6 +1,6 @@
 //! Which bits of the key extraction fills only beyond a given depth.
 
-use flow::{BLOCKS, Depth, FieldId, Mask};
+use flow::{Depth, FieldId, Mask};
 use std::sync::OnceLock;
 
 /// The bits of all fields deeper than some depth.
@@ -24,7 +24,7 @@ pub fn beyond(depth: u8) -> &'static Beyond {
 impl Beyond {
     /// Whether the mask holds none of them.
     pub fn intersect_is_empty(&self, mask: &Mask) -> bool {
-        (0..BLOCKS).filter(|&b| self.0.0.has(b)).all(|b| {
+        mask.0.present_blocks().all(|b| {
             let (mine, theirs) = (self.0.0.block(b), mask.0.block(b));
             (0..8).all(|w| mine.0[w] & theirs.0[w] == 0)
         })

@@ -273,8 +273,9 @@ impl Key {
         self.get(field) as u64
     }
 
-    /// Sets the field. Bits of `value` beyond its width are ignored.
-    #[inline]
+    /// Sets the field. Bits of `value` beyond its width are ignored. Inlined, since most callers name the
+    /// field: what is left is one word to change.
+    #[inline(always)]
     pub fn set(&mut self, field: FieldId, value: u128) {
         let p = field.place();
         let (b, w) = (p.block as usize, p.word as usize);

@@ -32,6 +32,20 @@ pub const B_TUNNEL: usize = 7;
 /// First of four blocks of tunnel options (256 bytes).
 pub const B_TUN_META: usize = 8;
 
+/// The numbers of the bits that are set, ascending.
+#[inline]
+fn set_bits(bits: u16) -> impl Iterator<Item = usize> {
+    let mut left = bits;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let b = left.trailing_zeros() as usize;
+        left &= left - 1;
+        Some(b)
+    })
+}
+
 /// One cache line of a key or mask: eight words.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(align(64))]
@@ -56,7 +70,7 @@ impl Default for Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        (0..BLOCKS).all(|b| self.block(b) == other.block(b))
+        set_bits(self.present | other.present).all(|b| self.block(b) == other.block(b))
     }
 }
 impl Eq for Key {}
@@ -151,15 +165,7 @@ impl Key {
     /// Numbers of the present blocks, ascending.
     #[inline]
     pub fn present_blocks(&self) -> impl Iterator<Item = usize> + use<> {
-        let mut left = self.present;
-        std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
-            let b = left.trailing_zeros() as usize;
-            left &= left - 1;
-            Some(b)
-        })
+        set_bits(self.present)
     }
 
     /// This key with every bit outside the mask cleared; exactly the mask's blocks are present.

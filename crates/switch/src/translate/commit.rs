@@ -42,6 +42,16 @@ const FIELDS: &[FieldId] = &[
     FieldId::PktMark,
 ];
 
+/// The blocks that have any of them.
+const FIELDS_BLOCKS: u16 = {
+    let (mut blocks, mut n) = (0, 0);
+    while n < FIELDS.len() {
+        blocks |= 1 << FIELDS[n].place().block;
+        n += 1;
+    }
+    blocks
+};
+
 /// Blocks of the layers above Ethernet and VLAN, without the common one.
 const UPPER_BLOCKS: [usize; 2] = [flow::key::B_IPV6, flow::key::B_RARE];
 
@@ -64,7 +74,10 @@ impl<S: Sink> Xlate<'_, S> {
         if !self.any_written {
             return;
         }
-        for &field in FIELDS {
+        // Registers are all that most rules write.
+        let touched = self.written.0.present() | self.base_known.0.present();
+        let fields = if touched & FIELDS_BLOCKS == 0 { &[] } else { FIELDS };
+        for &field in fields.iter().filter(|field| touched & 1 << field.place().block != 0) {
             let bits = self.written.get(field) | self.base_known.get(field);
             if bits != 0 && self.applies(field) {
                 self.commit_field(field, bits);

@@ -360,7 +360,7 @@ pub(crate) fn thaw<S: Sink>(
         out.actions.push(DpAction::Drop(DropReason::RecircUnknown));
         return;
     };
-    let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
+    let mut x = Xlate::new(at, bridge, key, out, trace);
     for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
         if x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE {
             for w in 0..8 {
@@ -387,7 +387,7 @@ pub(crate) fn resume<'a>(
 ) -> bool {
     always_needed(out, key.get64(FieldId::EthType));
     let Some(bridge) = at.topology().bridge(bridge) else { return false };
-    Xlate::new(at, bridge, key.clone(), out, &mut Quiet).go_on(rest);
+    Xlate::new(at, bridge, key, out, &mut Quiet).go_on(rest);
     true
 }
 

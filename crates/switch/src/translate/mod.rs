@@ -196,14 +196,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn new(
         at: Snapshot<'a>,
         bridge: &'a Bridge,
-        key: Key,
+        key: &Key,
         out: &'a mut Translation<Effect>,
         trace: &'a mut S,
     ) -> Xlate<'a, S> {
-        let mut key = key;
-        // No packet comes with an action set, so this needs no bit of the flow's mask.
-        key.set(FieldId::ActsetOutput, OfPort::UNSET.0.into());
-        Xlate {
+        let mut x = Xlate {
+            key: key.clone(),
             base: key.clone(),
             switch: at.switch,
             version: at.version,
@@ -212,7 +210,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             topology: at.topology(),
             out,
             trace,
-            key,
             written: Mask::wild(),
             any_written: false,
             base_known: Mask::wild(),
@@ -246,7 +243,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
             is_tracked: false,
             is_tracked_below: false,
             pausing: None,
-        }
+        };
+        // No packet comes with an action set, so this needs no bit of the flow's mask.
+        x.key.set(FieldId::ActsetOutput, OfPort::UNSET.0.into());
+        x
     }
 
     /// These bits decided something.
@@ -618,10 +618,11 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
         out.actions.push(DpAction::Drop(reason));
         return;
     };
-    let mut key = key.clone();
-    // The number in the key is as old as the extraction; the translation is of this version.
-    key.set(FieldId::InPort, port.spec.of_port.0.into());
     let mut x = Xlate::new(at, bridge, key, out, trace);
+    // The number in the key is as old as the extraction; the translation is of this version.
+    for key in [&mut x.key, &mut x.base] {
+        key.set(FieldId::InPort, port.spec.of_port.0.into());
+    }
     x.trace.bridge(&bridge.config.name);
     x.visit_word(word_table::ports(bridge.idx.0), word_table::port(port.spec.of_port.0));
     if x.may_receive(port) {
@@ -643,7 +644,7 @@ pub(crate) fn packet_in_bridge<S: Sink>(
         out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
         return;
     };
-    let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
+    let mut x = Xlate::new(at, bridge, key, out, trace);
     x.trace.bridge(&bridge.config.name);
     x.pipeline();
     x.finish();
@@ -664,7 +665,7 @@ pub(crate) fn packet_out<S: Sink>(
         out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
         return;
     };
-    let mut x = Xlate::new(at, bridge, key.clone(), out, trace);
+    let mut x = Xlate::new(at, bridge, key, out, trace);
     x.trace.bridge(&bridge.config.name);
     x.controller_reason = PacketInReason::PacketOut;
     x.actions(actions);
