@@ -7,9 +7,9 @@ use crate::lab::topology::TOPOLOGIES;
 use crate::lab::traffic::{pattern::Pattern, serve};
 use crate::lab::{generator, guest, switch, trial};
 use crate::measure::{
-    ablation, afxdp_bridge, churn, counts, explosion, fairness, flow_mods, generate, kernel_datapath,
-    load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning, port_count, ports_config, pvp,
-    pvp_types, rule_to_effect, scale, wake,
+    ablation, afxdp_bridge, cache_misses, churn, counts, explosion, fairness, flow_mods, generate,
+    kernel_datapath, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning, port_count,
+    ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
 };
 use crate::run::{Wish, now_utc};
 use crate::suite::Mode;
@@ -77,6 +77,9 @@ enum Bench {
     /// Rules and active flows: how many bytes each, and in all?
     #[command(hide = true)]
     Memory(memory::Args),
+    /// Misses of the processor's caches per packet, by the number of flows.
+    #[command(hide = true)]
+    CacheMisses(cache_misses::Args),
     /// Rules' counters under traffic: how late are they?
     #[command(hide = true)]
     Counts(counts::Args),
@@ -226,6 +229,7 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::Fairness(args) => fairness::run_fairness(&args),
         Bench::Collide(args) => fairness::run_collide(&args),
         Bench::Memory(args) => memory::run(&args),
+        Bench::CacheMisses(args) => cache_misses::run(&args),
         Bench::Counts(args) => counts::run(&args),
         Bench::LoadRules(args) => load_rules::run(&args),
         Bench::Ovsdb(args) => ovsdb::run(&args),

@@ -234,6 +234,20 @@ fn memory_is_accounted_for_every_rule_and_flow() {
 }
 
 #[test]
+fn cache_misses_are_counted_by_the_processor_or_by_a_simulation_that_says_so() {
+    const SHAPE: Shape = &[
+        ("flows", 'n'),
+        ("caches", 's'),
+        ("first_level_misses_per_packet", 'n'),
+        ("last_level_misses_per_packet", 'n'),
+    ];
+    let rows = check("cache-misses --simulate --flows 1,2k", SHAPE);
+    let misses = |n: usize| rows[n]["first_level_misses_per_packet"].as_f64().unwrap();
+    assert!(rows.iter().all(|row| row["caches"] == "simulated"), "{rows:?}");
+    assert!(misses(1) > misses(0) + 1.0, "2,000 flows do not fit into the first level: {rows:?}");
+}
+
+#[test]
 fn rules_are_loaded_into_both_switches_by_the_stock_client() {
     const SHAPE: Shape =
         &[("switch", 's'), ("seconds", 'n'), ("rss_after_bytes", 'n'), ("bytes_per_rule", 'n')];

@@ -5,6 +5,7 @@
 
 pub mod ablation;
 pub mod afxdp_bridge;
+pub mod cache_misses;
 pub mod churn;
 pub mod counts;
 pub mod explosion;

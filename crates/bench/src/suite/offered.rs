@@ -125,9 +125,26 @@ pub const SUITES: &[Suite] = &[
                 flows: &[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000],
                 ..GRID
             }),
+            measure(
+                "cache-misses",
+                "cache-misses --flows 1,10,100,1k,10k,100k",
+                "",
+                "--flows 1,1k --simulate",
+                None,
+            ),
         ],
         plots: &[
             Plot::new("Packets per second", "rate_pps", "flows").by(&["traffic"]).log(),
+            Plot::new(
+                "Misses of the processor's last cache per packet",
+                "last_level_misses_per_packet",
+                "flows",
+            )
+            .by(&["caches"])
+            .log(),
+            Plot::new("Misses of its first cache per packet", "first_level_misses_per_packet", "flows")
+                .by(&["caches"])
+                .log(),
             Plot::new("Share of lookups that the exact-match tier answers", "lookups_exact_ratio", "flows")
                 .by(&["traffic"])
                 .log(),
