@@ -110,10 +110,9 @@ fn run() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[cfg(test)]
 mod tests {
-    #![cfg(target_os = "linux")]
-
     use crate::region::Region;
     use std::time::{Duration, Instant};
 

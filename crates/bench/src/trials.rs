@@ -13,6 +13,10 @@ use crate::suite::{Grid, Mode};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// A switch under test (`None`: nothing is between) by its name, and what came of it: as the trial says it,
+/// and as a point.
+type Tried = (String, Option<Box<dyn Switch>>, Outcome, Point);
+
 /// The longest frame of the usual MTU, and the MTU where frames are longer.
 const FRAME_USUAL: u16 = 1_518;
 const MTU_JUMBO: u16 = 9_000;
@@ -132,7 +136,7 @@ impl Load {
             measured.failed.insert("all".into(), "the suite names what there is not".into());
             return measured;
         };
-        let mut points: Vec<(String, Option<Box<dyn Switch>>, Outcome, Point)> = Vec::new();
+        let mut points: Vec<Tried> = Vec::new();
         let vnic = guest::list::find(self.guest).map_or(Vnic::VhostUser, |guest| guest.vnic());
         let ask = Ask { topology, vnic, pattern: &self.pattern, mtu: self.mtu() };
         let names = if topology.has_switch() { self.switches.clone() } else { vec!["none".to_string()] };

@@ -52,6 +52,7 @@ pub struct Context {
     /// The input port whose burst is in hand; between bursts it is none.
     pub input: Box<Input>,
     /// Behind an `Arc` of the worker's own, so that holding it writes no line that others write.
+    #[allow(clippy::redundant_allocation)]
     pub tracker: Arc<Arc<Tracker>>,
     pub now_ms: u64,
     /// Who has the worker's time for new connections.

@@ -22,6 +22,9 @@ pub enum Backing {
     Pretended,
 }
 
+/// Opens a port of a driver.
+pub(crate) type Open = fn(&PortSpec, &'static Pool) -> Result<Box<dyn Port>, PortError>;
+
 /// A type of ports.
 pub struct Driver {
     /// The type, as in the `type` column.
@@ -44,7 +47,7 @@ pub struct Driver {
     pub is_strict: bool,
     /// Whether Open vSwitch has PMD threads poll such ports.
     pub is_pmd: bool,
-    pub(crate) open: fn(&PortSpec, &'static Pool) -> Result<Box<dyn Port>, PortError>,
+    pub(crate) open: Open,
     pub(crate) check: fn(&PortSpec) -> Result<(), PortError>,
     pub(crate) have_same_effect: fn(&PortSpec, &PortSpec) -> bool,
 }

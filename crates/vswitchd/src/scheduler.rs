@@ -27,11 +27,11 @@ const STEPS: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A queue came, went, or is bound otherwise.
-    QueuesChanged,
+    Queues,
     /// The workers are others.
-    WorkersChanged,
+    Workers,
     /// How queues are spread changed.
-    PolicyChanged,
+    Policy,
 }
 
 /// What is to be done.
@@ -188,8 +188,8 @@ impl Scheduler {
     /// Takes note of what happened; see [`Self::handle`].
     pub fn note(&mut self, event: Event) {
         match event {
-            Event::QueuesChanged => self.is_due = true,
-            Event::WorkersChanged | Event::PolicyChanged => self.is_full_due = true,
+            Event::Queues => self.is_due = true,
+            Event::Workers | Event::Policy => self.is_full_due = true,
         }
     }
 
@@ -485,13 +485,13 @@ mod tests {
         assert!(scheduler.wants_turn(10_000, RULES), "a step is due");
         assert_eq!(scheduler.handle(&both_on_one, RULES), []);
         assert!(!scheduler.wants_turn(10_001, RULES));
-        scheduler.note(Event::QueuesChanged);
+        scheduler.note(Event::Queues);
         let orders = scheduler.handle(&both_on_one, RULES);
         assert_eq!(orders[0], Order::Begin(Policy::Cycles));
         assert_eq!(placed(&orders), [(1, 0, false, false), (2, 0, false, false)], "nothing must move");
-        scheduler.note(Event::QueuesChanged);
+        scheduler.note(Event::Queues);
         assert_eq!(scheduler.handle(&both_on_one, RULES), [], "all is known");
-        for event in [Event::PolicyChanged, Event::WorkersChanged] {
+        for event in [Event::Policy, Event::Workers] {
             scheduler.note(event);
             let orders = scheduler.handle(&both_on_one, RULES);
             assert_eq!(placed(&orders), [(1, 0, false, false), (2, 1, false, true)], "{event:?}");
@@ -519,7 +519,7 @@ mod tests {
         let rules = Rules { balance: AutoBalance { is_on: true, ..OFF }, ..RULES };
         let mut scheduler = Scheduler::default();
         scheduler.handle(&seen(1_000, &[(1, 0, 0), (2, 0, 0)]), rules);
-        scheduler.note(Event::QueuesChanged);
+        scheduler.note(Event::Queues);
         let busy = [(1, 0, 600_000), (2, 0, 400_000)];
         let told = scheduler.handle(&seen(1_900, &busy), rules);
         assert_eq!(placed(&told).len(), 2, "the interval is not over: {told:?}");
@@ -551,7 +551,7 @@ mod tests {
             found.collect::<Vec<_>>()
         };
         let (one_each, three) = ([(1, 0, 0), (2, 1, 0)], [(1, 0, 0), (2, 1, 0), (3, 0, 0)]);
-        let changed = Some(Event::QueuesChanged);
+        let changed = Some(Event::Queues);
         look(&one_each, rules, |_| (), changed);
         assert_eq!(look(&one_each, rules, |_| (), changed), [Balance::TooFew]);
         assert_eq!(look(&one_each, rules, |_| (), None), [Balance::Unchanged]);

@@ -376,13 +376,13 @@ impl Vswitch {
     pub(crate) fn watch_port(&mut self, port_no: PortNo) {
         let queues_before = self.dp.rx_workers(port_no).len();
         if self.dp.adopt_queues(port_no) != queues_before {
-            self.scheduler.note(Event::QueuesChanged);
+            self.scheduler.note(Event::Queues);
         }
         let Some(record) = self.ports.get_mut(&port_no) else { return };
         let Some(port) = self.dp.port(port_no) else { return };
         let numa = port.numa_node();
         if record.numa != numa {
-            self.scheduler.note(Event::QueuesChanged);
+            self.scheduler.note(Event::Queues);
         }
         record.numa = numa;
         let mut status = port.status();

@@ -355,8 +355,7 @@ impl<'a> Bed<'a> {
             Upset::Link => {
                 let outputs = self.parts.topology.outputs();
                 let is_nic = |n: &&usize| self.parts.topology.ports[**n] == End::Nic;
-                let last =
-                    *outputs.iter().filter(is_nic).next_back().ok_or("no frames come back by a NIC")?;
+                let last = *outputs.iter().rfind(is_nic).ok_or("no frames come back by a NIC")?;
                 self.net.batch(&self.net.outside, &format!("link set e{last} down"))?;
                 std::thread::sleep(Duration::from_millis(500));
                 self.net.batch(&self.net.outside, &format!("link set e{last} up"))

@@ -85,9 +85,7 @@ fn limit(limit: Limit, x: f64) -> f64 {
 /// Draws; nothing where there is no line.
 pub fn svg(plot: &Plot, lines: &[Line]) -> Option<String> {
     let all = || lines.iter().flat_map(|line| line.points.iter());
-    if all().next().is_none() {
-        return None;
-    }
+    all().next()?;
     let (mut left, mut right) = (f64::MAX, f64::MIN);
     let mut top: f64 = 0.0;
     for (x, y, _, high) in all() {

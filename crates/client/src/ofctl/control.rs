@@ -11,6 +11,7 @@ use super::flows::parse_packet_out;
 use host::log;
 use host::program;
 use host::rundir::{RunDir, Socket};
+use openflow::message::PacketOut;
 use openflow::text::{PortNames, message_text, unreadable_text};
 use openflow::{Codec, Message, Version};
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ pub struct Control {
 
 enum Outgoing {
     Raw(Vec<u8>),
-    PacketOut(Box<Message>),
+    PacketOut(Box<PacketOut>),
     Barrier,
 }
 
@@ -67,7 +68,7 @@ const COMMANDS: &[Command<Control>] = &[
     row("ofctl/block", "", 0, 0, |control, _| control.set_blocked(true)),
     row("ofctl/packet-out", "\"in_port=<port> packet=<hex data> actions=...\"", 1, 1, |control, args| {
         let packet = parse_packet_out(&args[0], PortNames::none()).map_err(|why| why.to_string())?;
-        control.outgoing.push(Outgoing::PacketOut(Box::new(Message::PacketOut(packet))));
+        control.outgoing.push(Outgoing::PacketOut(Box::new(packet)));
         Ok(String::new())
     }),
     row("ofctl/send", "OFMSG...", 1, usize::MAX, |control, args| {
@@ -168,7 +169,8 @@ impl Control {
                     eprint!("send: {}", text_of(&bytes, client, verbosity));
                     client.send_raw(&bytes);
                 }
-                Outgoing::PacketOut(message) => {
+                Outgoing::PacketOut(packet) => {
+                    let message = Message::PacketOut(packet);
                     let xid = client.send(&message)?;
                     let style = client.style(PortNames::none(), verbosity);
                     eprint!("send: {}", message_text(xid, &message, style));

@@ -458,7 +458,7 @@ pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
     };
     let mut client = client_for(options, client, usable)?;
     for packet in packets {
-        client.send(&Message::PacketOut(packet))?;
+        client.send(&Message::PacketOut(Box::new(packet)))?;
     }
     client.barrier()?;
     Ok(ExitCode::SUCCESS)

@@ -171,7 +171,7 @@ fn bundled(line: &str, protocol: Protocol, names: &PortNames) -> Result<Message,
     match word {
         "flow" => Ok(Message::FlowMod(Box::new(parse_flow_line(rest, names)?.in_protocol(protocol)))),
         "group" => Ok(Message::GroupMod(Box::new(parse_group_line(rest, names)?))),
-        "packet-out" => Ok(Message::PacketOut(parse_packet_out(rest, names)?)),
+        "packet-out" => Ok(Message::PacketOut(Box::new(parse_packet_out(rest, names)?))),
         _ => fail!("Unsupported bundle message type: {word}"),
     }
 }

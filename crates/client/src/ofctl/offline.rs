@@ -71,7 +71,7 @@ fn bytes_of(name: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// Prints the messages that follow one another in bytes; gives what is left at the end.
-fn print_stream<'a>(mut bytes: &'a [u8], verbosity: u8) -> Result<&'a [u8], Failure> {
+fn print_stream(mut bytes: &[u8], verbosity: u8) -> Result<&[u8], Failure> {
     while let Some(header) = Header::parse(bytes) {
         let length = usize::from(header.length);
         if length < openflow::codec::HEADER_LEN {

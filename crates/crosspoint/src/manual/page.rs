@@ -35,7 +35,7 @@ pub fn roff(manual: &Manual, name: &str, called: &str) -> String {
     if !manual.about.is_empty() {
         out += ".SH DESCRIPTION\n";
         for (idx, paragraph) in manual.about.lines().enumerate() {
-            let _ = write!(out, "{}{}\n", if idx == 0 { "" } else { ".PP\n" }, escaped(paragraph));
+            let _ = writeln!(out, "{}{}", if idx == 0 { "" } else { ".PP\n" }, escaped(paragraph));
         }
     }
     lists(&mut out, "COMMANDS", manual.commands.iter().map(|group| (&group.title, &group.rows)));

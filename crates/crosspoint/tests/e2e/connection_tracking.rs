@@ -81,8 +81,8 @@ fn packet(r: &mut Random, net: u8) -> Vec<u8> {
     let client = Ipv4Addr::new(10, net, 0, 1 + (r.next() % 2) as u8);
     let server = Ipv4Addr::new(10, 1, 1, 1);
     // What is translated is answered to its new address.
-    let shown = if net == 7 && r.next() % 8 != 0 { Ipv4Addr::new(10, 9, 9, 1) } else { client };
-    let is_back = r.next() % 2 == 0;
+    let shown = if net == 7 && !r.next().is_multiple_of(8) { Ipv4Addr::new(10, 9, 9, 1) } else { client };
+    let is_back = r.next().is_multiple_of(2);
     let (src, dst) = if is_back { (server, shown) } else { (client, server) };
     let port = r.of(&[4000u16, 5000]);
     let (from, to) = if is_back { (80, port) } else { (port, 80) };
@@ -96,7 +96,7 @@ fn packet(r: &mut Random, net: u8) -> Vec<u8> {
         }
         2 => {
             // An error about what went the other way.
-            let quoted = if r.next() % 2 == 0 {
+            let quoted = if r.next().is_multiple_of(2) {
                 ipv4(dst, src, 17, &udp(to, from, &[], |len| pseudo_v4(dst, src, IpProtocol(17), len as u16)))
             } else {
                 ipv4(
@@ -108,7 +108,7 @@ fn packet(r: &mut Random, net: u8) -> Vec<u8> {
             };
             return ipv4(src, dst, 1, &icmp(3, 1, &[&[0; 4][..], &quoted].concat()));
         }
-        3 if r.next() % 3 == 0 => return ipv4(src, dst, 47, &[0, 0, 8, 0, 1, 2, 3, 4]),
+        3 if r.next().is_multiple_of(3) => return ipv4(src, dst, 47, &[0, 0, 8, 0, 1, 2, 3, 4]),
         _ => {
             let numbers = [1000, 1001, 1002, 1030, 1100, 70_000, 3_000_000_000];
             let (seq, ack) = (r.of(&numbers), r.of(&numbers));
@@ -124,7 +124,7 @@ fn packet(r: &mut Random, net: u8) -> Vec<u8> {
 
 fn packet_v6(r: &mut Random) -> Vec<u8> {
     let (a, b): (Ipv6Addr, Ipv6Addr) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
-    let is_back = r.next() % 2 == 0;
+    let is_back = r.next().is_multiple_of(2);
     let (src, dst) = if is_back { (b, a) } else { (a, b) };
     let (from, to) = if is_back { (80, 4000) } else { (4000, 80) };
     let pseudo = |protocol| move |len| pseudo_v6(src, dst, IpProtocol(protocol), len as u32);

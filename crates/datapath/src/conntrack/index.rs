@@ -251,7 +251,7 @@ mod tests {
     fn what_is_put_in_is_found_until_it_is_taken_out_also_in_a_crowd() {
         let index = Index::new(4).unwrap();
         let entries: Entries = Region::new(200).unwrap();
-        let place = |n: u32| Place { entry: n, is_reverse: n % 3 == 0 };
+        let place = |n: u32| Place { entry: n, is_reverse: n.is_multiple_of(3) };
         // All in one bucket: most hang on its chain.
         let hash = |n: u32| u64::from(n) << 40 | 2;
         let find = |n: u32| index.find(hash(n), &entries, |entry| (entry == n).then_some(entry));

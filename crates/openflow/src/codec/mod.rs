@@ -138,7 +138,7 @@ impl Codec {
             Kind::PacketIn => Message::PacketIn(packet::read_packet_in(v, r)?),
             Kind::FlowRemoved => Message::FlowRemoved(flows::read_flow_removed(v, r)?),
             Kind::PortStatus => Message::PortStatus(port::read_port_status(v, r)?),
-            Kind::PacketOut => Message::PacketOut(packet::read_packet_out(v, r)?),
+            Kind::PacketOut => Message::PacketOut(Box::new(packet::read_packet_out(v, r)?)),
             Kind::FlowMod => Message::FlowMod(flows::read_flow_mod(self, r)?),
             Kind::PortMod => Message::PortMod(port::read_port_mod(v, r)?),
             Kind::TableMod => Message::TableMod(table::read_table_mod(v, r)?),

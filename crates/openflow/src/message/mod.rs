@@ -66,7 +66,7 @@ pub enum Message {
     /// OFPT_PORT_STATUS.
     PortStatus(PortStatus),
     /// OFPT_PACKET_OUT.
-    PacketOut(PacketOut),
+    PacketOut(Box<PacketOut>),
     /// OFPT_FLOW_MOD, NXT_FLOW_MOD.
     FlowMod(Box<FlowMod>),
     /// OFPT_PORT_MOD.

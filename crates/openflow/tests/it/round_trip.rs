@@ -95,8 +95,8 @@ fn packets() -> Vec<Message> {
         Message::PacketIn(Box::new(nxt)),
         Message::Resume(Box::new(nxt2.clone())),
         Message::PacketIn(Box::new(nxt2)),
-        Message::PacketOut(out),
-        Message::PacketOut(buffered),
+        Message::PacketOut(Box::new(out)),
+        Message::PacketOut(Box::new(buffered)),
     ]
 }
 

@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// Words of the block of connection tracking that hold mark and label.
 const SETTABLE: [usize; 3] = [0, 1, 2];
 
+/// A value and the bits of it that are set.
+type Setting = (u128, u128);
+
 impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     pub(super) fn track(&mut self, ct: &'a Ct) {
@@ -32,7 +35,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Nat(nat) => Some(nat),
             _ => None,
         });
-        let (mark, label) = self.to_be_set(&ct.actions);
+        let (mark, label) = self.take_settings(&ct.actions);
         let helper = match ct.alg {
             21 => Some(Helper::Ftp),
             69 => Some(Helper::Tftp),
@@ -61,7 +64,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     /// Values and masks of mark and label after the actions.
-    fn to_be_set(&mut self, actions: &'a [Action]) -> (Option<(u128, u128)>, Option<(u128, u128)>) {
+    fn take_settings(&mut self, actions: &'a [Action]) -> (Option<Setting>, Option<Setting>) {
         let words = SETTABLE.map(|word| (self.key.word(B_CT, word), self.written.0.word(B_CT, word)));
         for word in SETTABLE {
             self.key.set_word(B_CT, word, 0);

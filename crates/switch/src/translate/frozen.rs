@@ -4,10 +4,10 @@
 //! the rest of the translation is *frozen*: its state gets a number, the datapath extracts the packet again
 //! with that number as its recirculation id, and the next translation thaws it.
 //!
-//! States are hash-consed (equal states have one number, so that flows share megaflows; numbers count up from
-//! 1) in a table of slots that are written once: neither finding nor adding one waits for a lock. When three
-//! quarters are used the control thread begins a new generation, and the one before lives on until the next,
-//! for packets on their way.
+//! States are hash-consed: equal states have one number, so that flows share megaflows. Numbers count up
+//! from one, in a table of slots that are written once: neither finding nor adding one waits for a lock. When
+//! three quarters are used the control thread begins a new generation, and the one before lives on until the
+//! next, for packets on their way.
 //!
 //! Each bridge has generations of its own. Who makes up values that become part of states fills the slots of
 //! the bridge that he is on, and has the flows of that bridge translated anew: no other bridge notices.

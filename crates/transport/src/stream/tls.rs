@@ -608,6 +608,20 @@ fn own_certificate_error(error: &rustls::Error) -> String {
     }
 }
 
+/// What a certificate that is trusted because it was given is worth so many days from now.
+#[cfg(test)]
+pub(super) fn verify_pinned(pem: &[u8], days: i64) -> Result<(), String> {
+    use rustls::pki_types::pem::PemObject;
+    let certificate = CertificateDer::from_pem_slice(pem).expect("a certificate");
+    let provider = rustls::crypto::ring::default_provider();
+    let trust = Trust::Authorities(vec![certificate.clone()]);
+    let verifier = Verifier::new(trust, &provider).expect("an anchor");
+    let now = UnixTime::now().as_secs().saturating_add_signed(days * 86_400);
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
+    let verified = verifier.verify(&certificate, &[], now, webpki::KeyUsage::client_auth());
+    verified.map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -645,18 +659,4 @@ mod tests {
         }
         assert_eq!(words(&CertificateError::BadEncoding), "bad encoding");
     }
-}
-
-/// What a certificate that is trusted because it was given is worth so many days from now.
-#[cfg(test)]
-pub(super) fn verify_pinned(pem: &[u8], days: i64) -> Result<(), String> {
-    use rustls::pki_types::pem::PemObject;
-    let certificate = CertificateDer::from_pem_slice(pem).expect("a certificate");
-    let provider = rustls::crypto::ring::default_provider();
-    let trust = Trust::Authorities(vec![certificate.clone()]);
-    let verifier = Verifier::new(trust, &provider).expect("an anchor");
-    let now = UnixTime::now().as_secs().saturating_add_signed(days * 86_400);
-    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
-    let verified = verifier.verify(&certificate, &[], now, webpki::KeyUsage::client_auth());
-    verified.map_err(|error| error.to_string())
 }

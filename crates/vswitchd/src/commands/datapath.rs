@@ -384,7 +384,7 @@ pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
     vswitch.flow_limit_by_hand = Some(limit);
     vswitch.set_workers();
-    vswitch.scheduler.note(Event::WorkersChanged);
+    vswitch.scheduler.note(Event::Workers);
     Ok(format!("set flow_limit to {limit}\n"))
 }
 

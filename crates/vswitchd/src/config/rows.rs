@@ -420,7 +420,7 @@ impl<'a> Reader<'a> {
                 match openflow::text::parse_subfield(text) {
                     Ok(field) => groups.push(field),
                     Err(error) => {
-                        self.complain(place, &format!("flow table {number}: groups={text}: {error}"))
+                        self.complain(place, format!("flow table {number}: groups={text}: {error}"))
                     }
                 }
             }

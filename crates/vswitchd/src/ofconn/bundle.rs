@@ -328,7 +328,7 @@ impl Vswitch {
             Message::PortMod(pm) => Kind::Port(pm),
             Message::PacketOut(out) => {
                 let (key, dp_port) = self.packet_of(bridge, &out)?;
-                Kind::Packet(Box::new((out, key)), dp_port)
+                Kind::Packet(Box::new((*out, key)), dp_port)
             }
             _ => return Err(ErrorKind::OFPBFC_MSG_UNSUP),
         };

@@ -63,7 +63,7 @@ impl Vswitch {
             }
             Message::PacketOut(out) => {
                 not_secondary(conn)?;
-                return self.packet_out(bridge, conn.version(), out);
+                return self.packet_out(bridge, conn.version(), *out);
             }
             Message::TableMod(change) => {
                 not_secondary(conn)?;

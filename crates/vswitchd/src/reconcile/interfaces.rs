@@ -138,7 +138,7 @@ impl Vswitch {
             options_error: None,
         };
         self.ports.insert(port_no, record);
-        self.scheduler.note(Event::QueuesChanged);
+        self.scheduler.note(Event::Queues);
         self.counts.ports_added += 1;
         self.tell_port(port_no, PortReason::Add);
         self.ask_again(port_no);
@@ -216,7 +216,7 @@ impl Vswitch {
                 r.interface = interface.clone();
             });
             if old.rxq_affinity != interface.rxq_affinity {
-                self.scheduler.note(Event::QueuesChanged);
+                self.scheduler.note(Event::Queues);
             }
             if old.mac != interface.mac
                 && let Some(mac) = interface.mac

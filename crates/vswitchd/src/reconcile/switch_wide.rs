@@ -20,11 +20,11 @@ impl Vswitch {
         }
         if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
             self.set_workers();
-            self.scheduler.note(Event::WorkersChanged);
+            self.scheduler.note(Event::Workers);
         }
         self.tell_rules();
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
-            self.scheduler.note(Event::PolicyChanged);
+            self.scheduler.note(Event::Policy);
         }
         if old.tls != wanted.tls {
             let files = wanted.tls.clone().map(|files| Arc::new(Tls::new(files)));

@@ -15,9 +15,9 @@ const GUEST_BURST: usize = 64;
 /// See the module's text.
 pub enum Wire {
     /// By one of the drivers.
-    Port(Box<dyn Port>, Box<dyn RxQueue>, Box<dyn TxQueue>, Batch),
+    Port(Box<dyn Port>, Box<dyn RxQueue>, Box<dyn TxQueue>, Box<Batch>),
     /// As a guest.
-    Guest(Guest, QueuePair),
+    Guest(Guest, Box<QueuePair>),
 }
 
 /// One end.
@@ -45,14 +45,14 @@ impl End {
                     Guest::listen(Path::new(name), &config, CONNECT).map_err(|e| e.to_string())?;
                 let pair = guest.take_pairs().pop().ok_or("a guest without queues")?;
                 let name = name.rsplit('/').next().unwrap_or(name).to_string();
-                return Ok(End { name, wire: Wire::Guest(guest, pair) });
+                return Ok(End { name, wire: Wire::Guest(guest, Box::new(pair)) });
             }
             _ => return Err(format!("{kind}: expected packet, xdp, tap, vhost or backend")),
         };
         let mut port = ports::open(&spec, pool).map_err(|e| e.to_string())?;
         let tx = port.take_tx_queues(1).into_iter().next().ok_or("no transmit queue")?;
         let rx = port.take_rx_queues().into_iter().next().ok_or("no receive queue")?;
-        Ok(End { name: name.to_string(), wire: Wire::Port(port, rx, tx, Batch::new()) })
+        Ok(End { name: name.to_string(), wire: Wire::Port(port, rx, tx, Box::default()) })
     }
 
     /// Frames that went out since the end was opened.
