@@ -412,7 +412,8 @@ impl<P: Pipeline> Worker<P> {
 }
 
 /// A worker without a thread: who holds it takes its turns. For tests that are to replay, and for measuring
-/// what a turn does (allocations, say) from within its thread. It never sleeps.
+/// what a turn does (allocations, say) from within its thread. It never sleeps. Where time is stopped, its
+/// milliseconds pass when they are warped, and never in between.
 pub struct SteppedWorker<P: Pipeline> {
     worker: Worker<P>,
     batch: Box<Batch>,
@@ -428,6 +429,10 @@ impl<P: Pipeline> SteppedWorker<P> {
     /// One pass of the loop. True when packets came, or the caches' counters are not all folded yet.
     pub fn turn(&mut self) -> bool {
         self.worker.schedule.assume_idle();
+        if base::clock::stopped_tsc() != u64::MAX {
+            let has_passed = self.worker.clock.now_ms() != self.worker.process.now_ms;
+            self.worker.next_tick = if has_passed { 0 } else { u64::MAX };
+        }
         !matches!(self.worker.turn(&mut self.batch), Turn::Stop | Turn::Idle { is_done: true, .. })
     }
 }

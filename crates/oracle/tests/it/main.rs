@@ -2,7 +2,6 @@
 
 mod cached_equals_uncached;
 mod changing_actions;
-mod clock_wrap;
 mod limits;
 mod recirculated;
 mod stock_normal;

@@ -10,8 +10,7 @@ use oracle::rig::pool;
 use packet::thread::CpuSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use switch::SlotStats;
-use switch::control::{Command, FlowMod, RuleFilter};
+use switch::control::{Command, FlowMod};
 
 fn links(dp: &mut Datapath<switch::Switch>, ports: &[u16]) -> Vec<Arc<Link>> {
     ports
@@ -281,59 +280,6 @@ fn a_workers_accounts_add_up_to_its_time() {
     let (least, most) = ((end.0 - start.1) as f64, (end.1 - start.0) as f64);
     let shares = (accounted / most, accounted / least);
     assert!(shares.1 > 0.9 && shares.0 < 1.1, "{shares:.3?} of its time is accounted for");
-}
-
-/// Who asks for exact counters a thousand times a second is served, and holds up nobody's: rules expire by
-/// them.
-#[test]
-fn counters_asked_for_all_the_time_do_not_keep_rules_from_expiring() {
-    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
-    let config = Config {
-        cache: CacheConfig { flow_limit: 200_000, max_idle_ms: 60_000 },
-        exact_tier: ExactTier::On,
-        ..Config::default()
-    };
-    let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
-    dp.start_worker(None).unwrap();
-    // Its flows read the source addresses, so 100,000 are cached.
-    let address = Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwSrc, 1);
-    control.flow_mod(bridge, &FlowMod::add(address, vec![]), 0).unwrap();
-    control.flow_mod(bridge, &FlowMod { priority: 1, ..FlowMod::add(Match::any(), vec![]) }, 0).unwrap();
-    let (flood, port) = Flood::new(PortNo(1), udp_frame(), 100_000);
-    dp.add_port(PortNo(1), port).unwrap();
-    flood.set_bursts(u64::MAX);
-    let end = Instant::now() + Duration::from_secs(60);
-    while flood.received() < 200_000 {
-        assert!(Instant::now() < end, "only {} packets came", flood.received());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let idle = |n: u128| {
-        let matching = Match::any().with(FieldId::InPort, 2).with(FieldId::EthDst, n);
-        FlowMod { idle_timeout_s: 1, ..FlowMod::add(matching, vec![]) }
-    };
-    let began_ms = dp.now_ms();
-    for n in 0..20 {
-        control.flow_mod(bridge, &idle(n), began_ms).unwrap();
-    }
-    // The schedule's own request, among those of everybody else.
-    let mut own = None;
-    let filter = RuleFilter { matching: Match::any().with(FieldId::InPort, 2), ..RuleFilter::default() };
-    while !control.rules(bridge, &filter).is_empty() {
-        let now_ms = dp.now_ms();
-        let ticket = dp.request_fold();
-        let (asked, asked_ms) = *own.get_or_insert((ticket, now_ms));
-        if dp.fold_done(asked) {
-            control.expire(asked_ms, &|slot: u32| {
-                let totals = dp.slot(slot);
-                SlotStats { packets: totals.packets, bytes: totals.bytes, last_used_ms: totals.last_used_ms }
-            });
-            own = None;
-        }
-        assert!(now_ms < began_ms + 20_000, "rules with an idle timeout of 1 s are there after 20 s");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(dp.now_ms() - began_ms >= 1_000);
-    flood.set_bursts(0);
 }
 
 /// A port with one transmit queue for all workers, in which the first burst is held until both barriers were

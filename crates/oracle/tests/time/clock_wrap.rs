@@ -1,5 +1,4 @@
-//! Entries of the caches keep the low 32 bits of their times, which wrap every 49.7 days. The clock of this
-//! process is moved to just before a wrap, so it has tests of that alone.
+//! Entries of the caches keep the low 32 bits of their times, which wrap every 49.7 days.
 
 use datapath::{CacheConfig, Config, ExactTier};
 use flow::{FieldId, Match};
@@ -9,6 +8,7 @@ const MAX_IDLE_MS: u32 = 3_000;
 
 #[test]
 fn flows_in_use_stay_and_idle_ones_go_when_the_low_half_of_the_clock_wraps() {
+    let _time = crate::stopped_time();
     let cache = CacheConfig { flow_limit: 4096, max_idle_ms: MAX_IDLE_MS };
     let config = Config { cache, exact_tier: ExactTier::On, hash_seed: Some(1), ..Config::default() };
     let mut home = Home::new(config);

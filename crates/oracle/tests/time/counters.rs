@@ -1,0 +1,58 @@
+//! Requests for exact counters, and the timeouts that go by these.
+
+use datapath::{CacheConfig, Config, ExactTier};
+use flow::{FieldId, Match};
+use oracle::home::Home;
+use switch::SlotStats;
+use switch::control::{FlowMod, RuleFilter};
+
+/// Flows in the exact tier of a saturated worker.
+const FLOWS: u64 = 100_000;
+/// How much later than its idle timeout a rule may go: two requests, one that was made too early to tell and
+/// the next. Each waits for two rounds, the one that is open and its own, which are paced over a millisecond
+/// for a thousand entries.
+const LATE_MS: u64 = 4 * (FLOWS / 1_000) + 10;
+
+/// Who asks for exact counters a thousand times a second is served, and holds up nobody's: rules expire by
+/// them, to the second.
+#[test]
+fn counters_asked_for_all_the_time_do_not_keep_rules_from_expiring() {
+    let _time = crate::stopped_time();
+    let cache = CacheConfig { flow_limit: 2 * FLOWS as usize, max_idle_ms: 60_000 };
+    let config = Config { cache, exact_tier: ExactTier::On, hash_seed: Some(1), ..Config::default() };
+    let mut home = Home::new(config);
+    home.rule(2, Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwSrc, 1), vec![]);
+    home.rule(1, Match::any(), vec![]);
+    home.floods[0].set_flows(FLOWS);
+    home.flood(1, 2 * FLOWS.div_ceil(packet::BURST as u64));
+    home.turn_for(100);
+    assert_eq!(home.dp.worker_stats(0).exact_entries.get(), FLOWS);
+    home.floods[0].set_bursts(u64::MAX);
+    let began_ms = home.dp.now_ms();
+    for n in 0..20 {
+        let matching = Match::any().with(FieldId::InPort, 2).with(FieldId::EthDst, n);
+        let rule = FlowMod { idle_timeout_s: 1, ..FlowMod::add(matching, vec![]) };
+        home.control.flow_mod(home.bridge, &rule, began_ms).unwrap();
+    }
+    // The schedule's own request, among those of everybody else.
+    let (mut own, mut gone_at) = (None, Vec::new());
+    let filter = RuleFilter { matching: Match::any().with(FieldId::InPort, 2), ..RuleFilter::default() };
+    while gone_at.len() < 20 {
+        let now_ms = home.dp.now_ms();
+        assert!(now_ms - began_ms <= 1_000 + LATE_MS, "{} of 20 rules are gone", gone_at.len());
+        let ticket = home.dp.request_fold();
+        let (asked, asked_ms) = *own.get_or_insert((ticket, now_ms));
+        if home.dp.fold_done(asked) {
+            let dp = &home.dp;
+            home.control.expire(asked_ms, &|slot: u32| {
+                let totals = dp.slot(slot);
+                SlotStats { packets: totals.packets, bytes: totals.bytes, last_used_ms: totals.last_used_ms }
+            });
+            own = None;
+            gone_at.resize(20 - home.control.rules(home.bridge, &filter).len(), now_ms - began_ms);
+        }
+        home.turn_for(1);
+    }
+    assert!(gone_at[0] >= 1_000, "a rule went after {} ms", gone_at[0]);
+    home.floods[0].set_bursts(0);
+}
