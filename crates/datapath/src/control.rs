@@ -5,6 +5,7 @@
 //! a worker wait. What a worker gives up (a queue, a driver's buffers) comes back through its ring of replies
 //! and is dropped here.
 
+mod exchange;
 mod figures;
 mod ports;
 mod workers;
@@ -22,7 +23,7 @@ use crate::input::{ExactTier, Input};
 use crate::pipeline::Pipeline;
 use crate::stats::{PortCounters, QueueLoad, WorkerStats};
 use crate::transmission::TxHandle;
-use crate::worker::{Clock, Command, Reply, Shared, SteppedWorker};
+use crate::worker::{Clock, Command, PortQueues, Reply, Shared, SteppedWorker};
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::slots::SlotTable;
@@ -61,6 +62,8 @@ pub enum DatapathError {
     NoWorker,
     /// Workers did not answer within a second: they are stuck in a driver. Their numbers.
     Timeout(Vec<usize>),
+    /// Workers are being exchanged, and the port's queues are under way.
+    Exchanging,
 }
 
 impl std::fmt::Display for DatapathError {
@@ -71,6 +74,7 @@ impl std::fmt::Display for DatapathError {
                 write!(f, "datapath port number {n} is in use or not in 1 to 65535")
             }
             DatapathError::NoPort(n) => write!(f, "no datapath port {n}"),
+            DatapathError::Exchanging => write!(f, "workers are being exchanged"),
             DatapathError::NoWorker => write!(f, "no worker is running"),
             DatapathError::Timeout(workers) => {
                 let names: Vec<String> = workers.iter().map(|n| worker_name(*n)).collect();
@@ -134,18 +138,49 @@ pub struct Removal {
     entries: Vec<PortEntry>,
 }
 
+/// A receive queue that a worker is asked for.
+struct Moving {
+    port: PortNo,
+    idx: usize,
+    /// Nobody polls it from then on. Else it goes to the worker that it is said to be with.
+    ends: bool,
+}
+
+/// A port's queues that no worker has.
+struct Unassigned {
+    port: PortNo,
+    rx: Vec<Box<dyn RxQueue>>,
+    tx: Vec<Box<dyn TxQueue>>,
+}
+
+/// An exchange of workers under way, see [`exchange`].
+struct Exchange {
+    places: Vec<CpuSet>,
+    cache: CacheConfig,
+    /// Workers that keep their flows: the first so many.
+    stay: usize,
+    step: Step,
+    since: Instant,
+}
+
+/// How far it is.
+enum Step {
+    Arriving,
+    Releasing(Vec<u64>),
+    Folding(u64),
+    Ending,
+}
+
 /// What a worker that ended has counted. The next worker of its number counts on.
 struct Retired {
     stats: Arc<WorkerStats>,
     slots: Arc<SlotTable>,
 }
 
-/// A port's queues, given up by a worker.
+/// Queues that a worker has given up.
 struct Released {
     worker: usize,
-    port: PortNo,
-    rx: VecDeque<Box<dyn packet::RxQueue>>,
-    tx: Option<TxHandle>,
+    queues: Vec<PortQueues>,
 }
 
 /// Flows that a worker writes down at once, between two bursts.
@@ -165,10 +200,13 @@ pub struct Datapath<P: Pipeline> {
     /// What ended workers had sent.
     left: VecDeque<Event<P::Effect>>,
     released: Vec<Released>,
-    /// The one queue that was last asked for.
-    released_rx: Option<Option<Box<dyn RxQueue>>>,
-    /// The command whose answer is waited for there.
-    awaited_rx: Option<u64>,
+    /// By the tickets of the commands.
+    moving: BTreeMap<u64, Moving>,
+    exchange: Option<Exchange>,
+    /// What workers there shall be once that is over.
+    workers_to_come: Option<(Vec<CpuSet>, CacheConfig)>,
+    /// Of ports that were added meanwhile.
+    newcomers: Vec<Unassigned>,
     awaited: Awaited,
     ports: BTreeMap<PortNo, PortEntry>,
     cache: PoolCache,
@@ -202,8 +240,10 @@ impl<P: Pipeline> Datapath<P> {
             retired: Vec::new(),
             left: VecDeque::new(),
             released: Vec::new(),
-            released_rx: None,
-            awaited_rx: None,
+            moving: BTreeMap::new(),
+            exchange: None,
+            workers_to_come: None,
+            newcomers: Vec::new(),
             awaited: Awaited::default(),
             ports: BTreeMap::new(),
             cache: pool.cache(),
@@ -346,22 +386,24 @@ impl<P: Pipeline> Datapath<P> {
 
     /// Takes in replies, and pushes commands that had found no room.
     fn collect(&mut self) {
-        let mut late = Vec::new();
+        let (mut arrived, mut late, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (n, w) in self.workers.iter_mut().enumerate() {
             w.push_backlog();
             while let Ok(reply) = w.replies.pop() {
                 match reply {
-                    Reply::ReleasedRx { ticket, queue, .. } if self.awaited_rx == Some(ticket) => {
+                    Reply::ReleasedRx { ticket, queue } => {
                         self.awaited.answered(ticket);
-                        self.released_rx = Some(queue);
+                        let Some(moving) = self.moving.remove(&ticket) else { continue };
+                        match queue {
+                            Some(queue) => arrived.push((moving, queue)),
+                            None if moving.ends => ended.push((moving.port, moving.idx)),
+                            None => {}
+                        }
                     }
-                    Reply::ReleasedRx { ticket, port, idx, queue } => {
+                    Reply::Released { ticket, queues } => {
                         self.awaited.answered(ticket);
-                        late.push((port, idx, queue));
-                    }
-                    Reply::Released { ticket, port, rx, tx } => {
-                        self.awaited.answered(ticket);
-                        self.released.push(Released { worker: n, port, rx: rx.into(), tx });
+                        let list = if self.exchange.is_some() { &mut self.released } else { &mut late };
+                        list.push(Released { worker: n, queues });
                     }
                     Reply::Removed { ticket, rx, tx } => {
                         drop((rx, tx));
@@ -378,14 +420,17 @@ impl<P: Pipeline> Datapath<P> {
                 }
             }
         }
-        // Nobody waits any more for a queue whose worker took too long: it goes on where it is said to be, if
-        // anywhere.
-        for (port, idx, queue) in late {
-            let entry = self.ports.get(&port);
-            let place = entry.and_then(|e| Some((*e.rx_queues.get(idx)?, e.loads[idx].clone())));
-            if let (Some(queue), Some((worker, load))) = (queue, place) {
-                self.add_rx(worker, port, idx, queue, load);
+        for (Moving { port, idx, ends }, queue) in arrived {
+            if ends { self.close_queues([queue], None) } else { self.arrived(port, idx, queue) }
+        }
+        // The exchange that they were for has been given up.
+        for mut released in late {
+            for queues in &mut released.queues {
+                let is_ended = |idx: &usize| ended.contains(&(queues.port, *idx));
+                let over: Vec<_> = queues.rx.extract_if(.., |(idx, _)| is_ended(idx)).collect();
+                self.close_queues(over.into_iter().map(|(_, queue)| queue), None);
             }
+            self.give_back(released);
         }
     }
 
@@ -410,10 +455,15 @@ impl<P: Pipeline> Drop for Datapath<P> {
         for n in 0..self.workers.len() {
             self.send(n, Command::Stop);
         }
+        let end = Instant::now() + PATIENCE;
         for w in &mut self.workers {
-            while !w.backlog.is_empty() {
+            while !w.has_ended() && Instant::now() < end {
                 w.push_backlog();
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            if !w.has_ended() {
+                // It is left to the end of the process. Who removes the ports before learns its name.
+                continue;
             }
             // A worker that panicked has already said so on stderr.
             let _ = w.thread.take().map(std::thread::JoinHandle::join);

@@ -59,7 +59,7 @@ pub struct Process<P: Pipeline> {
     pub context: Context,
     pub tx: Transmission,
     effects: rtrb::Producer<P::Effect>,
-    event_bell: Arc<Bell>,
+    pub event_bell: Arc<Bell>,
     translation: Translation<P::Effect>,
     /// Out while a round is under way.
     memory: Option<Box<Memory>>,

@@ -25,7 +25,7 @@ use packet::wait::{Bell, Waiter};
 use packet::{Batch, Lent, Packet, RxOutcome, RxQueue};
 use std::sync::Arc;
 
-pub use commands::{Command, Reply};
+pub use commands::{Command, PortQueues, Reply};
 
 /// What both sides of a worker see.
 #[derive(Default)]

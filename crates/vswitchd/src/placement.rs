@@ -10,7 +10,7 @@ impl Vswitch {
     /// Called with the periodic work.
     pub(crate) fn look_after_queues(&mut self, now_ms: u64) {
         let rules = self.rules();
-        if self.scheduler.wants_turn(now_ms, rules) {
+        if !self.dp.is_exchanging() && self.scheduler.wants_turn(now_ms, rules) {
             let orders = self.scheduler.handle(&self.seen(), rules);
             self.obey(orders);
         }
@@ -18,14 +18,17 @@ impl Vswitch {
 
     /// Places queues if something has changed that says where they go.
     pub(crate) fn place_due_queues(&mut self) {
-        if self.scheduler.is_due() {
+        if !self.dp.is_exchanging() && self.scheduler.is_due() {
             let orders = self.scheduler.place_due(&self.seen(), self.rules());
             self.obey(orders);
         }
     }
 
-    /// Places all queues anew.
+    /// Places all queues anew. Where workers are being exchanged, that is done when they have been.
     pub(crate) fn place_all_queues(&mut self) {
+        if self.dp.is_exchanging() {
+            return;
+        }
         let orders = self.scheduler.place(&self.seen(), self.rules(), true);
         self.obey(orders);
     }

@@ -87,6 +87,8 @@ pub struct Vswitch {
     pub(crate) topology: Topology,
     /// Where each worker runs.
     pub(crate) places: Vec<WorkerPlace>,
+    /// The same once workers have been exchanged.
+    pub(crate) places_to_come: Option<Vec<WorkerPlace>>,
     /// Whether it was logged how many there are.
     pub(crate) are_workers_told: bool,
     /// Which worker polls which queue.
@@ -295,6 +297,7 @@ impl Vswitch {
             mask_note: None,
             topology,
             places,
+            places_to_come: None,
             are_workers_told: false,
             scheduler: Scheduler::default(),
             next_conn: 0,

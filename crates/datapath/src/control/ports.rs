@@ -23,17 +23,27 @@ impl<P: Pipeline> Datapath<P> {
             spare_tx: Vec::new(),
         };
         self.ports.insert(no, entry);
-        self.give_queues(no, rx, tx);
+        if self.exchange.is_some() {
+            self.newcomers.push(Unassigned { port: no, rx, tx });
+        } else {
+            self.give_queues(vec![Unassigned { port: no, rx, tx }]);
+        }
         Ok(())
     }
 
-    /// Gives a port's queues to the workers.
-    pub(super) fn give_queues(
-        &mut self,
-        no: PortNo,
-        rx: Vec<Box<dyn packet::RxQueue>>,
-        mut tx: Vec<Box<dyn packet::TxQueue>>,
-    ) {
+    /// Gives ports' queues to the workers: nothing is received before there are all outputs.
+    pub(super) fn give_queues(&mut self, ports: Vec<Unassigned>) {
+        let given: Vec<_> = ports
+            .into_iter()
+            .map(|Unassigned { port, rx, tx }| {
+                self.give_tx(port, tx);
+                (port, rx)
+            })
+            .collect();
+        given.into_iter().for_each(|(port, rx)| self.assign(port, rx));
+    }
+
+    fn give_tx(&mut self, no: PortNo, mut tx: Vec<Box<dyn TxQueue>>) {
         let workers = self.workers.len();
         let Some(entry) = self.ports.get_mut(&no) else { return };
         entry.counters.resize_with(entry.counters.len().max(workers), Arc::default);
@@ -42,7 +52,6 @@ impl<P: Pipeline> Datapath<P> {
         for (n, handle) in tx_handles(tx, workers).into_iter().enumerate() {
             self.send(n, Command::AddTx { port: no, handle, counters: counters[n].clone() });
         }
-        self.assign(no, rx);
     }
 
     /// Has a worker poll a port's queue.
@@ -81,8 +90,12 @@ impl<P: Pipeline> Datapath<P> {
     }
 
     /// Takes up receive queues that a port has got since it was added, and gives up those that it has lost: a
-    /// guest decides how many it uses. Returns how many there are now.
+    /// guest decides how many it uses. Returns how many there are now. While workers are exchanged, nothing
+    /// changes.
     pub fn adopt_queues(&mut self, no: PortNo) -> usize {
+        if self.exchange.is_some() {
+            return self.rx_workers(no).len();
+        }
         let Some(entry) = self.ports.get_mut(&no) else { return 0 };
         for _ in 0..entry.port.give_up_rx_queues() {
             self.drop_last_rx(no);
@@ -99,23 +112,20 @@ impl<P: Pipeline> Datapath<P> {
         let Some(worker) = entry.rx_queues.pop() else { return };
         let idx = entry.rx_queues.len();
         self.workers[worker].queues -= 1;
-        // Where the worker does not answer in time, its late answer finds nobody who polls the queue, and
-        // ends it then.
-        drop(self.release_rx(worker, no, idx));
+        self.end_moves(|moving| (moving.port, moving.idx) == (no, idx));
+        self.release_rx(worker, Moving { port: no, idx, ends: true });
     }
 
-    /// Takes a receive queue out of a worker; `None` where the worker does not have it.
-    pub(super) fn release_rx(
-        &mut self,
-        worker: usize,
-        port: PortNo,
-        idx: usize,
-    ) -> Result<Option<Box<dyn RxQueue>>, DatapathError> {
+    /// Queues that are moving go to nobody.
+    fn end_moves(&mut self, which: impl Fn(&Moving) -> bool) {
+        self.moving.values_mut().filter(|moving| which(moving)).for_each(|moving| moving.ends = true);
+    }
+
+    /// Has a worker give a receive queue up; what follows, follows in [`Self::collect`].
+    fn release_rx(&mut self, worker: usize, moving: Moving) {
+        let (port, idx) = (moving.port, moving.idx);
         let ticket = self.ask(worker, "a queue", |ticket| Command::ReleaseRx { port, idx, ticket });
-        (self.awaited_rx, self.released_rx) = (Some(ticket), None);
-        let waited = self.wait_for(&[ticket]);
-        self.awaited_rx = None;
-        waited.map(|()| self.released_rx.take().flatten())
+        self.moving.insert(ticket, moving);
     }
 
     /// What each of the port's receive queues has cost, in their order.
@@ -123,24 +133,23 @@ impl<P: Pipeline> Datapath<P> {
         self.ports.get(&no).map_or(&[], |e| &e.loads)
     }
 
-    /// Has a port's receive queue polled by another worker from now on. What the one has received it has sent
-    /// before it gives the queue up, so no packet is lost and none overtakes another of its flow; what comes
-    /// meanwhile waits in the device.
+    /// Has a port's receive queue polled by another worker, as soon as the one that has it gives it up:
+    /// nobody waits for that. What the one has received it has sent before, so no packet is lost and none
+    /// overtakes another of its flow; what comes meanwhile waits in the device.
     pub fn move_queue(&mut self, no: PortNo, idx: usize, worker: usize) -> Result<(), DatapathError> {
-        let entry = self.ports.get(&no).ok_or(DatapathError::NoPort(no))?;
-        let (Some(&from), true) = (entry.rx_queues.get(idx), worker < self.workers.len()) else {
+        if self.exchange.is_some() {
+            return Err(DatapathError::Exchanging);
+        }
+        let entry = self.ports.get_mut(&no).ok_or(DatapathError::NoPort(no))?;
+        let (Some(place), true) = (entry.rx_queues.get_mut(idx), worker < self.workers.len()) else {
             return Err(DatapathError::NoWorker);
         };
-        if from == worker {
-            return Ok(());
+        let from = std::mem::replace(place, worker);
+        if from != worker {
+            self.workers[from].queues -= 1;
+            self.workers[worker].queues += 1;
+            self.release_rx(from, Moving { port: no, idx, ends: false });
         }
-        let Some(queue) = self.release_rx(from, no, idx)? else { return Ok(()) };
-        let entry = self.ports.get_mut(&no).ok_or(DatapathError::NoPort(no))?;
-        entry.rx_queues[idx] = worker;
-        let load = entry.loads[idx].clone();
-        self.workers[from].queues -= 1;
-        self.workers[worker].queues += 1;
-        self.add_rx(worker, no, idx, queue, load);
         Ok(())
     }
 
@@ -156,6 +165,9 @@ impl<P: Pipeline> Datapath<P> {
     pub fn remove_ports(&mut self, numbers: &[PortNo]) -> Result<Vec<Box<dyn Port>>, DatapathError> {
         let removal = self.begin_removal(numbers)?;
         self.wait_for(&removal.tickets)?;
+        while self.exchange.is_some() && self.poll_workers(Instant::now()).is_pending() {
+            std::thread::sleep(Duration::from_micros(50));
+        }
         Ok(self.finish_removal(removal).unwrap_or_else(|_| unreachable!("all have answered")))
     }
 
@@ -164,6 +176,7 @@ impl<P: Pipeline> Datapath<P> {
         if let Some(&none) = numbers.iter().find(|no| !self.ports.contains_key(no)) {
             return Err(DatapathError::NoPort(none));
         }
+        self.end_moves(|moving| numbers.contains(&moving.port));
         let entries: Vec<PortEntry> = numbers.iter().filter_map(|no| self.ports.remove(no)).collect();
         for n in entries.iter().flat_map(|entry| &entry.rx_queues) {
             self.workers[*n].queues -= 1;
@@ -180,7 +193,8 @@ impl<P: Pipeline> Datapath<P> {
     /// The ports in their order, once every worker has given up their queues; until then what is waited for.
     pub fn finish_removal(&mut self, removal: Removal) -> Result<Vec<Box<dyn Port>>, Removal> {
         self.collect();
-        if !self.awaited.have_answered(&removal.tickets) {
+        // An exchange of workers may have their queues.
+        if self.exchange.is_some() || !self.awaited.have_answered(&removal.tickets) {
             return Err(removal);
         }
         // What workers told of a port before they gave it up is not true of the next one of its number.

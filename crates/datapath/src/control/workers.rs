@@ -1,4 +1,4 @@
-//! Workers: started, exchanged under traffic, ended.
+//! Workers: started, and what is known of each.
 
 use super::*;
 use crate::cache::FlowCache;
@@ -29,6 +29,11 @@ impl<P: Pipeline> WorkerHandle<P> {
 }
 
 impl<P: Pipeline> WorkerHandle<P> {
+    /// Whether its thread has ended; one without a thread does so when it is told.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
+    }
+
     pub(super) fn push_backlog(&mut self) {
         while let Some(command) = self.backlog.pop_front() {
             if let Err(rtrb::PushError::Full(command)) = self.commands.push(command) {
@@ -117,86 +122,6 @@ impl<P: Pipeline> Datapath<P> {
             cpus: CpuSet::all(),
         };
         Ok((worker, handle))
-    }
-
-    /// From now on there is one worker per element, each on these processors, with caches of these limits.
-    /// Ports stay; their packets wait in the devices while queues change hands. Workers that stay keep their
-    /// flows, unless the limits change; what those that end have counted stays counted. At least one worker.
-    pub fn set_workers(&mut self, places: &[CpuSet], cache: CacheConfig) -> Result<(), DatapathError> {
-        if places.is_empty() {
-            return Err(DatapathError::NoWorker);
-        }
-        let stay = if cache == self.config.cache { self.workers.len().min(places.len()) } else { 0 };
-        self.config.cache = cache;
-        if stay < self.workers.len() || stay < places.len() {
-            self.exchange_workers(stay, places)?;
-        }
-        for (worker, place) in self.workers.iter_mut().zip(places) {
-            if worker.cpus == *place {
-                continue;
-            }
-            worker.cpus = place.clone();
-            if worker.thread.is_some() {
-                packet::thread::bind(worker.started(), place);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn exchange_workers(&mut self, stay: usize, places: &[CpuSet]) -> Result<(), DatapathError> {
-        // 1. All queues come back.
-        let ports: Vec<PortNo> = self.ports.keys().copied().collect();
-        let mut tickets = Vec::new();
-        for &port in &ports {
-            for n in 0..self.workers.len() {
-                tickets.push(self.ask(n, "a port's queues", |ticket| Command::ReleasePort { port, ticket }));
-            }
-        }
-        self.wait_for(&tickets)?;
-        // 2. Who is not to stay ends, its counters folded.
-        self.fold(Duration::from_secs(1));
-        while self.workers.len() > stay {
-            self.end_last_worker();
-        }
-        self.workers.iter_mut().for_each(|w| w.queues = 0);
-        for place in &places[stay..] {
-            self.start_worker_on(place.clone())?;
-        }
-        // 3. Queues go out again.
-        let mut released: BTreeMap<PortNo, Vec<Released>> = BTreeMap::new();
-        for r in self.released.drain(..) {
-            released.entry(r.port).or_default().push(r);
-        }
-        for (no, mut by_worker) in released {
-            let Some(entry) = self.ports.get_mut(&no) else { continue };
-            let order = std::mem::take(&mut entry.rx_queues);
-            let mut next = |n: usize| by_worker.iter_mut().find(|r| r.worker == n)?.rx.pop_front();
-            let rx = order.into_iter().filter_map(&mut next).collect();
-            let mut tx: Vec<_> = by_worker.into_iter().filter_map(|r| r.tx?.into_queue()).collect();
-            tx.append(&mut entry.spare_tx);
-            self.give_queues(no, rx, tx);
-        }
-        Ok(())
-    }
-
-    pub(super) fn end_last_worker(&mut self) {
-        let n = self.workers.len() - 1;
-        self.send(n, Command::Stop);
-        let Some(mut w) = self.workers.pop() else { return };
-        self.awaited.ended(n);
-        while !w.backlog.is_empty() {
-            w.push_backlog();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        // A worker that panicked has already said so on stderr.
-        let _ = w.thread.take().map(std::thread::JoinHandle::join);
-        while let Ok(effect) = w.effects.pop() {
-            self.left.push_back(Event::Effect(effect));
-        }
-        while let Ok(packet_in) = w.packet_ins.pop() {
-            self.left.push_back(Event::PacketIn(packet_in));
-        }
-        self.retired.push(Retired { stats: w.stats, slots: w.slots });
     }
 
     /// The worker of each of the port's receive queues, in their order.

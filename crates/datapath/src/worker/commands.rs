@@ -50,11 +50,10 @@ pub enum Command {
         /// See above.
         ticket: u64,
     },
-    /// Give up all queues of the port as they are, to be used by other workers; the answer is
-    /// [`Reply::Released`].
-    ReleasePort {
-        /// Which port.
-        port: PortNo,
+    /// Give up all queues as they are, to be used by other workers; the answer is [`Reply::Released`].
+    Release {
+        /// The ports that there are.
+        ports: Vec<PortNo>,
         /// See above.
         ticket: u64,
     },
@@ -84,6 +83,16 @@ pub enum Command {
     Stop,
 }
 
+/// What a worker has of a port.
+pub struct PortQueues {
+    /// Which port.
+    pub port: PortNo,
+    /// Receive queues by their numbers there.
+    pub rx: Vec<(usize, Box<dyn RxQueue>)>,
+    /// Transmit queue.
+    pub tx: Option<TxHandle>,
+}
+
 /// What a worker answers.
 pub enum Reply {
     /// The port's queues, closed, to be dropped by the control thread.
@@ -95,25 +104,17 @@ pub enum Reply {
         /// Transmit queue.
         tx: Option<TxHandle>,
     },
-    /// The port's queues, open.
+    /// All queues, open.
     Released {
         /// See above.
         ticket: u64,
-        /// Which port.
-        port: PortNo,
-        /// Receive queues, in the order in which they were given.
-        rx: Vec<Box<dyn RxQueue>>,
-        /// Transmit queue.
-        tx: Option<TxHandle>,
+        /// Port by port.
+        queues: Vec<PortQueues>,
     },
     /// One receive queue, open.
     ReleasedRx {
         /// See above.
         ticket: u64,
-        /// Whose queue.
-        port: PortNo,
-        /// Its number there.
-        idx: usize,
         /// `None` where this worker does not have it.
         queue: Option<Box<dyn RxQueue>>,
     },
@@ -144,7 +145,7 @@ impl<P: Pipeline> Worker<P> {
                     self.process.tx.add_port(port, handle, counters);
                 }
                 Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
-                Command::ReleasePort { port, ticket } => self.release_port(port, ticket),
+                Command::Release { ports, ticket } => self.release(&ports, ticket),
                 Command::Execute { mut input, packet, tracked, actions } => {
                     self.process.execute_now(&mut input, packet, tracked, &actions);
                     self.answer(Reply::Spent(input, actions));
@@ -163,6 +164,9 @@ impl<P: Pipeline> Worker<P> {
     /// The ring of answers has room for one per command, so this never fails; a full ring would leak into the
     /// drop here.
     pub(super) fn answer(&mut self, reply: Reply) {
+        if !matches!(reply, Reply::Spent(..)) {
+            self.process.event_bell.ring();
+        }
         let _ = self.replies.push(reply);
     }
 
@@ -176,19 +180,26 @@ impl<P: Pipeline> Worker<P> {
     }
 
     fn remove_port(&mut self, port: PortNo, ticket: u64) {
-        let mut rx = self.take_rx(port);
+        let mut rx: Vec<_> = self.take_rx(port).into_iter().map(|(_, queue)| queue).collect();
         rx.iter_mut().for_each(|q| q.close(&mut self.process.context.cache));
         let tx = self.process.tx.remove_port(&mut self.process.context, port);
         self.process.context.counters.remove(port);
         self.answer(Reply::Removed { ticket, rx, tx });
     }
 
-    fn release_port(&mut self, port: PortNo, ticket: u64) {
-        let mut rx = self.take_rx(port);
-        rx.iter_mut().for_each(|q| q.disarm());
-        let tx = self.process.tx.release_port(&mut self.process.context, port);
-        self.process.context.counters.remove(port);
-        self.answer(Reply::Released { ticket, port, rx, tx });
+    fn release(&mut self, ports: &[PortNo], ticket: u64) {
+        // Before any output goes, what was received has been sent, and nothing comes in any more.
+        let queues = ports.iter().map(|&port| {
+            let mut rx = self.take_rx(port);
+            rx.iter_mut().for_each(|(_, q)| q.disarm());
+            PortQueues { port, rx, tx: None }
+        });
+        let mut queues: Vec<PortQueues> = queues.collect();
+        for PortQueues { port, tx, .. } in &mut queues {
+            *tx = self.process.tx.release_port(&mut self.process.context, *port);
+            self.process.context.counters.remove(*port);
+        }
+        self.answer(Reply::Released { ticket, queues });
     }
 
     fn release_rx(&mut self, port: PortNo, idx: usize, ticket: u64) {
@@ -198,18 +209,17 @@ impl<P: Pipeline> Worker<P> {
             q.queue.disarm();
             q.queue
         });
-        self.answer(Reply::ReleasedRx { ticket, port, idx, queue });
+        self.answer(Reply::ReleasedRx { ticket, queue });
     }
 
-    /// Takes a port's receive queues out, in their order.
-    fn take_rx(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
+    /// Takes a port's receive queues out.
+    fn take_rx(&mut self, port: PortNo) -> Vec<(usize, Box<dyn RxQueue>)> {
         let mut taken = Vec::new();
         while let Some(n) = self.rx.iter().position(|q| q.input.port == port) {
-            taken.push(self.take_out(n));
+            let Rx { idx, queue, .. } = self.take_out(n);
+            taken.push((idx, queue));
         }
-        // One that came from another worker came last.
-        taken.sort_by_key(|q| q.idx);
-        taken.into_iter().map(|q| q.queue).collect()
+        taken
     }
 
     fn take_out(&mut self, n: usize) -> Rx {

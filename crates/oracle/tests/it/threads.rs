@@ -1,7 +1,7 @@
 //! A worker on its own thread, and a control thread that changes things, or does nothing for a long time.
 
 use base::PortNo;
-use datapath::{CacheConfig, Config, Datapath, ExactTier};
+use datapath::{Config, Datapath};
 use flow::{Action, FieldId, Match};
 use oracle::flood::Flood;
 use oracle::home::{bridge_of, output, udp_frame};
@@ -9,6 +9,7 @@ use oracle::port::Link;
 use oracle::rig::pool;
 use packet::thread::CpuSet;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use switch::control::{Command, FlowMod};
 
@@ -157,11 +158,13 @@ fn a_queue_that_changes_hands_loses_nothing_and_keeps_its_order() {
         links[0].receive(burst.collect());
         dp.move_queue(PortNo(1), 0, (round % 2) as usize).unwrap();
         assert_eq!(dp.rx_workers(PortNo(1)), [(round % 2) as usize]);
+        dp.events(0);
         check(&links);
     }
     let end = Instant::now() + Duration::from_secs(10);
     while check(&links) < given {
         assert!(Instant::now() < end, "frames are missing");
+        dp.events(0);
         std::thread::yield_now();
     }
     // A burst is accounted for after its frames have left.
@@ -174,6 +177,147 @@ fn a_queue_that_changes_hands_loses_nothing_and_keeps_its_order() {
     assert!(dp.rx_loads(PortNo(1))[0].cycles.get() > 0);
     assert!(dp.move_queue(PortNo(1), 0, 2).is_err() && dp.move_queue(PortNo(1), 1, 0).is_err());
     assert!(dp.move_queue(PortNo(9), 0, 0).is_err());
+}
+
+/// Has other workers, and waits until they are there.
+fn exchange(
+    dp: &mut Datapath<switch::Switch>,
+    places: &[CpuSet],
+    cache: datapath::CacheConfig,
+) -> Result<(), datapath::DatapathError> {
+    dp.begin_workers(places, cache)?;
+    loop {
+        match dp.poll_workers(Instant::now()) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn workers_are_exchanged_under_traffic_and_no_frame_is_lost_or_counted_twice() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+    let config = Config::default();
+    let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
+    dp.start_worker(None).unwrap();
+    let mut links = links(&mut dp, &[1, 2]);
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
+    let mut given = 0;
+    for round in 0..testkit::cases("oracle::workers_exchanged", 20) as usize {
+        // More, fewer, all anew.
+        let places = vec![CpuSet::all(); 1 + round % 3];
+        let max_idle_ms = config.cache.max_idle_ms + (round / 3) as u32;
+        dp.begin_workers(&places, datapath::CacheConfig { max_idle_ms, ..config.cache }).unwrap();
+        loop {
+            links[0].receive(vec![udp_frame(); 3]);
+            given += 3;
+            match dp.poll_workers(Instant::now()) {
+                Poll::Ready(result) => break result.unwrap(),
+                // What is asked for in between is refused, or done afterwards.
+                Poll::Pending if round == 4 && links.len() == 2 => {
+                    assert!(dp.is_exchanging() && dp.move_queue(PortNo(1), 0, 0).is_err());
+                    let link = Link::new(PortNo(3));
+                    dp.add_port(PortNo(3), link.port()).unwrap();
+                    links.push(link);
+                }
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
+        assert_eq!((dp.workers(), dp.is_exchanging()), (places.len(), false));
+    }
+    links[2].receive(vec![udp_frame(); 2]);
+    wait_sent(&links[1..2], given + 2);
+    assert!(dp.fold(Duration::from_secs(10)));
+    let rules = control.rules(bridge, &switch::control::RuleFilter::default());
+    let rule = rules.first().expect("the rule");
+    assert_eq!(dp.slot(rule.slot).packets, given as u64 + 2);
+}
+
+/// A port whose transmit queue holds the worker that sends there until somebody lets it go.
+fn held_port(dp: &mut Datapath<switch::Switch>, no: PortNo) -> [Arc<std::sync::Barrier>; 2] {
+    let gate = [(); 2].map(|()| Arc::new(std::sync::Barrier::new(2)));
+    let held = Held { gate: gate.clone(), sent: Arc::default(), is_new: true };
+    dp.add_port(no, Box::new(HeldPort(Some(held)))).unwrap();
+    gate
+}
+
+#[test]
+fn a_stuck_worker_is_named_and_the_others_get_their_queues_back() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
+    let config = Config::default();
+    let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
+    (0..2).for_each(|_| _ = dp.start_worker(None).unwrap());
+    let links = links(&mut dp, &[1, 2, 4]);
+    let gate = held_port(&mut dp, PortNo(3));
+    let from = |port: u128| Match::any().with(FieldId::InPort, port);
+    control.flow_mod(bridge, &FlowMod::add(from(1), vec![output(3)]), 0).unwrap();
+    control.flow_mod(bridge, &FlowMod::add(from(2), vec![output(4)]), 0).unwrap();
+    links[0].receive(vec![udp_frame(); 1]);
+    gate[0].wait();
+    let stuck = dp.rx_workers(PortNo(1))[0];
+    assert_ne!(stuck, dp.rx_workers(PortNo(2))[0]);
+    // Nobody waits for it. After a second the exchange is given up, and it is named.
+    let give_up = |dp: &mut Datapath<switch::Switch>| {
+        let start = Instant::now();
+        dp.begin_workers(&[CpuSet::all()], config.cache).unwrap();
+        assert!(dp.poll_workers(start).is_pending());
+        wait_for_others(dp, stuck);
+        assert!(start.elapsed() < Duration::from_millis(900));
+        let late = start + Duration::from_secs(2);
+        let Poll::Ready(Err(error)) = dp.poll_workers(late) else { panic!("a stuck worker has answered") };
+        assert_eq!(error.to_string(), format!("no answer within 1 s from pmd-{stuck}"));
+        let overdue = dp.overdue(late);
+        assert!(!overdue.is_empty() && overdue.iter().all(|o| o.worker == stuck), "{overdue:?}");
+        // The other one goes on.
+        links[1].receive(vec![udp_frame(); 5]);
+        wait_sent(&links[2..], 5);
+    };
+    give_up(&mut dp);
+    dp.move_queue(PortNo(1), 0, 1 - stuck).unwrap();
+    give_up(&mut dp);
+    // A queue that is to go there, and is then called back, does not wait for it.
+    dp.move_queue(PortNo(2), 0, stuck).unwrap();
+    dp.move_queue(PortNo(2), 0, 1 - stuck).unwrap();
+    wait_for_others(&mut dp, stuck);
+    links[1].receive(vec![udp_frame(); 5]);
+    wait_sent(&links[2..], 5);
+    gate[1].wait();
+    // Its late answers put everything where it is said to be.
+    let end = Instant::now() + Duration::from_secs(10);
+    control.flow_mod(bridge, &FlowMod::add(from(1), vec![output(4)]), 0).unwrap();
+    links[0].receive(vec![udp_frame(); 7]);
+    let mut sent = 0;
+    while sent < 7 {
+        sent += links[2].take_sent().len();
+        dp.events(0);
+        assert!(Instant::now() < end, "{sent} frames came out");
+    }
+    exchange(&mut dp, &[CpuSet::all()], config.cache).unwrap();
+    assert_eq!(dp.workers(), 1);
+}
+
+#[test]
+fn the_end_of_the_datapath_does_not_wait_for_a_stuck_worker() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 3]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1]);
+    let gate = held_port(&mut dp, PortNo(3));
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(3)]), 0).unwrap();
+    links[0].receive(vec![udp_frame(); 1]);
+    gate[0].wait();
+    let start = Instant::now();
+    drop(dp);
+    assert!(start.elapsed() < Duration::from_secs(5));
+    gate[1].wait();
+}
+
+/// Waits until the other of two workers has answered all commands.
+fn wait_for_others(dp: &mut Datapath<switch::Switch>, stuck: usize) {
+    let last = dp.request_flows(1 - stuck, 0).unwrap();
+    while dp.take_flows(last).is_none() {
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -222,9 +366,9 @@ fn workers_run_where_they_were_told_to_and_move_when_told_otherwise() {
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let own = own.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:\t")).unwrap().to_owned();
     is_soon(&dp, &if last == 0 { "0".to_owned() } else { format!("0-{last}") });
-    dp.set_workers(&[CpuSet::from(Some(last))], cache).unwrap();
+    exchange(&mut dp, &[CpuSet::from(Some(last))], cache).unwrap();
     assert_eq!((allowed(&dp), dp.worker_cpu(0)), (last.to_string(), Some(last)));
-    dp.set_workers(&[CpuSet::all()], cache).unwrap();
+    exchange(&mut dp, &[CpuSet::all()], cache).unwrap();
     assert_eq!((allowed(&dp), dp.worker_cpu(0)), (own, None));
 }
 

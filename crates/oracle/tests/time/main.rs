@@ -1,5 +1,5 @@
-//! What goes by the clock, in a process of its own whose time is stopped: nothing here depends on how fast the
-//! machine is, or on what else it does.
+//! What goes by the clock, in a process of its own whose time is stopped: nothing here depends on how fast
+//! the machine is, or on what else it does.
 
 mod clock_wrap;
 mod counters;

@@ -4,7 +4,6 @@
 use super::waits::wait_for;
 use crate::figures::WorkerCounters;
 use crate::odp::{self, ActionContext};
-use crate::scheduler::Event;
 use crate::state::Shared;
 use crate::state::{PortRecord, Vswitch};
 use base::{DropReason, OfPort, PortNo};
@@ -384,7 +383,6 @@ pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
     vswitch.flow_limit_by_hand = Some(limit);
     vswitch.set_workers();
-    vswitch.scheduler.note(Event::Workers);
     Ok(format!("set flow_limit to {limit}\n"))
 }
 

@@ -148,7 +148,8 @@ impl Reconciliation {
     /// Carries out the next step.
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
         // What comes may be of the same name as what leaves.
-        if !vswitch.finish_leaving() || self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
+        let is_settled = vswitch.finish_leaving() & vswitch.finish_workers();
+        if !is_settled || self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
             return Progress::Waiting;
         }
         match self.steps.pop_front() {
@@ -184,6 +185,7 @@ impl Reconciliation {
             false => Progress::More,
             // Whoever removed a port shall not find its device when he is told that this is in force.
             true if !vswitch.finish_leaving() || vswitch.devices.leaving() > 0 => Progress::Waiting,
+            true if !vswitch.finish_workers() => Progress::Waiting,
             true => Progress::Done,
         }
     }

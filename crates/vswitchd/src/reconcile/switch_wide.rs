@@ -8,6 +8,8 @@ use host::numa::Topology;
 use packet::thread::CpuSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
 use transport::Tls;
 
 impl Vswitch {
@@ -20,7 +22,6 @@ impl Vswitch {
         }
         if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
             self.set_workers();
-            self.scheduler.note(Event::Workers);
         }
         self.tell_rules();
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
@@ -73,8 +74,9 @@ impl Vswitch {
         }
     }
 
-    /// One worker on each processor of the mask that is there; those that the switch was started with where
-    /// there is none. Their caches are what settings and commands say.
+    /// From now on one worker on each processor of the mask that is there; those that the switch was started
+    /// with where there is none. Their caches are what settings and commands say. [`Self::finish_workers`]
+    /// brings it about.
     pub(crate) fn set_workers(&mut self) {
         if !self.topology.is_simulated() {
             self.topology = Topology::of_machine();
@@ -110,18 +112,32 @@ impl Vswitch {
         };
         self.pmd_cleared.clear();
         let cpus: Vec<CpuSet> = places.iter().map(|place| place.cpus.clone()).collect();
-        match self.dp.set_workers(&cpus, cache) {
+        match self.dp.begin_workers(&cpus, cache) {
+            Ok(()) => self.places_to_come = Some(places),
+            Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
+        }
+    }
+
+    /// Goes on with that. Whether workers are what they shall be, or cannot be.
+    pub(crate) fn finish_workers(&mut self) -> bool {
+        let Poll::Ready(result) = self.dp.poll_workers(Instant::now()) else { return false };
+        let Some(places) = self.places_to_come.take() else { return true };
+        match result {
             Ok(()) => {
                 for (n, place) in places.iter().enumerate() {
                     let (core, node) = (place.core, place.node);
-                    let which =
-                        if present.is_empty() { "any processor".into() } else { format!("processor {core}") };
+                    let which = match self.dp.worker_cpu(n) {
+                        None => "any processor".into(),
+                        Some(_) => format!("processor {core}"),
+                    };
                     tracing::debug!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
                 }
                 self.places = places;
                 self.tell_workers();
+                self.scheduler.note(Event::Workers);
             }
             Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
         }
+        true
     }
 }

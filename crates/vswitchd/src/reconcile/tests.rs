@@ -519,6 +519,7 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     let end = Instant::now() + Duration::from_secs(20);
     while v.queues_of(src).iter().any(|queue| v.scheduler.queue_cost(queue) == 0) {
         assert!(Instant::now() < end, "a queue has cost nothing");
+        v.tick();
         std::thread::sleep(Duration::from_millis(2));
     }
     let text = crate::commands::datapath::pmd_rxq_show(&mut v, &[]).unwrap();
