@@ -4,11 +4,11 @@
 use crate::conntrack::Request;
 use crate::hash::PacketHash;
 use base::{DropReason, PortNo};
-use flow::FieldId;
+use flow::action::PacketInReason;
+use flow::{FieldId, Key};
 use std::sync::Arc;
 
 use crate::meter::MeterRef;
-use crate::pipeline::PacketInSpec;
 
 /// One step. A list that ends without an output drops the packet; the translator says why with a last
 /// [`DpAction::Drop`].
@@ -86,4 +86,35 @@ pub enum DpAction {
     PacketIn(Arc<PacketInSpec>),
     /// Drop the packet, for this reason. Ends the list.
     Drop(DropReason),
+}
+
+/// What the control thread needs to make a packet-in of a packet that an action sent to it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PacketInSpec {
+    /// The bridge, by the pipeline's number.
+    pub bridge: u32,
+    /// Table of the rule.
+    pub table_id: u8,
+    /// Cookie of the rule, all ones for none.
+    pub cookie: u64,
+    /// Why.
+    pub reason: PacketInReason,
+    /// The rule that says so is its table's last resort: it matches everything, at priority 0.
+    pub is_table_miss: bool,
+    /// Bytes to send at most.
+    pub max_len: u16,
+    /// Which controllers (Nicira's controller id), 0 by default.
+    pub controller_id: u16,
+    /// Bytes to pass along.
+    pub userdata: Vec<u8>,
+    /// The rest of the pipeline's work on the packet, where that waits for the controller.
+    pub continuation: Option<Vec<u8>>,
+    /// It is for no controller: the control thread translates the packet, whose metadata is all of its key,
+    /// and carries out what comes of it.
+    pub slow_path: bool,
+    /// Whether what the connection tracker has said of the packet is told.
+    pub is_tracked: bool,
+    /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those
+    /// that differ from packet to packet are in [`crate::PacketIn`].
+    pub metadata: Key,
 }

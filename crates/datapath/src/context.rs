@@ -1,11 +1,11 @@
 //! What a worker has for all packets: where they come from and go back to, where they are counted, and where
 //! those end that are not sent.
 
+use crate::action::PacketInSpec;
 use crate::conntrack::Tracker;
 use crate::conntrack::share::Share;
 use crate::conntrack::tuple::Tuple;
 use crate::input::Input;
-use crate::pipeline::PacketInSpec;
 use crate::ports::PortTable;
 use crate::recirculation::{Metadata, Recirculation};
 use crate::stats::{PortCounters, WorkerStats};

@@ -13,7 +13,8 @@ use crate::context::Context;
 use crate::edit;
 use crate::hash::PacketHash;
 use crate::meter::{self, Meter, Metered};
-use crate::recirculation::{Metadata, Originals};
+use crate::recirculation::Metadata;
+use crate::run::{Ends, Run};
 use crate::transmission::Transmission;
 use arrayvec::ArrayVec;
 use base::{DropReason, PortNo};
@@ -21,89 +22,6 @@ use flow::FieldId;
 use packet::batch::Runs;
 use packet::{BURST, Batch, Packet};
 use wire::Layers;
-
-/// Packets of one flow on their way through its actions.
-pub struct Run {
-    /// What goes with each of them.
-    pub metadata: Metadata,
-    pub(crate) packets: Batch,
-    /// Where the headers of each are, if that is known. Bound: as many as packets.
-    pub(crate) layers: ArrayVec<Layers, BURST>,
-    /// Original tuples of the packets' connections, if they were tracked.
-    pub originals: Originals,
-}
-
-impl Run {
-    /// None yet.
-    #[inline(always)]
-    pub fn new(metadata: Metadata) -> Run {
-        Run { metadata, packets: Batch::new(), layers: ArrayVec::new(), originals: Originals::new() }
-    }
-
-    /// Adds a packet. Bound: no run is longer than the burst that it is of.
-    #[inline(always)]
-    pub fn push(&mut self, packet: Packet, layers: Layers) {
-        self.packets.push(packet);
-        self.layers.push(layers);
-    }
-
-    /// Copies of all packets for which the pool has room.
-    fn copy(&self, context: &mut Context) -> Run {
-        let mut copies = Run::new(self.metadata);
-        for (n, (packet, layers)) in self.packets.iter().zip(&self.layers).enumerate() {
-            if let Some(copy) = context.copy(packet) {
-                copies.push(copy, *layers);
-                copies.originals.extend(self.originals.get(n).copied());
-            }
-        }
-        copies
-    }
-
-    /// The packets and what goes with each, taken out.
-    fn drain_with_originals(&mut self) -> impl Iterator<Item = (Packet, Option<Tuple>)> {
-        self.layers.clear();
-        let mut originals = std::mem::take(&mut self.originals).into_iter();
-        self.packets.drain(..).map(move |packet| (packet, originals.next()))
-    }
-
-    /// Takes the packet out whose number this is.
-    pub(crate) fn remove(&mut self, n: usize) -> Packet {
-        self.layers.remove(n);
-        if n < self.originals.len() {
-            self.originals.remove(n);
-        }
-        self.packets.remove(n)
-    }
-
-    /// Takes the first packets out.
-    fn split(&mut self, count: usize) -> Run {
-        let mut first = Run::new(self.metadata);
-        first.packets.extend(self.packets.drain(..count));
-        first.layers.extend(self.layers.drain(..count));
-        let originals = self.originals.len().min(count);
-        first.originals.extend(self.originals.drain(..originals));
-        first
-    }
-
-    /// Takes all packets out.
-    fn drain(&mut self) -> impl Iterator<Item = Packet> {
-        self.layers.clear();
-        self.originals.clear();
-        self.packets.drain(..)
-    }
-}
-
-/// Where a list's packets go.
-pub trait Ends {
-    /// Where those go that are not sent.
-    fn context(&mut self) -> &mut Context;
-
-    /// Sends packets to a port, now or when all of their burst may go, and leaves the batch empty.
-    fn send(&mut self, port: PortNo, packets: &mut Batch);
-
-    /// Has a packet whose tail is lent be like any other. False where the pool has no room for it.
-    fn make_whole(&mut self, packet: &mut Packet) -> bool;
-}
 
 /// Ends of packets that may be seen at once.
 pub struct Leaving<'a> {

@@ -10,7 +10,7 @@
 
 use crate::action::DpAction;
 use crate::context::Context;
-use crate::execute::Ends;
+use crate::run::Ends;
 use crate::transmission::{Bound, LENT_PORTS_MAX, Transmission};
 use arrayvec::ArrayVec;
 use base::{DropReason, PortNo};

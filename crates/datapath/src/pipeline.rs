@@ -12,25 +12,10 @@
 
 use crate::action::DpAction;
 use crate::input::PortView;
-use crate::watch::{Marks, Sight, Sort, Watch};
+use crate::watch::{Marks, Sight, Sort, Visit, Watch};
 use base::{OfPort, PortNo, Version, rcu};
-use flow::action::PacketInReason;
 use flow::{Depth, Key, Mask};
 use std::sync::Arc;
-
-/// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline
-/// numbers its tables by (OpenFlow tables of each bridge, MAC tables, port sets); of some it may use the
-/// other two numbers as it likes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, zerocopy::FromZeros)]
-#[repr(C)]
-pub struct Visit {
-    /// The pipeline's number of the table.
-    pub table: u32,
-    /// First of the rewritten words in [`Translation::rewrites`].
-    pub rewrites_start: u16,
-    /// Number of rewritten words: what earlier actions had changed when the table was looked into.
-    pub rewrites_len: u16,
-}
 
 /// One word of the key in which earlier actions had set the bits `mask` to `value` before a lookup. Such bits
 /// count as held by the flow's mask, with this value.
@@ -105,37 +90,6 @@ impl<E> Translation<E> {
         self.effects.clear();
         self.uncacheable = false;
     }
-}
-
-/// What the control thread needs to make a packet-in of a packet that an action sent to it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PacketInSpec {
-    /// The bridge, by the pipeline's number.
-    pub bridge: u32,
-    /// Table of the rule.
-    pub table_id: u8,
-    /// Cookie of the rule, all ones for none.
-    pub cookie: u64,
-    /// Why.
-    pub reason: PacketInReason,
-    /// The rule that says so is its table's last resort: it matches everything, at priority 0.
-    pub is_table_miss: bool,
-    /// Bytes to send at most.
-    pub max_len: u16,
-    /// Which controllers (Nicira's controller id), 0 by default.
-    pub controller_id: u16,
-    /// Bytes to pass along.
-    pub userdata: Vec<u8>,
-    /// The rest of the pipeline's work on the packet, where that waits for the controller.
-    pub continuation: Option<Vec<u8>>,
-    /// It is for no controller: the control thread translates the packet, whose metadata is all of its key,
-    /// and carries out what comes of it.
-    pub slow_path: bool,
-    /// Whether what the connection tracker has said of the packet is told.
-    pub is_tracked: bool,
-    /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those
-    /// that differ from packet to packet are in [`crate::PacketIn`].
-    pub metadata: Key,
 }
 
 /// Decides the fate of packets. Shared by all workers; see the module's text for the order of events.

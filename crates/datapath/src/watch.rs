@@ -14,7 +14,6 @@
 //!
 //! Everything here is a shortcut to "not touched": whatever does not fit is judged flow by flow.
 
-use crate::pipeline::Visit;
 use arrayvec::ArrayVec;
 use base::Version;
 use flow::Mask;
@@ -24,6 +23,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const KINDS_MAX: usize = 2;
 /// Distinct tables of a sort at most; flows that saw more are of no sort.
 pub const TABLES_MAX: usize = 6;
+
+/// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline
+/// numbers its tables by (OpenFlow tables of each bridge, MAC tables, port sets); of some it may use the
+/// other two numbers as it likes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, zerocopy::FromZeros)]
+#[repr(C)]
+pub struct Visit {
+    /// The pipeline's number of the table.
+    pub table: u32,
+    /// First of the rewritten words in [`Translation::rewrites`](crate::Translation::rewrites).
+    pub rewrites_start: u16,
+    /// Number of rewritten words: what earlier actions had changed when the table was looked into.
+    pub rewrites_len: u16,
+}
 
 /// Where a flow stands in the arrays of the kinds that are watched for its sort.
 pub type Marks = [u16; KINDS_MAX];

@@ -1,7 +1,8 @@
 //! The front end's half of the protocol: what a virtual machine monitor says to the switch.
 
 use crate::memory::{GUEST_BASE, GuestRam};
-use crate::{Side, poll_for};
+use crate::ring::RingLayout;
+use crate::side::{Side, poll_for};
 use ports::PortError;
 use ports::vhost_user::features::{device as d, protocol as p};
 use ports::vhost_user::message::{FDS_MAX, HEADER_LEN, Header, Region, VringAddr, encode, request};
@@ -93,12 +94,12 @@ impl FrontEnd {
         &mut self,
         index: u32,
         size: u16,
-        layout: crate::RingLayout,
+        layout: RingLayout,
         ram: &GuestRam,
         side: &Side,
     ) -> Result<(), PortError> {
         self.say_state(request::SET_VRING_NUM, index, u32::from(size))?;
-        let base = if layout == crate::RingLayout::Packed { 1 << 15 } else { 0 };
+        let base = if layout == RingLayout::Packed { 1 << 15 } else { 0 };
         self.say_state(request::SET_VRING_BASE, index, base)?;
         let addr = VringAddr {
             index,

@@ -13,6 +13,7 @@
 mod front_end;
 mod memory;
 mod ring;
+mod side;
 #[cfg(test)]
 mod tests;
 
@@ -24,8 +25,7 @@ use memory::GuestRam;
 use ports::PortError;
 use ports::vhost_user::features::device as d;
 use ring::{DriverRing, Part, ring_bytes};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::os::fd::{AsFd, OwnedFd};
+use side::{Side, poll_for};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -190,36 +190,6 @@ fn queue_pairs(config: &GuestConfig, features: u64) -> Result<(Arc<GuestRam>, Ve
         });
     }
     Ok((ram, pairs))
-}
-
-/// A ring with its two descriptors for notifications.
-struct Side {
-    ring: DriverRing,
-    /// We notify the switch.
-    kick: OwnedFd,
-    /// The switch notifies us.
-    call: OwnedFd,
-    /// By number: the buffers on offer.
-    offered: Vec<Vec<usize>>,
-}
-
-impl Side {
-    fn new(ring: DriverRing, size: u16) -> Result<Side, PortError> {
-        let offered = vec![Vec::new(); usize::from(size)];
-        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let os = |e: rustix::io::Errno| PortError::os("make an eventfd", &e.into());
-        Ok(Side { ring, kick: event().map_err(os)?, call: event().map_err(os)?, offered })
-    }
-
-    /// Shows the switch what was offered. True where it had asked to be notified of that, and was.
-    fn show(&mut self) -> bool {
-        let is_kicked = self.ring.show();
-        if is_kicked {
-            // A full counter, the one error that can happen, means that it is readable.
-            let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
-        }
-        is_kicked
-    }
 }
 
 /// What a queue pair has seen.
@@ -428,10 +398,4 @@ impl QueuePair {
         self.rx.ring.want_calls(false);
         self.rx.ring.has_used()
     }
-}
-
-/// Waits until something can be read, or the time is over; true where it can.
-fn poll_for(fd: &impl AsFd, time: Duration) -> bool {
-    let time = Timespec::try_from(time).ok();
-    poll(&mut [PollFd::new(fd, PollFlags::IN)], time.as_ref()) == Ok(1)
 }

@@ -63,3 +63,12 @@ impl Driver {
         option_names(self.options)
     }
 }
+
+/// Whether both are right and come to equal settings.
+pub(crate) fn are_equal<T: PartialEq>(
+    settings: impl Fn(&PortSpec) -> Result<T, PortError>,
+    a: &PortSpec,
+    b: &PortSpec,
+) -> bool {
+    matches!((settings(a), settings(b)), (Ok(a), Ok(b)) if a == b)
+}

@@ -87,16 +87,8 @@ pub fn have_same_effect(a: &PortSpec, b: &PortSpec) -> bool {
 }
 
 fn driver_of(spec: &PortSpec) -> Result<&'static Driver, PortError> {
-    driver(&spec.kind).ok_or_else(|| PortError::UnknownKind { kind: spec.kind.clone() })
-}
-
-/// Whether both are right and come to equal settings.
-fn are_equal<T: PartialEq>(
-    settings: impl Fn(&PortSpec) -> Result<T, PortError>,
-    a: &PortSpec,
-    b: &PortSpec,
-) -> bool {
-    matches!((settings(a), settings(b)), (Ok(a), Ok(b)) if a == b)
+    driver(&spec.kind)
+        .ok_or_else(|| PortError::UnknownKind { kind: spec.kind.clone(), known: kinds().collect() })
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(crate) const DRIVER: Driver = Driver {
     is_pmd: false,
     open: |spec, _| Ok(Box::new(NullPort::open(spec)?)),
     check: |spec| settings(spec).map(drop),
-    have_same_effect: |a, b| crate::are_equal(settings, a, b),
+    have_same_effect: |a, b| crate::driver::are_equal(settings, a, b),
 };
 
 const OPTIONS: &[OptionRow] = &[

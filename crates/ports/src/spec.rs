@@ -116,6 +116,8 @@ pub enum PortError {
     UnknownKind {
         /// The type that was asked for.
         kind: String,
+        /// Those that there are.
+        known: Vec<&'static str>,
     },
     /// The type does not have the option, or does not accept the value.
     BadOption {
@@ -178,15 +180,11 @@ impl PortError {
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PortError::UnknownKind { kind } if matches!(kind.as_str(), "dpdkvhost" | "dpdkvhostcuse") => {
+            PortError::UnknownKind { kind, .. } if matches!(kind.as_str(), "dpdkvhost" | "dpdkvhostcuse") => {
                 write!(f, "port type \"{kind}\" is gone: use dpdkvhostuser or dpdkvhostuserclient")
             }
-            PortError::UnknownKind { kind } => {
-                write!(
-                    f,
-                    "unknown port type \"{kind}\": there are {}",
-                    crate::kinds().collect::<Vec<_>>().join(", ")
-                )
+            PortError::UnknownKind { kind, known } => {
+                write!(f, "unknown port type \"{kind}\": there are {}", known.join(", "))
             }
             PortError::BadOption { option, value, why } => write!(f, "option {option}={value}: {why}"),
             PortError::NoSuchInterface { name } => write!(f, "no interface is named {name}"),

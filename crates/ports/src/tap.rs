@@ -27,6 +27,7 @@ pub(crate) use row::{INTERNAL, TAP};
 
 use crate::af_xdp::device::Device;
 use crate::netlink::{self, Link, LinkChange};
+use crate::options::{IFNAME, OptionRow, Values};
 use crate::tails::{FRAME_MAX, Places, Tails, first_place};
 use crate::virtio_net::{self, HEADER_LEN};
 use crate::virtual_link::{is_longer_than, local_mac};
@@ -180,9 +181,11 @@ impl TapPort {
     }
 }
 
+const OPTIONS: &[OptionRow] = &[OptionRow { values: Values::Text("1 to 15 bytes"), ..IFNAME }];
+
 /// The device's name, and receive queues.
 fn settings(spec: &PortSpec) -> Result<(String, usize), PortError> {
-    spec.check_options(row::OPTIONS)?;
+    spec.check_options(OPTIONS)?;
     let name = spec.option("ifname").unwrap_or(&spec.name).to_string();
     netlink::check_name(&name)?;
     Ok((name, spec.rx_queues()?))

@@ -172,7 +172,8 @@ fn shipping(code: &str) -> String {
     while let Some(line) = lines.next() {
         if line.trim() == "#[cfg(test)]" {
             let next = lines.peek().copied().unwrap_or_default();
-            if next.starts_with("mod ") && next.ends_with('{') {
+            let is_module = next.starts_with("mod ") || next.starts_with("pub(super) mod ");
+            if is_module && next.ends_with('{') {
                 break;
             }
             lines.next();
@@ -299,7 +300,7 @@ mod tests {
             [
                 ("lib.rs", "mod a;\nmod b;"),
                 ("a.rs", "use crate::b;"),
-                ("b.rs", "#[cfg(test)]\nmod tests {\n    use crate::a;\n}"),
+                ("b.rs", "#[cfg(test)]\npub(super) mod tests {\n    use crate::a;\n}"),
             ],
         ] {
             assert_eq!(problems(&files, &[]), Problems::new());

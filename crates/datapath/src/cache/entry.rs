@@ -10,9 +10,10 @@
 //! ahead of it. Free places are chained through themselves, so that giving back allocates nothing.
 
 use crate::action::DpAction;
-use crate::pipeline::{Rewrite, Translation, Visit};
+use crate::pipeline::{Rewrite, Translation};
 use crate::stamp::Stamp;
 use crate::watch::Marks;
+use crate::watch::Visit;
 use arrayvec::ArrayVec;
 use base::region::Region;
 use base::{DropReason, PortNo, Version};

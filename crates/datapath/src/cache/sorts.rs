@@ -6,7 +6,8 @@
 
 use super::entry::{Entry, ShortVersion};
 use super::masks::{MaskEntry, NO_SORT};
-use crate::pipeline::{Pipeline, Visit};
+use crate::pipeline::Pipeline;
+use crate::watch::Visit;
 use crate::watch::{Sight, Sort, SortTables, Watch, tables_of};
 use base::Version;
 use base::rcu::Reader;

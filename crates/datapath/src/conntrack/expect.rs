@@ -8,7 +8,7 @@
 //! of no known connection while anything is pending at all.
 
 use super::entry::Generation;
-use super::nat::{Range, Side};
+use super::request::{Range, Side};
 use super::tuple::Tuple;
 use arrayvec::ArrayVec;
 use base::hash::HashKey;

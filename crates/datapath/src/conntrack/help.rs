@@ -13,13 +13,12 @@
 //! packet.
 
 use super::adjust::Adjustment;
-use super::entry::Generation;
 use super::expect::{Expected, Redirect};
 use super::helper::{self, Announcement, Parsed};
-use super::nat::Side;
-use super::track::Moment;
+use super::request::{Helper, Request, Side};
+use super::track::{Helped, Moment};
 use super::tuple::{TCP, Tuple, UDP};
-use super::{Helper, Request, Tracker, Tracking, state};
+use super::{Tracker, Tracking, state};
 use packet::{Packet, PacketFlags};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::Layers;
@@ -32,15 +31,6 @@ const TAGS_MAX: u8 = 2;
 const PORTS_TRIED: u16 = 16;
 /// A header of TCP without options.
 const TCP_LEN: usize = 20;
-
-/// A packet of a connection that has a helper.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Helped {
-    pub entry: u32,
-    pub generation: Generation,
-    pub is_reply: bool,
-    pub helper: Helper,
-}
 
 /// A connection as its helper needs it.
 struct Parent {

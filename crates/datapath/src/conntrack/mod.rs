@@ -27,6 +27,7 @@ pub mod helper;
 mod index;
 mod lists;
 pub mod nat;
+mod request;
 pub(crate) mod run;
 pub mod seen;
 pub mod share;
@@ -40,6 +41,7 @@ use self::entry::{Entry, Generation, Traits};
 use self::expect::Expectations;
 use self::index::{Entries, Index, Place};
 use self::lists::Lists;
+pub use self::request::{Helper, Nat, Request};
 use self::tcp::State;
 use self::timeouts::Timeouts;
 use self::tuple::Tuple;
@@ -155,47 +157,6 @@ pub(crate) fn reads_original(mask: &Mask) -> bool {
     [CtNwProto, CtNwSrc, CtNwDst, CtTpSrc, CtTpDst, CtIpv6Src, CtIpv6Dst]
         .iter()
         .any(|&field| mask.get(field) != 0)
-}
-
-/// A helper of a protocol whose connections announce others.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Helper {
-    Ftp,
-    Tftp,
-}
-
-impl Helper {
-    /// As `alg=` and Open vSwitch's dumps name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Helper::Ftp => "ftp",
-            Helper::Tftp => "tftp",
-        }
-    }
-}
-
-/// What a `ct` action asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Request {
-    pub zone: u16,
-    /// A new connection is put down.
-    pub commit: bool,
-    /// One that was opened from the other end is forgotten.
-    pub force: bool,
-    /// Value and mask.
-    pub mark: Option<(u32, u32)>,
-    pub label: Option<(u128, u128)>,
-    pub nat: Option<Nat>,
-    pub helper: Option<Helper>,
-}
-
-/// Address translation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Nat {
-    /// As the connection has it, if it has any.
-    Existing,
-    /// And so for a new one.
-    New(nat::Range),
 }
 
 struct Shard(Mutex<Lists>);

@@ -11,6 +11,7 @@
 //!
 //! Pure but for the packet. Source: RFC 3022, RFC 5508; ovs-actions(7).
 
+pub use super::request::{Range, Side};
 use super::seen::quoted_l4;
 use super::tuple::{TCP, Tuple, UDP};
 use crate::action::DpAction;
@@ -21,27 +22,6 @@ use flow::FieldId;
 use packet::Packet;
 use wire::Layers;
 use wire::checksum::{update16, update128};
-
-/// Which end of a connection is translated.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Side {
-    Src,
-    Dst,
-}
-
-/// What a new connection's translation may be.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Range {
-    pub side: Side,
-    /// Lowest and highest address; both 0: the packet's own.
-    pub addresses: Option<(u128, u128)>,
-    pub is_ipv6: bool,
-    /// Lowest and highest port.
-    pub ports: Option<(u16, u16)>,
-    pub is_persistent: bool,
-    pub is_hash: bool,
-    pub is_random: bool,
-}
 
 /// Ports tried from one start, and starts.
 const PORTS_TRIED: u32 = 128;

@@ -5,11 +5,12 @@
 //! run becomes several: packets next to each other of which it says the same stay together, and the rest of
 //! the actions is executed on each such run.
 
+use super::request::Request;
 use super::seen::{self, Seen};
 use super::track::Moment;
-use super::{Request, Tracking, nat};
-use crate::execute::{Ends, Run};
+use super::{Tracking, nat};
 use crate::recirculation::Originals;
+use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
 use base::DropReason;
 use packet::BURST;

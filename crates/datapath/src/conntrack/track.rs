@@ -9,16 +9,16 @@
 //! 6. What the packet's rules will see: zone, mark, label, original tuple.
 
 use super::adjust::Adjustment;
-use super::entry::{Entry, Held, Traits};
+use super::entry::{Entry, Generation, Held, Traits};
 use super::expect::Expected;
-use super::help::Helped;
 use super::index::Place;
-use super::nat::{Side, candidates};
+use super::nat::candidates;
+use super::request::{Helper, Nat, Request, Side};
 use super::seen::Seen;
 use super::tcp::{self, Verdict};
 use super::timeouts::Phase;
 use super::tuple::{TCP, Tuple};
-use super::{CLEARED_PER_COMMIT, Found, Helper, Nat, Request, SHARDS, Tracker, Tracking, state};
+use super::{CLEARED_PER_COMMIT, Found, SHARDS, Tracker, Tracking, state};
 use base::DropReason;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,6 +30,15 @@ pub struct Translation {
     pub side: Side,
     /// An ICMP error, of which only one address is changed, and what it quotes.
     pub is_error: bool,
+}
+
+/// A packet of a connection that has a helper.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Helped {
+    pub entry: u32,
+    pub generation: Generation,
+    pub is_reply: bool,
+    pub helper: Helper,
 }
 
 /// What the caller knows of the moment, and is told beside the packet's state.

@@ -91,7 +91,7 @@ pub(crate) const DRIVER: Driver = Driver {
     is_pmd: true,
     open: |spec, pool| Ok(Box::new(AfXdpPort::open(spec, pool)?)),
     check,
-    have_same_effect: |a, b| crate::are_equal(effect, a, b),
+    have_same_effect: |a, b| crate::driver::are_equal(effect, a, b),
 };
 
 const OPTIONS: &[OptionRow] = &[

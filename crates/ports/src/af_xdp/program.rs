@@ -13,7 +13,7 @@
 //! Source: linux/bpf.h, bpf(2), Documentation/bpf/map_xskmap.rst.
 
 use super::btf;
-use super::rtnetlink::{self, XdpAttached};
+use super::rtnetlink::{self, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, XdpAttached};
 use super::sys::{BpfAttr, BpfCommand, bpf, bpf_fd};
 use crate::PortError;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -27,8 +27,6 @@ const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
 const BPF_F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
-const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
 /// How long a killed predecessor's program may take to go away before we call the device busy.
 const PREDECESSOR_GRACE: Duration = Duration::from_millis(1500);
@@ -299,13 +297,13 @@ pub(super) mod tests {
     }
 
     /// A veth in a network namespace that this thread alone has, and that goes with the thread.
-    pub(in super::super) fn veth() -> u32 {
+    pub(crate) fn veth() -> u32 {
         // SAFETY: the call touches no memory of ours.
         let unshared = unsafe { libc::unshare(libc::CLONE_NEWNET) };
         assert_eq!(unshared, 0, "this test makes a network namespace: run it as root");
         let made = std::process::Command::new("ip").args(["link", "add", "p0", "type", "veth"]).status();
         assert!(made.unwrap().success());
-        super::super::device::Device::find("p0").unwrap().ifindex
+        crate::af_xdp::device::Device::find("p0").unwrap().ifindex
     }
 
     #[test]
@@ -359,7 +357,7 @@ pub(super) mod tests {
 
     /// Has every frame that leaves by the device tagged with VLAN 10, in the way of the kernel's own VLAN
     /// devices: the tag is a note beside the packet, which the device is to put in.
-    pub(in super::super) fn push_tags_on_egress(ifindex: u32) -> [OwnedFd; 2] {
+    pub(crate) fn push_tags_on_egress(ifindex: u32) -> [OwnedFd; 2] {
         const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
         const BPF_TCX_EGRESS: u32 = 47;
         const SKB_VLAN_PUSH: i32 = 18;

@@ -14,6 +14,8 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 const IFLA_XDP_EXPECTED_FD: u16 = 8;
+pub(super) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+pub(super) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 const XDP_FLAGS_REPLACE: u32 = 1 << 4;
 const NESTED: u16 = 1 << 15;
 const NLMSG_HEADER: usize = 16;
@@ -125,12 +127,11 @@ fn parse_attached(reply: &[u8]) -> Option<XdpAttached> {
     }
     let id = |wanted| find(wanted).and_then(|value| u32_at(value, 0));
     // Several modes at once have an id each; then the plain one is missing.
-    let (skb, drv) = (super::program::AttachMode::Generic.flag(), super::program::AttachMode::Native.flag());
     if let Some(program_id) = id(IFLA_XDP_DRV_PROG_ID) {
-        return Some(XdpAttached { program_id, mode_flag: drv });
+        return Some(XdpAttached { program_id, mode_flag: XDP_FLAGS_DRV_MODE });
     }
     if let Some(program_id) = id(IFLA_XDP_SKB_PROG_ID) {
-        return Some(XdpAttached { program_id, mode_flag: skb });
+        return Some(XdpAttached { program_id, mode_flag: XDP_FLAGS_SKB_MODE });
     }
-    Some(XdpAttached { program_id: id(IFLA_XDP_PROG_ID)?, mode_flag: drv })
+    Some(XdpAttached { program_id: id(IFLA_XDP_PROG_ID)?, mode_flag: XDP_FLAGS_DRV_MODE })
 }

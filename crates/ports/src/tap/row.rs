@@ -1,8 +1,8 @@
 //! The rows of taps in the table of drivers.
 
-use super::{TapPort, settings};
+use super::{OPTIONS, TapPort, settings};
 use crate::driver::{Backing, Driver};
-use crate::options::{KeyRow, OptionRow, Values};
+use crate::options::KeyRow;
 
 /// Its row of the table of drivers.
 pub(crate) const TAP: Driver = Driver {
@@ -24,11 +24,8 @@ pub(crate) const TAP: Driver = Driver {
     is_pmd: false,
     open: |spec, pool| Ok(Box::new(TapPort::open(spec, pool)?)),
     check: |spec| settings(spec).map(drop),
-    have_same_effect: |a, b| crate::are_equal(settings, a, b),
+    have_same_effect: |a, b| crate::driver::are_equal(settings, a, b),
 };
 
 /// The same under the name that bridges' own ports have.
 pub(crate) const INTERNAL: Driver = Driver { kind: "internal", ..TAP };
-
-pub(super) const OPTIONS: &[OptionRow] =
-    &[OptionRow { values: Values::Text("1 to 15 bytes"), ..crate::options::IFNAME }];

@@ -9,12 +9,13 @@
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst.
 
+use super::chain::{Direction, Fault, RingParts};
 use super::descriptor::Given;
 use super::features::{PROTOCOL_OFFERED, device as d, protocol as p};
 use super::memory::{DirtyLog, GuestMemory, Mapped, REGIONS_MAX};
 use super::message::{Inflight, MessageError, Region, Request, VringAddr};
 use super::packed::Packed;
-use super::ring::{Direction, Fault, Ring, RingParts, SIZE_MAX};
+use super::ring::{Ring, SIZE_MAX};
 use super::shared::{QUEUE_PAIRS_MAX, RINGS_MAX, Shared};
 use super::split::Split;
 use crate::PortError;

@@ -1,10 +1,11 @@
 //! What a fuzz target does to the rings: a guest's memory of any content, a few bursts each way, and every
 //! chunk is back.
 
+use super::chain::{Direction, Fault, RingParts, Sent};
 use super::memory::{GuestMemory, Mapped};
 use super::message::{Region, Request, VringAddr};
 use super::packed::Packed;
-use super::ring::{Direction, Fault, Ring, RingParts, Sent};
+use super::ring::Ring;
 use super::split::Split;
 use crate::QueueStats;
 use base::PortNo;

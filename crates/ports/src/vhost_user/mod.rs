@@ -18,6 +18,7 @@
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst; virtio 1.2.
 
+mod chain;
 mod connection;
 mod copy;
 mod counts;
@@ -47,7 +48,7 @@ use device::{Answer, Device, DeviceError};
 use packet::{LinkState, Port, PortStats, PortStatus, QueueCounts, RxQueue, TxQueue};
 use pending::{Heard, Pending};
 use queue::{VhostRx, VhostTx};
-use shared::Shared;
+use shared::{RETRIES_DEFAULT, Shared};
 use std::collections::BTreeMap;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -66,8 +67,6 @@ const MESSAGE_TIME: Duration = Duration::from_secs(2);
 const CLOSED_AFTER: Duration = Duration::from_millis(5);
 /// A client that does not know whom to connect to looks up this often; nothing but its end interests it.
 const NO_PATH_WAIT: Duration = Duration::from_secs(60);
-/// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
-const RETRIES_DEFAULT: u32 = 8;
 /// The largest `tx-retries-max`.
 const RETRIES_MAX: u32 = 32;
 /// MTU of a port that was given none.

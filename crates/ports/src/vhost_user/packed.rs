@@ -6,10 +6,10 @@
 //!
 //! Source: virtio 1.2 section 2.8.
 
+use super::chain::{Chain, Fault, Gather, Layout};
 use super::copy::prefetch_to_write;
 use super::memory::{DirtyLog, GuestMemory};
 use super::message::VringAddr;
-use super::ring::{Chain, Fault, Gather, Layout};
 use super::split::Descriptor;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};

@@ -5,8 +5,8 @@
 //! *n* modulo *m*. Where several workers share a ring, each tries its lock for a moment and otherwise keeps
 //! its packets for the next pass.
 
+use super::chain::{Fault, Sent};
 use super::features::{self, device as d};
-use super::ring::{Fault, Sent};
 use super::shared::{Held, Shared};
 use crate::QueueStats;
 use crate::offload;

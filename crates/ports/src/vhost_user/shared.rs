@@ -9,9 +9,10 @@
 //! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds
 //! whatever kick descriptor the guest has given.
 
+use super::chain::Fault;
 use super::counts::RingCounts;
 use super::doorbell;
-use super::ring::{Fault, Ring};
+use super::ring::Ring;
 use crate::wait::{Event, refused};
 use crate::{PortError, QueueStats, stats};
 use packet::{PortStats, QueueCounts};
@@ -24,6 +25,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+
+/// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
+pub(super) const RETRIES_DEFAULT: u32 = 8;
 
 /// Queue pairs of one guest at most.
 pub const QUEUE_PAIRS_MAX: usize = 64;
@@ -198,7 +202,7 @@ impl Shared {
             features: AtomicU64::new(0),
             admin_up: AtomicBool::new(true),
             mtu: AtomicU32::new(mtu),
-            retries_max: AtomicU32::new(super::RETRIES_DEFAULT),
+            retries_max: AtomicU32::new(RETRIES_DEFAULT),
             waiting_chunks: AtomicUsize::new(0),
             facts: Mutex::default(),
             event: Event::new()?,

@@ -2,10 +2,10 @@
 //!
 //! Source: virtio 1.2 section 2.7.
 
+use super::chain::{Chain, Fault, Gather, Layout};
 use super::copy::{prefetch, prefetch_to_write, read_once};
 use super::memory::{DirtyLog, GuestMemory};
 use super::message::VringAddr;
-use super::ring::{Chain, Fault, Gather, Layout};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 

@@ -1,6 +1,13 @@
 //! A ring's packets on their way in: a burst is taken, copied or its tails noted, and given back by the ring.
 
-use super::*;
+use crate::QueueStats;
+use crate::vhost_user::chain::*;
+use crate::vhost_user::copy::{self, Header};
+use crate::vhost_user::counts::Tally;
+use crate::virtio_net::{self, HEADER_LEN};
+use base::PortNo;
+use packet::lent::{HEAD_BYTES, Piece, Tails};
+use packet::{Batch, Packet, PoolCache};
 
 /// The guest's packets on their way in.
 pub(super) struct Receive<'a> {

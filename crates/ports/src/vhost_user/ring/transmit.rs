@@ -1,6 +1,13 @@
 //! Packets on their way to the guest: its buffers are taken, written, given back and published.
 
-use super::*;
+use crate::vhost_user::chain::*;
+use crate::vhost_user::copy::{self, Header};
+use crate::vhost_user::counts::Tally;
+use crate::vhost_user::memory::DirtyLog;
+use crate::virtio_net;
+use arrayvec::ArrayVec;
+use packet::lent::Piece;
+use packet::{Lent, Packet};
 
 /// Writes bytes across segments.
 struct SegmentWriter<'a> {

@@ -1,0 +1,43 @@
+//! A ring as the guest has it, with what it and the switch wake each other by.
+
+use crate::ring::DriverRing;
+use ports::PortError;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// A ring with its two descriptors for notifications.
+pub struct Side {
+    pub ring: DriverRing,
+    /// We notify the switch.
+    pub kick: OwnedFd,
+    /// The switch notifies us.
+    pub call: OwnedFd,
+    /// By number: the buffers on offer.
+    pub offered: Vec<Vec<usize>>,
+}
+
+impl Side {
+    pub fn new(ring: DriverRing, size: u16) -> Result<Side, PortError> {
+        let offered = vec![Vec::new(); usize::from(size)];
+        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let os = |e: rustix::io::Errno| PortError::os("make an eventfd", &e.into());
+        Ok(Side { ring, kick: event().map_err(os)?, call: event().map_err(os)?, offered })
+    }
+
+    /// Shows the switch what was offered. True where it had asked to be notified of that, and was.
+    pub fn show(&mut self) -> bool {
+        let is_kicked = self.ring.show();
+        if is_kicked {
+            // A full counter, the one error that can happen, means that it is readable.
+            let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
+        }
+        is_kicked
+    }
+}
+
+/// Waits until something can be read, or the time is over; true where it can.
+pub fn poll_for(fd: &impl AsFd, time: Duration) -> bool {
+    let time = Timespec::try_from(time).ok();
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], time.as_ref()) == Ok(1)
+}

@@ -1,0 +1,250 @@
+//! A burst's buffers: chains of descriptors, checked and copied from and to, whatever their layout.
+
+use super::copy;
+use super::counts::{RingCounts, Tally};
+use super::memory::{DirtyLog, GuestMemory};
+use arrayvec::ArrayVec;
+use packet::BURST;
+use packet::lent::HEAD_BYTES;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Frames beyond this are nobody's: 64 KB of network packet and its link header.
+pub(super) const FRAME_MAX: usize = 65_536 + 64;
+/// A burst takes no further buffers when those that it has are of more segments than this. Receive buffers of
+/// a guest without mergeable buffers, but with large segments, are of 19 each, or up to 47 where the guest's
+/// kernel was built so.
+pub(super) const BURST_SEGMENTS: usize = 48 * BURST;
+/// Frames from this length on are worth leaving their tails where they are. Of shorter ones the head is more
+/// than half, and the second copy, which is read from the first-level cache, costs less than keeping account
+/// of a tail.
+pub(super) const LENT_FRAME_MIN: usize = 2 * HEAD_BYTES;
+
+/// Why a ring cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault(pub &'static str);
+
+/// Which way the buffers of a ring are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    /// The guest's transmit ring: buffers that we read.
+    FromGuest,
+    /// The guest's receive ring: buffers that we write.
+    ToGuest,
+}
+
+/// A part of a buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Segment {
+    pub(super) at: NonNull<u8>,
+    pub(super) len: u32,
+    pub(super) guest: u64,
+}
+
+/// A buffer: a chain of descriptors.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Chain {
+    /// What identifies it when it is given back.
+    pub(super) id: u16,
+    /// Slots of the ring that it took (packed layout).
+    pub(super) slots: u16,
+    /// Its segments in the scratch list.
+    pub(super) first: u32,
+    pub(super) segments: u32,
+    /// Bytes of all segments.
+    pub(super) len: u32,
+}
+
+/// What the two layouts do differently.
+pub(super) trait Layout {
+    /// Buffers that wait, as far as this layout can tell cheaply, at most `wanted`. Prefetches their
+    /// descriptors.
+    fn available(&mut self, wanted: usize) -> Result<usize, Fault>;
+    /// Whether `wanted` buffers wait, or half as many as the ring has where that is less; true where the ring
+    /// is at fault.
+    fn has_available(&mut self, wanted: usize) -> bool;
+    /// Takes the next buffer, its segments appended to `out`. `None` where there is none.
+    fn take(&mut self, out: &mut Gather<'_>) -> Result<Option<(u16, u16)>, Fault>;
+    /// Undoes the taking of `chains`, which were the last ones taken.
+    fn untake(&mut self, chains: &[Chain]);
+    /// Gives a buffer back, of which `written` bytes were written. Seen by the guest after [`Self::publish`].
+    fn give_back(&mut self, chain: Chain, written: u32, log: Option<&DirtyLog>);
+    /// Lets the guest see what was given back. True where it wants to be notified.
+    fn publish(&mut self, log: Option<&DirtyLog>) -> bool;
+    /// Asks the guest to notify us, or not to. After asking, look again whether something came in between.
+    fn want_notifications(&mut self, wanted: bool);
+    /// The position to tell a front end that stops the ring (GET_VRING_BASE).
+    fn base(&self) -> u32;
+}
+
+/// Collects the segments of a chain.
+pub(super) struct Gather<'a> {
+    memory: &'a GuestMemory,
+    direction: Direction,
+    segments: &'a mut Vec<Segment>,
+    /// As many may there be after this chain.
+    segments_max: usize,
+    len: u64,
+}
+
+impl Gather<'_> {
+    /// Adds a descriptor's buffer.
+    #[inline(always)]
+    pub(super) fn add(&mut self, guest: u64, len: u32, is_writable: bool) -> Result<(), Fault> {
+        if is_writable != (self.direction == Direction::ToGuest) {
+            return Err(Fault("a descriptor for the other direction"));
+        }
+        self.len += u64::from(len);
+        match self.memory.at_guest(guest, len) {
+            Some(at) => self.push(Segment { at, len, guest }),
+            None => self.add_in_pieces(guest, len),
+        }
+    }
+
+    #[cold]
+    fn add_in_pieces(&mut self, mut guest: u64, mut len: u32) -> Result<(), Fault> {
+        while len > 0 {
+            let piece = self.memory.some_at_guest(guest, len);
+            let (at, piece_len) = piece.ok_or(Fault("a buffer outside the guest's memory"))?;
+            self.push(Segment { at, len: piece_len, guest })?;
+            guest = guest.wrapping_add(u64::from(piece_len));
+            len -= piece_len;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push(&mut self, segment: Segment) -> Result<(), Fault> {
+        if self.segments.len() == self.segments_max {
+            return Err(Fault("a chain of more descriptors than the ring has"));
+        }
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    /// The memory, to look an indirect table up in.
+    pub(super) fn memory(&self) -> &GuestMemory {
+        self.memory
+    }
+}
+
+/// The segments of a burst's buffers, in memory that is there before the first burst.
+pub(super) struct Segments {
+    pub(super) list: Vec<Segment>,
+    /// Of one buffer at most.
+    pub(super) chain_max: usize,
+}
+
+/// What a ring is made of.
+pub(super) struct RingParts {
+    pub(super) memory: Arc<GuestMemory>,
+    pub(super) log: Option<Arc<DirtyLog>>,
+    pub(super) direction: Direction,
+    /// The frame's header has the number of buffers, and a frame may take several.
+    pub(super) is_mergeable: bool,
+    /// Bytes of the frame's header: 12, or 10 for old guests.
+    pub(super) header_len: usize,
+    pub(super) counts: Arc<RingCounts>,
+}
+
+/// Buffers that were taken for a burst.
+pub(super) type Taken = ArrayVec<Chain, BURST>;
+
+/// What a burst to a guest did.
+#[derive(Default)]
+pub(super) struct Sent {
+    /// Packets at the front of the batch that are done with.
+    pub(super) taken: usize,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    /// Packets that no buffer of the guest can hold.
+    pub(super) refused: u64,
+}
+
+impl Sent {
+    pub(super) fn add(&mut self, tally: Tally) {
+        self.taken += tally.packets as usize;
+        self.packets += tally.packets;
+        self.bytes += tally.bytes;
+    }
+}
+
+/// Takes up to `wanted` buffers and prefetches the first bytes of each.
+#[inline(always)]
+pub(super) fn take_chains<L: Layout>(
+    layout: &mut L,
+    parts: &RingParts,
+    segments: &mut Segments,
+    wanted: usize,
+    chains: &mut Taken,
+) -> Result<(), Fault> {
+    chains.clear();
+    segments.list.clear();
+    let count = layout.available(wanted.min(BURST))?;
+    for _ in 0..count {
+        if segments.list.len() > BURST_SEGMENTS {
+            break;
+        }
+        let Some(chain) = take_one(layout, parts, segments)? else { break };
+        if let Some(first) = segments.list.get(chain.first as usize) {
+            prefetch(first.at, parts.direction);
+        }
+        chains.push(chain);
+    }
+    Ok(())
+}
+
+#[inline(always)]
+pub(super) fn take_one<L: Layout>(
+    layout: &mut L,
+    parts: &RingParts,
+    segments: &mut Segments,
+) -> Result<Option<Chain>, Fault> {
+    let Segments { list: segments, chain_max } = segments;
+    let first = segments.len();
+    let segments_max = first + *chain_max;
+    let mut gather =
+        Gather { memory: &parts.memory, direction: parts.direction, segments, segments_max, len: 0 };
+    let Some((id, slots)) = layout.take(&mut gather)? else { return Ok(None) };
+    let len = u32::try_from(gather.len).map_err(|_| Fault("a chain of more than 4 GB"))?;
+    let count = segments.len() - first;
+    Ok(Some(Chain { id, slots, first: first as u32, segments: count as u32, len }))
+}
+
+impl Chain {
+    #[inline(always)]
+    pub(super) fn segments<'a>(&self, all: &'a [Segment]) -> &'a [Segment] {
+        &all[self.first as usize..(self.first + self.segments) as usize]
+    }
+}
+
+#[inline(always)]
+pub(super) fn copy_in(from: NonNull<u8>, to: &mut [u8]) {
+    // SAFETY: the caller has checked that as many bytes of guest memory lie at `from`; private and guest
+    // memory never overlap.
+    unsafe { copy::bytes(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+}
+
+#[inline(always)]
+pub(super) fn copy_out(from: &[u8], to: NonNull<u8>) {
+    // SAFETY: as in `copy_in`.
+    unsafe { copy::bytes(from.as_ptr(), to.as_ptr(), from.len()) };
+}
+
+/// Copies to a guest from anywhere, also from a guest: then both may be the same memory.
+#[inline(always)]
+pub(super) fn copy_across(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
+    // SAFETY: the caller has checked that so many bytes lie at each; they may overlap.
+    unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), len) };
+}
+
+#[inline(always)]
+pub(super) fn prefetch(at: NonNull<u8>, direction: Direction) {
+    // Header and frame of a small packet cover two lines.
+    for at in [at.as_ptr(), at.as_ptr().wrapping_add(64)] {
+        match direction {
+            Direction::FromGuest => copy::prefetch(at),
+            Direction::ToGuest => copy::prefetch_to_write(at),
+        }
+    }
+}
