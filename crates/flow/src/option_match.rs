@@ -148,7 +148,7 @@ pub struct OptionMatch {
     pub value: Wide,
     /// [`Wide::ONES`] for the whole option, however long that is.
     pub mask: Wide,
-    /// Bytes of the option, where a bridge's table says; on the wire values then have that length.
+    /// Bytes of the option, where a bridge's table or the wire says. On the wire, values then have that many.
     pub bytes: Option<u8>,
 }
 

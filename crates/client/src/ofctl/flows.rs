@@ -564,7 +564,7 @@ fn as_received(flow: Parsed, protocol: Protocol) -> Result<Message, Failure> {
     let mut flow_mod = flow.in_protocol(protocol);
     // The extension says a table that the flow does not, as Open vSwitch's client has it.
     let any_table = flow_mod.table_id == openflow::message::TABLE_ALL && !protocol.has_table_id_extension();
-    if any_table && flow_mod.command == FlowModCommand::Add {
+    if any_table && (flow_mod.command == FlowModCommand::Add || protocol.version() == Version::V10) {
         flow_mod.table_id = 0;
     }
     let bytes = codec.encode(1, &Message::FlowMod(Box::new(flow_mod)))?;

@@ -13,6 +13,7 @@ mod matches;
 mod offline;
 mod options;
 mod ports;
+mod remarks;
 mod replace;
 mod tables;
 mod watch;
@@ -201,6 +202,14 @@ const TABLE: &[Row] = &[
     ("add-tlv-map", 2, 2, options::add_tlv_map, "SWITCH MAP[,MAP]...", "map tunnel options to fields: {class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN"),
     ("del-tlv-map", 1, 2, options::del_tlv_map, "SWITCH [MAP[,MAP]...]", "remove mappings of tunnel options, or all of them"),
     ("dump-tlv-map", 1, 1, options::dump_tlv_map, "SWITCH", "print the mappings of tunnel options"),
+    (
+        "ct-flush",
+        1,
+        4,
+        options::ct_flush,
+        "SWITCH [zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]",
+        "end tracked connections that match",
+    ),
     ("ct-flush-zone", 2, 2, options::ct_flush_zone, "SWITCH ZONE", "end the tracked connections of a zone"),
     ("packet-out", 2, usize::MAX, flows::packet_out, "SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"", "send a packet through actions"),
     ("parse-flow", 1, 1, flows::parse_flow_command, "FLOW", "check a flow and print it as it would be sent"),
@@ -230,8 +239,9 @@ const TABLE: &[Row] = &[
 ];
 
 /// What `--read-only` refuses.
-const CHANGING: [&str; 23] = [
+const CHANGING: [&str; 24] = [
     "mod-table",
+    "ct-flush",
     "ct-flush-zone",
     "add-group",
     "mod-group",

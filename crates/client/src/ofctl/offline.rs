@@ -49,7 +49,10 @@ pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
     };
     // What is said between messages of one connection is not known here: level 1 is what other commands
     // print.
-    let show = |bytes: &[u8]| print!("{}", bytes_text(bytes, PortNames::none(), verbosity.saturating_sub(1)));
+    let show = |bytes: &[u8]| {
+        super::remarks::log(bytes);
+        print!("{}", bytes_text(bytes, PortNames::none(), verbosity.saturating_sub(1)));
+    };
     match options.word(1).unwrap_or("") {
         "-" => show(&hex(&read_file("-")?.0)?),
         text => show(&hex(text)?),
@@ -181,7 +184,12 @@ fn explain(what: &str, bytes: &[u8], error: ErrorKind, is_bad: impl Fn(&[u8]) ->
             return;
         }
         if is_bad(&bytes[..end]) {
-            return tracing::warn!(target: "ofp_actions", "bad action at offset {at} ({error}):\n{}", hex_lines(bytes));
+            return tracing::warn!(
+                target: "ofp_actions",
+                has_lines = true,
+                "bad action at offset {at} ({error}):\n{}",
+                hex_lines(bytes)
+            );
         }
         at = end;
     }

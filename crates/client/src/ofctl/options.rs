@@ -1,11 +1,12 @@
 //! Small requests: which tunnel options are which fields of a switch (`add-tlv-map`, `del-tlv-map`,
-//! `dump-tlv-map`), and an end to tracked connections (`ct-flush-zone`).
+//! `dump-tlv-map`), and an end to tracked connections (`ct-flush-zone`,
+//! `ct-flush`).
 
 use super::Options;
 use super::client::{Failure, fail};
 use openflow::Message;
-use openflow::message::{TlvMap, TlvTableCommand, TlvTableMod};
-use openflow::text::{PortNames, message_text};
+use openflow::message::{CtFlush, TlvMap, TlvTableCommand, TlvTableMod};
+use openflow::text::{PortNames, message_text, parse_ct_tuple};
 use std::process::ExitCode;
 
 pub fn add_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
@@ -45,6 +46,26 @@ pub fn ct_flush_zone(options: &Options) -> Result<ExitCode, Failure> {
     let Ok(zone) = text.parse() else { return fail!("invalid zone_id \"{text}\"") };
     let mut client = options.connect(options.word(1).unwrap_or(""))?;
     client.command(&Message::CtFlushZone(zone))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn ct_flush(options: &Options) -> Result<ExitCode, Failure> {
+    let mut flush = CtFlush::default();
+    let mut words = options.args.words.iter().skip(2).peekable();
+    if let Some(word) = words.next_if(|word| word.starts_with("zone=")) {
+        let Ok(zone) = word["zone=".len()..].parse() else { return fail!("failed to parse zone") };
+        flush.zone = Some(zone);
+    }
+    for is_reply in [false, true] {
+        if let Some(word) = words.next() {
+            parse_ct_tuple(word, &mut flush, is_reply).map_err(Failure)?;
+        }
+    }
+    if words.next().is_some() {
+        return fail!("invalid arguments: expected [zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]");
+    }
+    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    client.command(&Message::CtFlush(Box::new(flush)))?;
     Ok(ExitCode::SUCCESS)
 }
 

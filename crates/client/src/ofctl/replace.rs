@@ -3,6 +3,7 @@
 use super::Options;
 use super::client::{Failure, fail};
 use super::flows::{flows_of_file, flows_of_switch, send_all, send_bundle};
+use flow::options::OPTION_BYTES_MAX;
 use flow::{Match, Mf};
 use openflow::Version;
 use openflow::message::{FlowForm, FlowMod, FlowModCommand, FlowStats, FlowStatsRequest, TABLE_ALL};
@@ -231,6 +232,17 @@ enum Criterion {
     Field(Mf),
 }
 
+/// The value that a flow matches of a field; `None` where it does not look at the field.
+fn sort_value(flow: &FlowStats, field: Mf) -> Option<[u8; OPTION_BYTES_MAX]> {
+    if let Mf::TunMetadata(idx) = field {
+        return flow.matching.options.get(idx).map(|option| option.value.to_be_bytes());
+    }
+    let (value, mask) = flow.matching.get_mf(field);
+    let mut bytes = [0; OPTION_BYTES_MAX];
+    bytes[OPTION_BYTES_MAX - 16..].copy_from_slice(&value.to_be_bytes());
+    (mask != 0 && flow.matching.has_prereq(field)).then_some(bytes)
+}
+
 /// Sorts flows by fields, the first named counting most; those without a field come after those with it.
 pub fn sort_flows(
     flows: &mut [FlowStats],
@@ -256,22 +268,17 @@ pub fn sort_flows(
             let turn = |order: Ordering| if *reverse { order.reverse() } else { order };
             let order = match criterion {
                 Criterion::Priority => turn(a.info.priority.cmp(&b.info.priority)),
-                Criterion::Field(mf) => {
-                    let value = |f: &FlowStats| {
-                        let (value, mask) = f.matching.get_mf(*mf);
-                        (mask != 0 && f.matching.has_prereq(*mf)).then_some(value)
-                    };
-                    match (value(a), value(b)) {
-                        (Some(a), Some(b)) => turn(a.cmp(&b)),
-                        (a, b) => b.is_some().cmp(&a.is_some()),
-                    }
-                }
+                Criterion::Field(mf) => match (sort_value(a, *mf), sort_value(b, *mf)) {
+                    (Some(a), Some(b)) => turn(a.cmp(&b)),
+                    (a, b) => b.is_some().cmp(&a.is_some()),
+                },
             };
             if order != Ordering::Equal {
                 return order;
             }
         }
-        Ordering::Equal
+        // As tables are searched: what matters more comes first.
+        b.info.priority.cmp(&a.info.priority)
     };
     flows.sort_by(compare);
     Ok(())

@@ -506,6 +506,18 @@ fn commands_show_limit_and_flush_connections() {
     switch.ofctl(&["ct-flush-zone", "br0", "3"]).ok();
     assert_eq!(nconns(), 0);
     send(a, b, 1003, 53);
+    send(a, b, 1004, 53);
+    wait_for("two connections", || nconns() == 2);
+    let of = |port: u16| format!("ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src={port}");
+    switch.ofctl(&["ct-flush", "br0", &of(1003)]).ok();
+    assert_eq!(nconns(), 2, "who names no zone means zone 0");
+    switch.ofctl(&["ct-flush", "br0", "zone=3", &of(1003)]).ok();
+    assert_eq!(nconns(), 1);
+    switch.own_ofctl(&["ct-flush", "br0", "zone=3", "", "ct_nw_src=10.0.0.9,ct_nw_proto=17"]).ok();
+    assert_eq!(nconns(), 1, "nobody answers from there");
+    switch.own_ofctl(&["ct-flush", "br0", "zone=3", "", "ct_nw_src=10.0.0.2,ct_nw_proto=17"]).ok();
+    assert_eq!(nconns(), 0);
+    send(a, b, 1005, 53);
     wait_for("another connection", || nconns() == 1);
     switch.appctl(&["dpctl/flush-conntrack"]).ok();
     assert_eq!(nconns(), 0);

@@ -12,8 +12,8 @@ use crate::codec::matching::{AnyEntry, read_entry, write_entry, write_option};
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{self, u8_named, u16_named, u64_of, write_ethernet, write_hex};
 use crate::text::{
-    Protocols, TextError, bad, display_name, field_named, parse_subfield, parse_value, put, split_subfield,
-    write_value,
+    PortNames, Protocols, TextError, bad, display_name, field_named, parse_subfield, parse_value, put,
+    split_subfield, write_value,
 };
 use crate::version::Version;
 use flow::action::SubField;
@@ -264,6 +264,9 @@ impl Encoder<'_> {
 
 fn parse_set_field(p: &mut Parser, text: &str) -> Result<Action, TextError> {
     let Some((value, name)) = text.split_once("->") else { return bad!("{text}: missing `->'") };
+    if name.trim().is_empty() {
+        return bad!("{text}: missing field name following `->'");
+    }
     let Some(field) = field_named(name.trim()) else {
         return bad!("{} is not a valid OXM field name", name.trim());
     };
@@ -454,7 +457,11 @@ fn parse_load(text: &str) -> Result<Action, TextError> {
     match u64::try_from(value) {
         Ok(value) if target.count >= 64 || value >> target.count == 0 => Ok(Action::Load { target, value }),
         // One such action carries 64 bits.
-        _ => bad!("{text}: value {value:#x} does not fit into {} bits", target.count.min(64)),
+        _ => {
+            let mut shown = String::new();
+            write_value(&mut shown, target.field, value, target.field.ones(), PortNames::none());
+            bad!("{text}: value {shown} does not fit into {} bits", target.count.min(64))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::bytes::{Put, Reader};
 use super::kind::{NICIRA, ONF, nxt, onft};
-use super::{Codec, HEADER_LEN, asynchronous, flows, group, packet, switch};
+use super::{Codec, HEADER_LEN, asynchronous, ct_flush, flows, group, packet, switch};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, Message, PacketInForm, TlvMap,
@@ -89,6 +89,7 @@ fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, E
             r.zeros(6, NXBRC_MUST_BE_ZERO)?;
             Message::CtFlushZone(r.u16()?)
         }
+        nxt::CT_FLUSH => Message::CtFlush(Box::new(ct_flush::read(r)?)),
         nxt::PACKET_IN2 => Message::PacketIn(packet::read_packet_in2(r)?),
         nxt::GROUP_MOD if codec.version == Version::V10 => {
             Message::GroupMod(group::read_group_mod(codec.version, r)?)
@@ -221,6 +222,10 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
             begin(nxt::CT_FLUSH_ZONE);
             out.zeros(6);
             out.u16(*zone);
+        }
+        Message::CtFlush(flush) => {
+            begin(nxt::CT_FLUSH);
+            ct_flush::write(out, flush);
         }
         _ => return None,
     }

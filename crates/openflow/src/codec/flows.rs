@@ -145,7 +145,7 @@ fn read_common(
         hard_timeout,
         priority,
         buffer_id: (buffer_id != NONE32 && !command.is_delete()).then_some(buffer_id),
-        out_port: if command.is_delete() { filter_port16(out_port) } else { None },
+        out_port: filter_port16(out_port),
         out_group: None,
         flags: read_flags(version, flags, command)?,
         importance: 0,

@@ -90,7 +90,9 @@ fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMa
     if !value.is_within(&mask) {
         return Err(OFPBMC_BAD_WILDCARDS);
     }
-    Ok(OptionMatch { idx, value, mask, bytes: None })
+    // A mask of ones says no more than its length: that of the option, if who sends it knows the option.
+    let bytes = masked.then_some(bytes as u8);
+    Ok(OptionMatch { idx, value, mask, bytes })
 }
 
 fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {

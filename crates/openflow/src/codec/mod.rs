@@ -7,6 +7,7 @@
 
 mod asynchronous;
 pub(crate) mod bytes;
+mod ct_flush;
 mod extension;
 mod features;
 mod fields;

@@ -1,6 +1,7 @@
 //! The messages in a form of no version. Fields that a version lacks on the wire have the value given here
 //! when decoded, and are left out when encoded; what a version cannot say at all is an encoding error.
 
+mod ct_flush;
 mod extension;
 mod flow;
 mod group;
@@ -9,6 +10,7 @@ mod port;
 mod stats;
 mod switch;
 
+pub use ct_flush::*;
 pub use extension::*;
 pub use flow::*;
 pub use group::*;
@@ -140,6 +142,8 @@ pub enum Message {
     Resume(Box<PacketIn>),
     /// NXT_CT_FLUSH_ZONE.
     CtFlushZone(u16),
+    /// NXT_CT_FLUSH.
+    CtFlush(Box<CtFlush>),
     /// OFPT_BUNDLE_CONTROL (1.4 and later) or its extension to 1.3.
     BundleControl(BundleControl),
     /// OFPT_BUNDLE_ADD_MESSAGE or its extension to 1.3.
@@ -230,6 +234,7 @@ impl Message {
             TlvTableMod(_) => "NXT_TLV_TABLE_MOD",
             Resume(_) => "NXT_RESUME",
             CtFlushZone(_) => "NXT_CT_FLUSH_ZONE",
+            CtFlush(_) => "NXT_CT_FLUSH",
             BundleControl(_) => "OFPT_BUNDLE_CONTROL",
             BundleAdd(_) => "OFPT_BUNDLE_ADD_MESSAGE",
         }

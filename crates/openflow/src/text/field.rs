@@ -271,7 +271,12 @@ pub(super) fn write_flags(
 pub(crate) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> {
     let name_len = text.find(['[', '-']).unwrap_or(text.len());
     let name = &text[..name_len];
-    let Some(field) = Mf::from_name(name) else { return bad!("{text}: unknown field `{name}'") };
+    let named = match name {
+        "tp_src" => Some(Mf::TcpSrc),
+        "tp_dst" => Some(Mf::TcpDst),
+        _ => Mf::from_name(name),
+    };
+    let Some(field) = named else { return bad!("{text}: unknown field `{name}'") };
     let width = field.row().subfield_bits;
     let whole = SubField { field, offset: 0, count: width };
     let Some(inner) = text[name_len..].strip_prefix('[') else { return Ok((whole, &text[name_len..])) };

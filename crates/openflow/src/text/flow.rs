@@ -435,8 +435,7 @@ pub fn write_flow_mod(out: &mut String, m: &FlowMod, version: Version, ports: &P
         FlowModCommand::Delete => "DEL",
         FlowModCommand::DeleteStrict => "DEL_STRICT",
     });
-    // OpenFlow 1.0 itself has no table: there, any is said by silence.
-    if m.table_id != 0 && !(m.table_id == TABLE_ALL && version == Version::V10) {
+    if m.table_id != 0 {
         put!(out, " table:{}", m.table_id);
     }
     out.push(' ');

@@ -419,11 +419,12 @@ impl Writer<'_> {
 /// Appends what is matched of a tunnel option. A mask that is a whole number of bytes, all ones, is not
 /// written, as Open vSwitch has it, whose values are as short as their masks.
 fn write_option(out: &mut String, option: &OptionMatch) {
-    let OptionMatch { idx, value, mask, .. } = option;
+    let OptionMatch { idx, value, mask, bytes } = option;
     put!(out, "tun_metadata{idx}");
     if !mask.is_zero() {
         put!(out, "={value}");
-        if *mask != Wide::low(mask.byte_len() as u16 * 8) {
+        let whole = bytes.map_or(mask.byte_len(), usize::from);
+        if *mask != Wide::ONES && *mask != Wide::low(whole as u16 * 8) {
             put!(out, "/{mask}");
         }
     }

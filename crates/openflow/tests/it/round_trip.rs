@@ -401,6 +401,28 @@ fn samples() -> Vec<Message> {
         Message::TlvTableReply(TlvTable { max_option_space: 256, max_fields: 64, maps: vec![map] }),
         Message::TlvTableMod(TlvTableMod { command: TlvTableCommand::Add, maps: vec![map, map] }),
         Message::CtFlushZone(3),
+        Message::CtFlush(Box::default()),
+        Message::CtFlush(Box::new(CtFlush {
+            zone: Some(9),
+            protocol: Some(6),
+            is_ipv6: Some(false),
+            original: CtTuple { src: Some(0x0a00_0001), dst_port: Some(80), ..CtTuple::default() },
+            reply: CtTuple { dst: Some(0x0a00_0001), src_port: Some(80), ..CtTuple::default() },
+        })),
+        Message::CtFlush(Box::new(CtFlush {
+            zone: None,
+            protocol: Some(58),
+            is_ipv6: Some(true),
+            original: CtTuple {
+                src: Some(0xfd00 << 112 | 1),
+                dst: Some(0xfd00 << 112 | 2),
+                icmp_id: Some(7),
+                icmp_type: Some(128),
+                icmp_code: Some(0),
+                ..CtTuple::default()
+            },
+            reply: CtTuple::default(),
+        })),
         Message::BundleControl(BundleControl {
             bundle_id: 1,
             kind: BundleControlType::CommitRequest,

@@ -2,10 +2,11 @@
 
 use super::datapath::is_named;
 use crate::state::Vswitch;
-use datapath::conntrack::dump::{Connection, Filter, Partial};
+use datapath::conntrack::dump::{Connection, Filter, Partial, PartialTuple};
 use datapath::conntrack::tcp::{Scale, State};
 use datapath::conntrack::tuple::Tuple;
-use openflow::text::KeyValues;
+use openflow::message::{CtFlush, CtTuple};
+use openflow::text::{KeyValues, parse_ct_tuple};
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -154,9 +155,9 @@ pub fn dump(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let mut words = words(vswitch, args, &[])?.into_iter().peekable();
-    let mut filter = Filter::default();
+    let (mut filter, mut flush) = (Filter::default(), CtFlush::default());
     if let Some(word) = words.next_if(|word| word.starts_with("zone=")) {
-        filter.zone = Some(zone(word).ok_or_else(|| refused("failed to parse zone"))?);
+        flush.zone = Some(zone(word).ok_or_else(|| refused("failed to parse zone"))?);
     }
     if let Some(word) = words.next_if(|word| word.starts_with("mark=")) {
         let (value, mask) = masked(&word[5..]).ok_or_else(|| refused("failed to parse mark"))?;
@@ -165,17 +166,16 @@ pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if let Some(word) = words.next_if(|word| word.starts_with("labels=")) {
         filter.label = Some(masked(&word[7..]).ok_or_else(|| refused("failed to parse labels"))?);
     }
-    let mut partial = Partial::default();
     for is_reply in [false, true] {
         let Some(word) = words.next() else { break };
-        parse_tuple(word, &mut partial, is_reply).map_err(refused)?;
+        parse_ct_tuple(word, &mut flush, is_reply).map_err(refused)?;
     }
     if words.next().is_some() {
         return Err(refused("invalid arguments"));
     }
-    filter.tuples = Some(partial).filter(|partial| *partial != Partial::default());
+    filter = Filter { mark: filter.mark, label: filter.label, ..filter_of(&flush) };
     let count = vswitch.dp.tracker().flush(&filter, vswitch.dp.now_ms());
-    match partial.whole_original() {
+    match filter.tuples.is_some_and(|tuples| tuples.whole_original()) {
         // Who names one connection wants to know that it was there.
         true if count == 0 => {
             Err("ovs-vswitchd: failed to flush conntrack (No such file or directory)".into())
@@ -196,55 +196,27 @@ fn masked(text: &str) -> Option<(u128, u128)> {
     }
 }
 
-/// Reads `ct_nw_src=..,ct_tp_dst=..` into one of both tuples.
-pub fn parse_tuple(text: &str, into: &mut Partial, is_reply: bool) -> Result<(), String> {
-    for (key, value) in KeyValues::new(text) {
-        if value.is_empty() {
-            return Err(format!("field {key} missing value"));
-        }
-        let failed = || format!("failed to parse field {key}");
-        let number = || value.parse::<u16>().map_err(|_| failed());
-        let Partial { is_ipv6, protocol, .. } = *into;
-        let tuple = if is_reply { &mut into.reply } else { &mut into.original };
-        let mut address = |is_src: bool, new: Option<u128>, new_is_ipv6: bool| {
-            if is_ipv6.is_some_and(|before| before != new_is_ipv6) {
-                return Err(format!("the L3 protocol does not match {value}"));
-            }
-            let place = if is_src { &mut tuple.src } else { &mut tuple.dst };
-            if place.is_some() {
-                return Err(format!("{key} is set multiple times"));
-            }
-            *place = Some(new.ok_or_else(failed)?);
-            Ok(Some(new_is_ipv6))
-        };
-        match key {
-            "ct_nw_src" | "ct_nw_dst" => {
-                let new = value.parse::<Ipv4Addr>().ok().map(|a| a.to_bits().into());
-                into.is_ipv6 = address(key == "ct_nw_src", new, false)?;
-            }
-            "ct_ipv6_src" | "ct_ipv6_dst" => {
-                let new = value.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits);
-                into.is_ipv6 = address(key == "ct_ipv6_src", new, true)?;
-            }
-            "ct_nw_proto" => {
-                into.protocol = Some(value.parse().map_err(|_| failed())?);
-            }
-            "ct_tp_src" => tuple.src_port = Some(number()?),
-            "ct_tp_dst" => tuple.dst_port = Some(number()?),
-            "icmp_type" | "icmp_code" | "icmp_id" if !matches!(protocol, Some(1 | 58)) => {
-                return Err("invalid L4 fields".into());
-            }
-            "icmp_type" => tuple.icmp_type = Some(value.parse().map_err(|_| failed())?),
-            "icmp_code" => tuple.icmp_code = Some(value.parse().map_err(|_| failed())?),
-            "icmp_id" => tuple.icmp_id = Some(number()?),
-            other => return Err(format!("invalid conntrack tuple field: {other}")),
-        }
-    }
-    let ports = [into.original, into.reply].iter().any(|t| t.src_port.is_some() || t.dst_port.is_some());
-    if into.protocol.is_none() && ports {
-        return Err("port is set without protocol".into());
-    }
-    Ok(())
+/// The filter of the tracker for what a client says.
+pub fn filter_of(flush: &CtFlush) -> Filter {
+    let tuple = |t: &CtTuple| PartialTuple {
+        src: t.src,
+        dst: t.dst,
+        src_port: t.src_port,
+        dst_port: t.dst_port,
+        icmp_id: t.icmp_id,
+        icmp_type: t.icmp_type,
+        icmp_code: t.icmp_code,
+    };
+    let partial = Partial {
+        is_ipv6: flush.is_ipv6,
+        protocol: flush.protocol,
+        original: tuple(&flush.original),
+        reply: tuple(&flush.reply),
+    };
+    let tuples = Some(partial).filter(|partial| *partial != Partial::default());
+    // Who names a tuple and no zone means zone 0: ovs-dpctl(8), flush-conntrack.
+    let zone = flush.zone.or(tuples.map(|_| 0));
+    Filter { zone, tuples, ..Filter::default() }
 }
 
 pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {

@@ -52,7 +52,8 @@ pub(super) fn convert(fm: &OfFlowMod, version: Version) -> FlowMod {
         idle_timeout_s: fm.idle_timeout,
         hard_timeout_s: fm.hard_timeout,
         importance: fm.importance,
-        out_port: fm.out_port,
+        // Others than deletes may name one, which filters nothing.
+        out_port: fm.out_port.filter(|_| fm.command.is_delete()),
         out_group: fm.out_group,
         flags: RuleFlags {
             send_flow_removed: fm.flags.contains(FlowFlags::SEND_FLOW_REM),

@@ -2,6 +2,7 @@
 
 use super::flow_mods::refusal;
 use super::{Handled, OfConn, Pending, Purpose, Request};
+use crate::commands::conntrack::filter_of;
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
@@ -9,9 +10,10 @@ use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, Key, Match, extract};
 use openflow::message::{
-    AsyncConfig, Capabilities, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig, PortMod,
-    PortReason, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
+    AsyncConfig, Capabilities, CtFlush, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig,
+    PortMod, PortReason, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
 };
+use openflow::text::ct_flush_text;
 use openflow::{ErrorKind, Version};
 use switch::{BridgeConfig, BridgeIdx, Effect, Fragments};
 
@@ -114,6 +116,11 @@ impl Vswitch {
                 tracing::debug!(target: "ct_dpif", "netdev@ovs-netdev: ct_flush: zone {zone}");
                 let filter = Filter { zone: Some(zone), ..Filter::default() };
                 self.dp.tracker().flush(&filter, self.dp.now_ms());
+            }
+            Message::CtFlush(flush) => {
+                let what = if *flush == CtFlush::default() { "<all>".into() } else { ct_flush_text(&flush) };
+                tracing::debug!(target: "ct_dpif", "netdev@ovs-netdev: ct_flush: {what}");
+                self.dp.tracker().flush(&filter_of(&flush), self.dp.now_ms());
             }
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),

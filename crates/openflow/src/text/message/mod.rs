@@ -246,6 +246,7 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         Message::SetControllerId(id) => put!(out, " id={id}"),
         Message::FlowMonitorCancel(id) => put!(out, " id={id}"),
         Message::CtFlushZone(zone) => put!(out, " zone_id={zone}"),
+        Message::CtFlush(flush) => put!(out, " {}", super::ct_flush_text(flush)),
         Message::BundleControl(control) => bundle_control(out, control),
         Message::BundleAdd(add) => {
             put!(out, "\n bundle_id={} flags=", hexadecimal(add.bundle_id));

@@ -61,10 +61,10 @@ pub fn ours(version: Version, flow: &str) -> Result<String, String> {
 pub fn through_the_wire(version: Version, parsed: Parsed) -> Result<String, String> {
     let usable = parsed.protocols.intersect(Protocols::of_versions(openflow::VersionSet::only(version)));
     let Some(protocol) = usable.iter().next() else { return Err("no usable protocol".to_string()) };
-    let codec = Codec { flow_mod_table_id: true, ..Codec::new(version) };
+    let codec = Codec { flow_mod_table_id: protocol.has_table_id_extension(), ..Codec::new(version) };
     let flow_mod = parsed.in_protocol(protocol);
     let bytes = codec.encode(1, &Message::FlowMod(Box::new(flow_mod))).map_err(|e| e.to_string())?;
-    match codec.decode(&bytes) {
+    match (Codec { flow_mod_table_id: true, ..codec }).decode(&bytes) {
         Ok((_, Message::FlowMod(flow_mod))) => {
             let mut out = String::new();
             write_flow_mod(&mut out, &flow_mod, version, PortNames::none());

@@ -1,0 +1,106 @@
+//! What the stock tool logs of bytes that it prints: why a message cannot be read, and what of a match was
+//! left out.
+
+use super::flows::log_normalization;
+use openflow::codec::{Header, Unknown, message_name};
+use openflow::error::ErrorKind;
+use openflow::text::{PortNames, match_text, normalized};
+use openflow::{Codec, Message, Version};
+
+/// Where the match of a flow-mod of OpenFlow 1.0 is.
+const MATCH10: std::ops::Range<usize> = 8..48;
+/// Bytes of a features reply before its ports.
+const FEATURES_LEN: usize = 32;
+/// Where the message that is added to a bundle begins.
+const BUNDLED: usize = 16;
+
+/// Logs what there is to remark on a message.
+pub fn log(bytes: &[u8]) {
+    let Some(header) = Header::parse(bytes).filter(|header| usize::from(header.length) == bytes.len()) else {
+        return;
+    };
+    let Some(version) = Version::from_wire(header.version) else {
+        // A hello of a version to come offers what is known too.
+        if header.kind == 0 {
+            return;
+        }
+        tracing::warn!(
+            target: "ofp_msgs",
+            "unknown OpenFlow message (version {}, type {})",
+            header.version,
+            header.kind
+        );
+        return;
+    };
+    let name = message_name(bytes).unwrap_or_default();
+    match (Codec::new(version).decode(bytes), name.as_str()) {
+        (Ok((_, Message::Hello(versions))), _) if versions.greatest().is_none() => {
+            tracing::warn!(
+                target: "ofp_util",
+                "peer does not support any OpenFlow version (between 0x01 and 0x1f)"
+            );
+        }
+        (Ok((_, Message::FlowMod(_))), _) if version == Version::V10 && name == "OFPT_FLOW_MOD" => {
+            normalization(&bytes[MATCH10]);
+        }
+        (Err(ErrorKind::OFPBRC_BAD_LEN), "OFPT_FEATURES_REPLY") => {
+            let port = if version == Version::V10 { 48 } else { 64 };
+            tracing::warn!(
+                target: "ofp_msgs",
+                "received {name} with incorrect length {} (must be exactly {FEATURES_LEN} bytes or longer by an integer multiple of {port} bytes)",
+                bytes.len()
+            );
+        }
+        (Err(error), "OFPT_SET_ASYNC_CONFIG") if version >= Version::V14 => properties(&bytes[8..], error),
+        (Err(ErrorKind::OFPBFC_MSG_UNSUP), _) => {
+            if let Some(added) = bytes.get(BUNDLED..).and_then(|bytes| message_name(bytes).ok()) {
+                tracing::warn!(
+                    target: "ofp_bundle",
+                    "{added} message not allowed inside OFPT14_BUNDLE_ADD_MESSAGE"
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A match of OpenFlow 1.0 that names fields without what they require.
+fn normalization(bytes: &[u8]) {
+    if let Ok(before) = Codec::new(Version::V10).decode_match(bytes, Unknown::Refused) {
+        let after = normalized(&before);
+        if after != before {
+            let text = |m| match_text(m, PortNames::none());
+            log_normalization(&text(&before), &text(&after));
+        }
+    }
+}
+
+/// The property of a configuration of asynchronous messages that is the reason why it cannot be read.
+fn properties(mut bytes: &[u8], error: ErrorKind) {
+    const KINDS: [(&str, u32); 6] = [
+        ("PACKET_IN", 0x3f),
+        ("PORT_STATUS", 0x7),
+        ("FLOW_REMOVED", 0x3f),
+        ("ROLE_STATUS", 0x7),
+        ("TABLE_STATUS", 0x18),
+        ("REQUESTFORWARD", 0x3),
+    ];
+    while let [a, b, c, d, e, f, g, h, ..] = *bytes {
+        let (kind, length) = (u16::from_be_bytes([a, b]), usize::from(u16::from_be_bytes([c, d])));
+        let mask = u32::from_be_bytes([e, f, g, h]);
+        match KINDS.get(usize::from(kind / 2)) {
+            None if error == ErrorKind::OFPACFC_UNSUPPORTED => {
+                return tracing::warn!(target: "ofp_util", "unknown async config property type {kind}");
+            }
+            Some((name, known)) if mask & !known != 0 => {
+                return tracing::warn!(
+                    target: "ofp_util",
+                    "bad value {mask:#x} for {name} (allowed mask {known:#x})"
+                );
+            }
+            _ => {}
+        }
+        let Some(rest) = bytes.get(length.next_multiple_of(8).max(8)..) else { return };
+        bytes = rest;
+    }
+}
