@@ -2,6 +2,7 @@
 //! nothing is looked up by its number. The control side makes it.
 
 use crate::conntrack::share::Begun;
+use crate::ports::InputIdx;
 use crate::stats::PortCounters;
 use base::{OfPort, PortNo};
 use flow::Depth;
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Input {
     /// Which port.
     pub port: PortNo,
+    /// Where the caches of the worker that has it know it; the worker says so.
+    pub idx: InputIdx,
     /// What the pipeline says of it.
     pub view: Arc<PortView>,
     /// This worker's counters of packets that come in there; `None` where no worker has any.
@@ -43,7 +46,8 @@ impl Input {
         counters: Option<Arc<PortCounters>>,
         exact_tier: ExactTier,
     ) -> Box<Input> {
-        Box::new(Input { port, view, counters, exact_tier, alone_until_ms: 0, begun: Begun::default() })
+        let (idx, begun) = (InputIdx::default(), Begun::default());
+        Box::new(Input { port, idx, view, counters, exact_tier, alone_until_ms: 0, begun })
     }
 
     /// No port.

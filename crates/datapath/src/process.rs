@@ -151,11 +151,11 @@ impl<P: Pipeline> Process<P> {
             prefetch(packet.data());
         }
         let input = &self.context.input;
-        let port = input.port;
+        let (port, idx) = (input.port, input.idx);
         debug_assert!(batch.iter().all(|packet| packet.in_port == port));
         let use_exact = input.use_exact(self.now_ms);
         self.cache.set_version(version);
-        let origin = self.cache.plain_origin(port, Origin::new(of_port, metadata), depth);
+        let origin = self.cache.plain_origin(idx, Origin::new(of_port, metadata), depth);
         if origin.is_none() {
             self.context.stats.origins_full.add(batch.len() as u64);
         }
@@ -164,7 +164,8 @@ impl<P: Pipeline> Process<P> {
         let mut memory = self.memory.take().expect("one round at a time");
         (memory.tracking, memory.dp_hash) = (metadata.tracking, metadata.dp_hash);
         memory.has_more = metadata.tracking.state != 0 || metadata.dp_hash != 0;
-        let received = Received::new(memory, Arrival { port, metadata, ingress, origin, use_exact, at });
+        let received =
+            Received::new(memory, Arrival { port, input: idx, metadata, ingress, origin, use_exact, at });
         // 1 to 3.
         let classified = self.classify(received, batch, clock);
         // 4.

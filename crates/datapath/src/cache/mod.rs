@@ -25,7 +25,7 @@ mod upkeep;
 use crate::action::DpAction;
 use crate::conntrack;
 use crate::pipeline::{FlowView, Pipeline, Translation};
-use crate::ports::PortTable;
+use crate::ports::{InputIdx, PortTable};
 use crate::stamp::Stamp;
 use crate::watch::Marks;
 use arrayvec::ArrayVec;
@@ -42,7 +42,7 @@ use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
 use flow::{Block, Depth, Key, Mask};
 use index::{Index, Probe};
 pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
-use masks::{MaskEntry, Masks, PortMasks, dp_port, masked_wide_equal, mega_hash};
+use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash};
 use origins::{Origin, Origins, SLOT_BITS};
 use sorts::{Sights, Sorts};
 use std::sync::Arc;
@@ -157,8 +157,9 @@ pub struct FlowCache {
     arena: Arena,
     masks: Masks,
     sorts: Sorts,
-    /// The ports that flows come from.
-    ports: PortTable<Box<InputPort>>,
+    /// The ports that flows come from, the first of which is none.
+    inputs: Vec<Box<InputPort>>,
+    by_port: PortTable<InputIdx>,
     evictions: u64,
     now_ms: u64,
     /// The newest version that packets have seen.
@@ -198,7 +199,8 @@ impl FlowCache {
             arena: Arena::new(4 * limit)?,
             masks: Masks::new(),
             sorts: Sorts::new(),
-            ports: PortTable::new(),
+            inputs: vec![Box::default()],
+            by_port: PortTable::new(),
             evictions: 0,
             now_ms: 0,
             version: Version(0),
@@ -210,26 +212,26 @@ impl FlowCache {
     /// What the last word of plain packets' keys says of where they come from and how deep they are read.
     /// `None` where their port has no number left for them: they are then looked up by their whole keys.
     #[inline(always)]
-    pub fn plain_origin(&mut self, port: PortNo, origin: Origin, depth: Depth) -> Option<u64> {
-        if self.ports.get(port).is_none() {
-            self.port_mut(port);
-        }
-        let slot = self.ports.get_mut(port)?.origins.slot(origin, &self.secret)?;
-        let number = u64::from(port.0) << SLOT_BITS | u64::from(slot);
+    pub fn plain_origin(&mut self, input: InputIdx, origin: Origin, depth: Depth) -> Option<u64> {
+        let slot = self.inputs[input.0 as usize].origins.slot(origin, &self.secret)?;
+        let number = u64::from(input.0) << SLOT_BITS | u64::from(slot);
         Some(PLAIN | (number << DEPTH_BITS | depth as u64) << PLAIN_ORIGIN_SHIFT)
     }
 
-    /// What there is of a port that flows come from. Allocates when a worker meets the port for the first
-    /// time.
-    fn port_mut(&mut self, port: PortNo) -> &mut InputPort {
-        self.ports.get_or_insert_with(port, Box::default)
+    /// Where there is what is known of a port that flows come from. Allocates when a worker meets the port
+    /// for the first time.
+    pub fn input_of(&mut self, port: PortNo) -> InputIdx {
+        let FlowCache { inputs, by_port, .. } = self;
+        *by_port.get_or_insert_with(port, || {
+            inputs.push(Box::default());
+            InputIdx(inputs.len() as u32 - 1)
+        })
     }
 
     /// The count of entries that have the origin of a plain key.
     fn origin_entries(&mut self, key: &EntryKey) -> &mut u32 {
         let number = (key.0[3] & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
-        let (port, slot) = (number >> SLOT_BITS, number as u8);
-        self.port_mut(PortNo(port as u32)).origins.entries(slot)
+        self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8)
     }
 
     /// Hash of a key for the exact tier, and its line asked for.
@@ -367,23 +369,21 @@ impl FlowCache {
 
     /// The masks of an input port's flows, in the order in which they are searched.
     #[inline(always)]
-    pub fn port_masks(&self, port: PortNo) -> ArrayVec<u16, PORT_MASKS_MAX> {
-        self.ports.get(port).map_or_else(ArrayVec::new, |port| port.masks.list.iter().map(|m| m.id).collect())
+    pub fn port_masks(&self, input: InputIdx) -> ArrayVec<u16, PORT_MASKS_MAX> {
+        self.inputs[input.0 as usize].masks.list.iter().map(|m| m.id).collect()
     }
 
     /// Counts hits of the port's `n`th mask.
     #[inline]
-    pub fn port_mask_hit(&mut self, port: PortNo, n: usize, hits: u32) {
-        if let Some(port) = self.ports.get_mut(port) {
-            let mask = &mut port.masks.list[n];
-            mask.hits = mask.hits.saturating_add(hits);
-        }
+    pub fn port_mask_hit(&mut self, input: InputIdx, n: usize, hits: u32) {
+        let mask = &mut self.inputs[input.0 as usize].masks.list[n];
+        mask.hits = mask.hits.saturating_add(hits);
     }
 
     /// Orders each port's masks by their hits, and forgets half of the past so that the order follows the
     /// traffic.
     pub fn rank_masks(&mut self) {
-        for masks in self.ports.iter_mut().map(|port| &mut port.masks) {
+        for masks in self.inputs.iter_mut().map(|port| &mut port.masks) {
             masks.list.sort_by_key(|m| std::cmp::Reverse(m.hits));
             for m in &mut masks.list {
                 m.hits /= 2;
@@ -393,9 +393,9 @@ impl FlowCache {
 
     /// Searches all the port's masks for a flow of this version: for the slow path, which looks once more
     /// before it translates.
-    pub fn mega_search(&self, port: PortNo, key: &Key, version: Version) -> u32 {
+    pub fn mega_search(&self, input: InputIdx, key: &Key, version: Version) -> u32 {
         let mut masked = [0; 8];
-        for id in self.port_masks(port) {
+        for id in self.port_masks(input) {
             let hash = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
             // An older one that was not found out of date earlier in the burst is not known to be right.
@@ -423,13 +423,14 @@ impl FlowCache {
     /// module's text). What is in the exact tier under `exact` gives way to a flow that is cached alone.
     pub fn install<E>(
         &mut self,
+        input: InputIdx,
         key: &Key,
         exact: &ExactKey<'_>,
         t: &Translation<E>,
         at: Moment,
     ) -> Option<Installed> {
         let verdict = verdict_of(&t.actions);
-        let mask = self.mask_for(&t.mask, key).unwrap_or(MASK_EXACT);
+        let mask = self.mask_for(&t.mask, input).unwrap_or(MASK_EXACT);
         let body = self.bodies.make(t, mask, verdict == Verdict::Actions)?;
         self.masks[usize::from(mask)].bodies += 1;
         let sort = self.sorts.take(mask, &mut self.masks, &t.visits);
@@ -452,7 +453,7 @@ impl FlowCache {
             }
             self.insert_exact(exact, hash, &from).map(Installed::Exact)
         } else {
-            self.insert_mega(key, mask, &from).map(Installed::Megaflow)
+            self.insert_mega(input, key, mask, &from).map(Installed::Megaflow)
         };
         self.release_body(body);
         installed
@@ -469,7 +470,7 @@ impl FlowCache {
         self.bodies.get_mut(body).first_bytes = bytes as u32;
     }
 
-    fn insert_mega(&mut self, key: &Key, mask: u16, from: &FlowRef) -> Option<u32> {
+    fn insert_mega(&mut self, input: InputIdx, key: &Key, mask: u16, from: &FlowRef) -> Option<u32> {
         let m = &self.masks[usize::from(mask)];
         let present = m.present;
         let further = self.arena.store(&wide_of(&key.masked(&m.mask), present))?;
@@ -478,7 +479,7 @@ impl FlowCache {
         m.flows += 1;
         let mut masked = [0; 8];
         let hash = mega_hash(m, key, &self.secret, &mut masked);
-        self.port_mut(dp_port(&masked)).masks.add(mask);
+        self.inputs[input.0 as usize].masks.add(mask);
         self.bodies.get_mut(from.decision.body).megaflow = idx;
         let entry_key = EntryKey::beside(hash, present, mask, further);
         self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from);
@@ -486,11 +487,9 @@ impl FlowCache {
     }
 
     /// The number of the mask under which to cache a flow: its own, or else one that covers it.
-    fn mask_for(&mut self, mask: &Mask, key: &Key) -> Option<u16> {
-        let port = dp_port(&key.common().0);
-        self.port_mut(port);
-        let FlowCache { masks: all, ports, secret, .. } = self;
-        let port = &ports.get(port)?.masks;
+    fn mask_for(&mut self, mask: &Mask, input: InputIdx) -> Option<u16> {
+        let FlowCache { masks: all, inputs, secret, .. } = self;
+        let port = &inputs[input.0 as usize].masks;
         let own = all.find(mask, secret);
         if let Some(n) = own
             && port.has_room_for(n)

@@ -116,10 +116,11 @@ mod tests {
 
     /// Puts a flow into the exact tier. False where its origin has no number.
     fn install(cache: &mut FlowCache, port: PortNo, origin: Origin) -> bool {
-        let Some(number) = cache.plain_origin(port, origin, Depth::Everything) else { return false };
+        let input = cache.input_of(port);
+        let Some(number) = cache.plain_origin(input, origin, Depth::Everything) else { return false };
         let at = Moment { version: Version(1), now: Stamp::of(0) };
         let exact = ExactKey::Plain([1, 2, 3, number]);
-        let installed = cache.install(&Key::default(), &exact, &Translation::<()>::default(), at);
+        let installed = cache.install(input, &Key::default(), &exact, &Translation::<()>::default(), at);
         let Some(Installed::Megaflow(mega)) = installed else { panic!("{installed:?}") };
         let e = cache.entry(Which::Mega, mega);
         let from = FlowRef {
@@ -139,8 +140,9 @@ mod tests {
     #[test]
     fn a_port_whose_packets_come_from_ever_new_origins_costs_no_other_port_a_flow() {
         let mut cache = cache_with_a_flow(PortNo(2), round(1, 0));
+        let input = cache.input_of(PortNo(1));
         for mark in 0..(1 << 24) + 2 {
-            cache.plain_origin(PortNo(1), round(1, mark), Depth::Everything);
+            cache.plain_origin(input, round(1, mark), Depth::Everything);
         }
         assert_eq!(cache.size().exact, 1, "the other port's flow is gone");
     }

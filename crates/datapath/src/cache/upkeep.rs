@@ -206,7 +206,8 @@ impl FlowCache {
         }
         if which == Which::Mega {
             let port = dp_port(&self.mega.blocks[idx as usize].0);
-            self.port_mut(port).masks.remove(mega_mask);
+            let input = self.input_of(port);
+            self.inputs[input.0 as usize].masks.remove(mega_mask);
             self.masks[usize::from(mega_mask)].flows -= 1;
             self.bodies.get_mut(body).megaflow = 0;
         }

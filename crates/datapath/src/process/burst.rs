@@ -20,6 +20,7 @@ use crate::cache::entry::{Decision, EntryKey, Verdict};
 use crate::cache::{ExactKey, Moment, PORT_MASKS_MAX};
 use crate::conntrack::Tracking;
 use crate::conntrack::tuple::Tuple;
+use crate::ports::InputIdx;
 use crate::recirculation::{Metadata, Originals};
 use crate::run::Run;
 use arrayvec::ArrayVec;
@@ -35,6 +36,8 @@ use wire::Layers;
 pub(super) struct Arrival {
     /// Where they came in.
     pub port: PortNo,
+    /// And where the caches know that port.
+    pub input: InputIdx,
     pub metadata: Metadata,
     /// Its numbers, and how deep packets are read.
     pub ingress: Ingress,

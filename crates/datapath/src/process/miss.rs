@@ -38,9 +38,9 @@ impl<P: Pipeline> Process<P> {
     pub(super) fn misses(&mut self, burst: &mut Missed) -> u64 {
         let start = tsc();
         let arrival = burst.arrival;
-        let Arrival { port, metadata, at, .. } = arrival;
+        let Arrival { input, metadata, at, .. } = arrival;
         while let Some((packet, miss)) = burst.next() {
-            let mega = self.cache.mega_search(port, miss.key, at.version);
+            let mega = self.cache.mega_search(input, miss.key, at.version);
             let (which, idx, hits) = if mega != 0 {
                 (Which::Mega, mega, &self.context.stats.megaflow_hits)
             } else {
@@ -94,7 +94,11 @@ impl<P: Pipeline> Process<P> {
         if has_effects {
             self.event_bell.ring();
         }
-        let installed = if cacheable { self.cache.install(miss.key, &miss.exact_key(), t, at) } else { None };
+        let installed = if cacheable {
+            self.cache.install(arrival.input, miss.key, &miss.exact_key(), t, at)
+        } else {
+            None
+        };
         let bytes = packet.len() as u64;
         let entry = match installed {
             Some(Installed::Megaflow(idx)) => Some(self.cache.entry(Which::Mega, idx)),

@@ -147,6 +147,7 @@ impl<P: Pipeline> Worker<P> {
                 Command::RemovePort { port, ticket } => self.remove_port(port, ticket),
                 Command::Release { ports, ticket } => self.release(&ports, ticket),
                 Command::Execute { mut input, packet, tracked, actions } => {
+                    input.idx = self.process.cache.input_of(input.port);
                     self.process.execute_now(&mut input, packet, tracked, &actions);
                     self.answer(Reply::Spent(input, actions));
                 }
@@ -170,7 +171,8 @@ impl<P: Pipeline> Worker<P> {
         let _ = self.replies.push(reply);
     }
 
-    fn add_rx(&mut self, input: Box<Input>, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
+    fn add_rx(&mut self, mut input: Box<Input>, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
+        input.idx = self.process.cache.input_of(input.port);
         if let Some(fd) = queue.wait_fd() {
             // A descriptor that epoll refuses is polled like one that is not there.
             let _ = self.waiter.add(fd);

@@ -269,7 +269,7 @@ impl<P: Pipeline> Process<P> {
         let (mut lookup, mut sights) = self.lookup(Which::Mega, arrival.at);
         let Memory { keys, rows, masked, promote, stale_mega, .. } = memory;
         let (mut searched, mut packets) = (0, 0);
-        for (n, id) in lookup.cache.port_masks(arrival.port).into_iter().enumerate() {
+        for (n, id) in lookup.cache.port_masks(arrival.input).into_iter().enumerate() {
             if todo.is_empty() {
                 break;
             }
@@ -292,7 +292,7 @@ impl<P: Pipeline> Process<P> {
                 promote.push((i as u8, idx));
                 false
             });
-            lookup.cache.port_mask_hit(arrival.port, n, (before - todo.len()) as u32);
+            lookup.cache.port_mask_hit(arrival.input, n, (before - todo.len()) as u32);
         }
         lookup.stats.masks_searched.add(searched as u64);
         packets
