@@ -1,7 +1,7 @@
 //! The sockets `BRIDGE.mgmt` and `BRIDGE.snoop`, which come and go with their bridges.
 
 use crate::controllers::Controllers;
-use crate::ofconn::Purpose;
+use crate::ofproto::Purpose;
 use crate::service;
 use crate::state::Shared;
 use host::rundir::{RunDir, Socket};

@@ -9,14 +9,15 @@
 //! Folding costs the workers time, so folds are spaced out: a fifth of a second apart, half a second where a
 //! worker caches many flows.
 
-use crate::ofconn::Asynchronous;
+use crate::finals::Finals;
+use crate::ofproto::Asynchronous;
 use crate::state::Vswitch;
 use base::PortNo;
 use datapath::Event;
 use openflow::message::{FlowForm, FlowRemoved, FlowRemovedReason};
 use packet::LinkState;
 use switch::control::{Removal, RemovedReason};
-use switch::{BridgeIdx, Effect, RetiredSlots, SlotStats};
+use switch::{BridgeIdx, Effect, SlotStats};
 
 /// How often [`Vswitch::tick`] is to be called.
 pub const TICK_MS: u64 = 100;
@@ -29,38 +30,6 @@ const MANY_FLOWS: u64 = 100_000;
 const WATCH_INTERVAL_MS: u64 = 1_000;
 /// Events taken at once.
 const EVENTS_MAX: usize = 4_096;
-
-/// What is under way.
-#[derive(Default)]
-pub(crate) struct Schedule {
-    /// Vanished, and waiting for workers to pass: ticket.
-    passing: Option<(u64, Finals)>,
-    /// Passed, and waiting for a fold to be asked for.
-    passed: Finals,
-    /// A fold that was asked for: ticket, when, and whose counters it makes final.
-    fold: Option<(u64, u64, Finals)>,
-    last_fold_ms: u64,
-    /// The next port to look at.
-    watched: PortNo,
-}
-
-/// What becomes final together.
-#[derive(Default)]
-struct Finals {
-    removals: Vec<Removal>,
-    slots: Vec<RetiredSlots>,
-}
-
-impl Finals {
-    fn is_empty(&self) -> bool {
-        self.removals.is_empty() && self.slots.is_empty()
-    }
-
-    fn append(&mut self, mut other: Finals) {
-        self.removals.append(&mut other.removals);
-        self.slots.append(&mut other.slots);
-    }
-}
 
 impl Vswitch {
     /// The periodic work. Returns whether there is more to do right away.

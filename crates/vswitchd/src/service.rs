@@ -13,7 +13,8 @@
 //! waits for workers and for sockets are in true time.
 
 use crate::line::{self, Line};
-use crate::ofconn::{LinkOf, OfConn, Purpose, Served};
+use crate::ofconn::Served;
+use crate::ofproto::{LinkOf, OfConn, Purpose};
 use crate::state::Shared;
 use std::future::poll_fn;
 use std::io;

@@ -4,17 +4,16 @@
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the
 //! outside world.
 
-use crate::config::wanted::{BridgeSettings, Controller, Interface, PATCH, SwitchWide};
+use crate::config::wanted::{Interface, PATCH, SwitchWide};
 use crate::config::{Config, EnableDummy};
-use crate::controllers::BridgeControllers;
 use crate::device_manager::DeviceManager;
 use crate::failures::Failures;
 use crate::figures::WorkerCounters;
+use crate::finals::Schedule;
 use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
-use crate::ofconn::{Asynchronous, OfConn, TableRecord};
-use crate::schedule::Schedule;
+use crate::ofproto::{Asynchronous, Ofproto};
 use crate::scheduler::{Event, Scheduler};
 use base::hash::HashKey;
 use base::rcu::Domain;
@@ -73,7 +72,7 @@ pub struct Vswitch {
     pub(crate) switch: Arc<Switch>,
     pub(crate) dp: Datapath<Switch>,
     pub(crate) domain: Arc<Domain>,
-    pub(crate) bridges: BTreeMap<BridgeIdx, Bridge>,
+    pub(crate) bridges: BTreeMap<BridgeIdx, Ofproto>,
     pub(crate) ports: BTreeMap<PortNo, PortRecord>,
     /// Interfaces that are wanted and could not be had.
     pub(crate) failures: Failures,
@@ -164,30 +163,6 @@ pub(crate) struct Counts {
     pub txn_success: u64,
     pub txn_try_again: u64,
     pub txn_unchanged: u64,
-}
-
-/// A bridge.
-pub(crate) struct Bridge {
-    pub idx: BridgeIdx,
-    pub name: String,
-    pub datapath_id: u64,
-    /// As last logged.
-    pub told_datapath_id: Option<u64>,
-    /// Its Ethernet address.
-    pub mac: [u8; 6],
-    /// As configured.
-    pub settings: BridgeSettings,
-    /// As configured.
-    pub controllers: BTreeMap<String, Controller>,
-    /// What runs of them.
-    pub control: BridgeControllers,
-    pub conns: BTreeMap<u64, OfConn>,
-    /// The last OpenFlow port number that was given out unasked.
-    pub last_of_port: u16,
-    /// The newest that a controller has named when it took a role.
-    pub generation_id: Option<u64>,
-    /// What controllers have set of its tables.
-    pub tables: BTreeMap<u8, TableRecord>,
 }
 
 /// A port.
@@ -333,7 +308,7 @@ impl Vswitch {
         self.dp.now_ms()
     }
 
-    pub(crate) fn bridge_named(&self, name: &str) -> Option<&Bridge> {
+    pub(crate) fn bridge_named(&self, name: &str) -> Option<&Ofproto> {
         self.bridges.values().find(|b| b.name == name)
     }
 
@@ -503,11 +478,7 @@ impl Vswitch {
         self.report_rules(None);
         for (bridge, news) in std::mem::take(&mut self.news) {
             let Some(bridge) = self.bridges.get_mut(&bridge) else { continue };
-            for conn in bridge.conns.values_mut() {
-                if !conn.tell(&news) {
-                    self.counts.packet_ins_lost += 1;
-                }
-            }
+            self.counts.packet_ins_lost += bridge.tell(&news);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `fdb/*`: the addresses that a bridge has learned or was given.
 
-use crate::state::{Bridge, PortRecord, Vswitch};
+use crate::ofproto::Ofproto;
+use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use openflow::text::{parse_ethernet, write_ethernet};
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use switch::BridgeIdx;
 
 type Answer = Result<String, String>;
 
-fn bridge<'a>(vswitch: &'a Vswitch, name: &str) -> Result<&'a Bridge, String> {
+fn bridge<'a>(vswitch: &'a Vswitch, name: &str) -> Result<&'a Ofproto, String> {
     vswitch.bridge_named(name).ok_or_else(|| "no such bridge".into())
 }
 

@@ -17,23 +17,13 @@
 //! Files: `link` a row at work; `task` bytes; `sched` the limit on packets; `fail_open` and `in_band` as
 //! said.
 
-mod fail_open;
-mod in_band;
-mod link;
-mod sched;
 mod task;
 
-pub use link::{ControllerStatus, LinkState};
-pub(crate) use link::{Link, limits, probe_interval};
-pub(crate) use sched::{Limits, Sched};
-
 use crate::config::FailMode;
-use crate::config::wanted::{self, BridgeSettings};
+use crate::config::wanted;
+use crate::ofproto::{ControllerStatus, Link, OwnRule, fail_open};
 use crate::state::{Shared, Vswitch};
-use fail_open::FailOpen;
 use flow::{Action, Match};
-use in_band::InBand;
-use openflow::VersionSet;
 use openflow::message::{
     BUCKET_ALL, GROUP_ALL, GroupCommand, GroupDesc, GroupMod, METER_ALL, MeterCommand, MeterConfig, MeterMod,
 };
@@ -43,29 +33,6 @@ use switch::control::{Command, FlowMod, TABLE_ALL};
 use switch::{BridgeIdx, RuleFlags};
 use tokio::task::AbortHandle;
 use transport::clock;
-
-/// What a bridge keeps of its controllers.
-#[derive(Default)]
-pub(crate) struct BridgeControllers {
-    /// By target.
-    pub links: BTreeMap<String, Link>,
-    fail_open: FailOpen,
-    in_band: InBand,
-}
-
-impl BridgeControllers {
-    /// Whether there is one that is in charge, connected or not.
-    pub fn has_primary(&self) -> bool {
-        self.links.values().any(Link::is_primary)
-    }
-
-    /// Whether a packet that no rule matches is for a controller that may come yet, which is not known to
-    /// speak a version where it is dropped.
-    pub fn awaits_misses(&self, protocols: VersionSet) -> bool {
-        let old = protocols.greatest().is_some_and(|v| v < openflow::Version::V13);
-        old && self.links.values().any(|l| l.is_primary() && !l.is_connected())
-    }
-}
 
 /// The tasks of all links.
 #[derive(Default)]
@@ -106,29 +73,10 @@ impl Vswitch {
         let next_id = &mut self.next_conn;
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let had = bridge.control.has_primary();
-        bridge.control.links.retain(|target, _| wanted.contains_key(target));
-        for (target, row) in wanted {
-            if let Some(link) = bridge.control.links.get_mut(target)
-                && link.accepts(row)
-            {
-                link.set(row);
-                continue;
-            }
+        let gone = bridge.set_links(wanted, now, || {
             *next_id += 1;
-            bridge.control.links.insert(target.clone(), Link::new(*next_id, &bridge.name, row, now));
-        }
-        let links = &bridge.control.links;
-        let gone: Vec<u64> = (bridge.conns.iter())
-            .filter(|(_, c)| {
-                c.link.as_ref().is_some_and(|l| links.get(&l.target).map(Link::id) != Some(l.id))
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for conn in bridge.conns.values_mut() {
-            if let Some(row) = conn.link.as_ref().and_then(|l| wanted.get(&l.target)) {
-                conn.configure(row);
-            }
-        }
+            *next_id
+        });
         let has = bridge.control.has_primary();
         for id in gone {
             if let Some(conn) = self.bridges.get(&idx).and_then(|b| b.conns.get(&id)) {
@@ -179,28 +127,16 @@ impl Vswitch {
 
     /// Ends the connections that speak a version which the bridge no longer does. (Controllers come back.)
     pub(crate) fn close_other_versions(&mut self, idx: BridgeIdx) {
-        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
-        let versions = versions(&bridge.settings);
-        for conn in bridge.conns.values_mut().filter(|c| c.purpose != crate::ofconn::Purpose::Snoop) {
-            if conn.connection().version().is_some_and(|v| !versions.contains(v)) {
-                conn.closed = true;
-                conn.wake();
-            }
+        if let Some(ofproto) = self.bridges.get_mut(&idx) {
+            ofproto.close_other_versions();
         }
     }
 
     /// Ends the connections of a bridge's controllers. Those that are connected to come back after their
     /// backoff.
     pub(crate) fn reconnect_controllers(&mut self, idx: BridgeIdx, now: Instant) {
-        let Some(bridge) = self.bridges.get_mut(&idx) else { return };
-        for conn in bridge.conns.values_mut().filter(|c| c.link.is_some()) {
-            conn.closed = true;
-            conn.close_reason = Some("asked to reconnect".into());
-            conn.wake();
-        }
-        // Those that wait for their next attempt need not.
-        for link in bridge.control.links.values_mut().filter(|l| !l.is_connected()) {
-            link.retry(now);
+        if let Some(ofproto) = self.bridges.get_mut(&idx) {
+            ofproto.reconnect_controllers(now);
         }
     }
 
@@ -254,26 +190,6 @@ impl Vswitch {
     /// What the columns `is_connected`, `role` and `status` of a bridge's controllers say, by target.
     pub fn controller_status(&self, bridge: &str) -> BTreeMap<String, ControllerStatus> {
         let now = clock::now();
-        let Some(bridge) = self.bridge_named(bridge) else { return BTreeMap::new() };
-        let status = |(target, link): (&String, &Link)| {
-            let mut of_link = (bridge.conns.values()).filter(|c| {
-                c.link.as_ref().is_some_and(|l| l.id == link.id()) && c.connection().version().is_some()
-            });
-            (target.clone(), link.status(of_link.next(), now))
-        };
-        bridge.control.links.iter().map(status).collect()
+        self.bridge_named(bridge).map(|ofproto| ofproto.controller_status(now)).unwrap_or_default()
     }
-}
-
-/// A rule that says NORMAL for a match, above all that controllers may say.
-#[derive(Clone, PartialEq, Debug)]
-struct OwnRule {
-    priority: i32,
-    matching: Match,
-}
-
-/// Versions of OpenFlow that a bridge is to speak. The configuration leaves out what we do not speak, unless
-/// there is nothing else: then every connection ends with its hello.
-pub(crate) fn versions(settings: &BridgeSettings) -> VersionSet {
-    settings.protocols.unwrap_or(VersionSet::SUPPORTED)
 }

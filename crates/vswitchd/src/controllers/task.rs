@@ -1,7 +1,6 @@
 //! The task of a link: connects or listens, and has what comes of it carried ([`Carrier`]).
 
-use super::link::{Kind, Link};
-use crate::ofconn::{LinkOf, Purpose};
+use crate::ofproto::{Link, LinkKind as Kind, LinkOf, Purpose};
 use crate::service::Carrier;
 use crate::state::Shared;
 use std::ops::ControlFlow;

@@ -8,17 +8,12 @@
 //! Source: OpenFlow 1.4 section 7.3.9, and its extension to 1.3 (EXT-230); ovs-vswitchd.conf.db(5).
 
 use super::flow_mods::{convert, refusal};
-use super::{Handled, OfConn, Request};
+use super::request::{Handled, Request};
+use crate::ofproto::{Bundle, BundleChange as Change, BundleKind as Kind, Charge, OfConn};
 use crate::state::Vswitch;
-use base::PortNo;
-use flow::Key;
-use openflow::connection::RequestHead;
-use openflow::message::{
-    BundleAdd, BundleControl, BundleControlType, BundleFlags, GroupMod, Message, PacketOut, PortMod,
-};
+use openflow::message::{BundleAdd, BundleControl, BundleControlType, BundleFlags, Message, PacketOut};
 use openflow::{Codec, ErrorKind, OfError, Version};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
 use switch::control::TABLE_HIDDEN;
@@ -33,80 +28,6 @@ const IDLE_DEFAULT_S: u32 = 10;
 const MESSAGES_MAX: usize = 4_000_000;
 /// Bytes that the bundles of one connection may take: two million flow-mods of the usual length.
 const CONNECTION_BYTES_MAX: usize = 320 << 20;
-/// Bytes that all bundles together may take.
-const ALL_BYTES_MAX: usize = 1 << 30;
-
-/// What the bundles of this process take.
-static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-pub(super) struct Bundle {
-    flags: BundleFlags,
-    closed: bool,
-    changes: Vec<Change>,
-    /// What the changes take.
-    bytes: Charge,
-    /// The request that opened it, for the error when it expires.
-    opened_by: (u32, RequestHead),
-    expires: Instant,
-}
-
-impl OfConn {
-    /// When the first of its bundles is forgotten.
-    pub(super) fn next_bundle_expiry(&self) -> Option<Instant> {
-        self.bundles.values().map(|bundle| bundle.expires).min()
-    }
-
-    /// Forgets those that are idle for too long.
-    pub(super) fn expire_bundles(&mut self, now: Instant) {
-        let expired: Vec<u32> =
-            self.bundles.iter().filter(|(_, bundle)| bundle.expires <= now).map(|(id, _)| *id).collect();
-        for id in expired {
-            let Some(Bundle { opened_by: (xid, head), .. }) = self.bundles.remove(&id) else { continue };
-            self.connection().reply_error(xid, &head, ErrorKind::OFPBFC_TIMEOUT);
-            self.wake();
-        }
-    }
-}
-
-/// Bytes that count against [`ALL_BYTES_MAX`] until this goes.
-#[derive(Default)]
-struct Charge(usize);
-
-impl Charge {
-    /// Charges more, if all bundles together may take that.
-    fn add(&mut self, bytes: usize) -> bool {
-        if ALL_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > ALL_BYTES_MAX {
-            ALL_BYTES.fetch_sub(bytes, Ordering::Relaxed);
-            return false;
-        }
-        self.0 += bytes;
-        true
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        ALL_BYTES.fetch_sub(self.0, Ordering::Relaxed);
-    }
-}
-
-struct Change {
-    xid: u32,
-    kind: Kind,
-    /// All of the message, for the error in answer to it.
-    bytes: Box<[u8]>,
-}
-
-enum Kind {
-    /// Read again from its message when the bundle is committed: ready to use, it takes ten times as much
-    /// memory.
-    Flow,
-    Group(Box<GroupMod>),
-    Port(PortMod),
-    /// A packet with its key, and the datapath's number of the port that it shall come from.
-    Packet(Box<(PacketOut, Key)>, PortNo),
-}
-
 /// A change for the switch's tables, in its turn.
 enum Turn<'a> {
     Flow(Box<FlowMod>),
@@ -123,17 +44,6 @@ impl control::AsChange for Turn<'_> {
 }
 
 impl Change {
-    /// What the change keeps, in bytes.
-    fn size(&self) -> usize {
-        let beside = match &self.kind {
-            Kind::Flow | Kind::Port(_) => 0,
-            // Read, a message takes some times its length.
-            Kind::Group(_) => 8 * self.bytes.len(),
-            Kind::Packet(..) => size_of::<(PacketOut, Key)>() + 8 * self.bytes.len(),
-        };
-        size_of::<Change>() + self.bytes.len() + beside
-    }
-
     /// The same for the switch's tables; `None` where it does not concern them.
     fn turn(&self, version: Version) -> Option<Turn<'_>> {
         Some(match &self.kind {
@@ -150,11 +60,6 @@ impl Change {
             }
             Kind::Port(_) => return None,
         })
-    }
-
-    /// Whether [`Self::turn`] yields anything.
-    fn concerns_tables(&self) -> bool {
-        !matches!(self.kind, Kind::Port(_))
     }
 }
 

@@ -5,69 +5,19 @@
 //! are looked at, some thousand a turn, and written straight from the switch's rules into messages. While
 //! more waits to be sent than a connection may hold, the dump rests.
 
-use super::monitors::{self, Monitor};
-use super::{FOLD_WAIT, OfConn, PLACES_PER_TURN, Pending, Served, flow_mods};
+use super::flow_mods;
+use super::request::{FOLD_WAIT, Served};
+use crate::ofproto::{Dump, OfConn, Output, Pending, flags_of};
 use crate::state::Vswitch;
 use flow::Match;
 use openflow::message::{
-    AggregateStats, FlowEvent, FlowForm, FlowInfo, FlowMonitorFlags, FlowStatsRef, FlowStatsRequest, Message,
-    StatsBody, StatsReply,
+    FlowEvent, FlowInfo, FlowMonitorFlags, FlowStatsRef, Message, StatsBody, StatsReply,
 };
-use openflow::{Codec, ReplyWriter};
 use std::time::Instant;
-use switch::control::{Cursor, RuleFilter};
 use switch::{BridgeIdx, Rule, SlotStats};
 
-/// A request under way.
-pub(crate) struct Dump {
-    xid: u32,
-    filter: RuleFilter,
-    /// The fold whose counters it wants, and until when it waits.
-    fold: u64,
-    deadline: Option<Instant>,
-    cursor: Cursor,
-    output: Output,
-}
-
-enum Output {
-    Flows(ReplyWriter),
-    /// The flows that new monitors find.
-    Monitors(ReplyWriter, Vec<Monitor>),
-    Aggregate(FlowForm, AggregateStats),
-}
-
-impl Dump {
-    pub fn new(codec: Codec, xid: u32, request: &FlowStatsRequest, aggregate: bool, fold: u64) -> Dump {
-        let filter = RuleFilter {
-            table_id: request.table_id,
-            matching: request.matching.clone(),
-            cookie: request.cookie,
-            cookie_mask: request.cookie_mask,
-            out_port: request.out_port,
-            out_group: request.out_group,
-            hidden: false,
-        };
-        let output = if aggregate {
-            Output::Aggregate(request.form, AggregateStats::default())
-        } else {
-            Output::Flows(ReplyWriter::new(codec, xid, request.form))
-        };
-        Dump { xid, filter, fold, deadline: None, cursor: Cursor::default(), output }
-    }
-
-    /// What new monitors find. It waits for no counters.
-    pub(super) fn of_monitors(codec: Codec, xid: u32, monitors: Vec<Monitor>) -> Dump {
-        let output = Output::Monitors(ReplyWriter::of_events(codec, xid), monitors);
-        Dump {
-            xid,
-            filter: RuleFilter::default(),
-            fold: 0,
-            deadline: None,
-            cursor: Cursor::default(),
-            output,
-        }
-    }
-}
+/// Rules looked at for one dump before others get their turn.
+const PLACES_PER_TURN: usize = 4_096;
 
 impl Vswitch {
     /// Another piece of a dump.
@@ -100,7 +50,7 @@ impl Vswitch {
                     writer.push(&flow, &mut bytes);
                 }
                 Output::Monitors(writer, monitors) => {
-                    let flags = monitors::flags_of(&*monitors, rule);
+                    let flags = flags_of(&*monitors, rule);
                     if !flags.is_empty() {
                         let actions = flags.contains(FlowMonitorFlags::ACTIONS);
                         writer.push_event(&self.update_of(rule, FlowEvent::Initial, actions), &mut bytes);

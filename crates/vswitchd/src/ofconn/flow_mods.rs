@@ -1,6 +1,7 @@
 //! Flow-mods: from the protocol's form to the switch's, and its refusals to the standard's errors.
 
-use super::{Handled, OfConn, Request};
+use super::request::{Handled, Request};
+use crate::ofproto::OfConn;
 use crate::state::Vswitch;
 use openflow::message::{FlowFlags, FlowMod as OfFlowMod, FlowModCommand};
 use openflow::{ErrorKind, Version};

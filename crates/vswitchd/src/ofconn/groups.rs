@@ -2,8 +2,9 @@
 //!
 //! Counters wait for the workers to fold what their flows have counted, as dumps of flows do.
 
-use super::news::Asynchronous;
-use super::{FOLD_WAIT, Handled, OfConn, Pending, Request, Served, flow_mods};
+use super::flow_mods;
+use super::request::{FOLD_WAIT, Handled, Request, Served};
+use crate::ofproto::{Asynchronous, GroupCounters, OfConn, Pending};
 use crate::state::Vswitch;
 use openflow::Version;
 use openflow::message::{
@@ -13,14 +14,6 @@ use openflow::reply::write_reply;
 use std::time::Instant;
 use switch::{BridgeIdx, Group, selection_log};
 use tracing::Level;
-
-/// A request for counters of groups that waits for workers.
-pub(crate) struct GroupCounters {
-    xid: u32,
-    group_id: Option<u32>,
-    fold: u64,
-    deadline: Instant,
-}
 
 impl Vswitch {
     pub(super) fn group_mod(

@@ -1,7 +1,8 @@
 //! Meters: changes, what other controllers are told of them, and the replies to requests about them.
 
-use super::news::Asynchronous;
-use super::{Handled, OfConn, Request, flow_mods};
+use super::flow_mods;
+use super::request::{Handled, Request};
+use crate::ofproto::{Asynchronous, OfConn};
 use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::message::{METER_ALL, Message, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats};

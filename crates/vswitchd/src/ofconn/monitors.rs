@@ -15,14 +15,13 @@
 //!
 //! Source: the Nicira extensions, NXST_FLOW_MONITOR; ovs-ofctl(8), `monitor`.
 
-use super::dump::Dump;
 use super::flow_mods::refusal;
-use super::{Handled, OfConn, Pending, check_table};
+use super::request::{Handled, check_table};
+use crate::ofproto::{Dump, Monitor, OfConn, Pending, flags_of};
 use crate::state::Vswitch;
-use base::OfPort;
 use openflow::message::{
     FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate,
-    FlowUpdateFull, Message, TABLE_ALL,
+    FlowUpdateFull, Message,
 };
 use openflow::{ErrorKind, ReplyWriter};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,81 +35,6 @@ const PAUSE_BYTES: usize = 128 * 1024;
 const DELETIONS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Monitors of one connection.
 const MONITORS_MAX: usize = 1024;
-
-#[derive(Clone)]
-pub(super) struct Monitor {
-    flags: FlowMonitorFlags,
-    out_port: Option<OfPort>,
-    out_group: Option<u32>,
-    table_id: u8,
-    within: MiniMatch,
-}
-
-/// Those of one connection.
-#[derive(Default)]
-pub(super) struct Monitors {
-    by_id: BTreeMap<u32, Monitor>,
-    /// While they are paused: the serial number of the last rule before.
-    paused: Option<u64>,
-}
-
-impl Monitor {
-    fn watches(&self, rule: &Rule) -> bool {
-        (self.table_id == TABLE_ALL || self.table_id == rule.table_id)
-            && rule.matching.is_within(&self.within)
-    }
-
-    /// Whether it wants to hear of a rule that is there.
-    fn finds(&self, rule: &Rule) -> bool {
-        self.watches(rule)
-            && self.out_port.is_none_or(|port| rule.actions.outputs_to(port))
-            && self.out_group.is_none_or(|group| rule.actions.uses_group(group))
-    }
-
-    /// Whether it wants to hear of an event.
-    fn wants(&self, event: &RuleEvent) -> bool {
-        let flag = match event.kind {
-            RuleEventKind::Added => FlowMonitorFlags::ADD,
-            RuleEventKind::Modified => FlowMonitorFlags::MODIFY,
-            RuleEventKind::Removed(_) => FlowMonitorFlags::DELETE,
-        };
-        let outputs = |port| {
-            let before = event.old_actions.as_ref();
-            event.rule.actions.outputs_to(port) || before.is_some_and(|actions| actions.outputs_to(port))
-        };
-        // Other than for a port, Open vSwitch does not tell that a rule has ceased to use a group.
-        let uses = |group| event.rule.actions.uses_group(group);
-        self.flags.contains(flag)
-            && self.watches(&event.rule)
-            && self.out_port.is_none_or(outputs)
-            && self.out_group.is_none_or(uses)
-    }
-}
-
-/// The flags of those monitors that find a rule.
-pub(super) fn flags_of<'m>(monitors: impl IntoIterator<Item = &'m Monitor>, rule: &Rule) -> FlowMonitorFlags {
-    let finding = monitors.into_iter().filter(|m| m.finds(rule));
-    finding.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
-}
-
-impl Monitors {
-    pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
-    }
-
-    pub fn is_paused(&self) -> bool {
-        self.paused.is_some()
-    }
-
-    /// The flags of all monitors that want to hear of an event; none if nobody does.
-    fn flags_for(&self, event: &RuleEvent) -> FlowMonitorFlags {
-        if self.paused.is_some() && !matches!(event.kind, RuleEventKind::Removed(_)) {
-            return FlowMonitorFlags::empty();
-        }
-        let wanting = self.by_id.values().filter(|m| m.wants(event));
-        wanting.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
-    }
-}
 
 impl Vswitch {
     /// A request for monitors. The flows that there are follow as its reply.

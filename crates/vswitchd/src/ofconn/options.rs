@@ -1,6 +1,6 @@
 //! The table of tunnel options: NXT_TLV_TABLE_MOD and NXT_TLV_TABLE_REQUEST.
 
-use super::Handled;
+use super::request::Handled;
 use crate::state::Vswitch;
 use flow::options::{Mapping, MappingError, OPTION_SPACE_BYTES, OPTIONS_MAX};
 use openflow::ErrorKind;

@@ -1,8 +1,9 @@
 //! What a connection asks for, message by message.
 
 use super::flow_mods::refusal;
-use super::{Handled, OfConn, Pending, Purpose, Request};
+use super::request::{Handled, Request};
 use crate::commands::conntrack::filter_of;
+use crate::ofproto::{OfConn, Pending, Purpose};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
@@ -10,8 +11,8 @@ use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{Pipeline, Translation};
 use flow::{Depth, FieldId, Ingress, Key, Match, extract};
 use openflow::message::{
-    AsyncConfig, Capabilities, CtFlush, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig,
-    PortMod, PortReason, Role, RoleReason, RoleRequest, RoleStatus, SwitchConfig, SwitchFeatures,
+    Capabilities, CtFlush, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig, PortMod,
+    PortReason, Role, RoleRequest, SwitchConfig, SwitchFeatures,
 };
 use openflow::text::ct_flush_text;
 use openflow::{ErrorKind, Version};
@@ -322,34 +323,6 @@ impl Vswitch {
             port if port >= OfPort::MAX && port != OfPort::LOCAL => Err(ErrorKind::OFPBRC_BAD_PORT),
             port => Ok(self.port_numbered(bridge, port).map_or(PortNo::NONE, |p| p.port_no)),
         }
-    }
-}
-
-impl OfConn {
-    /// Another connection is the primary now. OpenFlow 1.0 has no way to say so.
-    fn lose_role(&mut self, generation_id: Option<u64>) {
-        self.role = Role::Secondary;
-        if self.version() >= Version::V13 {
-            let reason = RoleReason::PrimaryRequest;
-            let status = RoleStatus { role: self.role, reason, generation_id };
-            self.send(0, &Message::RoleStatus(status));
-            self.wake();
-        }
-    }
-
-    /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports
-    /// alone to secondaries.
-    pub(super) fn async_config(&self) -> AsyncConfig {
-        // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a
-        // packet-out.
-        let packets: u32 = if self.version() >= Version::V14 { 0b11_1011 } else { 0b11 };
-        let invalid_ttl = u32::from(self.invalid_ttl_to_controller) << 2;
-        self.async_config.unwrap_or(AsyncConfig {
-            packet_in: [packets | invalid_ttl, 0],
-            port_status: [7, 7],
-            flow_removed: [0xf, 0],
-            ..AsyncConfig::default()
-        })
     }
 }
 

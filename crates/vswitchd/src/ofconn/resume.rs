@@ -7,7 +7,8 @@
 //!
 //! Source: ovs-actions(7), "The controller action".
 
-use super::Handled;
+use super::request::Handled;
+use crate::ofproto::head;
 use crate::state::Vswitch;
 use datapath::conntrack::Tracking;
 use datapath::{DpAction, Pipeline, Translation};
@@ -15,32 +16,6 @@ use flow::{Depth, FieldId, Ingress, Key, Match, extract_keeping_metadata};
 use openflow::message::PacketIn;
 use openflow::{ErrorKind, Version};
 use switch::BridgeIdx;
-
-/// The property that names the bridge, by which clients recognise a continuation (NXCPT_BRIDGE, ovs-ofctl
-/// prints it).
-const BRIDGE: u16 = 0x8000;
-/// A UUID follows, of which the first eight bytes are the datapath id.
-const LENGTH: u16 = 20;
-/// The rest of it: what no other switch says.
-const MARK: [u8; 8] = *b"crosspnt";
-
-/// What comes before the rest of the work. Properties begin at a multiple of 8, counted from the header of
-/// the one that they are in.
-fn head(datapath_id: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(28);
-    bytes.extend([0; 4]);
-    bytes.extend(BRIDGE.to_be_bytes());
-    bytes.extend(LENGTH.to_be_bytes());
-    bytes.extend(datapath_id.to_be_bytes());
-    bytes.extend(MARK);
-    bytes.extend([0; 4]);
-    bytes
-}
-
-/// What a controller gets, to send it back.
-pub(super) fn continuation(datapath_id: u64, rest: &[u8]) -> Vec<u8> {
-    [&head(datapath_id)[..], rest].concat()
-}
 
 impl Vswitch {
     /// Goes on with a packet.
@@ -81,18 +56,5 @@ impl Vswitch {
         }
         self.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_continuation_is_that_of_one_bridge() {
-        let bytes = continuation(0x1234_5678, b"rest");
-        assert_eq!(bytes.strip_prefix(&head(0x1234_5678)[..]), Some(&b"rest"[..]));
-        assert_eq!(bytes.strip_prefix(&head(0x1234_5679)[..]), None);
-        assert_eq!((bytes.len() - 4 + 4) % 8, 0, "the rest begins at a multiple of 8");
     }
 }

@@ -1,10 +1,11 @@
 //! Statistics that are answered at once. Those of flows, which may be a million, are in `dump`.
 
-use super::dump::Dump;
 use super::flow_mods::refusal;
+use super::request::{Handled, check_table};
 use super::requests::not_secondary;
-use super::table_features::TABLES;
-use super::{Handled, OfConn, Pending, check_table, groups, meters};
+use super::{groups, meters};
+use crate::ofproto::table_features::TABLES;
+use crate::ofproto::{Dump, OfConn, Pending};
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use openflow::ErrorKind;

@@ -3,9 +3,9 @@
 //! What the database says of a table's name stands over what controllers say. A table evicts if either wants
 //! it. Sources: OpenFlow 1.4 sections 6.5 and 7.4.5; ovs-vswitchd.conf.db(5), Flow_Table.
 
-use super::news::Asynchronous;
-use super::table_features::{self, MAX_ENTRIES, TABLES};
-use super::{Handled, OfConn};
+use super::request::Handled;
+use crate::ofproto::table_features::{self, MAX_ENTRIES, TABLES};
+use crate::ofproto::{Asynchronous, OfConn, VacancyWatch};
 use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::Version;
@@ -18,23 +18,6 @@ use switch::{BridgeIdx, SlotStats};
 const EVICTION_FLAGS: u32 = 0b111;
 /// OFPTFC_REPLACE and OFPTFC_MODIFY; the others would take tables away and bring them back.
 const FEATURES_MODIFY: u8 = 1;
-
-/// What controllers have set of a table.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct TableRecord {
-    name: String,
-    evicts: bool,
-    vacancy: Option<VacancyWatch>,
-}
-
-/// When to tell how much room is left, in percent.
-#[derive(Clone, Copy, Debug)]
-struct VacancyWatch {
-    down: u8,
-    up: u8,
-    /// Whether less room is told of next; else more room.
-    awaits_less: bool,
-}
 
 impl Vswitch {
     /// The name of a table; empty where it has none.

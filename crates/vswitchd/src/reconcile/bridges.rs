@@ -1,8 +1,8 @@
 //! Bridges come, change and go.
 
 use crate::config::wanted::{self, BridgeSettings};
-use crate::controllers::BridgeControllers;
-use crate::state::{Bridge, Vswitch, stable_mac};
+use crate::ofproto::{BridgeControllers, Ofproto};
+use crate::state::{Vswitch, stable_mac};
 use base::OfPort;
 use packet::PortStatus;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ impl Vswitch {
         config.vlan_limit = self.vlan_limit();
         let idx = self.control.add_bridge(config);
         let mac = wanted.settings.hwaddr.unwrap_or_else(|| stable_mac(name));
-        let bridge = Bridge {
+        let bridge = Ofproto {
             idx,
             name: name.into(),
             datapath_id: 0,

@@ -3,12 +3,10 @@
 //! A connection of the management socket is told nothing until it sets a miss-send length (so `ovs-ofctl` is
 //! not disturbed, and `ovs-ofctl monitor` hears all), a controller in charge from the start; its asynchronous
 //! configuration says what. Packets are told whole: none is kept here for which the rest could be asked.
-//!
-//! Of packets there may be more than a controller can bear. So their rate may be limited, for those without a
-//! rule and those that rules send separately, and the number that waits to be read is.
 
-use super::{OfConn, Purpose, resume};
-use crate::controllers::{Limits, Sched};
+use super::conn::{OfConn, Purpose};
+use super::continuation::continuation;
+use super::packets::PacketNews;
 use flow::action::PacketInReason;
 use flow::options::OptionTable;
 use flow::{FieldId, Match};
@@ -16,7 +14,6 @@ use openflow::Version;
 use openflow::message::{
     FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role, TableStatus,
 };
-use std::collections::VecDeque;
 use std::time::Instant;
 use transport::clock;
 
@@ -34,66 +31,6 @@ pub(crate) enum Asynchronous {
     MeterMod(u32, Box<Message>),
     /// A table has got fuller or emptier than a controller wanted to know of.
     Table(TableStatus),
-}
-
-/// A packet for controllers.
-#[derive(Clone)]
-pub(crate) struct PacketNews {
-    controller_id: u16,
-    /// It comes from a rule for what no other matches: a miss, in OpenFlow 1.3 and later.
-    is_table_miss: bool,
-    message: PacketIn,
-}
-
-impl PacketNews {
-    /// Why it is told, to a connection that speaks this version.
-    fn reason(&self, version: Version) -> PacketInReason {
-        use PacketInReason::*;
-        match self.message.reason {
-            Action if self.is_table_miss && version >= Version::V13 => NoMatch,
-            ActionSet | Group | PacketOut if version < Version::V14 => Action,
-            reason => reason,
-        }
-    }
-}
-
-/// Packets that wait in a connection to be sent, where nothing else is said.
-const QUEUE_SIZE: u32 = 100;
-
-/// Limits on the packets that one connection is told of.
-#[derive(Default)]
-pub(super) struct PacketLimits {
-    /// Of packets without a rule, and of those that rules send.
-    scheds: Option<Box<[Sched<PacketNews>; 2]>>,
-    queue_size: Option<u32>,
-    /// Where in the connection's output the packets end that have not been sent.
-    unsent: VecDeque<u64>,
-}
-
-impl PacketLimits {
-    pub fn set(&mut self, limits: Option<Limits>, queue_size: Option<u32>) {
-        self.queue_size = queue_size;
-        match (&mut self.scheds, limits) {
-            (Some(scheds), Some(limits)) => scheds.iter_mut().for_each(|s| s.set_limits(limits)),
-            (None, Some(limits)) => {
-                let now = clock::now();
-                self.scheds = Some(Box::new([Sched::new(limits, now), Sched::new(limits, now)]));
-            }
-            (scheds, None) => *scheds = None,
-        }
-    }
-
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.scheds.iter().flat_map(|s| s.iter()).filter_map(Sched::poll_timeout).min()
-    }
-
-    /// Whether one more may wait to be sent.
-    fn has_room(&mut self, sent_bytes: u64) -> bool {
-        while self.unsent.front().is_some_and(|end| *end <= sent_bytes) {
-            self.unsent.pop_front();
-        }
-        self.unsent.len() < self.queue_size.unwrap_or(QUEUE_SIZE) as usize
-    }
 }
 
 impl Asynchronous {
@@ -133,7 +70,7 @@ impl Asynchronous {
             continuation: spec
                 .continuation
                 .as_deref()
-                .map_or_else(Vec::new, |rest| resume::continuation(datapath_id, rest)),
+                .map_or_else(Vec::new, |rest| continuation(datapath_id, rest)),
         };
         Asynchronous::Packet(Box::new(PacketNews {
             controller_id: spec.controller_id,
@@ -235,7 +172,7 @@ impl OfConn {
     }
 
     /// Sends packets whose time has come.
-    pub(super) fn send_queued_packets(&mut self, now: Instant) {
+    pub fn send_queued_packets(&mut self, now: Instant) {
         for kind in 0..2 {
             while let Some(packet) = self.packets.scheds.as_mut().and_then(|s| s[kind].poll(now)) {
                 self.send_packet(packet);

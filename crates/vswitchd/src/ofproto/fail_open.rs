@@ -4,7 +4,8 @@
 //!
 //! Source: ovs-vswitchd.conf.db(5), `fail_mode`.
 
-use super::{Link, OwnRule};
+use super::link::Link;
+use super::own_rule::OwnRule;
 use flow::Match;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Change {
+pub(crate) enum Change {
     None,
     /// It takes over: rules go, and its own comes.
     Entered,
@@ -25,12 +26,12 @@ pub(super) enum Change {
 
 /// Whether it has taken over.
 #[derive(Default)]
-pub(super) struct FailOpen {
+pub(crate) struct FailOpen {
     is_open: bool,
 }
 
 /// The rule by which it switches.
-pub(super) fn rule() -> OwnRule {
+pub(crate) fn rule() -> OwnRule {
     OwnRule { priority: PRIORITY, matching: Match::any() }
 }
 

@@ -1,9 +1,9 @@
 //! A row of table Controller at work: whom to connect to or whom to let in, when to try again, and what to
 //! report.
 
-use super::sched::Limits;
+use super::conn::OfConn;
+use super::settings::probe_interval;
 use crate::config::wanted;
-use crate::ofconn::OfConn;
 use openflow::message::Role;
 use std::net::{IpAddr, SocketAddrV4};
 use std::rc::Rc;
@@ -12,13 +12,8 @@ use tokio::sync::Notify;
 use transport::reconnect::{Options, Reconnect, State};
 use transport::{ActiveTarget, Host, OPENFLOW_PORT, PassiveTarget, Target};
 
-/// Silence after which the peer is asked whether it lives, where the row says nothing.
-const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest wait between two attempts, where the row says nothing.
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
-/// Shortest probe interval.
-const PROBE_INTERVAL_MIN: Duration = Duration::from_secs(5);
-
 /// What the columns `is_connected`, `role` and `status` say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControllerStatus {
@@ -221,20 +216,6 @@ impl Link {
             packet_ins: conn.map(OfConn::packet_in_counts).unwrap_or_default(),
         }
     }
-}
-
-/// Silence after which the peer of a row is probed; `None`: never.
-pub(crate) fn probe_interval(row: &wanted::Controller) -> Option<Duration> {
-    match row.inactivity_probe_ms {
-        Some(0) => None,
-        Some(ms) => Some(Duration::from_millis(ms).max(PROBE_INTERVAL_MIN)),
-        None => Some(PROBE_INTERVAL),
-    }
-}
-
-/// The limits on packets of a row.
-pub(crate) fn limits(row: &wanted::Controller) -> Option<Limits> {
-    Some(Limits::new(row.rate_limit?, row.burst_limit))
 }
 
 fn options(row: &wanted::Controller) -> Options {

@@ -7,7 +7,7 @@
 //! router, Open vSwitch also lets the router's ARP pass by its Ethernet address; here it is the rules for the
 //! bridge's own port that do.
 
-use super::OwnRule;
+use super::own_rule::OwnRule;
 use base::OfPort;
 use flow::{FieldId, Match};
 use std::collections::BTreeSet;
@@ -31,13 +31,13 @@ enum What {
 
 /// The rules that are there, by what they are for.
 #[derive(Default)]
-pub(super) struct InBand {
+pub(crate) struct InBand {
     there: BTreeSet<What>,
 }
 
 /// What is to be done.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     pub removed: Vec<OwnRule>,
     pub added: Vec<OwnRule>,
 }

@@ -8,9 +8,9 @@ use openflow::Version;
 use openflow::message::{TableFeatures, TableInstructionFeatures, TableMod};
 
 /// Tables of a bridge.
-pub(super) const TABLES: u8 = 254;
+pub(crate) const TABLES: u8 = 254;
 /// Rules of a table that clients are told fit.
-pub(super) const MAX_ENTRIES: u32 = 1_000_000;
+pub(crate) const MAX_ENTRIES: u32 = 1_000_000;
 /// OFPIT_*: goto-table, write-metadata, write-, apply- and clear-actions, meter.
 const INSTRUCTIONS: u32 = 0b111_1110;
 const GOTO_TABLE: u32 = 1 << 1;
@@ -21,7 +21,7 @@ const ACTIONS: u32 = 1 | 0xff << 15 | 1 << 23 | 1 << 24 | 1 << 25;
 const MINOR: u8 = 3;
 
 /// The features of all tables.
-pub(super) fn all(version: Version) -> Vec<TableFeatures> {
+pub(crate) fn all(version: Version) -> Vec<TableFeatures> {
     // What Open vSwitch 3.1 does not know its tools could not read.
     let fields: Vec<Mf> = Mf::all().filter(|mf| *mf != Mf::Ipv6ExtHdr).collect();
     let exact = |mf: &Mf| header(*mf, false);

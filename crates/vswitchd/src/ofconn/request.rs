@@ -1,0 +1,36 @@
+//! What handlers of requests get and say.
+
+use openflow::ErrorKind;
+use openflow::connection::RequestHead;
+use openflow::message::TABLE_ALL;
+use std::time::Duration;
+
+/// What [`Vswitch::serve`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// Nothing to do until more bytes come, or are sent.
+    Quiet,
+    /// The turn is over, not the work.
+    More,
+    /// It waits for workers.
+    Waiting,
+    /// The connection is to be closed once all is sent.
+    Closed,
+}
+
+/// A request as handlers see it.
+pub(super) struct Request<'a> {
+    pub xid: u32,
+    pub head: &'a RequestHead,
+}
+
+/// What a handler says: done, or the error to answer.
+pub(super) type Handled = Result<(), ErrorKind>;
+
+/// Tables that a client may name: 0 to 253 and "all".
+pub(super) fn check_table(table_id: u8) -> Handled {
+    if table_id == TABLE_ALL || table_id < 254 { Ok(()) } else { Err(ErrorKind::OFPBRC_BAD_TABLE_ID) }
+}
+
+/// How long a dump waits for the workers' counters.
+pub(super) const FOLD_WAIT: Duration = Duration::from_millis(3_000);

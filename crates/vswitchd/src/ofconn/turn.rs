@@ -1,0 +1,157 @@
+//! A connection's turn: what it has received is handled, and what it waits for goes on.
+
+use super::request::{Request, Served};
+use crate::ofproto::{LinkOf, OfConn, Pending, Purpose};
+use crate::state::Vswitch;
+use openflow::connection::CloseReason;
+use openflow::{ErrorKind, Event, Message};
+use std::time::Instant;
+use switch::BridgeIdx;
+
+/// Messages handled for one connection before others get their turn.
+const MESSAGES_PER_TURN: usize = 256;
+
+impl Vswitch {
+    /// A connection was made, perhaps for a controller. Its number.
+    pub(crate) fn connected(
+        &mut self,
+        bridge: BridgeIdx,
+        purpose: Purpose,
+        link: Option<LinkOf>,
+        now: Instant,
+    ) -> Option<u64> {
+        // Bridges' numbers are given out again, those of connections are not: a task finds no other's
+        // connection.
+        let id = self.next_conn;
+        self.next_conn += 1;
+        self.bridges.get_mut(&bridge)?.connect(id, purpose, link, now).then_some(id)
+    }
+
+    /// The connection is gone.
+    pub(crate) fn disconnected(&mut self, bridge: BridgeIdx, id: u64) {
+        let Some(ofproto) = self.bridges.get_mut(&bridge) else { return };
+        ofproto.disconnect(id);
+        self.update_misses(bridge);
+        self.watch_rules(bridge, false);
+    }
+
+    pub(crate) fn conn(&mut self, bridge: BridgeIdx, id: u64) -> Option<&mut OfConn> {
+        self.bridges.get_mut(&bridge)?.conns.get_mut(&id)
+    }
+
+    /// Handles what a connection has received, and goes on with what it waits for.
+    pub(crate) fn serve(&mut self, bridge: BridgeIdx, id: u64, now: Instant) -> Served {
+        let Some(mut conn) = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id)) else {
+            return Served::Closed;
+        };
+        let served = self.turn(bridge, &mut conn, now);
+        if let Some(ofproto) = self.bridges.get_mut(&bridge) {
+            ofproto.give_back(id, conn);
+        }
+        self.deliver();
+        served
+    }
+
+    fn turn(&mut self, bridge: BridgeIdx, conn: &mut OfConn, now: Instant) -> Served {
+        conn.brisk = false;
+        self.resume_monitors(bridge, conn);
+        for _ in 0..MESSAGES_PER_TURN {
+            if conn.closed {
+                return Served::Closed;
+            }
+            if conn.connection().is_closed() {
+                // Nobody is there to be answered.
+                conn.pending = None;
+            }
+            if let Some(pending) = conn.pending.take() {
+                match self.go_on(bridge, conn, pending, now) {
+                    Served::Quiet if conn.pending.is_none() => continue,
+                    served => return served,
+                }
+            }
+            let event = conn.connection().next_event(now);
+            match event {
+                None => return Served::Quiet,
+                Some(Event::Up(version)) => {
+                    tracing::debug!(target: "vconn", "a connection speaks {version}");
+                    self.link_up(bridge, conn, now);
+                }
+                Some(Event::Message { xid, message, head }) => {
+                    self.counts.openflow_received += 1;
+                    let request = Request { xid, head: &head };
+                    if conn.purpose != Purpose::Snoop
+                        && let Err(error) = self.handle(bridge, conn, &request, message)
+                    {
+                        self.refuse(conn, &request, error);
+                    }
+                }
+                Some(Event::Unreadable { error, .. }) => {
+                    self.counts.openflow_errors += 1;
+                    tracing::debug!(target: "ofproto", "answered a message that cannot be read with {error}");
+                }
+                Some(Event::Closed(reason)) => {
+                    conn.closed = true;
+                    conn.is_silent = reason == CloseReason::Silent;
+                    let why = if conn.is_silent { "Connection timed out" } else { "Protocol error" };
+                    conn.close_reason = Some(why.into());
+                    tracing::debug!(target: "vconn", "closing a connection: {reason}");
+                }
+            }
+        }
+        Served::More
+    }
+
+    /// A version is agreed on: if it is a controller's connection, it stands.
+    fn link_up(&mut self, bridge: BridgeIdx, conn: &OfConn, now: Instant) {
+        let Some(of) = &conn.link else { return };
+        if let Some(link) = self.bridges.get_mut(&bridge).and_then(|b| b.link_mut(of)) {
+            link.up(now);
+        }
+        // The connection itself is not in its bridge at the moment.
+        let conn_wants = conn.wants_misses();
+        self.set_misses(bridge, conn_wants);
+        self.run_controllers(bridge, now);
+    }
+
+    pub(super) fn refuse(&mut self, conn: &mut OfConn, request: &Request<'_>, error: ErrorKind) {
+        self.counts.openflow_errors += 1;
+        tracing::debug!(target: "ofproto", "refused a request with {error}");
+        conn.connection().reply_error(request.xid, request.head, error);
+    }
+
+    /// Another piece of a request that takes long. `Quiet` with nothing pending means that it is done.
+    fn go_on(&mut self, bridge: BridgeIdx, conn: &mut OfConn, pending: Pending, now: Instant) -> Served {
+        match pending {
+            Pending::Barrier { xid, ticket } => {
+                if !self.control.passed(ticket) {
+                    conn.pending = Some(Pending::Barrier { xid, ticket });
+                    return Served::Waiting;
+                }
+                conn.brisk = true;
+                conn.send(xid, &Message::BarrierReply);
+                Served::Quiet
+            }
+            Pending::Dump(dump) => self.go_on_dumping(bridge, conn, dump, now),
+            Pending::Groups(asked) => self.go_on_with_groups(bridge, conn, asked, now),
+        }
+    }
+
+    /// Packets that match no rule go to the control thread only while someone wants to hear of them, or may
+    /// come who does.
+    pub(crate) fn update_misses(&mut self, bridge: BridgeIdx) {
+        self.set_misses(bridge, false);
+    }
+
+    /// The same while a connection is out of its bridge that wants them or not.
+    pub(super) fn set_misses(&mut self, bridge: BridgeIdx, wanted_besides: bool) {
+        let Some(record) = self.bridges.get(&bridge) else { return };
+        let wanted = wanted_besides || record.wants_misses();
+        let Some(found) = self.control.topology().bridge(bridge) else { return };
+        if found.config.miss_to_controller != wanted {
+            let mut config = found.config.clone();
+            config.miss_to_controller = wanted;
+            config.miss_send_len = u16::MAX;
+            self.control.set_bridge(bridge, config).expect("it is there, looked up above");
+        }
+    }
+}

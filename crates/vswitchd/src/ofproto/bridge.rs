@@ -1,0 +1,192 @@
+//! One bridge as OpenFlow sees it: its settings, its connections, and the controllers that it has or awaits.
+//!
+//! A state machine without I/O: tasks carry the bytes of its connections, and who calls it says what time it
+//! is.
+
+use super::conn::{LinkOf, OfConn, Purpose};
+use super::fail_open::FailOpen;
+use super::in_band::InBand;
+use super::link::{ControllerStatus, Link};
+use super::news::Asynchronous;
+use super::settings;
+use super::tables::TableRecord;
+use crate::config::wanted::{BridgeSettings, Controller};
+use openflow::{Connection, VersionSet};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use switch::BridgeIdx;
+
+/// See the module's text.
+pub(crate) struct Ofproto {
+    pub idx: BridgeIdx,
+    pub name: String,
+    pub datapath_id: u64,
+    /// As last logged.
+    pub told_datapath_id: Option<u64>,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// As configured.
+    pub settings: BridgeSettings,
+    /// As configured.
+    pub controllers: BTreeMap<String, Controller>,
+    /// What runs of them.
+    pub control: BridgeControllers,
+    pub conns: BTreeMap<u64, OfConn>,
+    /// The last OpenFlow port number that was given out unasked.
+    pub last_of_port: u16,
+    /// The newest that a controller has named when it took a role.
+    pub generation_id: Option<u64>,
+    /// What controllers have set of its tables.
+    pub tables: BTreeMap<u8, TableRecord>,
+}
+
+/// What a bridge keeps of its controllers.
+#[derive(Default)]
+pub(crate) struct BridgeControllers {
+    /// By target.
+    pub links: BTreeMap<String, Link>,
+    pub fail_open: FailOpen,
+    pub in_band: InBand,
+}
+
+impl BridgeControllers {
+    /// Whether there is one that is in charge, connected or not.
+    pub fn has_primary(&self) -> bool {
+        self.links.values().any(Link::is_primary)
+    }
+
+    /// Whether a packet that no rule matches is for a controller that may come yet, which is not known to
+    /// speak a version where it is dropped.
+    pub fn awaits_misses(&self, protocols: VersionSet) -> bool {
+        let old = protocols.greatest().is_some_and(|v| v < openflow::Version::V13);
+        old && self.links.values().any(|l| l.is_primary() && !l.is_connected())
+    }
+}
+
+impl Ofproto {
+    /// A connection was made, perhaps for a controller. False if that one's row is gone.
+    pub fn connect(&mut self, id: u64, purpose: Purpose, link: Option<LinkOf>, now: Instant) -> bool {
+        // Who snoops hears all versions, in whatever version.
+        let is_snoop = purpose == Purpose::Snoop;
+        let versions = if is_snoop { VersionSet::SUPPORTED } else { settings::versions(&self.settings) };
+        let mut conn = OfConn::new(purpose, versions, now);
+        if let Some(of) = link {
+            let Some(row) = self.link_mut(&of).map(|link| link.row().clone()) else { return false };
+            conn.configure(&row);
+            conn.link = Some(of);
+        }
+        if is_snoop {
+            // Never one snoop to another: what it is told would be told again without end.
+            let others = self.conns.values_mut().filter(|c| c.purpose != Purpose::Snoop);
+            others.for_each(|c| c.connection().start_tap());
+        } else if self.is_snooped() {
+            conn.connection().start_tap();
+        }
+        self.conns.insert(id, conn);
+        true
+    }
+
+    /// A connection is gone.
+    pub fn disconnect(&mut self, id: u64) {
+        self.conns.remove(&id);
+        if !self.is_snooped() {
+            self.conns.values_mut().for_each(|c| c.connection().stop_tap());
+        }
+    }
+
+    /// A connection's turn is over. Who snoops is told what it said.
+    pub fn give_back(&mut self, id: u64, conn: OfConn) {
+        let tapped = conn.connection().take_tap();
+        self.conns.insert(id, conn);
+        if tapped.is_empty() {
+            return;
+        }
+        let hears = |snoop: &Connection| snoop.version().is_some() && !snoop.is_congested();
+        let snoops = self.conns.values_mut().filter(|c| c.purpose == Purpose::Snoop);
+        for snoop in snoops.filter(|c| hears(&c.connection())) {
+            snoop.connection().send_bytes(&tapped);
+            snoop.wake();
+        }
+    }
+
+    fn is_snooped(&self) -> bool {
+        self.conns.values().any(|c| c.purpose == Purpose::Snoop)
+    }
+
+    /// Tells connections what happened, and says how many of them had no room for a packet.
+    pub fn tell(&mut self, news: &Asynchronous) -> u64 {
+        self.conns.values_mut().map(|conn| u64::from(!conn.tell(news))).sum()
+    }
+
+    /// Whether packets that match no rule are for somebody, or may be.
+    pub fn wants_misses(&self) -> bool {
+        self.conns.values().any(OfConn::wants_misses)
+            || self.control.awaits_misses(settings::versions(&self.settings))
+    }
+
+    /// The row of table Controller that a connection is of, while it is there.
+    pub fn link_mut(&mut self, of: &LinkOf) -> Option<&mut Link> {
+        self.control.links.get_mut(&of.target).filter(|link| link.id() == of.id)
+    }
+
+    /// Its controllers are these now. What stays is not disturbed. The connections that are not wanted any
+    /// more.
+    pub fn set_links(
+        &mut self,
+        wanted: &BTreeMap<String, Controller>,
+        now: Instant,
+        mut next_id: impl FnMut() -> u64,
+    ) -> Vec<u64> {
+        let links = &mut self.control.links;
+        links.retain(|target, _| wanted.contains_key(target));
+        for (target, row) in wanted {
+            match links.get_mut(target) {
+                Some(link) if link.accepts(row) => link.set(row),
+                _ => drop(links.insert(target.clone(), Link::new(next_id(), &self.name, row, now))),
+            }
+        }
+        for conn in self.conns.values_mut() {
+            if let Some(row) = conn.link.as_ref().and_then(|of| wanted.get(&of.target)) {
+                conn.configure(row);
+            }
+        }
+        let is_gone = |of: &LinkOf| links.get(&of.target).map(Link::id) != Some(of.id);
+        let gone = self.conns.iter().filter(|(_, conn)| conn.link.as_ref().is_some_and(is_gone));
+        gone.map(|(id, _)| *id).collect()
+    }
+
+    /// Ends the connections that speak a version which the bridge no longer does. (Controllers come back.)
+    pub fn close_other_versions(&mut self) {
+        let versions = settings::versions(&self.settings);
+        for conn in self.conns.values_mut().filter(|c| c.purpose != Purpose::Snoop) {
+            if conn.connection().version().is_some_and(|v| !versions.contains(v)) {
+                conn.closed = true;
+                conn.wake();
+            }
+        }
+    }
+
+    /// Ends the connections of controllers. Those that are connected to come back after their backoff.
+    pub fn reconnect_controllers(&mut self, now: Instant) {
+        for conn in self.conns.values_mut().filter(|c| c.link.is_some()) {
+            conn.closed = true;
+            conn.close_reason = Some("asked to reconnect".into());
+            conn.wake();
+        }
+        // Those that wait for their next attempt need not.
+        for link in self.control.links.values_mut().filter(|l| !l.is_connected()) {
+            link.retry(now);
+        }
+    }
+
+    /// What the columns `is_connected`, `role` and `status` of its controllers say, by target.
+    pub fn controller_status(&self, now: Instant) -> BTreeMap<String, ControllerStatus> {
+        let status = |(target, link): (&String, &Link)| {
+            let mut of_link = self.conns.values().filter(|c| {
+                c.link.as_ref().is_some_and(|l| l.id == link.id()) && c.connection().version().is_some()
+            });
+            (target.clone(), link.status(of_link.next(), now))
+        };
+        self.control.links.iter().map(status).collect()
+    }
+}

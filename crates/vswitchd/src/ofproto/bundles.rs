@@ -1,0 +1,82 @@
+//! Bundles of a connection: changes that are collected until they are committed, and what they may take.
+
+use base::PortNo;
+use flow::Key;
+use openflow::connection::RequestHead;
+use openflow::message::{BundleFlags, GroupMod, PacketOut, PortMod};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Bytes that all bundles together may take.
+const ALL_BYTES_MAX: usize = 1 << 30;
+
+/// What the bundles of this process take.
+static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+pub(crate) struct Bundle {
+    pub flags: BundleFlags,
+    pub closed: bool,
+    pub changes: Vec<Change>,
+    /// What the changes take.
+    pub bytes: Charge,
+    /// The request that opened it, for the error when it expires.
+    pub opened_by: (u32, RequestHead),
+    pub expires: Instant,
+}
+
+/// Bytes that count against [`ALL_BYTES_MAX`] until this goes.
+#[derive(Default)]
+pub(crate) struct Charge(pub usize);
+
+impl Charge {
+    /// Charges more, if all bundles together may take that.
+    pub fn add(&mut self, bytes: usize) -> bool {
+        if ALL_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > ALL_BYTES_MAX {
+            ALL_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        self.0 += bytes;
+        true
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        ALL_BYTES.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+pub(crate) struct Change {
+    pub xid: u32,
+    pub kind: Kind,
+    /// All of the message, for the error in answer to it.
+    pub bytes: Box<[u8]>,
+}
+
+pub(crate) enum Kind {
+    /// Read again from its message when the bundle is committed: ready to use, it takes ten times as much
+    /// memory.
+    Flow,
+    Group(Box<GroupMod>),
+    Port(PortMod),
+    /// A packet with its key, and the datapath's number of the port that it shall come from.
+    Packet(Box<(PacketOut, Key)>, PortNo),
+}
+
+impl Change {
+    /// What the change keeps, in bytes.
+    pub fn size(&self) -> usize {
+        let beside = match &self.kind {
+            Kind::Flow | Kind::Port(_) => 0,
+            // Read, a message takes some times its length.
+            Kind::Group(_) => 8 * self.bytes.len(),
+            Kind::Packet(..) => size_of::<(PacketOut, Key)>() + 8 * self.bytes.len(),
+        };
+        size_of::<Change>() + self.bytes.len() + beside
+    }
+
+    /// Whether it changes tables, or goes through them.
+    pub fn concerns_tables(&self) -> bool {
+        !matches!(self.kind, Kind::Port(_))
+    }
+}

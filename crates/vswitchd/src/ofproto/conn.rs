@@ -1,0 +1,225 @@
+//! One OpenFlow connection to a bridge: its settings, and the request that it waits for.
+//!
+//! Requests of a connection are handled in order. One that takes long (a dump, a barrier) is put into
+//! `pending` and goes on piece by piece; the requests behind it wait, other connections do not.
+
+use super::bundles::Bundle;
+use super::monitors::Monitors;
+use super::packets::PacketLimits;
+use super::pending::Pending;
+use super::settings;
+use crate::config::wanted::Controller;
+use crate::line::{Guard, Line};
+use openflow::message::{
+    AsyncConfig, DEFAULT_MISS_SEND_LEN, FlowForm, Message, PacketInForm, Role, RoleReason, RoleStatus,
+};
+use openflow::{Connection, ConnectionConfig, ErrorKind, Side, Version, VersionSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A client of the management socket, or a controller of that type. It is told nothing that it has not
+    /// asked for.
+    Service,
+    /// A controller in charge. It is told of packets, rules and ports from the start.
+    Primary,
+    /// A listener that gets a copy of what the other connections of its bridge say.
+    Snoop,
+}
+
+/// The row of table Controller that a connection is of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LinkOf {
+    /// Its target, by which it is known in its bridge.
+    pub target: String,
+    /// Its number, which no other row ever has.
+    pub id: u64,
+}
+
+/// See the module's text.
+pub(crate) struct OfConn {
+    /// Its bytes, and what they mean.
+    pub line: Arc<Line>,
+    pub purpose: Purpose,
+    pub closed: bool,
+    pub pending: Option<Pending>,
+    /// Whether the last turn answered a barrier: the next request is likely to be close.
+    pub brisk: bool,
+
+    pub role: Role,
+    /// `None` as long as no controller chose: the defaults, by version.
+    pub async_config: Option<AsyncConfig>,
+    pub miss_send_len: u16,
+    pub invalid_ttl_to_controller: bool,
+    pub packet_in_form: PacketInForm,
+    pub flow_form: FlowForm,
+    pub controller_id: u16,
+    pub bundles: BTreeMap<u32, Bundle>,
+    /// Limits on what it is told of packets.
+    pub packets: PacketLimits,
+    /// What flows it watches.
+    pub monitors: Monitors,
+    /// Whose it is, if it is a controller's.
+    pub link: Option<LinkOf>,
+    /// Its peer is silent and takes nothing: what waits to be sent is not waited for.
+    pub is_silent: bool,
+    /// Why it ended, if its peer did not just close it.
+    pub close_reason: Option<String>,
+}
+
+/// How long one that was not asked for may be silent before it is asked whether it is there. Open vSwitch's.
+const SERVICE_PROBE: Duration = Duration::from_secs(60);
+
+impl OfConn {
+    pub fn new(purpose: Purpose, versions: VersionSet, now: Instant) -> OfConn {
+        let probe_interval = (purpose == Purpose::Service).then_some(SERVICE_PROBE);
+        let config = ConnectionConfig { side: Side::Switch, versions, probe_interval };
+        let miss_send_len = if purpose == Purpose::Primary { DEFAULT_MISS_SEND_LEN } else { 0 };
+        OfConn {
+            line: Arc::new(Line::new(Connection::new(config, now))),
+            purpose,
+            closed: false,
+            pending: None,
+            brisk: false,
+            role: Role::Equal,
+            async_config: None,
+            miss_send_len,
+            invalid_ttl_to_controller: false,
+            packet_in_form: PacketInForm::Standard,
+            flow_form: FlowForm::Standard,
+            controller_id: 0,
+            bundles: BTreeMap::new(),
+            packets: PacketLimits::default(),
+            monitors: Monitors::default(),
+            link: None,
+            is_silent: false,
+            close_reason: None,
+        }
+    }
+
+    /// Its protocol. To be held for one call.
+    pub fn connection(&self) -> Guard<'_> {
+        self.line.connection()
+    }
+
+    /// Its task has something to do.
+    pub fn wake(&self) {
+        self.line.notify.notify_one();
+    }
+
+    /// Its row of table Controller is this now.
+    pub fn configure(&mut self, row: &Controller) {
+        self.connection().set_probe_interval(settings::probe_interval(row));
+        self.packets.set(settings::limits(row), row.queue_size);
+        // A controller may choose for itself later, so a change of the row concerns the next connection.
+        if !row.async_messages && self.connection().version().is_none() {
+            self.async_config = Some(AsyncConfig::default());
+        }
+    }
+
+    /// What it may do.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    pub fn version(&self) -> Version {
+        self.connection().version().unwrap_or(Version::V10)
+    }
+
+    pub fn send(&mut self, xid: u32, message: &Message) {
+        let sent = self.connection().send(xid, message);
+        if let Err(error) = sent {
+            tracing::warn!(target: "connmgr", "{} was not sent: {error}", message.name());
+        }
+    }
+
+    /// Whether it wants a message to be sent when a switch lacks rules: so do connections of OpenFlow 1.0 to
+    /// 1.2.
+    pub fn wants_misses(&self) -> bool {
+        let is_told = match self.purpose {
+            Purpose::Snoop => false,
+            Purpose::Service => self.miss_send_len > 0,
+            Purpose::Primary => true,
+        };
+        is_told && self.version() < Version::V13
+    }
+
+    /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the
+    /// socket.
+    pub fn wants_input(&self) -> bool {
+        self.pending.is_none() && !self.closed && self.connection().wants_input()
+    }
+
+    /// Whether its flow monitors are paused, and go on with the next turn because all was sent.
+    pub fn can_resume(&self) -> bool {
+        self.monitors.is_paused() && self.pending.is_none() && self.connection().transmit().is_empty()
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let due = [self.connection().poll_timeout(), self.packets.poll_timeout(), self.next_bundle_expiry()];
+        due.into_iter().flatten().min()
+    }
+
+    /// Wakes up for what the clock says.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.send_queued_packets(now);
+        self.expire_bundles(now);
+        let is_due = {
+            let mut connection = self.connection();
+            let is_due = connection.poll_timeout().is_some_and(|due| due <= now);
+            if is_due {
+                connection.handle_timeout(now);
+            }
+            is_due
+        };
+        if is_due {
+            self.wake();
+        }
+    }
+
+    /// When the first of its bundles is forgotten.
+    pub fn next_bundle_expiry(&self) -> Option<Instant> {
+        self.bundles.values().map(|bundle| bundle.expires).min()
+    }
+
+    /// Forgets those that are idle for too long.
+    pub fn expire_bundles(&mut self, now: Instant) {
+        let expired: Vec<u32> =
+            self.bundles.iter().filter(|(_, bundle)| bundle.expires <= now).map(|(id, _)| *id).collect();
+        for id in expired {
+            let Some(Bundle { opened_by: (xid, head), .. }) = self.bundles.remove(&id) else { continue };
+            self.connection().reply_error(xid, &head, ErrorKind::OFPBFC_TIMEOUT);
+            self.wake();
+        }
+    }
+
+    /// Another connection is the primary now. OpenFlow 1.0 has no way to say so.
+    pub fn lose_role(&mut self, generation_id: Option<u64>) {
+        self.role = Role::Secondary;
+        if self.version() >= Version::V13 {
+            let reason = RoleReason::PrimaryRequest;
+            let status = RoleStatus { role: self.role, reason, generation_id };
+            self.send(0, &Message::RoleStatus(status));
+            self.wake();
+        }
+    }
+
+    /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports
+    /// alone to secondaries.
+    pub fn async_config(&self) -> AsyncConfig {
+        // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a
+        // packet-out.
+        let packets: u32 = if self.version() >= Version::V14 { 0b11_1011 } else { 0b11 };
+        let invalid_ttl = u32::from(self.invalid_ttl_to_controller) << 2;
+        self.async_config.unwrap_or(AsyncConfig {
+            packet_in: [packets | invalid_ttl, 0],
+            port_status: [7, 7],
+            flow_removed: [0xf, 0],
+            ..AsyncConfig::default()
+        })
+    }
+}

@@ -1,0 +1,35 @@
+//! One ofproto per bridge: OpenFlow's side of a bridge, a state machine without I/O.
+//!
+//! Files: `bridge` the [`Ofproto`] itself; `conn` a connection, with its `bundles`, `monitors`, `packets` and
+//! `pending` requests; `news` what connections are told unasked; `link` a row of table Controller at work,
+//! `settings` what it means, `sched` its limit on packets; `fail_open` and `in_band` what a bridge does by
+//! itself, by `own_rule`s; `tables` and `table_features` its tables; `continuation` a paused packet's rest.
+
+mod bridge;
+mod bundles;
+mod conn;
+mod continuation;
+pub(crate) mod fail_open;
+mod in_band;
+mod link;
+mod monitors;
+mod news;
+mod own_rule;
+mod packets;
+mod pending;
+mod sched;
+mod settings;
+pub(crate) mod table_features;
+mod tables;
+
+pub(crate) use bridge::{BridgeControllers, Ofproto};
+pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleKind};
+pub(crate) use conn::{LinkOf, OfConn, Purpose};
+pub(crate) use continuation::head;
+pub use link::ControllerStatus;
+pub(crate) use link::{Kind as LinkKind, Link};
+pub(crate) use monitors::{Monitor, flags_of};
+pub(crate) use news::Asynchronous;
+pub(crate) use own_rule::OwnRule;
+pub(crate) use pending::{Dump, GroupCounters, Output, Pending};
+pub(crate) use tables::VacancyWatch;

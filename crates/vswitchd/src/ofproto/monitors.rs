@@ -1,0 +1,83 @@
+//! Flow monitors of a connection: which flows they watch, and what they want to hear of.
+
+use base::OfPort;
+use openflow::message::{FlowMonitorFlags, TABLE_ALL};
+use std::collections::BTreeMap;
+use switch::Rule;
+use switch::control::{RuleEvent, RuleEventKind};
+use switch::shape::MiniMatch;
+
+#[derive(Clone)]
+pub(crate) struct Monitor {
+    pub flags: FlowMonitorFlags,
+    pub out_port: Option<OfPort>,
+    pub out_group: Option<u32>,
+    pub table_id: u8,
+    pub within: MiniMatch,
+}
+
+/// Those of one connection.
+#[derive(Default)]
+pub(crate) struct Monitors {
+    pub by_id: BTreeMap<u32, Monitor>,
+    /// While they are paused: the serial number of the last rule before.
+    pub paused: Option<u64>,
+}
+
+impl Monitor {
+    pub fn watches(&self, rule: &Rule) -> bool {
+        (self.table_id == TABLE_ALL || self.table_id == rule.table_id)
+            && rule.matching.is_within(&self.within)
+    }
+
+    /// Whether it wants to hear of a rule that is there.
+    pub fn finds(&self, rule: &Rule) -> bool {
+        self.watches(rule)
+            && self.out_port.is_none_or(|port| rule.actions.outputs_to(port))
+            && self.out_group.is_none_or(|group| rule.actions.uses_group(group))
+    }
+
+    /// Whether it wants to hear of an event.
+    pub fn wants(&self, event: &RuleEvent) -> bool {
+        let flag = match event.kind {
+            RuleEventKind::Added => FlowMonitorFlags::ADD,
+            RuleEventKind::Modified => FlowMonitorFlags::MODIFY,
+            RuleEventKind::Removed(_) => FlowMonitorFlags::DELETE,
+        };
+        let outputs = |port| {
+            let before = event.old_actions.as_ref();
+            event.rule.actions.outputs_to(port) || before.is_some_and(|actions| actions.outputs_to(port))
+        };
+        // Other than for a port, Open vSwitch does not tell that a rule has ceased to use a group.
+        let uses = |group| event.rule.actions.uses_group(group);
+        self.flags.contains(flag)
+            && self.watches(&event.rule)
+            && self.out_port.is_none_or(outputs)
+            && self.out_group.is_none_or(uses)
+    }
+}
+
+/// The flags of those monitors that find a rule.
+pub(crate) fn flags_of<'m>(monitors: impl IntoIterator<Item = &'m Monitor>, rule: &Rule) -> FlowMonitorFlags {
+    let finding = monitors.into_iter().filter(|m| m.finds(rule));
+    finding.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
+}
+
+impl Monitors {
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// The flags of all monitors that want to hear of an event; none if nobody does.
+    pub fn flags_for(&self, event: &RuleEvent) -> FlowMonitorFlags {
+        if self.paused.is_some() && !matches!(event.kind, RuleEventKind::Removed(_)) {
+            return FlowMonitorFlags::empty();
+        }
+        let wanting = self.by_id.values().filter(|m| m.wants(event));
+        wanting.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
+    }
+}

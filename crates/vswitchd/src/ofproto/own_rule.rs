@@ -1,0 +1,10 @@
+//! Rules of the switch's own making.
+
+use flow::Match;
+
+/// A rule that says NORMAL for a match, above all that controllers may say.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct OwnRule {
+    pub priority: i32,
+    pub matching: Match,
+}

@@ -1,0 +1,72 @@
+//! Packets on their way to controllers, and the limits on them.
+//!
+//! Of packets there may be more than a controller can bear. So their rate may be limited, for those without a
+//! rule and those that rules send separately, and the number that waits to be read is.
+
+use super::sched::{Limits, Sched};
+use flow::action::PacketInReason;
+use openflow::Version;
+use openflow::message::PacketIn;
+use std::collections::VecDeque;
+use std::time::Instant;
+use transport::clock;
+
+/// A packet for controllers.
+#[derive(Clone)]
+pub(crate) struct PacketNews {
+    pub controller_id: u16,
+    /// It comes from a rule for what no other matches: a miss, in OpenFlow 1.3 and later.
+    pub is_table_miss: bool,
+    pub message: PacketIn,
+}
+
+impl PacketNews {
+    /// Why it is told, to a connection that speaks this version.
+    pub fn reason(&self, version: Version) -> PacketInReason {
+        use PacketInReason::*;
+        match self.message.reason {
+            Action if self.is_table_miss && version >= Version::V13 => NoMatch,
+            ActionSet | Group | PacketOut if version < Version::V14 => Action,
+            reason => reason,
+        }
+    }
+}
+
+/// Packets that wait in a connection to be sent, where nothing else is said.
+const QUEUE_SIZE: u32 = 100;
+
+/// Limits on the packets that one connection is told of.
+#[derive(Default)]
+pub(crate) struct PacketLimits {
+    /// Of packets without a rule, and of those that rules send.
+    pub scheds: Option<Box<[Sched<PacketNews>; 2]>>,
+    pub queue_size: Option<u32>,
+    /// Where in the connection's output the packets end that have not been sent.
+    pub unsent: VecDeque<u64>,
+}
+
+impl PacketLimits {
+    pub fn set(&mut self, limits: Option<Limits>, queue_size: Option<u32>) {
+        self.queue_size = queue_size;
+        match (&mut self.scheds, limits) {
+            (Some(scheds), Some(limits)) => scheds.iter_mut().for_each(|s| s.set_limits(limits)),
+            (None, Some(limits)) => {
+                let now = clock::now();
+                self.scheds = Some(Box::new([Sched::new(limits, now), Sched::new(limits, now)]));
+            }
+            (scheds, None) => *scheds = None,
+        }
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.scheds.iter().flat_map(|s| s.iter()).filter_map(Sched::poll_timeout).min()
+    }
+
+    /// Whether one more may wait to be sent.
+    pub fn has_room(&mut self, sent_bytes: u64) -> bool {
+        while self.unsent.front().is_some_and(|end| *end <= sent_bytes) {
+            self.unsent.pop_front();
+        }
+        self.unsent.len() < self.queue_size.unwrap_or(QUEUE_SIZE) as usize
+    }
+}

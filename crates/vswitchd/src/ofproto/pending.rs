@@ -1,0 +1,76 @@
+//! Requests of a connection that go on piece by piece.
+
+use super::monitors::Monitor;
+use openflow::message::{AggregateStats, FlowForm, FlowStatsRequest};
+use openflow::{Codec, ReplyWriter};
+use std::time::Instant;
+use switch::control::{Cursor, RuleFilter};
+
+/// A request that goes on.
+pub(crate) enum Pending {
+    /// A barrier waits for the workers to pass.
+    Barrier { xid: u32, ticket: u64 },
+    /// Flow statistics.
+    Dump(Box<Dump>),
+    /// Counters of groups.
+    Groups(GroupCounters),
+}
+
+/// A request for counters of groups that waits for workers.
+pub(crate) struct GroupCounters {
+    pub xid: u32,
+    pub group_id: Option<u32>,
+    pub fold: u64,
+    pub deadline: Instant,
+}
+
+/// Flow statistics under way.
+pub(crate) struct Dump {
+    pub xid: u32,
+    pub filter: RuleFilter,
+    /// The fold whose counters it wants, and until when it waits.
+    pub fold: u64,
+    pub deadline: Option<Instant>,
+    pub cursor: Cursor,
+    pub output: Output,
+}
+
+pub(crate) enum Output {
+    Flows(ReplyWriter),
+    /// The flows that new monitors find.
+    Monitors(ReplyWriter, Vec<Monitor>),
+    Aggregate(FlowForm, AggregateStats),
+}
+
+impl Dump {
+    pub fn new(codec: Codec, xid: u32, request: &FlowStatsRequest, aggregate: bool, fold: u64) -> Dump {
+        let filter = RuleFilter {
+            table_id: request.table_id,
+            matching: request.matching.clone(),
+            cookie: request.cookie,
+            cookie_mask: request.cookie_mask,
+            out_port: request.out_port,
+            out_group: request.out_group,
+            hidden: false,
+        };
+        let output = if aggregate {
+            Output::Aggregate(request.form, AggregateStats::default())
+        } else {
+            Output::Flows(ReplyWriter::new(codec, xid, request.form))
+        };
+        Dump { xid, filter, fold, deadline: None, cursor: Cursor::default(), output }
+    }
+
+    /// What new monitors find. It waits for no counters.
+    pub fn of_monitors(codec: Codec, xid: u32, monitors: Vec<Monitor>) -> Dump {
+        let output = Output::Monitors(ReplyWriter::of_events(codec, xid), monitors);
+        Dump {
+            xid,
+            filter: RuleFilter::default(),
+            fold: 0,
+            deadline: None,
+            cursor: Cursor::default(),
+            output,
+        }
+    }
+}
