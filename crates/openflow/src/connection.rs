@@ -150,6 +150,10 @@ pub struct Connection {
     probe: Option<(Instant, u32)>,
     next_xid: u32,
     tap: Option<Vec<u8>>,
+    /// Messages for a log, if one is kept.
+    journal: Option<Vec<Logged>>,
+    /// The versions that the peer offered.
+    theirs: VersionSet,
     /// A barrier request was handed out and is not answered yet.
     awaits_barrier: bool,
     /// Requests of which parts are missing.
@@ -175,6 +179,8 @@ impl Connection {
             probe: None,
             next_xid: 1,
             tap: None,
+            journal: None,
+            theirs: VersionSet(0),
             awaits_barrier: false,
             parts: Parts::default(),
         };
@@ -250,11 +256,7 @@ impl Connection {
             let range = self.handled..self.handled + length;
             self.handled = range.end;
             self.current = range.clone();
-            if let Some(tap) = &mut self.tap
-                && tap.len() < OUTPUT_MAX
-            {
-                tap.extend_from_slice(&self.input[range.clone()]);
-            }
+            note(&mut self.tap, &mut self.journal, false, &self.input[range.clone()]);
             if let Some(event) = self.handle_message(now, header, range) {
                 return Some(event);
             }
@@ -282,9 +284,7 @@ impl Connection {
             if let Ok((xid, Message::EchoRequest(data))) = codec.decode(&rest[..length]) {
                 let request: Vec<u8> = self.input.drain(at - length..at).collect();
                 at -= length;
-                if let Some(tap) = &mut self.tap {
-                    tap.extend_from_slice(&request);
-                }
+                note(&mut self.tap, &mut self.journal, false, &request);
                 self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
             }
         }
@@ -376,6 +376,7 @@ impl Connection {
             Ok((_, Message::Error(error))) => return self.close(CloseReason::RefusedByPeer(error)),
             _ => return self.close(CloseReason::NoHello(header.kind)),
         };
+        self.theirs = theirs;
         let Some(version) = self.config.versions.intersect(theirs).greatest() else {
             let text = format!(
                 "We support {}, you support {}, no common versions.",
@@ -415,11 +416,7 @@ impl Connection {
     }
 
     fn tap_output(&mut self, start: usize) {
-        if let Some(tap) = &mut self.tap
-            && tap.len() < OUTPUT_MAX
-        {
-            tap.extend_from_slice(&self.output[start..]);
-        }
+        note(&mut self.tap, &mut self.journal, true, &self.output[start..]);
     }
 
     /// Sends a message. Before the hellos nothing can be sent: the version is not known.
@@ -571,9 +568,62 @@ impl Connection {
         self.tap = None;
     }
 
+    /// Whether messages are kept for a log from now on; the hello too if it waits to be sent.
+    pub fn set_journal(&mut self, is_kept: bool) {
+        if !is_kept {
+            self.journal = None;
+        } else if self.journal.is_none() {
+            let is_fresh = matches!(self.state, State::AwaitHello { .. }) && self.sent == 0;
+            self.journal = Some(Vec::new());
+            if is_fresh {
+                note(&mut None, &mut self.journal, true, &self.output);
+            }
+        }
+    }
+
+    /// The messages since the last call, in their order. What exceeds [`JOURNAL_MAX`] of them is missing.
+    pub fn take_journal(&mut self) -> Vec<Logged> {
+        self.journal.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The versions that this side speaks and those that the peer offered.
+    pub fn offers(&self) -> (VersionSet, VersionSet) {
+        (self.config.versions, self.theirs)
+    }
+
     /// The copies since the last call, whole messages. What exceeds [`OUTPUT_MAX`] between calls is missing.
     pub fn take_tap(&mut self) -> Vec<u8> {
         self.tap.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+/// Messages that are kept for a log between two looks at it.
+pub const JOURNAL_MAX: usize = 1_024;
+
+/// A message for a log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// Whether this side sent it.
+    pub is_sent: bool,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+/// Keeps copies of whole messages for who snoops and for the log.
+fn note(tap: &mut Option<Vec<u8>>, journal: &mut Option<Vec<Logged>>, is_sent: bool, messages: &[u8]) {
+    if let Some(tap) = tap
+        && tap.len() < OUTPUT_MAX
+    {
+        tap.extend_from_slice(messages);
+    }
+    let Some(journal) = journal else { return };
+    let mut rest = messages;
+    while let Some(header) = Header::parse(rest)
+        && journal.len() < JOURNAL_MAX
+    {
+        let Some((message, after)) = rest.split_at_checked(usize::from(header.length).max(1)) else { return };
+        journal.push(Logged { is_sent, bytes: message.to_vec() });
+        rest = after;
     }
 }
 

@@ -198,7 +198,7 @@ pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
     }
     let protocol = client.use_one_of(usable)?;
     let form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
-    let flow_mod = |command, identity: &Identity, content: &Content| FlowMod {
+    let flow_mod = |(command, identity, content): (FlowModCommand, &Identity, &Content)| FlowMod {
         form,
         command,
         table_id: identity.table_id,
@@ -207,17 +207,20 @@ pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
         new_cookie: (command == FlowModCommand::Add).then_some(content.cookie),
         idle_timeout: content.idle_timeout,
         hard_timeout: content.hard_timeout,
-        importance: content.importance,
+        importance: if command == FlowModCommand::Add { content.importance } else { 0 },
         flags: content.flags,
         actions: if command == FlowModCommand::Add { content.actions.clone() } else { Vec::new() },
         ..FlowMod::add()
     };
     let gone = present.flows.iter().filter(|(i, _)| !wanted.flows.contains_key(i));
     let new = wanted.flows.iter().filter(|(i, c)| options.args.readd || present.flows.get(i) != Some(c));
-    let messages = gone
-        .map(|(i, c)| flow_mod(FlowModCommand::DeleteStrict, i, c))
-        .chain(new.map(|(i, c)| flow_mod(FlowModCommand::Add, i, c)))
-        .map(|message| (0, message));
+    let gone = gone.map(|(i, c)| (FlowModCommand::DeleteStrict, i, c));
+    let mut changes: Vec<_> = gone.chain(new.map(|(i, c)| (FlowModCommand::Add, i, c))).collect();
+    // In the order of tables, and in each by priority; what is alike goes before what takes its place comes.
+    changes.sort_by_key(|(command, i, _)| {
+        (i.table_id, std::cmp::Reverse(i.priority), *command == FlowModCommand::Add)
+    });
+    let messages = changes.into_iter().map(|change| (0, flow_mod(change)));
     if options.args.bundle {
         send_bundle(&mut client, "", messages)?
     } else {

@@ -871,3 +871,23 @@ fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
         |set: &std::collections::BTreeSet<String>| set.iter().any(|l| l.contains("ovs-vswitchd (Open"));
     assert!(first(&ours) && first(&stock));
 }
+
+#[test]
+fn messages_of_controllers_are_logged_while_vconn_is_at_debug() {
+    let switch = Switch::dummy();
+    switch.add_flow("priority=7,actions=drop");
+    assert!(!switch.log().contains("OFPT_FLOW_MOD"), "{}", switch.log());
+    switch.appctl(&["vlog/set", "vconn:dbg"]).ok();
+    switch.add_flow("priority=8,actions=drop");
+    let has = |text: &str| wait_for(text, || switch.log().contains(text));
+    has("|vconn|DBG|unix#");
+    has(
+        ": negotiated OpenFlow version 0x01 (we support version 0x06 and earlier, peer supports version 0x01)\n",
+    );
+    has("ADD priority=8 actions=drop\n");
+    has("sent (Success): OFPT_BARRIER_REPLY (xid=0x");
+    switch.appctl(&["vlog/set", "vconn:info"]).ok();
+    switch.add_flow("priority=9,actions=drop");
+    switch.appctl(&["version"]).ok();
+    assert!(!switch.log().contains("ADD priority=9"), "{}", switch.log());
+}

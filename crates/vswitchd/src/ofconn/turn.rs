@@ -1,7 +1,7 @@
 //! A connection's turn: what it has received is handled, and what it waits for goes on.
 
 use super::request::{Request, Served};
-use crate::ofproto::{LinkOf, OfConn, Pending, Purpose};
+use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, journal};
 use crate::state::Vswitch;
 use openflow::connection::CloseReason;
 use openflow::{ErrorKind, Event, Message};
@@ -44,7 +44,9 @@ impl Vswitch {
         let Some(mut conn) = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id)) else {
             return Served::Closed;
         };
+        journal::keep(&conn);
         let served = self.turn(bridge, &mut conn, now);
+        journal::log(&conn);
         if let Some(ofproto) = self.bridges.get_mut(&bridge) {
             ofproto.give_back(id, conn);
         }
@@ -70,10 +72,11 @@ impl Vswitch {
                 }
             }
             let event = conn.connection().next_event(now);
+            journal::log(conn);
             match event {
                 None => return Served::Quiet,
                 Some(Event::Up(version)) => {
-                    tracing::debug!(target: "vconn", "a connection speaks {version}");
+                    journal::negotiated(conn, version);
                     self.link_up(bridge, conn, now);
                 }
                 Some(Event::Message { xid, message, head }) => {

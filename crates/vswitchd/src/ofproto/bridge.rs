@@ -6,6 +6,7 @@
 use super::conn::{LinkOf, OfConn, Purpose};
 use super::fail_open::FailOpen;
 use super::in_band::InBand;
+use super::journal;
 use super::link::{ControllerStatus, Link};
 use super::news::Asynchronous;
 use super::settings;
@@ -69,10 +70,11 @@ impl Ofproto {
         // Who snoops hears all versions, in whatever version.
         let is_snoop = purpose == Purpose::Snoop;
         let versions = if is_snoop { VersionSet::SUPPORTED } else { settings::versions(&self.settings) };
-        let mut conn = OfConn::new(purpose, versions, now);
+        let mut conn = OfConn::new(id, purpose, versions, now);
         if let Some(of) = link {
             let Some(row) = self.link_mut(&of).map(|link| link.row().clone()) else { return false };
             conn.configure(&row);
+            conn.name.clone_from(&of.target);
             conn.link = Some(of);
         }
         if is_snoop {
@@ -82,13 +84,16 @@ impl Ofproto {
         } else if self.is_snooped() {
             conn.connection().start_tap();
         }
+        journal::keep(&conn);
         self.conns.insert(id, conn);
         true
     }
 
     /// A connection is gone.
     pub fn disconnect(&mut self, id: u64) {
-        self.conns.remove(&id);
+        if let Some(conn) = self.conns.remove(&id) {
+            journal::log(&conn);
+        }
         if !self.is_snooped() {
             self.conns.values_mut().for_each(|c| c.connection().stop_tap());
         }

@@ -68,13 +68,15 @@ pub(crate) struct OfConn {
     pub is_silent: bool,
     /// Why it ended, if its peer did not just close it.
     pub close_reason: Option<String>,
+    /// By what the log knows it.
+    pub name: String,
 }
 
 /// How long one that was not asked for may be silent before it is asked whether it is there. Open vSwitch's.
 const SERVICE_PROBE: Duration = Duration::from_secs(60);
 
 impl OfConn {
-    pub fn new(purpose: Purpose, versions: VersionSet, now: Instant) -> OfConn {
+    pub fn new(id: u64, purpose: Purpose, versions: VersionSet, now: Instant) -> OfConn {
         let probe_interval = (purpose == Purpose::Service).then_some(SERVICE_PROBE);
         let config = ConnectionConfig { side: Side::Switch, versions, probe_interval };
         let miss_send_len = if purpose == Purpose::Primary { DEFAULT_MISS_SEND_LEN } else { 0 };
@@ -97,6 +99,7 @@ impl OfConn {
             link: None,
             is_silent: false,
             close_reason: None,
+            name: format!("unix#{id}"),
         }
     }
 

@@ -11,6 +11,7 @@ mod conn;
 mod continuation;
 pub(crate) mod fail_open;
 mod in_band;
+pub(crate) mod journal;
 mod link;
 mod monitors;
 mod news;

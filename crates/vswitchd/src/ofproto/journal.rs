@@ -1,0 +1,44 @@
+//! The log of OpenFlow messages: with `vconn` at DBG, every message of every connection in both directions,
+//! as `ovs-ofctl ofp-print` shows it.
+//!
+//! Kept only while somebody wants it: `ovs-appctl vlog/set vconn:dbg` concerns connections that are there,
+//! too.
+
+use super::conn::OfConn;
+use openflow::Version;
+use openflow::text::{PortNames, bytes_text};
+
+/// Keeps messages for the log, or does not any more.
+pub fn keep(conn: &OfConn) {
+    let is_wanted = tracing::event_enabled!(target: "vconn", tracing::Level::DEBUG);
+    conn.connection().set_journal(is_wanted);
+}
+
+/// Logs what was kept.
+pub fn log(conn: &OfConn) {
+    let messages = conn.connection().take_journal();
+    for message in messages {
+        let what = if message.is_sent { "sent (Success)" } else { "received" };
+        let text = bytes_text(&message.bytes, PortNames::none(), 0);
+        tracing::debug!(
+            target: "vconn",
+            has_lines = true,
+            "{}: {what}: {}",
+            conn.name,
+            text.trim_end_matches('\n')
+        );
+    }
+}
+
+/// Logs which version is spoken, and why.
+pub fn negotiated(conn: &OfConn, version: Version) {
+    let (ours, theirs) = conn.connection().offers();
+    tracing::debug!(
+        target: "vconn",
+        "{}: negotiated OpenFlow version 0x{:02x} (we support {}, peer supports {})",
+        conn.name,
+        version as u8,
+        ours.describe(),
+        theirs.describe()
+    );
+}
