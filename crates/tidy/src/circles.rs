@@ -39,14 +39,7 @@ pub fn check(files: &[File], exceptions: &[&str]) -> Problems {
     names.dedup();
     let mut circles = Vec::new();
     for name in names {
-        let of_crate = files.iter().filter(|file| {
-            file.crate_name() == Some(name)
-                && file.ends_with(".rs")
-                && file.path.contains("/src/")
-                && !file.path.contains("/src/bin/")
-                && !file.is_test()
-        });
-        circles.extend(circles_of(&of_crate.collect::<Vec<_>>()));
+        circles.extend(circles_of(&files_of(files, name)));
     }
     let mut problems = Problems::new();
     let is_excepted =
@@ -63,11 +56,36 @@ pub fn check(files: &[File], exceptions: &[&str]) -> Problems {
     problems
 }
 
-fn circles_of<'a>(files: &[&'a File]) -> Vec<Vec<&'a str>> {
+/// What each file of a crate imports of the others.
+pub fn imports_of_crate<'a>(files: &'a [File], name: &str) -> Vec<(&'a str, Vec<&'a str>)> {
+    let (units, edges) = graph(&files_of(files, name));
+    let paths = |to: BTreeSet<usize>| to.into_iter().map(|n| units[n].path).collect();
+    units.iter().zip(edges).map(|(unit, to)| (unit.path, paths(to))).collect()
+}
+
+/// The files of a crate that ship.
+fn files_of<'a>(files: &'a [File], name: &str) -> Vec<&'a File> {
+    let is_of_crate = |file: &&File| {
+        file.crate_name() == Some(name)
+            && file.ends_with(".rs")
+            && file.path.contains("/src/")
+            && !file.path.contains("/src/bin/")
+            && !file.is_test()
+    };
+    files.iter().filter(is_of_crate).collect()
+}
+
+/// The files with what they name, and for each the numbers of those that it imports.
+fn graph<'a>(files: &[&'a File]) -> (Vec<Unit<'a>>, Vec<BTreeSet<usize>>) {
     let units: Vec<Unit<'a>> = files.iter().map(|file| unit(file)).collect();
     let by_module: BTreeMap<&[String], usize> =
         units.iter().enumerate().map(|(n, unit)| (&unit.module[..], n)).collect();
-    let edges: Vec<BTreeSet<usize>> = (0..units.len()).map(|n| imports(n, &units, &by_module)).collect();
+    let edges = (0..units.len()).map(|n| imports(n, &units, &by_module)).collect();
+    (units, edges)
+}
+
+fn circles_of<'a>(files: &[&'a File]) -> Vec<Vec<&'a str>> {
+    let (units, edges) = graph(files);
     let reach: Vec<BTreeSet<usize>> = (0..units.len()).map(|n| reachable(n, &edges)).collect();
     let mut seen = BTreeSet::new();
     let mut circles = Vec::new();

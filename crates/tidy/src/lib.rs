@@ -7,6 +7,7 @@
 
 pub mod architecture;
 pub mod circles;
+pub mod components;
 pub mod leftovers;
 pub mod limits;
 pub mod links;

@@ -365,7 +365,8 @@ impl Follower {
         if let Some(root) = root_row(&self.replica).filter(|_| self.is_lasting) {
             self.shared.borrow_mut().devices.set_owner(format!("crosspoint {root}"));
         }
-        self.plan = Some(Reconciliation::plan(&self.shared.borrow(), &reading.wanted, &reading.before));
+        self.plan =
+            Some(Reconciliation::plan(&self.shared.borrow().running(), &reading.wanted, &reading.before));
         self.wanted = reading.wanted.clone();
         // A shorter interval holds at once.
         let soon = clock::now() + Duration::from_millis(self.wanted.switch.stats_interval_ms);

@@ -2,7 +2,9 @@
 
 use tidy::architecture::{self, Crate, Invariant};
 use tidy::tree::{self, File};
-use tidy::{Problems, circles, leftovers, limits, links, ranks, results, shell, tests_named, uses};
+use tidy::{
+    Problems, circles, components, leftovers, limits, links, ranks, results, shell, tests_named, uses,
+};
 
 fn files() -> Vec<File> {
     tree::read(testkit::root()).expect("the tree can be read")
@@ -33,6 +35,12 @@ fn each_version_of_a_library_stands_in_the_workspace_alone() {
 #[test]
 fn files_of_a_crate_import_each_other_one_way() {
     none(circles::check(&files(), limits::CIRCLES));
+}
+
+#[test]
+fn components_of_the_daemon_import_each_other_as_documented() {
+    let text = std::fs::read_to_string(testkit::root().join("ARCHITECTURE.md")).unwrap();
+    none(components::check(&components::components(&text), &files()));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! `dpctl/*` of connection tracking: its connections, their removal, and its limits.
 
 use super::datapath::is_named;
+use crate::ofconn::filter_of;
 use crate::state::Vswitch;
-use datapath::conntrack::dump::{Connection, Filter, Partial, PartialTuple};
+use datapath::conntrack::dump::{Connection, Filter};
 use datapath::conntrack::tcp::{Scale, State};
 use datapath::conntrack::tuple::Tuple;
-use openflow::message::{CtFlush, CtTuple};
+use openflow::message::CtFlush;
 use openflow::text::{KeyValues, parse_ct_tuple};
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -194,29 +195,6 @@ fn masked(text: &str) -> Option<(u128, u128)> {
         Some((value, mask)) => Some((number(value)?, number(mask)?)),
         None => Some((number(text)?, u128::MAX)),
     }
-}
-
-/// The filter of the tracker for what a client says.
-pub fn filter_of(flush: &CtFlush) -> Filter {
-    let tuple = |t: &CtTuple| PartialTuple {
-        src: t.src,
-        dst: t.dst,
-        src_port: t.src_port,
-        dst_port: t.dst_port,
-        icmp_id: t.icmp_id,
-        icmp_type: t.icmp_type,
-        icmp_code: t.icmp_code,
-    };
-    let partial = Partial {
-        is_ipv6: flush.is_ipv6,
-        protocol: flush.protocol,
-        original: tuple(&flush.original),
-        reply: tuple(&flush.reply),
-    };
-    let tuples = Some(partial).filter(|partial| *partial != Partial::default());
-    // Who names a tuple and no zone means zone 0: ovs-dpctl(8), flush-conntrack.
-    let zone = flush.zone.or(tuples.map(|_| 0));
-    Filter { zone, tuples, ..Filter::default() }
 }
 
 pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {

@@ -3,11 +3,12 @@
 //!
 //! Files: `turn` takes a connection's messages one after the other; `request` is what handlers get and say;
 //! `requests` handles messages; `flow_mods` changes of rules, `groups` of groups, `meters` of meters,
-//! `bundle` of many at once; `statistics` answers requests for statistics, `dump` the long ones; `options`
-//! holds the table of tunnel options; `monitors` tells who watches flows; `resume` goes on with paused
-//! packets; `tables` configures tables.
+//! `bundle` of many at once; `ct_flush` reads what is to be flushed of the tracker; `statistics` answers
+//! requests for statistics, `dump` the long ones; `options` holds the table of tunnel options; `monitors`
+//! tells who watches flows; `resume` goes on with paused packets; `tables` configures tables.
 
 mod bundle;
+mod ct_flush;
 mod dump;
 mod flow_mods;
 mod groups;
@@ -21,4 +22,5 @@ mod statistics;
 mod tables;
 mod turn;
 
+pub(crate) use ct_flush::filter_of;
 pub(crate) use request::Served;

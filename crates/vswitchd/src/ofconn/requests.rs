@@ -1,8 +1,8 @@
 //! What a connection asks for, message by message.
 
+use super::ct_flush::filter_of;
 use super::flow_mods::refusal;
 use super::request::{Handled, Request};
-use crate::commands::conntrack::filter_of;
 use crate::ofproto::{OfConn, Pending, Purpose};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};

@@ -11,7 +11,7 @@ use super::link::{ControllerStatus, Link};
 use super::news::Asynchronous;
 use super::settings;
 use super::tables::TableRecord;
-use crate::config::wanted::{BridgeSettings, Controller};
+use crate::config::wanted::{Bridge, BridgeSettings, Controller};
 use openflow::{Connection, VersionSet};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -65,6 +65,24 @@ impl BridgeControllers {
 }
 
 impl Ofproto {
+    /// Of a bridge that is new: it has neither connections nor links yet.
+    pub fn new(idx: BridgeIdx, mac: [u8; 6], wanted: &Bridge) -> Ofproto {
+        Ofproto {
+            idx,
+            name: wanted.name.clone(),
+            datapath_id: 0,
+            told_datapath_id: None,
+            mac,
+            settings: wanted.settings.clone(),
+            controllers: wanted.controllers.clone(),
+            control: BridgeControllers::default(),
+            conns: BTreeMap::new(),
+            generation_id: None,
+            tables: BTreeMap::new(),
+            last_of_port: 0,
+        }
+    }
+
     /// A connection was made, perhaps for a controller. False if that one's row is gone.
     pub fn connect(&mut self, id: u64, purpose: Purpose, link: Option<LinkOf>, now: Instant) -> bool {
         // Who snoops hears all versions, in whatever version.
@@ -193,5 +211,95 @@ impl Ofproto {
             (target.clone(), link.status(of_link.next(), now))
         };
         self.control.links.iter().map(status).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::OfPort;
+    use openflow::message::{Message, PortConfig, PortDesc, PortFeatures, PortReason, PortState, PortStatus};
+    use openflow::{ConnectionConfig, Event, Side, Version};
+
+    const TARGET: &str = "tcp:192.0.2.1:6653";
+
+    /// A peer that has agreed with a connection of the bridge on a version.
+    fn peer(ofproto: &Ofproto, id: u64, now: Instant) -> Connection {
+        let versions = VersionSet::SUPPORTED;
+        let config = ConnectionConfig { side: Side::Controller, versions, probe_interval: None };
+        let mut peer = Connection::new(config, now);
+        let hello = peer.transmit().to_vec();
+        ofproto.conns[&id].connection().handle_bytes(now, &hello);
+        assert!(matches!(ofproto.conns[&id].connection().next_event(now), Some(Event::Up(_))));
+        heard(ofproto, id, &mut peer, now);
+        peer
+    }
+
+    /// How many messages of a connection its peer hears.
+    fn heard(ofproto: &Ofproto, id: u64, peer: &mut Connection, now: Instant) -> usize {
+        let mut connection = ofproto.conns[&id].connection();
+        let bytes = connection.transmit().to_vec();
+        connection.transmitted(bytes.len());
+        peer.handle_bytes(now, &bytes);
+        let events = std::iter::from_fn(|| peer.next_event(now));
+        events.filter(|event| matches!(event, Event::Message { .. })).count()
+    }
+
+    fn news() -> Asynchronous {
+        let desc = PortDesc {
+            port: OfPort(1),
+            hw_addr: [2, 0, 0, 0, 0, 2],
+            name: "p1".into(),
+            config: PortConfig::empty(),
+            state: PortState::LIVE,
+            current: PortFeatures::empty(),
+            advertised: PortFeatures::empty(),
+            supported: PortFeatures::empty(),
+            peer: PortFeatures::empty(),
+            current_speed_kbps: 0,
+            max_speed_kbps: 0,
+        };
+        Asynchronous::Port(PortStatus { reason: PortReason::Add, desc })
+    }
+
+    #[test]
+    fn a_controller_in_charge_is_told_and_goes_with_its_row_and_a_client_is_left_alone() {
+        let now = Instant::now();
+        let mut wanted = Bridge::new("br0");
+        wanted.controllers.insert(TARGET.into(), Controller::new(TARGET));
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+        assert_eq!(ofproto.set_links(&wanted.controllers, now, || 7), [0u64; 0]);
+        assert!(ofproto.control.has_primary());
+        let of = |id| Some(LinkOf { target: TARGET.into(), id });
+        assert!(!ofproto.connect(1, Purpose::Primary, of(6), now), "a row that is gone");
+        assert!(ofproto.connect(1, Purpose::Primary, of(7), now));
+        assert!(ofproto.connect(2, Purpose::Service, None, now));
+        let (mut controller, mut client) = (peer(&ofproto, 1, now), peer(&ofproto, 2, now));
+        assert_eq!(controller.version(), Some(Version::V15));
+        assert_eq!(ofproto.tell(&news()), 0);
+        assert_eq!(heard(&ofproto, 1, &mut controller, now), 1);
+        assert_eq!(heard(&ofproto, 2, &mut client, now), 0);
+        assert_eq!(ofproto.set_links(&wanted.controllers, now, || 8), [0u64; 0], "the same row");
+        assert_eq!(ofproto.set_links(&BTreeMap::new(), now, || 8), [1]);
+        assert!(!ofproto.control.has_primary());
+    }
+
+    #[test]
+    fn who_snoops_hears_what_others_are_sent_and_nothing_once_it_is_gone() {
+        let now = Instant::now();
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &Bridge::new("br0"));
+        assert!(ofproto.connect(1, Purpose::Service, None, now));
+        assert!(ofproto.connect(2, Purpose::Snoop, None, now));
+        let (_client, mut snoop) = (peer(&ofproto, 1, now), peer(&ofproto, 2, now));
+        let say = |ofproto: &mut Ofproto| {
+            let mut conn = ofproto.conns.remove(&1).unwrap();
+            conn.send(9, &Message::BarrierReply);
+            ofproto.give_back(1, conn);
+        };
+        say(&mut ofproto);
+        assert!(heard(&ofproto, 2, &mut snoop, now) > 0);
+        ofproto.disconnect(2);
+        say(&mut ofproto);
+        assert!(ofproto.conns[&1].connection().take_tap().is_empty());
     }
 }

@@ -23,7 +23,7 @@ mod settings;
 pub(crate) mod table_features;
 mod tables;
 
-pub(crate) use bridge::{BridgeControllers, Ofproto};
+pub(crate) use bridge::Ofproto;
 pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleKind};
 pub(crate) use conn::{LinkOf, OfConn, Purpose};
 pub(crate) use continuation::head;

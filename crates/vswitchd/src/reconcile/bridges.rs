@@ -1,7 +1,7 @@
 //! Bridges come, change and go.
 
 use crate::config::wanted::{self, BridgeSettings};
-use crate::ofproto::{BridgeControllers, Ofproto};
+use crate::ofproto::Ofproto;
 use crate::state::{Vswitch, stable_mac};
 use base::OfPort;
 use packet::PortStatus;
@@ -18,21 +18,7 @@ impl Vswitch {
         config.vlan_limit = self.vlan_limit();
         let idx = self.control.add_bridge(config);
         let mac = wanted.settings.hwaddr.unwrap_or_else(|| stable_mac(name));
-        let bridge = Ofproto {
-            idx,
-            name: name.into(),
-            datapath_id: 0,
-            told_datapath_id: None,
-            mac,
-            settings: wanted.settings.clone(),
-            controllers: wanted.controllers.clone(),
-            control: BridgeControllers::default(),
-            conns: BTreeMap::new(),
-            generation_id: None,
-            tables: BTreeMap::new(),
-            last_of_port: 0,
-        };
-        self.bridges.insert(idx, bridge);
+        self.bridges.insert(idx, Ofproto::new(idx, mac, wanted));
         self.update_datapath_id(idx);
         self.limit_tables(idx, []);
         self.add_standalone_rule(idx);

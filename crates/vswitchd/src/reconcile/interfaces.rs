@@ -1,5 +1,6 @@
 //! Interfaces come, change and go.
 
+use super::plan::misnumbered;
 use crate::config::wanted::{self, Interface, PATCH};
 use crate::device_manager::{Opening, patch_error};
 use crate::janitor::Fate;
@@ -8,7 +9,7 @@ use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use switch::{BridgeIdx, PortKind};
 
 impl Vswitch {
@@ -313,55 +314,9 @@ impl Vswitch {
         }
     }
 
-    /// Which ports of a bridge must have other OpenFlow numbers: the one that is asked for, or any that is
-    /// free. `but` are ports that are about to go.
-    ///
-    /// A number is for who asks for it; for the first of several, or for who has it of them. Who has it and
-    /// did not ask for it gives way.
-    pub(super) fn misnumbered(
-        &self,
-        wanted: &wanted::Bridge,
-        but: &BTreeSet<PortNo>,
-    ) -> Vec<(PortNo, Option<OfPort>)> {
-        let Some(bridge) = self.bridge_named(&wanted.name).map(|b| b.idx) else { return Vec::new() };
-        let requests: BTreeMap<&str, OfPort> = (wanted.interfaces())
-            .filter(|(_, i)| i.name != wanted.name)
-            .filter_map(|(_, i)| Some((i.name.as_str(), i.of_port_request?)))
-            .collect();
-        if requests.is_empty() {
-            return Vec::new();
-        }
-        let running: Vec<&PortRecord> = self
-            .ports_of(bridge)
-            .filter(|p| !but.contains(&p.port_no) && p.of_port != OfPort::LOCAL)
-            .collect();
-        let mut owners: BTreeMap<OfPort, &str> = BTreeMap::new();
-        for port in &running {
-            if requests.get(port.name.as_str()) == Some(&port.of_port) {
-                owners.insert(port.of_port, &port.name);
-            }
-        }
-        let mut names: Vec<&str> = requests.keys().copied().collect();
-        names.sort_by_key(|name| super::natural(name));
-        for name in names {
-            owners.entry(requests[name]).or_insert(name);
-        }
-        let mut moved = Vec::new();
-        for port in running {
-            let mine = requests.get(port.name.as_str()).filter(|n| owners[n] == port.name);
-            match mine {
-                Some(number) if *number != port.of_port => moved.push((port.port_no, Some(*number))),
-                Some(_) => {}
-                None if owners.contains_key(&port.of_port) => moved.push((port.port_no, None)),
-                None => {}
-            }
-        }
-        moved
-    }
-
-    /// Gives ports other OpenFlow numbers, see [`Self::misnumbered`]. Devices are not touched.
+    /// Gives ports other OpenFlow numbers, see [`misnumbered`]. Devices are not touched.
     pub(super) fn renumber(&mut self, wanted: &wanted::Bridge) {
-        let moved = self.misnumbered(wanted, &BTreeSet::new());
+        let moved = misnumbered(wanted, &self.running().ports, &BTreeSet::new());
         let mut specs = Vec::with_capacity(moved.len());
         for (port_no, number) in moved {
             let Some(spec) = self.port_spec(port_no).cloned() else { continue };

@@ -16,23 +16,23 @@
 //! another than they ask for; then new ones, a bridge's own before the others and those that ask for a number
 //! before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
 //!
-//! Files: this one has the plan; `switch_wide`, `bridges` and `interfaces` carry it out.
+//! Files: `plan` makes it, from plain data; the others carry it out.
 
 mod bridges;
 mod interfaces;
+mod plan;
 mod switch_wide;
 #[cfg(test)]
 mod tests;
 
+pub use plan::{Reconciliation, Running};
+
 use crate::config::Wanted;
 use crate::config::wanted::{Interface, OfPortsBefore};
 use crate::state::{PortRecord, Vswitch};
-use base::{OfPort, PortNo};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Ports removed in one step. Each step waits until the workers have come round, which takes long where they
-/// are flooding.
-const REMOVED_AT_ONCE: usize = 128;
+use base::OfPort;
+use plan::{RunningBridge, RunningPort, Step};
+use std::collections::BTreeMap;
 
 /// What became of the interfaces that are wanted, by name.
 pub type Outcomes = BTreeMap<String, Outcome>;
@@ -44,42 +44,6 @@ pub struct Outcome {
     pub of_port: Option<OfPort>,
     /// What could not be done as asked.
     pub error: Option<String>,
-}
-
-/// One change. Names are those of bridges and interfaces.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Step {
-    /// Devices that an earlier process left and that are not wanted.
-    Sweep,
-    SetSwitchWide,
-    /// Ports, together: workers are waited for once.
-    Remove(Vec<PortNo>),
-    RemoveBridge(String),
-    AddBridge(String),
-    SetBridge(String),
-    /// OpenFlow numbers of a bridge's ports.
-    Renumber(String),
-    Change {
-        bridge: String,
-        port: String,
-        interface: String,
-    },
-    Add {
-        bridge: String,
-        port: String,
-        interface: String,
-    },
-    /// Patch cables, MTUs and addresses.
-    Settle,
-}
-
-/// See the module's text.
-pub struct Reconciliation {
-    wanted: Wanted,
-    before: OfPortsBefore,
-    steps: VecDeque<Step>,
-    /// Numbers that interfaces had which the plan takes away, for the case that they come back.
-    numbers: OfPortsBefore,
 }
 
 /// How far a plan is.
@@ -95,7 +59,7 @@ pub enum Progress {
 
 /// Makes the switch what it shall be. Blocks until all is done, see [`Reconciliation`] for the other way.
 pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Outcomes {
-    let mut reconciliation = Reconciliation::plan(vswitch, wanted, before);
+    let mut reconciliation = Reconciliation::plan(&vswitch.running(), wanted, before);
     loop {
         match reconciliation.step(vswitch) {
             Progress::More => {}
@@ -106,45 +70,6 @@ pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore)
 }
 
 impl Reconciliation {
-    /// What is to be done.
-    pub fn plan(vswitch: &Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Reconciliation {
-        let mut r = Reconciliation {
-            wanted: wanted.clone(),
-            before: before.clone(),
-            steps: VecDeque::new(),
-            numbers: BTreeMap::new(),
-        };
-        if vswitch.devices.wants_sweep() {
-            r.steps.push_back(Step::Sweep);
-        }
-        if vswitch.settings != wanted.switch {
-            r.steps.push_back(Step::SetSwitchWide);
-        }
-        r.plan_removals(vswitch);
-        for (name, bridge) in &r.wanted.bridges {
-            match vswitch.bridge_named(name) {
-                None => r.steps.push_back(Step::AddBridge(name.clone())),
-                Some(found)
-                    if found.settings != bridge.settings || found.controllers != bridge.controllers =>
-                {
-                    r.steps.push_back(Step::SetBridge(name.clone()));
-                }
-                Some(_) => {}
-            }
-        }
-        r.plan_interfaces(vswitch);
-        let failed = |name: &String| r.wanted.interface(name).is_none();
-        if !r.steps.is_empty() || vswitch.failures.names().any(failed) {
-            r.steps.push_back(Step::Settle);
-        }
-        r
-    }
-
-    /// Whether there is nothing to do.
-    pub fn is_done(&self) -> bool {
-        self.steps.is_empty()
-    }
-
     /// Carries out the next step.
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
         // What comes may be of the same name as what leaves.
@@ -202,95 +127,11 @@ impl Reconciliation {
         }
     }
 
-    /// The number that an interface had which is to be added.
-    fn number_before(&self, interface: &str) -> Option<OfPort> {
-        self.numbers.get(interface).or_else(|| self.before.get(interface)).copied()
-    }
-
     /// What became of each interface that is wanted.
     pub fn outcomes(&self, vswitch: &Vswitch) -> Outcomes {
         let interfaces = self.wanted.bridges.values().flat_map(|b| b.interfaces());
         interfaces.map(|(_, i)| (i.name.clone(), vswitch.outcome(&i.name))).collect()
     }
-
-    /// What runs and is not wanted, or not there or not of that type.
-    fn plan_removals(&mut self, vswitch: &Vswitch) {
-        let mut removed = Vec::new();
-        for record in vswitch.ports.values() {
-            let bridge = vswitch.bridges.get(&record.bridge).map(|b| b.name.as_str());
-            let wanted = self.wanted.interface(&record.name);
-            let stays = wanted.is_some_and(|(at, _, i)| Some(at) == bridge && !must_be_made_anew(record, i));
-            if !stays {
-                removed.push(record.port_no);
-                if record.of_port != OfPort::LOCAL {
-                    self.numbers.insert(record.name.clone(), record.of_port);
-                }
-            }
-        }
-        self.steps.extend(removed.chunks(REMOVED_AT_ONCE).map(|numbers| Step::Remove(numbers.to_vec())));
-        for bridge in vswitch.bridges.values() {
-            if !self.wanted.bridges.contains_key(&bridge.name) {
-                self.steps.push_back(Step::RemoveBridge(bridge.name.clone()));
-            }
-        }
-    }
-
-    /// Interfaces that stay and change, then those that are new.
-    fn plan_interfaces(&mut self, vswitch: &Vswitch) {
-        let removals = self.steps.iter().filter_map(|s| if let Step::Remove(n) = s { Some(n) } else { None });
-        let removed: BTreeSet<PortNo> = removals.flatten().copied().collect();
-        let running: BTreeMap<&str, &PortRecord> = (vswitch.ports.values())
-            .filter(|r| !removed.contains(&r.port_no))
-            .map(|r| (r.name.as_str(), r))
-            .collect();
-        let mut new = Vec::new();
-        for (bridge_name, bridge) in &self.wanted.bridges {
-            for (port, interface) in bridge.interfaces() {
-                let names = (bridge_name.clone(), port.name.clone(), interface.name.clone());
-                match running.get(interface.name.as_str()) {
-                    None => {
-                        let is_local = interface.name == *bridge_name;
-                        let number = interface.of_port_request.is_some();
-                        let before = self.number_before(&interface.name);
-                        let had_it = number && before == interface.of_port_request;
-                        new.push(((!is_local, !had_it, !number, before.is_none()), names));
-                    }
-                    Some(record) => {
-                        let spec = vswitch.port_spec(record.port_no);
-                        let same = record.interface == *interface
-                            && record.port_name == port.name
-                            && spec.is_some_and(|s| s.vlan == port.vlan && s.protected == port.protected);
-                        if !same {
-                            let (bridge, port, interface) = names;
-                            self.steps.push_back(Step::Change { bridge, port, interface });
-                        }
-                    }
-                }
-            }
-        }
-        for (name, bridge) in &self.wanted.bridges {
-            if !vswitch.misnumbered(bridge, &removed).is_empty() {
-                self.steps.push_back(Step::Renumber(name.clone()));
-            }
-        }
-        new.sort_by(|(order, a), (other, b)| {
-            order.cmp(other).then_with(|| natural(&a.2).cmp(&natural(&b.2)))
-        });
-        for (_, (bridge, port, interface)) in new {
-            self.steps.push_back(Step::Add { bridge, port, interface });
-        }
-    }
-}
-
-/// Whether a port cannot become what is wanted: its type changes, or its device is gone.
-fn must_be_made_anew(record: &PortRecord, wanted: &Interface) -> bool {
-    record.interface.kind != wanted.kind || record.is_broken()
-}
-
-/// A name as people sort it: `p2` before `p10`.
-fn natural(name: &str) -> (&str, u64) {
-    let letters = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    (letters, name[letters.len()..].parse().unwrap_or(0))
 }
 
 impl Wanted {
@@ -309,6 +150,34 @@ impl Wanted {
 }
 
 impl Vswitch {
+    /// What runs, for a plan.
+    pub fn running(&self) -> Running<'_> {
+        Running {
+            wants_sweep: self.devices.wants_sweep(),
+            switch: &self.settings,
+            bridges: (self.bridges.values())
+                .map(|b| RunningBridge { name: &b.name, settings: &b.settings, controllers: &b.controllers })
+                .collect(),
+            ports: (self.ports.values())
+                .filter_map(|record| {
+                    let spec = self.port_spec(record.port_no)?;
+                    Some(RunningPort {
+                        port_no: record.port_no,
+                        of_port: record.of_port,
+                        bridge: &self.bridges.get(&record.bridge)?.name,
+                        name: &record.name,
+                        port_name: &record.port_name,
+                        interface: &record.interface,
+                        is_broken: record.is_broken(),
+                        vlan: &spec.vlan,
+                        protected: spec.protected,
+                    })
+                })
+                .collect(),
+            failed: self.failures.names().map(String::as_str).collect(),
+        }
+    }
+
     /// The first interface that is not as it was asked for, and why.
     pub(crate) fn first_error(&self) -> Option<(String, String)> {
         let names = self.failures.names().chain(self.ports.values().map(|record| &record.name));

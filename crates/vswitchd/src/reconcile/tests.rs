@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::wanted::{Bridge, Port};
 use crate::config::{Config, Database, DatapathFlags, FailMode, Flags};
-use base::DropReason;
+use base::{DropReason, PortNo};
 use datapath::placement::Policy;
 use host::rundir::RunDir;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn become_(vswitch: &mut Vswitch, wanted: &Wanted) -> Outcomes {
 }
 
 fn steps(vswitch: &Vswitch, wanted: &Wanted) -> Vec<Step> {
-    Reconciliation::plan(vswitch, wanted, &OfPortsBefore::new()).steps.into()
+    Reconciliation::plan(&vswitch.running(), wanted, &OfPortsBefore::new()).steps.into()
 }
 
 fn numbers(vswitch: &Vswitch) -> Vec<(String, u16)> {
@@ -60,7 +60,7 @@ fn what_is_the_same_is_not_touched() {
     let mut w = wanted(&["p1", "p2"]);
     become_(&mut v, &w);
     assert_eq!(numbers(&v), named(&[("p1", 1), ("p2", 2), ("br0", LOCAL)]));
-    assert!(Reconciliation::plan(&v, &w, &OfPortsBefore::new()).is_done());
+    assert!(Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new()).is_done());
     port(&mut w, "p2").vlan = VlanConfig { mode: VlanMode::Access, tag: 7, ..VlanConfig::default() };
     w.bridges.get_mut("br0").unwrap().add(dummy("p3"));
     let change = |name: &str| (String::from("br0"), name.to_string(), name.to_string());
@@ -625,7 +625,7 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
     // It answers when it is told to.
     let mut stuck = v.dp.stepped_worker().unwrap();
     w.bridges.get_mut("br0").unwrap().ports.remove("p2");
-    let mut plan = Reconciliation::plan(&v, &w, &OfPortsBefore::new());
+    let mut plan = Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new());
     let start = Instant::now();
     while plan.step(&mut v) == Progress::More {}
     assert_eq!(plan.step(&mut v), Progress::Waiting);
